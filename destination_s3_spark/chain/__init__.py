@@ -1,0 +1,1 @@
+"""The append-only, hash-linked chain of metadata blocks: the only truth about a table."""

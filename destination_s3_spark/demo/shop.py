@@ -1,0 +1,206 @@
+"""A shop as an Airbyte source: customers, products and orders as protocol lines, the same for the same seed.
+
+The records have nested objects, arrays, schemaless objects, dates, times, timestamps with and without a zone, decimals and nulls, about 20
+fields and 780 bytes a line. A given share of them carries one value that does not fit its declared type. Fast (the demo waits for it and the
+benchmarks feed on it): a record is a template filled from columns of prepared JSON texts, so no record is ever an object here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from destination_s3_spark.demo import wares
+from destination_s3_spark.demo.wares import Ware
+
+NAMESPACE = "shop"
+"""The namespace of all three streams."""
+
+AVERAGE_LINE_BYTES = 780
+"""What a record line takes on average, newline included; a test holds the generator to it within two per cent."""
+
+MIX = {"customers": 3, "products": 2, "orders": 5}
+"""Of ten records in a row, how many belong to each stream; they alternate record by record, the hardest order for a reader."""
+
+CYCLE = sum(MIX.values())
+
+CHUNK_RECORDS = 1_000
+"""Records per chunk: large enough that the cost per chunk does not count, small enough for smooth progress."""
+
+_EMITTED_AT_MS = 1_767_225_600_000
+_CHANGED_BY_SOURCE_SHARE = 0.002
+_CHANGED_BY_SOURCE = ',"meta":{"changes":[{"field":"note","change":"TRUNCATED","reason":"SOURCE_FIELD_SIZE_LIMITATION"}]}'
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Whole protocol lines, with the number of records and of STATE messages among them."""
+
+    lines: bytes
+    records: int
+    states: int
+
+
+@dataclass(frozen=True, slots=True)
+class Shop:
+    """A source to read from. `checkpoint_records` is the number of records between two STATE messages, a multiple of ten, or None: they
+    come only at the end.
+    """
+
+    seed: int = 7
+    dirty_share: float = 0.01
+    checkpoint_records: int | None = 5_000
+
+    def catalog(self, modes: Mapping[str, str]) -> dict[str, Any]:
+        """The configured catalog; `modes` gives each stream's destination sync mode (`append`, `append_dedup`, `overwrite`)."""
+        return {"streams": [_configured_stream(ware, modes[ware.name]) for ware in wares.stock(self.seed, 0.0)]}
+
+    def read(self, records: int) -> Iterator[Chunk]:
+        """The messages of one sync with at least `records` records (rounded up to a full cycle of the mix), ending with every COMPLETE."""
+        stock = wares.stock(self.seed, self.dirty_share)
+        writers = [_RecordWriter(ware, Random(f"{self.seed} {ware.name}")) for ware in stock]
+        total = -(-records // CYCLE) * CYCLE
+        yield Chunk(b"".join(_status(ware, status) for ware in stock for status in ("STARTED", "RUNNING")), 0, 0)
+        sent = states = 0
+        while sent < total:
+            count = min(CHUNK_RECORDS - sent % CHUNK_RECORDS, total - sent, self._until_checkpoint(sent))
+            lines = _alternate(writers, sent, count)
+            sent += count
+            if self._is_checkpoint(sent) and sent < total:
+                states += 1
+                yield Chunk(lines + _state(writers[states % len(writers)], states), count, 1)
+            else:
+                yield Chunk(lines, count, 0)
+        last = b"".join(_state(writer, states + 1 + index) for index, writer in enumerate(writers))
+        yield Chunk(last + b"".join(_status(ware, "COMPLETE") for ware in stock), 0, len(writers))
+
+    def _until_checkpoint(self, sent: int) -> int:
+        if self.checkpoint_records is None:
+            return CHUNK_RECORDS
+        return self.checkpoint_records - sent % self.checkpoint_records
+
+    def _is_checkpoint(self, sent: int) -> bool:
+        return self.checkpoint_records is not None and sent % self.checkpoint_records == 0
+
+
+def records_for(size_bytes: int) -> int:
+    """How many records make about `size_bytes` bytes of protocol lines."""
+    return max(CYCLE, size_bytes // AVERAGE_LINE_BYTES // CYCLE * CYCLE)
+
+
+def records_per_stream(records: int) -> dict[str, int]:
+    """How many records of each stream `Shop.read(records)` sends."""
+    cycles = -(-records // CYCLE)
+    return {name: share * cycles for name, share in MIX.items()}
+
+
+class _RecordWriter:
+    """Fills one stream's record template, a chunk at a time."""
+
+    def __init__(self, ware: Ware, rng: Random) -> None:
+        self.ware = ware
+        self.sent = 0
+        self._rng = rng
+        self._keys = 0
+        fields = ",".join(f'"{column.name}":%s' for column in ware.columns)
+        self._template = (
+            f'{{"type":"RECORD","record":{{"namespace":"{NAMESPACE}","stream":"{ware.name}",'
+            f'"data":{{"id":%s,"updated_at":%s,{fields}}},"emitted_at":%s%s}}}}\n'
+        )
+
+    def write(self, count: int, sent: int) -> list[str]:
+        """The next `count` record lines of this stream, after `sent` records of all streams. A minute of the shop's time is 1,000 records."""
+        rng, columns = self._rng, self.ware.columns
+        minute, place = divmod(sent, CHUNK_RECORDS)
+        emitted = _EMITTED_AT_MS + minute * 60_000 + place * 60
+        filled = zip(
+            self._next_keys(count),
+            wares.moments(minute, place, count),
+            *(rng.choices(column.texts, k=count) for column in columns),
+            range(emitted, emitted + count),
+            self._changes(count),
+            strict=True,
+        )
+        self.sent += count
+        return list(map(self._template.__mod__, filled))
+
+    def _next_keys(self, count: int) -> list[int]:
+        """Four new rows, then three newer versions of earlier ones, and so on: 57 % distinct keys."""
+        keys = []
+        random = self._rng.random
+        for ordinal in range(self.sent, self.sent + count):
+            if ordinal % 7 < 4:
+                self._keys += 1
+                keys.append(self._keys)
+            else:
+                keys.append(1 + int(random() * self._keys))
+        return keys
+
+    def _changes(self, count: int) -> list[str]:
+        """What stands between `emitted_at` and the end of the record: nothing, or a change that the source made itself."""
+        changes = [""] * count
+        if self._rng.random() < _CHANGED_BY_SOURCE_SHARE * count:
+            changes[self._rng.randrange(count)] = _CHANGED_BY_SOURCE
+        return changes
+
+
+def _alternate(writers: list[_RecordWriter], sent: int, count: int) -> bytes:
+    """The next `count` records (a multiple of the cycle) of all streams, record by record in turn."""
+    lines = [""] * count
+    first = 0
+    for writer in writers:
+        share = MIX[writer.ware.name]
+        written = writer.write(count // CYCLE * share, sent)
+        for place in range(share):
+            lines[first + place :: CYCLE] = written[place::share]
+        first += share
+    return "".join(lines).encode()
+
+
+def _configured_stream(ware: Ware, mode: str) -> dict[str, Any]:
+    shared = {"id": wares.INTEGER, "updated_at": wares.TIMESTAMP_WITH_TIMEZONE}
+    properties = shared | {column.name: column.schema for column in ware.columns}
+    generation = 1
+    return {
+        "stream": {
+            "name": ware.name,
+            "namespace": NAMESPACE,
+            "json_schema": {"type": "object", "properties": properties},
+            "supported_sync_modes": ["full_refresh", "incremental"],
+            "source_defined_cursor": True,
+            "default_cursor_field": ["updated_at"],
+            "source_defined_primary_key": [["id"]],
+        },
+        "sync_mode": "incremental",
+        "cursor_field": ["updated_at"],
+        "destination_sync_mode": mode,
+        "primary_key": [["id"]],
+        "generation_id": generation,
+        "minimum_generation_id": generation if mode == "overwrite" else 0,
+        "sync_id": 1,
+    }
+
+
+def _state(writer: _RecordWriter, number: int) -> bytes:
+    state = {
+        "type": "STREAM",
+        "stream": {
+            "stream_descriptor": {"name": writer.ware.name, "namespace": NAMESPACE},
+            "stream_state": {"cursor_field": ["updated_at"], "records_sent": writer.sent},
+        },
+        "id": number,
+        "sourceStats": {"recordCount": float(writer.sent)},
+    }
+    return _line({"type": "STATE", "state": state})
+
+
+def _status(ware: Ware, status: str) -> bytes:
+    stream_status = {"stream_descriptor": {"name": ware.name, "namespace": NAMESPACE}, "status": status}
+    return _line({"type": "TRACE", "trace": {"type": "STREAM_STATUS", "emitted_at": float(_EMITTED_AT_MS), "stream_status": stream_status}})
+
+
+def _line(message: Mapping[str, Any]) -> bytes:
+    return json.dumps(message, separators=(",", ":")).encode() + b"\n"

@@ -1,0 +1,1 @@
+"""Spark: the session, and running a function over tasks on its executors."""

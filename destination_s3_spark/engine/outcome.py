@@ -1,0 +1,52 @@
+"""What a task hands back to the driver: results, or why it failed, as a value.
+
+Failures travel as values because Spark would retry an exception (pointless for a bad record), and would log its text, which may quote
+a record's content.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from destination_s3_spark.errors import Bug, SyncError
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A task raised: the error itself if it is one of ours (safe to show), else where it happened and its class."""
+
+    error: SyncError
+
+
+def guarded(function: Callable[[Task], Result]) -> Callable[[Sequence[Task]], list[Result] | Failed]:
+    """The function over a group of tasks, its exceptions turned into values."""
+
+    def run(tasks: Sequence[Task]) -> list[Result] | Failed:
+        try:
+            return [function(task) for task in tasks]
+        except SyncError as error:
+            return Failed(error)
+        except Exception as error:  # noqa: BLE001 (whatever it is, its text may quote a record)
+            return Failed(Bug(_where(error)))
+
+    return run
+
+
+def resolve(outcome: list[Result] | Failed) -> list[Result]:
+    """The results, or the failure raised on the driver."""
+    if isinstance(outcome, Failed):
+        raise outcome.error
+    return outcome
+
+
+def _where(error: Exception) -> str:
+    frames = traceback.extract_tb(error.__traceback__)[-3:]
+    places = ", ".join(f"{Path(frame.filename).name}:{frame.lineno} {frame.name}" for frame in frames)
+    return f"A Spark task stopped with {type(error).__name__} at {places}. Please report this; nothing was acknowledged for it."

@@ -1,0 +1,148 @@
+"""The Spark session of a sync: started in the background while records are already being read, one per process.
+
+Spark schedules, retries, isolates and scales functions over tasks. The records themselves stay in the Python workers: a task carries
+file extents and keys, never rows.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from destination_s3_spark.engine.outcome import Failed, guarded, resolve
+from destination_s3_spark.errors import TransientError
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+TASK_ATTEMPTS = 3
+"""A task whose Python worker died (killed for memory, say) is tried again; its uploads of earlier attempts stay invisible."""
+LOG4J = Path(__file__).with_name("log4j2.properties")
+
+
+@dataclass(frozen=True, slots=True)
+class SparkSettings:
+    """What the session needs. `cores` is the number of tasks that run at once, `local_dir` holds Spark's scratch files."""
+
+    cores: int
+    heap_mb: int
+    local_dir: Path
+    conf: Mapping[str, str]
+
+
+def local_cores(master: str) -> int:
+    """The number of task slots of a `local[...]` master; `*` means the CPUs this process may use."""
+    count = master.removeprefix("local").strip("[]").split(",")[0]
+    if count == "*":
+        return len(os.sched_getaffinity(0))
+    return int(count or 1)
+
+
+class Engine:
+    """Runs functions over tasks on Spark. `start` returns at once; `run` waits for the session."""
+
+    def __init__(self, settings: SparkSettings, warm_up: Callable[[int], object]) -> None:
+        self._settings = settings
+        self._warm_up = warm_up
+        self._context: SparkContext | None = None
+        self._failure: Exception | None = None
+        self._starter: threading.Thread | None = None
+
+    @property
+    def cores(self) -> int:
+        """How many tasks run at once."""
+        return self._settings.cores
+
+    def start(self) -> None:
+        """Begin starting the session in the background, once."""
+        if self._starter is None:
+            self._starter = threading.Thread(target=self._start, name="spark-start", daemon=True)
+            self._starter.start()
+
+    def run(self, function: Callable[[Task], Result], groups: Sequence[Sequence[Task]]) -> list[list[Result]]:
+        """Apply the function to every task; the tasks of a group run one after the other on one worker. Results keep the shape.
+
+        Raises the first SyncError a task raised, as it was; any other exception of a task becomes a Bug without its text.
+        """
+        context = self._ready()
+        outcomes = context.parallelize(list(groups), len(groups)).map(guarded(function)).collect()
+        return [resolve(outcome) for outcome in outcomes]
+
+    def stop(self) -> None:
+        """End the JVM at once: everything that must last is in S3 by now, and a slow goodbye helps nobody."""
+        server = getattr(self._context, "_accumulatorServer", None)
+        if server is not None:
+            server.handle_error = lambda *_: None  # it would print a traceback when its JVM goes away
+        jvm = self._jvm()
+        if jvm is not None and jvm.poll() is None:
+            jvm.kill()
+            jvm.wait(timeout=10)
+
+    def _jvm(self) -> subprocess.Popen[bytes] | None:
+        spark = sys.modules.get("pyspark")
+        gateway = getattr(spark.SparkContext, "_gateway", None) if spark else None
+        return getattr(gateway, "proc", None)
+
+    def _ready(self) -> SparkContext:
+        self.start()
+        assert self._starter is not None  # noqa: S101 (start() has just set it)
+        self._starter.join()
+        if self._context is None:
+            raise TransientError(
+                f"Spark did not start ({type(self._failure).__name__}). Give the container more memory (4 GiB is advised) and look at "
+                "Spark's own messages on stderr."
+            ) from self._failure
+        return self._context
+
+    def _start(self) -> None:
+        try:
+            context = _spark_context(self._settings)
+            slots = self._settings.cores
+            context.parallelize(range(slots), slots).map(self._warm_up).collect()
+            self._context = context
+        except Exception as error:  # noqa: BLE001 (raised again, on the thread that waits for the session)
+            self._failure = error
+
+
+def _spark_context(settings: SparkSettings) -> SparkContext:
+    from pyspark import SparkConf, SparkContext  # noqa: PLC0415 (spec and check must not pay for it)
+
+    # Workers must run this very interpreter, or they would not find our packages.
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    conf = SparkConf(loadDefaults=False)
+    for key, value in {**_our_conf(settings), **settings.conf}.items():
+        conf.set(key, value)
+    return SparkContext(conf=conf)
+
+
+def _our_conf(settings: SparkSettings) -> dict[str, Any]:
+    java_options = (
+        # C1 only: the JVM runs for seconds and never touches a record, so the optimizing compiler costs more than it returns.
+        "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xss512k "
+        f"-Dlog4j2.configurationFile={LOG4J.as_uri()}"
+    )
+    return {
+        "spark.app.name": "destination-s3-spark",
+        "spark.master": f"local[{settings.cores},{TASK_ATTEMPTS}]",
+        "spark.driver.memory": f"{settings.heap_mb}m",
+        "spark.driver.extraJavaOptions": java_options,
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.local.dir": str(settings.local_dir),
+        "spark.log.level": "ERROR",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.python.worker.reuse": "true",
+    }
+
+
+__all__ = ["Engine", "Failed", "SparkSettings", "local_cores"]

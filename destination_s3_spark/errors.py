@@ -1,0 +1,51 @@
+"""The errors a sync can end with, grouped by what to do about them.
+
+Each one says what happened, where, and what to do next. None of them may carry a secret or the content of a record.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class FailureType(Enum):
+    """Airbyte's `failure_type` of a TRACE ERROR (airbyte_protocol.yaml)."""
+
+    CONFIG = "config_error"
+    TRANSIENT = "transient_error"
+    SYSTEM = "system_error"
+
+
+class SyncError(Exception):
+    """A failure with a message for the user. `stream` is the (namespace, name) it concerns, if there is one."""
+
+    failure_type = FailureType.SYSTEM
+
+    def __init__(self, message: str, *, stream: tuple[str | None, str] | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.stream = stream
+
+
+class ConfigError(SyncError):
+    """The user must change the configuration, the connection or a permission; trying again will not help."""
+
+    failure_type = FailureType.CONFIG
+
+
+class TransientError(SyncError):
+    """Something outside failed for now; running the sync again is the remedy."""
+
+    failure_type = FailureType.TRANSIENT
+
+
+class DataError(SyncError):
+    """The input cannot be read: stop before anything is lost."""
+
+
+class Fenced(SyncError):
+    """Another writer took over the table; this one must stop without emitting another STATE."""
+
+
+class Bug(SyncError):
+    """A promise inside this connector did not hold; stop and report it."""

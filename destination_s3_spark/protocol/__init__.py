@@ -1,0 +1,1 @@
+"""The Airbyte protocol: bytes in, STATE, LOG and TRACE lines out, the catalog."""

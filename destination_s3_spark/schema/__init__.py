@@ -1,0 +1,1 @@
+"""JSON schema to types, types to Arrow, names, and how a table's columns change."""

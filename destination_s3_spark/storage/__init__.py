@@ -1,0 +1,1 @@
+"""S3: the client, staged uploads, paths, credentials, endpoint rules."""

@@ -1,0 +1,1 @@
+"""The story of one sync: read, spool, land, commit, echo STATE."""

@@ -1,0 +1,1 @@
+"""Tables on S3: landing rows, committing them, reading them."""

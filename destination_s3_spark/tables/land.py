@@ -1,0 +1,132 @@
+"""Landing a slice: record lines in, staged raw and final files out. This is the code a Spark task runs.
+
+The worker reads its extents itself, types them block by block in Arrow, encodes Parquet and uploads the parts while it goes; nothing
+becomes visible. Memory is bounded by a block and two row groups, whatever the slice's size.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from destination_s3_spark.chain.files import DataFile, FileKind
+from destination_s3_spark.errors import Bug, DataError
+from destination_s3_spark.formats.parquet import ParquetFile, ParquetOptions
+from destination_s3_spark.storage.settings import S3Settings
+from destination_s3_spark.storage.staging import StagedFileSink
+from destination_s3_spark.tables.slices import Segment, Slice, StagedSlice
+from destination_s3_spark.typing.plan import RowPlan
+from destination_s3_spark.typing.typist import MisroutedRecord, TypedBlock, Typist, UnreadableRecord
+
+BLOCK_BYTES = 4 * 2**20
+"""Lines typed at once: large enough for column work, small enough to stay in the caches and to bound memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A file to write: which table, its key, its columns and how to encode it."""
+
+    kind: FileKind
+    key: str
+    schema: pa.Schema
+    options: ParquetOptions
+
+
+@dataclass(frozen=True, slots=True)
+class LandTask:
+    """One slice, the plan to type it by, the files it becomes and the bucket they go to."""
+
+    slice: Slice
+    plan: RowPlan
+    schema_id: int
+    targets: tuple[Target, ...]
+    s3: S3Settings
+
+
+class UnreadableLine(DataError):
+    """A record of the slice cannot be read; `record` is its ordinal in the stream, for the driver to find its place in the input."""
+
+    record = -1
+
+
+def land_slice(task: LandTask) -> StagedSlice:
+    """Type and stage one slice. Raises UnreadableLine, TransientError or ConfigError; then nothing stays staged."""
+    typist = Typist(task.plan)
+    segments: list[Segment] = []
+    changes: Counter[str] = Counter()
+    with ExitStack() as stack:
+        files = [stack.enter_context(_StagedParquet(target, task)) for target in task.targets]
+        records = multiset = 0
+        for lines, end in _blocks(task.slice):
+            block = _typed(typist, lines, task, sum(s.records for s in segments) + records)
+            for file in files:
+                file.write(block)
+            records += block.records
+            multiset += block.multiset
+            changes.update(block.changes)
+            if end in task.slice.boundaries or end == task.slice.end:
+                segments.append(Segment(end, records, multiset % 2**128))
+                records = multiset = 0
+        landed = sum(segment.records for segment in segments)
+        if landed != task.slice.records:
+            raise Bug(f"A slice of {task.slice.records} records was landed as {landed} rows; nothing was committed. Please report this.")
+        staged = tuple(file.stage(landed) for file in files)
+    return StagedSlice(task.slice.start, task.slice.end, task.schema_id, staged, tuple(segments), dict(changes))
+
+
+def _typed(typist: Typist, lines: bytes, task: LandTask, records_before: int) -> TypedBlock:
+    try:
+        return typist.type_block(lines)
+    except (UnreadableRecord, MisroutedRecord) as error:
+        failure = UnreadableLine("A record line cannot be read.")
+        failure.record = task.slice.first_record + records_before + error.index
+        raise failure from None
+
+
+class _StagedParquet:
+    """One Parquet file on its way into a multipart upload; dropped when the slice fails."""
+
+    def __init__(self, target: Target, task: LandTask) -> None:
+        self._target = target
+        metadata = {"ab-generation-id": str(task.plan.generation_id)}
+        self._sink = StagedFileSink(task.s3, target.key, metadata)
+
+    def __enter__(self) -> _StagedParquet:
+        self._sink.__enter__()
+        self._file = ParquetFile(self._sink, self._target.schema, self._target.options)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._sink.__exit__(*error)  # type: ignore[arg-type]
+
+    def write(self, block: TypedBlock) -> None:
+        self._file.write(block.raw if self._target.kind is FileKind.RAW else block.final)
+
+    def stage(self, rows: int) -> DataFile:
+        self._file.close()
+        return DataFile(self._target.kind, self._sink.stage(), rows)
+
+
+def _blocks(piece: Slice) -> Iterator[tuple[bytes, int]]:
+    """The slice's lines in blocks of about BLOCK_BYTES, cut at its boundaries; each with the spool offset of its end."""
+    position = piece.start
+    stops = iter((*piece.boundaries, piece.end))
+    stop = next(stops)
+    for extent in piece.extents:
+        with Path(extent.path).open("rb") as file:
+            file.seek(extent.start)
+            left = extent.end - extent.start
+            while left:
+                while stop <= position:
+                    stop = next(stops)
+                lines = file.read(min(BLOCK_BYTES, left, stop - position))
+                if not lines.endswith(b"\n"):
+                    lines += file.readline()
+                left -= len(lines)
+                position += len(lines)
+                yield lines, position

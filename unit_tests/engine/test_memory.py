@@ -1,0 +1,30 @@
+from pathlib import Path
+
+from destination_s3_spark.engine.memory import container_memory_bytes, jvm_heap_mb
+
+GIB = 2**30
+
+
+def test_cgroup_v2_limit_is_used(tmp_path: Path) -> None:
+    limit = tmp_path / "memory.max"
+    limit.write_text(f"{GIB}\n")
+    assert container_memory_bytes((limit,)) == GIB
+
+
+def test_without_a_cgroup_limit_the_machine_counts(tmp_path: Path) -> None:
+    limit = tmp_path / "memory.max"
+    limit.write_text("max\n")
+    machine = container_memory_bytes(())
+    assert container_memory_bytes((limit,)) == machine > GIB // 4
+
+
+def test_the_huge_number_cgroup_v1_uses_for_no_limit_is_capped_by_the_machine(tmp_path: Path) -> None:
+    limit = tmp_path / "memory.limit_in_bytes"
+    limit.write_text("9223372036854771712\n")
+    assert container_memory_bytes((tmp_path / "absent", limit)) == container_memory_bytes(())
+
+
+def test_the_heap_is_an_eighth_of_the_container_within_bounds() -> None:
+    assert jvm_heap_mb(4 * GIB) == 512
+    assert jvm_heap_mb(GIB) == 384
+    assert jvm_heap_mb(64 * GIB) == 1024
