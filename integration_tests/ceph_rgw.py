@@ -9,6 +9,7 @@ import os
 import secrets
 import shutil
 import subprocess
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -22,7 +23,7 @@ STEP_TIMEOUT_S = 60
 GATEWAY_TIMEOUT_S = 120
 MEMORY_BYTES = 2 << 30
 
-# No authentication between the daemons (they share a machine and a test), one copy of everything, small pools: all of it is for a quick start.
+# All for a quick start: no authentication between the daemons (they share a machine and a test), one copy of everything, small pools.
 CONFIGURATION = """\
 [global]
 fsid = {fsid}
@@ -57,20 +58,22 @@ rgw_dns_name = localhost
 """
 
 
-class CephUnavailable(Exception):
+class CephMissingError(Exception):
     """The packages are missing and could not be installed."""
 
 
 def ensure_installed() -> None:
-    """Install Ceph's packages where that is possible without asking (Debian, root). Raises CephUnavailable."""
+    """Install Ceph's packages where that is possible without asking (Debian, root). Raises CephMissingError."""
     if all(shutil.which(program) for program in PROGRAMS):
         return
     if shutil.which("apt-get") is None or os.geteuid() != 0:
-        raise CephUnavailable(f"Ceph is not installed; as root: apt-get install {' '.join(DEBIAN_PACKAGES)}")
+        raise CephMissingError(f"Ceph is not installed; as root: apt-get install {' '.join(DEBIAN_PACKAGES)}")
     for command in (["apt-get", "update"], ["apt-get", "install", "-y", "--no-install-recommends", *DEBIAN_PACKAGES]):
-        result = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"}, check=False)
+        result = subprocess.run(
+            command, capture_output=True, text=True, env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"}, check=False
+        )
         if result.returncode != 0:
-            raise CephUnavailable(f"{' '.join(command)} failed: {result.stderr[-500:]}")
+            raise CephMissingError(f"{' '.join(command)} failed: {result.stderr[-500:]}")
 
 
 @contextmanager
@@ -114,7 +117,14 @@ class _Cluster:
         self._ceph("ceph", "--connect-timeout", "30", "osd", "new", identity)
         self._ceph("ceph-osd", "-i", "0", "--mkfs", "--osd-uuid", identity)
         self._ceph("ceph", "--connect-timeout", "30", "osd", "crush", "add", "osd.0", "1", "host=here", "root=default")
-        self._start(processes, "ceph-osd", "-i", "0", "-f")
+        deadline = time.monotonic() + STEP_TIMEOUT_S
+        osd = self._start(processes, "ceph-osd", "-i", "0", "-f")
+        while '"num_up_osds":1' not in self._ceph("ceph", "--connect-timeout", "30", "osd", "stat", "--format", "json"):
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"the OSD did not come up: {(self._directory / 'ceph-osd.out').read_text(errors='replace')[-2000:]}")
+            if osd.poll() is not None:  # it gives up ("wrong fsid") when it asks the monitor before that has told it about the cluster
+                osd = self._start(processes, "ceph-osd", "-i", "0", "-f")
+            time.sleep(0.2)
 
     def start_gateway(self, processes: ExitStack) -> S3Server:
         gateway = self._start(processes, "radosgw", "-n", "client.gateway", "-f")
@@ -125,13 +135,14 @@ class _Cluster:
         self._ceph("radosgw-admin", "-n", "client.gateway", "user", "create", *user)
         return server
 
-    def _ceph(self, program: str, *arguments: str) -> None:
-        self._run(program, "-c", str(self._conf), *arguments)
+    def _ceph(self, program: str, *arguments: str) -> str:
+        return self._run(program, "-c", str(self._conf), *arguments)
 
-    def _run(self, *command: str) -> None:
+    def _run(self, *command: str) -> str:
         result = subprocess.run(command, capture_output=True, text=True, timeout=STEP_TIMEOUT_S, cwd=self._directory, check=False)
         if result.returncode != 0:
             raise RuntimeError(f"{command[0]} failed with {result.returncode}: {result.stderr[-2000:]}")
+        return result.stdout
 
     def _start(self, processes: ExitStack, program: str, *arguments: str) -> subprocess.Popen[bytes]:
         with (self._directory / f"{program}.out").open("wb") as output:

@@ -40,7 +40,10 @@ class When(Enum):
 
 @dataclass(slots=True)
 class Fault:
-    """What to do to the next `times` calls that match: run `effect`, then answer `status` (0 drops the connection; None answers normally)."""
+    """What to do to `times` matching calls after the first `skip`: run `effect`, and answer `status`.
+
+    Status 0 drops the connection without an answer, and None gives the server's own answer.
+    """
 
     action: str | None = None
     key_contains: str = ""
@@ -51,6 +54,11 @@ class Fault:
     skip: int = 0
     effect: Callable[[S3Call], None] | None = None
     seen: int = field(default=0, init=False)
+
+    @property
+    def lets_through(self) -> bool:
+        """Whether the server sees the request at all."""
+        return self.when is When.AFTER or self.status is None
 
     def takes(self, call: S3Call) -> bool:
         """Whether this call is one of those to fail. Counts it."""
@@ -159,29 +167,27 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
 
-    def log_message(self, format: str, *args: Any) -> None:
+    def log_message(self, *args: Any) -> None:
         """Say nothing."""
 
     def do_request(self) -> None:
-        proxy = cast(_Server, self.server).proxy
+        proxy = cast("_Server", self.server).proxy
         headers = {name.lower(): value for name, value in self.headers.items()}
         action, key = s3_action(self.command, self.path, headers)
         call = S3Call(action, key, headers)
         body = self._body(headers)
         fault = proxy.fault_for(call)
-        answer: tuple[int, list[tuple[str, str]], bytes] | None = None
-        if fault is None or fault.when is When.AFTER or fault.status is None:
-            if fault is not None and fault.when is When.BEFORE and fault.effect:
-                fault.effect(call)
-            answer = self._forward(proxy, headers, body)
-        if fault is not None and (fault.when is When.AFTER or fault.status is not None) and fault.effect:
+        if fault and fault.effect and fault.when is When.BEFORE:
             fault.effect(call)
-        if fault is not None and fault.status is not None:
+        answer = self._forward(proxy, headers, body) if fault is None or fault.lets_through else None
+        if fault and fault.effect and fault.when is When.AFTER:
+            fault.effect(call)
+        if fault and fault.status is not None:
             answer = _error(fault) if fault.status else None
         proxy.record(S3Call(action, key, headers, answer[0] if answer else 0))
         self._answer(answer)
 
-    do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = do_request
+    do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = do_request  # noqa: N815 (the names http.server looks for)
 
     def _body(self, headers: dict[str, str]) -> bytes:
         if headers.get("transfer-encoding", "").lower() == "chunked":

@@ -42,7 +42,7 @@ class S3Server:
             region_name=REGION,
             aws_access_key_id=self.access_key,
             aws_secret_access_key=self.secret_key,
-            config=Config(s3={"addressing_style": "path"}, retries={"max_attempts": 1}),
+            config=Config(s3={"addressing_style": "path"}, retries={"total_max_attempts": 1}),
         )
 
     def through(self, endpoint: str) -> S3Server:

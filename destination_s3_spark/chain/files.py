@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from msgspec import Struct
+
 from destination_s3_spark.storage.object_store import StagedUpload
 
 
@@ -20,7 +22,7 @@ class FileKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """A file as a block names it: the upload that makes it visible, `rows` in it, size in bytes (`upload.size`)."""
+    """A file that landing staged: the upload that makes it visible and the `rows` in it. Its size in bytes is `upload.size`."""
 
     kind: FileKind
     upload: StagedUpload
@@ -30,3 +32,28 @@ class DataFile:
     def key(self) -> str:
         """The object's key; unique for ever."""
         return self.upload.key
+
+
+class FileEntry(Struct, frozen=True, rename="camel"):
+    """A file as a block names it. `upload_id` is null where the file is known to be visible (in a Snapshot)."""
+
+    kind: FileKind
+    key: str
+    rows: int
+    bytes: int
+    upload_id: str | None = None
+    part_etags: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, file: DataFile) -> FileEntry:
+        """The entry of a staged file."""
+        upload = file.upload
+        return cls(file.kind, upload.key, file.rows, upload.size, upload.upload_id, upload.part_etags)
+
+    def upload(self) -> StagedUpload:
+        """The upload to complete or abort. Only for entries of data blocks, which always have one."""
+        return StagedUpload(self.key, self.upload_id or "", self.part_etags, self.bytes)
+
+    def visible(self) -> FileEntry:
+        """The same file once its upload is history."""
+        return FileEntry(self.kind, self.key, self.rows, self.bytes)

@@ -1,8 +1,8 @@
 """A shop as an Airbyte source: customers, products and orders as protocol lines, the same for the same seed.
 
-The records have nested objects, arrays, schemaless objects, dates, times, timestamps with and without a zone, decimals and nulls, about 20
-fields and 780 bytes a line. A given share of them carries one value that does not fit its declared type. Fast (the demo waits for it and the
-benchmarks feed on it): a record is a template filled from columns of prepared JSON texts, so no record is ever an object here.
+The records have nested objects, arrays, schemaless objects, dates, times, timestamps with and without a zone, decimals and nulls: about 20
+fields and 780 bytes a line. A given share of them carries one value that does not fit its declared type. The benchmarks feed on it by the
+gigabyte, so a record is a template filled from columns of prepared JSON texts and never an object.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Shop:
     def read(self, records: int) -> Iterator[Chunk]:
         """The messages of one sync with at least `records` records (rounded up to a full cycle of the mix), ending with every COMPLETE."""
         stock = wares.stock(self.seed, self.dirty_share)
-        writers = [_RecordWriter(ware, Random(f"{self.seed} {ware.name}")) for ware in stock]
+        writers = [_RecordWriter(ware, wares.seeded(self.seed, ware.name, "records")) for ware in stock]
         total = -(-records // CYCLE) * CYCLE
         yield Chunk(b"".join(_status(ware, status) for ware in stock for status in ("STARTED", "RUNNING")), 0, 0)
         sent = states = 0
@@ -105,21 +105,21 @@ class _RecordWriter:
         self.sent = 0
         self._rng = rng
         self._keys = 0
-        fields = ",".join(f'"{column.name}":%s' for column in ware.columns)
+        fields = ",".join(f'"{column.name}":{"%s" * len(column.parts)}' for column in ware.columns)
         self._template = (
             f'{{"type":"RECORD","record":{{"namespace":"{NAMESPACE}","stream":"{ware.name}",'
             f'"data":{{"id":%s,"updated_at":%s,{fields}}},"emitted_at":%s%s}}}}\n'
         )
 
     def write(self, count: int, sent: int) -> list[str]:
-        """The next `count` record lines of this stream, after `sent` records of all streams. A minute of the shop's time is 1,000 records."""
+        """The next `count` record lines, after `sent` records of all streams. 1,000 records take a minute of the shop's time."""
         rng, columns = self._rng, self.ware.columns
         minute, place = divmod(sent, CHUNK_RECORDS)
         emitted = _EMITTED_AT_MS + minute * 60_000 + place * 60
         filled = zip(
             self._next_keys(count),
             wares.moments(minute, place, count),
-            *(rng.choices(column.texts, k=count) for column in columns),
+            *(_drawn(rng, texts, count) for column in columns for texts in column.parts),
             range(emitted, emitted + count),
             self._changes(count),
             strict=True,
@@ -145,6 +145,12 @@ class _RecordWriter:
         if self._rng.random() < _CHANGED_BY_SOURCE_SHARE * count:
             changes[self._rng.randrange(count)] = _CHANGED_BY_SOURCE
         return changes
+
+
+def _drawn(rng: Random, texts: tuple[str, ...], count: int) -> tuple[str, ...]:
+    """`count` texts from a random place of the pool on. Each column starts at its own place, so that rows do not repeat."""
+    first = int(rng.random() * (len(texts) - count))
+    return texts[first : first + count]
 
 
 def _alternate(writers: list[_RecordWriter], sent: int, count: int) -> bytes:

@@ -64,3 +64,19 @@ class Union:
 
 
 AirbyteType = Scalar | SchemalessObject | SchemalessArray | Object | Array | Union
+
+
+def option_name(option: AirbyteType) -> str:
+    """The name of a union's option: its member in the typed disjoint record and the value of `type` (migration guide, "Type Names").
+
+    Schemaless containers are named like those with a schema. A union is never an option of a union.
+    """
+    match option:
+        case Scalar():
+            return option.value
+        case Object() | SchemalessObject():
+            return "object"
+        case Array() | SchemalessArray():
+            return "array"
+        case Union():
+            raise ValueError("a union is never an option of a union")

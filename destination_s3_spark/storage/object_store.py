@@ -1,12 +1,16 @@
 """What the product needs of an S3 bucket, as a Protocol, so that the commit code can be tested over a store that fails at will.
 
 Keys are full object keys (no bucket, no leading slash). Every call is one S3 request, retried by the client until its budget is used up.
+Refusals the user must act on (permission, credentials, bucket, region, clock) are `ConfigError`; where nothing else is said, a store that
+does not answer is `TransientError`.
 """
+
+# ruff: noqa: N818 - these are answers of the store, named for what it said; most of them are not errors of the sync.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 
@@ -28,10 +32,11 @@ class UploadFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
-    """One object as HEAD or LIST show it. `size` in bytes."""
+    """One object as HEAD or LIST show it. `size` in bytes; `metadata` is the user metadata (`x-amz-meta-*`), which only HEAD returns."""
 
     key: str
     size: int
+    metadata: Mapping[str, str] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +56,9 @@ class ObjectStore(Protocol):
         """The object's bytes. Raises ObjectNotFound."""
 
     def head(self, key: str) -> ObjectInfo | None:
-        """The object's size, or None when there is none."""
+        """The object's size and user metadata, or None when there is none."""
 
-    def put(self, key: str, body: bytes) -> None:
+    def put(self, key: str, body: bytes, metadata: Mapping[str, str] | None = None) -> None:
         """Write or overwrite the object."""
 
     def create(self, key: str, body: bytes) -> None:
@@ -64,6 +69,9 @@ class ObjectStore(Protocol):
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
         """All objects under the prefix, in key order."""
+
+    def stage_copy(self, source: str, key: str, metadata: Mapping[str, str] | None = None) -> StagedUpload:
+        """Stage a server-side copy of an object (UploadPartCopy): its bytes never pass through here. Raises ObjectNotFound."""
 
     def complete_upload(self, upload: StagedUpload) -> None:
         """Make the upload's object visible. Raises UploadFailed or OutcomeUnknown."""

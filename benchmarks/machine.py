@@ -1,0 +1,27 @@
+"""What a benchmark's figures were taken on, to be printed with them."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+from pathlib import Path
+
+import psutil
+
+PACKAGES = ("destination-s3-spark", "pyspark", "pyarrow", "msgspec", "boto3", "duckdb", "moto")
+
+
+def describe_machine() -> str:
+    """The machine and the versions that matter, in two lines."""
+    versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in PACKAGES)
+    memory = psutil.virtual_memory().total / 2**30
+    return (
+        f"machine: {len(os.sched_getaffinity(0))} CPUs ({_processor()}), {memory:.0f} GiB, Python {platform.python_version()}\n{versions}"
+    )
+
+
+def _processor() -> str:
+    information = Path("/proc/cpuinfo")
+    lines = information.read_text().splitlines() if information.exists() else []
+    return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.processor())

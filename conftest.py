@@ -1,0 +1,19 @@
+"""Test settings of the whole repository: Airbyte's standard tests, and when those that need the image run."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest_plugins = ["airbyte_cdk.test.standard_tests.pytest_hooks"]
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """The CDK would build the image with its own Dockerfile, which has no JVM, so image tests run on a given image only."""
+    if config.getoption("--connector-image"):
+        return
+    skip = pytest.mark.skip(
+        reason="needs the image: `make image`, then pytest -m image_tests --connector-image=airbyte/destination-s3-spark:dev"
+    )
+    for item in items:
+        if item.get_closest_marker("image_tests"):
+            item.add_marker(skip)

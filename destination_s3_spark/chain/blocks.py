@@ -1,0 +1,136 @@
+"""Blocks: the envelope around an event, its bytes, hash and key.
+
+A block is canonical JSON (sorted keys, no blanks, UTF-8, no floats), so that equal blocks have equal bytes and hashes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from destination_s3_spark.chain.events import DATA_FIELDS, FORMAT_VERSION, Event, KnownEvent, Seed, SetDataSchema, UnknownEvent
+from destination_s3_spark.errors import ConfigError
+
+BLOCK_FORMAT = 1
+
+
+class UnreadableBlock(Exception):
+    """The bytes are not a block."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One block. `settled`: the highest data block known to be done when this one was written; `nonce`: unlike in any other block."""
+
+    sequence_number: int
+    prev_block_hash: str | None
+    system_time: datetime
+    epoch: int
+    nonce: str
+    settled: int | None
+    event: Event
+
+
+class _Envelope(msgspec.Struct, rename="camel"):
+    format: int
+    sequence_number: int
+    prev_block_hash: str | None
+    system_time: datetime
+    epoch: int
+    nonce: str
+    settled: int | None
+    event: msgspec.Raw
+
+
+class _Kind(msgspec.Struct):
+    kind: str
+
+
+_ENCODER = msgspec.json.Encoder(order="sorted")
+_ENVELOPE = msgspec.json.Decoder(_Envelope)
+_KIND = msgspec.json.Decoder(_Kind)
+_EVENT: msgspec.json.Decoder[KnownEvent] = msgspec.json.Decoder(KnownEvent)
+_KINDS = frozenset(cls.__name__ for cls in KnownEvent.__args__)
+
+
+def block_name(sequence_number: int) -> str:
+    """The last part of a block's key: 20 digits, so that keys sort like numbers."""
+    return f"{sequence_number:020d}.json"
+
+
+def block_hash(body: bytes) -> str:
+    """Multihash of a block's bytes: `f` base16, 12 sha2-256, 20 = 32 bytes."""
+    return "f1220" + hashlib.sha256(body).hexdigest()
+
+
+def canonical(value: object) -> bytes:
+    """Canonical JSON of a value that holds no floats."""
+    return _ENCODER.encode(value)
+
+
+def encode(block: Block) -> bytes:
+    """The bytes of a block."""
+    event: object = block.event
+    if isinstance(event, SetDataSchema):
+        event = {**event.schema, "kind": "SetDataSchema"}
+    return canonical(
+        {
+            "format": BLOCK_FORMAT,
+            "sequenceNumber": block.sequence_number,
+            "prevBlockHash": block.prev_block_hash,
+            "systemTime": block.system_time,
+            "epoch": block.epoch,
+            "nonce": block.nonce,
+            "settled": block.settled,
+            "event": event,
+        }
+    )
+
+
+def decode(body: bytes) -> Block:
+    """The block in these bytes. Raises UnreadableBlock, or ConfigError where a newer version of the connector wrote it."""
+    try:
+        envelope = _ENVELOPE.decode(body)
+        if envelope.format > BLOCK_FORMAT:
+            raise _newer(f"block format {envelope.format}")
+        event = _decode_event(bytes(envelope.event))
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise UnreadableBlock(str(error)) from error
+    return Block(
+        envelope.sequence_number,
+        envelope.prev_block_hash,
+        envelope.system_time,
+        envelope.epoch,
+        envelope.nonce,
+        envelope.settled,
+        event,
+    )
+
+
+def _decode_event(raw: bytes) -> Event:
+    kind = _KIND.decode(raw).kind
+    if kind in _KINDS:
+        event = _EVENT.decode(raw)
+        if isinstance(event, Seed) and event.format_version > FORMAT_VERSION:
+            raise _newer(f"chain format {event.format_version}")
+        return event
+    payload: dict[str, Any] = msgspec.json.decode(raw)
+    if kind == "SetDataSchema":
+        del payload["kind"]
+        if not isinstance(payload.get("schemaId"), int):
+            raise UnreadableBlock("SetDataSchema without a schemaId")
+        return SetDataSchema(payload)
+    if not DATA_FIELDS.isdisjoint(payload):
+        raise _newer(f"event kind {kind!r}")
+    return UnknownEvent(kind)
+
+
+def _newer(what: str) -> ConfigError:
+    return ConfigError(
+        f"A table's chain holds {what}, which this version of the connector does not know: a newer version wrote it. "
+        "Run the sync with that version or a later one."
+    )

@@ -1,0 +1,182 @@
+"""Folding blocks into a table's state, and the rules every chain keeps.
+
+The same function judges a block that was read and a block that is about to be written.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from msgspec.structs import replace
+
+from destination_s3_spark.chain.blocks import Block
+from destination_s3_spark.chain.events import AddData, Close, OpenEpoch, Seed, SetDataSchema, Snapshot, UnknownEvent, Void
+from destination_s3_spark.chain.files import FileKind
+from destination_s3_spark.chain.state import Counters, Identity, TableState, Unsettled
+
+REPLAY_LIMIT = 10_000
+"""Checkpoints kept in the replay list. Forgetting the oldest cannot lose records: the list only ever suppresses some, so that a replay
+of a forgotten one lands twice; and a source rarely goes back further than the STATEs of one batch."""
+
+
+class Rule(Enum):
+    """The rules of a chain."""
+
+    FIRST_BLOCK_MUST_BE_SEED = "the first block must be the Seed"
+    SEED_ONLY_FIRST = "a Seed can only be the first block"
+    SEQUENCE = "sequence numbers are contiguous from 0"
+    HASH = "prevBlockHash must be the hash of the block before"
+    SYSTEM_TIME = "systemTime must not go backwards"
+    EPOCH = "only OpenEpoch changes the epoch, by one"
+    CLOSED = "after Close only OpenEpoch may follow"
+    SETTLED = "settled names the last data block known to be done and never goes back"
+    ONE_UNSETTLED = "no data block, Close or Snapshot while an earlier data block is not settled"
+    SCHEMA_FIRST = "AddData needs its SetDataSchema to be the last one before it"
+    SCHEMA_ID = "schemaIds ascend"
+    OFFSETS = "offsets are contiguous from 0 and match the rows of the files and checkpoints"
+    EMPTY_EVENT = "AddData without rows, files or checkpoints"
+    NO_OP = "the event changes nothing"
+    VOID = "Void takes back the unsettled AddData before it"
+    SNAPSHOT = "a Snapshot carries the fold of the blocks before it"
+
+
+class InvalidChain(Exception):
+    """A block breaks a rule."""
+
+    def __init__(self, rule: Rule, detail: str) -> None:
+        super().__init__(f"{rule.value} ({detail})")
+        self.rule = rule
+
+
+def fold(state: TableState | None, block: Block, block_hash: str) -> TableState:
+    """The state after `block`. Raises InvalidChain."""
+    event = block.event
+    if state is None:
+        return _begin(block, block_hash)
+    _check_link(state, block)
+    state = _settle(state, block)
+    match event:
+        case Seed():
+            raise InvalidChain(Rule.SEED_ONLY_FIRST, f"block {block.sequence_number}")
+        case OpenEpoch():
+            changed = replace(state, epoch=block.epoch, opener=event.opener, generation=event.generation_id, closed=False)
+        case SetDataSchema():
+            changed = _set_schema(state, event)
+        case AddData():
+            changed = _add_data(state, block.sequence_number, event)
+        case Void():
+            changed = _void(state, block.sequence_number, event)
+        case Close():
+            _check_settled(state)
+            changed = replace(state, closed=True, replay=())
+        case Snapshot():
+            changed = _snapshot(state, block.sequence_number, event)
+        case UnknownEvent():
+            changed = state
+    return replace(changed, sequence_number=block.sequence_number, block_hash=block_hash, system_time=block.system_time)
+
+
+def resume(block: Block, snapshot: Snapshot, block_hash: str) -> TableState:
+    """The state after a Snapshot block, without the blocks before it."""
+    return fold(snapshot.state, block, block_hash)
+
+
+def _begin(block: Block, block_hash: str) -> TableState:
+    seed = block.event
+    if not isinstance(seed, Seed):
+        raise InvalidChain(Rule.FIRST_BLOCK_MUST_BE_SEED, type(seed).__name__)
+    if block.sequence_number != 0:
+        raise InvalidChain(Rule.SEQUENCE, f"{block.sequence_number} instead of 0")
+    if block.prev_block_hash is not None:
+        raise InvalidChain(Rule.HASH, "block 0 has none before it")
+    if block.epoch != 1:
+        raise InvalidChain(Rule.EPOCH, f"{block.epoch} instead of 1")
+    if block.settled is not None:
+        raise InvalidChain(Rule.SETTLED, "there is no data block yet")
+    identity = Identity(seed.stream, seed.table_id, seed.table_number, seed.final_root, seed.format_version)
+    return TableState(identity, 0, block_hash, block.system_time, 1, seed.opener, seed.generation_id)
+
+
+def _check_link(state: TableState, block: Block) -> None:
+    opens = isinstance(block.event, OpenEpoch)
+    epoch = state.epoch + 1 if opens else state.epoch
+    if block.sequence_number != state.sequence_number + 1:
+        raise InvalidChain(Rule.SEQUENCE, f"{block.sequence_number} after {state.sequence_number}")
+    if block.prev_block_hash != state.block_hash:
+        raise InvalidChain(Rule.HASH, f"block {block.sequence_number}")
+    if block.system_time < state.system_time:
+        raise InvalidChain(Rule.SYSTEM_TIME, f"{block.system_time.isoformat()} after {state.system_time.isoformat()}")
+    if block.epoch != epoch:
+        raise InvalidChain(Rule.EPOCH, f"{block.epoch} instead of {epoch}")
+    if state.closed and not opens:
+        raise InvalidChain(Rule.CLOSED, type(block.event).__name__)
+
+
+def _settle(state: TableState, block: Block) -> TableState:
+    if block.settled == state.settled:
+        return state
+    if block.settled is None or block.settled != state.last_data:
+        raise InvalidChain(Rule.SETTLED, f"{block.settled}, last data block {state.last_data}, settled before {state.settled}")
+    return replace(state, settled=block.settled, unsettled=None)
+
+
+def _check_settled(state: TableState) -> None:
+    if state.unsettled is not None:
+        raise InvalidChain(Rule.ONE_UNSETTLED, f"block {state.unsettled.sequence_number}")
+
+
+def _set_schema(state: TableState, event: SetDataSchema) -> TableState:
+    if event.schema == state.schema:
+        raise InvalidChain(Rule.NO_OP, f"schema {event.schema_id} is the current one")
+    if state.schema_id is not None and event.schema_id <= state.schema_id:
+        raise InvalidChain(Rule.SCHEMA_ID, f"{event.schema_id} after {state.schema_id}")
+    return replace(state, schema=event.schema)
+
+
+def _add_data(state: TableState, number: int, event: AddData) -> TableState:
+    _check_settled(state)
+    if event.schema_id != state.schema_id:
+        raise InvalidChain(Rule.SCHEMA_FIRST, f"schema {event.schema_id}, last SetDataSchema {state.schema_id}")
+    if not event.files or not event.checkpoints:
+        raise InvalidChain(Rule.EMPTY_EVENT, f"block {number}")
+    start, end = event.offset_interval.start, event.offset_interval.end
+    prev_offset = state.next_offset - 1 if state.next_offset else None
+    if start != state.next_offset or event.prev_offset != prev_offset or end < start:
+        raise InvalidChain(Rule.OFFSETS, f"prevOffset {event.prev_offset}, {start} to {end}; next offset {state.next_offset}")
+    rows = end - start + 1
+    _check_rows(event, rows)
+    undo = Unsettled(number, False, event.files, len(event.checkpoints), state.next_offset, state.counters)
+    size = sum(file.bytes for file in event.files)
+    counters = Counters(state.counters.rows + rows, state.counters.files + len(event.files), state.counters.bytes + size)
+    replay = (state.replay + event.checkpoints)[-REPLAY_LIMIT:]
+    return replace(state, last_data=number, unsettled=undo, next_offset=end + 1, replay=replay, counters=counters)
+
+
+def _check_rows(event: AddData, rows: int) -> None:
+    if sum(checkpoint.records for checkpoint in event.checkpoints) != rows:
+        raise InvalidChain(Rule.OFFSETS, f"{rows} rows, the checkpoints count otherwise")
+    for kind in FileKind:
+        counted = [file.rows for file in event.files if file.kind is kind]
+        if counted and sum(counted) != rows:
+            raise InvalidChain(Rule.OFFSETS, f"{rows} rows, the {kind.value} files hold {sum(counted)}")
+
+
+def _void(state: TableState, number: int, event: Void) -> TableState:
+    undo = state.unsettled
+    if undo is None or undo.voided or undo.sequence_number != event.voided_sequence_number:
+        raise InvalidChain(Rule.VOID, f"block {event.voided_sequence_number}")
+    return replace(
+        state,
+        last_data=number,
+        unsettled=replace(undo, sequence_number=number, voided=True),
+        next_offset=undo.next_offset,
+        replay=state.replay[: -undo.checkpoints],
+        counters=undo.counters,
+    )
+
+
+def _snapshot(state: TableState, number: int, event: Snapshot) -> TableState:
+    _check_settled(state)
+    if event.state != state:
+        raise InvalidChain(Rule.SNAPSHOT, f"block {number}")
+    return replace(state, snapshot=number)

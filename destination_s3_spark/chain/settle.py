@@ -1,0 +1,77 @@
+"""Settling a data block: complete the uploads it names, or take the block back.
+
+The block is the commit, so completing may be repeated by anyone at any time. It fails for good only when an upload has gone (aborted by
+a lifecycle rule or another tool); then the block is voided. Its STATE was never emitted, so the source sends the records again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from destination_s3_spark.chain.events import Void
+from destination_s3_spark.chain.files import FileEntry
+from destination_s3_spark.chain.log import Chain
+from destination_s3_spark.errors import TransientError
+from destination_s3_spark.storage.object_store import ObjectStore, OutcomeUnknown, UploadFailed
+
+COMPLETE_TRIES = 3
+"""How often a complete is repeated whose outcome was unknown and whose object is not there."""
+
+MapFiles = Callable[[Callable[[FileEntry], bool], Iterable[FileEntry]], Iterable[bool]]
+"""Like `map`; a thread pool's `map` completes uploads side by side."""
+
+
+def complete(store: ObjectStore, files: Iterable[FileEntry], map_files: MapFiles = map) -> bool:
+    """Complete the uploads; false when one of them has gone and left no object. Raises TransientError when the store does not say."""
+    return all(list(map_files(lambda file: _complete_one(store, file), files)))
+
+
+def roll_back(chain: Chain, store: ObjectStore) -> bool:
+    """Take back the unsettled AddData of the chain; true when it turned out to be complete after all.
+
+    The uploads are aborted first: from then on nobody, not even a paused writer, can make another file of the block visible.
+    Raises BlockTaken when another writer opened the table meanwhile; it decides then.
+    """
+    undo = chain.head.unsettled
+    if undo is None or undo.voided:
+        return True
+    for file in undo.files:
+        store.abort_upload(file.key, file.upload().upload_id)
+    if all([is_visible(store, file) for file in undo.files]):
+        chain.mark_settled()
+        return True
+    chain.append(Void(undo.sequence_number))
+    delete_voided(chain, store)
+    return False
+
+
+def delete_voided(chain: Chain, store: ObjectStore) -> None:
+    """Delete the files of the AddData the unsettled Void took back. Their keys are never used again, so this can be repeated."""
+    undo = chain.head.unsettled
+    if undo is not None:
+        store.delete([file.key for file in undo.files])
+    chain.mark_settled()
+
+
+def is_visible(store: ObjectStore, file: FileEntry) -> bool:
+    """Whether the file's object is there, with the size of its upload."""
+    info = store.head(file.key)
+    return info is not None and info.size == file.bytes
+
+
+def _complete_one(store: ObjectStore, file: FileEntry) -> bool:
+    for _ in range(COMPLETE_TRIES):
+        try:
+            store.complete_upload(file.upload())
+        except UploadFailed:
+            # It may have been completed before, by an earlier try or another writer; only the object tells.
+            return is_visible(store, file)
+        except OutcomeUnknown:
+            if is_visible(store, file):
+                return True
+            continue
+        return True
+    raise TransientError(
+        f"The store did not say whether the upload of {file.key} was completed, after {COMPLETE_TRIES} tries. "
+        "Nothing is lost: run the sync again, it completes the upload."
+    )

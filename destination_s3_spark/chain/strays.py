@@ -1,0 +1,40 @@
+"""Uploads that a session left behind when it died.
+
+They are invisible but cost storage. Only uploads with a table's own number and an older epoch are ever aborted.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+
+from destination_s3_spark.chain.tokens import Token, parse_token
+from destination_s3_spark.storage.object_store import ObjectStore
+
+
+class StrayUploads:
+    """The open uploads under a bucket path, listed once for all tables that need them. `prefix` ends in `/` or is empty."""
+
+    def __init__(self, store: ObjectStore, prefix: str) -> None:
+        self._store = store
+        self._prefix = prefix
+        self._lock = threading.Lock()
+        self._by_table: dict[int, list[tuple[Token, str, str]]] | None = None
+
+    def abort(self, table_number: int, before_epoch: int) -> int:
+        """Abort the table's uploads of the epochs before `before_epoch`; their number. Everything they could be needed for is settled."""
+        found = [upload for upload in self._listed().get(table_number, ()) if upload[0].epoch < before_epoch]
+        for _, key, upload_id in found:
+            self._store.abort_upload(key, upload_id)
+        return len(found)
+
+    def _listed(self) -> dict[int, list[tuple[Token, str, str]]]:
+        with self._lock:
+            if self._by_table is None:
+                by_table = defaultdict(list)
+                for key, upload_id in self._store.list_uploads(self._prefix):
+                    token = parse_token(key)
+                    if token is not None:
+                        by_table[token.table_number].append((token, key, upload_id))
+                self._by_table = dict(by_table)
+            return self._by_table

@@ -1,0 +1,201 @@
+"""The configured catalog: which streams a sync writes, how, and in which generation.
+
+Bytes of the catalog file in, frozen values out; unknown fields are ignored. What this connector cannot do is refused here, before any
+record is read, with the stream's name and the field.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, NamedTuple
+
+from destination_s3_spark.errors import ConfigError
+
+PLATFORM_NEEDED = "0.63.7"
+"""The first Airbyte platform version that sends generation ids."""
+
+
+class StreamId(NamedTuple):
+    """A stream's identity. An empty namespace and none are the same."""
+
+    namespace: str | None
+    name: str
+
+    @classmethod
+    def of(cls, namespace: str | None, name: str) -> StreamId:
+        """The identity of a stream as messages and catalogs spell it."""
+        return cls(namespace or None, name)
+
+    def __str__(self) -> str:
+        return self.name if self.namespace is None else f"{self.namespace}.{self.name}"
+
+
+class DestinationSyncMode(Enum):
+    """What happens to the records; the value is the protocol's word."""
+
+    APPEND = "append"
+    APPEND_DEDUP = "append_dedup"
+    OVERWRITE = "overwrite"
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """One stream of the catalog. `minimum_generation_id` is 0 or equal to `generation_id`."""
+
+    id: StreamId
+    json_schema: Mapping[str, Any]
+    sync_mode: str
+    destination_sync_mode: DestinationSyncMode
+    primary_key: tuple[tuple[str, ...], ...]
+    cursor_field: tuple[str, ...]
+    generation_id: int
+    minimum_generation_id: int
+    sync_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    """The streams of a sync, in the catalog's order; events name a stream by its index here.
+
+    `eof_is_complete`: the catalog comes from a caller without generations (PyAirbyte, a file on stdin), who sends no stream status
+    either, so a clean end of input completes the streams that got none.
+    """
+
+    streams: tuple[Stream, ...]
+    eof_is_complete: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """A configured stream under validation; knows its own name for the error texts."""
+
+    configured: Mapping[str, Any]
+    described: Mapping[str, Any]
+    id: StreamId
+
+    def error(self, field: str, problem: str) -> ConfigError:
+        return ConfigError(f"Catalog, stream '{self.id}', {field}: {problem}", stream=self.id)
+
+    def integer(self, field: str) -> int | None:
+        value = self.configured.get(field)
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+            raise self.error(field, "must be a whole number, 0 or larger.")
+        return value
+
+    def path(self, field: str, value: object) -> tuple[str, ...]:
+        if not isinstance(value, list) or not all(isinstance(part, str) for part in value):
+            raise self.error(field, "must be a list of field names.")
+        return tuple(value)
+
+
+def parse_catalog(text: bytes) -> Catalog:
+    """Read a ConfiguredAirbyteCatalog (JSON). Raises ConfigError that names the stream and the field."""
+    entries = [_entry(number, configured) for number, configured in enumerate(_configured_streams(text), start=1)]
+    seen: set[StreamId] = set()
+    for entry in entries:
+        if entry.id in seen:
+            raise entry.error("name", "is in the catalog twice; remove one of the two from the connection.")
+        seen.add(entry.id)
+    ids = ("generation_id", "minimum_generation_id", "sync_id")
+    without_generations = all(entry.configured.get(field) is None for entry in entries for field in ids)
+    return Catalog(tuple(_stream(entry, without_generations) for entry in entries), without_generations)
+
+
+def _configured_streams(text: bytes) -> list[Any]:
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ConfigError("The catalog is not JSON; pass the configured catalog of the connection with --catalog.") from error
+    streams = document.get("streams") if isinstance(document, dict) else None
+    if not isinstance(streams, list):
+        raise ConfigError("The catalog has no list 'streams'; pass the configured catalog of the connection with --catalog.")
+    if not streams:
+        raise ConfigError("The catalog has no streams; select at least one stream in the connection.")
+    return streams
+
+
+def _entry(number: int, configured: object) -> _Entry:
+    described = configured.get("stream") if isinstance(configured, dict) else None
+    if not isinstance(configured, dict) or not isinstance(described, dict):
+        raise ConfigError(f"Catalog, stream number {number}, stream: is missing or not an object.")
+    name, namespace = described.get("name"), described.get("namespace")
+    if not isinstance(name, str):
+        raise ConfigError(f"Catalog, stream number {number}, name: is missing or not a string.")
+    if namespace is not None and not isinstance(namespace, str):
+        raise ConfigError(f"Catalog, stream '{name}', namespace: is not a string.")
+    return _Entry(configured, described, StreamId.of(namespace, name))
+
+
+def _stream(entry: _Entry, without_generations: bool) -> Stream:
+    _refuse_files(entry)
+    mode = _destination_sync_mode(entry)
+    schema = entry.described.get("json_schema")
+    if not isinstance(schema, dict):
+        raise entry.error("json_schema", "is missing or not an object.")
+    generation, minimum, sync_id = (0, 0, 0) if without_generations else _generation(entry)
+    primary_key, cursor_field = _keys(entry, mode)
+    return Stream(
+        id=entry.id,
+        json_schema=schema,
+        sync_mode=str(entry.configured.get("sync_mode") or "full_refresh"),
+        destination_sync_mode=mode,
+        primary_key=primary_key,
+        cursor_field=cursor_field,
+        generation_id=generation,
+        minimum_generation_id=minimum,
+        sync_id=sync_id,
+    )
+
+
+def _refuse_files(entry: _Entry) -> None:
+    for field, value in (("is_file_based", entry.described.get("is_file_based")), ("include_files", entry.configured.get("include_files"))):
+        if value:
+            raise entry.error(field, "this destination writes records, not files; turn file transfer off for this stream.")
+
+
+def _destination_sync_mode(entry: _Entry) -> DestinationSyncMode:
+    value = entry.configured.get("destination_sync_mode")
+    try:
+        return DestinationSyncMode(value)
+    except ValueError as error:
+        names = ", ".join(mode.value for mode in DestinationSyncMode)
+        shown = f"'{value}'" if isinstance(value, str) else "missing"
+        raise entry.error("destination_sync_mode", f"is {shown}; this destination supports {names}.") from error
+
+
+def _generation(entry: _Entry) -> tuple[int, int, int]:
+    """(generation_id, minimum_generation_id, sync_id)."""
+    generation = entry.integer("generation_id")
+    minimum = entry.integer("minimum_generation_id")
+    sync_id = entry.integer("sync_id")
+    for field, value in (("generation_id", generation), ("minimum_generation_id", minimum), ("sync_id", sync_id)):
+        if value is None:
+            raise entry.error(field, f"is null; this destination needs platform {PLATFORM_NEEDED}+, upgrade the Airbyte platform.")
+    assert generation is not None and minimum is not None and sync_id is not None  # noqa: PT018, S101 - for mypy; checked above
+    if minimum not in (0, generation):
+        raise entry.error(
+            "minimum_generation_id",
+            f"is {minimum} with generation_id {generation}; hybrid refreshes are not supported, it must be 0 or the generation_id.",
+        )
+    return generation, minimum, sync_id
+
+
+def _keys(entry: _Entry, mode: DestinationSyncMode) -> tuple[tuple[tuple[str, ...], ...], tuple[str, ...]]:
+    """(primary_key, cursor_field); only dedup uses them, so only dedup restricts them."""
+    paths = entry.configured.get("primary_key") or []
+    if not isinstance(paths, list):
+        raise entry.error("primary_key", "must be a list of field paths.")
+    primary_key = tuple(entry.path("primary_key", path) for path in paths)
+    cursor_field = entry.path("cursor_field", entry.configured.get("cursor_field") or [])
+    if mode is DestinationSyncMode.APPEND_DEDUP:
+        if not primary_key:
+            raise entry.error("primary_key", "is empty; append_dedup needs one, choose it in the connection or use append.")
+        for field, path in [("primary_key", path) for path in primary_key] + [("cursor_field", cursor_field)]:
+            if len(path) > 1 or (field == "primary_key" and not path):
+                raise entry.error(field, f"'{'.'.join(path)}' is not a top-level field; only top-level fields are supported.")
+    return primary_key, cursor_field

@@ -1,0 +1,86 @@
+"""The envelope of one message line: its type, a record's stream, or the text of a STATE or TRACE. The record's data is not decoded."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+
+from destination_s3_spark.protocol.catalog import StreamId
+from destination_s3_spark.protocol.exact_json import split_object, string_value
+
+_ABSENT = b"null"
+
+
+class Envelope(NamedTuple):
+    """`stream` is set for a RECORD; `body` is the text of the member that belongs to the type, for STATE and TRACE."""
+
+    type: str
+    stream: StreamId | None = None
+    body: bytes = _ABSENT
+
+
+class _Record(msgspec.Struct, gc=False):
+    stream: str
+    data: msgspec.Raw
+    namespace: str | None = None
+
+
+class _RecordMessage(msgspec.Struct, gc=False):
+    type: str
+    record: _Record | None = None
+
+
+_RECORD_MESSAGE = msgspec.json.Decoder(_RecordMessage)
+
+
+def read_envelope(line: bytes) -> Envelope:
+    """Read a line that starts with `{`. A `type` that is unknown, or missing without a record or state beside it, is no error.
+
+    Raises ValueError when the line is not one complete JSON object, or a RECORD or STATE without what makes it one.
+    """
+    try:
+        message = _RECORD_MESSAGE.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return _exact_envelope(line)
+    if message.type == "RECORD" and message.record is not None:
+        return Envelope("RECORD", StreamId.of(message.record.namespace, message.record.stream))
+    return _exact_envelope(line)
+
+
+def _exact_envelope(line: bytes) -> Envelope:
+    fields = split_object(line)
+    kind = _type(fields)
+    if kind == "RECORD":
+        return Envelope(kind, _record_stream(fields.get("record", _ABSENT)))
+    if kind == "STATE":
+        return Envelope(kind, body=_required_object(fields, "state"))
+    if kind == "TRACE":
+        return Envelope(kind, body=fields.get("trace", _ABSENT))
+    return Envelope(kind)
+
+
+def _type(fields: dict[str, bytes]) -> str:
+    try:
+        return string_value(fields.get("type", _ABSENT))
+    except ValueError:
+        if "record" in fields or "state" in fields:
+            raise ValueError("a message without a type") from None
+        return "without a type"
+
+
+def _record_stream(record: bytes) -> StreamId:
+    fields = split_object(record)
+    if "data" not in fields:
+        raise ValueError("a RECORD without data")
+    if "stream" not in fields:
+        raise ValueError("a RECORD without a stream")
+    namespace = fields.get("namespace", _ABSENT)
+    return StreamId.of(None if namespace == _ABSENT else string_value(namespace), string_value(fields["stream"]))
+
+
+def _required_object(fields: dict[str, bytes], name: str) -> bytes:
+    text = fields.get(name, _ABSENT)
+    if not text.startswith(b"{"):
+        raise ValueError(f"a {name.upper()} without its {name}")
+    return text

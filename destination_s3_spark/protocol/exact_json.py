@@ -1,0 +1,169 @@
+"""Where the members of a JSON object stand in its text, without turning any value into a Python object.
+
+For what a strict parser refuses or would change: NaN and Infinity, numbers of any size, lone surrogates, any depth, duplicate keys.
+The grammar is checked all the way down, so that text that is cut short or has something behind it is still an error. Bytes that are
+not UTF-8 are left for whoever reads the value. Errors are ValueErrors without content.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from enum import Enum
+from typing import NamedTuple
+
+import msgspec
+
+_TOKEN = re.compile(
+    rb"[ \t\r\n]*+(?:"
+    rb'(?P<string>"[^"\\\x00-\x1f]*+(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\x00-\x1f]*+)*+")'
+    rb"|(?P<mark>[{}\[\],:])"
+    rb"|(?P<atom>-?+(?:(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?+(?:[eE][+-]?+[0-9]++)?+|Infinity)|NaN|true|false|null)"
+    rb")"
+)
+"""One token. Possessive, so that a string of 100 MB costs neither stack nor a second scan."""
+_BLANK = re.compile(rb"[ \t\r\n]*+")
+_OBJECT_OF_RAW = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_OBJECT_END, _ARRAY_END = ord("}"), ord("]")
+
+
+class Member(NamedTuple):
+    """A member of an object: its decoded key and where its value stands in the text, without the blanks around it."""
+
+    key: str
+    start: int
+    end: int
+
+
+class _Expected(Enum):
+    VALUE = "value"
+    VALUE_OR_END = "value or ]"
+    KEY = "key"
+    KEY_OR_END = "key or }"
+    COLON = ":"
+    COMMA_OR_END = ", or the end"
+
+
+_ENDS_ALLOWED = (_Expected.COMMA_OR_END, _Expected.KEY_OR_END, _Expected.VALUE_OR_END)
+_VALUES_ALLOWED = (_Expected.VALUE, _Expected.VALUE_OR_END)
+_KEYS_ALLOWED = (_Expected.KEY, _Expected.KEY_OR_END)
+
+
+def split_object(text: bytes) -> dict[str, bytes]:
+    """Each key of a JSON object with the exact source text of its value; the last of duplicate keys wins.
+
+    Raises ValueError when the text is not one complete JSON object.
+    """
+    try:
+        return {key: bytes(value) for key, value in _OBJECT_OF_RAW.decode(text).items()}
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return {member.key: text[member.start : member.end] for member in members(text)}
+
+
+def string_value(text: bytes) -> str:
+    """The string a JSON text stands for. Raises ValueError when it is something else, or not UTF-8."""
+    try:
+        value = json.loads(text.decode()) if text[:1] == b'"' else None
+    except ValueError:
+        value = None
+    if not isinstance(value, str):
+        raise ValueError("a name that is not readable text")
+    return value
+
+
+def members(text: bytes, start: int = 0, end: int | None = None) -> list[Member]:
+    """The members of the object that fills `text[start:end]`, in order, duplicates included. Linear in time.
+
+    Raises ValueError when that is not one complete JSON object.
+    """
+    end = len(text) if end is None else end
+    found: list[Member] = []
+    token = _expect(b"{", _next_token(text, start, end))
+    token = _next_token(text, token.end(), end)
+    while token.group("mark") != b"}":
+        key = token.group("string")
+        if key is None:
+            raise _malformed()
+        colon = _expect(b":", _next_token(text, token.end(), end))
+        value_start = _after_blanks(text, colon.end(), end)
+        value_end = _value_end(text, value_start, end)
+        found.append(Member(_decoded_key(key), value_start, value_end))
+        token = _next_token(text, value_end, end)
+        if token.group("mark") == b"}":
+            break
+        token = _next_token(text, _expect(b",", token).end(), end)
+        if token.group("mark") == b"}":
+            raise _malformed()
+    if _after_blanks(text, token.end(), end) != end:
+        raise _malformed()
+    return found
+
+
+def _value_end(text: bytes, start: int, end: int) -> int:
+    """Where the JSON value that starts at `start` ends. A loop over a stack of brackets, so that depth costs one byte a level."""
+    closers = bytearray()
+    expected = _Expected.VALUE
+    position = start
+    while True:
+        token = _next_token(text, position, end)
+        position = token.end()
+        if token.lastgroup == "mark":
+            mark = text[position - 1]
+            after = _after_mark(mark, expected, closers)
+            if after is not None:
+                expected = after
+                continue
+        elif token.lastgroup == "string" and expected in _KEYS_ALLOWED:
+            expected = _Expected.COLON
+            continue
+        elif expected not in _VALUES_ALLOWED:
+            raise _malformed()
+        if not closers:
+            return position
+        expected = _Expected.COMMA_OR_END
+
+
+def _after_mark(mark: int, expected: _Expected, closers: bytearray) -> _Expected | None:
+    """What may follow a bracket, comma or colon; None when it ended a value. Keeps the stack of open brackets."""
+    if mark == ord("{") and expected in _VALUES_ALLOWED:
+        closers.append(_OBJECT_END)
+        return _Expected.KEY_OR_END
+    if mark == ord("[") and expected in _VALUES_ALLOWED:
+        closers.append(_ARRAY_END)
+        return _Expected.VALUE_OR_END
+    if mark == ord(":") and expected is _Expected.COLON:
+        return _Expected.VALUE
+    if mark == ord(",") and expected is _Expected.COMMA_OR_END:
+        return _Expected.KEY if closers[-1] == _OBJECT_END else _Expected.VALUE
+    if closers and mark == closers[-1] and expected in _ENDS_ALLOWED:
+        closers.pop()
+        return None
+    raise _malformed()
+
+
+def _next_token(text: bytes, start: int, end: int) -> re.Match[bytes]:
+    token = _TOKEN.match(text, start, end)
+    if token is None:
+        raise _malformed()
+    return token
+
+
+def _expect(mark: bytes, token: re.Match[bytes]) -> re.Match[bytes]:
+    if token.group("mark") != mark:
+        raise _malformed()
+    return token
+
+
+def _after_blanks(text: bytes, start: int, end: int) -> int:
+    blanks = _BLANK.match(text, start, end)
+    return blanks.end() if blanks else start
+
+
+def _decoded_key(quoted: bytes) -> str:
+    """A key as Python text; bytes that are not UTF-8 become lone surrogates, which no known key contains."""
+    text = quoted.decode("utf-8", "surrogateescape")
+    return str(json.loads(text)) if "\\" in text else text[1:-1]
+
+
+def _malformed() -> ValueError:
+    return ValueError("not one complete JSON object")

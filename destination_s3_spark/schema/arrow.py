@@ -1,0 +1,85 @@
+"""Airbyte types as Arrow types, and the columns every table begins with.
+
+Physical types are those of destination-s3 V2. Both kinds of timestamp are in UTC, because the migration guide promises
+`is_adjusted_to_utc` for both. Data columns are always nullable, the connector's own never are.
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import pyarrow as pa
+
+from destination_s3_spark.schema.airbyte_type import (
+    AirbyteType,
+    Array,
+    Field,
+    Object,
+    Scalar,
+    SchemalessArray,
+    SchemalessObject,
+    Union,
+    option_name,
+)
+
+_SCALARS: dict[Scalar, pa.DataType] = {
+    Scalar.STRING: pa.string(),
+    Scalar.BOOLEAN: pa.bool_(),
+    Scalar.INTEGER: pa.int64(),
+    Scalar.NUMBER: pa.float64(),
+    Scalar.DATE: pa.date32(),
+    Scalar.TIME_WITH_TIMEZONE: pa.time64("us"),
+    Scalar.TIME_WITHOUT_TIMEZONE: pa.time64("us"),
+    Scalar.TIMESTAMP_WITH_TIMEZONE: pa.timestamp("us", tz="UTC"),
+    Scalar.TIMESTAMP_WITHOUT_TIMEZONE: pa.timestamp("us", tz="UTC"),
+}
+
+UNION_TAG = "type"
+"""The member of a typed disjoint record that names the one member that is set."""
+
+_CHANGE = pa.struct([("field", pa.string()), ("change", pa.string()), ("reason", pa.string())])
+_META = pa.struct([("sync_id", pa.int64()), ("changes", pa.list_(_CHANGE))])
+
+META_FIELDS: tuple[pa.Field[Any], ...] = (
+    pa.field("_airbyte_raw_id", pa.string(), nullable=False),
+    pa.field("_airbyte_extracted_at", pa.timestamp("ms", tz="UTC"), nullable=False),
+    pa.field("_airbyte_meta", _META, nullable=False),
+    pa.field("_airbyte_generation_id", pa.int64(), nullable=False),
+)
+"""The first columns of every raw and final table."""
+
+RAW_SCHEMA = pa.schema([*META_FIELDS, pa.field("_airbyte_data", pa.string())])
+"""A raw table: the record's `data` as JSON text."""
+
+
+def arrow_type(airbyte_type: AirbyteType) -> pa.DataType:
+    """The Arrow type of a column or member. Schemaless containers are JSON text, unions typed disjoint records."""
+    match airbyte_type:
+        case Scalar():
+            return _SCALARS[airbyte_type]
+        case SchemalessObject() | SchemalessArray():
+            return pa.string()
+        case Object(fields):
+            return pa.struct([arrow_field(field) for field in fields])
+        case Array(items):
+            return pa.list_(arrow_type(items))
+        case Union(options):
+            # The tag is nullable although it is always set: Arrow cannot write a required member below a null record.
+            members = [(option_name(option), arrow_type(option)) for option in options]
+            return pa.struct([(UNION_TAG, pa.string()), *members])
+
+
+def arrow_field(field: Field) -> pa.Field[Any]:
+    """The Arrow field of a column or member, nullable."""
+    return pa.field(field.name, arrow_type(field.type))
+
+
+def schema_to_text(schema: pa.Schema) -> str:
+    """The schema as base64 of an encapsulated Arrow IPC message. Compare decoded schemas, never these texts: bytes differ by writer."""
+    return base64.b64encode(schema.serialize().to_pybytes()).decode("ascii")
+
+
+def schema_from_text(text: str) -> pa.Schema:
+    """The inverse of `schema_to_text`; pa.ArrowInvalid or ValueError when the text is no such message."""
+    return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text, validate=True)))

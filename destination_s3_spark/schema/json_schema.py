@@ -1,0 +1,217 @@
+"""Reads a stream's JSON schema into Airbyte types, by the rules of destination-s3 and its migration guide to 1.0.0.
+
+Comes in: the catalog's `json_schema`, with every form sources are known to send. Goes out: the declared columns. A schema that no
+Avro or Parquet type fits fails here, at the start of the sync.
+
+Where the guide is silent: a schema without any type, and one of nothing but nulls, is a string, which takes every value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from destination_s3_spark.errors import ConfigError
+from destination_s3_spark.schema.airbyte_type import AirbyteType, Array, Field, Object, Scalar, SchemalessArray, SchemalessObject, Union
+from destination_s3_spark.schema.draft import Draft, DraftArray, DraftObject, DraftUnion, MisfitError, merge_options
+from destination_s3_spark.schema.names import Level, assign_names
+
+if TYPE_CHECKING:
+    from destination_s3_spark.protocol.catalog import StreamId
+
+_WELL_KNOWN_TYPES: Mapping[str, Scalar] = {
+    "String": Scalar.STRING,
+    "BinaryData": Scalar.STRING,  # base64 text, kept as it comes
+    "Boolean": Scalar.BOOLEAN,
+    "Integer": Scalar.INTEGER,
+    "Number": Scalar.NUMBER,
+    "Date": Scalar.DATE,
+    "TimeWithTimezone": Scalar.TIME_WITH_TIMEZONE,
+    "TimeWithoutTimezone": Scalar.TIME_WITHOUT_TIMEZONE,
+    "TimestampWithTimezone": Scalar.TIMESTAMP_WITH_TIMEZONE,
+    "TimestampWithoutTimezone": Scalar.TIMESTAMP_WITHOUT_TIMEZONE,
+}
+_WELL_KNOWN_PREFIX = "WellKnownTypes.json#/definitions/"
+_UNION_KEYWORDS = ("oneOf", "anyOf", "allOf")
+
+
+class Unfit(Enum):
+    """What becomes of a column whose schema no type fits.
+
+    FAIL is for Avro and Parquet. TEXT makes it a string column and is for JSON Lines and CSV, which destination-s3 lets pass.
+    """
+
+    FAIL = "fail"
+    TEXT = "text"
+
+
+class StreamFields(NamedTuple):
+    """The columns a stream declares, in schema order, and the source names of those its schema requires and never allows to be null."""
+
+    fields: tuple[Field, ...]
+    required: frozenset[str]
+
+
+def stream_fields(json_schema: Mapping[str, Any], stream: StreamId, unfit: Unfit = Unfit.FAIL) -> StreamFields:
+    """The declared columns of a stream. No `properties` means no columns; ConfigError names the stream and the field."""
+    try:
+        properties = _stream_properties(json_schema)
+        drafts = {source: _column(schema, source, unfit) for source, schema in properties.items()}
+        fields = _fields(drafts, Level.COLUMN)
+    except MisfitError as misfit:
+        raise ConfigError(_advice(f'Stream "{stream}"', misfit), stream=stream) from None
+    listed = json_schema.get("required")
+    required = frozenset(name for name in listed if isinstance(name, str)) if isinstance(listed, list) else frozenset()
+    return StreamFields(fields, frozenset(name for name in required & properties.keys() if not _admits_null(properties[name])))
+
+
+def airbyte_type(json_schema: object, where: str) -> AirbyteType:
+    """The type of one property. ConfigError says `where` (for example `Stream "users", field "id"`) when no type fits."""
+    try:
+        return _finish(_draft(json_schema, ()))
+    except MisfitError as misfit:
+        raise ConfigError(_advice(where, misfit)) from None
+
+
+def _advice(where: str, misfit: MisfitError) -> str:
+    field = f', field "{".".join(misfit.path)}"' if misfit.path else ""
+    return f"{where}{field}: {misfit.reason}. Correct the schema in the source, or deselect the field in the connection."
+
+
+def _stream_properties(json_schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    declared = json_schema.get("type", "object")
+    if declared != "object" and not (isinstance(declared, list) and "object" in declared):
+        raise MisfitError((), f"the JSON schema of a stream must be an object, this one has the type {_show(declared)}")
+    properties = json_schema.get("properties")
+    if properties is None:
+        return {}
+    if not isinstance(properties, Mapping):
+        raise MisfitError((), "`properties` of its JSON schema is not an object")
+    return properties
+
+
+def _column(schema: object, source: str, unfit: Unfit) -> Draft:
+    try:
+        return _draft(schema, (source,))
+    except MisfitError:
+        if unfit is Unfit.FAIL:
+            raise
+        return Scalar.STRING
+
+
+def _draft(schema: object, path: tuple[str, ...]) -> Draft:
+    """One JSON schema as a draft; None is the null type."""
+    if isinstance(schema, str):
+        schema = {"type": schema}
+    if not isinstance(schema, Mapping):
+        raise MisfitError(path, f"a JSON schema must be an object, this one is {_show(schema)}")
+    if "type" in schema:
+        declared = schema["type"]
+        if isinstance(declared, list):
+            # The keywords of every listed type stand side by side: {"type": ["object", "array"], "properties": …, "items": …}.
+            options = ({**schema, "type": option} if isinstance(option, str) else option for option in declared)
+            return merge_options([_draft(option, path) for option in options], path)
+        return _typed(schema, declared, path)
+    if "$ref" in schema:
+        return _reference(schema["$ref"], path)
+    for keyword in _UNION_KEYWORDS:
+        if keyword in schema:
+            options = schema[keyword]
+            return merge_options([_draft(option, path) for option in (options if isinstance(options, list) else [options])], path)
+    if "properties" in schema:
+        return _object(schema, path)
+    return _array(schema, path) if "items" in schema else Scalar.STRING
+
+
+def _typed(schema: Mapping[str, Any], declared: object, path: tuple[str, ...]) -> Draft:
+    match declared:
+        case "string":
+            return _string(schema)
+        case "boolean":
+            return Scalar.BOOLEAN
+        case "integer" | "int":
+            return Scalar.INTEGER
+        case "number":
+            return Scalar.INTEGER if schema.get("airbyte_type") == "integer" else Scalar.NUMBER
+        case "object":
+            return _object(schema, path)
+        case "array":
+            return _array(schema, path)
+        case "null":
+            return None
+    raise MisfitError(path, f"its JSON schema has the unknown type {_show(declared)}")
+
+
+def _string(schema: Mapping[str, Any]) -> Scalar:
+    airbyte = schema.get("airbyte_type")
+    match schema.get("format"):
+        case "date":
+            return Scalar.DATE
+        case "time":
+            return Scalar.TIME_WITHOUT_TIMEZONE if airbyte == "time_without_timezone" else Scalar.TIME_WITH_TIMEZONE
+        case "date-time":
+            return Scalar.TIMESTAMP_WITHOUT_TIMEZONE if airbyte == "timestamp_without_timezone" else Scalar.TIMESTAMP_WITH_TIMEZONE
+    return Scalar.STRING
+
+
+def _reference(reference: object, path: tuple[str, ...]) -> Scalar:
+    if isinstance(reference, str) and reference.startswith(_WELL_KNOWN_PREFIX):
+        known = _WELL_KNOWN_TYPES.get(reference.removeprefix(_WELL_KNOWN_PREFIX))
+        if known is not None:
+            return known
+    raise MisfitError(path, f"its JSON schema has the unknown reference {_show(reference)}")
+
+
+def _object(schema: Mapping[str, Any], path: tuple[str, ...]) -> Draft:
+    properties = schema.get("properties")
+    if not properties:
+        return SchemalessObject()
+    if not isinstance(properties, Mapping):
+        raise MisfitError(path, "`properties` of its JSON schema is not an object")
+    return DraftObject({source: _draft(property_, (*path, source)) for source, property_ in properties.items()})
+
+
+def _array(schema: Mapping[str, Any], path: tuple[str, ...]) -> Draft:
+    items = schema.get("items")
+    if items is None or items == []:
+        return SchemalessArray()
+    if isinstance(items, list):
+        return DraftArray(merge_options([_draft(item, path) for item in items], path))
+    return DraftArray(_draft(items, path))
+
+
+def _finish(draft: Draft) -> AirbyteType:
+    """The draft with names given and nulls replaced."""
+    match draft:
+        case None:
+            return Scalar.STRING
+        case DraftObject(properties):
+            return Object(_fields(properties, Level.MEMBER))
+        case DraftArray(items):
+            return Array(_finish(items))
+        case DraftUnion(options):
+            return Union(tuple(_finish(option) for option in options))
+    return draft
+
+
+def _fields(properties: Mapping[str, Draft], level: Level) -> tuple[Field, ...]:
+    names = assign_names(properties, (), level)
+    return tuple(Field(source, names[source], _finish(draft)) for source, draft in properties.items())
+
+
+def _admits_null(schema: object) -> bool:
+    """Whether a value may be null as its JSON schema says: by type, by enum or by an option of a union."""
+    if not isinstance(schema, Mapping):
+        return schema == "null"
+    declared = schema.get("type")
+    types: Sequence[object] = declared if isinstance(declared, list) else [declared]
+    enum = schema.get("enum")
+    options = [option for keyword in _UNION_KEYWORDS if isinstance(schema.get(keyword), list) for option in schema[keyword]]
+    return "null" in types or (isinstance(enum, list) and None in enum) or any(_admits_null(option) for option in options)
+
+
+def _show(value: object) -> str:
+    """A short form of a piece of a schema for a message."""
+    text = f'"{value}"' if isinstance(value, str) else str(value)
+    return text if len(text) <= 80 else f"{text[:79]}…"

@@ -1,0 +1,80 @@
+"""The SetDataSchema event of a table's chain: its columns as JSON and as an Arrow schema, and what changed to get there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from destination_s3_spark.errors import DataError
+from destination_s3_spark.schema.arrow import schema_to_text
+from destination_s3_spark.schema.change import Change, SchemaVer
+from destination_s3_spark.schema.table_schema import Evolution, TableField, TableSchema
+from destination_s3_spark.schema.type_text import type_from_json, type_to_json
+
+KIND = "SetDataSchema"
+
+
+def to_event(evolution: Evolution, mode: str, primary_key: Sequence[Sequence[str]], cursor: Sequence[str]) -> dict[str, Any]:
+    """The event that records an evolution. `mode` is the destination sync mode; key and cursor are paths of JSON keys."""
+    schema = evolution.schema
+    return {
+        "kind": KIND,
+        "schemaId": schema.schema_id,
+        "mode": mode,
+        "primaryKey": [list(path) for path in primary_key],
+        "cursor": list(cursor),
+        "version": str(schema.version),
+        "fields": [_field_to_json(field) for field in schema.fields],
+        "changes": [_change_to_json(change) for change in evolution.changes],
+        "arrowSchema": schema_to_text(schema.arrow),
+    }
+
+
+def from_event(event: Mapping[str, Any]) -> TableSchema:
+    """The schema an event records. Keys it does not know are skipped; DataError when one it needs is missing or of the wrong form."""
+    try:
+        fields = tuple(_field_from_json(field) for field in event["fields"])
+        return TableSchema(int(event["schemaId"]), fields, SchemaVer.parse(event["version"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise DataError(
+            f"The table's {KIND} block cannot be read ({type(error).__name__}): it is damaged, or a newer connector wrote it. "
+            "Upgrade the connector, or restore the object from a backup of the bucket."
+        ) from error
+
+
+def _field_to_json(field: TableField) -> dict[str, Any]:
+    return {
+        "id": field.id,
+        "name": field.name,
+        "source": field.source,
+        "type": type_to_json(field.type),
+        "addedIn": field.added_in,
+        "required": field.required,
+        "present": field.present,
+    }
+
+
+def _field_from_json(field: Mapping[str, Any]) -> TableField:
+    return TableField(
+        int(field["id"]),
+        str(field["name"]),
+        str(field["source"]),
+        type_from_json(field["type"]),
+        int(field["addedIn"]),
+        required=bool(field.get("required", False)),
+        present=bool(field.get("present", True)),
+    )
+
+
+def _change_to_json(change: Change) -> dict[str, Any]:
+    types = {"old": change.old, "new": change.new}
+    return {
+        "kind": change.kind.value,
+        "path": _pointer(change.path),
+        **{side: type_to_json(type_) for side, type_ in types.items() if type_ is not None},
+    }
+
+
+def _pointer(path: Sequence[str]) -> str:
+    """A JSON pointer (RFC 6901) of the keys."""
+    return "".join("/" + key.replace("~", "~0").replace("/", "~1") for key in path)

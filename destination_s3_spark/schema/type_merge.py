@@ -1,0 +1,100 @@
+"""How the type of a column takes in what a newer schema declares for it, without anything in it ever moving.
+
+Existing members and options keep their place and their names, new ones are appended, missing ones stay. Everything else is a
+conflict, for the caller to decide about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from destination_s3_spark.schema.airbyte_type import AirbyteType, Array, Field, Object, Union, option_name
+from destination_s3_spark.schema.change import ITEMS, Change, ChangeKind
+from destination_s3_spark.schema.names import Level, assign_names
+
+
+class TypeConflictError(Exception):
+    """Two types that do not merge: `old` as the table has it, `new` as declared, at `path`."""
+
+    def __init__(self, path: tuple[str, ...], old: AirbyteType, new: AirbyteType) -> None:
+        super().__init__()
+        self.path = path
+        self.old = old
+        self.new = new
+
+
+class Merged(NamedTuple):
+    """A merged type, and how it differs from the table's."""
+
+    type: AirbyteType
+    changes: tuple[Change, ...]
+
+
+def arranged(declared: AirbyteType) -> AirbyteType:
+    """A type as a table takes it over: the members of every object sorted by name, code point by code point."""
+    match declared:
+        case Object(fields):
+            return Object(_new_members(fields, ()))
+        case Array(items):
+            return Array(arranged(items))
+        case Union(options):
+            return Union(tuple(arranged(option) for option in options))
+    return declared
+
+
+def merge_types(table: AirbyteType, declared: AirbyteType, path: tuple[str, ...]) -> Merged:
+    """The table's type with all that is declared. Raises TypeConflictError."""
+    match table, declared:
+        case Object(), Object():
+            return _merge_objects(table, declared, path)
+        case Array(), Array():
+            items = merge_types(table.items, declared.items, (*path, ITEMS))
+            return Merged(Array(items.type), items.changes)
+        case Union(), Union():
+            return _merge_unions(table, declared.options, path)
+        case Union(), _:
+            return _merge_unions(table, (declared,), path)
+    if table != declared:
+        raise TypeConflictError(path, table, declared)
+    return Merged(table, ())
+
+
+def _merge_objects(table: Object, declared: Object, path: tuple[str, ...]) -> Merged:
+    incoming = {field.source: field for field in declared.fields}
+    members: list[Field] = []
+    changes: list[Change] = []
+    for member in table.fields:
+        field = incoming.pop(member.source, None)
+        if field is None:
+            members.append(member)
+            continue
+        merged = merge_types(member.type, field.type, (*path, member.source))
+        members.append(Field(member.source, member.name, merged.type))
+        changes.extend(merged.changes)
+    additions = _new_members(incoming.values(), members)
+    changes.extend(Change(ChangeKind.KEY_ADDITION, (*path, member.source), None, member.type) for member in additions)
+    return Merged(Object((*members, *additions)), tuple(changes))
+
+
+def _merge_unions(table: Union, declared: tuple[AirbyteType, ...], path: tuple[str, ...]) -> Merged:
+    """Options are matched by name. That an option is declared alone, or no longer, changes nothing: the union still takes its values."""
+    incoming = {option_name(option): option for option in declared}
+    options: list[AirbyteType] = []
+    changes: list[Change] = []
+    for option in table.options:
+        new = incoming.pop(option_name(option), option)
+        merged = merge_types(option, new, path)
+        options.append(merged.type)
+        changes.extend(merged.changes)
+    if incoming:
+        options.extend(arranged(option) for option in incoming.values())
+        changes.append(Change(ChangeKind.TYPE_WIDENING, path, table, Union(tuple(options))))
+    return Merged(Union(tuple(options)), tuple(changes))
+
+
+def _new_members(fields: Iterable[Field], members: Iterable[Field]) -> tuple[Field, ...]:
+    sources = {field.source: field for field in fields}
+    names = assign_names(sources, [member.name for member in members], Level.MEMBER)
+    additions = (Field(source, names[source], arranged(field.type)) for source, field in sources.items())
+    return tuple(sorted(additions, key=lambda member: member.name))

@@ -1,0 +1,57 @@
+"""Airbyte types as JSON values, the form in which a table's chain records them.
+
+A scalar or schemaless container is its name; the others are objects with a `kind`. Readers skip keys they do not know.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from destination_s3_spark.errors import DataError
+from destination_s3_spark.schema.airbyte_type import AirbyteType, Array, Field, Object, Scalar, SchemalessArray, SchemalessObject, Union
+
+_SCHEMALESS_OBJECT, _SCHEMALESS_ARRAY = "schemaless_object", "schemaless_array"
+_BY_NAME: dict[str, AirbyteType] = {
+    _SCHEMALESS_OBJECT: SchemalessObject(),
+    _SCHEMALESS_ARRAY: SchemalessArray(),
+    **{scalar.value: scalar for scalar in Scalar},
+}
+
+
+def type_to_json(airbyte_type: AirbyteType) -> str | dict[str, Any]:
+    """The type as a JSON value of strings, lists and objects."""
+    match airbyte_type:
+        case Scalar():
+            return airbyte_type.value
+        case SchemalessObject():
+            return _SCHEMALESS_OBJECT
+        case SchemalessArray():
+            return _SCHEMALESS_ARRAY
+        case Object(fields):
+            members = [{"source": field.source, "name": field.name, "type": type_to_json(field.type)} for field in fields]
+            return {"kind": "object", "fields": members}
+        case Array(items):
+            return {"kind": "array", "items": type_to_json(items)}
+        case Union(options):
+            return {"kind": "union", "options": [type_to_json(option) for option in options]}
+
+
+def type_from_json(value: object) -> AirbyteType:
+    """The inverse of `type_to_json`. DataError when it is none of ours, as a newer connector may have written it."""
+    match value:
+        case str() if value in _BY_NAME:
+            return _BY_NAME[value]
+        case {"kind": "object", "fields": list(members)}:
+            return Object(tuple(Field(member["source"], member["name"], type_from_json(member["type"])) for member in members))
+        case {"kind": "array", "items": items}:
+            return Array(type_from_json(items))
+        case {"kind": "union", "options": list(options)}:
+            return Union(tuple(type_from_json(option) for option in options))
+    raise DataError("The table's schema has a type this version of the connector does not know. Upgrade the connector.")
+
+
+def type_to_text(airbyte_type: AirbyteType) -> str:
+    """The canonical text of a type: the same for equal types, without blanks, keys sorted."""
+    value = type_to_json(airbyte_type)
+    return value if isinstance(value, str) else json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)

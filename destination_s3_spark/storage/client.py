@@ -1,0 +1,146 @@
+"""The boto3 S3 client: retries, timeouts, addressing, checksums, and the parameters every call of one bucket shares."""
+
+from __future__ import annotations
+
+import base64
+import functools
+import hashlib
+import os
+import socket
+from typing import TYPE_CHECKING, Any
+
+from botocore.awsrequest import AWSHTTPConnection, AWSHTTPConnectionPool, AWSHTTPSConnection, AWSHTTPSConnectionPool
+from botocore.config import Config
+from botocore.exceptions import HTTPClientError
+from botocore.httpsession import URLLib3Session
+from botocore.utils import get_environ_proxies
+from urllib3 import PoolManager
+
+from destination_s3_spark.errors import ConfigError
+from destination_s3_spark.storage import credentials
+from destination_s3_spark.storage.endpoint import check_address, check_endpoint
+from destination_s3_spark.storage.settings import Checksums, ClientLimits, Encryption, S3Settings
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3.client import S3Client
+
+
+@functools.lru_cache(maxsize=8)
+def s3_client(settings: S3Settings, limits: ClientLimits) -> S3Client:
+    """The process's client for these settings, thread-safe.
+
+    Cached because a Spark worker lands many slices, and building a client costs tens of milliseconds. Raises ConfigError for an
+    endpoint that must not be contacted.
+    """
+    if settings.endpoint:
+        check_endpoint(settings.endpoint)
+    session = credentials.session(settings, limits)
+    # Stores behind an endpoint ignore the region but it has to be something to sign with.
+    region = settings.region or ("us-east-1" if settings.endpoint else None)
+    config = _config(settings, limits)
+    client = session.client("s3", region_name=region, endpoint_url=settings.endpoint or None, config=config)
+    shared = _shared_parameters(settings)
+
+    def add_shared(params: dict[str, Any], model: Any, **_: Any) -> None:
+        accepted = model.input_shape.members if model.input_shape else {}
+        params |= {name: value for name, value in shared.items() if name in accepted}
+
+    client.meta.events.register("provide-client-params.s3", add_shared)
+    if settings.endpoint:
+        client.meta.events.register("before-call.s3.DeleteObjects", _add_content_md5)
+        ca_bundle = session._session.get_config_variable("ca_bundle") or os.environ.get("REQUESTS_CA_BUNDLE")
+        client.meta.events.register("before-send.s3", _CheckedTransport(settings.endpoint, config, ca_bundle or True))
+    return client
+
+
+def _config(settings: S3Settings, limits: ClientLimits) -> Config:
+    checksums = settings.checksums or (Checksums.WHEN_REQUIRED if settings.endpoint else Checksums.WHEN_SUPPORTED)
+    return Config(
+        connect_timeout=limits.connect_timeout_s,
+        read_timeout=limits.read_timeout_s,
+        max_pool_connections=limits.connections,
+        tcp_keepalive=True,
+        retries={"mode": "standard", "total_max_attempts": limits.attempts},
+        # MinIO, Ceph and others serve no virtual-hosted buckets unless their DNS is set up for it.
+        s3={"addressing_style": "path"} if settings.endpoint else None,
+        request_checksum_calculation=checksums.value,
+        response_checksum_validation=checksums.value,
+    )
+
+
+def _shared_parameters(settings: S3Settings) -> dict[str, str]:
+    """Encryption and owner parameters, put on each call whose API accepts them."""
+    shared: dict[str, str] = {}
+    if settings.expected_bucket_owner:
+        shared |= {"ExpectedBucketOwner": settings.expected_bucket_owner, "ExpectedSourceBucketOwner": settings.expected_bucket_owner}
+    if settings.sse is not Encryption.NONE:
+        shared["ServerSideEncryption"] = settings.sse.value
+        if settings.kms_key_id:
+            shared["SSEKMSKeyId"] = settings.kms_key_id
+    return shared
+
+
+def _add_content_md5(params: dict[str, Any], **_: Any) -> None:
+    """S3 compatibles that predate the x-amz-checksum headers refuse DeleteObjects without Content-MD5 (MissingContentMD5)."""
+    digest = hashlib.md5(params["body"], usedforsecurity=False).digest()
+    params["headers"]["Content-MD5"] = base64.b64encode(digest).decode()
+
+
+class _CheckedTransport:
+    """Sends requests over connections whose peer address was checked before a byte left.
+
+    A `before-send` handler's answer takes the place of botocore's own transport, and an error it raises is not retried.
+    Connections through a proxy are not checked: the proxy, set by the operator, resolves the name and has its own rules.
+    """
+
+    def __init__(self, endpoint: str, config: Any, verify: str | bool) -> None:
+        self._session = _CheckedSession(
+            verify=verify,
+            proxies=get_environ_proxies(endpoint),
+            timeout=(config.connect_timeout, config.read_timeout),
+            max_pool_connections=config.max_pool_connections,
+            socket_options=[(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1), (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)],
+        )
+
+    def __call__(self, request: Any, **_: Any) -> Any:
+        try:
+            return self._session.send(request)
+        except HTTPClientError as error:
+            if isinstance(refused := error.kwargs.get("error"), ConfigError):
+                raise refused from None
+            raise
+
+
+def _checked(sock: socket.socket, host: str) -> socket.socket:
+    try:
+        check_address(str(sock.getpeername()[0]), host)
+    except ConfigError:
+        sock.close()
+        raise
+    return sock
+
+
+class _CheckedHTTPConnection(AWSHTTPConnection):
+    def _new_conn(self) -> socket.socket:
+        return _checked(super()._new_conn(), self.host)
+
+
+class _CheckedHTTPSConnection(AWSHTTPSConnection):
+    def _new_conn(self) -> socket.socket:
+        return _checked(super()._new_conn(), self.host)
+
+
+class _CheckedHTTPPool(AWSHTTPConnectionPool):
+    ConnectionCls = _CheckedHTTPConnection
+
+
+class _CheckedHTTPSPool(AWSHTTPSConnectionPool):
+    ConnectionCls = _CheckedHTTPSConnection
+
+
+class _CheckedSession(URLLib3Session):
+    _manager: PoolManager
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self._manager.pool_classes_by_scheme = {"http": _CheckedHTTPPool, "https": _CheckedHTTPSPool}

@@ -1,0 +1,93 @@
+"""Where credentials come from: access keys of the configuration, else an assumed role, else AWS's default chain.
+
+An assumed role is refreshed before it expires, so that a sync may last longer than the session. Base credentials for it come from the
+default chain, whose first source is AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, as in Airbyte's S3 destination.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import Any
+
+import boto3
+import botocore.session
+from botocore.config import Config
+from botocore.credentials import AssumeRoleCredentialFetcher, CredentialProvider, DeferredRefreshableCredentials
+from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
+
+from destination_s3_spark.storage.failures import explain
+from destination_s3_spark.storage.settings import AccessKey, ClientLimits, S3Settings
+
+ROLE_SESSION_NAME = "airbyte-sts-session"
+EXTERNAL_ID_VARIABLE = "AWS_ASSUME_ROLE_EXTERNAL_ID"
+
+
+def session(settings: S3Settings, limits: ClientLimits) -> boto3.Session:
+    """A boto3 session that signs as the settings say."""
+    keys = settings.credentials
+    if keys is not None:
+        return boto3.Session(keys.access_key_id, keys.secret_access_key, keys.session_token, region_name=settings.region or None)
+    core = botocore.session.Session()
+    if settings.role_arn:
+        resolver = core.get_component("credential_provider")
+        # Before the environment: its keys are the base of the role, not the identity to write with.
+        resolver.insert_before("env", _AssumedRole(settings.role_arn, settings, limits))
+    return boto3.Session(botocore_session=core, region_name=settings.region or None)
+
+
+def forwardable(settings: S3Settings) -> S3Settings:
+    """The settings with the credentials that hold now in place of the way to get them, for tasks that have no way of their own.
+
+    Raises ConfigError when there are none. The result of an assumed role expires; ask again for each job.
+    """
+    if settings.credentials is not None:
+        return settings
+    try:
+        credentials = session(settings, ClientLimits()).get_credentials()
+        if credentials is None:
+            raise NoCredentialsError
+        frozen = credentials.get_frozen_credentials()
+    except (BotoCoreError, ClientError) as error:
+        raise explain(error, "resolving credentials", settings) from error
+    keys = AccessKey(str(frozen.access_key), str(frozen.secret_key), frozen.token)
+    return replace(settings, credentials=keys, role_arn=None, external_id=None)
+
+
+class _AssumedRole(CredentialProvider):
+    """STS AssumeRole as a source of botocore's credential chain."""
+
+    METHOD = "assume-role"
+    CANONICAL_NAME = None
+
+    def __init__(self, role_arn: str, settings: S3Settings, limits: ClientLimits) -> None:
+        super().__init__()
+        self._role_arn = role_arn
+        self._settings = settings
+        self._limits = limits
+
+    def load(self) -> DeferredRefreshableCredentials:
+        base = botocore.session.Session()
+        source = base.get_credentials()
+        if source is None:
+            raise NoCredentialsError
+        fetcher = AssumeRoleCredentialFetcher(self._client_creator(base), source, self._role_arn, self._arguments())
+        return DeferredRefreshableCredentials(fetcher.fetch_credentials, self.METHOD)
+
+    def _arguments(self) -> dict[str, str]:
+        external_id = self._settings.external_id or os.environ.get(EXTERNAL_ID_VARIABLE)
+        return {"RoleSessionName": ROLE_SESSION_NAME} | ({"ExternalId": external_id} if external_id else {})
+
+    def _client_creator(self, base: botocore.session.Session) -> Any:
+        limits = self._limits
+
+        def create(service: str, **kwargs: Any) -> Any:
+            config = Config(
+                retries={"mode": "standard", "total_max_attempts": limits.attempts},
+                connect_timeout=limits.connect_timeout_s,
+                read_timeout=limits.read_timeout_s,
+            )
+            region = self._settings.region or base.get_config_variable("region") or "us-east-1"
+            return base.create_client(service, config=config, region_name=region, **kwargs)
+
+        return create

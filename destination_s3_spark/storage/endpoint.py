@@ -1,0 +1,96 @@
+"""Which S3 endpoints may be contacted.
+
+A configured endpoint is an address a user of Airbyte chose and this process connects to, so it must not reach what only the host
+may ask: the cloud's metadata services. Loopback and private networks are normal for MinIO and Ceph. In Airbyte Cloud
+(DEPLOYMENT_MODE=CLOUD) only https and public addresses are allowed. The name is checked before the first request, and the address of
+every connection again, because a name may resolve to something else a moment later (DNS rebinding).
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from urllib.parse import SplitResult, urlsplit
+
+from destination_s3_spark.errors import ConfigError
+
+_FORBIDDEN_NETWORKS = tuple(
+    ip_network(network)
+    for network in (
+        "0.0.0.0/8",  # "this host"; connects to loopback on Linux
+        "169.254.0.0/16",  # link-local: AWS, GCP, Azure, OpenStack metadata, ECS credentials
+        "100.100.100.200/32",  # Alibaba Cloud metadata
+        "168.63.129.16/32",  # Azure's host agent
+        "192.0.0.192/32",  # Oracle Cloud metadata (classic)
+        "224.0.0.0/4",
+        "255.255.255.255/32",
+        "::/128",
+        "fe80::/10",
+        "fd00:ec2::/32",  # AWS metadata, EKS pod identity and DNS over IPv6
+        "fd20:ce::254/128",  # GCP metadata over IPv6
+        "ff00::/8",
+    )
+)
+_NAT64_PREFIX = ip_network("64:ff9b::/96")
+
+
+def cloud_deployment() -> bool:
+    """Whether this runs in Airbyte Cloud, where endpoints must be public."""
+    return os.environ.get("DEPLOYMENT_MODE", "").upper() == "CLOUD"
+
+
+def check_endpoint(endpoint: str) -> None:
+    """Raise ConfigError unless the endpoint is one we may connect to. A name that does not resolve is left to the connection."""
+    parts = _parse(endpoint)
+    if cloud_deployment() and parts.scheme != "https":
+        raise ConfigError(f"s3_endpoint '{endpoint}' must use https.")
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    try:
+        # The system's resolver also understands 0x7f.1 and decimal addresses, exactly as the connection will.
+        resolved = socket.getaddrinfo(parts.hostname, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        return
+    for *_, address in resolved:
+        check_address(str(address[0]), endpoint)
+
+
+def check_address(address: str, endpoint: str) -> None:
+    """Raise ConfigError if no connection may be made to this numeric IP address on behalf of the endpoint."""
+    ip = _embedded(ip_address(address))
+    if any(ip in network for network in _FORBIDDEN_NETWORKS):
+        raise ConfigError(
+            f"s3_endpoint '{endpoint}' leads to {ip}, an address kept for the host itself (link-local or cloud metadata). "
+            "Use the address of the S3 service."
+        )
+    if cloud_deployment() and not ip.is_global:
+        raise ConfigError(f"s3_endpoint '{endpoint}' leads to {ip}, which is not a public address. Use an endpoint that is public.")
+
+
+def _parse(endpoint: str) -> SplitResult:
+    """The endpoint's parts. Its text is not repeated while it may still hold a password."""
+    try:
+        parts = urlsplit(endpoint)
+        _ = parts.port
+    except ValueError as error:
+        raise ConfigError("s3_endpoint is not a valid URL. Write it as https://host or http://host:port.") from error
+    if parts.username is not None or parts.password is not None:
+        raise ConfigError("s3_endpoint must not contain a user name or password. Put the keys into access_key_id and secret_access_key.")
+    if parts.query or parts.fragment:
+        raise ConfigError("s3_endpoint must not contain a query ('?') or a fragment ('#'). Write it as https://host or http://host:port.")
+    if parts.scheme not in {"http", "https"} or not parts.hostname or any(c.isspace() for c in endpoint):
+        raise ConfigError(
+            f"s3_endpoint '{endpoint}' must start with http:// or https:// and name a host, for example http://localhost:9000."
+        )
+    return parts
+
+
+def _embedded(ip: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
+    """The IPv4 address an IPv6 form stands for (mapped, 6to4, NAT64, IPv4-compatible), else the address itself."""
+    if isinstance(ip, IPv4Address):
+        return ip
+    if (inner := ip.ipv4_mapped or ip.sixtofour) is not None:
+        return inner
+    if ip in _NAT64_PREFIX or 1 < int(ip) < 2**32:
+        return IPv4Address(int(ip) & 0xFFFFFFFF)
+    return ip

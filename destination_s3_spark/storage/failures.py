@@ -1,0 +1,160 @@
+"""What the errors of S3 and STS mean for the user: one table from botocore's exceptions to ours.
+
+The store's own message text is left out: it is free text of a server and may repeat what was sent to it. Its code and request id are kept.
+"""
+
+from __future__ import annotations
+
+from botocore import exceptions as botocore_exceptions
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    CredentialRetrievalError,
+    HTTPClientError,
+    IncompleteReadError,
+    NoCredentialsError,
+    ParamValidationError,
+    PartialCredentialsError,
+    SSLError,
+)
+
+from destination_s3_spark.errors import ConfigError, SyncError, TransientError
+from destination_s3_spark.storage.settings import Encryption, S3Settings
+
+IAM_ACTIONS = {
+    "AbortMultipartUpload": "s3:AbortMultipartUpload",
+    "AssumeRole": "sts:AssumeRole",
+    "CompleteMultipartUpload": "s3:PutObject",
+    "CreateMultipartUpload": "s3:PutObject",
+    "DeleteObjects": "s3:DeleteObject",
+    "GetObject": "s3:GetObject",
+    "HeadObject": "s3:GetObject",
+    "ListMultipartUploads": "s3:ListBucketMultipartUploads",
+    "ListObjectsV2": "s3:ListBucket",
+    "PutObject": "s3:PutObject",
+    "UploadPart": "s3:PutObject",
+    "UploadPartCopy": "s3:PutObject and s3:GetObject",
+}
+"""The IAM action each call needs."""
+
+_READS = {"GetObject", "HeadObject"}
+_DENIED = {"AccessDenied", "AccessDeniedException", "AllAccessDisabled", "AccountProblem", "UnauthorizedAccess", "403", "401"}
+_EXPIRED = {"ExpiredToken", "ExpiredTokenException", "RequestExpired", "TokenRefreshRequired"}
+_WRONG_REGION = {"PermanentRedirect", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException", "301", "307"}
+_UNKNOWN_KEY = {"InvalidAccessKeyId", "InvalidClientTokenId", "UnrecognizedClientException", "NotSignedUp"}
+_PASSING = {
+    "BandwidthLimitExceeded",
+    "ConditionalRequestConflict",
+    "InternalError",
+    "NoSuchUpload",
+    "OperationAborted",
+    "RequestLimitExceeded",
+    "RequestTimeout",
+    "RequestTimeoutException",
+    "ServiceUnavailable",
+    "SlowDown",
+    "Throttling",
+    "ThrottlingException",
+    "TooManyRequests",
+    "TooManyRequestsException",
+}
+_PASSING_STATUS = {408, 409, 429}
+_CONNECTION = (botocore_exceptions.ConnectionError, HTTPClientError, IncompleteReadError)
+
+
+def code(error: ClientError) -> str:
+    """The store's error code; the HTTP status as text where the answer had no body (HEAD)."""
+    return str(error.response.get("Error", {}).get("Code", "")) or str(status(error))
+
+
+def status(error: ClientError) -> int:
+    """The HTTP status of the store's answer, 0 if it is not known."""
+    return int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+
+
+def no_answer(error: BotoCoreError | ClientError) -> bool:
+    """Whether the request may have taken effect although it failed: no answer, or one that says only that the store is in trouble."""
+    if isinstance(error, ClientError):
+        return (status(error) >= 500 and status(error) != 501) or code(error) in _PASSING - {"NoSuchUpload"}
+    return isinstance(error, _CONNECTION) and not _untrusted_certificate(error)
+
+
+def refused_for_good(error: ClientError) -> bool:
+    """Whether the answer is about credentials, permission, region or clock rather than about the object."""
+    return status(error) in {301, 307, 401, 403} or code(error) in _DENIED | _EXPIRED | _WRONG_REGION | _UNKNOWN_KEY
+
+
+def explain(error: BotoCoreError | ClientError, doing: str, settings: S3Settings) -> SyncError:
+    """The error for the user: ConfigError where they must change something, else TransientError. `doing` names call and key."""
+    if isinstance(error, ClientError):
+        return _explain_answer(error, doing, settings)
+    place = _place(settings)
+    if isinstance(error, (NoCredentialsError, PartialCredentialsError)):
+        return ConfigError(
+            "No AWS credentials were found. Set access_key_id and secret_access_key, or give the process a role or environment variables."
+        )
+    if isinstance(error, CredentialRetrievalError):
+        return TransientError(f"{doing}: AWS credentials could not be retrieved. Check the role or profile in use.")
+    if isinstance(error, ParamValidationError):
+        return ConfigError(f"{doing}: the request is not valid for S3. Check s3_bucket_name '{settings.bucket}' and the other S3 settings.")
+    if _untrusted_certificate(error):
+        return ConfigError(f"{doing}: the TLS certificate of {place} is not trusted. Point AWS_CA_BUNDLE at the file with its authority.")
+    if isinstance(error, _CONNECTION):
+        return TransientError(
+            f"{doing}: {place} could not be reached or did not answer in time ({type(error).__name__}). "
+            "Check s3_endpoint, s3_bucket_region and the network; if they are right, run the sync again."
+        )
+    return ConfigError(f"{doing}: the S3 client refused its settings ({type(error).__name__}). Check the S3 part of the configuration.")
+
+
+def denied(operation: str, doing: str, settings: S3Settings) -> ConfigError:
+    """The error for a missing permission, naming the IAM action."""
+    action = IAM_ACTIONS.get(operation, operation)
+    hints = [f"Allow {action} to the credentials in use."]
+    if operation in _READS:
+        hints.append("For an object that does not exist S3 also answers so unless s3:ListBucket is allowed on the bucket.")
+    if settings.sse in {Encryption.KMS, Encryption.KMS_DSSE}:
+        hints.append("With KMS encryption kms:GenerateDataKey and kms:Decrypt on the key are needed too.")
+    if settings.expected_bucket_owner:
+        hints.append(f"Or the bucket is not owned by account {settings.expected_bucket_owner} (s3.expected_bucket_owner).")
+    if operation == "AssumeRole":
+        hints.append("The role's trust policy must name these credentials and, if it asks for one, the external id.")
+    return ConfigError(f"{doing}: access denied. {' '.join(hints)}")
+
+
+def _explain_answer(error: ClientError, doing: str, settings: S3Settings) -> SyncError:
+    name, place = code(error), _place(settings)
+    if name == "NoSuchBucket":
+        return ConfigError(f"{doing}: there is no bucket '{settings.bucket}' at {place}. Create it or correct s3_bucket_name.")
+    if name in _UNKNOWN_KEY:
+        return ConfigError(f"{doing}: {place} does not know the access key. Correct access_key_id.")
+    if name == "SignatureDoesNotMatch":
+        return ConfigError(f"{doing}: {place} did not accept the signature. Correct secret_access_key (and s3_bucket_region).")
+    if name in _EXPIRED or name == "InvalidToken":
+        return ConfigError(f"{doing}: the session token has expired or is not valid. Renew the credentials.")
+    if name in _WRONG_REGION:
+        right = error.response.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("x-amz-bucket-region")
+        named = f"it is in '{right}'" if right else "it is in another one"
+        return ConfigError(f"{doing}: bucket '{settings.bucket}' is not in region '{settings.region}', {named}. Correct s3_bucket_region.")
+    if name == "RequestTimeTooSkewed":
+        return ConfigError(f"{doing}: the clock of this machine differs too much from that of {place}. Set the clock right (NTP).")
+    if name in _DENIED or status(error) in {401, 403}:
+        return denied(error.operation_name, doing, settings)
+    if name.startswith("KMS."):
+        return ConfigError(f"{doing}: the KMS key cannot be used ({name}). Check s3.kms_key_id, its state and its region.")
+    if name in _PASSING or status(error) in _PASSING_STATUS or (status(error) >= 500 and status(error) != 501):
+        return TransientError(f"{doing}: {place} answered {_answer(error)} after all retries. Run the sync again.")
+    return ConfigError(f"{doing}: {place} refused the request with {_answer(error)}. Check the S3 settings and what the store supports.")
+
+
+def _answer(error: ClientError) -> str:
+    request_id = error.response.get("ResponseMetadata", {}).get("RequestId")
+    return f"{status(error)} {code(error)}" + (f", request id {request_id}" if request_id else "")
+
+
+def _place(settings: S3Settings) -> str:
+    return settings.endpoint or "AWS S3"
+
+
+def _untrusted_certificate(error: BotoCoreError) -> bool:
+    return isinstance(error, SSLError) and "CERTIFICATE_VERIFY_FAILED" in str(error)

@@ -1,0 +1,221 @@
+"""The bucket: `ObjectStore` over boto3, with every failure translated into what to do about it.
+
+Stores differ (AWS, MinIO, Ceph, moto), so decisions rest on two facts only: HTTP 412 to a conditional PutObject, and what HEAD shows.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from destination_s3_spark.errors import Bug, SyncError, TransientError
+from destination_s3_spark.storage.client import s3_client
+from destination_s3_spark.storage.failures import code, denied, explain, no_answer, refused_for_good, status
+from destination_s3_spark.storage.object_store import ObjectExists, ObjectInfo, ObjectNotFound, OutcomeUnknown, StagedUpload, UploadFailed
+from destination_s3_spark.storage.settings import ClientLimits, S3Settings
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3.client import S3Client
+    from mypy_boto3_s3.type_defs import CompletedPartTypeDef
+
+_DELETE_BATCH = 1000
+"""Keys per DeleteObjects, S3's limit."""
+
+_COPY_PART_BYTES = 128 * 2**20
+"""Small enough that a store copies one part well within the read timeout."""
+
+_WAITS_S = (0.05, 0.1, 0.2, 0.4, 0.8)
+"""Pauses before trying again what botocore does not retry itself: 409 to a conditional put, a key of a batch, a body cut short."""
+
+
+class S3Store:
+    """`ObjectStore` over one bucket. Thread-safe; any number of instances share one client per process and settings."""
+
+    def __init__(self, settings: S3Settings, limits: ClientLimits | None = None) -> None:
+        self.settings = settings
+        self.client: S3Client = s3_client(settings, limits or ClientLimits())
+        self._bucket = settings.bucket
+
+    def get(self, key: str) -> bytes:
+        """The object's bytes. Raises ObjectNotFound."""
+        for wait in (*_WAITS_S, None):
+            with self.translated(f"Reading {self._url(key)}"):
+                try:
+                    return self.client.get_object(Bucket=self._bucket, Key=key)["Body"].read()
+                except ClientError as error:
+                    if status(error) == 404 and code(error) != "NoSuchBucket":
+                        raise ObjectNotFound(key) from error
+                    raise
+                except BotoCoreError as error:
+                    # botocore retries the request, not the reading of its body.
+                    if wait is None or not no_answer(error):
+                        raise
+            _pause(wait)
+        raise Bug("the last try neither returned nor raised")
+
+    def head(self, key: str) -> ObjectInfo | None:
+        """The object's size and user metadata, or None when there is none."""
+        with self.translated(f"Looking up {self._url(key)}"):
+            try:
+                answer = self.client.head_object(Bucket=self._bucket, Key=key)
+            except ClientError as error:
+                if status(error) == 404:
+                    return None
+                raise
+        return ObjectInfo(key, answer["ContentLength"], answer["Metadata"])
+
+    def put(self, key: str, body: bytes, metadata: Mapping[str, str] | None = None) -> None:
+        """Write or overwrite the object."""
+        with self.translated(f"Writing {self._url(key)}"):
+            self.client.put_object(Bucket=self._bucket, Key=key, Body=body, Metadata=metadata or {})
+
+    def create(self, key: str, body: bytes) -> None:
+        """PutObject with `If-None-Match: *`. Raises ObjectExists or OutcomeUnknown.
+
+        With `single_writer` it is HEAD and then PUT: a second writer in between is overwritten unseen, so this is no fence.
+        """
+        try:
+            if self.settings.single_writer:
+                self._create_unfenced(key, body)
+            else:
+                self._create_if_none(key, body)
+        except (BotoCoreError, ClientError) as error:
+            if no_answer(error):
+                raise OutcomeUnknown(f"Creating {self._url(key)}: {type(error).__name__}") from error
+            raise explain(error, f"Creating {self._url(key)}", self.settings) from error
+
+    def _create_if_none(self, key: str, body: bytes) -> None:
+        for wait in (*_WAITS_S, None):
+            try:
+                self.client.put_object(Bucket=self._bucket, Key=key, Body=body, IfNoneMatch="*")
+            except ClientError as error:
+                # 409 ConditionalRequestConflict: a delete or another write of the key is in flight.
+                if status(error) == 412 or (status(error) == 409 and wait is None):
+                    raise ObjectExists(key) from error
+                if status(error) != 409:
+                    raise
+            else:
+                return
+            _pause(wait)
+
+    def _create_unfenced(self, key: str, body: bytes) -> None:
+        if self.head(key) is not None:
+            raise ObjectExists(key)
+        self.client.put_object(Bucket=self._bucket, Key=key, Body=body)
+
+    def delete(self, keys: Sequence[str]) -> None:
+        """Delete the objects; one that is already gone is fine. TransientError names the first that would not go."""
+        for start in range(0, len(keys), _DELETE_BATCH):
+            self._delete_batch(keys[start : start + _DELETE_BATCH])
+
+    def _delete_batch(self, keys: Sequence[str]) -> None:
+        doing = f"Deleting {len(keys)} objects from bucket '{self._bucket}'"
+        for wait in (*_WAITS_S, None):
+            with self.translated(doing):
+                answer = self.client.delete_objects(Bucket=self._bucket, Delete={"Objects": [{"Key": key} for key in keys], "Quiet": True})
+            errors = [error for error in answer.get("Errors", []) if error.get("Code") != "NoSuchKey"]
+            if not errors:
+                return
+            if any(error.get("Code") == "AccessDenied" for error in errors):
+                raise denied("DeleteObjects", doing, self.settings)
+            keys = [error["Key"] for error in errors]
+            _pause(wait)
+        first = errors[0]
+        named = f"first '{first.get('Key')}' ({first.get('Code')})"
+        raise TransientError(f"{doing}: {len(keys)} could not be deleted, {named}. Run the sync again.")
+
+    def list(self, prefix: str) -> Iterator[ObjectInfo]:
+        """All objects under the prefix, in key order."""
+        with self.translated(f"Listing {self._url(prefix)}"):
+            for page in self.client.get_paginator("list_objects_v2").paginate(Bucket=self._bucket, Prefix=prefix):
+                for item in page.get("Contents", []):
+                    yield ObjectInfo(item["Key"], item["Size"])
+
+    def stage_copy(self, source: str, key: str, metadata: Mapping[str, str] | None = None) -> StagedUpload:
+        """Stage a server-side copy of an object (UploadPartCopy): its bytes never pass through here. Raises ObjectNotFound."""
+        info = self.head(source)
+        if info is None:
+            raise ObjectNotFound(source)
+        if info.size == 0:
+            raise Bug(f"{self._url(source)} is empty; a multipart upload cannot hold an empty object.")
+        doing = f"Copying {self._url(source)} to '{key}'"
+        with self.translated(doing):
+            upload_id = self.client.create_multipart_upload(Bucket=self._bucket, Key=key, Metadata=metadata or {})["UploadId"]
+        try:
+            with self.translated(doing):
+                etags = tuple(self._copy_part(info, key, upload_id, start) for start in range(0, info.size, _COPY_PART_BYTES))
+        except BaseException:
+            with suppress(SyncError):  # The copy's own failure is the news; the next opener aborts what is left.
+                self.abort_upload(key, upload_id)
+            raise
+        return StagedUpload(key, upload_id, etags, info.size)
+
+    def _copy_part(self, source: ObjectInfo, key: str, upload_id: str, start: int) -> str:
+        last = min(start + _COPY_PART_BYTES, source.size) - 1
+        answer = self.client.upload_part_copy(
+            Bucket=self._bucket,
+            Key=key,
+            UploadId=upload_id,
+            PartNumber=start // _COPY_PART_BYTES + 1,
+            CopySource={"Bucket": self._bucket, "Key": source.key},
+            CopySourceRange=f"bytes={start}-{last}",
+        )
+        return answer["CopyPartResult"]["ETag"]
+
+    def complete_upload(self, upload: StagedUpload) -> None:
+        """Make the upload's object visible. Raises UploadFailed or OutcomeUnknown."""
+        doing = f"Completing the upload of {self._url(upload.key)}"
+        parts: list[CompletedPartTypeDef] = [{"PartNumber": number, "ETag": etag} for number, etag in enumerate(upload.part_etags, start=1)]
+        try:
+            self.client.complete_multipart_upload(
+                Bucket=self._bucket, Key=upload.key, UploadId=upload.upload_id, MultipartUpload={"Parts": parts}
+            )
+        except ClientError as error:
+            if refused_for_good(error):
+                raise explain(error, doing, self.settings) from error
+            # 500 is what moto and Ceph say of an aborted upload, 503 and the like come from in front of the store.
+            if no_answer(error) and status(error) != 500:
+                raise OutcomeUnknown(f"{doing}: {code(error)}") from error
+            raise UploadFailed(f"{doing}: {code(error)}") from error
+        except BotoCoreError as error:
+            if no_answer(error):
+                raise OutcomeUnknown(f"{doing}: {type(error).__name__}") from error
+            raise explain(error, doing, self.settings) from error
+
+    def abort_upload(self, key: str, upload_id: str) -> None:
+        """Drop the upload and its parts; one that is already gone is fine."""
+        with self.translated(f"Aborting an upload of {self._url(key)}"):
+            try:
+                self.client.abort_multipart_upload(Bucket=self._bucket, Key=key, UploadId=upload_id)
+            except ClientError as error:
+                if status(error) != 404 or code(error) == "NoSuchBucket":
+                    raise
+
+    def list_uploads(self, prefix: str) -> Iterator[tuple[str, str]]:
+        """(key, upload id) of every open multipart upload under the prefix."""
+        with self.translated(f"Listing uploads under {self._url(prefix)}"):
+            for page in self.client.get_paginator("list_multipart_uploads").paginate(Bucket=self._bucket, Prefix=prefix):
+                for upload in page.get("Uploads", []):
+                    yield upload["Key"], upload["UploadId"]
+
+    @contextmanager
+    def translated(self, doing: str) -> Iterator[None]:
+        """botocore's exceptions inside become ConfigError or TransientError; `doing` starts the message ("Reading s3://…")."""
+        try:
+            yield
+        except (BotoCoreError, ClientError) as error:
+            raise explain(error, doing, self.settings) from error
+
+    def _url(self, key: str) -> str:
+        return f"s3://{self._bucket}/{key}"
+
+
+def _pause(seconds: float | None) -> None:
+    # Jitter keeps writers that collided once from colliding again.
+    if seconds is not None:
+        time.sleep(seconds * random.uniform(0.5, 1.5))  # noqa: S311

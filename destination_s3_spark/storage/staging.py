@@ -1,0 +1,166 @@
+"""A file that is uploaded while it is written and stays invisible: the parts of a multipart upload that nobody has completed yet."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from types import TracebackType
+from typing import cast
+
+from destination_s3_spark.errors import Bug, SyncError
+from destination_s3_spark.storage.object_store import StagedUpload
+from destination_s3_spark.storage.s3 import S3Store
+from destination_s3_spark.storage.settings import ClientLimits, S3Settings
+
+logger = logging.getLogger(__name__)
+
+FIRST_PART_BYTES = 8 * 2**20
+"""Size of the first parts. S3 wants at least 5 MiB for all parts but the last."""
+
+_PARTS_OF_A_SIZE = 1000
+_PARTS_IN_FLIGHT = 2
+
+
+def part_bytes(number: int) -> int:
+    """Size of part `number` (from 1). It doubles every 1,000 parts, so that 10,000 parts, S3's limit, hold more than the largest object."""
+    return FIRST_PART_BYTES << ((number - 1) // _PARTS_OF_A_SIZE)
+
+
+class StagedFileSink:
+    """A writable binary file for pyarrow and other writers; `stage()` returns the upload once all its parts are on S3.
+
+    Memory: the part being filled and two in flight, at most three part sizes. An upload error is raised by the next `write` or by
+    `stage`, as ConfigError or TransientError. Used as a context manager it aborts unless `stage()` succeeded inside.
+    `close()` only ends the writing, because writers close their file before its upload is wanted.
+    """
+
+    def __init__(
+        self,
+        settings: S3Settings,
+        key: str,
+        metadata: Mapping[str, str] | None = None,
+        content_type: str = "application/octet-stream",
+        limits: ClientLimits | None = None,
+    ) -> None:
+        self._store = S3Store(settings, limits)
+        self._key = key
+        self._metadata = dict(metadata or {})
+        self._content_type = content_type
+        self._upload_id: str | None = None
+        self._buffer = bytearray()
+        self._size = 0
+        self._submitted = 0
+        self._etags: list[str] = []
+        self._in_flight: deque[Future[str]] = deque()
+        self._threads = ThreadPoolExecutor(_PARTS_IN_FLIGHT, thread_name_prefix="part-upload")
+        self._staged: StagedUpload | None = None
+        self.closed = False
+
+    def write(self, data: bytes | bytearray | memoryview) -> int:
+        """Append bytes (anything with the buffer protocol). Returns their count."""
+        if self.closed:
+            raise ValueError("write to a closed file")
+        self._raise_failure()
+        view = memoryview(data).cast("B")
+        rest = view
+        while rest:
+            taken = rest[: part_bytes(self._submitted + 1) - len(self._buffer)]
+            self._buffer += taken
+            rest = rest[len(taken) :]
+            if len(self._buffer) == part_bytes(self._submitted + 1):
+                self._submit()
+        self._size += len(view)
+        return len(view)
+
+    def tell(self) -> int:
+        """Bytes written so far."""
+        return self._size
+
+    def flush(self) -> None:
+        """Nothing to do: a part goes out when it is full."""
+
+    def readable(self) -> bool:
+        """False: a sink."""
+        return False
+
+    def writable(self) -> bool:
+        """True until closed."""
+        return not self.closed
+
+    def seekable(self) -> bool:
+        """False: parts leave in order."""
+        return False
+
+    def close(self) -> None:
+        """No more writes. Neither uploads nor drops anything."""
+        self.closed = True
+
+    def stage(self) -> StagedUpload:
+        """Upload the rest and wait for all parts. Raises Bug for an empty file, which cannot be a multipart upload."""
+        if self._staged is not None:
+            return self._staged
+        self.closed = True
+        if self._size == 0:
+            raise Bug(f"nothing was written to '{self._key}'; do not stage empty files.")
+        if self._buffer:
+            self._submit()
+        while self._in_flight:
+            self._await_oldest()
+        self._threads.shutdown()
+        if self._upload_id is None:
+            raise Bug(f"'{self._key}' has bytes but no upload.")
+        self._staged = StagedUpload(self._key, self._upload_id, tuple(self._etags), self._size)
+        return self._staged
+
+    def abort(self) -> None:
+        """Drop the upload. Does not raise: what is left of it is aborted when the table is opened next."""
+        self.closed = True
+        self._buffer.clear()
+        # S3 may keep a part that arrives after the abort, so let those in flight arrive first.
+        self._threads.shutdown(wait=True, cancel_futures=True)
+        if self._upload_id is None:
+            return
+        try:
+            self._store.abort_upload(self._key, self._upload_id)
+        except SyncError as error:
+            logger.warning("An upload was left behind: %s", error)
+        self._upload_id = None
+
+    def __enter__(self) -> StagedFileSink:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if kind is not None or self._staged is None:
+            self.abort()
+
+    def _submit(self) -> None:
+        """Hand the buffer over as the next part; wait while two are in flight."""
+        while len(self._in_flight) >= _PARTS_IN_FLIGHT:
+            self._await_oldest()
+        if self._upload_id is None:
+            with self._store.translated(f"Starting the upload of '{self._key}'"):
+                answer = self._store.client.create_multipart_upload(
+                    Bucket=self._store.settings.bucket, Key=self._key, Metadata=self._metadata, ContentType=self._content_type
+                )
+            self._upload_id = answer["UploadId"]
+        self._submitted += 1
+        body, self._buffer = self._buffer, bytearray()
+        self._in_flight.append(self._threads.submit(self._upload_part, self._upload_id, self._submitted, body))
+
+    def _upload_part(self, upload_id: str, number: int, body: bytearray) -> str:
+        with self._store.translated(f"Uploading part {number} of '{self._key}'"):
+            answer = self._store.client.upload_part(
+                Bucket=self._store.settings.bucket, Key=self._key, UploadId=upload_id, PartNumber=number, Body=cast("bytes", body)
+            )
+        return answer["ETag"]
+
+    def _await_oldest(self) -> None:
+        self._etags.append(self._in_flight[0].result())
+        self._in_flight.popleft()
+
+    def _raise_failure(self) -> None:
+        for part in self._in_flight:
+            if part.done():
+                part.result()

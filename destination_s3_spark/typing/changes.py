@@ -1,0 +1,135 @@
+"""What typing changed in values, and where: the entries of `_airbyte_meta.changes`.
+
+A spot is a cheap description of a place in a record that is turned into text only when something has to be reported there. It starts
+at a position in a column (`(Places, position)`) and goes down by members and items (`(spot, ordinal, name)`, name None for an item).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+Spot = tuple[Any, ...]
+"""See the module docstring; a recursive tuple type would say no more."""
+
+
+class Reason(Enum):
+    """Why a value could not be kept as it is (airbyte_protocol.yaml); coercions return it in place of a value."""
+
+    SERIALIZATION = "DESTINATION_SERIALIZATION_ERROR"
+    SIZE = "DESTINATION_FIELD_SIZE_LIMITATION"
+
+
+class Location(NamedTuple):
+    """A resolved spot: the row in the block, the ordinals that sort a row's changes in column order, and the path as text."""
+
+    row: int
+    order: tuple[int, ...]
+    path: str
+
+
+class Change(NamedTuple):
+    """One entry of a row's `_airbyte_meta.changes`; the source's own have an empty `order` and so come first."""
+
+    row: int
+    order: tuple[int, ...]
+    field: str | None
+    change: str | None
+    reason: str | None
+
+
+class Places(Protocol):
+    """Where the values of a (child) column stand."""
+
+    def locate(self, position: int) -> Location:
+        """The location of the value at this position of the column."""
+
+
+class ColumnPlaces:
+    """Positions of a top-level column: position 0 is row `first_row` of the block."""
+
+    __slots__ = ("_first_row", "_ordinal", "_source")
+
+    def __init__(self, ordinal: int, source: str, first_row: int) -> None:
+        self._ordinal = ordinal
+        self._source = source
+        self._first_row = first_row
+
+    def locate(self, position: int) -> Location:
+        return Location(self._first_row + position, (self._ordinal,), self._source)
+
+
+class MemberPlaces:
+    """Positions of an object's member: the same as the object's."""
+
+    __slots__ = ("_name", "_ordinal", "_parent")
+
+    def __init__(self, parent: Places, ordinal: int, name: str) -> None:
+        self._parent = parent
+        self._ordinal = ordinal
+        self._name = name
+
+    def locate(self, position: int) -> Location:
+        return _member(self._parent.locate(position), self._ordinal, self._name)
+
+
+class ItemPlaces:
+    """Positions of arrays' items laid end to end: `offsets[i]` is where the items of the array at position i begin."""
+
+    __slots__ = ("_offsets", "_parent")
+
+    def __init__(self, parent: Places, offsets: np.ndarray[Any, Any]) -> None:
+        self._parent = parent
+        self._offsets = offsets
+
+    def locate(self, position: int) -> Location:
+        array = int(np.searchsorted(self._offsets, position, side="right")) - 1
+        return _item(self._parent.locate(array), position - int(self._offsets[array]))
+
+
+class Changes:
+    """The changes of one block, in any order."""
+
+    def __init__(self) -> None:
+        self.entries: list[Change] = []
+
+    def nulled(self, spot: Spot, reason: Reason) -> None:
+        """Record that the value at this spot became null."""
+        row, order, path = _resolve(spot)
+        self.entries.append(Change(row, order, path, "NULLED", reason.value))
+
+    def truncated(self, spot: Spot) -> None:
+        """Record that a text at this spot lost lone surrogates, which no UTF-8 column can hold."""
+        row, order, path = _resolve(spot)
+        self.entries.append(Change(row, order, path, "TRUNCATED", Reason.SERIALIZATION.value))
+
+    def in_order(self) -> Sequence[Change]:
+        """All entries by row; inside a row the source's first, then ours in column order."""
+        return sorted(self.entries, key=_row_then_order)
+
+
+def _row_then_order(change: Change) -> tuple[int, tuple[int, ...]]:
+    return change.row, change.order
+
+
+def _resolve(spot: Spot) -> Location:
+    steps = []
+    while len(spot) == 3:
+        spot, ordinal, name = spot
+        steps.append((ordinal, name))
+    places, position = spot
+    location: Location = places.locate(position)
+    for ordinal, name in reversed(steps):
+        location = _item(location, ordinal) if name is None else _member(location, ordinal, name)
+    return location
+
+
+def _member(parent: Location, ordinal: int, name: str) -> Location:
+    return Location(parent.row, (*parent.order, ordinal), f"{parent.path}.{name}")
+
+
+def _item(parent: Location, index: int) -> Location:
+    return Location(parent.row, (*parent.order, index), f"{parent.path}.[{index}]")

@@ -1,0 +1,82 @@
+"""Servers, buckets and readers for the integration tests. Every test runs the installed connector as a process."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent.parent))  # the modules beside this file are imported as `integration_tests.…`
+
+from integration_tests.ceph_rgw import CephMissingError, ceph_rgw, ensure_installed
+from integration_tests.lake import Lake
+from integration_tests.s3_proxy import S3Proxy, s3_proxy
+from integration_tests.servers import S3Server, moto_server, new_bucket
+
+
+@pytest.fixture(scope="session")
+def moto(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    """The quick server."""
+    with moto_server(tmp_path_factory.mktemp("moto")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def ceph(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    """The strict server: Ceph's gateway. Skips where it cannot be installed, except in CI."""
+    try:
+        ensure_installed()
+    except CephMissingError as missing:
+        if os.environ.get("CI") == "true":
+            pytest.fail(str(missing))
+        pytest.skip(str(missing))
+    with ceph_rgw(tmp_path_factory.mktemp("ceph")) as server:
+        yield server
+
+
+@pytest.fixture(params=["moto", "ceph"])
+def s3(request: pytest.FixtureRequest) -> S3Server:
+    """Both servers, one after the other."""
+    server: S3Server = request.getfixturevalue(request.param)
+    return server
+
+
+@pytest.fixture
+def lake(s3: S3Server, tmp_path: Path) -> Lake:
+    """An empty bucket, on both servers in turn: for what depends on how a store answers."""
+    return Lake(new_bucket(s3), tmp_path)
+
+
+@pytest.fixture
+def moto_lake(moto: S3Server, tmp_path: Path) -> Lake:
+    """An empty bucket on moto: for what does not depend on the store."""
+    return Lake(new_bucket(moto), tmp_path)
+
+
+@pytest.fixture
+def proxy(moto: S3Server) -> Iterator[S3Proxy]:
+    """A proxy in front of moto."""
+    with s3_proxy(moto.endpoint) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def spark_session() -> Iterator[Any]:
+    """A plain Spark of today, as a reader of our tables would start it. TIME columns need the switch."""
+    from pyspark.sql import SparkSession  # noqa: PLC0415 (only the tests that read with Spark pay for it)
+
+    settings = {
+        "spark.sql.timeType.enabled": "true",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.ui.enabled": "false",
+        "spark.log.level": "ERROR",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+    }
+    session = SparkSession.builder.master("local[1]").config(map=settings).getOrCreate()
+    yield session
+    session.stop()

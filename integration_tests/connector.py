@@ -1,0 +1,256 @@
+"""The installed connector as Airbyte runs it: a process with files for configuration and catalog, messages on stdin, answers on stdout."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import IO, Any
+
+import psutil
+
+from integration_tests.servers import REGION, Bucket
+
+SCRIPT = Path(sys.executable).with_name("destination-s3-spark")
+BUCKET_PATH = "lake"
+TIMEOUT_S = 120
+PASSED_ON = ("PATH", "HOME", "JAVA_HOME", "LANG", "SPARK_HOME")
+
+Message = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a finished process left behind. `lines` are stdout's, each with its line end."""
+
+    exit_code: int
+    lines: tuple[bytes, ...]
+    stderr: str
+
+    @cached_property
+    def messages(self) -> list[Message]:
+        """Every line of stdout: nothing but Airbyte messages may be there."""
+        return [json.loads(line) for line in self.lines]
+
+    def of_type(self, kind: str) -> list[Message]:
+        return [message for message in self.messages if message["type"] == kind]
+
+    @property
+    def state_lines(self) -> list[bytes]:
+        return [line for line, message in zip(self.lines, self.messages, strict=True) if message["type"] == "STATE"]
+
+    @property
+    def states(self) -> list[Message]:
+        return [message["state"] for message in self.of_type("STATE")]
+
+    @property
+    def errors(self) -> list[Message]:
+        """The `error` parts of TRACE ERRORs, with the stream descriptor as Airbyte puts it there."""
+        return [message["trace"]["error"] for message in self.of_type("TRACE") if message["trace"]["type"] == "ERROR"]
+
+    @property
+    def error(self) -> Message:
+        """The one error. Fails when there is none or more than one."""
+        (error,) = self.errors
+        return error
+
+    @property
+    def error_message(self) -> str:
+        return str(self.error["message"])
+
+    @property
+    def log_text(self) -> str:
+        return "\n".join(message["log"]["message"] for message in self.of_type("LOG"))
+
+    @property
+    def connection_status(self) -> Message:
+        (message,) = self.of_type("CONNECTION_STATUS")
+        status: Message = message["connectionStatus"]
+        return status
+
+    def expect_success(self) -> Outcome:
+        """Itself, if every stream completed."""
+        assert (self.exit_code, self.errors) == (0, []), self.describe()
+        return self
+
+    def expect_failure(self, failure_type: str) -> Outcome:
+        """Itself, if it failed with one error of this type."""
+        assert self.exit_code != 0, self.describe()
+        assert [error["failure_type"] for error in self.errors] == [failure_type], self.describe()
+        return self
+
+    def describe(self) -> str:
+        """All that was said, for a failing assertion."""
+        return f"exit code {self.exit_code}\n{b''.join(self.lines).decode(errors='replace')[-6000:]}\n--- stderr\n{self.stderr[-3000:]}"
+
+
+class Sync:
+    """One running `write`. Leaving the `with` block kills what still runs."""
+
+    def __init__(self, process: subprocess.Popen[bytes], secrets: Iterable[str]) -> None:
+        self._process = process
+        self._secrets = tuple(secrets)
+        self._lines: list[bytes] = []
+        self._stderr: list[bytes] = []
+        self._arrived = threading.Condition()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        self._stdin: IO[bytes] = process.stdin
+        self._readers = [
+            threading.Thread(target=self._collect, args=(process.stdout, self._lines), daemon=True),
+            threading.Thread(target=self._collect, args=(process.stderr, self._stderr), daemon=True),
+        ]
+        for reader in self._readers:
+            reader.start()
+
+    def __enter__(self) -> Sync:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+    def send(self, *lines: bytes) -> Sync:
+        """Write message lines to stdin. A process that stopped reading on its own account is for the caller to judge by its outcome."""
+        with contextlib.suppress(BrokenPipeError):
+            for line in lines:
+                self._stdin.write(line)
+            self._stdin.flush()
+        return self
+
+    def wait_for_states(self, count: int, timeout_s: float = TIMEOUT_S) -> list[bytes]:
+        """The STATE lines so far, once there are at least `count`."""
+        return self.wait_for(lambda lines: len(state_lines(lines)) >= count, timeout_s, f"{count} STATE messages", state_lines)
+
+    def wait_for(
+        self, ready: Callable[[list[bytes]], bool], timeout_s: float, what: str, select: Callable[[list[bytes]], list[bytes]] = list
+    ) -> list[bytes]:
+        """Lines of stdout chosen by `select`, once `ready` says yes. Fails when the process ends or the time is over first."""
+        deadline = time.monotonic() + timeout_s
+        with self._arrived:
+            while not ready(self._lines):
+                assert time.monotonic() < deadline, f"no {what} within {timeout_s} s: {self._so_far()}"
+                assert self._process.poll() is None or self._readers[0].is_alive(), f"the process ended without {what}: {self._so_far()}"
+                self._arrived.wait(0.2)
+            return select(self._lines)
+
+    def end_input(self) -> Sync:
+        with contextlib.suppress(BrokenPipeError):
+            self._stdin.close()
+        return self
+
+    def terminate(self) -> Sync:
+        """SIGTERM, to the connector's own process only, as a container runtime does."""
+        self._process.send_signal(signal.SIGTERM)
+        return self
+
+    def kill(self) -> Sync:
+        """SIGKILL to the process and all its children at once: what is left when a container is gone."""
+        if self._process.poll() is None:
+            family = [psutil.Process(self._process.pid)]
+            family += family[0].children(recursive=True)
+            for member in family:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    member.kill()
+            self._process.wait(30)
+        return self
+
+    def finish(self, timeout_s: float = TIMEOUT_S) -> Outcome:
+        """Wait for the end, and collect all that was said. Whatever happened, no secret may be in it."""
+        try:
+            self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise AssertionError(f"the process did not end within {timeout_s} s: {self._so_far()}") from None
+        for reader in self._readers:
+            reader.join(30)
+        outcome = Outcome(self._process.returncode, tuple(self._lines), b"".join(self._stderr).decode(errors="replace"))
+        said = b"".join(outcome.lines).decode(errors="replace") + outcome.stderr
+        assert not any(secret in said for secret in self._secrets), "a secret was printed"
+        return outcome
+
+    def _collect(self, stream: IO[bytes], lines: list[bytes]) -> None:
+        for line in stream:
+            with self._arrived:
+                lines.append(line)
+                self._arrived.notify_all()
+        stream.close()
+
+    def _so_far(self) -> str:
+        return b"".join([*self._lines, b"--- stderr\n", *self._stderr]).decode(errors="replace")[-6000:]
+
+
+def state_lines(lines: list[bytes]) -> list[bytes]:
+    return [line for line in lines if json.loads(line)["type"] == "STATE"]
+
+
+@dataclass(slots=True)
+class Connector:
+    """Runs the connector against one bucket. `options` are added to the usual configuration, `environment` to a bare one."""
+
+    directory: Path
+    bucket: Bucket
+    options: Mapping[str, Any] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    runs: int = 0
+
+    def config(self, **options: Any) -> dict[str, Any]:
+        """The configuration: the bucket, Parquet, two Spark tasks at once, and the given options (None removes one)."""
+        server = self.bucket.server
+        usual = {
+            "access_key_id": server.access_key,
+            "secret_access_key": server.secret_key,
+            "s3_bucket_name": self.bucket.name,
+            "s3_bucket_path": BUCKET_PATH,
+            "s3_bucket_region": REGION,
+            "s3_endpoint": server.endpoint,
+            "format": {"format_type": "Parquet", "compression_codec": "SNAPPY"},
+            "spark": {"master": "local[2]"},
+        }
+        return {name: value for name, value in {**usual, **self.options, **options}.items() if value is not None}
+
+    def start(self, catalog: Mapping[str, Any], **options: Any) -> Sync:
+        """Start a `write` and leave its stdin to the caller."""
+        return self.run("write", config=self.config(**options), catalog=catalog)
+
+    def write(self, catalog: Mapping[str, Any], messages: Iterable[bytes], timeout_s: float = TIMEOUT_S, **options: Any) -> Outcome:
+        """A whole sync: all messages, end of input, end of the process."""
+        with self.start(catalog, **options) as sync:
+            guard = threading.Timer(timeout_s, sync.kill)
+            guard.start()
+            for message in messages:
+                sync.send(message)
+            outcome = sync.end_input().finish(timeout_s)
+            guard.cancel()
+            return outcome
+
+    def check(self, timeout_s: float = TIMEOUT_S, **options: Any) -> Outcome:
+        with self.run("check", config=self.config(**options)) as process:
+            return process.end_input().finish(timeout_s)
+
+    def run(self, command: str, **files: Mapping[str, Any]) -> Sync:
+        """Start any command; each keyword becomes a JSON file and an option that names it."""
+        self.runs += 1
+        directory = self.directory / f"run-{self.runs}"
+        temporary = directory / "tmp"
+        temporary.mkdir(parents=True)
+        arguments = [str(SCRIPT), command]
+        for name, content in files.items():
+            path = directory / f"{name}.json"
+            path.write_text(json.dumps(content), encoding="utf-8")
+            arguments += [f"--{name}", str(path)]
+        bare = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+        environment = {**bare, "TMPDIR": str(temporary), "AWS_EC2_METADATA_DISABLED": "true", **self.environment}
+        process = subprocess.Popen(
+            arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=directory, env=environment
+        )
+        return Sync(process, [self.bucket.server.secret_key])

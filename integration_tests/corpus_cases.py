@@ -1,0 +1,87 @@
+"""The cases of `corpus/` as data: what to send in each sync, and which rows a Parquet table must hold after it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from integration_tests.chain_reader import StreamName
+from integration_tests.source import complete
+from integration_tests.table_readers import Row, without_meta
+
+CORPUS = Path(__file__).parent / "corpus"
+PARQUET_VARIANTS = ("all", "drop_undeclared", "typed (Avro, Parquet)", "strongly typed")
+MILLISECOND_US = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class CaseSync:
+    """One sync of a case."""
+
+    catalog: dict[str, Any]
+    messages: list[bytes]
+    end: str
+    expected: dict[str, Any]
+    renamed: dict[str, str]
+
+    @property
+    def streams(self) -> list[StreamName]:
+        return [(entry["stream"].get("namespace"), entry["stream"]["name"]) for entry in self.catalog["streams"]]
+
+    @property
+    def completions(self) -> list[bytes]:
+        """The status lines that the case leaves to the runner."""
+        return [complete(name, namespace) for namespace, name in self.streams]
+
+    def expected_rows(self) -> dict[StreamName, list[Row]]:
+        """The rows of each stream the case speaks about, in the form of `comparable`."""
+        if "by_stream" in self.expected:
+            default = self.streams[0][1]
+            return {(found["namespace"], found.get("name", default)): self._rows(found["records"]) for found in self.expected["by_stream"]}
+        variants = self.expected.get("records", {})
+        chosen = [rows for name, rows in variants.items() if name.startswith(PARQUET_VARIANTS)]
+        return {self.streams[0]: self._rows(chosen[0])} if chosen else {}
+
+    def _rows(self, rows: list[Row]) -> list[Row]:
+        return [
+            {
+                "extracted_at_us": row["_airbyte_extracted_at"] * MILLISECOND_US,
+                "generation": row["_airbyte_generation_id"],
+                "meta": row["_airbyte_meta"],
+                "data": {self.renamed.get(name, name): _plain(value) for name, value in row["data"].items() if value is not None},
+            }
+            for row in rows
+        ]
+
+
+def load(name: str) -> list[CaseSync]:
+    case = json.loads((CORPUS / f"{name}.json").read_text(encoding="utf-8"))
+    renamed = case.get("avro_parquet_name_mapping", {})
+    return [
+        CaseSync(sync["catalog"], [message.encode() + b"\n" for message in sync["messages"]], sync["end"], sync["expected"], renamed)
+        for sync in case["syncs"]
+    ]
+
+
+def comparable(row: Row) -> Row:
+    """A row as read, in the form of the expected ones: without its random id, and without nulls, since null and absent are one thing here."""
+    return {
+        "extracted_at_us": row["_airbyte_extracted_at"],
+        "generation": row["_airbyte_generation_id"],
+        "meta": row["_airbyte_meta"],
+        "data": {name: _without_nulls(value) for name, value in without_meta(row).items() if value is not None},
+    }
+
+
+def _plain(value: Any) -> Any:
+    """Expected dates and times come with their text and their number; the number is what the file must hold."""
+    if isinstance(value, dict) and "iso" in value:
+        (number,) = (item for name, item in value.items() if name != "iso")
+        return number
+    return _without_nulls(value)
+
+
+def _without_nulls(value: Any) -> Any:
+    return {name: _without_nulls(item) for name, item in value.items() if item is not None} if isinstance(value, dict) else value

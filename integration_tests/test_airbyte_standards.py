@@ -1,0 +1,60 @@
+"""Airbyte's standard tests for Python connectors, over acceptance-test-config.yml and one S3 server of our own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import boto3
+import pytest
+from airbyte_cdk.test.models import ConnectorTestScenario
+from airbyte_cdk.test.standard_tests import DestinationTestSuiteBase
+from moto.server import ThreadedMotoServer
+
+from destination_s3_spark.destination import DestinationS3Spark
+
+KEYS = {"access_key_id": "standards-key-1", "secret_access_key": "standards-secret-1"}
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    """The URL of an S3 server with one empty bucket, `lake`."""
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
+    server.start()
+    host, port = server.get_host_and_port()
+    url = f"http://{host}:{port}"
+    boto3.client(
+        "s3",
+        endpoint_url=url,
+        region_name="us-east-1",
+        aws_access_key_id=KEYS["access_key_id"],
+        aws_secret_access_key=KEYS["secret_access_key"],
+    ).create_bucket(Bucket="lake")
+    yield url
+    server.stop()
+
+
+class TestAirbyteStandards(DestinationTestSuiteBase):
+    """What every Airbyte connector must do."""
+
+    connector = DestinationS3Spark
+    connector_name = "destination-s3-spark"  # the suite would take it from the directory, which a clone may call anything
+
+    def scenario_on(self, endpoint: str, bucket: str, status: str) -> ConnectorTestScenario:
+        config = {
+            **KEYS,
+            "s3_bucket_name": bucket,
+            "s3_bucket_path": "airbyte",
+            "s3_bucket_region": "us-east-1",
+            "s3_endpoint": endpoint,
+            "format": {"format_type": "Parquet"},
+        }
+        return ConnectorTestScenario(config_dict=config, status=status)
+
+    def test_check_of_a_working_bucket_succeeds(self, endpoint: str) -> None:
+        scenario = self.scenario_on(endpoint, "lake", "succeed")
+
+        self.test_config_matches_spec(scenario)
+        self.test_check(scenario)
+
+    def test_check_of_a_missing_bucket_fails(self, endpoint: str) -> None:
+        self.test_check(self.scenario_on(endpoint, "no-such-lake", "failed"))

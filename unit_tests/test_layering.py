@@ -1,0 +1,132 @@
+"""The package's layering and size rules: imports go down only, a few libraries and stdout have one owner each, and files stay small."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = "destination_s3_spark"
+ROOT = Path(__file__).parents[1] / PACKAGE
+
+LAYERS = [
+    {"__main__", "cli", "destination", "demo"},
+    {"sync"},
+    {"tables"},
+    {"chain"},
+    {"schema"},
+    {"typing"},
+    {"formats"},
+    {"engine"},
+    {"storage"},
+    {"protocol"},
+    {"config", "specification"},
+    {"errors", "format_options", "settings_model", "spark_conf"},
+]
+OPEN_TO_ALL = {"schema.airbyte_type"}
+"""Type definitions that lower layers may import."""
+
+ONLY_IN = {"boto3": {"storage", "demo"}, "botocore": {"storage", "demo"}, "pyspark": {"engine"}}
+STDOUT_OWNERS = {"protocol.writer", "cli", "demo"}
+"""The protocol goes out in one place. The operator commands talk to a person instead, never during a sync."""
+
+MAX_FILE_LINES = 400
+MAX_FUNCTION_LINES = 50
+
+FILES = sorted(ROOT.rglob("*.py"))
+
+
+def module_name(path: Path) -> str:
+    """`chain/log.py` is `chain.log`, `chain/__init__.py` is `chain`."""
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(part for part in parts if part != "__init__")
+
+
+def layer(module: str) -> int:
+    """The position of the module's top-level name in LAYERS, counted from the top. The package itself hands out the connector class."""
+    top = module.partition(".")[0] or "destination"
+    found = [index for index, names in enumerate(LAYERS) if top in names]
+    assert found, f"{PACKAGE}.{module} is in no layer: put `{top}` into LAYERS of {Path(__file__).name}"
+    return found[0]
+
+
+def imported_modules(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """(line, absolute name) of everything imported, also inside functions; `from x import y` gives both x and x.y."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"line {node.lineno}: relative imports hide the layer; write the full name"
+            yield from ((node.lineno, f"{node.module}.{alias.name}") for alias in node.names)
+
+
+def own_imports(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    prefix = f"{PACKAGE}."
+    return ((line, name.removeprefix(prefix)) for line, name in imported_modules(tree) if name.startswith(prefix))
+
+
+@pytest.fixture(params=FILES, ids=[module_name(path) or PACKAGE for path in FILES])
+def source(request: pytest.FixtureRequest) -> tuple[str, ast.Module, str]:
+    text = request.param.read_text()
+    return module_name(request.param), ast.parse(text), text
+
+
+def test_imports_go_down_only(source: tuple[str, ast.Module, str]) -> None:
+    module, tree, _ = source
+    upward = [
+        f"{module}.py:{line} imports {name}, which lies above it"
+        for line, name in own_imports(tree)
+        if layer(name) < layer(module) and not any(name == open_ or name.startswith(f"{open_}.") for open_ in OPEN_TO_ALL)
+    ]
+
+    assert not upward, "\n".join(upward)
+
+
+def test_libraries_with_one_owner_are_imported_there_only(source: tuple[str, ast.Module, str]) -> None:
+    module, tree, _ = source
+    strays = [
+        f"{module}.py:{line} imports {name}, which only {' and '.join(sorted(ONLY_IN[library]))} may"
+        for line, name in imported_modules(tree)
+        if (library := name.partition(".")[0]) in ONLY_IN and module.partition(".")[0] not in ONLY_IN[library]
+    ]
+
+    assert not strays, "\n".join(strays)
+
+
+def test_stdout_has_one_owner(source: tuple[str, ast.Module, str]) -> None:
+    module, tree, _ = source
+    if module in STDOUT_OWNERS or module.partition(".")[0] in STDOUT_OWNERS:
+        return
+    touches = [
+        f"{module}.py:{node.lineno} touches stdout; only {', '.join(sorted(STDOUT_OWNERS))} may"
+        for node in ast.walk(tree)
+        if (isinstance(node, ast.Attribute) and node.attr in ("stdout", "__stdout__") and ast.unparse(node.value) == "sys")
+        or (isinstance(node, ast.Call) and ast.unparse(node.func) == "print")
+    ]
+
+    assert not touches, "\n".join(touches)
+
+
+def test_files_and_functions_stay_small(source: tuple[str, ast.Module, str]) -> None:
+    module, tree, text = source
+    lines = len(text.splitlines())
+    long_functions = [
+        f"{module}.py:{node.lineno} {node.name} has {node.end_lineno - node.lineno + 1} lines, the limit is {MAX_FUNCTION_LINES}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.end_lineno is not None
+        and node.end_lineno - node.lineno + 1 > MAX_FUNCTION_LINES
+    ]
+
+    assert lines <= MAX_FILE_LINES, f"{module}.py has {lines} lines, the limit is {MAX_FILE_LINES}: split it by its nouns"
+    assert not long_functions, "\n".join(long_functions)
+
+
+def test_the_rules_see_a_violation() -> None:
+    tree = ast.parse("import boto3.session\ndef f():\n    from destination_s3_spark.sync import spool\n")
+
+    assert list(imported_modules(tree)) == [(1, "boto3.session"), (3, "destination_s3_spark.sync.spool")]
+    assert list(own_imports(tree)) == [(3, "sync.spool")]
+    assert layer("sync.spool") < layer("chain.log") < layer("errors")
