@@ -123,10 +123,10 @@ class S3(Settings):
         description="The AWS account that must own the bucket; requests to a bucket of anyone else are refused by S3.",
         examples=["111122223333"],
     )
-    checksums: Literal["when_supported", "when_required"] = Field(
-        "when_supported",
+    checksums: Literal["when_supported", "when_required"] | None = Field(
+        None,
         title="Checksums",
-        description="When requests carry a checksum. Choose when_required for an S3-compatible store that refuses newer checksums.",
+        description="When requests carry a checksum. By default when_supported on AWS, and when_required with an S3 endpoint set.",
     )
     single_writer: bool = Field(
         False,

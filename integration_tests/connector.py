@@ -155,14 +155,19 @@ class Sync:
 
     def kill(self) -> Sync:
         """SIGKILL to the process and all its children at once: what is left when a container is gone."""
-        if self._process.poll() is None:
-            family = [psutil.Process(self._process.pid)]
-            family += family[0].children(recursive=True)
-            for member in family:
-                with contextlib.suppress(psutil.NoSuchProcess):
-                    member.kill()
-            self._process.wait(30)
+        for member in self.family():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                member.kill()
+        self._process.wait(30)
         return self
+
+    def family(self) -> list[psutil.Process]:
+        """The connector's process and all below it, such as Spark's JVM; empty when it has ended."""
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if self._process.poll() is None:
+                connector = psutil.Process(self._process.pid)
+                return [connector, *connector.children(recursive=True)]
+        return []
 
     def finish(self, timeout_s: float = TIMEOUT_S) -> Outcome:
         """Wait for the end, and collect all that was said. Whatever happened, no secret may be in it."""

@@ -55,7 +55,7 @@ def test_a_minimal_configuration_has_the_documented_defaults() -> None:
     assert (config.batching.max_batch_mb, config.batching.max_batch_age_s, config.batching.max_spool_gb) == (512, 300, 4)
     assert config.batching.spool_dir is None
     assert (config.s3.sse, config.s3.kms_key_id, config.s3.expected_bucket_owner) == (None, None, None)
-    assert (config.s3.checksums, config.s3.single_writer) == ("when_supported", False)
+    assert (config.s3.checksums, config.s3.single_writer) == (None, False)
 
 
 def test_every_option_of_our_groups_is_read() -> None:

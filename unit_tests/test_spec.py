@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import jsonschema
@@ -225,3 +226,10 @@ def test_what_the_spec_refuses_the_connector_refuses(changes: dict[str, Any]) ->
         jsonschema.validate(config, SCHEMA)
     with pytest.raises(ConfigError):
         Config.parse(config)
+
+
+def test_the_readme_explains_every_option() -> None:
+    readme = (Path(__file__).parents[1] / "README.md").read_text()
+    options = [path for path, schema in parts(SCHEMA) if path and "[" not in path and "properties" not in schema]
+
+    assert [path for path in options if f"`{path}`" not in readme] == []

@@ -23,7 +23,7 @@ class _Event(Struct, frozen=True, rename="camel", tag_field="kind", tag=True):
 
 
 class Seed(_Event, frozen=True):
-    """Block 0: the table begins, and its first session with epoch 1. `adopted`: keys of earlier destination-s3 files the table takes over."""
+    """Block 0: the table begins, and its first session with epoch 1. `adopted`: earlier destination-s3 files it takes over."""
 
     stream: StreamName
     table_id: str

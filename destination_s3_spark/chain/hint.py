@@ -15,6 +15,10 @@ from destination_s3_spark.chain.state import TableState
 HINT_NAME = "hint.json"
 
 
+class BadHint(Exception):
+    """The object is not a hint, or not as it was written."""
+
+
 class _Hint(msgspec.Struct, rename="camel"):
     sequence_number: int
     block_hash: str
@@ -32,12 +36,12 @@ def encode_hint(state: TableState) -> bytes:
     return canonical(_Hint(state.sequence_number, state.block_hash, msgspec.Raw(body), hashlib.sha256(body).hexdigest()))
 
 
-def decode_hint(body: bytes) -> TableState | None:
-    """The state in a hint, or None when it is damaged."""
+def decode_hint(body: bytes) -> TableState:
+    """The state in a hint. Raises BadHint when it is damaged."""
     try:
         hint = _HINT.decode(body)
         if hashlib.sha256(hint.state).hexdigest() != hint.checksum:
-            return None
+            raise BadHint
         return _STATE.decode(hint.state)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return None
+        raise BadHint from None

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from destination_s3_spark.chain.blocks import Block, UnreadableBlock, block_hash, block_name, decode, encode
 from destination_s3_spark.chain.events import Event, OpenEpoch, Snapshot
 from destination_s3_spark.chain.fold import InvalidChain, fold, resume
-from destination_s3_spark.chain.hint import HINT_NAME, decode_hint, encode_hint
+from destination_s3_spark.chain.hint import HINT_NAME, BadHint, decode_hint, encode_hint
 from destination_s3_spark.chain.state import StreamName, TableState
 from destination_s3_spark.errors import Bug, DataError, SyncError, TransientError
 from destination_s3_spark.storage.object_store import ObjectExists, ObjectNotFound, ObjectStore, OutcomeUnknown
@@ -61,14 +61,16 @@ class Chain:
 
     def read(self) -> None:
         """Read up to the head, starting from the hint. Without a hint nothing is known yet: no session of the table ever closed."""
-        hint = self._read_hint()
-        if hint is None:
-            return
-        self.state = hint
         try:
+            hint = self._store.get(self._prefix + HINT_NAME)
+        except ObjectNotFound:
+            return
+        try:
+            self.state = decode_hint(hint)
             self._read_on()
-        except InvalidChain:
-            # The blocks disagree with the hint. They are the truth.
+        except (BadHint, InvalidChain):
+            # The blocks are the truth, whatever the hint says.
+            logger.warning("the hint of table %s does not agree with its chain and is ignored", self._stream)
             self.state = None
             self.catch_up()
 
@@ -120,16 +122,6 @@ class Chain:
         """The blocks from the last Snapshot (or the Seed) to the head, one GET each."""
         for number in range(self.head.snapshot or 0, self.head.sequence_number + 1):
             yield self._decode(number, self._need(number))
-
-    def _read_hint(self) -> TableState | None:
-        try:
-            state = decode_hint(self._store.get(self._prefix + HINT_NAME))
-        except ObjectNotFound:
-            return None
-        if state is None:
-            logger.warning("the hint of table %s is damaged and is ignored", self._stream)
-            self.catch_up()
-        return state
 
     def _read_on(self) -> None:
         known = -1 if self.state is None else self.state.sequence_number

@@ -11,18 +11,18 @@ from collections.abc import Callable, Iterable
 from destination_s3_spark.chain.events import Void
 from destination_s3_spark.chain.files import FileEntry
 from destination_s3_spark.chain.log import Chain
-from destination_s3_spark.errors import TransientError
 from destination_s3_spark.storage.object_store import ObjectStore, OutcomeUnknown, UploadFailed
 
 COMPLETE_TRIES = 3
-"""How often a complete is repeated whose outcome was unknown and whose object is not there."""
+"""How often a complete is repeated whose outcome was unknown and whose object is not there. Then the upload counts as gone: the store may
+answer 500 for an aborted upload, and the abort that a roll-back begins with makes the outcome certain."""
 
 MapFiles = Callable[[Callable[[FileEntry], bool], Iterable[FileEntry]], Iterable[bool]]
 """Like `map`; a thread pool's `map` completes uploads side by side."""
 
 
 def complete(store: ObjectStore, files: Iterable[FileEntry], map_files: MapFiles = map) -> bool:
-    """Complete the uploads; false when one of them has gone and left no object. Raises TransientError when the store does not say."""
+    """Complete the uploads; false when one of them has gone and left no object."""
     return all(list(map_files(lambda file: _complete_one(store, file), files)))
 
 
@@ -37,7 +37,7 @@ def roll_back(chain: Chain, store: ObjectStore) -> bool:
         return True
     for file in undo.files:
         store.abort_upload(file.key, file.upload().upload_id)
-    if all([is_visible(store, file) for file in undo.files]):
+    if all(is_visible(store, file) for file in undo.files):
         chain.mark_settled()
         return True
     chain.append(Void(undo.sequence_number))
@@ -69,9 +69,6 @@ def _complete_one(store: ObjectStore, file: FileEntry) -> bool:
         except OutcomeUnknown:
             if is_visible(store, file):
                 return True
-            continue
-        return True
-    raise TransientError(
-        f"The store did not say whether the upload of {file.key} was completed, after {COMPLETE_TRIES} tries. "
-        "Nothing is lost: run the sync again, it completes the upload."
-    )
+        else:
+            return True
+    return False

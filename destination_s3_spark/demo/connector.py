@@ -15,6 +15,7 @@ from typing import IO, Any
 from destination_s3_spark.demo.shop import Chunk
 
 COMMAND = (sys.executable, "-m", "destination_s3_spark")
+SUCCEEDED = "SUCCEEDED"
 
 
 @dataclass(slots=True)
@@ -35,14 +36,14 @@ class Progress:
 
 
 def check(config: Path, log: Path) -> str:
-    """Run `check` and return its status, `SUCCEEDED` or what it says about the failure. `log` gets its stderr."""
+    """Run `check` and return SUCCEEDED, or what it says about the failure. `log` gets its stderr."""
     with log.open("ab") as messages:
         command = [*COMMAND, "check", "--config", str(config)]
         run = subprocess.run(command, stdout=subprocess.PIPE, stderr=messages, check=False)  # noqa: S603 (our own command)
     for message in _messages(run.stdout.splitlines()):
         if message.get("type") == "CONNECTION_STATUS":
             status = message["connectionStatus"]
-            return str(status["status"]) if status["status"] == "SUCCEEDED" else str(status.get("message") or status["status"])
+            return SUCCEEDED if status["status"] == SUCCEEDED else str(status.get("message") or status["status"])
     return f"exit code {run.returncode} without an answer"
 
 

@@ -108,8 +108,9 @@ class ParquetFile:
         )
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Append rows. pa.ArrowInvalid or TypeError when the columns are not those of the schema; only nullability may differ."""
-        if batch.schema.names != self._schema.names:
+        """Append rows. pa.ArrowInvalid when names or types of the columns are not those of the schema; nullability may differ."""
+        # Checked here, because Arrow would cast columns of another type without a word.
+        if batch.schema.names != self._schema.names or batch.schema.types != self._schema.types:
             raise pa.ArrowInvalid("the columns of a batch are not those of its Parquet file")
         if batch.num_rows == 0:
             return

@@ -52,6 +52,5 @@ def type_from_json(value: object) -> AirbyteType:
 
 
 def type_to_text(airbyte_type: AirbyteType) -> str:
-    """The canonical text of a type: the same for equal types, without blanks, keys sorted."""
-    value = type_to_json(airbyte_type)
-    return value if isinstance(value, str) else json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    """The canonical JSON text of a type: the same for equal types and no others, without blanks, keys sorted."""
+    return json.dumps(type_to_json(airbyte_type), sort_keys=True, separators=(",", ":"), ensure_ascii=False)

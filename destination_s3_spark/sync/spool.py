@@ -3,8 +3,8 @@
 Lines are buffered in memory and written to segment files, one open file at a time, so that a thousand streams need no thousand file
 descriptors. A segment is deleted as soon as everything in it has been landed. Positions are logical byte offsets in a stream, from 0.
 
-Next to each segment lies a file of its runs (input offset and number of lines, 8 bytes each, little-endian), from which the place of
-any record in the input is found again. It is not counted in `size`.
+Next to each segment lies a file of its runs (input offset and number of lines, 8 bytes each, this machine's order), from which the
+place of any record in the input is found again. It is not counted in `size`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-import sys
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
@@ -69,7 +68,7 @@ class _StreamSpool:
     end: int = 0
     records: int = 0
     chunks: list[bytes] = field(default_factory=list)
-    runs: list[tuple[int, int]] = field(default_factory=list)
+    runs: array[int] = field(default_factory=lambda: array("Q"))
     buffered: int = 0
     buffered_records: int = 0
     segments: list[_Segment] = field(default_factory=list)
@@ -88,7 +87,7 @@ class Spool:
         self._on_disk = 0
         self._outstanding: set[tuple[int, int, int]] = set()
         self._lock = Lock()
-        directory.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)  # it will hold the user's records
 
     @property
     def size(self) -> int:
@@ -117,7 +116,7 @@ class Spool:
             spool = self._of(records.stream)
             size = sum(map(len, records.chunks))
             spool.chunks += records.chunks
-            spool.runs += records.runs
+            spool.runs.extend(chain.from_iterable(records.runs))
             spool.end += size
             spool.records += records.records
             spool.buffered += size
@@ -137,8 +136,10 @@ class Spool:
         """
         with self._lock:
             spool = self._of(stream)
-            self._write(stream, spool)
             start = spool.marks[0]
+            if end <= start.offset:
+                return []
+            self._write(stream, spool)
             step = (end - start.offset) / pieces
             cuts = [self._line_end(spool, start.offset + round(step * piece)) for piece in range(1, pieces)]
             last = self._line_end(spool, end)
@@ -148,8 +149,7 @@ class Spool:
                     slices.append(self._slice(stream, spool, start, place, boundaries))
                     start = place
             spool.marks = [last, *(mark for mark in spool.marks if mark.offset > last.offset)]
-            if spool.segments and slices:
-                spool.segments[-1].sealed = True
+            spool.segments[-1].sealed = True  # what comes later must not keep these files alive
             return slices
 
     def release(self, piece: Slice) -> None:
@@ -188,21 +188,18 @@ class Spool:
         if not spool.chunks:
             return
         segment = self._segment(stream, spool)
-        runs = array("Q", chain.from_iterable(spool.runs))
-        if sys.byteorder == "big":
-            runs.byteswap()
         try:
             with segment.path.open("ab", buffering=READ_BYTES) as lines:
                 lines.writelines(spool.chunks)
             with segment.runs_path.open("ab") as file:
-                file.write(runs)
+                file.write(spool.runs)
         except OSError as error:
             raise self._disk_error(error) from error
         segment.end += spool.buffered
         segment.held += spool.buffered
         self._on_disk += spool.buffered
         self._buffered -= spool.buffered
-        spool.chunks, spool.runs, spool.buffered, spool.buffered_records = [], [], 0, 0
+        spool.chunks, spool.runs, spool.buffered, spool.buffered_records = [], array("Q"), 0, 0
 
     def _segment(self, stream: int, spool: _StreamSpool) -> _Segment:
         """The segment that takes the stream's next lines."""
@@ -276,8 +273,6 @@ def _input_offset(segment: _Segment, record: int) -> int:
     """The record's run gives the offset of the run's first line; the lines of the run before the record give the rest."""
     runs = array("Q")
     runs.frombytes(segment.runs_path.read_bytes())
-    if sys.byteorder == "big":
-        runs.byteswap()
     before = record - segment.first_record
     with segment.path.open("rb") as lines:
         for offset, records in zip(runs[::2], runs[1::2], strict=True):

@@ -15,15 +15,15 @@ def require_supported_sync(catalog: Catalog, config: Config) -> None:
 
 
 def _require_supported_stream(stream: Stream) -> None:
+    where = f"Catalog, stream '{stream.id}'"
     if stream.destination_sync_mode is not DestinationSyncMode.APPEND:
+        mode = stream.destination_sync_mode.value
         raise ConfigError(
-            f"Stream {stream.id}: destination_sync_mode {stream.destination_sync_mode.value} comes with a later version. "
-            "Choose an append mode for this stream.",
-            stream=stream.id,
+            f"{where}, destination_sync_mode: {mode} comes with a later version; choose an append mode for this stream.", stream=stream.id
         )
     if stream.minimum_generation_id != 0:
         raise ConfigError(
-            f"Stream {stream.id}: minimum_generation_id {stream.minimum_generation_id} asks for a refresh that removes older records, "
-            "which comes with a later version. Choose a refresh that keeps them.",
+            f"{where}, minimum_generation_id: {stream.minimum_generation_id} asks to remove the records of earlier generations, which comes "
+            "with a later version; run a refresh that keeps them.",
             stream=stream.id,
         )

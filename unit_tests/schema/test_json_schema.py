@@ -195,7 +195,7 @@ def test_what_no_type_fits_names_stream_field_and_reason(schema: Any, field: str
 
 
 def test_a_single_type_says_where_it_stands() -> None:
-    with pytest.raises(ConfigError, match='^Stream "users", field "id": its JSON schema has the unknown type "potato"'):
+    with pytest.raises(ConfigError, match=r'^Stream "users", field "id": its JSON schema has the unknown type "potato"'):
         airbyte_type({"type": "potato"}, 'Stream "users", field "id"')
 
 

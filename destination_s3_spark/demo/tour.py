@@ -1,0 +1,167 @@
+"""`demo`: the connector at work, from an empty bucket to tables one can read, with everything it recorded on the way."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import tempfile
+import time
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from destination_s3_spark.chain.files import FileKind
+from destination_s3_spark.cli import inspection, report
+from destination_s3_spark.cli.inspection import InspectedTable
+from destination_s3_spark.config import Config
+from destination_s3_spark.demo import connector, server, shop
+from destination_s3_spark.demo.connector import Progress
+from destination_s3_spark.demo.server import LocalS3
+from destination_s3_spark.demo.shop import Shop
+from destination_s3_spark.storage.object_store import ObjectStore
+from destination_s3_spark.storage.s3 import S3Store
+from destination_s3_spark.sync.settings import s3_settings
+
+BUCKET = "demo"
+BUCKET_PATH = "lake"
+REGION = "us-east-1"
+KEY_ID, SECRET_KEY = "demo", "demo"
+ROWS_SHOWN = 3
+PROGRESS_EVERY_S = 5
+"""Between two progress lines where stderr is not a terminal."""
+
+
+class After(Enum):
+    """What becomes of the S3 server and of the files when the demo is over."""
+
+    STOP = "stop"
+    KEEP = "keep"
+
+
+def run(records: int, seed: int, after: After) -> int:
+    """Run the demo; progress goes to stderr, the result to stdout. Returns the exit code. Raises SyncError when it cannot start."""
+    directory = Path(tempfile.mkdtemp(prefix="destination-s3-spark-demo-"))
+    _say("starting an S3 server on this machine")
+    local, code = None, 1
+    try:
+        local = server.start(BUCKET, directory / "s3-server.log")
+        code = _sync_and_show(local, Shop(seed), records, directory)
+    finally:
+        if local is not None and (after is After.STOP or code != 0):
+            local.stop()
+        if after is After.STOP and code == 0:
+            shutil.rmtree(directory)
+    if after is After.KEEP and code == 0:
+        sys.stdout.write(report.section("Still running", _how_to_go_on(local, directory)))
+    return code
+
+
+def _sync_and_show(local: LocalS3, source: Shop, records: int, directory: Path) -> int:
+    config, catalog, log = directory / "config.json", directory / "catalog.json", directory / "connector.log"
+    options = _options(local.endpoint)
+    config.write_text(json.dumps(options, indent=2))
+    catalog.write_text(json.dumps(source.catalog(dict.fromkeys(shop.MIX, "append")), indent=2))
+    _say(f"destination-s3-spark check --config {config}")
+    status = connector.check(config, log)
+    if status != connector.SUCCEEDED:
+        return _failed(f"check failed: {status}", log)
+    _say(f"destination-s3-spark write --config {config} --catalog {catalog}")
+    code, progress = connector.write(config, catalog, source.read(records), log, _ProgressLine())
+    if code != 0:
+        return _failed(f"write ended with exit code {code}: {'; '.join(progress.errors) or 'without a TRACE ERROR'}", log)
+    _say(_progress_text(progress))
+    _show(Config.parse(options))
+    return 0
+
+
+def _options(endpoint: str) -> dict[str, Any]:
+    return {
+        "s3_bucket_name": BUCKET,
+        "s3_bucket_path": BUCKET_PATH,
+        "s3_bucket_region": REGION,
+        "s3_endpoint": endpoint,
+        "access_key_id": KEY_ID,
+        "secret_access_key": SECRET_KEY,
+        "format": {"format_type": "Parquet", "compression_codec": "SNAPPY"},
+    }
+
+
+def _show(config: Config) -> None:
+    store = S3Store(s3_settings(config))
+    found = inspection.find_tables(store, inspection.tables_folder(config))
+    tables = [inspection.read_table(store, prefix) for prefix, _ in found]
+    sys.stdout.write("\n" + report.section("Tables", report.overview(tables)))
+    for table in tables:
+        rows = _final_rows(store, table)
+        sections = {
+            f"{table.stream}: columns": report.columns(table),
+            f"{table.stream}: first rows": report.first_rows(rows, ROWS_SHOWN),
+            f"{table.stream}: values that were changed": report.changes(inspection.value_changes(rows)),
+            f"{table.stream}: chain": report.chain(table),
+        }
+        sys.stdout.write("\n" + "\n".join(report.section(title, text) for title, text in sections.items()))
+    sys.stdout.flush()
+
+
+def _final_rows(store: ObjectStore, table: InspectedTable) -> pa.Table:
+    files = table.files_of(FileKind.FINAL)
+    return pa.concat_tables([inspection.read_file(store, file) for file in files])
+
+
+def _how_to_go_on(local: LocalS3, directory: Path) -> str:
+    address = local.endpoint.removeprefix("http://")
+    files = f"s3://{BUCKET}/{BUCKET_PATH}/{shop.NAMESPACE}/orders/*.parquet"
+    return f"""The S3 server is {local.endpoint}, process {local.process.pid}; it holds everything in memory.
+
+DuckDB:
+  INSTALL httpfs; LOAD httpfs;
+  CREATE SECRET (TYPE s3, KEY_ID '{KEY_ID}', SECRET '{SECRET_KEY}', REGION '{REGION}',
+                 ENDPOINT '{address}', URL_STYLE 'path', USE_SSL false);
+  SELECT status, count(*), sum(total) FROM '{files}' GROUP BY status;
+
+Polars:
+  options = {{"aws_endpoint_url": "{local.endpoint}", "aws_access_key_id": "{KEY_ID}",
+             "aws_secret_access_key": "{SECRET_KEY}", "aws_region": "{REGION}", "aws_allow_http": "true"}}
+  pl.scan_parquet("{files}", storage_options=options).head().collect()
+
+This connector:
+  destination-s3-spark inspect --config {directory}/config.json --stream orders
+
+To stop and clean up:
+  kill {local.process.pid}; rm -r {directory}"""
+
+
+class _ProgressLine:
+    """Shows progress on one line of a terminal that is written again and again, elsewhere as a line every few seconds."""
+
+    def __init__(self) -> None:
+        self._shown = time.monotonic()
+
+    def __call__(self, progress: Progress) -> None:
+        if sys.stderr.isatty():
+            sys.stderr.write(f"\r{_progress_text(progress)}\r")
+            sys.stderr.flush()
+        elif time.monotonic() - self._shown >= PROGRESS_EVERY_S:
+            self._shown = time.monotonic()
+            _say(_progress_text(progress))
+
+
+def _progress_text(progress: Progress) -> str:
+    return (
+        f"{progress.records:>9,} records sent, {progress.sent_bytes / 1e6:6.1f} MB, {progress.states_back:>3} of {progress.states_sent:>3} "
+        f"states acknowledged, {progress.seconds:5.1f} s"
+    )
+
+
+def _failed(what: str, log: Path) -> int:
+    _say(what)
+    _say(f"the connector's messages are in {log}")
+    return 1
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()

@@ -1,0 +1,134 @@
+"""The only way to stdout: protocol messages, one per line, each flushed before the call returns.
+
+STATE lines go out as they are. Text for people (LOG, TRACE, anything built from AirbyteMessages) passes the CDK's secret filter first.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import traceback
+from enum import Enum
+from typing import Any, BinaryIO
+
+import orjson
+from airbyte_cdk.models.airbyte_protocol import AirbyteMessage
+from airbyte_cdk.models.airbyte_protocol_serializers import AirbyteMessageSerializer
+from airbyte_cdk.utils.airbyte_secrets_utils import filter_secrets
+
+from destination_s3_spark.errors import Bug, FailureType, SyncError, TransientError
+
+UNKNOWN_FAILURE = (
+    "The connector failed in a way it did not foresee; no further STATE was acknowledged. Report the error with its stack trace."
+)
+
+
+class Level(Enum):
+    """The levels of a LOG message; the value is the protocol's word."""
+
+    FATAL = "FATAL"
+    ERROR = "ERROR"
+    WARN = "WARN"
+    INFO = "INFO"
+    DEBUG = "DEBUG"
+    TRACE = "TRACE"
+
+
+class ProtocolWriter:
+    """Writes to the platform from any thread. Once the other end is closed, `state` raises and everything else is dropped."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def state(self, line: bytes) -> None:
+        """Send a STATE line, as it is. Raises TransientError when nobody reads any more: the sync must stop."""
+        if not self._write(line):
+            raise TransientError("The platform closed the connector's output, so no STATE can be acknowledged; run the sync again.")
+
+    def log(self, level: Level, message: str) -> None:
+        """Send a LOG message."""
+        self._send({"type": "LOG", "log": {"level": level.value, "message": message}})
+
+    def trace_error(self, error: BaseException, stream: tuple[str | None, str] | None = None) -> None:
+        """Send the TRACE ERROR that ends a sync. `stream` is what it concerns, where the error itself does not say."""
+        known = isinstance(error, SyncError)
+        details: dict[str, Any] = {
+            "message": error.message if isinstance(error, SyncError) else UNKNOWN_FAILURE,
+            "internal_message": _causes(error),
+            "failure_type": (error.failure_type if isinstance(error, SyncError) else FailureType.SYSTEM).value,
+        }
+        if not known or isinstance(error, Bug):
+            details["stack_trace"] = _frames(error)
+        concerned = error.stream if isinstance(error, SyncError) and error.stream else stream
+        if concerned:
+            namespace, name = concerned
+            details["stream_descriptor"] = {"name": name} if namespace is None else {"name": name, "namespace": namespace}
+        self._send({"type": "TRACE", "trace": {"type": "ERROR", "emitted_at": time.time_ns() // 1_000_000, "error": details}})
+
+    def message(self, message: AirbyteMessage) -> None:
+        """Send a message of the CDK (SPEC, CONNECTION_STATUS, …)."""
+        self._send(AirbyteMessageSerializer.dump(message))
+
+    def _send(self, document: Any) -> None:
+        self._write(orjson.dumps(_filtered(document)) + b"\n")
+
+    def _write(self, line: bytes) -> bool:
+        """Whether the line went out."""
+        with self._lock:
+            if self._closed:
+                return False
+            try:
+                self._stream.write(line)
+                self._stream.flush()
+            except (BrokenPipeError, ConnectionResetError):
+                self._closed = True
+            return not self._closed
+
+
+class ProtocolLogHandler(logging.Handler):
+    """Sends Python's log records as LOG messages. An exception is named with its frames, not with its text, which may hold data."""
+
+    _LEVELS = ((logging.CRITICAL, Level.FATAL), (logging.ERROR, Level.ERROR), (logging.WARNING, Level.WARN), (logging.INFO, Level.INFO))
+
+    def __init__(self, writer: ProtocolWriter) -> None:
+        super().__init__()
+        self._writer = writer
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Send one log record; of one that cannot be formatted only its place, as the arguments may be anything."""
+        try:
+            message = record.getMessage()
+        except (TypeError, ValueError):
+            message = f"A log message of {record.pathname}, line {record.lineno}, cannot be formatted."
+        if record.exc_info and record.exc_info[1] is not None:
+            message += "\n" + _frames(record.exc_info[1])
+        self._writer.log(next((level for least, level in self._LEVELS if record.levelno >= least), Level.DEBUG), message)
+
+
+def _filtered(value: Any) -> Any:
+    """The value with the secrets in its texts masked; before they become JSON, which would spell some of them differently."""
+    if isinstance(value, str):
+        return filter_secrets(value.encode("utf-8", "replace").decode())
+    if isinstance(value, dict):
+        return {key: _filtered(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_filtered(item) for item in value]
+    return value
+
+
+def _causes(error: BaseException) -> str:
+    """The types of the error and of what caused it. Not their texts: a library's error may quote a record."""
+    names = []
+    cause: BaseException | None = error
+    while cause is not None:
+        names.append(type(cause).__qualname__)
+        cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
+    return " <- ".join(names)
+
+
+def _frames(error: BaseException) -> str:
+    """Where it happened, for the makers of the connector: files, lines and functions, without values and without the error's text."""
+    return "".join(traceback.format_tb(error.__traceback__)) + _causes(error)

@@ -1,0 +1,253 @@
+"""Object keys from destination-s3's templates: `s3_bucket_path`, `s3_path_format` and `file_name_pattern`.
+
+A key is the table's root (its longest constant folder, ending in "/", see `final_root`) and a tail, which is rendered anew for each
+file. Every key carries a token that no other file has. Where a stream's root had to differ from the template's (`table_paths`), the
+caller passes it in and the tail stays the same.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TypeAlias
+from uuid import uuid4
+
+from destination_s3_spark.errors import ConfigError
+from destination_s3_spark.storage.date_pattern import parse_date_pattern
+from destination_s3_spark.storage.names import StreamParts, namespace_folder, safe_segments, stream_folder, stream_hash
+
+DEFAULT_PATH_FORMAT = "${NAMESPACE}/${STREAM_NAME}/${YEAR}_${MONTH}_${DAY}_${EPOCH}_"
+DEFAULT_FILE_PATTERN = "{part_number}{format_extension}"
+MAX_KEY_BYTES = 1024
+"""S3's limit, in UTF-8."""
+
+_VARIABLE = re.compile(r"\$\{(\w*)\}|\{(\w+)(?::([^{}]*))?\}")
+_SUFFIX = re.compile(r"(?:\.[A-Za-z][A-Za-z0-9]*)+$")
+_WIDEST = {"format_extension": 16, "part_number": 12, "SYNC_ID": 20, "sync_id": 20, "UUID": 36, "timestamp": 17, "date": 40, "token": 41}
+_NAME_LIMITS = (MAX_KEY_BYTES, 150, 50)
+_DIGITS = {"YEAR": 4, "MONTH": 2, "DAY": 2, "HOUR": 2, "MINUTE": 2, "SECOND": 2, "MILLISECOND": 4}
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class _Variable:
+    name: str
+    argument: str = ""
+
+
+_Part: TypeAlias = str | _Variable
+
+
+@dataclass(frozen=True, slots=True)
+class PathTemplate:
+    """The three templates of a configuration and what is constant in one sync.
+
+    `path_format` and `file_pattern` None mean destination-s3's defaults. `started_at` is the start of the sync, in UTC; only
+    `{timestamp}` is the time of the file, from `clock`. Raises ConfigError for a date pattern that is not supported.
+    """
+
+    bucket_path: str
+    path_format: str | None
+    file_pattern: str | None
+    started_at: datetime
+    sync_id: int
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+
+    def __post_init__(self) -> None:
+        for part in self._parts():
+            if isinstance(part, _Variable):
+                _regex_of(part)
+
+    @property
+    def base(self) -> str:
+        """The constant folder the bucket path begins with, "" or ending in "/": home of the connector's own folders."""
+        first = next(_parse(self.bucket_path + "/", in_file_name=False), "")
+        folder = first if isinstance(first, str) else ""
+        return _folder(folder[: folder.rfind("/") + 1])
+
+    def final_root(self, stream: StreamParts) -> str:
+        """The longest constant folder of the stream's keys, ending in "/" (or "" for the whole bucket)."""
+        return self._bind(stream)[0]
+
+    def identity(self, stream: StreamParts) -> tuple[str, ...]:
+        """What of the stream's identity the root is made of. Streams that agree in it share their root by the user's wish."""
+        used: set[str] = set()
+        waiting: set[str] = set()
+        for part in _constant_head(self._parts()):
+            if isinstance(part, _Variable):
+                waiting.add(part.name)
+            elif "/" in part:
+                used |= waiting
+        namespace, name = stream
+        return (("namespace", namespace or "") if "NAMESPACE" in used else ()) + (("name", name) if "STREAM_NAME" in used else ())
+
+    def key(self, stream: StreamParts, extension: str, token: int, part_number: int, root: str | None = None) -> str:
+        """The key of a file, unique by `token`. `extension` begins with a dot or is empty; `root` stands in for the template's.
+
+        The token goes before `{format_extension}`, else before a suffix such as `.csv` the pattern ends with, else to the end.
+        """
+        template_root, tail = self._bind(stream)
+        values = self._values() | {"part_number": str(part_number), "format_extension": extension}
+        text = ""
+        for part in tail:
+            if isinstance(part, str):
+                text += part
+            elif part.name == "token":
+                text += str(token) if not text or text.endswith("/") else f"-{token}"
+            elif part.argument:
+                text += self._with_argument(part)
+            else:
+                text += values[part.name]
+        key = (template_root if root is None else root) + safe_segments(text)
+        if len(key.encode()) > MAX_KEY_BYTES:
+            raise ConfigError(
+                f"The key '{key[:100]}…' is longer than S3's {MAX_KEY_BYTES} bytes. Shorten s3_bucket_path or s3_path_format."
+            )
+        return key
+
+    def key_pattern(self, stream: StreamParts, root: str | None = None) -> re.Pattern[str]:
+        """What keys of the stream look like, destination-s3's and ours, whatever sync wrote them. Group `part` is the part number."""
+        template_root, tail = self._bind(stream)
+        expression = "/?" + re.escape(template_root if root is None else root)
+        named = False
+        for part in tail:
+            if isinstance(part, str):
+                expression += re.escape(part)
+            elif part.name == "part_number" and not named:
+                expression += r"(?P<part>\d+)"
+                named = True
+            else:
+                expression += _regex_of(part)
+        return re.compile(expression + r"(?:-\d+)?")
+
+    def _parts(self) -> tuple[_Part, ...]:
+        """The whole template; adjacent text is one part."""
+        path = DEFAULT_PATH_FORMAT if self.path_format is None else self.path_format
+        folder = f"{self.bucket_path}/{path}" if path else self.bucket_path
+        name = re.sub(r"\s", "_", (self.file_pattern or "").strip()) or DEFAULT_FILE_PATTERN
+        return (*_parse(folder, in_file_name=False), *_with_token(list(_parse(name, in_file_name=True))))
+
+    def _bind(self, stream: StreamParts) -> tuple[str, tuple[_Part, ...]]:
+        """Root and tail of the stream, its names filled in; names too long for S3's limit are cut and end in the stream's hash."""
+        namespace, name = namespace_folder(stream[0]), stream_folder(stream[1])
+        for limit in _NAME_LIMITS:
+            names = {"NAMESPACE": _cut(namespace, stream, limit), "STREAM_NAME": _cut(name, stream, limit)}
+            parts = tuple(_joined(names.get(part.name, part) if isinstance(part, _Variable) else part for part in self._parts()))
+            if sum(_widest(part) for part in parts) <= MAX_KEY_BYTES:
+                break
+        else:
+            raise ConfigError(f"s3_bucket_path and s3_path_format make keys longer than S3's {MAX_KEY_BYTES} bytes. Shorten them.")
+        head = parts[0] if parts and isinstance(parts[0], str) else ""
+        cut = head.rfind("/") + 1
+        rest = parts[1:] if head else parts
+        return _folder(head[:cut]), tuple(_joined((head[cut:], *rest)))
+
+    def _values(self) -> dict[str, str]:
+        start = self.started_at.astimezone(UTC)
+        numbers = (start.year, start.month, start.day, start.hour, start.minute, start.second, start.microsecond // 1000)
+        return {name: f"{number:0{width}}" for (name, width), number in zip(_DIGITS.items(), numbers, strict=True)} | {
+            "EPOCH": str(_microseconds(start) // 1000),
+            "SYNC_ID": str(self.sync_id),
+            "sync_id": str(self.sync_id),
+            "UUID": str(uuid4()),
+            "date": f"{start:%Y_%m_%d}",
+            "timestamp": str(_microseconds(self.clock()) // 1000),
+        }
+
+    def _with_argument(self, part: _Variable) -> str:
+        if part.name == "date":
+            return parse_date_pattern(part.argument).format(self.started_at.astimezone(UTC))
+        now = _microseconds(self.clock())
+        return str(now if part.argument == "micro" else now // 1000)
+
+
+def _parse(template: str, *, in_file_name: bool) -> Iterator[_Part]:
+    """Text and variables. An unknown `${FOO}` becomes FOO, as in destination-s3; an unknown `{foo}` stays as it is."""
+
+    def parts() -> Iterator[_Part]:
+        end = 0
+        for match in _VARIABLE.finditer(template):
+            yield template[end : match.start()]
+            end = match.end()
+            path_name, file_name, argument = match[1], match[2], match[3] or ""
+            if path_name is not None:
+                known = path_name in {"NAMESPACE", "STREAM_NAME", "SYNC_ID", "UUID", "EPOCH", *_DIGITS}
+                yield _Variable(path_name) if known else path_name
+            elif in_file_name and _is_file_variable(file_name, argument):
+                yield _Variable(file_name, argument)
+            else:
+                yield match[0]
+        yield template[end:]
+
+    return _joined(parts())
+
+
+def _is_file_variable(name: str, argument: str) -> bool:
+    if name == "timestamp":
+        return argument in {"", "millis", "micro"}
+    return name == "date" or (name in {"part_number", "sync_id", "format_extension"} and not argument)
+
+
+def _with_token(name: list[_Part]) -> list[_Part]:
+    """The file name with the place of the token."""
+    extension = _Variable("format_extension")
+    if extension in name:
+        at = name.index(extension)
+        return [*name[:at], _Variable("token"), *name[at:]]
+    last = name[-1]
+    suffix = _SUFFIX.search(last) if isinstance(last, str) else None
+    if suffix is None or not isinstance(last, str):
+        return [*name, _Variable("token")]
+    return [*name[:-1], last[: suffix.start()], _Variable("token"), suffix[0]]
+
+
+def _constant_head(parts: tuple[_Part, ...]) -> Iterator[_Part]:
+    for part in parts:
+        if isinstance(part, _Variable) and part.name not in {"NAMESPACE", "STREAM_NAME"}:
+            return
+        yield part
+
+
+def _joined(parts: Iterator[_Part] | tuple[_Part, ...]) -> Iterator[_Part]:
+    """The parts with adjacent text joined, repeated slashes collapsed, and no empty text."""
+    text = ""
+    for part in parts:
+        if isinstance(part, str):
+            text = re.sub("/+", "/", text + part)
+            continue
+        if text:
+            yield text
+        text = ""
+        yield part
+    if text:
+        yield text
+
+
+def _regex_of(part: _Variable) -> str:
+    if part.name in _DIGITS:
+        return rf"\d{{{_DIGITS[part.name]}}}"
+    if part.name == "date":
+        return parse_date_pattern(part.argument or "yyyy_MM_dd").regex()
+    special = {"UUID": "[0-9A-Fa-f-]{36}", "format_extension": r"(?:\.[A-Za-z0-9]+)*", "token": r"(?:-?\d+)?"}
+    return special.get(part.name, r"\d+")
+
+
+def _widest(part: _Part) -> int:
+    return len(part.encode()) if isinstance(part, str) else _WIDEST.get(part.name, 13) + len(part.argument)
+
+
+def _cut(text: str, stream: StreamParts, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[:limit]}_{stream_hash(stream)}"
+
+
+def _folder(path: str) -> str:
+    """The path with safe segments, "" or ending in "/"."""
+    segments = safe_segments(path)
+    return f"{segments}/" if segments else ""
+
+
+def _microseconds(time: datetime) -> int:
+    delta = time - _EPOCH
+    return (delta.days * 86400 + delta.seconds) * 10**6 + delta.microseconds

@@ -1,0 +1,278 @@
+"""Writes one table: takes staged slices, commits whole checkpoints, keeps replays out.
+
+A writer belongs to one sync. It reads the table's chain at the start, opens it at the first record, and closes it at the end. Whatever
+goes wrong in between, the chain says what happened: after an error the writer is good for `abandon()` only, and the next sync goes on.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from destination_s3_spark.chain.blocks import canonical
+from destination_s3_spark.chain.events import AddData, Close, Event, OffsetInterval, SetDataSchema
+from destination_s3_spark.chain.files import FileEntry, FileKind
+from destination_s3_spark.chain.live_files import LiveFiles, live_files
+from destination_s3_spark.chain.log import BlockTaken, Chain, Clock, utc_now
+from destination_s3_spark.chain.opening import Session, Table, fenced, open_table, take_snapshot_when_due
+from destination_s3_spark.chain.replay import ReplayGuard
+from destination_s3_spark.chain.settle import MapFiles, complete, roll_back
+from destination_s3_spark.chain.state import TableState
+from destination_s3_spark.chain.strays import StrayUploads
+from destination_s3_spark.chain.tokens import Token
+from destination_s3_spark.errors import Bug, SyncError, TransientError
+from destination_s3_spark.storage.object_store import ObjectStore
+from destination_s3_spark.tables.batch import Batch, TableCheckpoint, cut_batch
+from destination_s3_spark.tables.slices import StagedSlice
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class CommitResult:
+    """What a commit did. `sequence_number`: its data block, None when all of it was a replay; `replayed`: records dropped as such."""
+
+    sequence_number: int | None
+    rows: int
+    files: int
+    bytes: int
+    replayed: int
+
+
+class TableWriter:
+    """One table during one sync. Not for use by two threads at a time; different tables may be used side by side."""
+
+    def __init__(
+        self, store: ObjectStore, table: Table, session: Session, strays: StrayUploads, clock: Clock = utc_now, map_files: MapFiles = map
+    ) -> None:
+        self._store = store
+        self._table = table
+        self._session = session
+        self._strays = strays
+        self._map_files = map_files
+        self._chain = Chain(store, table.chain_prefix, table.stream, clock)
+        self._guard = ReplayGuard(())
+        self._staged: list[StagedSlice] = []
+        self._staged_end = 0
+        self._committed_end = 0
+        self._files_named = 0
+        self._opened = False
+        self._over = False
+
+    @property
+    def state(self) -> TableState | None:
+        """The table as last read or written. None: nothing known yet, which before `open` does not mean that the table is new."""
+        return self._chain.state
+
+    @property
+    def guarding(self) -> bool:
+        """While true, cut slices at every checkpoint boundary, so that a replayed checkpoint is a whole number of slices."""
+        return self._guard.active
+
+    @property
+    def cut_ends(self) -> frozenset[int]:
+        """Spool offsets at which a commit may end: nothing staged lies across them."""
+        return frozenset([self._committed_end, *(staged.end for staged in self._staged)])
+
+    def read(self) -> None:
+        """Read the table's chain (1 to 2 calls). A table that a dead session left unsettled is opened at once, to make its rows visible."""
+        with self._ending_on_error():
+            self._chain.read()
+            if self._chain.state is not None and self._chain.state.unsettled is not None:
+                self._open()
+
+    def open(self) -> TableState:
+        """Begin writing; every older writer is fenced. Opening again is free. Raises Fenced, TransientError."""
+        with self._ending_on_error():
+            self._open()
+        return self._chain.head
+
+    def ensure_schema(self, payload: dict[str, Any]) -> None:
+        """Make `payload` (with `schemaId`) the schema of the data that follows; a block is written only when it differs."""
+        with self._ending_on_error():
+            self._open()
+            schema = _as_json(payload)
+            if schema != self._chain.head.schema:
+                self._append(SetDataSchema(schema))
+
+    def next_token(self) -> str:
+        """26 digits that no other data file has or will have. The table must be open."""
+        self._need_open()
+        self._files_named += 1
+        return str(Token(self._chain.head.identity.table_number, self._chain.head.epoch, self._files_named))
+
+    def stage(self, staged: StagedSlice) -> None:
+        """Take over a landed slice. Slices come in spool order without a gap; their files must hold each of their records once."""
+        self._need_open()
+        if staged.start != self._staged_end or staged.end <= staged.start:
+            raise self._bug(f"staged bytes {staged.start} to {staged.end} of the spool after {self._staged_end}")
+        if staged.schema_id != self._chain.head.schema_id:
+            raise self._bug(f"staged a slice of schema {staged.schema_id}, the table has {self._chain.head.schema_id}")
+        for kind in FileKind:
+            rows = [file.rows for file in staged.files if file.kind is kind]
+            if rows and sum(rows) != staged.records:
+                raise self._bug(f"{staged.records} records became {sum(rows)} rows in {kind.value} files")
+        self._staged.append(staged)
+        self._staged_end = staged.end
+
+    def commit(self, checkpoints: Sequence[TableCheckpoint]) -> CommitResult:
+        """Commit the staged slices up to the last checkpoint's end; when this returns, their rows are durable and visible.
+
+        Raises Fenced, or TransientError when nothing was committed or nobody knows; the checkpoints' STATEs must not be emitted then.
+        """
+        self._need_open()
+        with self._ending_on_error():
+            batch = self._take(checkpoints)
+            replayed = batch.split_replayed(self._guard)
+            self._abort(replayed.slices)
+            rest = batch.after(replayed)
+            if not rest.slices:
+                return CommitResult(None, 0, 0, 0, replayed.records)
+            files = tuple(FileEntry.of(file) for staged in rest.slices for file in staged.files)
+            self._append(self._add_data(rest, files))
+            number = self._chain.head.sequence_number
+            self._settle(files)
+            return CommitResult(number, rest.records, len(files), sum(file.bytes for file in files), replayed.records)
+
+    def close(self, orphans: StrayUploads | None = None) -> None:
+        """End the session after a successful sync: from now on nothing of it counts as a replay.
+
+        Pass `orphans`, listed after the last land, when a task attempt failed: uploads of such attempts are known to nobody else.
+        A table left unclean by an earlier session is opened for this even when this sync had no records for it: otherwise an equal sync
+        later on would be taken for a replay.
+        """
+        with self._ending_on_error():
+            if not self._opened and not self._was_clean():
+                self._open()
+            if self._opened:
+                self._abort(self._staged)
+                if orphans is not None:
+                    orphans.abort(self._chain.head.identity.table_number, self._chain.head.epoch + 1)
+                self._take_snapshot_when_due()
+                self._append(Close())
+                self._chain.write_hint()
+        self._over = True
+
+    def abandon(self) -> None:
+        """End the session after a failed sync: drop what is staged and in no block. The replay list stays in force. Never raises."""
+        self._over = True
+        try:
+            self._abort(self._staged)
+        except SyncError as error:
+            logger.warning("table %s: staged uploads are left for the next sync to drop: %s", self._table.stream, error)
+
+    def live_files(self) -> LiveFiles:
+        """The files the table consists of, read from the chain (a call per block since the last Snapshot)."""
+        return live_files(self._chain.blocks())
+
+    def _open(self) -> None:
+        if self._opened:
+            return
+        open_table(self._chain, self._store, self._table, self._session, self._strays)
+        self._guard = ReplayGuard(self._chain.head.replay)
+        self._opened = True
+
+    def _was_clean(self) -> bool:
+        if self._chain.state is None:
+            self._chain.catch_up()
+        return self._chain.state is None or self._chain.state.closed
+
+    def _take(self, checkpoints: Sequence[TableCheckpoint]) -> Batch:
+        """The batch the checkpoints cover. Its slices are no longer ours to abort: a block may name them from here on."""
+        end = checkpoints[-1].end
+        if end not in self.cut_ends:
+            raise self._bug(f"a commit at byte {end} of the spool would cut a staged slice in two")
+        count = sum(staged.end <= end for staged in self._staged)
+        taken, self._staged = self._staged[:count], self._staged[count:]
+        batch = cut_batch(taken, checkpoints, self._session.generation_id, self._committed_end)
+        self._committed_end = end
+        return batch
+
+    def _add_data(self, batch: Batch, files: tuple[FileEntry, ...]) -> AddData:
+        start = self._chain.head.next_offset
+        return AddData(
+            schema_id=self._chain.head.schema_id or 0,
+            sync_id=self._session.sync_id,
+            generation_id=self._session.generation_id,
+            prev_offset=start - 1 if start else None,
+            offset_interval=OffsetInterval(start, start + batch.records - 1),
+            files=files,
+            checkpoints=batch.recorded(),
+            changes=batch.changes(),
+        )
+
+    def _settle(self, files: Sequence[FileEntry]) -> None:
+        if complete(self._store, files, self._map_files):
+            self._chain.mark_settled()
+            return
+        # An upload has gone. A newer writer may have aborted it; if there is none, the block is taken back.
+        other = self._chain.successor()
+        if other is not None:
+            raise fenced(self._table.stream, other)
+        number = self._chain.head.sequence_number
+        try:
+            whole = roll_back(self._chain, self._store)
+        except BlockTaken as taken:
+            raise fenced(self._table.stream, taken.block) from None
+        if not whole:
+            raise TransientError(
+                f"Uploads of table {self._table.stream} disappeared before they were complete, so block {number} was taken back. Nothing "
+                "is lost: run the sync again. If it happens again, look for a bucket lifecycle rule that aborts incomplete uploads early.",
+                stream=(self._table.stream.namespace, self._table.stream.name),
+            )
+
+    def _take_snapshot_when_due(self) -> None:
+        try:
+            take_snapshot_when_due(self._chain)
+        except BlockTaken as taken:
+            raise fenced(self._table.stream, taken.block) from None
+
+    def _append(self, event: Event) -> None:
+        try:
+            self._chain.append(event)
+        except BlockTaken as taken:
+            raise fenced(self._table.stream, taken.block) from None
+
+    def _abort(self, slices: Sequence[StagedSlice]) -> None:
+        for staged in slices:
+            for file in staged.files:
+                self._store.abort_upload(file.key, file.upload.upload_id)
+
+    def _need_open(self) -> None:
+        if self._over or not self._opened:
+            raise self._bug("written to while it is not open")
+
+    @contextmanager
+    def _ending_on_error(self) -> Iterator[None]:
+        """After an error nobody knows what the store holds, so the session must not write another block: not even Close."""
+        if self._over:
+            raise self._bug("used after its session ended")
+        try:
+            yield
+        except BaseException:
+            self._over = True
+            raise
+
+    def _bug(self, what: str) -> Bug:
+        return Bug(
+            f"Table {self._table.stream}: {what}. Please report this.", stream=(self._table.stream.namespace, self._table.stream.name)
+        )
+
+
+def _refuse_float(number: str) -> float:
+    raise Bug(f"The schema payload holds the number {number}; numbers in a block must be integers. Please report this.")
+
+
+_SCHEMA = msgspec.json.Decoder(float_hook=_refuse_float)
+
+
+def _as_json(payload: dict[str, Any]) -> dict[str, Any]:
+    """The payload as it comes back from a block, so that it can be compared with one. Floats have no canonical form and are refused."""
+
+    schema: dict[str, Any] = _SCHEMA.decode(canonical(payload))
+    return schema

@@ -1,0 +1,124 @@
+"""Configurations, catalogs and lines that cannot be used: each ends the sync with an error that says what and where, before anything is lost."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from integration_tests.lake import USERS, Lake
+from integration_tests.source import JsonObject, catalog, complete, cursor_of, line, record, state, stream, users
+
+PLANTED = "planted-4711-marker"
+
+
+def refused(lake: Lake, streams: JsonObject, **options: Any) -> str:
+    """What `write` says when it refuses a catalog or configuration. It must do so before any STATE, and touch nothing."""
+    outcome = lake.connector().write(streams, [*users([1]), state(1), complete()], **options).expect_failure("config_error")
+    assert outcome.states == []
+    assert lake.bucket.keys() == []
+    return outcome.error_message
+
+
+BAD_CONFIGURATIONS: list[tuple[dict[str, Any], list[str]]] = [
+    ({"s3_bucket_name": None}, ["s3_bucket_name", "required"]),
+    ({"format": {"format_type": "Excel"}}, ["format"]),
+    ({"batching": {"max_batch_mb": "a lot"}}, ["batching.max_batch_mb"]),
+    ({"batching": {"max_bach_mb": 5}}, ["batching.max_bach_mb"]),
+    ({"spark": {"conf": {"spark.jars": "evil.jar"}}}, ["spark.jars"]),
+    ({"s3_endpoint": "http://169.254.169.254/"}, ["s3_endpoint"]),
+]
+
+
+@pytest.mark.parametrize(("options", "named"), BAD_CONFIGURATIONS)
+def test_a_configuration_that_cannot_be_used_names_the_option(moto_lake: Lake, options: dict[str, Any], named: list[str]) -> None:
+    message = refused(moto_lake, catalog(stream()), **options)
+    assert [name for name in named if name not in message] == [], message
+
+
+def test_check_refuses_a_bad_configuration_too(moto_lake: Lake) -> None:
+    outcome = moto_lake.connector().check(batching={"max_batch_mb": -1})
+    said = json.dumps(outcome.messages)
+    assert "batching.max_batch_mb" in said
+    assert "SUCCEEDED" not in said
+
+
+@pytest.mark.parametrize("format_type", ["CSV", "JSONL", "Avro"])
+def test_a_format_that_is_not_written_yet_is_refused(moto_lake: Lake, format_type: str) -> None:
+    codec = {"compression_codec": {"codec": "no compression"}} if format_type == "Avro" else {"flattening": "No flattening"}
+    message = refused(moto_lake, catalog(stream()), format={"format_type": format_type, **codec})
+    assert "format_type" in message
+    assert format_type in message
+
+
+BAD_STREAMS: list[tuple[JsonObject, list[str]]] = [
+    (stream(mode="append_dedup", primary_key=[["id"]]), ["shop.users", "append_dedup"]),
+    (stream(mode="overwrite"), ["shop.users", "overwrite"]),
+    (stream(generation=3, minimum_generation=3), ["shop.users", "minimum_generation_id"]),
+    (stream(generation=3, minimum_generation=2), ["shop.users", "minimum_generation_id"]),
+    (stream(generation=None), ["shop.users", "generation_id"]),
+    (stream(mode="soft_delete"), ["shop.users", "soft_delete"]),
+    (stream(schema={"type": "object", "properties": {"odd": {"type": "potato"}}}), ["shop.users", "odd"]),
+]
+
+
+@pytest.mark.parametrize(("entry", "named"), BAD_STREAMS)
+def test_a_stream_that_cannot_be_written_names_stream_and_option(moto_lake: Lake, entry: JsonObject, named: list[str]) -> None:
+    message = refused(moto_lake, catalog(stream("orders"), entry))
+    assert [name for name in named if name not in message] == [], message
+    assert "orders" not in message
+
+
+def test_a_stream_given_twice_is_refused(moto_lake: Lake) -> None:
+    assert "shop.users" in refused(moto_lake, catalog(stream(), stream()))
+
+
+def test_a_catalog_without_streams_is_refused(moto_lake: Lake) -> None:
+    assert "stream" in refused(moto_lake, {"streams": []})
+
+
+UNREADABLE = [
+    pytest.param(b'{"type":"RECORD","record":{"stream":"users","namespace":"shop","data":{"id":1,"name":"%b' % PLANTED.encode(), id="cut off"),
+    pytest.param(record({"id": 1, "name": PLANTED}).rstrip() + record({"id": 2})[:-1], id="two on one line"),
+    pytest.param(record({"id": 1, "name": PLANTED}).replace(b'"id":1', b'"id":tru')[:-1], id="no JSON inside of data"),
+]
+
+
+@pytest.mark.parametrize("broken", UNREADABLE)
+def test_an_unreadable_record_stops_the_sync_and_is_found_by_its_byte_offset(moto_lake: Lake, broken: bytes) -> None:
+    before = [b"a line of noise\n", *users([1, 2, 3]), state(3)]
+    outcome = moto_lake.connector().write(catalog(stream()), [*before, broken + b"\n", *users([4]), state(4), complete()])
+
+    message = outcome.expect_failure("system_error").error_message
+    assert "shop.users" in message
+    assert str(len(b"".join(before))) in message
+    assert PLANTED not in outcome.describe()
+    assert 4 not in [cursor_of(answer) for answer in outcome.state_lines]
+    moto_lake.verify()
+
+
+def test_what_nobody_knows_is_tolerated_and_counted(moto_lake: Lake) -> None:
+    messages = [
+        b"source says hello\n",
+        b"\n",
+        b"[1, 2]\n",
+        line({"type": "HOLOGRAM", "hologram": {"depth": 3}}),
+        line({"type": "LOG", "log": {"level": "INFO", "message": "from the source"}}),
+        line({"type": "CONTROL", "control": {"type": "CONNECTOR_CONFIG", "emitted_at": 1.0, "connectorConfig": {"config": {}}}}),
+        record({"id": 1, "name": "one"}, future={"field": 1}),
+        record({"id": 9}, "strangers"),
+        record({"id": 9}, "strangers"),
+        record({"id": 9}, "users", "elsewhere"),
+        record({"id": 2, "name": "two", "undeclared": True}),
+        state(2, future="field"),
+        state(1, "strangers"),
+        complete(),
+    ]
+    outcome = moto_lake.connector().write(catalog(stream()), messages).expect_success()
+    assert moto_lake.ids() == [1, 2]
+    assert [row["name"] for row in moto_lake.rows()] == ["one", "two"]
+    assert list(moto_lake.chains()) == [USERS]
+    assert "strangers" in outcome.log_text
+    assert any(b'"future":"field"' in answer for answer in outcome.state_lines)
+    moto_lake.verify_at_rest()

@@ -1,0 +1,100 @@
+"""`check`: succeeds where a sync would, and otherwise says what is wrong and what to do, each case in words of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from integration_tests.connector import Connector
+from integration_tests.lake import Lake
+from integration_tests.s3_proxy import Fault, S3Proxy
+from integration_tests.servers import S3Server, free_port, new_bucket
+
+DENIED = {"status": 403, "code": "AccessDenied"}
+
+
+def failure(connector: Connector, **options: object) -> str:
+    """What a failing check says."""
+    outcome = connector.check(**options)
+    status = outcome.connection_status
+    assert status["status"] == "FAILED", outcome.describe()
+    return str(status["message"])
+
+
+def test_a_good_configuration_succeeds_and_leaves_nothing_behind(lake: Lake) -> None:
+    outcome = lake.connector().check()
+    assert outcome.exit_code == 0, outcome.describe()
+    assert outcome.connection_status["status"] == "SUCCEEDED", outcome.describe()
+    assert lake.bucket.keys() == []
+    assert lake.bucket.open_uploads() == []
+
+
+def test_a_bucket_that_does_not_exist_is_named(lake: Lake) -> None:
+    message = failure(lake.connector(), s3_bucket_name="no-such-bucket-here")
+    assert "no-such-bucket-here" in message
+    assert "s3_bucket_name" in message
+
+
+def test_a_wrong_secret_key_is_told_from_a_missing_permission(ceph: S3Server, tmp_path: Path) -> None:
+    lake = Lake(new_bucket(ceph), tmp_path)
+    message = failure(lake.connector(), secret_access_key="a-secret-that-is-wrong")
+    assert "secret_access_key" in message
+    assert "a-secret-that-is-wrong" not in message
+
+
+def test_an_unknown_access_key_is_named_as_such(ceph: S3Server, tmp_path: Path) -> None:
+    lake = Lake(new_bucket(ceph), tmp_path)
+    assert "access_key_id" in failure(lake.connector(), access_key_id="AKIANOBODYKNOWSTHIS")
+
+
+def test_an_endpoint_nobody_listens_on_is_named(moto_lake: Lake) -> None:
+    endpoint = f"http://127.0.0.1:{free_port()}"
+    message = failure(moto_lake.connector(endpoint))
+    assert endpoint in message
+    assert "s3_endpoint" in message
+
+
+def test_a_store_that_ignores_if_none_match_is_refused(moto_lake: Lake, proxy: S3Proxy) -> None:
+    proxy.hide_headers("If-None-Match")
+    message = failure(moto_lake.connector(proxy.endpoint))
+    assert "If-None-Match" in message
+    assert "single_writer" in message
+    assert moto_lake.bucket.keys() == []
+
+
+def test_a_store_that_ignores_if_none_match_is_accepted_with_a_single_writer(moto_lake: Lake, proxy: S3Proxy) -> None:
+    proxy.hide_headers("If-None-Match")
+    outcome = moto_lake.connector(proxy.endpoint).check(s3={"single_writer": True})
+    assert outcome.connection_status["status"] == "SUCCEEDED", outcome.describe()
+
+
+PERMISSIONS = [
+    ("PutObject", "s3:PutObject"),
+    ("CreateMultipartUpload", "s3:PutObject"),
+    ("GetObject", "s3:GetObject"),
+    ("ListObjects", "s3:ListBucket"),
+    ("ListMultipartUploads", "s3:ListBucketMultipartUploads"),
+    ("AbortMultipartUpload", "s3:AbortMultipartUpload"),
+]
+
+
+@pytest.mark.parametrize(("action", "permission"), PERMISSIONS)
+def test_a_missing_permission_is_named(moto_lake: Lake, proxy: S3Proxy, action: str, permission: str) -> None:
+    proxy.inject(Fault(action, **DENIED))
+    message = failure(moto_lake.connector(proxy.endpoint))
+    assert permission in message, message
+    others = {other for _, other in PERMISSIONS} - {permission}
+    assert not [other for other in others if f"{other} " in f"{message} ".replace(".", " ").replace(",", " ")], message
+
+
+def test_a_missing_delete_permission_is_named(moto_lake: Lake, proxy: S3Proxy) -> None:
+    proxy.inject(Fault("DeleteObjects", **DENIED))
+    proxy.inject(Fault("DeleteObject", **DENIED))
+    assert "s3:DeleteObject" in failure(moto_lake.connector(proxy.endpoint))
+
+
+def test_a_store_that_asks_for_patience_gets_it(moto_lake: Lake, proxy: S3Proxy) -> None:
+    proxy.inject(Fault("PutObject", times=2))
+    outcome = moto_lake.connector(proxy.endpoint).check()
+    assert outcome.connection_status["status"] == "SUCCEEDED", outcome.describe()

@@ -1,0 +1,112 @@
+"""A connector that dies: whatever the moment, the next sync ends with every row exactly once and nothing half."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from integration_tests.connector import Sync
+from integration_tests.lake import Lake
+from integration_tests.s3_proxy import Fault, S3Proxy, When
+from integration_tests.source import catalog, complete, cursor_of, state, stream, users
+
+CHECKPOINTS = 6
+ROWS_PER_CHECKPOINT = 50
+ALL_IDS = list(range(CHECKPOINTS * ROWS_PER_CHECKPOINT))
+SECOND_BATCH_AGE = {"max_batch_age_s": 1}
+SIGTERM_EXIT_CODE = 143
+CATALOG = catalog(stream())
+
+
+def checkpoint(number: int) -> list[bytes]:
+    """The records of one checkpoint and its STATE. The source always sends the same ones for the same number."""
+    return [*users(range(number * ROWS_PER_CHECKPOINT, (number + 1) * ROWS_PER_CHECKPOINT)), state(number)]
+
+
+def rest_after(answers: list[bytes]) -> Iterator[bytes]:
+    """What the source sends when it starts again behind the last STATE that came back."""
+    first = cursor_of(answers[-1]) + 1 if answers else 0
+    for number in range(first, CHECKPOINTS):
+        yield from checkpoint(number)
+    yield complete()
+
+
+def test_after_a_kill_in_mid_sync_every_row_is_there_exactly_once(lake: Lake) -> None:
+    connector = lake.connector(batching=SECOND_BATCH_AGE)
+    with connector.start(CATALOG) as sync:
+        sync.send(*checkpoint(0)).wait_for_states(1)
+        answers = sync.send(*checkpoint(1), *checkpoint(2)).wait_for_states(2)
+        sync.send(*checkpoint(3)).kill()
+    lake.verify()
+
+    connector.write(CATALOG, rest_after(answers)).expect_success()
+    assert lake.ids() == ALL_IDS
+    lake.verify_at_rest()
+
+
+MOMENTS = [
+    pytest.param("CreateMultipartUpload", When.BEFORE, 2, id="landing"),
+    pytest.param("PutObject", When.BEFORE, 3, id="before the block"),
+    pytest.param("PutObject", When.AFTER, 3, id="after the block"),
+    pytest.param("CompleteMultipartUpload", When.AFTER, 2, id="between completes"),
+]
+
+
+@pytest.mark.parametrize(("action", "when", "skip"), MOMENTS)
+def test_after_a_kill_at_a_request_every_row_is_there_exactly_once(moto_lake: Lake, proxy: S3Proxy, action: str, when: When, skip: int) -> None:
+    running: list[Sync] = []
+    proxy.inject(Fault(action, skip=skip, times=1, when=when, status=0, effect=lambda _: running[0].kill()))
+    connector = moto_lake.connector(proxy.endpoint, batching=SECOND_BATCH_AGE)
+    with connector.start(CATALOG) as sync:
+        running.append(sync)
+        sync.send(*checkpoint(0)).wait_for_states(1)
+        outcome = sync.send(*checkpoint(1), *checkpoint(2)).finish()
+    assert outcome.exit_code < 0, f"the fault never came: {proxy.counts()}"
+    moto_lake.verify()
+
+    connector.write(CATALOG, rest_after(outcome.state_lines)).expect_success()
+    assert moto_lake.ids() == ALL_IDS
+    moto_lake.verify_at_rest()
+
+
+def test_sigterm_ends_the_sync_within_ten_seconds_with_nothing_half(moto_lake: Lake) -> None:
+    connector = moto_lake.connector(batching=SECOND_BATCH_AGE)
+    with connector.start(CATALOG) as sync:
+        sync.send(*checkpoint(0)).wait_for_states(1)
+        sync.send(*checkpoint(1)[:-1])
+        asked = time.monotonic()
+        outcome = sync.terminate().finish(30)
+    assert outcome.exit_code == SIGTERM_EXIT_CODE
+    assert time.monotonic() - asked < 10
+    moto_lake.verify()
+    assert moto_lake.ids() == ALL_IDS[:ROWS_PER_CHECKPOINT]
+
+    connector.write(CATALOG, rest_after(outcome.state_lines)).expect_success()
+    assert moto_lake.ids() == ALL_IDS
+    moto_lake.verify_at_rest()
+
+
+def test_sigterm_before_spark_is_up_ends_the_sync_at_once(moto_lake: Lake) -> None:
+    with moto_lake.connector().start(CATALOG) as sync:
+        sync.send(*checkpoint(0))
+        sync.wait_for(lambda lines: bool(lines), 30, "first message")
+        asked = time.monotonic()
+        outcome = sync.terminate().finish(30)
+    assert outcome.exit_code == SIGTERM_EXIT_CODE
+    assert time.monotonic() - asked < 10
+    assert outcome.states == []
+
+
+def test_no_process_of_a_killed_sync_stays_behind(moto_lake: Lake) -> None:
+    with moto_lake.connector(batching=SECOND_BATCH_AGE).start(CATALOG) as sync:
+        sync.send(*checkpoint(0)).wait_for_states(1)
+        family = sync.family()
+        assert len(family) > 1, "Spark's JVM is a child of the connector"
+        sync.terminate().finish(30)
+    deadline = time.monotonic() + 10
+    while any(member.is_running() for member in family) and time.monotonic() < deadline:
+        threading.Event().wait(0.1)
+    assert [member for member in family if member.is_running()] == []

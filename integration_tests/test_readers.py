@@ -1,0 +1,126 @@
+"""The files are plain Parquet: pyarrow, DuckDB, Polars and Spark read the same rows out of them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from integration_tests.lake import USERS, Lake
+from integration_tests.servers import S3Server, new_bucket
+from integration_tests.source import EMITTED_AT_MS, catalog, complete, record, state, stream
+from integration_tests.table_readers import META_COLUMNS, Row, by_raw_id, read_duckdb, read_polars, read_pyarrow, read_spark
+
+WIDE_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "required": ["id"],
+    "properties": {
+        "id": {"type": "integer"},
+        "text": {"type": ["null", "string"]},
+        "flag": {"type": "boolean"},
+        "ratio": {"type": "number"},
+        "day": {"type": "string", "format": "date"},
+        "moment": {"type": "string", "format": "date-time"},
+        "local": {"type": "string", "format": "date-time", "airbyte_type": "timestamp_without_timezone"},
+        "clock": {"type": "string", "format": "time", "airbyte_type": "time_with_timezone"},
+        "wall_clock": {"type": "string", "format": "time", "airbyte_type": "time_without_timezone"},
+        "address": {"type": "object", "properties": {"street": {"type": "string"}, "number": {"type": "integer"}}},
+        "tags": {"type": "array", "items": {"type": "string"}},
+        "lines": {"type": "array", "items": {"type": "object", "properties": {"sku": {"type": "string"}, "count": {"type": "integer"}}}},
+        "anything": {"type": "object"},
+        "either": {"oneOf": [{"type": "integer"}, {"type": "string"}]},
+    },
+}
+FULL = {
+    "id": 1, "text": "é\n\u0000\"", "flag": True, "ratio": 0.1, "day": "1969-12-31", "moment": "2024-02-29T23:59:59.123456+02:00",
+    "local": "2024-02-29 23:59:59", "clock": "23:30:00-01:00", "wall_clock": "23:30:00.5", "address": {"street": "High St", "number": 5, "x": 1},
+    "tags": ["a", None, ""], "lines": [{"sku": "s", "count": 2}, {"sku": None}], "anything": {"k": [1, 2.50]}, "either": "six",
+}  # fmt: skip
+BROKEN = {
+    "id": 2, "flag": "yes", "ratio": "1e999", "day": "2021-02-30", "moment": 5, "address": "here", "tags": {"a": 1}, "either": 6,
+    "lines": [{"count": "many"}],
+}  # fmt: skip
+EXPECTED_FULL = {
+    "id": 1, "text": "é\n\u0000\"", "flag": True, "ratio": 0.1, "day": -1, "moment": 1_709_243_999_123_456, "local": 1_709_251_199_000_000,
+    "clock": 1_800_000_000, "wall_clock": 84_600_500_000, "address": {"number": 5, "street": "High St"}, "tags": ["a", None, ""],
+    "lines": [{"count": 2, "sku": "s"}, {"count": None, "sku": None}], "anything": '{"k":[1,2.50]}',
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def wide_table(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    """A table with every type, in two syncs; the second one brings a column more, so that the files have two schemas."""
+    lake = Lake(new_bucket(moto), tmp_path_factory.mktemp("wide"))
+    connector = lake.connector()
+    first = [record(FULL), record(BROKEN), record({"id": 3}), state(3), complete()]
+    connector.write(catalog(stream(schema=WIDE_SCHEMA)), first).expect_success()
+    wider = {**WIDE_SCHEMA, "properties": {**WIDE_SCHEMA["properties"], "added": {"type": "integer"}}}
+    second = [record({"id": 4, "added": 40}), state(4), complete()]
+    connector.write(catalog(stream(schema=wider)), second).expect_success()
+    lake.verify_at_rest()
+    return lake
+
+
+def rows_by_id(rows: list[Row]) -> dict[int, Row]:
+    return {row["id"]: row for row in rows}
+
+
+def test_four_engines_read_the_same_rows(wide_table: Lake, spark_session: Any) -> None:
+    paths = wide_table.final_files()
+    readings = {
+        "duckdb": by_raw_id(read_duckdb(paths)),
+        "polars": by_raw_id(read_polars(paths)),
+        "spark": by_raw_id(read_spark(paths, spark_session)),
+    }
+    expected = by_raw_id([{"added": None, **row} for row in read_pyarrow(paths)])
+    assert len(expected) == 4
+    for engine, rows in readings.items():
+        assert rows == expected, engine
+
+
+def test_values_arrive_typed(wide_table: Lake) -> None:
+    row = rows_by_id(wide_table.rows())[1]
+    assert {name: row[name] for name in EXPECTED_FULL} == EXPECTED_FULL
+    assert row["either"] == {"type": "string", "integer": None, "string": "six"}
+    assert row["_airbyte_extracted_at"] == EMITTED_AT_MS * 1000
+    assert row["_airbyte_meta"] == {"sync_id": 7, "changes": []}
+
+
+def test_values_that_do_not_fit_are_null_and_noted(wide_table: Lake) -> None:
+    row = rows_by_id(wide_table.rows())[2]
+    lost = {"flag", "ratio", "day", "moment", "address", "tags"}
+    assert {name: row[name] for name in lost} == dict.fromkeys(lost)
+    assert row["either"] == {"type": "integer", "integer": 6, "string": None}
+    notes = {change["field"]: (change["change"], change["reason"]) for change in row["_airbyte_meta"]["changes"]}
+    too_large, unfit = ("NULLED", "DESTINATION_FIELD_SIZE_LIMITATION"), ("NULLED", "DESTINATION_SERIALIZATION_ERROR")
+    assert notes == {**dict.fromkeys(lost, unfit), "ratio": too_large, "lines.[0].count": unfit}
+
+
+def test_the_raw_table_holds_the_exact_text(wide_table: Lake) -> None:
+    raw = {json.loads(row["_airbyte_data"])["id"]: row for row in wide_table.raw_rows()}
+    assert list(raw[1]) == [*META_COLUMNS, "_airbyte_data"]
+    assert '"k":[1,2.5]' in raw[1]["_airbyte_data"]
+    assert json.loads(raw[1]["_airbyte_data"]) == FULL
+    assert json.loads(raw[2]["_airbyte_data"]) == BROKEN
+    typed = rows_by_id(wide_table.rows())
+    assert {number: row["_airbyte_raw_id"] for number, row in raw.items()} == {number: row["_airbyte_raw_id"] for number, row in typed.items()}
+
+
+def test_a_new_column_comes_last_and_old_files_stay_as_they_are(wide_table: Lake) -> None:
+    chain = wide_table.chains()[USERS]
+    old, new = (list(schema.names) for schema in chain.schemas.values())
+    assert new == [*old, "added"]
+    assert old[:5] == [*META_COLUMNS, "id"], "required columns come first"
+    assert old[5:] == sorted(old[5:])
+
+
+def test_files_say_in_their_parquet_types_what_they_hold(wide_table: Lake) -> None:
+    schema = pq.read_schema(wide_table.final_files()[0])
+    assert schema.field("_airbyte_extracted_at").type == pa.timestamp("ms", "UTC")
+    assert schema.field("moment").type == pa.timestamp("us", "UTC")
+    assert schema.field("day").type == pa.date32()
+    assert schema.field("clock").type == pa.time64("us")
+    assert schema.field("id").type == pa.int64()

@@ -1,0 +1,76 @@
+"""A store that fails for a while is waited for; one that fails for good ends the sync as transient, with no STATE for what is not durable."""
+
+from __future__ import annotations
+
+import pytest
+
+from integration_tests.lake import Lake
+from integration_tests.s3_proxy import Fault, S3Proxy, When
+from integration_tests.servers import free_port
+from integration_tests.source import catalog, complete, cursor_of, state, stream, users
+
+CATALOG = catalog(stream())
+GIVE_UP_S = 400
+"""A store that is down may be tried for some minutes before the sync gives up."""
+
+WRITING_ACTIONS = ["PutObject", "CreateMultipartUpload", "UploadPart", "CompleteMultipartUpload"]
+READING_ACTIONS = ["GetObject", "ListObjects", "ListMultipartUploads", "HeadObject"]
+
+
+def test_every_request_may_fail_twice(moto_lake: Lake, proxy: S3Proxy) -> None:
+    for action in (*WRITING_ACTIONS, *READING_ACTIONS):
+        proxy.inject(Fault(action, times=1))
+        proxy.inject(Fault(action, times=1, status=500, code="InternalError"))
+    outcome = moto_lake.connector(proxy.endpoint).write(CATALOG, [*users([1, 2]), state(2), complete()]).expect_success()
+    assert [cursor_of(answer) for answer in outcome.state_lines] == [2]
+    assert moto_lake.ids() == [1, 2]
+    moto_lake.verify_at_rest()
+
+
+def test_every_answer_may_be_lost(moto_lake: Lake, proxy: S3Proxy) -> None:
+    for action in WRITING_ACTIONS:
+        proxy.inject(Fault(action, times=1, status=0, when=When.AFTER))
+    outcome = moto_lake.connector(proxy.endpoint).write(CATALOG, [*users([1, 2]), state(2), complete()]).expect_success()
+    assert [cursor_of(answer) for answer in outcome.state_lines] == [2]
+    assert moto_lake.ids() == [1, 2]
+    moto_lake.verify()
+
+
+def test_the_answer_to_every_block_may_be_lost(moto_lake: Lake, proxy: S3Proxy) -> None:
+    for number in range(10):
+        proxy.inject(Fault("PutObject", key_contains=f"/chain/{number:020d}", status=0, when=When.AFTER, times=1))
+    outcome = moto_lake.connector(proxy.endpoint).write(CATALOG, [*users([1, 2]), state(2), complete()]).expect_success()
+    assert moto_lake.ids() == [1, 2]
+    assert len(outcome.states) == 1
+    moto_lake.verify_at_rest()
+
+
+def test_a_store_that_refuses_connections_is_a_transient_failure(moto_lake: Lake) -> None:
+    endpoint = f"http://127.0.0.1:{free_port()}"
+    outcome = moto_lake.connector(endpoint).write(CATALOG, [*users([1]), state(1), complete()], timeout_s=GIVE_UP_S)
+    assert endpoint in outcome.expect_failure("transient_error").error_message
+    assert outcome.states == []
+
+
+@pytest.mark.parametrize("action", ["UploadPart", "CompleteMultipartUpload"])
+def test_a_store_that_stays_down_in_mid_sync_gets_no_further_state(moto_lake: Lake, proxy: S3Proxy, action: str) -> None:
+    with moto_lake.connector(proxy.endpoint, batching={"max_batch_age_s": 1}).start(CATALOG) as sync:
+        sync.send(*users([1]), state(1)).wait_for_states(1)
+        proxy.inject(Fault(action))
+        outcome = sync.send(*users([2]), state(2), complete()).end_input().finish(GIVE_UP_S)
+    outcome.expect_failure("transient_error")
+    assert [cursor_of(answer) for answer in outcome.state_lines] == [1]
+    moto_lake.verify()
+    assert moto_lake.ids() == [1]
+
+    proxy.forget()
+    moto_lake.connector().write(CATALOG, [*users([2]), state(2), complete()]).expect_success()
+    assert moto_lake.ids() == [1, 2]
+    moto_lake.verify_at_rest()
+
+
+def test_a_permission_lost_in_mid_sync_is_a_config_error_that_names_it(moto_lake: Lake, proxy: S3Proxy) -> None:
+    proxy.inject(Fault("CreateMultipartUpload", status=403, code="AccessDenied"))
+    outcome = moto_lake.connector(proxy.endpoint).write(CATALOG, [*users([1]), state(1), complete()])
+    assert "s3:PutObject" in outcome.expect_failure("config_error").error_message
+    assert outcome.states == []

@@ -1,0 +1,78 @@
+"""How a sync ends: COMPLETE, INCOMPLETE, nothing at all; and what that means for records, states and the exit code."""
+
+from __future__ import annotations
+
+import pytest
+
+from integration_tests.connector import Outcome
+from integration_tests.lake import Lake
+from integration_tests.servers import S3Server, new_bucket
+from integration_tests.source import catalog, complete, cursor_of, record, state, status, stream, users
+
+TWO_STREAMS = catalog(stream("users"), stream("orders"))
+ORDERS = ("shop", "orders")
+
+
+@pytest.fixture(scope="module")
+def half_complete(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> tuple[Lake, Outcome]:
+    """Both streams send two records, a STATE and a third record; users end COMPLETE, orders INCOMPLETE."""
+    lake = Lake(new_bucket(moto), tmp_path_factory.mktemp("half"))
+    messages = []
+    for name in ("users", "orders"):
+        messages += [*users([1, 2], name), state(2, name), *users([3], name)]
+    outcome = lake.connector().write(TWO_STREAMS, [*messages, complete("users"), status("INCOMPLETE", "orders")])
+    return lake, outcome
+
+
+def test_complete_commits_the_records_behind_the_last_state(half_complete: tuple[Lake, Outcome]) -> None:
+    lake, _ = half_complete
+    assert lake.ids() == [1, 2, 3]
+
+
+def test_incomplete_keeps_only_what_a_state_covers(half_complete: tuple[Lake, Outcome]) -> None:
+    lake, _ = half_complete
+    assert lake.ids(ORDERS) == [1, 2]
+    lake.verify_at_rest()
+
+
+def test_an_incomplete_stream_still_gets_its_states(half_complete: tuple[Lake, Outcome]) -> None:
+    _, outcome = half_complete
+    assert sorted(map(cursor_of, outcome.state_lines)) == [2, 2]
+
+
+def test_an_incomplete_stream_fails_the_sync_as_transient_and_is_named(half_complete: tuple[Lake, Outcome]) -> None:
+    _, outcome = half_complete
+    error = outcome.expect_failure("transient_error").error
+    assert "orders" in error["message"]
+    assert error["stream_descriptor"] == {"name": "orders", "namespace": "shop"}
+
+
+def test_without_any_ids_in_the_catalog_the_end_of_input_completes_the_streams(moto_lake: Lake) -> None:
+    bare = stream(generation=None, minimum_generation=None, sync_id=None)
+    outcome = moto_lake.connector().write(catalog(bare), [*users([1, 2]), state(2), *users([3])]).expect_success()
+    assert [cursor_of(answer) for answer in outcome.state_lines] == [2]
+    assert moto_lake.ids() == [1, 2, 3]
+    assert {row["_airbyte_generation_id"] for row in moto_lake.rows()} == {0}
+    moto_lake.verify_at_rest()
+
+
+def test_a_record_after_complete_stops_the_sync(moto_lake: Lake) -> None:
+    outcome = moto_lake.connector().write(catalog(stream()), [*users([1]), state(1), complete(), record({"id": 2, "name": "late marker"})])
+    error = outcome.expect_failure("system_error").error
+    assert "users" in error["message"]
+    assert "late marker" not in outcome.describe()
+
+
+def test_syncs_of_one_table_follow_each_other(moto_lake: Lake) -> None:
+    connector = moto_lake.connector()
+    for number in (1, 2):
+        connector.write(catalog(stream(sync_id=number)), [*users([number]), state(number), complete()]).expect_success()
+    assert [(row["id"], row["_airbyte_meta"]["sync_id"]) for row in moto_lake.rows()] == [(1, 1), (2, 2)]
+    moto_lake.verify_at_rest()
+
+
+def test_a_sync_without_records_writes_nothing(moto_lake: Lake) -> None:
+    outcome = moto_lake.connector().write(catalog(stream()), [state(5), complete()]).expect_success()
+    assert [cursor_of(answer) for answer in outcome.state_lines] == [5]
+    assert outcome.states[0]["destinationStats"]["recordCount"] == 0.0
+    assert moto_lake.bucket.keys() == []

@@ -1,0 +1,57 @@
+"""Two syncs that write the same table at the same time: one wins, the other stops and says so, and no row is lost or doubled."""
+
+from __future__ import annotations
+
+from integration_tests.lake import Lake
+from integration_tests.source import catalog, complete, cursor_of, state, stream, users
+
+SECOND_BATCH_AGE = {"max_batch_age_s": 1}
+
+
+def test_a_second_writer_of_a_table_fences_the_first(lake: Lake) -> None:
+    first = lake.connector(name="first", batching=SECOND_BATCH_AGE)
+    second = lake.connector(name="second", batching=SECOND_BATCH_AGE)
+    with first.start(catalog(stream(sync_id=1))) as fenced:
+        fenced.send(*users([1, 2]), state(2)).wait_for_states(1)
+        outcome = second.write(catalog(stream(sync_id=2)), [*users([11, 12]), state(12), complete()]).expect_success()
+        assert [cursor_of(answer) for answer in outcome.state_lines] == [12]
+        loser = fenced.send(*users([3, 4]), state(4), complete()).end_input().finish()
+
+    error = loser.expect_failure("system_error").error
+    assert "two connections" in error["message"].lower()
+    assert "users" in error["message"]
+    assert error["stream_descriptor"] == {"name": "users", "namespace": "shop"}
+    assert [cursor_of(answer) for answer in loser.state_lines] == [2]
+    assert lake.ids() == [1, 2, 11, 12]
+    lake.verify()
+
+
+def test_two_syncs_that_start_together_never_lose_what_was_acknowledged(lake: Lake) -> None:
+    runs = []
+    for number in (1, 2):
+        connector = lake.connector(name=f"writer-{number}", batching=SECOND_BATCH_AGE)
+        runs.append(connector.start(catalog(stream(sync_id=number))))
+    with runs[0], runs[1]:
+        for checkpoint in range(4):
+            for number, sync in enumerate(runs):
+                cursor = 100 * number + checkpoint
+                sync.send(*users([cursor]), state(cursor))
+        outcomes = [sync.send(complete()).end_input().finish() for sync in runs]
+
+    assert sorted(outcome.exit_code == 0 for outcome in outcomes) in ([False, True], [True, True]), "one after the other is fine, none is not"
+    acknowledged = [cursor_of(answer) for outcome in outcomes for answer in outcome.state_lines]
+    found = lake.ids()
+    assert sorted(set(found)) == found, "a row is there twice"
+    assert set(acknowledged) <= set(found)
+    lake.verify()
+
+
+def test_syncs_of_different_tables_do_not_disturb_each_other(moto_lake: Lake) -> None:
+    users_sync = moto_lake.connector(name="users", batching=SECOND_BATCH_AGE).start(catalog(stream()))
+    with users_sync:
+        users_sync.send(*users([1]), state(1)).wait_for_states(1)
+        orders = moto_lake.connector(name="orders")
+        orders.write(catalog(stream("orders")), [*users([5], "orders"), state(5, "orders"), complete("orders")]).expect_success()
+        users_sync.send(*users([2]), state(2), complete()).end_input().finish().expect_success()
+    assert (moto_lake.ids(), moto_lake.ids(("shop", "orders"))) == ([1, 2], [5])
+    moto_lake.verify_at_rest()
