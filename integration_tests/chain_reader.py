@@ -12,6 +12,7 @@ import json
 import re
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -29,7 +30,7 @@ StreamName = tuple[str | None, str]
 
 @dataclass(slots=True)
 class Chain:
-    """One table's verified chain. `live` are the data files a reader may trust, in commit order; `rows` is the offset after the last one."""
+    """One table's verified chain. `live` are the data files a reader may trust, in commit order; `rows` the offset after the last one."""
 
     prefix: str
     blocks: list[Json]
@@ -52,7 +53,7 @@ class Chain:
     def schemas(self) -> dict[int, pa.Schema]:
         """The Arrow schema of each schemaId, as the chain carries it."""
         events = self.events("SetDataSchema")
-        return {event["schemaId"]: pa.ipc.read_schema(pa.BufferReader(base64.b64decode(event["arrowSchema"]))) for event in events}
+        return {event["schemaId"]: pa.ipc.read_schema(pa.py_buffer(base64.b64decode(event["arrowSchema"]))) for event in events}
 
     @property
     def raw_keys(self) -> list[str]:
@@ -66,10 +67,10 @@ class Chain:
 def read_chains(bucket: Bucket) -> dict[StreamName, Chain]:
     """Every table's chain in the bucket, verified, by stream."""
     blocks: dict[str, list[tuple[int, bytes]]] = {}
-    for key in bucket.keys(INTERNAL):
+    for key in bucket.list_keys(INTERNAL):
         if match := BLOCK_KEY.match(key):
             blocks.setdefault(match["table"], []).append((int(match["number"]), bucket.read(key)))
-    existing = set(bucket.keys())
+    existing = set(bucket.list_keys())
     chains = [_verified(prefix, found, existing) for prefix, found in blocks.items()]
     by_stream = {chain.stream: chain for chain in chains}
     assert len(by_stream) == len(chains), f"one stream has two chains: {sorted(blocks)}"
@@ -120,7 +121,7 @@ def _verify_order(chain: Chain) -> None:
             assert event["schemaId"] in known, f"{chain.prefix}: data of schema {event['schemaId']} before its SetDataSchema"
             assert event["files"], f"{chain.prefix}: an AddData without files"
     schemas = list(chain.schemas.values())
-    assert all(one != other for one, other in zip(schemas, schemas[1:], strict=False)), f"{chain.prefix}: a schema set twice in a row"
+    assert all(one != other for one, other in pairwise(schemas)), f"{chain.prefix}: a schema set twice in a row"
 
 
 def _fold(chain: Chain, existing: set[str]) -> None:

@@ -69,10 +69,10 @@ def spark_session() -> Iterator[Any]:
     """A plain Spark of today, as a reader of our tables would start it. TIME columns need the switch."""
     from pyspark.sql import SparkSession  # noqa: PLC0415 (only the tests that read with Spark pay for it)
 
-    settings = {
-        "spark.sql.timeType.enabled": "true",
+    settings: dict[str, bool | float | int | str | None] = {
+        "spark.sql.timeType.enabled": True,
         "spark.sql.session.timeZone": "UTC",
-        "spark.ui.enabled": "false",
+        "spark.ui.enabled": False,
         "spark.log.level": "ERROR",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",

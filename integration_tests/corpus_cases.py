@@ -66,7 +66,7 @@ def load(name: str) -> list[CaseSync]:
 
 
 def comparable(row: Row) -> Row:
-    """A row as read, in the form of the expected ones: without its random id, and without nulls, since null and absent are one thing here."""
+    """A row as read, in the form of the expected ones: without its random id and without nulls, since null and absent are one here."""
     return {
         "extracted_at_us": row["_airbyte_extracted_at"],
         "generation": row["_airbyte_generation_id"],

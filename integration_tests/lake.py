@@ -56,7 +56,7 @@ class Lake:
         for chain in chains.values():
             self._verify_table(chain)
         known = {file["key"] for chain in chains.values() for file in chain.live}
-        parquet = {key for key in self.bucket.keys(f"{BUCKET_PATH}/") if key.endswith(".parquet")}
+        parquet = {key for key in self.bucket.list_keys(f"{BUCKET_PATH}/") if key.endswith(".parquet")}
         assert parquet == known, f"data files no chain names: {sorted(parquet - known)}"
 
     def verify_at_rest(self) -> None:

@@ -11,7 +11,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, cast
@@ -23,11 +23,12 @@ FORWARD_TIMEOUT_S = 120
 
 @dataclass(frozen=True, slots=True)
 class S3Call:
-    """One request the connector made. `status` is what the connector got, 0 for a dropped connection."""
+    """One request the connector made. `form` is the decoded body of an STS call; `status` what the connector got, 0 for a lost answer."""
 
     action: str
     key: str
     headers: dict[str, str]
+    form: str = ""
     status: int = 0
 
 
@@ -52,7 +53,8 @@ class Fault:
     when: When = When.BEFORE
     times: float = float("inf")
     skip: int = 0
-    effect: Callable[[S3Call], None] | None = None
+    effect: Callable[[S3Call], object] | None = None
+    message: Callable[[S3Call], str] = lambda _: "scripted by the test"
     seen: int = field(default=0, init=False)
 
     @property
@@ -174,8 +176,8 @@ class _Handler(BaseHTTPRequestHandler):
         proxy = cast("_Server", self.server).proxy
         headers = {name.lower(): value for name, value in self.headers.items()}
         action, key = s3_action(self.command, self.path, headers)
-        call = S3Call(action, key, headers)
         body = self._body(headers)
+        call = S3Call(action, key, headers, unquote(body.decode()) if action == "STS" else "")
         fault = proxy.fault_for(call)
         if fault and fault.effect and fault.when is When.BEFORE:
             fault.effect(call)
@@ -183,8 +185,8 @@ class _Handler(BaseHTTPRequestHandler):
         if fault and fault.effect and fault.when is When.AFTER:
             fault.effect(call)
         if fault and fault.status is not None:
-            answer = _error(fault) if fault.status else None
-        proxy.record(S3Call(action, key, headers, answer[0] if answer else 0))
+            answer = _error(fault, call) if fault.status else None
+        proxy.record(replace(call, status=answer[0] if answer else 0))
         self._answer(answer)
 
     do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = do_request  # noqa: N815 (the names http.server looks for)
@@ -232,6 +234,6 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
 
-def _error(fault: Fault) -> tuple[int, list[tuple[str, str]], bytes]:
-    body = f'<?xml version="1.0" encoding="UTF-8"?><Error><Code>{fault.code}</Code><Message>scripted by the test</Message></Error>'
+def _error(fault: Fault, call: S3Call) -> tuple[int, list[tuple[str, str]], bytes]:
+    body = f'<?xml version="1.0" encoding="UTF-8"?><Error><Code>{fault.code}</Code><Message>{fault.message(call)}</Message></Error>'
     return int(fault.status or 0), [("Content-Type", "application/xml")], body.encode()

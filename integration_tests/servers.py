@@ -57,7 +57,7 @@ class Bucket:
     server: S3Server
     name: str
 
-    def keys(self, prefix: str = "") -> list[str]:
+    def list_keys(self, prefix: str = "") -> list[str]:
         """All keys under the prefix, sorted."""
         pages = self.server.client().get_paginator("list_objects_v2").paginate(Bucket=self.name, Prefix=prefix)
         return sorted(entry["Key"] for page in pages for entry in page.get("Contents", ()))

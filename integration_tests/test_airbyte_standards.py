@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import boto3
 import pytest
@@ -39,22 +41,28 @@ class TestAirbyteStandards(DestinationTestSuiteBase):
     connector = DestinationS3Spark
     connector_name = "destination-s3-spark"  # the suite would take it from the directory, which a clone may call anything
 
-    def scenario_on(self, endpoint: str, bucket: str, status: str) -> ConnectorTestScenario:
+    @pytest.fixture
+    def config_path(self, endpoint: str, tmp_path: Path) -> Path:
+        """A configuration for the bucket `lake` of the server."""
         config = {
             **KEYS,
-            "s3_bucket_name": bucket,
+            "s3_bucket_name": "lake",
             "s3_bucket_path": "airbyte",
             "s3_bucket_region": "us-east-1",
             "s3_endpoint": endpoint,
             "format": {"format_type": "Parquet"},
         }
-        return ConnectorTestScenario(config_dict=config, status=status)
+        path = tmp_path / "config.json"
+        path.write_text(json.dumps(config))
+        return path
 
-    def test_check_of_a_working_bucket_succeeds(self, endpoint: str) -> None:
-        scenario = self.scenario_on(endpoint, "lake", "succeed")
+    def test_check_of_a_working_bucket_succeeds(self, config_path: Path) -> None:
+        scenario = ConnectorTestScenario(config_path=config_path, status="succeed")
 
         self.test_config_matches_spec(scenario)
         self.test_check(scenario)
 
-    def test_check_of_a_missing_bucket_fails(self, endpoint: str) -> None:
-        self.test_check(self.scenario_on(endpoint, "no-such-lake", "failed"))
+    def test_check_of_a_missing_bucket_fails(self, config_path: Path) -> None:
+        config_path.write_text(config_path.read_text().replace('"lake"', '"no-such-lake"'))
+
+        self.test_check(ConnectorTestScenario(config_path=config_path, status="failed"))

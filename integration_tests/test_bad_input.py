@@ -1,4 +1,4 @@
-"""Configurations, catalogs and lines that cannot be used: each ends the sync with an error that says what and where, before anything is lost."""
+"""Configurations, catalogs and lines that cannot be used: each ends the sync with an error that says what and where."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def refused(lake: Lake, streams: JsonObject, **options: Any) -> str:
     """What `write` says when it refuses a catalog or configuration. It must do so before any STATE, and touch nothing."""
     outcome = lake.connector().write(streams, [*users([1]), state(1), complete()], **options).expect_failure("config_error")
     assert outcome.states == []
-    assert lake.bucket.keys() == []
+    assert lake.bucket.list_keys() == []
     return outcome.error_message
 
 
@@ -79,7 +79,9 @@ def test_a_catalog_without_streams_is_refused(moto_lake: Lake) -> None:
 
 
 UNREADABLE = [
-    pytest.param(b'{"type":"RECORD","record":{"stream":"users","namespace":"shop","data":{"id":1,"name":"%b' % PLANTED.encode(), id="cut off"),
+    pytest.param(
+        b'{"type":"RECORD","record":{"stream":"users","namespace":"shop","data":{"id":1,"name":"%b' % PLANTED.encode(), id="cut off"
+    ),
     pytest.param(record({"id": 1, "name": PLANTED}).rstrip() + record({"id": 2})[:-1], id="two on one line"),
     pytest.param(record({"id": 1, "name": PLANTED}).replace(b'"id":1', b'"id":tru')[:-1], id="no JSON inside of data"),
 ]

@@ -8,6 +8,8 @@ import pytest
 
 from integration_tests.corpus_cases import CaseSync, comparable, load
 from integration_tests.lake import Lake
+from integration_tests.source import JsonObject
+from integration_tests.table_readers import Row
 
 SIMPLE_CASES = ["testBasicWrite", "testContainerTypes", "testManyStreamsCompletion", "testNoColumns", "testNoData"]
 CASES_ON_BOTH_SERVERS = ["testBasicTypes", "testNamespaces", "testFunkyCharacters"]
@@ -52,16 +54,16 @@ def test_a_state_of_mid_sync_is_acknowledged_and_its_record_survives_the_kill(mo
     moto_lake.verify()
 
 
-def without_truncate(catalog: dict) -> dict:
-    """The catalog as an append. One case is a first truncate only because its author needed some generation; it makes no statement on it."""
+def without_truncate(catalog: JsonObject) -> JsonObject:
+    """The catalog as an append. One case is a first truncate, and makes no statement about it."""
     return {"streams": [{**stream, "minimum_generation_id": 0} for stream in catalog["streams"]]}
 
 
-def assert_states(states: list[dict], expected: dict) -> None:
+def assert_states(states: list[JsonObject], expected: JsonObject) -> None:
     for name in ("destinationStats", "sourceStats"):
         if f"{name}.recordCount" in expected:
             assert [state[name]["recordCount"] for state in states] == [expected[f"{name}.recordCount"]]
 
 
-def sorted_rows(rows: list[dict]) -> list[dict]:
+def sorted_rows(rows: list[Row]) -> list[Row]:
     return sorted(rows, key=lambda row: json.dumps(row, sort_keys=True, default=str))

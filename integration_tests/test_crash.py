@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 
+import psutil
 import pytest
 
-from integration_tests.connector import Sync
 from integration_tests.lake import Lake
 from integration_tests.s3_proxy import Fault, S3Proxy, When
 from integration_tests.source import catalog, complete, cursor_of, state, stream, users
@@ -47,21 +47,21 @@ def test_after_a_kill_in_mid_sync_every_row_is_there_exactly_once(lake: Lake) ->
     lake.verify_at_rest()
 
 
+SECOND_COMMIT = "/chain/" + f"{3:020d}"
 MOMENTS = [
-    pytest.param("CreateMultipartUpload", When.BEFORE, 2, id="landing"),
-    pytest.param("PutObject", When.BEFORE, 3, id="before the block"),
-    pytest.param("PutObject", When.AFTER, 3, id="after the block"),
-    pytest.param("CompleteMultipartUpload", When.AFTER, 2, id="between completes"),
+    pytest.param(Fault("CreateMultipartUpload", skip=2), id="while landing"),
+    pytest.param(Fault("PutObject", SECOND_COMMIT), id="before the block"),
+    pytest.param(Fault("PutObject", SECOND_COMMIT, when=When.AFTER), id="after the block"),
+    pytest.param(Fault("CompleteMultipartUpload", skip=2, when=When.AFTER), id="between completes"),
 ]
+"""The first commit is blocks 0 to 2 and two files; each moment is in the second one."""
 
 
-@pytest.mark.parametrize(("action", "when", "skip"), MOMENTS)
-def test_after_a_kill_at_a_request_every_row_is_there_exactly_once(moto_lake: Lake, proxy: S3Proxy, action: str, when: When, skip: int) -> None:
-    running: list[Sync] = []
-    proxy.inject(Fault(action, skip=skip, times=1, when=when, status=0, effect=lambda _: running[0].kill()))
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_after_a_kill_at_a_request_every_row_is_there_exactly_once(moto_lake: Lake, proxy: S3Proxy, moment: Fault) -> None:
     connector = moto_lake.connector(proxy.endpoint, batching=SECOND_BATCH_AGE)
     with connector.start(CATALOG) as sync:
-        running.append(sync)
+        proxy.inject(replace(moment, status=0, times=1, effect=lambda _: sync.kill()))
         sync.send(*checkpoint(0)).wait_for_states(1)
         outcome = sync.send(*checkpoint(1), *checkpoint(2)).finish()
     assert outcome.exit_code < 0, f"the fault never came: {proxy.counts()}"
@@ -72,15 +72,22 @@ def test_after_a_kill_at_a_request_every_row_is_there_exactly_once(moto_lake: La
     moto_lake.verify_at_rest()
 
 
+def assert_gone(family: list[psutil.Process]) -> None:
+    _, alive = psutil.wait_procs(family, timeout=10)
+    assert alive == []
+
+
 def test_sigterm_ends_the_sync_within_ten_seconds_with_nothing_half(moto_lake: Lake) -> None:
     connector = moto_lake.connector(batching=SECOND_BATCH_AGE)
     with connector.start(CATALOG) as sync:
         sync.send(*checkpoint(0)).wait_for_states(1)
         sync.send(*checkpoint(1)[:-1])
-        asked = time.monotonic()
+        family, asked = sync.family(), time.monotonic()
         outcome = sync.terminate().finish(30)
     assert outcome.exit_code == SIGTERM_EXIT_CODE
     assert time.monotonic() - asked < 10
+    assert len(family) > 1, "Spark's JVM is a child of the connector"
+    assert_gone(family)
     moto_lake.verify()
     assert moto_lake.ids() == ALL_IDS[:ROWS_PER_CHECKPOINT]
 
@@ -92,21 +99,9 @@ def test_sigterm_ends_the_sync_within_ten_seconds_with_nothing_half(moto_lake: L
 def test_sigterm_before_spark_is_up_ends_the_sync_at_once(moto_lake: Lake) -> None:
     with moto_lake.connector().start(CATALOG) as sync:
         sync.send(*checkpoint(0))
-        sync.wait_for(lambda lines: bool(lines), 30, "first message")
+        sync.wait_for(bool, 30, "first message")
         asked = time.monotonic()
         outcome = sync.terminate().finish(30)
     assert outcome.exit_code == SIGTERM_EXIT_CODE
     assert time.monotonic() - asked < 10
     assert outcome.states == []
-
-
-def test_no_process_of_a_killed_sync_stays_behind(moto_lake: Lake) -> None:
-    with moto_lake.connector(batching=SECOND_BATCH_AGE).start(CATALOG) as sync:
-        sync.send(*checkpoint(0)).wait_for_states(1)
-        family = sync.family()
-        assert len(family) > 1, "Spark's JVM is a child of the connector"
-        sync.terminate().finish(30)
-    deadline = time.monotonic() + 10
-    while any(member.is_running() for member in family) and time.monotonic() < deadline:
-        threading.Event().wait(0.1)
-    assert [member for member in family if member.is_running()] == []

@@ -55,7 +55,13 @@ def test_a_checkpoint_larger_than_the_spool_passes_through_it(moto_lake: Lake) -
 @pytest.mark.slow
 def test_a_record_of_a_hundred_megabytes_arrives_whole(moto_lake: Lake) -> None:
     text = "é" * (HUGE_RECORD_MB * MB // 2)
-    messages = [record({"id": 1, "name": "small"}), record({"id": 2, "name": text}), record({"id": 3, "name": "small"}), state(3), complete()]
+    messages = [
+        record({"id": 1, "name": "small"}),
+        record({"id": 2, "name": text}),
+        record({"id": 3, "name": "small"}),
+        state(3),
+        complete(),
+    ]
     moto_lake.connector().write(catalog(stream()), messages, timeout_s=240).expect_success()
     names = {row["id"]: row["name"] for row in moto_lake.rows()}
     assert names.keys() == {1, 2, 3}

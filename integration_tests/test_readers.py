@@ -35,18 +35,19 @@ WIDE_SCHEMA: dict[str, Any] = {
     },
 }
 FULL = {
-    "id": 1, "text": "é\n\u0000\"", "flag": True, "ratio": 0.1, "day": "1969-12-31", "moment": "2024-02-29T23:59:59.123456+02:00",
-    "local": "2024-02-29 23:59:59", "clock": "23:30:00-01:00", "wall_clock": "23:30:00.5", "address": {"street": "High St", "number": 5, "x": 1},
-    "tags": ["a", None, ""], "lines": [{"sku": "s", "count": 2}, {"sku": None}], "anything": {"k": [1, 2.50]}, "either": "six",
+    "id": 1, "text": 'é\n\u0000"', "flag": True, "ratio": 0.1, "day": "1969-12-31", "moment": "2024-02-29T23:59:59.123456+02:00",
+    "local": "2024-02-29 23:59:59", "clock": "23:30:00-01:00", "wall_clock": "23:30:00.5",
+    "address": {"street": "High St", "number": 5, "x": 1},
+    "tags": ["a", None, ""], "lines": [{"sku": "s", "count": 2}, {"sku": None}], "anything": {"k": [1, 2.5]}, "either": "six",
 }  # fmt: skip
 BROKEN = {
     "id": 2, "flag": "yes", "ratio": "1e999", "day": "2021-02-30", "moment": 5, "address": "here", "tags": {"a": 1}, "either": 6,
     "lines": [{"count": "many"}],
 }  # fmt: skip
 EXPECTED_FULL = {
-    "id": 1, "text": "é\n\u0000\"", "flag": True, "ratio": 0.1, "day": -1, "moment": 1_709_243_999_123_456, "local": 1_709_251_199_000_000,
+    "id": 1, "text": 'é\n\u0000"', "flag": True, "ratio": 0.1, "day": -1, "moment": 1_709_243_999_123_456, "local": 1_709_251_199_000_000,
     "clock": 1_800_000_000, "wall_clock": 84_600_500_000, "address": {"number": 5, "street": "High St"}, "tags": ["a", None, ""],
-    "lines": [{"count": 2, "sku": "s"}, {"count": None, "sku": None}], "anything": '{"k":[1,2.50]}',
+    "lines": [{"count": 2, "sku": "s"}, {"count": None, "sku": None}], "anything": '{"k":[1,2.5]}',
 }  # fmt: skip
 
 
@@ -106,7 +107,9 @@ def test_the_raw_table_holds_the_exact_text(wide_table: Lake) -> None:
     assert json.loads(raw[1]["_airbyte_data"]) == FULL
     assert json.loads(raw[2]["_airbyte_data"]) == BROKEN
     typed = rows_by_id(wide_table.rows())
-    assert {number: row["_airbyte_raw_id"] for number, row in raw.items()} == {number: row["_airbyte_raw_id"] for number, row in typed.items()}
+    assert {number: row["_airbyte_raw_id"] for number, row in raw.items()} == {
+        number: row["_airbyte_raw_id"] for number, row in typed.items()
+    }
 
 
 def test_a_new_column_comes_last_and_old_files_stay_as_they_are(wide_table: Lake) -> None:

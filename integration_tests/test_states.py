@@ -68,7 +68,7 @@ def test_states_of_one_stream_keep_their_order(stream_states: Outcome, odd_state
 
 
 def test_each_state_counts_the_records_of_its_own_checkpoint_as_a_double(stream_states: Outcome, odd_states: list[bytes]) -> None:
-    by_stream = {name: [] for name in ("users", "orders")}
+    by_stream: dict[str, list[float]] = {name: [] for name in ("users", "orders")}
     for found in stream_states.states:
         by_stream[found["stream"]["stream_descriptor"]["name"]].append(found["destinationStats"]["recordCount"])
     assert by_stream == {"users": [2.0] * len(odd_states), "orders": [1.0] * len(odd_states)}
@@ -76,7 +76,10 @@ def test_each_state_counts_the_records_of_its_own_checkpoint_as_a_double(stream_
 
 
 def test_a_global_state_comes_back_once_with_the_total_of_all_streams(moto_lake: Lake) -> None:
-    shared = {"shared_state": {"lsn": BIG}, "stream_states": [{"stream_descriptor": {"name": "users", "namespace": "shop"}, "stream_state": {}}]}
+    shared = {
+        "shared_state": {"lsn": BIG},
+        "stream_states": [{"stream_descriptor": {"name": "users", "namespace": "shop"}, "stream_state": {}}],
+    }
     sent = [line({"type": "STATE", "state": {"type": "GLOBAL", "id": number, "global": shared}}) for number in (1, 2)]
     messages = [*users(range(3)), *users(range(2), "orders"), sent[0], *users([3]), sent[1], complete("users"), complete("orders")]
 
@@ -89,7 +92,10 @@ def test_a_global_state_comes_back_once_with_the_total_of_all_streams(moto_lake:
 
 
 def test_a_legacy_state_comes_back_as_it_came(moto_lake: Lake) -> None:
-    sent = [line({"type": "STATE", "state": {"data": {"users": {"cursor": BIG}}}}), line({"type": "STATE", "state": {"type": "LEGACY", "data": {}}})]
+    sent = [
+        line({"type": "STATE", "state": {"data": {"users": {"cursor": BIG}}}}),
+        line({"type": "STATE", "state": {"type": "LEGACY", "data": {}}}),
+    ]
     messages = [*users(range(3)), sent[0], *users([3, 4]), sent[1], complete("users"), complete("orders")]
 
     outcome = moto_lake.connector().write(TWO_STREAMS, messages).expect_success()
@@ -121,7 +127,7 @@ def test_states_come_out_while_stdin_is_open_and_idle(idle_source: tuple[list[fl
 
 def test_an_input_that_ends_without_a_status_is_a_transient_failure(idle_source: tuple[list[float], Outcome, Lake]) -> None:
     _, outcome, _ = idle_source
-    assert outcome.expect_failure("transient_error").error["stream_descriptor"]["name"] == "users"
+    assert "shop.users" in outcome.expect_failure("transient_error").error_message
 
 
 def test_records_behind_the_last_state_of_an_incomplete_stream_are_not_kept(idle_source: tuple[list[float], Outcome, Lake]) -> None:

@@ -1,4 +1,4 @@
-"""A store that fails for a while is waited for; one that fails for good ends the sync as transient, with no STATE for what is not durable."""
+"""A store that fails for a while is waited for; one that fails for good ends the sync as transient, without a further STATE."""
 
 from __future__ import annotations
 

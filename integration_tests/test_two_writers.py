@@ -38,7 +38,9 @@ def test_two_syncs_that_start_together_never_lose_what_was_acknowledged(lake: La
                 sync.send(*users([cursor]), state(cursor))
         outcomes = [sync.send(complete()).end_input().finish() for sync in runs]
 
-    assert sorted(outcome.exit_code == 0 for outcome in outcomes) in ([False, True], [True, True]), "one after the other is fine, none is not"
+    assert sorted(outcome.exit_code == 0 for outcome in outcomes) in ([False, True], [True, True]), (
+        "one after the other is fine, none is not"
+    )
     acknowledged = [cursor_of(answer) for outcome in outcomes for answer in outcome.state_lines]
     found = lake.ids()
     assert sorted(set(found)) == found, "a row is there twice"

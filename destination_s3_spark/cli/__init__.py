@@ -43,8 +43,8 @@ def _parser() -> argparse.ArgumentParser:
         "demo",
         help="see the connector work, without an account or a bucket",
         description=(
-            "Starts an S3 server on this machine, syncs a made-up shop's data into it with this connector, and shows the tables, the values "
-            "that did not fit their type, and the chain of blocks. Takes less than a minute and leaves nothing behind. Needs moto: "
+            "Starts an S3 server on this machine, syncs a made-up shop's data into it with this connector, and shows the tables, the "
+            "values that did not fit their type, and the chain of blocks. Takes less than a minute and leaves nothing behind. Needs moto: "
             "pip install 'moto[server]'."
         ),
     )
@@ -55,8 +55,8 @@ def _parser() -> argparse.ArgumentParser:
         "inspect",
         help="show what is in the tables of a configuration",
         description=(
-            "Reads the chains under the configured bucket path, which are the truth about the tables, and changes nothing. Without --stream: "
-            "one line per table. With it: the table's state, its columns, and its blocks."
+            "Reads the chains under the configured bucket path, which are the truth about the tables, and changes nothing. Without "
+            "--stream: one line per table. With it: the table's state, its columns and its blocks."
         ),
     )
     inspect.add_argument("--config", required=True, metavar="FILE", help="the connector's configuration, as for `write`")

@@ -212,11 +212,16 @@ def _schema_summary(event: SetDataSchema) -> str:
 
 
 def _add_data_summary(event: AddData) -> str:
-    start, end = event.offset_interval.start, event.offset_interval.end
+    interval = event.offset_interval
     size = size_text(sum(file.bytes for file in event.files))
-    text = f"rows {start:,} to {end:,}; {len(event.files)} files, {size}; {len(event.checkpoints)} checkpoints"
+    files, checkpoints = _counted(len(event.files), "file"), _counted(len(event.checkpoints), "checkpoint")
+    text = f"{_counted(interval.end - interval.start + 1, 'row')}, {files} ({size}), {checkpoints}"
     changed = sum(event.changes.values())
-    return f"{text}; {changed:,} values changed" if changed else text
+    return f"{text}, {changed:,} changed" if changed else text
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def _line(cells: Sequence[str], widths: Sequence[int], aligns: Sequence[Align]) -> str:

@@ -36,13 +36,17 @@ class LocalS3:
             self.process.wait()
 
 
+def require_installed() -> None:
+    """Raise ConfigError when moto is missing; the connector itself does not need it."""
+    if find_spec("moto") is None or find_spec("flask") is None:
+        raise ConfigError("The demo brings its own S3 server, which is not installed. Install it with: pip install 'moto[server]'")
+
+
 def start(bucket: str, log: Path) -> LocalS3:
     """Start a server with one empty bucket; its own messages go to `log`.
 
-    Raises ConfigError when moto is not installed and TransientError when the server does not come up.
+    Raises TransientError when the server does not come up.
     """
-    if find_spec("moto") is None or find_spec("flask") is None:
-        raise ConfigError("The demo brings its own S3 server, which is not installed. Install it with: pip install 'moto[server]'")
     with log.open("wb") as messages:
         process = subprocess.Popen(
             [sys.executable, "-m", "destination_s3_spark.demo.server"],

@@ -43,6 +43,7 @@ class After(Enum):
 
 def run(records: int, seed: int, after: After) -> int:
     """Run the demo; progress goes to stderr, the result to stdout. Returns the exit code. Raises SyncError when it cannot start."""
+    server.require_installed()
     directory = Path(tempfile.mkdtemp(prefix="destination-s3-spark-demo-"))
     _say("starting an S3 server on this machine")
     local, code = None, 1
@@ -120,7 +121,7 @@ DuckDB:
   INSTALL httpfs; LOAD httpfs;
   CREATE SECRET (TYPE s3, KEY_ID '{KEY_ID}', SECRET '{SECRET_KEY}', REGION '{REGION}',
                  ENDPOINT '{address}', URL_STYLE 'path', USE_SSL false);
-  SELECT status, count(*), sum(total) FROM '{files}' GROUP BY status;
+  FROM '{files}' SELECT status, count(*), sum(total) GROUP BY status;
 
 Polars:
   options = {{"aws_endpoint_url": "{local.endpoint}", "aws_access_key_id": "{KEY_ID}",

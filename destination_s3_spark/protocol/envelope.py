@@ -52,7 +52,7 @@ def _exact_envelope(line: bytes) -> Envelope:
     fields = split_object(line)
     kind = _type(fields)
     if kind == "RECORD":
-        return Envelope(kind, _record_stream(fields.get("record", _ABSENT)))
+        return Envelope(kind, _record_stream(_required_object(fields, "record")))
     if kind == "STATE":
         return Envelope(kind, body=_required_object(fields, "state"))
     if kind == "TRACE":

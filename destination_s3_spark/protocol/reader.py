@@ -56,18 +56,11 @@ class ProtocolReader:
             unfinished.append(lines[0])
             lines[0] = b"".join(unfinished)
             unfinished = [lines.pop()]
-            yield from self._or_idle(self._read(lines))
+            yield from _or_idle(self._read(lines))
         last = b"".join(unfinished)
         if last:
             yield from self._read([last])
             self.counts.bytes -= 1  # there was no newline
-
-    @staticmethod
-    def _or_idle(events: Iterator[Event]) -> Iterator[Event]:
-        nothing: Event = Idle()
-        first = next(events, nothing)
-        yield first
-        yield from events
 
     def _read(self, lines: list[bytes]) -> Iterator[Event]:
         """The events of whole lines (without their newlines). The loop is the hot path: one lookup a line."""
@@ -93,18 +86,15 @@ class ProtocolReader:
                         yield outcome
                     continue
             if pending is not run:
-                self._start_run(pending, offset)
                 run = pending
+                if not run.lines:
+                    self._dirty.append(run)
+                run.run_offsets.append(offset)
+                run.run_lines.append(len(run.lines))
             pending.lines.append(line)
             offset += len(line) + 1
         self.counts.bytes = offset
         yield from self._hand_on()
-
-    def _start_run(self, pending: Pending, offset: int) -> None:
-        if not pending.lines:
-            self._dirty.append(pending)
-        pending.run_offsets.append(offset)
-        pending.run_lines.append(len(pending.lines))
 
     def _hand_on(self) -> Iterator[Records]:
         for pending in self._dirty:
@@ -161,15 +151,15 @@ class ProtocolReader:
 
     def _status(self, trace: bytes) -> StreamStatus | None:
         """A terminal stream status; any other TRACE, a repeated COMPLETE and unknown streams are only counted."""
-        name, index = _terminal_status(trace, self._indexes)
-        if name is None or index is None or index in self._complete:
+        status, index = _terminal_status(trace, self._indexes)
+        if status is None or index is None or index in self._complete:
             self._ignore("TRACE")
             return None
         self.counts.statuses += 1
-        if name is Status.COMPLETE:
+        if status is Status.COMPLETE:
             self._complete.add(index)
             self._routes.forget(self._pending[index])
-        return StreamStatus(index, name)
+        return StreamStatus(index, status)
 
     def _ignore(self, kind: str) -> None:
         self.counts.ignored[kind] += 1
@@ -184,6 +174,11 @@ class ProtocolReader:
             "report the broken message to the maker of the source and run the sync again.",
             stream=stream,
         )
+
+
+def _or_idle(events: Iterator[Event]) -> Iterator[Event]:
+    yield next(events, Idle())
+    yield from events
 
 
 def _terminal_status(trace: bytes, indexes: Mapping[StreamId, int]) -> tuple[Status | None, int | None]:

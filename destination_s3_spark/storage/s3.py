@@ -9,6 +9,7 @@ import random
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -20,14 +21,12 @@ from destination_s3_spark.storage.object_store import ObjectExists, ObjectInfo, 
 from destination_s3_spark.storage.settings import ClientLimits, S3Settings
 
 if TYPE_CHECKING:
+    from botocore.response import StreamingBody
     from mypy_boto3_s3.client import S3Client
     from mypy_boto3_s3.type_defs import CompletedPartTypeDef
 
 _DELETE_BATCH = 1000
 """Keys per DeleteObjects, S3's limit."""
-
-_COPY_PART_BYTES = 128 * 2**20
-"""Small enough that a store copies one part well within the read timeout."""
 
 _WAITS_S = (0.05, 0.1, 0.2, 0.4, 0.8)
 """Pauses before trying again what botocore does not retry itself: 409 to a conditional put, a key of a batch, a body cut short."""
@@ -38,25 +37,33 @@ class S3Store:
 
     def __init__(self, settings: S3Settings, limits: ClientLimits | None = None) -> None:
         self.settings = settings
-        self.client: S3Client = s3_client(settings, limits or ClientLimits())
+        limits = limits or ClientLimits()
+        # One client serves all buckets of an endpoint.
+        self.client: S3Client = s3_client(replace(settings, bucket="", single_writer=False), limits)
+        self._copy_part_bytes = limits.copy_part_bytes
         self._bucket = settings.bucket
 
     def get(self, key: str) -> bytes:
         """The object's bytes. Raises ObjectNotFound."""
         for wait in (*_WAITS_S, None):
             with self.translated(f"Reading {self._url(key)}"):
+                body = self._open(key)
                 try:
-                    return self.client.get_object(Bucket=self._bucket, Key=key)["Body"].read()
-                except ClientError as error:
-                    if status(error) == 404 and code(error) != "NoSuchBucket":
-                        raise ObjectNotFound(key) from error
-                    raise
-                except BotoCoreError as error:
+                    return body.read()
+                except BotoCoreError:
                     # botocore retries the request, not the reading of its body.
-                    if wait is None or not no_answer(error):
+                    if wait is None:
                         raise
             _pause(wait)
         raise Bug("the last try neither returned nor raised")
+
+    def _open(self, key: str) -> StreamingBody:
+        try:
+            return self.client.get_object(Bucket=self._bucket, Key=key)["Body"]
+        except ClientError as error:
+            if status(error) == 404 and code(error) != "NoSuchBucket":
+                raise ObjectNotFound(key) from error
+            raise
 
     def head(self, key: str) -> ObjectInfo | None:
         """The object's size and user metadata, or None when there is none."""
@@ -148,7 +155,7 @@ class S3Store:
             upload_id = self.client.create_multipart_upload(Bucket=self._bucket, Key=key, Metadata=metadata or {})["UploadId"]
         try:
             with self.translated(doing):
-                etags = tuple(self._copy_part(info, key, upload_id, start) for start in range(0, info.size, _COPY_PART_BYTES))
+                etags = tuple(self._copy_part(info, key, upload_id, start) for start in range(0, info.size, self._copy_part_bytes))
         except BaseException:
             with suppress(SyncError):  # The copy's own failure is the news; the next opener aborts what is left.
                 self.abort_upload(key, upload_id)
@@ -156,12 +163,12 @@ class S3Store:
         return StagedUpload(key, upload_id, etags, info.size)
 
     def _copy_part(self, source: ObjectInfo, key: str, upload_id: str, start: int) -> str:
-        last = min(start + _COPY_PART_BYTES, source.size) - 1
+        last = min(start + self._copy_part_bytes, source.size) - 1
         answer = self.client.upload_part_copy(
             Bucket=self._bucket,
             Key=key,
             UploadId=upload_id,
-            PartNumber=start // _COPY_PART_BYTES + 1,
+            PartNumber=start // self._copy_part_bytes + 1,
             CopySource={"Bucket": self._bucket, "Key": source.key},
             CopySourceRange=f"bytes={start}-{last}",
         )

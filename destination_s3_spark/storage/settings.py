@@ -57,9 +57,12 @@ class S3Settings:
 
 @dataclass(frozen=True, slots=True)
 class ClientLimits:
-    """How long one call may take: `attempts` in all (first try included), timeouts per attempt in seconds, pooled connections."""
+    """How much one call may take: `attempts` in all (first try included), timeouts per attempt in seconds, pooled connections, and the
+    bytes a server-side copy moves per call, few enough that a store is done with them within the read timeout.
+    """
 
     attempts: int = 8
     connect_timeout_s: float = 10
     read_timeout_s: float = 60
     connections: int = 32
+    copy_part_bytes: int = 128 * 2**20

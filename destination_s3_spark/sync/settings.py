@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 
 from pydantic import SecretStr
@@ -12,6 +13,7 @@ from destination_s3_spark.engine.session import SparkSettings, local_cores
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.format_options import ParquetFormat
 from destination_s3_spark.formats.parquet import Codec, Dictionary, ParquetOptions
+from destination_s3_spark.storage.paths import PathTemplate
 from destination_s3_spark.storage.settings import AccessKey, Checksums, Encryption, S3Settings
 from destination_s3_spark.sync.batches import Limits
 
@@ -34,6 +36,11 @@ def s3_settings(config: Config) -> S3Settings:
         checksums=Checksums(s3.checksums) if s3.checksums else None,
         single_writer=s3.single_writer,
     )
+
+
+def path_template(config: Config, started_at: datetime, sync_id: int) -> PathTemplate:
+    """How keys are made in a sync that starts now."""
+    return PathTemplate(config.s3_bucket_path, config.s3_path_format, config.file_name_pattern, started_at, sync_id)
 
 
 def final_parquet(config: Config) -> ParquetOptions:

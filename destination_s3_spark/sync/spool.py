@@ -189,7 +189,7 @@ class Spool:
             return
         segment = self._segment(stream, spool)
         try:
-            with segment.path.open("ab", buffering=READ_BYTES) as lines:
+            with segment.path.open("ab") as lines:
                 lines.writelines(spool.chunks)
             with segment.runs_path.open("ab") as file:
                 file.write(spool.runs)

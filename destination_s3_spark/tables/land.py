@@ -49,8 +49,9 @@ class LandTask:
 
 
 class UnreadableLine(DataError):
-    """A record of the slice cannot be read; `record` is its ordinal in the stream, for the driver to find its place in the input."""
+    """A record of the slice cannot be read: which one of which stream, for the driver to find its place in the input."""
 
+    catalog_index = -1
     record = -1
 
 
@@ -84,6 +85,7 @@ def _typed(typist: Typist, lines: bytes, task: LandTask, records_before: int) ->
         return typist.type_block(lines)
     except (UnreadableRecord, MisroutedRecord) as error:
         failure = UnreadableLine("A record line cannot be read.")
+        failure.catalog_index = task.slice.stream
         failure.record = task.slice.first_record + records_before + error.index
         raise failure from None
 
@@ -130,3 +132,8 @@ def _blocks(piece: Slice) -> Iterator[tuple[bytes, int]]:
                 left -= len(lines)
                 position += len(lines)
                 yield lines, position
+
+
+def warm_up(slot: int) -> int:
+    """Nothing, on a worker: unpickling this function imports all that landing needs while the first records are still being read."""
+    return slot

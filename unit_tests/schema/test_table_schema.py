@@ -122,11 +122,11 @@ def test_a_new_column_never_renames_an_old_one() -> None:
 
 def test_members_of_objects_keep_their_place_and_new_ones_are_appended() -> None:
     evolution = history(
-        declared({"o": nested(m="string", d="string")}),
-        declared({"o": nested(m="string", z="string", a="string")}),
+        declared({"o": nested(mb="string", da="string")}),
+        declared({"o": nested(mb="string", za="string", az="string")}),
     )
-    assert members(evolution.schema, "o") == ["d", "m", "a", "z"]
-    assert [change.path for change in evolution.changes] == [("o", "a"), ("o", "z")]
+    assert members(evolution.schema, "o") == ["da", "mb", "az", "za"]
+    assert [change.path for change in evolution.changes] == [("o", "az"), ("o", "za")]
     assert evolution.schema.fields[0].added_in == 0
 
 
@@ -150,6 +150,16 @@ def test_a_union_takes_further_options_at_its_end_as_a_revision() -> None:
     assert evolution.schema.fields[1].type == union
     assert Change(ChangeKind.TYPE_WIDENING, ("u",), Union((Scalar.STRING, Scalar.INTEGER)), union) in evolution.changes
     assert evolution.label == "1-1-0"
+
+
+def test_labels_count_additions_within_a_revision() -> None:
+    union: dict[str, Any] = {"type": ["string", "integer"]}
+    wider: dict[str, Any] = {"type": ["string", "integer", "boolean"]}
+    letters = dict.fromkeys("abc", "string")
+    versions = [{"u": union}, {"u": union, "a": "string"}, {"u": wider, "a": "string"}, {"u": wider, "a": "string", "b": "string"}]
+    versions.append({"u": wider, **letters})
+    evolutions = [history(*(declared(version) for version in versions[:count])) for count in range(1, 6)]
+    assert [evolution.label for evolution in evolutions] == ["1-0-0", "1-0-1", "1-1-0", "1-1-1", "1-1-2"]
 
 
 def test_a_union_takes_one_of_its_options_declared_alone() -> None:

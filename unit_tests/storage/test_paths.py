@@ -1,4 +1,4 @@
-"""The templates against destination-s3's own cases (`data/path_and_name_cases.json`, from its MIT-licensed test fixtures; origin inside)."""
+"""The templates against destination-s3's own cases in `data/path_and_name_cases.json` (its MIT-licensed test fixtures; origin inside)."""
 
 from __future__ import annotations
 

@@ -1,0 +1,95 @@
+"""Puts a sync together from the configuration and the catalog, runs it, and clears up after it. The only place that builds the parts."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+from destination_s3_spark.config import Config
+from destination_s3_spark.engine.session import Engine
+from destination_s3_spark.errors import ConfigError
+from destination_s3_spark.protocol.catalog import Catalog
+from destination_s3_spark.protocol.input_stream import read_blocks
+from destination_s3_spark.protocol.reader import ProtocolReader
+from destination_s3_spark.protocol.state import StateMessage
+from destination_s3_spark.protocol.writer import ProtocolWriter
+from destination_s3_spark.storage.s3 import S3Store
+from destination_s3_spark.sync.checkpoints import Checkpoints
+from destination_s3_spark.sync.commits import Commits, Emit
+from destination_s3_spark.sync.pipeline import Pipeline
+from destination_s3_spark.sync.settings import limits, s3_settings, spark_settings
+from destination_s3_spark.sync.spool import Spool
+from destination_s3_spark.sync.supported import require_supported_sync
+from destination_s3_spark.sync.sync import Parts, Sync
+from destination_s3_spark.sync.table_set import TableSet
+from destination_s3_spark.tables.land import warm_up
+
+IDLE_S = 0.2
+"""How often the clock is looked at while the input is silent."""
+TABLES_AT_ONCE = 16
+"""Tables read, committed or closed side by side."""
+FILES_AT_ONCE = 16
+"""Uploads completed side by side, over all tables."""
+
+logger = logging.getLogger("airbyte")
+
+
+def write(config: Config, catalog: Catalog, fd: int, output: ProtocolWriter) -> None:
+    """Sync what comes in on the file descriptor; STATEs go out on `output`. Raises SyncError."""
+    require_supported_sync(catalog, config)
+    reader = ProtocolReader(catalog)
+
+    def emit(message: StateMessage, records: int) -> None:
+        output.state(message.echo(records))
+
+    with _assembled(config, catalog, emit) as parts:
+        Sync(parts).run(reader.events(read_blocks(fd, IDLE_S)))
+    counts = reader.counts
+    logger.info(
+        "input ended bytes=%d records=%d states=%d noise_lines=%d ignored_messages=%d records_of_unknown_streams=%d",
+        counts.bytes, counts.records, counts.states, counts.noise, counts.ignored.total(), counts.unknown_streams.total(),
+    )  # fmt: skip
+
+
+@contextmanager
+def _assembled(config: Config, catalog: Catalog, emit: Emit) -> Iterator[Parts]:
+    """The parts of a sync; whatever way it ends, Spark stops and the spool's directory goes."""
+    with ExitStack() as stack:
+        tables_pool = stack.enter_context(ThreadPoolExecutor(TABLES_AT_ONCE, "tables"))
+        files_pool = stack.enter_context(ThreadPoolExecutor(FILES_AT_ONCE, "files"))
+        s3 = s3_settings(config)
+        tables = TableSet(config, S3Store(s3), datetime.now(UTC), tables_pool, files_pool).read(catalog)
+        scratch = _scratch(config)
+        stack.callback(shutil.rmtree, scratch, ignore_errors=True)
+        spool = Spool(scratch / "spool", limits(config).spool_bytes)
+        engine = Engine(spark_settings(config, scratch / "spark"), warm_up)
+        checkpoints = Checkpoints()
+        commits = Commits({i: table.writer for i, table in tables.items()}, checkpoints, emit, tables_pool.map)
+        pipeline = Pipeline(tables, spool, engine, commits, s3)
+        stack.callback(pipeline.stop)
+        stack.callback(engine.stop)  # first of all: it ends what the pipeline may still be waiting for
+        try:
+            yield Parts(catalog, tables, checkpoints, commits, spool, engine, pipeline, limits(config), tables_pool)
+        except Exception:
+            engine.stop()
+            pipeline.stop()
+            commits.abandon()
+            raise
+
+
+def _scratch(config: Config) -> Path:
+    """A directory of our own for the spool and for Spark."""
+    parent = config.batching.spool_dir
+    try:
+        return Path(tempfile.mkdtemp(prefix="destination-s3-spark-", dir=parent))
+    except OSError as error:
+        where = parent or tempfile.gettempdir()
+        raise ConfigError(
+            f"The spool directory {where} cannot be written ({error.strerror}). Set batching.spool_dir to a writable directory."
+        ) from error

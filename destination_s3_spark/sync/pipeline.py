@@ -1,0 +1,134 @@
+"""What happens behind the reader: one batch at a time is landed by Spark, committed if it is due, and given back to the spool.
+
+The reader hands a batch over and goes on reading; it waits only when the spool is full.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from enum import Enum
+
+from destination_s3_spark.engine.session import Engine
+from destination_s3_spark.errors import DataError
+from destination_s3_spark.storage.credentials import forwardable
+from destination_s3_spark.storage.settings import S3Settings
+from destination_s3_spark.sync.batches import grouped
+from destination_s3_spark.sync.commits import Commits
+from destination_s3_spark.sync.spool import Spool
+from destination_s3_spark.tables.append import AppendTable
+from destination_s3_spark.tables.land import LandTask, UnreadableLine, land_slice
+from destination_s3_spark.tables.slices import Slice
+from destination_s3_spark.tables.writer import CommitResult
+
+logger = logging.getLogger("airbyte")
+
+MB = 10**6
+
+
+class AfterLanding(Enum):
+    """What follows once a batch is staged."""
+
+    COMMIT = "commit"
+    GO_ON = "go on"
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Slices of all streams that are landed together; none of them when only a commit is due."""
+
+    slices: tuple[Slice, ...]
+    then: AfterLanding
+
+    @property
+    def bytes(self) -> int:
+        """Spooled bytes."""
+        return sum(piece.end - piece.start for piece in self.slices)
+
+
+class Pipeline:
+    """Lands and commits batches on a thread of its own, one at a time. `streams` by catalog index."""
+
+    def __init__(self, streams: Mapping[int, AppendTable], spool: Spool, engine: Engine, commits: Commits, s3: S3Settings) -> None:
+        self._streams = streams
+        self._spool = spool
+        self._engine = engine
+        self._commits = commits
+        self._s3 = s3
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="pipeline")
+        self._running: Future[None] | None = None
+        self.uncommitted_bytes = 0
+
+    @property
+    def busy(self) -> bool:
+        """Whether a batch is being worked on. Raises what stopped the last one."""
+        if self._running is not None and self._running.done():
+            self.wait()
+        return self._running is not None
+
+    def submit(self, batch: Batch) -> None:
+        """Start on a batch; the one before must be done."""
+        self.wait()
+        self._running = self._thread.submit(self._work, batch)
+
+    def wait(self) -> None:
+        """Wait for the running batch. Raises what stopped it."""
+        running, self._running = self._running, None
+        if running is not None:
+            running.result()
+
+    def stop(self) -> None:
+        """Take no more batches and let the running one end as it may."""
+        self._thread.shutdown(wait=True, cancel_futures=True)
+
+    def _work(self, batch: Batch) -> None:
+        started = time.monotonic()
+        if batch.slices:
+            self._land(batch.slices)
+            self.uncommitted_bytes += batch.bytes
+        if batch.then is AfterLanding.COMMIT:
+            results = self._commits.commit()
+            self._log(results, time.monotonic() - started)
+            self.uncommitted_bytes = 0
+
+    def _land(self, slices: Sequence[Slice]) -> None:
+        groups = grouped(self._tasks(slices), lambda task: task.slice.end - task.slice.start, self._engine.cores)
+        try:
+            landed = self._engine.run(land_slice, groups)
+        except UnreadableLine as failure:
+            raise self._placed(failure) from None
+        staged = {(task.slice.stream, task.slice.start): result for group, results in zip(groups, landed, strict=True)
+                  for task, result in zip(group, results, strict=True)}  # fmt: skip
+        for piece in slices:
+            self._commits.stage(piece.stream, staged[piece.stream, piece.start])
+            self._spool.release(piece)
+
+    def _tasks(self, slices: Sequence[Slice]) -> list[LandTask]:
+        s3 = forwardable(self._s3)  # credentials that expire are resolved anew for each batch
+        by_stream: dict[int, list[Slice]] = {}
+        for piece in slices:
+            by_stream.setdefault(piece.stream, []).append(piece)
+        return [task for stream, pieces in by_stream.items() for task in self._streams[stream].land_tasks(pieces, s3)]
+
+    def _placed(self, failure: UnreadableLine) -> DataError:
+        """The failure with the place of the line in the input."""
+        offset = self._spool.input_offset(failure.catalog_index, failure.record)
+        name = self._streams[failure.catalog_index].stream.id
+        return DataError(
+            f"Stream {name}: the RECORD line at byte {offset} of the input cannot be read as a record of this stream. Nothing after the last "
+            "acknowledged STATE was kept; report it to the maker of the source and run the sync again.",
+            stream=name,
+        )
+
+    def _log(self, results: Mapping[int, CommitResult], seconds: float) -> None:
+        """One line per commit and table: the progress a person waits for."""
+        for stream, result in results.items():
+            rate = result.bytes / MB / max(seconds, 0.001)
+            logger.info(
+                "committed stream=%s seq=%s rows=%d replayed=%d files=%d bytes=%d seconds=%.1f mb_per_s=%.1f spool_mb=%.1f",
+                self._streams[stream].stream.id, result.sequence_number, result.rows, result.replayed, result.files, result.bytes,
+                seconds, rate, self._spool.size / MB,
+            )  # fmt: skip

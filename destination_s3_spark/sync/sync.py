@@ -1,0 +1,160 @@
+"""The story of one sync.
+
+    read a line ─► spool it ─► a batch is due: Spark lands it (uploads nobody sees yet)
+                            ─► a commit is due: one block per table, uploads completed ─► its STATEs go out
+    end of input ─► what is whole is committed ─► every table is closed, or left for the next attempt
+
+The main thread reads; `Pipeline` does the rest one batch at a time. A STATE leaves through `Commits` and nowhere else.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from destination_s3_spark.engine.session import Engine
+from destination_s3_spark.errors import TransientError
+from destination_s3_spark.protocol.catalog import Catalog
+from destination_s3_spark.protocol.messages import Event, Idle, Records, State, Status, StreamStatus
+from destination_s3_spark.sync.batches import Backlog, Due, Limits, cut_ends, due, pieces
+from destination_s3_spark.sync.checkpoints import Checkpoints
+from destination_s3_spark.sync.commits import Commits
+from destination_s3_spark.sync.pipeline import AfterLanding, Batch, Pipeline
+from destination_s3_spark.sync.spool import Spool
+from destination_s3_spark.tables.append import AppendTable
+from destination_s3_spark.tables.slices import Slice
+
+LOOK_EVERY_S = 0.05
+"""How often it is asked whether a batch is due: asking costs a look at every stream, and events may come 100,000 times a second."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a sync is put together from; `tables` by catalog index, `pool` for S3 calls of many tables."""
+
+    catalog: Catalog
+    tables: Mapping[int, AppendTable]
+    checkpoints: Checkpoints
+    commits: Commits
+    spool: Spool
+    engine: Engine
+    pipeline: Pipeline
+    limits: Limits
+    pool: ThreadPoolExecutor
+
+
+class Sync:
+    """One run of `write`."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._cut: dict[int, int] = {}
+        self._complete: set[int] = set()
+        self._incomplete: set[int] = set()
+        self._next_look = 0.0
+
+    def run(self, events: Iterable[Event]) -> None:
+        """Take the input to its end. Raises SyncError; then nothing was acknowledged that is not in S3."""
+        for event in events:
+            self._take(event)
+            self._land_when_due()
+        self._finish()
+
+    def _take(self, event: Event) -> None:
+        parts = self._parts
+        match event:
+            case Records():
+                parts.engine.start()
+                parts.spool.append(event)
+            case State(message):
+                streams = parts.tables.keys() if message.stream is None else (message.stream,)
+                ends = {stream: parts.spool.end(stream) for stream in streams}
+                records = {stream: parts.spool.records(stream) for stream in streams}
+                parts.checkpoints.state(message, ends, records, time.monotonic())
+            case StreamStatus(stream, Status.COMPLETE):
+                self._complete.add(stream)
+                parts.checkpoints.complete(stream, parts.spool.end(stream))
+            case StreamStatus(stream, Status.INCOMPLETE):
+                self._incomplete.add(stream)
+            case Idle():
+                pass
+
+    def _land_when_due(self) -> None:
+        """Hand a batch over when one is due and the last one is done; a full spool holds up reading until there is room."""
+        parts = self._parts
+        now = time.monotonic()
+        if now < self._next_look and not parts.spool.full:
+            return
+        self._next_look = now + LOOK_EVERY_S
+        while True:
+            if parts.pipeline.busy:
+                if not parts.spool.full:
+                    return
+                parts.pipeline.wait()
+            backlog = self._backlog()
+            reason = due(backlog, self._oldest_state_age_s(), parts.spool.size, parts.limits)
+            if reason is Due.NOTHING:
+                return
+            slices = self._slices(cut_ends(backlog, reason))
+            staged = parts.pipeline.uncommitted_bytes + sum(piece.end - piece.start for piece in slices)
+            commit = reason is Due.AGE or staged >= parts.limits.batch_bytes
+            if not slices and not commit:
+                return
+            parts.pipeline.submit(Batch(slices, AfterLanding.COMMIT if commit else AfterLanding.GO_ON))
+
+    def _finish(self) -> None:
+        """Commit what is whole. Streams without COMPLETE lose what no STATE covers (the source sends it again) and fail the sync."""
+        parts = self._parts
+        unfinished = self._unfinished()
+        parts.pipeline.wait()
+        parts.pipeline.submit(Batch(self._slices(cut_ends(self._backlog(), Due.AGE)), AfterLanding.COMMIT))
+        parts.pipeline.wait()
+        if unfinished:
+            names = ", ".join(str(parts.catalog.streams[stream].id) for stream in unfinished[:10])
+            raise TransientError(
+                f"The input ended, but {len(unfinished)} of {len(parts.catalog.streams)} streams did not complete ({names}). Everything up to "
+                "their last STATE is committed; run the sync again to go on from there."
+            )
+        parts.commits.close()
+
+    def _unfinished(self) -> Sequence[int]:
+        """The streams that did not complete. Without generations in the catalog, the end of input completes those without a status."""
+        parts = self._parts
+        left = [stream for stream in parts.tables if stream not in self._complete]
+        if not parts.catalog.eof_is_complete:
+            return left
+        for stream in left:
+            if stream not in self._incomplete:
+                parts.checkpoints.complete(stream, parts.spool.end(stream))
+        return [stream for stream in left if stream in self._incomplete]
+
+    def _backlog(self) -> dict[int, Backlog]:
+        parts = self._parts
+        return {
+            stream: Backlog(self._cut.get(stream, 0), parts.checkpoints.last_boundary(stream), parts.spool.end(stream))
+            for stream in parts.tables
+        }
+
+    def _oldest_state_age_s(self) -> float:
+        since = self._parts.checkpoints.oldest_waiting_since
+        return 0 if since is None else time.monotonic() - since
+
+    def _slices(self, ends: Mapping[int, int]) -> tuple[Slice, ...]:
+        """Cut the streams, their tables opened first: whether a table watches for replays decides how its stream is cut."""
+        list(self._parts.pool.map(lambda stream: self._parts.tables[stream].open(), ends))
+        total = sum(end - self._cut.get(stream, 0) for stream, end in ends.items())
+        return tuple(piece for stream, end in ends.items() for piece in self._cut_stream(stream, end, total))
+
+    def _cut_stream(self, stream: int, end: int, batch_bytes: int) -> list[Slice]:
+        parts = self._parts
+        boundaries = [b for b in parts.checkpoints.boundaries(stream) if self._cut.get(stream, 0) < b <= end]
+        stops = sorted({*boundaries, end}) if parts.tables[stream].writer.guarding else [end]
+        cut: list[Slice] = []
+        for stop in stops:
+            start = self._cut.get(stream, 0)
+            count = pieces(stop - start, batch_bytes, parts.engine.cores)
+            cut += parts.spool.cut(stream, stop, count, [b for b in boundaries if start < b <= stop])
+            self._cut[stream] = stop
+        return cut

@@ -1,0 +1,71 @@
+"""The tables of a catalog: where each lies, what it already holds, and whether its stream's columns fit. Nothing is written."""
+
+from __future__ import annotations
+
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from datetime import datetime
+
+from destination_s3_spark.chain.opening import Session, Table
+from destination_s3_spark.chain.state import StreamName
+from destination_s3_spark.chain.strays import StrayUploads
+from destination_s3_spark.config import Config
+from destination_s3_spark.protocol.catalog import Catalog, Stream, StreamId
+from destination_s3_spark.schema.json_schema import StreamFields, stream_fields
+from destination_s3_spark.storage.object_store import ObjectStore
+from destination_s3_spark.storage.paths import PathTemplate
+from destination_s3_spark.storage.table_paths import internal_root, resolve_roots, table_id
+from destination_s3_spark.sync.settings import RAW_PARQUET, final_parquet, path_template
+from destination_s3_spark.tables.append import AppendTable, Layout
+from destination_s3_spark.tables.writer import TableWriter
+
+
+@dataclass(frozen=True, slots=True)
+class TableSet:
+    """How to make the tables of a sync. `tables_pool` reads tables side by side, `files_pool` completes their uploads."""
+
+    config: Config
+    store: ObjectStore
+    started_at: datetime
+    tables_pool: Executor
+    files_pool: Executor
+
+    def read(self, catalog: Catalog) -> dict[int, AppendTable]:
+        """The table of each stream by catalog index, its chain read. Raises ConfigError when a stream does not fit its table."""
+        declared = [stream_fields(stream.json_schema, stream.id) for stream in catalog.streams]
+        template = path_template(self.config, self.started_at, catalog.streams[0].sync_id)
+        strays = StrayUploads(self.store, template.base)
+        provisional = {stream.id: template.final_root(stream.id) for stream in catalog.streams}
+        writers = [self._writer(stream, template, provisional[stream.id], strays) for stream in catalog.streams]
+        list(self.tables_pool.map(TableWriter.read, writers))
+        roots = self._roots(catalog, template, writers)
+        tables = {}
+        for index, (stream, fields, writer) in enumerate(zip(catalog.streams, declared, writers, strict=True)):
+            root = roots[stream.id]
+            # A table that is not there yet learns its place only now, when the places of all others are known.
+            settled = writer if writer.state is not None else self._writer(stream, template, root, strays)
+            tables[index] = self._table(stream, fields, settled, template, root)
+        for table in tables.values():
+            table.check_schema()
+        return tables
+
+    def _writer(self, stream: Stream, template: PathTemplate, root: str, strays: StrayUploads) -> TableWriter:
+        name = StreamName(stream.id.namespace, stream.id.name)
+        table = Table(name, table_id(stream.id), internal_root(template, stream.id), root)
+        session = Session(stream.sync_id, stream.generation_id, self.started_at)
+        return TableWriter(self.store, table, session, strays, map_files=self.files_pool.map)
+
+    @staticmethod
+    def _roots(catalog: Catalog, template: PathTemplate, writers: list[TableWriter]) -> dict[StreamId, str]:
+        recorded = {
+            stream.id: writer.state.identity.final_root
+            for stream, writer in zip(catalog.streams, writers, strict=True)
+            if writer.state is not None
+        }
+        resolved = resolve_roots([stream.id for stream in catalog.streams], template, recorded)
+        return {stream.id: resolved[stream.id] for stream in catalog.streams}
+
+    def _table(self, stream: Stream, fields: StreamFields, writer: TableWriter, template: PathTemplate, root: str) -> AppendTable:
+        raw = RAW_PARQUET if self.config.tables.raw_tables else None
+        layout = Layout(template, root, f"{internal_root(template, stream.id)}raw/", final_parquet(self.config), raw)
+        return AppendTable(stream, fields, writer, layout)

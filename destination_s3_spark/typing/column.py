@@ -1,0 +1,49 @@
+"""A column: an object per (nested) column of a table, which says how msgspec decodes its values and builds an Arrow array of them.
+
+A slot is what a decoded row holds for a column. `annotation` is what msgspec fills slots with; `settle` makes a slot from a value's
+exact text, for the values msgspec refuses; `array` turns the slots of many rows into one Arrow array. Both ways into a slot give the
+same column. Slots: the Python scalar, the text of a temporal, a Struct for an object, a list for an array, and for columns whose
+annotation is Raw the text itself. None is null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import msgspec
+import pyarrow as pa
+
+from destination_s3_spark.typing.changes import Changes, Places, Spot
+from destination_s3_spark.typing.exact import Text
+
+Slot = Any
+
+
+class Column(Protocol):
+    """See the module docstring."""
+
+    annotation: Any
+
+    def settle(self, text: Text, spot: Spot, changes: Changes) -> Slot:
+        """The slot of a value that stands in a record as this text."""
+
+    def array(self, slots: Sequence[Slot], places: Places, changes: Changes) -> pa.Array:
+        """The Arrow array of these slots; values that cannot be kept become null and are recorded in `changes`."""
+
+
+class TextColumn:
+    """A column of another kind whose values all go the exact way; slots are the texts as they stand in the record."""
+
+    annotation = msgspec.Raw
+
+    def __init__(self, inner: Column) -> None:
+        self.inner = inner
+
+    def settle(self, text: Text, spot: Spot, changes: Changes) -> Slot:  # noqa: ARG002 - read by `array`
+        return text
+
+    def array(self, slots: Sequence[Slot], places: Places, changes: Changes) -> pa.Array:
+        settle = self.inner.settle
+        settled = [None if slot is None else settle(slot, (places, position), changes) for position, slot in enumerate(slots)]
+        return self.inner.array(settled, places, changes)

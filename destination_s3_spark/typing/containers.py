@@ -1,0 +1,108 @@
+"""Columns of objects with declared members and of arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+from operator import attrgetter
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from destination_s3_spark.schema.airbyte_type import Field
+from destination_s3_spark.typing import exact
+from destination_s3_spark.typing.changes import Changes, ItemPlaces, MemberPlaces, Places, Reason, Spot
+from destination_s3_spark.typing.column import Column, Slot
+from destination_s3_spark.typing.exact import Text
+
+
+class Members:
+    """The declared members of an object: a msgspec Struct whose attributes are their slots.
+
+    `struct` is None if a key cannot be an attribute of a Struct (msgspec takes none with a quote, backslash or control character).
+    """
+
+    def __init__(self, fields: Sequence[Field], columns: Sequence[Column]) -> None:
+        names = [f"f{ordinal}" for ordinal in range(len(fields))]
+        self.sources = [field.source for field in fields]
+        self.columns = list(columns)
+        self.getters = [attrgetter(name) for name in names]
+        self.encodable = all(_encodable(source) for source in self.sources)
+        self.struct = msgspec.defstruct(
+            "Members",
+            [(name, column.annotation, None) for name, column in zip(names, self.columns, strict=True)],
+            rename=dict(zip(names, self.sources, strict=True)) if self.encodable else None,
+            gc=False,
+        )
+
+    def settle(self, text: Text, spots: Sequence[Spot], changes: Changes) -> Slot:
+        """The Struct of an object that stands in a record as this text. ValueError when it is no object."""
+        values = exact.split_object(text)
+        slots = []
+        for source, member, spot in zip(self.sources, self.columns, spots, strict=True):
+            value = values.get(source)
+            slots.append(None if value is None else member.settle(value, spot, changes))
+        return self.struct(*slots)
+
+
+def _encodable(key: str) -> bool:
+    return not any(character in '"\\' or character < " " or "\ud800" <= character <= "\udfff" for character in key)
+
+
+class ObjectColumn:
+    """Objects with declared members; slots are Structs. `annotation` is None when msgspec cannot decode into the Struct."""
+
+    def __init__(self, fields: Sequence[Field], columns: Sequence[Column], arrow_type: pa.DataType) -> None:
+        self._fields = tuple(fields)
+        self._members = Members(fields, columns)
+        self._arrow_fields = [arrow_type.field(field.name) for field in fields]
+        self._absent = self._members.struct()
+        self.annotation: Any = self._members.struct | None if self._members.encodable else None
+
+    def settle(self, text: Text, spot: Spot, changes: Changes) -> Slot:
+        text = bytes(text)
+        if text[0] == exact.OBJECT:
+            spots = [(spot, ordinal, field.source) for ordinal, field in enumerate(self._fields)]
+            return self._members.settle(text, spots, changes)
+        if text != exact.NULL:
+            changes.nulled(spot, Reason.SERIALIZATION)
+        return None
+
+    def array(self, slots: Sequence[Slot], places: Places, changes: Changes) -> pa.Array:
+        nulls = [slot is None for slot in slots]
+        mask = pa.array(nulls, pa.bool_()) if any(nulls) else None
+        present = slots if mask is None else [self._absent if slot is None else slot for slot in slots]
+        children = [
+            member.array(list(map(getter, present)), MemberPlaces(places, ordinal, field.source), changes)
+            for ordinal, (field, member, getter) in enumerate(zip(self._fields, self._members.columns, self._members.getters, strict=True))
+        ]
+        return pa.StructArray.from_arrays(children, fields=self._arrow_fields, mask=mask)
+
+
+class ArrayColumn:
+    """Arrays of one item type; slots are lists of the items' slots."""
+
+    def __init__(self, items: Column, arrow_type: pa.DataType) -> None:
+        self._items = items
+        self._arrow_type = arrow_type
+        self.annotation = list[self._items.annotation] | None  # type: ignore[name-defined]
+
+    def settle(self, text: Text, spot: Spot, changes: Changes) -> Slot:
+        text = bytes(text)
+        if text[0] == exact.ARRAY:
+            settle = self._items.settle
+            return [settle(item, (spot, index, None), changes) for index, item in enumerate(exact.split_array(text))]
+        if text != exact.NULL:
+            changes.nulled(spot, Reason.SERIALIZATION)
+        return None
+
+    def array(self, slots: Sequence[Slot], places: Places, changes: Changes) -> pa.Array:
+        nulls = [slot is None for slot in slots]
+        mask = pa.array(nulls, pa.bool_()) if any(nulls) else None
+        present = slots if mask is None else [() if slot is None else slot for slot in slots]
+        offsets = np.zeros(len(slots) + 1, np.int32)
+        np.cumsum(np.fromiter(map(len, present), np.int32, len(slots)), out=offsets[1:])
+        items = self._items.array(list(chain.from_iterable(present)), ItemPlaces(places, offsets), changes)
+        return pa.ListArray.from_arrays(pa.array(offsets), items, type=self._arrow_type, mask=mask)

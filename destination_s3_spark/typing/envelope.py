@@ -1,0 +1,161 @@
+"""Record lines -> what surrounds each record's `data`, and the text of `data` itself.
+
+msgspec decodes many lines at once and leaves `data` alone. A line it refuses is read again, exactly and alone, with the same result for
+every line that both can read. Unknown members are ignored everywhere.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from destination_s3_spark.protocol.catalog import StreamId
+from destination_s3_spark.typing import exact
+
+_Int64 = Annotated[int, msgspec.Meta(ge=exact.INT64_MIN, le=exact.INT64_MAX)]
+_INTEGER = re.compile(rb"-?(?:0|[1-9]\d{0,18})")
+
+REFUSED = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
+"""What msgspec raises for a text it cannot decode as the type asked for."""
+
+
+class UnreadableRecord(Exception):  # noqa: N818 - it names what was found
+    """A line is no record this connector can read; `index` is its ordinal in the block. Never carries content."""
+
+    def __init__(self, index: int) -> None:
+        super().__init__(f"record {index} of the block cannot be read")
+        self.index = index
+
+
+class MisroutedRecord(Exception):  # noqa: N818 - it names what was found
+    """A record belongs to another stream than the block's; `index` is its ordinal in the block."""
+
+    def __init__(self, index: int) -> None:
+        super().__init__(f"record {index} of the block belongs to another stream")
+        self.index = index
+
+
+class SourceChange(msgspec.Struct):
+    """An entry of the source's `meta.changes`; kinds and reasons of any wording pass."""
+
+    field: str | None = None
+    change: str | None = None
+    reason: str | None = None
+
+
+class Meta(msgspec.Struct):
+    """A record's `meta`."""
+
+    changes: list[SourceChange] | None = None
+
+
+class Record(msgspec.Struct, kw_only=True):
+    """A record without its data: `emitted_at` in ms since the epoch, the text of `data` (not yet known to be an object)."""
+
+    emitted_at: _Int64
+    data: msgspec.Raw
+    meta: Meta | None = None
+
+
+class Envelopes:
+    """Reads the envelopes of one stream's record lines. Raises UnreadableRecord or MisroutedRecord."""
+
+    def __init__(self, stream: StreamId) -> None:
+        self._stream = stream
+        message = msgspec.defstruct("Message", [("record", _record_of(stream))], gc=False)
+        decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(message)
+        self._decode_lines = decoder.decode_lines
+        self._decode = decoder.decode
+
+    def read(self, lines: bytes, first: int) -> list[Record]:
+        """The records of whole lines; `first` is the ordinal in the block of the first of them."""
+        try:
+            messages = self._decode_lines(lines)
+        except REFUSED:
+            messages = []
+        if messages and _one_a_line(lines, len(messages)):
+            return [message.record for message in messages]
+        return [self._read_line(line, index) for index, line in enumerate(lines.removesuffix(b"\n").split(b"\n"), first)]
+
+    def _read_line(self, line: bytes, index: int) -> Record:
+        try:
+            record: Record = self._decode(line).record
+        except REFUSED:
+            return self._read_exactly(line, index)
+        return record
+
+    def _read_exactly(self, line: bytes, index: int) -> Record:
+        try:
+            message = exact.split_object(line)
+            members = exact.split_object(_required(message, "record"))
+            stream = StreamId.of(_string(members.get("namespace", exact.NULL)), _string(_required(members, "stream")) or "")
+            emitted_at = _integer(_required(members, "emitted_at"))
+            record = Record(emitted_at=emitted_at, data=msgspec.Raw(_required(members, "data")), meta=_meta(members))
+        except ValueError:
+            raise UnreadableRecord(index) from None
+        if stream != self._stream:
+            raise MisroutedRecord(index)
+        return record
+
+
+def _record_of(stream: StreamId) -> type[Record]:
+    """The Struct of this stream's records; msgspec refuses those of another stream."""
+    name: Any = Literal[stream.name]
+    namespace: Any = Literal[stream.namespace] if stream.namespace else Literal[""] | None
+    own = ("namespace", namespace) if stream.namespace else ("namespace", namespace, None)
+    return msgspec.defstruct("StreamRecord", [("stream", name), own], bases=(Record,), kw_only=True, gc=False)  # type: ignore[return-value]
+
+
+def _one_a_line(lines: bytes, count: int) -> bool:
+    """Whether `count` JSON objects, known to fill the lines, fill one line each.
+
+    A newline between a closing and an opening brace is never inside an object, so as many of those as there are newlines settles it.
+    """
+    return lines.count(b"}\n{") == count - 1 == lines.count(b"\n") - lines.endswith(b"\n")
+
+
+def _required(members: Mapping[str, exact.Text], key: str) -> exact.Text:
+    if key not in members:
+        raise ValueError
+    return members[key]
+
+
+def _string(text: exact.Text) -> str | None:
+    text = bytes(text)
+    if text == exact.NULL:
+        return None
+    if text[0] != exact.QUOTE:
+        raise ValueError
+    return exact.without_lone_surrogates(exact.string(text))
+
+
+def _integer(text: exact.Text) -> int:
+    text = bytes(text)
+    if not _INTEGER.fullmatch(text) or not exact.INT64_MIN <= int(text) <= exact.INT64_MAX:
+        raise ValueError
+    return int(text)
+
+
+def _meta(members: Mapping[str, exact.Text]) -> Meta | None:
+    meta = bytes(members.get("meta", exact.NULL))
+    if meta == exact.NULL:
+        return None
+    changes = bytes(exact.split_object(meta).get("changes", exact.NULL))
+    if changes == exact.NULL:
+        return None
+    if changes[0] != exact.ARRAY:
+        raise ValueError
+    return Meta([_source_change(item) for item in exact.split_array(changes)])
+
+
+def _source_change(text: bytes) -> SourceChange:
+    members = exact.split_object(text)
+    return SourceChange(*(_any_text(members.get(key, exact.NULL)) for key in SourceChange.__struct_fields__))
+
+
+def _any_text(text: exact.Text) -> str | None:
+    text = bytes(text)
+    return _string(text) if text[0] == exact.QUOTE or text == exact.NULL else exact.compact(text).decode()

@@ -1,0 +1,214 @@
+"""Blocks of record lines of one stream -> Arrow rows of its raw and its final table. The hot path of a sync.
+
+A block is typed in units of a few hundred lines, so that what is decoded stays in the processor's caches. Per unit: envelopes; rows of
+typed slots from each record's `data`; one Arrow array per column. A record that msgspec refuses costs no other record anything: it
+alone is settled from its text. A column in which such values are common is decoded as text from then on, and settled as a column.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+from xxhash import xxh3_128_intdigest
+
+from destination_s3_spark.typing import exact
+from destination_s3_spark.typing.changes import Change, Changes, ColumnPlaces
+from destination_s3_spark.typing.column import Column, TextColumn
+from destination_s3_spark.typing.columns import column_of
+from destination_s3_spark.typing.containers import Members
+from destination_s3_spark.typing.envelope import REFUSED, Envelopes, Meta, MisroutedRecord, UnreadableRecord
+from destination_s3_spark.typing.exact import Text
+from destination_s3_spark.typing.metadata import META_COLUMNS, meta_array, raw_ids
+from destination_s3_spark.typing.plan import RowPlan
+
+__all__ = ["MisroutedRecord", "TypedBlock", "Typist", "UnreadableRecord"]
+
+UNIT_BYTES = 512 * 2**10
+"""Lines decoded at once: measured best between 256 KiB and 1 MiB, where slots and arrays still fit the second-level cache."""
+_COMMON = 1 / 16
+"""The share of a unit's rows with an unexpected value in a column from which on that column is decoded as text."""
+_SAMPLE = 64
+"""Refused rows of a unit that are looked at to find the columns at fault."""
+_HASHES = 2**128
+_DATA_COLUMN = "_airbyte_data"
+
+
+@dataclass(frozen=True, slots=True)
+class TypedBlock:
+    """The rows of a block of record lines, in the order of the lines.
+
+    `final` has the plan's table schema, `raw` the four `_airbyte_*` columns and `_airbyte_data`, the exact text of `data`; both carry the
+    same row ids. `multiset` is the sum of the 128-bit XXH3 hashes of those texts modulo 2**128. `changes` counts the entries of
+    `_airbyte_meta.changes` by reason, the source's included.
+    """
+
+    records: int
+    final: pa.RecordBatch
+    raw: pa.RecordBatch
+    multiset: int
+    changes: Counter[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Unit:
+    """A part of a block: `data` is the raw column, `columns` are those of the plan's fields."""
+
+    emitted_at: pa.Array
+    data: pa.Array
+    columns: list[pa.Array]
+    multiset: int
+
+
+class Typist:
+    """Types the blocks of one stream by a plan. Keeps no rows between blocks, only which columns are decoded as text."""
+
+    def __init__(self, plan: RowPlan) -> None:
+        self._plan = plan
+        self._envelopes = Envelopes(plan.stream)
+        self._sources = [(plan.table_schema.get_field_index(field.name), field.source) for field in plan.fields]
+        self._places = [ColumnPlaces(ordinal, source, 0) for ordinal, source in self._sources]
+        self._decode_as([column_of(field.type, plan.table_schema.field(field.name).type) for field in plan.fields])
+
+    def _decode_as(self, columns: Sequence[Column]) -> None:
+        self._members = Members(self._plan.fields, columns)
+        self._decode = msgspec.json.Decoder(self._members.struct).decode if self._members.encodable else None
+        self._probes = [msgspec.json.Decoder(column.annotation).decode for column in columns]
+
+    def type_block(self, lines: bytes) -> TypedBlock:
+        """Type whole record lines, each ending in a newline.
+
+        Raises UnreadableRecord or MisroutedRecord with the ordinal of a line that is no record of the stream; neither carries content.
+        """
+        changes = Changes()
+        units: list[_Unit] = []
+        records = 0
+        for part in _parts(lines):
+            unit = self._type_unit(part, records, changes)
+            units.append(unit)
+            records += len(unit.data)
+        entries = changes.in_order()
+        final, raw = self._batches(units, records, entries)
+        multiset = sum(unit.multiset for unit in units) % _HASHES
+        return TypedBlock(records, final, raw, multiset, Counter(entry.reason for entry in entries if entry.reason is not None))
+
+    def _type_unit(self, lines: bytes, first: int, changes: Changes) -> _Unit:
+        records = self._envelopes.read(lines, first)
+        texts = [record.data for record in records]
+        data = _text_array(texts, first)
+        for row, record in enumerate(records, first):
+            if record.meta is not None:
+                _take_source_changes(record.meta, row, changes)
+        rows, refused = self._rows(texts, first, changes)
+        columns = [
+            column.array(list(map(slot_of, rows)), ColumnPlaces(ordinal, source, first), changes)
+            for (ordinal, source), column, slot_of in zip(self._sources, self._members.columns, self._members.getters, strict=True)
+        ]
+        if len(refused) > len(rows) * _COMMON:
+            self._loosen(refused, len(rows))
+        emitted_at = pa.array([record.emitted_at for record in records], pa.int64())
+        return _Unit(emitted_at, data, columns, sum(map(xxh3_128_intdigest, texts)))
+
+    def _rows(self, texts: Sequence[msgspec.Raw], first: int, changes: Changes) -> tuple[list[Any], list[msgspec.Raw]]:
+        """A Struct of slots per record, and the texts that msgspec refused."""
+        if self._decode is None:
+            return [self._settled(text, row, changes) for row, text in enumerate(texts, first)], []
+        rows: list[Any] = []
+        refused: list[msgspec.Raw] = []
+        left = iter(texts)
+        while len(rows) < len(texts):
+            try:
+                # What was decoded before a refusal stays in the list, and `left` then stands behind the refused text.
+                rows.extend(map(self._decode, left))
+            except REFUSED:
+                text = texts[len(rows)]
+                refused.append(text)
+                rows.append(self._settled(text, first + len(rows), changes))
+        return rows, refused
+
+    def _settled(self, text: msgspec.Raw, row: int, changes: Changes) -> Any:
+        try:
+            return self._members.settle(text, [(places, row) for places in self._places], changes)
+        except ValueError:
+            raise UnreadableRecord(row) from None
+
+    def _loosen(self, refused: Sequence[msgspec.Raw], rows: int) -> None:
+        """Decode as text, from now on, the columns that made many rows of a unit be refused."""
+        sample = refused[:_SAMPLE]
+        at_fault: Counter[int] = Counter()
+        for text in sample:
+            values = exact.split_object(text)
+            for ordinal, (field, probe) in enumerate(zip(self._plan.fields, self._probes, strict=True)):
+                if field.source in values and not _decodes(probe, values[field.source]):
+                    at_fault[ordinal] += 1
+        share = len(refused) / rows / len(sample)
+        common = {ordinal for ordinal, count in at_fault.items() if count * share > _COMMON}
+        if common:
+            columns = self._members.columns
+            self._decode_as([TextColumn(column) if ordinal in common else column for ordinal, column in enumerate(columns)])
+
+    def _batches(self, units: Sequence[_Unit], records: int, entries: Sequence[Change]) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+        schema = self._plan.table_schema
+        own = [schema.field(ordinal) for ordinal in range(META_COLUMNS)]
+        extracted_at = _joined([unit.emitted_at for unit in units], pa.int64()).view(own[1].type)
+        meta = meta_array(records, self._plan.sync_id, entries, own[2].type)
+        generation = pa.array(np.full(records, self._plan.generation_id, np.int64))
+        head = [raw_ids(records), extracted_at, meta, generation]
+        declared = {ordinal: at for at, (ordinal, _) in enumerate(self._sources)}
+        columns = [
+            _joined([unit.columns[declared[ordinal]] for unit in units], schema.field(ordinal).type)
+            if ordinal in declared
+            else pa.nulls(records, schema.field(ordinal).type)
+            for ordinal in range(META_COLUMNS, len(schema))
+        ]
+        data = _joined([unit.data for unit in units], pa.string())
+        raw_schema = pa.schema([*own, pa.field(_DATA_COLUMN, pa.string())])
+        return (
+            pa.RecordBatch.from_arrays([*head, *columns], schema=schema),
+            pa.RecordBatch.from_arrays([*head, data], schema=raw_schema),
+        )
+
+
+def _parts(lines: bytes) -> Iterator[bytes]:
+    """The lines in whole-line parts of about UNIT_BYTES; a single longer line is a part of its own length."""
+    start = 0
+    while start < len(lines):
+        end = lines.find(b"\n", start + UNIT_BYTES) + 1 or len(lines)
+        yield lines[start:end]
+        start = end
+
+
+def _text_array(texts: Sequence[msgspec.Raw], first: int) -> pa.Array:
+    """The texts as a string column. UnreadableRecord for the first that is not UTF-8, which msgspec does not look at."""
+    try:
+        return pa.array(list(map(bytes, texts)), pa.string())
+    except pa.ArrowInvalid:
+        for row, text in enumerate(texts, first):
+            try:
+                bytes(text).decode()
+            except UnicodeDecodeError:
+                raise UnreadableRecord(row) from None
+        raise
+
+
+def _take_source_changes(meta: Meta, row: int, changes: Changes) -> None:
+    changes.entries.extend(Change(row, (), change.field, change.change, change.reason) for change in meta.changes or ())
+
+
+def _decodes(decode: Callable[[Text], Any], value: Text) -> bool:
+    try:
+        decode(value)
+    except REFUSED:
+        return False
+    return True
+
+
+def _joined(arrays: Sequence[pa.Array], arrow_type: pa.DataType) -> pa.Array:
+    if len(arrays) == 1:
+        return arrays[0]
+    return pa.concat_arrays(arrays) if arrays else pa.array([], arrow_type)

@@ -1,0 +1,130 @@
+"""The demo as a newcomer runs it: one command, real processes, a real S3 server on this machine."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import polars
+import psutil
+import pytest
+
+from destination_s3_spark.demo import shop
+from destination_s3_spark.demo.shop import Shop
+
+RECORDS = 5_000
+COMMAND = [sys.executable, "-m", "destination_s3_spark"]
+
+
+def run(arguments: list[str], scratch: Path) -> subprocess.CompletedProcess[str]:
+    """Run a command with its temporary files under `scratch`."""
+    environment = {**os.environ, "TMPDIR": str(scratch)}
+    return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=180, check=False, env=environment)
+
+
+def sections(output: str) -> dict[str, list[str]]:
+    """The titled parts of a report: title to the lines below its rule."""
+    found: dict[str, list[str]] = {}
+    lines = output.splitlines()
+    for line, following in zip(lines, [*lines[1:], ""], strict=True):
+        if following and set(following) == {"═"}:
+            found[line] = current = []
+        elif found and line and set(line) != {"═"}:
+            current.append(line)
+    return found
+
+
+@pytest.fixture(scope="module")
+def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("scratch")
+
+
+@pytest.fixture(scope="module")
+def demo(scratch: Path) -> subprocess.CompletedProcess[str]:
+    finished = run(["demo", "--records", str(RECORDS)], scratch)
+    assert finished.returncode == 0, finished.stderr
+    return finished
+
+
+@pytest.fixture(scope="module")
+def shown(demo: subprocess.CompletedProcess[str]) -> dict[str, list[str]]:
+    return sections(demo.stdout)
+
+
+def test_every_stream_is_a_table_with_all_its_rows(shown: dict[str, list[str]]) -> None:
+    rows = {line.split()[0]: line.split()[2] for line in shown["Tables"][2:]}
+
+    assert rows == {f"shop.{name}": f"{count:,}" for name, count in shop.records_per_stream(RECORDS).items()}
+
+
+def test_every_state_was_acknowledged(demo: subprocess.CompletedProcess[str]) -> None:
+    last = demo.stderr.strip().splitlines()[-1]
+
+    records, acknowledged, sent = re.search(r"([\d,]+) records sent,.* (\d+) of +(\d+) states acknowledged", last).groups()  # type: ignore[union-attr]
+    assert records == f"{RECORDS:,}"
+    assert acknowledged == sent != "0"
+
+
+def test_columns_and_rows_are_shown(shown: dict[str, list[str]]) -> None:
+    types = dict(line.split(maxsplit=1) for line in shown["shop.orders: columns"][2:])
+
+    assert types["customer_id"] == "int64"
+    assert types["placed_at"] == "timestamp[us, tz=UTC]"
+    assert types["lines"].startswith("list<struct<product_id: int64")
+    assert len(shown["shop.orders: first rows"]) == 2 + 3 + 1
+
+
+def test_values_that_did_not_fit_are_told_by_field_and_reason(shown: dict[str, list[str]]) -> None:
+    told = [line.split() for line in shown["shop.orders: values that were changed"][2:]]
+
+    kinds = {(line[0], line[2]) for line in told}
+    assert ("placed_at", "DESTINATION_SERIALIZATION_ERROR") in kinds
+    assert ("customer_id", "DESTINATION_FIELD_SIZE_LIMITATION") in kinds
+    nested = next(line for line in told if line[0] == "lines.[].quantity")
+    sent = b"".join(chunk.lines for chunk in Shop().read(RECORDS))
+    assert nested[1:4] == ["NULLED", "DESTINATION_SERIALIZATION_ERROR", str(sent.count(b'"a dozen"'))]
+    assert re.fullmatch(r"lines\.\[\d+\]\.quantity", nested[4])
+
+
+def test_the_chain_is_told_from_seed_to_close(shown: dict[str, list[str]]) -> None:
+    kinds = [line.split()[3] for line in shown["shop.orders: chain"][2:]]
+
+    assert kinds[:2] == ["Seed", "SetDataSchema"]
+    assert "AddData" in kinds
+    assert kinds[-1] == "Close"
+
+
+def test_lines_fit_a_terminal_and_no_record_value_stands_beside_a_change(demo: subprocess.CompletedProcess[str]) -> None:
+    assert max(map(len, demo.stdout.splitlines())) <= 100
+    assert "a dozen" not in demo.stdout
+
+
+@pytest.mark.usefixtures("demo")
+def test_nothing_is_left_behind(scratch: Path) -> None:
+    assert [path.name for path in scratch.iterdir() if path.name.startswith("destination-s3-spark-demo")] == []
+    assert [p.pid for p in psutil.process_iter(["environ"]) if (p.info["environ"] or {}).get("TMPDIR") == str(scratch)] == []
+
+
+def test_a_kept_demo_can_be_read_as_it_says(tmp_path: Path) -> None:
+    finished = run(["demo", "--records", "1000", "--keep"], tmp_path)
+    assert finished.returncode == 0, finished.stderr
+    advice = "\n".join(finished.stdout.partition("Still running")[2].splitlines())
+    process = psutil.Process(int(re.search(r"kill (\d+)", advice)[1]))  # type: ignore[index]
+    try:
+        options, query = re.search(r"options = (\{.*?\})\n +pl\.(.*)", advice, re.DOTALL).groups()  # type: ignore[union-attr]
+        frame = eval(f"polars.{query.splitlines()[0]}", {"polars": polars, "options": eval(options)})
+        config = re.search(r"--config (\S+)", advice)[1]  # type: ignore[index]
+        inspected = run(["inspect", "--config", config, "--stream", "orders"], tmp_path)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(10)
+
+    assert isinstance(frame, polars.DataFrame)
+    assert frame.height == 5
+    assert {"id", "lines", "_airbyte_raw_id"} <= set(frame.columns)
+    assert inspected.returncode == 0, inspected.stderr
+    assert "Table shop.orders" in inspected.stdout

@@ -1,0 +1,127 @@
+"""The test kit itself: a broken chain is refused, and the proxy knows what a request is and fails it as told."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from botocore.exceptions import ClientError, ConnectionClosedError
+
+from integration_tests.chain_reader import INTERNAL, Json, read_chains
+from integration_tests.lake import USERS, Lake
+from integration_tests.s3_proxy import Fault, S3Proxy, When, s3_action
+from integration_tests.servers import Bucket
+
+PREFIX = f"{INTERNAL}shop_raw__stream_users"
+SCHEMA = base64.b64encode(pa.schema([("id", pa.int64())]).serialize().to_pybytes()).decode()
+
+
+def sound_chain() -> list[Json]:
+    """A Seed, a schema, two commits of ten rows and a Close, not linked yet."""
+    data = {"kind": "AddData", "schemaId": 1}
+    events: list[Json] = [
+        {"kind": "Seed", "stream": {"namespace": "shop", "name": "users"}},
+        {"kind": "SetDataSchema", "schemaId": 1, "fields": [{"id": 1, "name": "id"}], "arrowSchema": SCHEMA},
+        {**data, "prevOffset": None, "offsetInterval": {"start": 0, "end": 9}, "files": [{"key": "lake/shop/users/0.parquet"}]},
+        {**data, "prevOffset": 9, "offsetInterval": {"start": 10, "end": 19}, "files": [{"key": "lake/shop/users/1.parquet"}]},
+        {"kind": "Close"},
+    ]
+    settled = [None, None, None, 2, 3]
+    return [
+        {
+            "sequenceNumber": number,
+            "systemTime": "2026-01-01T00:00:00Z",
+            "epoch": 1,
+            "nonce": "n",
+            "settled": settled[number],
+            "event": event,
+        }
+        for number, event in enumerate(events)
+    ]
+
+
+def store(bucket: Bucket, blocks: list[Json], files: int = 2) -> None:
+    """Link the blocks and put them, with the first data files they name, into the bucket."""
+    client, link = bucket.server.client(), None
+    for block in blocks:
+        body = json.dumps({"prevBlockHash": link, **block}).encode()
+        link = "f1220" + hashlib.sha256(body).hexdigest()
+        client.put_object(Bucket=bucket.name, Key=f"{PREFIX}/chain/{block['sequenceNumber']:020d}.json", Body=body)
+    for number in range(files):
+        client.put_object(Bucket=bucket.name, Key=f"lake/shop/users/{number}.parquet", Body=b"x")
+
+
+def test_a_sound_chain_is_read(moto_lake: Lake) -> None:
+    store(moto_lake.bucket, sound_chain())
+    chain = read_chains(moto_lake.bucket)[USERS]
+    assert chain.rows == 20
+    assert chain.final_keys == ["lake/shop/users/0.parquet", "lake/shop/users/1.parquet"]
+
+
+def test_an_unsettled_block_counts_only_with_all_its_files(moto_lake: Lake) -> None:
+    store(moto_lake.bucket, sound_chain()[:4], files=1)
+    assert read_chains(moto_lake.bucket)[USERS].rows == 10
+
+
+BREAKAGES: dict[str, Callable[[list[Json]], Any]] = {
+    "a gap in the numbers": lambda blocks: blocks.pop(1),
+    "a wrong link": lambda blocks: blocks[2].update(prevBlockHash="f1220" + "0" * 64),
+    "time goes backwards": lambda blocks: blocks[2].update(systemTime="2025-01-01T00:00:00Z"),
+    "an epoch without an OpenEpoch": lambda blocks: blocks[2].update(epoch=2),
+    "data before its schema": lambda blocks: blocks[1].update(event={"kind": "Close"}),
+    "a gap in the offsets": lambda blocks: blocks[3]["event"].update(offsetInterval={"start": 11, "end": 19}),
+    "a wrong previous offset": lambda blocks: blocks[3]["event"].update(prevOffset=None),
+    "settled without its files": lambda blocks: blocks[2]["event"].update(files=[{"key": "lake/gone.parquet"}]),
+    "a kind nobody promised": lambda blocks: blocks[4].update(event={"kind": "Surprise"}),
+}
+
+
+@pytest.mark.parametrize("breakage", BREAKAGES.values(), ids=BREAKAGES.keys())
+def test_a_broken_chain_is_refused(moto_lake: Lake, breakage: Callable[[list[Json]], Any]) -> None:
+    blocks = sound_chain()
+    breakage(blocks)
+    store(moto_lake.bucket, blocks)
+    with pytest.raises(AssertionError):
+        read_chains(moto_lake.bucket)
+
+
+REQUESTS = [
+    ("PUT", "/b/k%20/x", {}, ("PutObject", "k /x")),
+    ("PUT", "/b/k?partNumber=1&uploadId=u", {}, ("UploadPart", "k")),
+    ("PUT", "/b/k?partNumber=1&uploadId=u", {"x-amz-copy-source": "b/s"}, ("UploadPartCopy", "k")),
+    ("POST", "/b/k?uploads", {}, ("CreateMultipartUpload", "k")),
+    ("POST", "/b/k?uploadId=u", {}, ("CompleteMultipartUpload", "k")),
+    ("DELETE", "/b/k?uploadId=u", {}, ("AbortMultipartUpload", "k")),
+    ("DELETE", "/b/k", {}, ("DeleteObject", "k")),
+    ("POST", "/b?delete", {}, ("DeleteObjects", "")),
+    ("GET", "/b?list-type=2&prefix=p%2F", {}, ("ListObjects", "p/")),
+    ("GET", "/b?uploads&prefix=p", {}, ("ListMultipartUploads", "p")),
+    ("GET", "/b/k", {}, ("GetObject", "k")),
+    ("HEAD", "/b/k", {}, ("HeadObject", "k")),
+    ("HEAD", "/b", {}, ("HeadBucket", "")),
+    ("POST", "/", {}, ("STS", "")),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "headers", "expected"), REQUESTS)
+def test_the_proxy_knows_the_action_of_a_request(method: str, path: str, headers: dict[str, str], expected: tuple[str, str]) -> None:
+    assert s3_action(method, path, headers) == expected
+
+
+def test_the_proxy_fails_the_calls_it_was_told_to_fail(moto_lake: Lake, proxy: S3Proxy) -> None:
+    bucket = moto_lake.bucket.through(proxy.endpoint)
+    client = bucket.server.client()
+    proxy.inject(Fault("PutObject", skip=1, times=1))
+    proxy.inject(Fault("PutObject", key_contains="lost", status=0, when=When.AFTER))
+    client.put_object(Bucket=bucket.name, Key="first", Body=b"1")
+    with pytest.raises(ClientError, match="SlowDown"):
+        client.put_object(Bucket=bucket.name, Key="second", Body=b"2")
+    with pytest.raises(ConnectionClosedError):
+        client.put_object(Bucket=bucket.name, Key="lost-answer", Body=b"3")
+    assert bucket.list_keys() == ["first", "lost-answer"]
+    assert [call.status for call in proxy.calls if call.action == "PutObject"] == [200, 503, 0]

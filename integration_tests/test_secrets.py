@@ -1,0 +1,59 @@
+"""Neither a secret nor the content of a record is ever printed. (The runner looks for the secret key in every test.)"""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from integration_tests.connector import Outcome
+from integration_tests.lake import Lake
+from integration_tests.s3_proxy import Fault, S3Call, S3Proxy
+from integration_tests.source import catalog, complete, record, state, stream
+
+MARKER = "jane.doe-0815@example.org"
+CATALOG = catalog(stream(schema={"type": "object", "properties": {"id": {"type": "integer"}, "name": {"type": "string"}}}))
+
+
+def marked_records() -> list[bytes]:
+    """Records that hold the marker where it fits, where it does not fit, in an undeclared field and in a key."""
+    return [
+        record({"id": 1, "name": MARKER}),
+        record({"id": MARKER, "name": {"nested": MARKER}}),
+        record({"id": 2, "undeclared": MARKER, MARKER: 1}),
+        record({"id": 3, "name": "x"}, meta={"changes": [{"field": MARKER, "change": "NULLED", "reason": "SOURCE_RETRIEVAL_ERROR"}]}),
+    ]
+
+
+def said(outcome: Outcome) -> str:
+    return json.dumps(outcome.messages, ensure_ascii=False) + outcome.stderr
+
+
+def test_a_sync_that_goes_well_prints_no_record(moto_lake: Lake) -> None:
+    outcome = moto_lake.connector().write(CATALOG, [*marked_records(), state(1), complete()]).expect_success()
+    assert MARKER not in said(outcome)
+
+
+BROKEN_TAILS = [
+    pytest.param(record({"id": 4, "name": MARKER})[:-9] + b"\n", id="cut off"),
+    pytest.param(b'{"type":"RECORD","record":{"stream":"%b\n' % MARKER.encode(), id="no stream name"),
+    pytest.param(b'{"type":"STATE","state":{"data":{"%b":\n' % MARKER.encode(), id="a broken state"),
+    pytest.param(b"%b is no JSON at all\n{]\n" % MARKER.encode(), id="noise and a broken line"),
+]
+
+
+@pytest.mark.parametrize("tail", BROKEN_TAILS)
+def test_a_line_that_cannot_be_read_is_not_printed(moto_lake: Lake, tail: bytes) -> None:
+    outcome = moto_lake.connector().write(CATALOG, [*marked_records(), tail, state(1), complete()]).expect_failure("system_error")
+    assert MARKER not in said(outcome)
+
+
+def test_a_store_that_repeats_what_it_got_does_not_make_us_print_it(moto_lake: Lake, proxy: S3Proxy) -> None:
+    def repeat(call: S3Call) -> str:
+        return f"{call.key} {call.headers['authorization']} {moto_lake.bucket.server.secret_key}"
+
+    proxy.inject(Fault("CreateMultipartUpload", status=400, code="InvalidArgument", message=repeat))
+    outcome = moto_lake.connector(proxy.endpoint).write(CATALOG, [*marked_records(), state(1), complete()])
+    assert outcome.exit_code != 0
+    assert MARKER not in said(outcome)
+    assert "Signature=" not in said(outcome)

@@ -1,0 +1,285 @@
+"""The commit protocol under crashes, timeouts, vanishing uploads and paused writers: nothing lost, nothing doubled, never stuck.
+
+Runs the real Commits, TableWriter and chain code over a fake bucket. Each schedule says what goes wrong at which store call.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+
+import pytest
+
+from destination_s3_spark.errors import Fenced, SyncError
+from destination_s3_spark.protocol.state import StateKind
+from fake_store import Completes, Crash, Fault, Hook
+from simulation import ONE_TABLE, Platform, Positions, Result, Shape, Sync, World, result, run_until_done
+
+SHAPES = {
+    "one table": ONE_TABLE,
+    "several checkpoints per commit, a slice over all of them": Shape(((3,), (6,), (9,), (12,)), (12,), commit_states=3),
+    "several slices per checkpoint, across its ends": Shape(((4,), (7,), (12,)), (12,), pieces=3, commit_states=2),
+    "lands inside a checkpoint": Shape(((6,), (12,)), (12,), chunks=3, commit_states=1),
+    "a tail behind the last state": Shape(((4,), (8,)), (11,), commit_states=1),
+    "global state over three tables": Shape(((3, 0, 2), (3, 4, 2), (6, 6, 4)), (6, 6, 4), StateKind.GLOBAL, commit_states=1),
+    "global state, many checkpoints per commit": Shape(((2, 1, 2), (4, 2, 2), (6, 4, 5)), (6, 4, 5), StateKind.GLOBAL, 2, 2, 2, 2),
+    "three streams with states of their own": Shape(((3, 2, 4), (6, 5, 4)), (6, 5, 4), commit_states=2),
+}
+TAIL = "a tail behind the last state"
+CRASHES = (Fault.CRASH_BEFORE, Fault.CRASH_AFTER)
+TIMEOUTS = (Fault.TIMEOUT_BEFORE, Fault.TIMEOUT_AFTER)
+
+
+class Tally:
+    """Adds up the results of many schedules."""
+
+    def __init__(self) -> None:
+        self.schedules = 0
+        self.attempts = 0
+        self.bad: Counter[str] = Counter()
+        self.first_bad = ""
+
+    def add(self, schedule: object, shape: Shape, found: Result, copies: int = 1) -> None:
+        self.schedules += 1
+        self.attempts += found.attempts
+        measured = {
+            "lost": found.lost(shape, copies),
+            "doubled": found.doubled(shape, copies),
+            "doubled for a moment": max(0, found.copies_seen - copies),
+            "uploads left": found.uploads_left,
+        }
+        if any(measured.values()) and not self.first_bad:
+            self.first_bad = f"{schedule}: {measured}"
+        self.bad.update(measured)
+
+    def report(self, name: str) -> None:
+        print(f"{name}: {self.schedules} schedules, {self.attempts} attempts, {dict(self.bad)}")
+
+    def expect_clean(self, name: str) -> None:
+        self.report(name)
+        assert not self.bad.total(), self.first_bad
+
+
+def at_calls(faults: Mapping[int, Fault]) -> Hook:
+    """Each fault strikes once, at the call with its number."""
+    left = dict(faults)
+    return lambda number, _name: left.pop(number, None)
+
+
+def survive(shape: Shape, hook: Hook, completes: Completes) -> tuple[World, Result]:
+    world = World(completes)
+    world.store.hook = hook
+    attempts = run_until_done(world, shape, Platform([0] * len(shape.totals)))
+    return world, result(world, shape, attempts)
+
+
+def clean_calls(shape: Shape) -> int:
+    world = World()
+    run_until_done(world, shape, Platform([0] * len(shape.totals)))
+    return len(world.store.calls)
+
+
+def tally(shape: Shape, schedules: Iterable[Mapping[int, Fault]], completes: Completes, name: str) -> None:
+    found = Tally()
+    for schedule in schedules:
+        world, outcome = survive(shape, at_calls(schedule), completes)
+        found.add((schedule, world.store.names()), shape, outcome)
+    found.expect_clean(f"{name}, completes {completes.value}")
+
+
+def random_schedules(seed: str, count: int, last_call: int, crashes: tuple[int, int], timeouts: tuple[int, int]) -> Iterator[dict[int, Fault]]:
+    chance = random.Random(seed)
+    for _ in range(count):
+        faults = [chance.choice(CRASHES) for _ in range(chance.randint(*crashes))]
+        faults += [chance.choice(TIMEOUTS) for _ in range(chance.randint(*timeouts))]
+        yield {chance.randint(1, last_call): fault for fault in faults}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_a_clean_sync_lands_every_record_once(name: str) -> None:
+    shape = SHAPES[name]
+    platform = Platform([0] * len(shape.totals))
+    world = World()
+    found = result(world, shape, run_until_done(world, shape, platform))
+
+    assert (found.attempts, found.lost(shape), found.doubled(shape), found.copies_seen, found.uploads_left) == (1, 0, 0, 1, 0)
+    assert platform.acked == list(shape.boundaries[-1])
+
+
+@pytest.mark.parametrize("completes", Completes)
+@pytest.mark.parametrize("name", SHAPES)
+def test_one_fault_at_every_call(name: str, completes: Completes) -> None:
+    shape = SHAPES[name]
+    schedules = [{call: fault} for call in range(1, clean_calls(shape) + 1) for fault in Fault]
+    if name == TAIL:
+        schedules = [schedule for schedule in schedules if schedule not in deaths_after_close(shape)]
+    tally(shape, schedules, completes, f"one fault, {name}")
+
+
+def deaths_after_close(shape: Shape) -> list[dict[int, Fault]]:
+    """The last calls of a sync are Close and the hint."""
+    calls = clean_calls(shape)
+    return [{calls - 1: Fault.CRASH_AFTER}, {calls: Fault.CRASH_BEFORE}, {calls: Fault.CRASH_AFTER}]
+
+
+def test_a_tail_without_a_state_doubles_only_when_the_process_dies_between_close_and_exit() -> None:
+    """The source sends the tail again and nothing tells this from new records: at least once, as destinations promise. Nothing is lost."""
+    shape = SHAPES[TAIL]
+    for schedule in deaths_after_close(shape):
+        _, found = survive(shape, at_calls(schedule), Completes.REPEATABLE)
+
+        assert found.lost(shape) == 0
+        assert {row for row, copies in found.chain.items() if copies > 1} == {(0, 8), (0, 9), (0, 10)}
+
+
+@pytest.mark.parametrize("completes", Completes)
+def test_every_pair_of_crashes(completes: Completes) -> None:
+    calls = clean_calls(ONE_TABLE)
+    pairs = (
+        {first: before, second: after}
+        for first in range(1, calls + 1)
+        for second in range(first + 1, first + 21)
+        for before in CRASHES
+        for after in CRASHES
+    )
+    tally(ONE_TABLE, pairs, completes, "pairs of crashes, one table")
+
+
+@pytest.mark.parametrize("completes", Completes)
+@pytest.mark.parametrize("name", [name for name in SHAPES if name != TAIL])
+def test_random_crashes_and_timeouts(name: str, completes: Completes) -> None:
+    shape = SHAPES[name]
+    tally(shape, random_schedules(name, 900, 2 * clean_calls(shape), (0, 4), (0, 5)), completes, f"random faults, {name}")
+
+
+@pytest.mark.parametrize("name", ["one table", "several slices per checkpoint, across its ends", "global state over three tables"])
+def test_staged_uploads_vanish(name: str) -> None:
+    shape = SHAPES[name]
+    found = Tally()
+    for seed, crashes in enumerate(random_schedules(name, 700, clean_calls(shape), (0, 3), (0, 1))):
+        chance = random.Random(seed)
+        world = World(Completes.ONCE)
+        strike = at_calls(crashes)
+
+        def hook(number: int, call: str, world: World = world, chance: random.Random = chance, strike: Hook = strike) -> Fault | None:
+            if world.store.uploads and number < 300 and chance.random() < 0.02:
+                world.store.uploads.pop(chance.choice(list(world.store.uploads)))
+            return strike(number, call)
+
+        world.store.hook = hook
+        attempts = run_until_done(world, shape, Platform([0] * len(shape.totals)))
+        found.add((seed, crashes), shape, result(world, shape, attempts))
+    found.expect_clean(f"vanishing uploads, {name}")
+
+
+def test_a_source_that_replays_with_other_boundaries_loses_nothing() -> None:
+    shape = Shape((), (20,), pieces=2, commit_states=2)
+    found = Tally()
+    for seed, schedule in enumerate(random_schedules("boundaries", 1500, 60, (1, 3), (0, 2))):
+        chance = random.Random(seed)
+        world = World()
+        world.store.hook = at_calls(schedule)
+
+        def boundaries(chance: random.Random = chance) -> list[Positions]:
+            return [(position,) for position in sorted({chance.randint(1, 20) for _ in range(4)} | {20})]
+
+        attempts = run_until_done(world, shape, Platform([0]), boundaries)
+        found.add(schedule, shape, result(world, shape, attempts))
+    found.report("other boundaries (doubles are allowed)")
+    assert found.bad["lost"] == 0, found.first_bad
+    assert found.bad["uploads left"] == 0, found.first_bad
+
+
+@pytest.mark.parametrize("name", ["one table", "global state over three tables", "several checkpoints per commit, a slice over all of them"])
+def test_two_successful_identical_syncs_land_twice(name: str) -> None:
+    shape = SHAPES[name]
+    found = Tally()
+    for schedule in random_schedules(name + " twice", 600, 3 * clean_calls(shape), (0, 5), (0, 3)):
+        world = World()
+        world.store.hook = at_calls(schedule)
+        attempts = sum(run_until_done(world, shape, Platform([0] * len(shape.totals))) for _ in range(2))
+        found.add(schedule, shape, result(world, shape, attempts), copies=2)
+    found.expect_clean(f"two identical syncs, {name}")
+
+
+def test_fewer_states_than_records_never_go_out_before_their_records_are_durable() -> None:
+    """At the moment of every STATE, a reader that globs finds each record it covers."""
+    found = Tally()
+    for schedule in random_schedules("durable", 500, 70, (0, 3), (0, 4)):
+        world = World()
+        world.store.hook = at_calls(schedule)
+
+        class Watching(Platform):
+            def take(self, message: object, world: World = world) -> None:
+                super().take(message)  # type: ignore[arg-type]
+                assert all(world.visible[0, number] == 1 for number in range(self.acked[0])), "acknowledged, but not there"
+
+        attempts = run_until_done(world, ONE_TABLE, Watching([0]))
+        found.add(schedule, ONE_TABLE, result(world, ONE_TABLE, attempts))
+    found.expect_clean("durable at every STATE")
+
+
+class Zombie:
+    """A writer that is paused before one of its calls while another attempt takes over, runs to `fault` or its end, and goes on then."""
+
+    def __init__(self, shape: Shape, pause_at: int, second_faults: Mapping[int, Fault], completes: Completes) -> None:
+        self.world = World(completes)
+        self._shape = shape
+        self._pause_at = pause_at
+        self._second_faults = second_faults
+        self._platform = Platform([0] * len(shape.totals))
+        self.attempts = 1
+        self.world.store.hook = self._hook
+
+    def run(self) -> str:
+        try:
+            Sync(self.world, self._shape, Platform([0] * len(self._shape.totals)), None).run()
+        except (SyncError, Crash) as error:
+            return type(error).__name__
+        return "finished"
+
+    def _hook(self, number: int, _name: str) -> Fault | None:
+        if number != self._pause_at:
+            return None
+        store = self.world.store
+        begun = len(store.calls)
+        store.hook = at_calls({begun + call: fault for call, fault in self._second_faults.items()})
+        self.attempts += run_until_done(self.world, self._shape, self._platform)
+        store.hook = None
+        return None
+
+
+def opened_by(shape: Shape) -> int:
+    """The number of the call that opens the last table of a clean sync; a writer paused before may open after the other one closed."""
+    world = World()
+    run_until_done(world, shape, Platform([0] * len(shape.totals)))
+    seeds = [number for number, (name, key) in enumerate(world.store.calls, 1) if name == "create" and key.endswith(f"{0:020d}.json")]
+    return seeds[-1]
+
+
+@pytest.mark.parametrize("completes", Completes)
+@pytest.mark.parametrize("name", ["one table", "lands inside a checkpoint", "global state over three tables"])
+def test_a_paused_writer_that_wakes_up_after_another_took_over(name: str, completes: Completes) -> None:
+    shape = SHAPES[name]
+    found = Tally()
+    outcomes: Counter[str] = Counter()
+    for pause in range(opened_by(shape) + 1, clean_calls(shape) + 1):
+        for crash_at in (None, *range(1, clean_calls(shape) + 10, 2)):
+            faults = {} if crash_at is None else {crash_at: CRASHES[crash_at // 2 % 2]}
+            zombie = Zombie(shape, pause, faults, completes)
+            outcomes[zombie.run()] += 1
+            found.add((pause, faults), shape, result(zombie.world, shape, zombie.attempts))
+    found.expect_clean(f"zombies {dict(outcomes)}, {name}, completes {completes.value}")
+    assert outcomes.keys() <= {"Fenced", "finished"}
+    assert outcomes["Fenced"] > 10 * outcomes["finished"]
+
+
+def test_a_writer_paused_before_it_opened_is_a_later_sync() -> None:
+    """It sends everything again after the other one closed cleanly: that is what a second sync does, and both copies belong there."""
+    for pause in range(1, opened_by(ONE_TABLE) + 1):
+        zombie = Zombie(ONE_TABLE, pause, {}, Completes.ONCE)
+
+        assert zombie.run() == "finished"
+        found = result(zombie.world, ONE_TABLE, 2)
+        assert (found.lost(ONE_TABLE, copies=2), found.doubled(ONE_TABLE, copies=2), found.uploads_left) == (0, 0, 0)

@@ -1,0 +1,176 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from destination_s3_spark.chain.blocks import block_name
+from destination_s3_spark.chain.events import AddData, OffsetInterval, Seed, SetDataSchema
+from destination_s3_spark.chain.files import FileEntry, FileKind
+from destination_s3_spark.chain.log import Chain
+from destination_s3_spark.chain.state import Checkpoint, StreamName
+from destination_s3_spark.cli import inspection, operator_command
+from destination_s3_spark.schema.arrow import META_FIELDS, schema_to_text
+from destination_s3_spark.storage.s3 import S3Store
+from destination_s3_spark.storage.settings import S3Settings
+
+STARTED = datetime(2026, 3, 1, tzinfo=UTC)
+SCHEMA = pa.schema([*META_FIELDS, ("id", pa.int64())])
+FOLDER = "lake/airbyte_internal/"
+
+
+@pytest.fixture
+def store(s3_settings: S3Settings) -> S3Store:
+    return S3Store(s3_settings)
+
+
+@pytest.fixture
+def config(s3_settings: S3Settings, tmp_path: Path) -> Path:
+    path = tmp_path / "config.json"
+    options = {
+        "s3_bucket_name": s3_settings.bucket,
+        "s3_bucket_path": "lake",
+        "s3_bucket_region": "us-east-1",
+        "s3_endpoint": s3_settings.endpoint,
+        "access_key_id": "key",
+        "secret_access_key": "hidden-secret",
+        "format": {"format_type": "Parquet"},
+    }
+    path.write_text(json.dumps(options))
+    return path
+
+
+@pytest.fixture
+def make_table(store: S3Store) -> Callable[[str | None, str], str]:
+    """Writes a table of two rows and returns its chain's prefix."""
+
+    def make(namespace: str | None, name: str) -> str:
+        table_id = f"{namespace}_raw__stream_{name}"
+        prefix = f"{FOLDER}{table_id}/chain/"
+        chain = Chain(store, prefix, StreamName(namespace, name))
+        chain.append(Seed(StreamName(namespace, name), table_id, 1, f"lake/{namespace}/{name}/", (), 5, 2, STARTED))
+        chain.append(SetDataSchema({"schemaId": 0, "version": "1-0-0", "fields": [{"name": "id"}], "arrowSchema": schema_to_text(SCHEMA)}))
+        file = FileEntry(FileKind.FINAL, f"lake/{namespace}/{name}/1.parquet", 2, 100, "upload", ("etag",))
+        chain.append(AddData(0, 5, 2, None, OffsetInterval(0, 1), (file,), (Checkpoint("00", 2, "00", 2),), {}))
+        return prefix
+
+    return make
+
+
+def test_without_a_stream_every_table_has_a_line(
+    config: Path, make_table: Callable[[str | None, str], str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_table("shop", "orders")
+    make_table(None, "users")
+
+    assert operator_command(["inspect", "--config", str(config)]) == 0
+
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert [row[:3] for row in rows if len(row) > 6 and row[1] == "2"] == [["users", "2", "2"], ["shop.orders", "2", "2"]]
+
+
+def test_with_a_stream_its_state_columns_and_blocks_are_shown(
+    config: Path, make_table: Callable[[str | None, str], str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_table("shop", "orders")
+
+    assert operator_command(["inspect", "--config", str(config), "--stream", "orders"]) == 0
+
+    text = capsys.readouterr().out
+    assert "Table shop.orders" in text
+    assert "block 2 is written, its files may not be complete" in text
+    assert "id                      int64" in text
+    assert "2 rows, 1 file (100 B), 1 checkpoint" in text
+
+
+def test_the_namespace_chooses_between_streams_of_one_name(
+    config: Path, make_table: Callable[[str | None, str], str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_table("a", "users")
+    make_table("b", "users")
+
+    operator_command(["inspect", "--config", str(config), "--stream", "users", "--namespace", "b"])
+
+    text = capsys.readouterr().out
+    assert "Table b.users" in text
+    assert "a.users" not in text
+
+
+def test_an_unknown_stream_is_an_error_that_names_the_known_ones(
+    config: Path, make_table: Callable[[str | None, str], str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_table("shop", "orders")
+
+    assert operator_command(["inspect", "--config", str(config), "--stream", "order"]) == 1
+
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("There is no table of stream order under s3://")
+    assert "Tables there: shop.orders." in captured.err
+
+
+def test_an_empty_bucket_path_is_said_in_words(config: Path, s3_settings: S3Settings, capsys: pytest.CaptureFixture[str]) -> None:
+    assert operator_command(["inspect", "--config", str(config)]) == 0
+
+    assert capsys.readouterr().out == f"No tables under s3://{s3_settings.bucket}/{FOLDER}.\n"
+
+
+@pytest.mark.parametrize("text", ["not json {hidden-secret", "[1]"])
+def test_a_configuration_that_is_no_object_is_an_error_without_its_content(
+    tmp_path: Path, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(text)
+
+    assert operator_command(["inspect", "--config", str(path)]) == 1
+
+    assert capsys.readouterr().err == f"The configuration {path} is not a JSON object.\n"
+
+
+def test_a_configuration_that_is_missing_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert operator_command(["inspect", "--config", str(tmp_path / "none.json")]) == 1
+
+    assert "none.json cannot be read: No such file or directory." in capsys.readouterr().err
+
+
+def test_a_damaged_first_block_is_an_error(config: Path, store: S3Store, capsys: pytest.CaptureFixture[str]) -> None:
+    store.put(f"{FOLDER}t/chain/{block_name(0)}", b"{}")
+
+    assert operator_command(["inspect", "--config", str(config)]) == 1
+
+    assert "is not the first block of a chain" in capsys.readouterr().err
+
+
+def test_reading_a_table_changes_nothing(store: S3Store, make_table: Callable[[str | None, str], str]) -> None:
+    prefix = make_table("shop", "orders")
+    before = {item.key: store.get(item.key) for item in store.list("")}
+
+    table = inspection.read_table(store, prefix)
+
+    assert [block.sequence_number for block in table.blocks] == [0, 1, 2]
+    assert {item.key: store.get(item.key) for item in store.list("")} == before
+
+
+def test_value_changes_are_grouped_without_array_indexes(store: S3Store, tmp_path: Path) -> None:
+    def change(field: str, reason: str) -> dict[str, str]:
+        return {"field": field, "change": "NULLED", "reason": reason}
+
+    metas = [
+        {"sync_id": 1, "changes": [change("lines.[0].quantity", "A"), change("id", "B")]},
+        {"sync_id": 1, "changes": []},
+        {"sync_id": 1, "changes": [change("lines.[12].quantity", "A")]},
+    ]
+    path = tmp_path / "rows.parquet"
+    pq.write_table(pa.table({"_airbyte_meta": pa.array(metas, META_FIELDS[2].type)}), path)
+    store.put("rows.parquet", path.read_bytes())
+
+    rows = inspection.read_file(store, FileEntry(FileKind.FINAL, "rows.parquet", 3, 0))
+
+    first, second = inspection.value_changes(rows)
+    assert (first.field, first.reason, first.count, first.example) == ("lines.[].quantity", "A", 2, "lines.[0].quantity")
+    assert (second.field, second.count) == ("id", 1)

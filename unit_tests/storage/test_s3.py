@@ -1,0 +1,310 @@
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from destination_s3_spark.errors import Bug, ConfigError, TransientError
+from destination_s3_spark.storage.failures import IAM_ACTIONS
+from destination_s3_spark.storage.object_store import ObjectExists, ObjectInfo, ObjectNotFound, OutcomeUnknown, StagedUpload, UploadFailed
+from destination_s3_spark.storage.s3 import S3Store
+from destination_s3_spark.storage.settings import ClientLimits, S3Settings
+from destination_s3_spark.storage.staging import StagedFileSink
+
+ONCE = ClientLimits(attempts=1, connect_timeout_s=2, read_timeout_s=5, copy_part_bytes=5 * 2**20)
+TWICE = replace(ONCE, attempts=2)
+Refuse = Callable[..., Any]
+
+
+@pytest.fixture
+def store(s3_settings: S3Settings) -> S3Store:
+    return S3Store(s3_settings, ONCE)
+
+
+@pytest.fixture
+def behind_proxy(s3_settings: S3Settings, s3_proxy: Any) -> S3Store:
+    return S3Store(replace(s3_settings, endpoint=s3_proxy.endpoint), ONCE)
+
+
+def stage(store: S3Store, key: str, body: bytes = b"staged", limits: ClientLimits = ONCE) -> StagedUpload:
+    with StagedFileSink(store.settings, key, limits=limits) as sink:
+        sink.write(body)
+        return sink.stage()
+
+
+def test_an_object_comes_back_with_its_bytes_size_and_metadata(store: S3Store) -> None:
+    store.put("a/é x+y&z.json", b"one")
+    store.put("a/é x+y&z.json", b"three", {"ab-generation-id": "7"})
+    assert store.get("a/é x+y&z.json") == b"three"
+    info = store.head("a/é x+y&z.json")
+    assert info == ObjectInfo("a/é x+y&z.json", 5)
+    assert info.metadata == {"ab-generation-id": "7"}
+
+
+def test_what_is_not_there_is_said_to_be_not_there(store: S3Store) -> None:
+    assert store.head("nothing") is None
+    assert list(store.list("nothing")) == []
+    with pytest.raises(ObjectNotFound):
+        store.get("nothing")
+    with pytest.raises(ObjectNotFound):
+        store.stage_copy("nothing", "copy")
+
+
+def test_create_writes_once(store: S3Store) -> None:
+    store.create("block", b"first")
+    with pytest.raises(ObjectExists):
+        store.create("block", b"second")
+    assert store.get("block") == b"first"
+
+
+def test_of_many_concurrent_creates_one_wins(store: S3Store) -> None:
+    start = threading.Barrier(8)
+
+    def create(number: int) -> bool:
+        start.wait()
+        try:
+            store.create("raced", str(number).encode())
+        except ObjectExists:
+            return False
+        return True
+
+    with ThreadPoolExecutor(8) as pool:
+        won = list(pool.map(create, range(8)))
+    assert sum(won) == 1
+    assert store.get("raced") == str(won.index(True)).encode()
+
+
+def test_listing_follows_pages_in_key_order(behind_proxy: S3Store, s3_proxy: Any) -> None:
+    def small_pages(call: Any) -> Any:
+        if call.operation == "ListObjectsV2":
+            call.target += "&max-keys=2"
+        return call.forward()
+
+    s3_proxy.script = small_pages
+    for name in ("p/b", "p/a", "p/d", "p/c", "p/e", "q"):
+        behind_proxy.put(name, b"x")
+    assert [info.key for info in behind_proxy.list("p/")] == ["p/a", "p/b", "p/c", "p/d", "p/e"]
+    assert s3_proxy.operations().count("ListObjectsV2") == 3
+
+
+def test_delete_goes_in_batches_of_a_thousand_and_absent_keys_are_fine(behind_proxy: S3Store, s3_proxy: Any) -> None:
+    behind_proxy.put("k7", b"x")
+    behind_proxy.delete([f"k{number}" for number in range(2100)])
+    assert behind_proxy.head("k7") is None
+    assert s3_proxy.operations().count("DeleteObjects") == 3
+    assert all("content-md5" in call.headers for call in s3_proxy.calls if call.operation == "DeleteObjects")
+    behind_proxy.delete([])
+    assert s3_proxy.operations().count("DeleteObjects") == 3
+
+
+def deletion_error(key: str, code: str) -> bytes:
+    return f"<DeleteResult><Error><Key>{key}</Key><Code>{code}</Code></Error></DeleteResult>".encode()
+
+
+def test_a_key_that_could_not_be_deleted_is_tried_again(behind_proxy: S3Store, s3_proxy: Any, s3_error: Refuse) -> None:
+    behind_proxy.put("a", b"x")
+    behind_proxy.put("b", b"x")
+    reply = replace(s3_error(200, ""), body=deletion_error("b", "InternalError"))
+    s3_proxy.fail("DeleteObjects", reply, times=1)
+    behind_proxy.delete(["a", "b"])
+    second = s3_proxy.calls[-1]
+    assert b"<Key>b</Key>" in second.body
+    assert b"<Key>a</Key>" not in second.body
+    assert behind_proxy.head("b") is None
+
+
+@pytest.mark.parametrize(
+    ("code", "error", "text"), [("AccessDenied", ConfigError, "s3:DeleteObject"), ("InternalError", TransientError, "'b'")]
+)
+def test_a_key_that_stays_is_an_error(behind_proxy: S3Store, s3_proxy: Any, s3_error: Refuse, code: str, error: type, text: str) -> None:
+    s3_proxy.fail("DeleteObjects", replace(s3_error(200, ""), body=deletion_error("b", code)))
+    with pytest.raises(error, match=text):
+        behind_proxy.delete(["a", "b"])
+
+
+def test_a_staged_upload_is_invisible_listed_and_then_complete_or_gone(store: S3Store) -> None:
+    one, other = stage(store, "t/one"), stage(store, "t/other")
+    assert list(store.list("t/")) == []
+    assert sorted(store.list_uploads("t/")) == sorted([(one.key, one.upload_id), (other.key, other.upload_id)])
+    assert list(store.list_uploads("elsewhere/")) == []
+    store.complete_upload(one)
+    store.abort_upload(other.key, other.upload_id)
+    store.abort_upload(other.key, other.upload_id)
+    assert [info.key for info in store.list("t/")] == ["t/one"]
+    assert list(store.list_uploads("")) == []
+    with pytest.raises(UploadFailed):
+        store.complete_upload(other)
+
+
+def test_a_copy_of_several_parts_is_staged_then_identical_with_its_own_metadata(store: S3Store) -> None:
+    body = bytes(range(256)) * 45_000
+    store.put("source", body, {"ab-generation-id": "1"})
+    upload = store.stage_copy("source", "copy", {"ab-generation-id": "2"})
+    assert len(upload.part_etags) == 3
+    assert store.head("copy") is None
+    store.complete_upload(upload)
+    assert store.get("copy") == body
+    info = store.head("copy")
+    assert info is not None
+    assert info.metadata == {"ab-generation-id": "2"}
+
+
+def test_a_copy_that_fails_leaves_no_upload(behind_proxy: S3Store, s3_proxy: Any, s3_error: Refuse) -> None:
+    behind_proxy.put("source", b"x")
+    s3_proxy.fail("UploadPartCopy", s3_error(503, "SlowDown"))
+    with pytest.raises(TransientError):
+        behind_proxy.stage_copy("source", "copy")
+    assert list(behind_proxy.list_uploads("")) == []
+
+
+def test_an_empty_object_cannot_be_copied_as_an_upload(store: S3Store) -> None:
+    store.put("empty", b"")
+    with pytest.raises(Bug):
+        store.stage_copy("empty", "copy")
+
+
+CALLS: dict[str, Callable[[S3Store], object]] = {
+    "PutObject": lambda store: store.put("k", b"x"),
+    "GetObject": lambda store: store.get("k"),
+    "HeadObject": lambda store: store.head("k"),
+    "DeleteObjects": lambda store: store.delete(["k"]),
+    "ListObjectsV2": lambda store: list(store.list("")),
+    "ListMultipartUploads": lambda store: list(store.list_uploads("")),
+    "AbortMultipartUpload": lambda store: store.abort_upload("k", "id"),
+    "CompleteMultipartUpload": lambda store: store.complete_upload(StagedUpload("k", "id", ('"e"',), 1)),
+    "CreateMultipartUpload": lambda store: stage(store, "k"),
+    "UploadPart": lambda store: stage(store, "k"),
+    "UploadPartCopy": lambda store: store.stage_copy("present", "k"),
+}
+
+
+@pytest.mark.parametrize("operation", CALLS)
+def test_a_missing_permission_is_named_by_its_iam_action(behind_proxy: S3Store, s3_proxy: Any, s3_error: Refuse, operation: str) -> None:
+    behind_proxy.put("present", b"x")
+    s3_proxy.fail(operation, s3_error(403, "AccessDenied"))
+    with pytest.raises(ConfigError, match=f"denied.*{IAM_ACTIONS[operation]}"):
+        CALLS[operation](behind_proxy)
+
+
+@pytest.mark.parametrize("operation", [name for name in CALLS if name != "CompleteMultipartUpload"])
+def test_a_store_in_trouble_is_a_transient_error(behind_proxy: S3Store, s3_proxy: Any, s3_error: Refuse, operation: str) -> None:
+    behind_proxy.put("present", b"x")
+    s3_proxy.fail(operation, s3_error(503, "SlowDown"))
+    with pytest.raises(TransientError, match="again"):
+        CALLS[operation](behind_proxy)
+
+
+@pytest.mark.parametrize("operation", ["PutObject", "GetObject", "UploadPart"])
+def test_a_passing_fault_is_retried(s3_settings: S3Settings, s3_proxy: Any, s3_error: Refuse, operation: str) -> None:
+    store = S3Store(replace(s3_settings, endpoint=s3_proxy.endpoint), TWICE)
+    store.put("k", b"x")
+    s3_proxy.fail(operation, s3_error(503, "SlowDown"), times=1)
+    if operation == "UploadPart":
+        store.complete_upload(stage(store, "k", limits=TWICE))
+    else:
+        CALLS[operation](store)
+    assert s3_proxy.operations().count(operation) >= 2
+
+
+def test_a_body_cut_short_is_read_again(behind_proxy: S3Store, s3_proxy: Any, s3_error: Refuse) -> None:
+    behind_proxy.put("k", b"whole body")
+    s3_proxy.fail("GetObject", replace(s3_error(200, ""), body=b"whole", headers={"Content-Length": "10", "Connection": "close"}), times=1)
+    assert behind_proxy.get("k") == b"whole body"
+
+
+@pytest.mark.parametrize("reply", [None, (503, "SlowDown"), (500, "InternalError")])
+def test_a_create_without_an_answer_is_of_unknown_outcome(behind_proxy: S3Store, s3_proxy: Any, s3_error: Refuse, reply: Any) -> None:
+    s3_proxy.fail("PutObject", s3_error(*reply) if reply else None)
+    with pytest.raises(OutcomeUnknown):
+        behind_proxy.create("k", b"x")
+
+
+def test_a_create_whose_answer_is_lost_finds_its_own_object_when_sent_again(s3_settings: S3Settings, s3_proxy: Any) -> None:
+    def lose_first(call: Any) -> Any:
+        reply = call.forward()
+        return reply if len(s3_proxy.calls) > 1 else None
+
+    s3_proxy.script = lose_first
+    store = S3Store(replace(s3_settings, endpoint=s3_proxy.endpoint), TWICE)
+    with pytest.raises(ObjectExists):
+        store.create("k", b"mine")
+    assert store.get("k") == b"mine"
+
+
+def test_a_conflict_with_a_write_in_flight_is_tried_again_and_at_last_counts_as_taken(
+    behind_proxy: S3Store, s3_proxy: Any, s3_error: Refuse
+) -> None:
+    conflict = s3_error(409, "ConditionalRequestConflict")
+    s3_proxy.fail("PutObject", conflict, times=2)
+    behind_proxy.create("k", b"x")
+    assert behind_proxy.get("k") == b"x"
+    s3_proxy.fail("PutObject", conflict)
+    with pytest.raises(ObjectExists):
+        behind_proxy.create("other", b"x")
+
+
+@pytest.mark.parametrize(
+    ("reply", "error"),
+    [
+        (None, OutcomeUnknown),
+        ((503, "ServiceUnavailable"), OutcomeUnknown),
+        ((504, "GatewayTimeout"), OutcomeUnknown),
+        ((500, "InternalError"), UploadFailed),
+        ((404, "NoSuchUpload"), UploadFailed),
+        ((400, "InvalidPart"), UploadFailed),
+        ((200, "InternalError"), UploadFailed),
+        ((403, "AccessDenied"), ConfigError),
+        ((400, "ExpiredToken"), ConfigError),
+    ],
+)
+def test_a_complete_that_fails(behind_proxy: S3Store, s3_proxy: Any, s3_error: Refuse, reply: Any, error: type[Exception]) -> None:
+    upload = stage(behind_proxy, "k")
+    s3_proxy.fail("CompleteMultipartUpload", s3_error(*reply) if reply else None)
+    with pytest.raises(error):
+        behind_proxy.complete_upload(upload)
+    assert behind_proxy.head("k") is None
+
+
+def test_a_complete_that_fails_inside_a_200_is_sent_again(s3_settings: S3Settings, s3_proxy: Any, s3_error: Refuse) -> None:
+    store = S3Store(replace(s3_settings, endpoint=s3_proxy.endpoint), TWICE)
+    upload = stage(store, "k", b"body")
+    s3_proxy.fail("CompleteMultipartUpload", s3_error(200, "InternalError"), times=1)
+    store.complete_upload(upload)
+    assert store.get("k") == b"body"
+
+
+def test_a_single_writer_creates_without_a_condition(s3_settings: S3Settings, s3_proxy: Any) -> None:
+    store = S3Store(replace(s3_settings, endpoint=s3_proxy.endpoint, single_writer=True), ONCE)
+    store.create("k", b"first")
+    with pytest.raises(ObjectExists):
+        store.create("k", b"second")
+    assert s3_proxy.operations() == ["HeadObject", "PutObject", "HeadObject"]
+    assert not any("if-none-match" in call.headers for call in s3_proxy.calls)
+
+
+def test_a_bucket_that_does_not_exist_is_a_config_error(s3_settings: S3Settings) -> None:
+    store = S3Store(replace(s3_settings, bucket="no-such-bucket"), ONCE)
+    for call in (CALLS["PutObject"], CALLS["GetObject"], CALLS["ListObjectsV2"], CALLS["AbortMultipartUpload"]):
+        with pytest.raises(ConfigError, match=r"no-such-bucket.*s3_bucket_name"):
+            call(store)
+
+
+def test_an_endpoint_nobody_listens_on(s3_settings: S3Settings) -> None:
+    store = S3Store(replace(s3_settings, endpoint="http://127.0.0.1:9"), ONCE)
+    with pytest.raises(TransientError, match=r"127\.0\.0\.1:9"):
+        store.put("k", b"x")
+    with pytest.raises(OutcomeUnknown):
+        store.create("k", b"x")
+
+
+def test_a_server_that_does_not_answer_in_time(s3_settings: S3Settings, s3_proxy: Any) -> None:
+    released = threading.Event()
+    s3_proxy.script = lambda _: released.wait(10) and None
+    store = S3Store(replace(s3_settings, endpoint=s3_proxy.endpoint), replace(ONCE, read_timeout_s=0.3))
+    with pytest.raises(TransientError, match="time"):
+        store.get("k")
+    released.set()

@@ -1,0 +1,189 @@
+from __future__ import annotations
+
+import random
+from datetime import UTC, datetime
+from itertools import combinations
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from destination_s3_spark.errors import ConfigError
+from destination_s3_spark.storage.paths import PathTemplate
+from destination_s3_spark.storage.table_paths import internal_root, overlaps, raw_table_name, resolve_roots, table_id
+
+START = datetime(2020, 1, 2, tzinfo=UTC)
+HOSTILE = [
+    "a",
+    "A",
+    "_",
+    "__",
+    "/",
+    ".",
+    "..",
+    "a/b",
+    "é",
+    "e\u0301",
+    "%2f",
+    "raw",
+    "stream",
+    "_raw__stream_",
+    "\0",
+    "x" * 300,
+    "airbyte_internal",
+    "😀",
+    "",
+]
+NAMES = st.lists(st.sampled_from(HOSTILE), max_size=3).map("".join)
+STREAMS = st.tuples(st.none() | NAMES, NAMES)
+
+
+def template(path: str | None = None, bucket_path: str = "lake") -> PathTemplate:
+    return PathTemplate(bucket_path, path, None, START, 1)
+
+
+def same(one: tuple[str | None, str], other: tuple[str | None, str]) -> bool:
+    return (one[0] or "", one[1]) == (other[0] or "", other[1])
+
+
+@pytest.mark.parametrize(
+    ("namespace", "name", "expected"),
+    [
+        ("a", "b", "a_raw__stream_b"),
+        ("aaa", "bbb_abab_ccc", "aaa_raw__stream_bbb_abab_ccc"),
+        ("aaa_abab_bbb", "ccc", "aaa_abab_bbb_raw__stream_ccc"),
+        ("public__ab", "abab_users", "public__ab_raw___stream_abab_users"),
+        (None, "users", "_raw__stream_users"),
+    ],
+)
+def test_raw_names_are_destinations_v2s(namespace: str | None, name: str, expected: str) -> None:
+    assert raw_table_name((namespace, name)) == expected
+    assert table_id((namespace, name)) == expected
+
+
+@given(STREAMS, STREAMS)
+@example((None, "a^b"), (None, "a_b"))
+@example((None, "a/b"), (None, "a_b"))
+@example(("a_", "_b"), ("a", "__b"))
+@example(("a", "_b"), ("a_", "b"))
+def test_table_ids_are_one_safe_segment_and_injective(one: tuple[str | None, str], other: tuple[str | None, str]) -> None:
+    for stream in (one, other):
+        assert "/" not in table_id(stream)
+        assert table_id(stream) not in {"", ".", ".."}
+        assert len(table_id(stream).encode()) <= 209
+    assert (table_id(one) == table_id(other)) == same(one, other)
+
+
+def test_a_name_that_imitates_a_hashed_id_gets_one_of_its_own() -> None:
+    hashed = table_id((None, "a^b"))
+    imitation = hashed.removeprefix("_raw__stream_")
+    assert table_id((None, imitation)) != hashed
+
+
+def test_the_internal_root_is_below_the_bucket_path() -> None:
+    assert internal_root(template(), ("n", "s")) == "lake/airbyte_internal/n_raw__stream_s/"
+    assert internal_root(template(bucket_path=""), (None, "s")) == "airbyte_internal/_raw__stream_s/"
+
+
+def test_ordinary_streams_get_exactly_the_templates_folders() -> None:
+    streams = [("n1", "users"), ("n2", "users"), (None, "orders")]
+    assert resolve_roots(streams, template()) == {
+        ("n1", "users"): "lake/n1/users/",
+        ("n2", "users"): "lake/n2/users/",
+        (None, "orders"): "lake/orders/",
+    }
+
+
+def test_two_names_of_one_folder_are_kept_apart_by_a_hash_and_the_exact_name_keeps_the_folder() -> None:
+    roots = resolve_roots([("n", "a^b"), ("n", "a_b")], template())
+    assert roots["n", "a_b"] == "lake/n/a_b/"
+    assert roots["n", "a^b"].startswith("lake/n/a_b_")
+    assert len(roots["n", "a^b"]) == len("lake/n/a_b_12345678/")
+
+
+def test_of_nested_folders_the_outer_one_moves() -> None:
+    roots = resolve_roots([(None, "n1"), ("n1", "a"), ("n1", "b")], template())
+    assert roots["n1", "a"] == "lake/n1/a/"
+    assert roots["n1", "b"] == "lake/n1/b/"
+    assert roots[None, "n1"].startswith("lake/n1_")
+    assert roots[None, "n1"].count("/") == 2
+
+
+def test_a_recorded_root_stays_and_the_newcomer_moves() -> None:
+    recorded = {(None, "n1"): "lake/n1/", ("gone", "table"): "lake/gone/table/"}
+    roots = resolve_roots([(None, "n1"), ("n1", "a"), ("gone", "table/x")], template(), recorded)
+    assert roots[None, "n1"] == "lake/n1/"
+    assert roots["n1", "a"].startswith("lake/n1_")
+    assert roots["n1", "a"].endswith("/a/")
+    assert roots["gone", "table/x"].startswith("lake/gone/table_")
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(STREAMS, max_size=8), st.randoms(use_true_random=False))
+def test_roots_are_apart_stable_and_independent_of_the_catalogs_order(
+    streams: list[tuple[str | None, str]], shuffler: random.Random
+) -> None:
+    streams = list({(namespace or None, name): None for namespace, name in streams})
+    roots = resolve_roots(streams, template())
+    shuffled = streams.copy()
+    shuffler.shuffle(shuffled)
+    assert resolve_roots(shuffled, template()) == roots
+    assert resolve_roots(streams, template(), roots) == roots
+    for one, other in combinations([*roots.values(), "lake/airbyte_internal/", "lake/airbyte_changes/"], 2):
+        assert not one.startswith(other)
+        assert not other.startswith(one)
+    assert all(root.startswith("lake/") for root in roots.values())
+    assert overlaps(roots, template()) == {}
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(STREAMS, min_size=1, max_size=6, unique=True), st.integers(0, 6))
+def test_a_catalog_that_grows_keeps_the_roots_it_has(streams: list[tuple[str | None, str]], known: int) -> None:
+    streams = list({(namespace or None, name): None for namespace, name in streams})
+    first = resolve_roots(streams[:known], template())
+    grown = resolve_roots(streams, template(), first)
+    assert {stream: grown[stream] for stream in first} == first
+    assert overlaps(grown, template()) == {}
+
+
+def test_streams_a_template_does_not_tell_apart_share_a_root_and_are_reported() -> None:
+    roots = resolve_roots([("a", "x"), ("b", "x")], template("${STREAM_NAME}/"))
+    assert set(roots.values()) == {"lake/x/"}
+    assert overlaps(roots, template("${STREAM_NAME}/")) == {("a", "x"): "stream 'b.x'", ("b", "x"): "stream 'a.x'"}
+
+
+def test_a_root_around_the_connectors_folders_is_reported() -> None:
+    plain = template("")
+    roots = resolve_roots([(None, "x")], template("${YEAR}_"))
+    assert roots == {(None, "x"): "lake/"}
+    assert overlaps(roots, plain) == {(None, "x"): "the folder 'airbyte_internal'"}
+
+
+def test_a_variable_after_the_last_constant_folder_does_not_separate_roots() -> None:
+    roots = resolve_roots([("n", "a"), ("n", "b")], template("${NAMESPACE}/${STREAM_NAME}_${YEAR}_"))
+    assert set(roots.values()) == {"lake/n/"}
+
+
+@pytest.mark.parametrize("name", ["airbyte_internal", "airbyte_changes"])
+def test_a_stream_named_like_a_folder_of_the_connector_moves_out_of_it(name: str) -> None:
+    roots = resolve_roots([(name, "users"), (None, name)], template())
+    assert not any(root.startswith(f"lake/{name}/") for root in roots.values())
+    assert roots[name, "users"].endswith("/users/")
+
+
+def test_a_template_that_names_a_folder_of_the_connector_is_a_config_error() -> None:
+    with pytest.raises(ConfigError, match="airbyte_internal"):
+        resolve_roots([(None, "x")], template("airbyte_internal/${STREAM_NAME}/"))
+
+
+def test_folders_of_the_bucket_path_are_never_renamed() -> None:
+    recorded = {("old", "shared"): "lake/"}
+    roots = resolve_roots([("n", "new")], template(), recorded)
+    assert roots == {("n", "new"): "lake/n/new/"}
+    assert overlaps(roots | recorded, template())["n", "new"] == "stream 'old.shared'"
+
+
+def test_a_thousand_streams_resolve_quickly_and_apart() -> None:
+    streams = [(f"n{i % 7}", f"s^{i}" if i % 2 else f"s_{i}") for i in range(1000)]
+    roots = resolve_roots(streams, template())
+    assert len(set(roots.values())) == 1000
