@@ -74,7 +74,7 @@ class DestinationS3Spark(Destination):
         """Run a command of the command line; the exit code. Whatever happens is told on stdout in the protocol's way."""
         parsed = self.parse_args(args)
         self._output = ProtocolWriter(_claim_stdout())
-        logger.handlers = [ProtocolLogHandler(self._output)]
+        _log_through(self._output)
         try:
             for message in self.run_cmd(parsed):
                 self._output.message(message)
@@ -100,9 +100,7 @@ class DestinationS3Spark(Destination):
             return
         yield from self._run_write(config, parsed_args.catalog, TextIOWrapper(sys.stdin.buffer, encoding="utf-8"))
 
-    def _run_write(
-        self, config: Mapping[str, Any], configured_catalog_path: str, input_stream: TextIOWrapper
-    ) -> Iterator[AirbyteMessage]:
+    def _run_write(self, config: Mapping[str, Any], configured_catalog_path: str, input_stream: TextIOWrapper) -> Iterator[AirbyteMessage]:
         """Sync the bytes of the input. STATEs are written as bytes, so nothing is yielded."""
         parsed = Config.parse(config)
         catalog = parse_catalog(_read_file(Path(configured_catalog_path), "catalog"))
@@ -116,6 +114,18 @@ def _claim_stdout() -> BinaryIO:
     protocol = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     return protocol
+
+
+def _log_through(output: ProtocolWriter) -> None:
+    """Make LOG messages of what Python code logs: ours from INFO on, that of libraries from WARNING on."""
+    root = logging.getLogger()
+    root.handlers = [ProtocolLogHandler(output)]
+    root.setLevel(logging.WARNING)
+    for name in ("airbyte", __package__ or ""):
+        ours = logging.getLogger(name)
+        ours.handlers = []
+        ours.propagate = True
+        ours.setLevel(logging.INFO)
 
 
 @contextlib.contextmanager

@@ -74,7 +74,7 @@ def test_columns_and_rows_are_shown(shown: dict[str, list[str]]) -> None:
 
     assert types["customer_id"] == "int64"
     assert types["placed_at"] == "timestamp[us, tz=UTC]"
-    assert types["lines"].startswith("list<struct<product_id: int64")
+    assert types["lines"].startswith("list<struct<gift: bool, product_id: int64")
     assert len(shown["shop.orders: first rows"]) == 2 + 3 + 1
 
 

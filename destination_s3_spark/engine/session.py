@@ -127,8 +127,7 @@ def _spark_context(settings: SparkSettings) -> SparkContext:
 def _our_conf(settings: SparkSettings) -> dict[str, Any]:
     java_options = (
         # C1 only: the JVM runs for seconds and never touches a record, so the optimizing compiler costs more than it returns.
-        "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xss512k "
-        f"-Dlog4j2.configurationFile={LOG4J.as_uri()}"
+        f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xss512k -Dlog4j2.configurationFile={LOG4J.as_uri()}"
     )
     return {
         "spark.app.name": "destination-s3-spark",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import IO, Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -52,11 +52,21 @@ class ParquetOptions:
     time_encoding: TimeEncoding = TimeEncoding.TIME
 
 
+class Sink(Protocol):
+    """Where the bytes of a file go."""
+
+    def write(self, data: bytes, /) -> int:
+        """Take all of the bytes."""
+
+    def flush(self) -> None:
+        """Nothing has to become visible."""
+
+
 class _Outlet:
     """The way to the sink, until it is shut: Arrow's writer would otherwise still write a footer when it is garbage collected."""
 
-    def __init__(self, sink: IO[bytes]) -> None:
-        self._sink: IO[bytes] | None = sink
+    def __init__(self, sink: Sink) -> None:
+        self._sink: Sink | None = sink
         self._position = 0
         self.closed = False
 
@@ -86,7 +96,7 @@ class ParquetFile:
     Use it in one thread. End it with `close`, or give it up with `abandon`.
     """
 
-    def __init__(self, sink: IO[bytes], schema: pa.Schema, options: ParquetOptions) -> None:
+    def __init__(self, sink: Sink, schema: pa.Schema, options: ParquetOptions) -> None:
         self._schema = schema
         self._stored = stored_schema(schema, options.time_encoding)
         self._options = options
@@ -96,7 +106,7 @@ class ParquetFile:
         self._outlet = _Outlet(sink)
         compression: Any = "none" if options.codec is Codec.UNCOMPRESSED else options.codec.value.lower()
         self._writer = pq.ParquetWriter(
-            self._outlet,  # type: ignore[arg-type]
+            self._outlet,
             self._stored,
             version="2.6",
             compression=compression,

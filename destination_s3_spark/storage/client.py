@@ -47,6 +47,7 @@ def s3_client(settings: S3Settings, limits: ClientLimits) -> S3Client:
 
     client.meta.events.register("provide-client-params.s3", add_shared)
     if settings.endpoint:
+        client.meta.events.register("before-call.s3", _stay_at_the_endpoint)
         client.meta.events.register("before-call.s3.DeleteObjects", _add_content_md5)
         ca_bundle = session._session.get_config_variable("ca_bundle") or os.environ.get("REQUESTS_CA_BUNDLE")
         client.meta.events.register("before-send.s3", _CheckedTransport(settings.endpoint, config, ca_bundle or True))
@@ -78,6 +79,13 @@ def _shared_parameters(settings: S3Settings) -> dict[str, str]:
         if settings.kms_key_id:
             shared["SSEKMSKeyId"] = settings.kms_key_id
     return shared
+
+
+def _stay_at_the_endpoint(params: dict[str, Any], **_: Any) -> None:
+    """Keep botocore from looking for the bucket's region after a redirect: one endpoint has one region, and a server that always
+    redirects would send its search into endless recursion.
+    """
+    params["context"].setdefault("s3_redirect", {})["redirected"] = True
 
 
 def _add_content_md5(params: dict[str, Any], **_: Any) -> None:

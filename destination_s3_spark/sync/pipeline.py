@@ -118,8 +118,8 @@ class Pipeline:
         offset = self._spool.input_offset(failure.catalog_index, failure.record)
         name = self._streams[failure.catalog_index].stream.id
         return DataError(
-            f"Stream {name}: the RECORD line at byte {offset} of the input cannot be read as a record of this stream. Nothing after the last "
-            "acknowledged STATE was kept; report it to the maker of the source and run the sync again.",
+            f"Stream {name}: the RECORD line at byte {offset} of the input cannot be read as a record of this stream. Nothing after the "
+            "last acknowledged STATE was kept; report it to the maker of the source and run the sync again.",
             stream=name,
         )
 

@@ -114,8 +114,8 @@ class Sync:
         if unfinished:
             names = ", ".join(str(parts.catalog.streams[stream].id) for stream in unfinished[:10])
             raise TransientError(
-                f"The input ended, but {len(unfinished)} of {len(parts.catalog.streams)} streams did not complete ({names}). Everything up to "
-                "their last STATE is committed; run the sync again to go on from there."
+                f"The input ended, but {len(unfinished)} of {len(parts.catalog.streams)} streams did not complete ({names}). Everything up "
+                "to their last STATE is committed; run the sync again to go on from there."
             )
         parts.commits.close()
 

@@ -12,6 +12,7 @@ from destination_s3_spark.chain.strays import StrayUploads
 from destination_s3_spark.config import Config
 from destination_s3_spark.protocol.catalog import Catalog, Stream, StreamId
 from destination_s3_spark.schema.json_schema import StreamFields, stream_fields
+from destination_s3_spark.storage.names import StreamParts
 from destination_s3_spark.storage.object_store import ObjectStore
 from destination_s3_spark.storage.paths import PathTemplate
 from destination_s3_spark.storage.table_paths import internal_root, resolve_roots, table_id
@@ -57,7 +58,7 @@ class TableSet:
 
     @staticmethod
     def _roots(catalog: Catalog, template: PathTemplate, writers: list[TableWriter]) -> dict[StreamId, str]:
-        recorded = {
+        recorded: dict[StreamParts, str] = {
             stream.id: writer.state.identity.final_root
             for stream, writer in zip(catalog.streams, writers, strict=True)
             if writer.state is not None

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from types import TracebackType
 
 import pyarrow as pa
 
@@ -73,10 +74,7 @@ def land_slice(task: LandTask) -> StagedSlice:
             if end in task.slice.boundaries or end == task.slice.end:
                 segments.append(Segment(end, records, multiset % 2**128))
                 records = multiset = 0
-        landed = sum(segment.records for segment in segments)
-        if landed != task.slice.records:
-            raise Bug(f"A slice of {task.slice.records} records was landed as {landed} rows; nothing was committed. Please report this.")
-        staged = tuple(file.stage(landed) for file in files)
+        staged = tuple(file.stage(task.slice.records) for file in files)
     return StagedSlice(task.slice.start, task.slice.end, task.schema_id, staged, tuple(segments), dict(changes))
 
 
@@ -103,14 +101,18 @@ class _StagedParquet:
         self._file = ParquetFile(self._sink, self._target.schema, self._target.options)
         return self
 
-    def __exit__(self, *error: object) -> None:
-        self._sink.__exit__(*error)  # type: ignore[arg-type]
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if kind is not None:
+            self._file.abandon()
+        self._sink.__exit__(kind, error, trace)
 
     def write(self, block: TypedBlock) -> None:
         self._file.write(block.raw if self._target.kind is FileKind.RAW else block.final)
 
-    def stage(self, rows: int) -> DataFile:
-        self._file.close()
+    def stage(self, records: int) -> DataFile:
+        rows = self._file.close()
+        if rows != records:
+            raise Bug(f"A slice of {records} records was landed as {rows} rows; nothing was committed. Please report this.")
         return DataFile(self._target.kind, self._sink.stage(), rows)
 
 

@@ -25,7 +25,7 @@ from destination_s3_spark.chain.settle import MapFiles, complete, roll_back
 from destination_s3_spark.chain.state import TableState
 from destination_s3_spark.chain.strays import StrayUploads
 from destination_s3_spark.chain.tokens import Token
-from destination_s3_spark.errors import Bug, SyncError, TransientError
+from destination_s3_spark.errors import Bug, Fenced, SyncError, TransientError
 from destination_s3_spark.storage.object_store import ObjectStore
 from destination_s3_spark.tables.batch import Batch, TableCheckpoint, cut_batch
 from destination_s3_spark.tables.slices import StagedSlice
@@ -134,7 +134,7 @@ class TableWriter:
             if not rest.slices:
                 return CommitResult(None, 0, 0, 0, replayed.records)
             files = tuple(FileEntry.of(file) for staged in rest.slices for file in staged.files)
-            self._append(self._add_data(rest, files))
+            self._append_data(rest, files)
             number = self._chain.head.sequence_number
             self._settle(files)
             return CommitResult(number, rest.records, len(files), sum(file.bytes for file in files), replayed.records)
@@ -193,9 +193,9 @@ class TableWriter:
         self._committed_end = end
         return batch
 
-    def _add_data(self, batch: Batch, files: tuple[FileEntry, ...]) -> AddData:
+    def _append_data(self, batch: Batch, files: tuple[FileEntry, ...]) -> None:
         start = self._chain.head.next_offset
-        return AddData(
+        event = AddData(
             schema_id=self._chain.head.schema_id or 0,
             sync_id=self._session.sync_id,
             generation_id=self._session.generation_id,
@@ -205,6 +205,12 @@ class TableWriter:
             checkpoints=batch.recorded(),
             changes=batch.changes(),
         )
+        try:
+            self._append(event)
+        except Fenced:
+            # Another block stands there, so it is certain that none names these uploads: `abandon` may drop them.
+            self._staged = [*batch.slices, *self._staged]
+            raise
 
     def _settle(self, files: Sequence[FileEntry]) -> None:
         if complete(self._store, files, self._map_files):

@@ -228,13 +228,13 @@ class Zombie:
         self._shape = shape
         self._pause_at = pause_at
         self._second_faults = second_faults
-        self._platform = Platform([0] * len(shape.totals))
+        self._platform = Platform([0] * len(shape.totals))  # as the first attempt's STATEs left it when it was paused
         self.attempts = 1
         self.world.store.hook = self._hook
 
     def run(self) -> str:
         try:
-            Sync(self.world, self._shape, Platform([0] * len(self._shape.totals)), None).run()
+            Sync(self.world, self._shape, self._platform).run()
         except (SyncError, Crash) as error:
             return type(error).__name__
         return "finished"
@@ -245,7 +245,7 @@ class Zombie:
         store = self.world.store
         begun = len(store.calls)
         store.hook = at_calls({begun + call: fault for call, fault in self._second_faults.items()})
-        self.attempts += run_until_done(self.world, self._shape, self._platform)
+        self.attempts += run_until_done(self.world, self._shape, Platform(list(self._platform.acked)))
         store.hook = None
         return None
 

@@ -46,12 +46,9 @@ def test_the_last_of_duplicate_keys_wins_on_both_ways(tail: bytes) -> None:
 
 
 def test_keys_are_decoded_and_keys_that_are_no_text_stay_apart() -> None:
-    assert split_object(rb'{"\u0061\n":1,"\ud800":2,"' + b'\xff":3,"x":NaN}') == {
-        "a\n": b"1",
-        "\ud800": b"2",
-        "\udcff": b"3",
-        "x": b"NaN",
-    }
+    found = split_object(rb'{"\u0061\n":1,"\ud800":2,"' + b'\xff":3,"x":NaN}')
+    assert [ascii(key) for key in found] == [r"'a\n'", r"'\ud800'", r"'\udcff'", "'x'"]
+    assert list(found.values()) == [b"1", b"2", b"3", b"NaN"]
 
 
 def test_members_of_a_part_of_a_text() -> None:
@@ -89,7 +86,7 @@ def test_members_of_a_part_of_a_text() -> None:
     ],
 )
 def test_what_is_not_one_complete_object_is_refused_without_its_content(text: bytes) -> None:
-    with pytest.raises(ValueError, match="^not one complete JSON object$"):
+    with pytest.raises(ValueError, match=r"^not one complete JSON object$"):
         split_object(text)
 
 

@@ -1,0 +1,359 @@
+from __future__ import annotations
+
+import json
+import logging
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from destination_s3_spark.errors import DataError
+from destination_s3_spark.protocol.catalog import Catalog, StreamId
+from destination_s3_spark.protocol.messages import Event, Idle, Records, State, Status, StreamStatus
+from destination_s3_spark.protocol.reader import ProtocolReader
+
+CatalogOf = Callable[..., Catalog]
+Tell = Callable[[Iterable[Event]], list[tuple[object, ...]]]
+MARKER = "a-secret-marker"
+
+
+def record(stream: str = "users", data: str = '{"id":1}', namespace: str | None = None, tail: str = "") -> bytes:
+    where = "" if namespace is None else f'"namespace":"{namespace}",'
+    return f'{{"type":"RECORD","record":{{{where}"stream":"{stream}","data":{data},"emitted_at":1700000000000{tail}}}}}'.encode()
+
+
+def state(cursor: int, stream: str = "users") -> bytes:
+    blob = {"type": "STREAM", "stream": {"stream_descriptor": {"name": stream}, "stream_state": {"cursor": cursor}}}
+    return json.dumps({"type": "STATE", "state": blob}).encode()
+
+
+def status(name: str, stream: str = "users") -> bytes:
+    reported = {"stream_descriptor": {"name": stream}, "status": name}
+    return json.dumps({"type": "TRACE", "trace": {"type": "STREAM_STATUS", "emitted_at": 1.0, "stream_status": reported}}).encode()
+
+
+def lines(*each: bytes) -> bytes:
+    return b"".join(line + b"\n" for line in each)
+
+
+def in_blocks(text: bytes, size: int) -> Iterator[bytes]:
+    return (text[start : start + size] for start in range(0, len(text), size))
+
+
+def error_of(catalog: Catalog, text: bytes) -> DataError:
+    with pytest.raises(DataError) as caught:
+        list(ProtocolReader(catalog).events([text]))
+    assert MARKER not in caught.value.message
+    return caught.value
+
+
+def test_records_of_all_streams_before_a_state_come_before_it_and_no_others(catalog_of: CatalogOf, story: Tell) -> None:
+    catalog = catalog_of("users", "orders")
+    first, second, third = record(), record("orders"), record("users", '{"id":2}')
+    text = lines(first, second, first, state(1), third, state(2, "orders"), second)
+    reader = ProtocolReader(catalog)
+    told = story(reader.events([text]))
+    assert [(event[0], event[1]) for event in told] == [
+        (0, first + b"\n"),
+        (1, second + b"\n"),
+        (0, first + b"\n"),
+        ("state", told[3][1]),
+        (0, third + b"\n"),
+        ("state", told[5][1]),
+        (1, second + b"\n"),
+    ]
+    assert json.loads(bytes(told[3][1]))["state"]["stream"]["stream_state"] == {"cursor": 1}  # type: ignore[call-overload]
+    assert (reader.counts.records, reader.counts.states, reader.counts.bytes) == (5, 2, len(text))
+
+
+def test_interleaved_records_of_a_stream_are_one_event(catalog_of: CatalogOf) -> None:
+    text = lines(*[record(stream) for _ in range(50) for stream in ("users", "orders")])
+    events = list(ProtocolReader(catalog_of("users", "orders")).events([text]))
+    assert [(event.stream, event.records) for event in events if isinstance(event, Records)] == [(0, 50), (1, 50)]
+
+
+SPELLINGS = [
+    '{{"type":"RECORD","record":{{"stream":"{s}","data":{d},"emitted_at":{e}}}}}',
+    '{{"type":"RECORD","record":{{"namespace":{n},"stream":"{s}","data":{d},"emitted_at":{e}}}}}',
+    '{{"type":"RECORD","record":{{"stream":"{s}","namespace":{n},"emitted_at":{e},"data":{d}}}}}',
+    '{{"type":"RECORD","record":{{"stream":"{s}","emitted_at":{e},"data":{d},"namespace":{n}}}}}',
+    '{{"type":"RECORD","record":{{"stream":"{s}","data":{d},"emitted_at":{e},"namespace":{n}}}}}',
+    '{{"record":{{"stream":"{s}","namespace":{n},"data":{d},"emitted_at":{e}}},"type":"RECORD"}}',
+    '{{"type":"RECORD","record":{{"data":{d},"stream":"{s}","namespace":{n},"emitted_at":{e}}}}}',
+    '{{"type": "RECORD", "record": {{"stream": "{s}", "namespace": {n}, "data": {d}, "emitted_at": {e}}}}}',
+    '  {{"type":"RECORD","record":{{"meta":{{"changes":[],"data":{d}}},"stream":"{s}","namespace":{n},"data":{d}}}}} \r',
+    '{{"type":"RECORD","record":{{"meta":{{"data":"{s}"}},"namespace":{n},"stream":"{s}","data":{d}}},"data":{d}}}',
+    '{{"data":{d},"type":"RECORD","record":{{"stream":"{s}","namespace":{n},"data":{d}}}}}',
+    '{{"type":"RECORD","record":{{"stream":"other","namespace":{n},"stream":"{s}","data":{d}}}}}',
+    '{{"type":"LOG","type":"RECORD","record":{{"stream":"{s}","namespace":{n},"data" :{d}}}}}',
+    '{{"type":"RECORD","\\u0072ecord":{{"stream":"{s}","names\\u0070ace":{n},"data":{d}}}}}',
+]
+DATA = ['{"id":1}', '{"data":{"stream":"orders"}}', '{"n":NaN}', r'{"s":"\ud800"}', '{"n":1e400}', r'{"s":"\"data\":"}', "{}", '["stream"]']
+NAMES = ["users", "orders", "data", "a b", "é", "nobody"]
+NAMESPACES = ["null", '""', '"shop"', '"data"']
+
+
+@given(
+    st.lists(st.tuples(*map(st.sampled_from, (SPELLINGS, DATA, NAMES, NAMESPACES)), st.integers(0, 10**13)), max_size=25),
+    st.integers(1, 400),
+)
+@settings(deadline=None, max_examples=150)
+def test_a_line_goes_where_a_full_parse_says_however_it_is_spelt_and_cut(
+    catalog_of: CatalogOf, story: Tell, drawn: list[tuple[str, str, str, str, int]], block: int
+) -> None:
+    catalog = catalog_of("users", "orders", ("shop", "users"), ("data", "data"), "data", "a b", ("shop", "é"))
+    indexes = {stream.id: index for index, stream in enumerate(catalog.streams)}
+    written = [spelling.format(d=data, s=name, n=namespace, e=emitted_at) for spelling, data, name, namespace, emitted_at in drawn]
+    expected, unknown, offset = [], 0, 0
+    for line in written:
+        parsed = json.loads(line)["record"]
+        index = indexes.get(StreamId.of(parsed.get("namespace"), parsed["stream"]))
+        unknown += index is None
+        if index is not None:
+            expected.append((index, line.encode() + b"\n", offset))
+        offset += len(line.encode()) + 1
+    text = lines(*[line.encode() for line in written])
+    reader = ProtocolReader(catalog)
+    assert story(reader.events(in_blocks(text, block))) == expected
+    assert (reader.counts.records, reader.counts.unknown_streams.total(), reader.counts.bytes) == (len(expected), unknown, len(text))
+
+
+def test_any_block_size_gives_the_same_story(catalog_of: CatalogOf, story: Tell) -> None:
+    chosen = random.Random(5)
+    parts = [
+        record(),
+        record("orders"),
+        record("orders", '{"n":NaN}'),
+        state(1),
+        b"",
+        b"log noise",
+        b'{"type":"LOG","log":{}}',
+        status("RUNNING"),
+    ]
+    text = lines(*chosen.choices(parts, k=60), status("COMPLETE"), record("orders"))[:-1]
+    catalog = catalog_of("users", "orders")
+    whole = story(ProtocolReader(catalog).events([text]))
+    assert len(whole) > 20
+    for size in (1, 2, 3, 7, 64, 100, 1000):
+        reader = ProtocolReader(catalog)
+        assert story(reader.events(in_blocks(text, size))) == whole
+        assert reader.counts.bytes == len(text)
+
+
+def test_emitted_at_before_the_data_is_learnt_too(catalog_of: CatalogOf, caplog: pytest.LogCaptureFixture) -> None:
+    spelling = '{{"type":"RECORD","record":{{"stream":"users","emitted_at":{e},"data":{d}}}}}'
+    good = [spelling.format(e=emitted_at, d='{"id":1}').encode() for emitted_at in (5, 17, 1700000000000)]
+    broken = spelling.format(e=6, d='{"id":').encode()
+    reader = ProtocolReader(catalog_of("users"))
+    events = [event for event in reader.events([lines(*good, broken)]) if isinstance(event, Records)]
+    assert [event.records for event in events] == [4], "a line whose prefix is known is not parsed here; whoever types it will refuse it"
+
+
+def test_a_namespace_that_may_follow_the_data_keeps_the_prefix_unlearnt(catalog_of: CatalogOf, story: Tell) -> None:
+    reader = ProtocolReader(catalog_of("users", ("shop", "users")))
+    told = story(reader.events([lines(record(), record(tail=',"namespace":"shop"'), record())]))
+    assert [event[0] for event in told] == [0, 1, 0]
+
+
+def test_an_unknown_stream_is_counted_and_named_once(catalog_of: CatalogOf, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING)
+    reader = ProtocolReader(catalog_of("users"))
+    text = lines(record("nobody", f'"{MARKER}"'), record(), record("nobody"), record("users", namespace="x"), status("COMPLETE", "nobody"))
+    assert sum(event.records for event in reader.events([text]) if isinstance(event, Records)) == 1
+    assert reader.counts.unknown_streams == {StreamId(None, "nobody"): 2, StreamId("x", "users"): 1}
+    assert [line.getMessage() for line in caplog.records] == [
+        "Records of stream 'nobody' are ignored: it is not in the catalog of this sync.",
+        "Records of stream 'x.users' are ignored: it is not in the catalog of this sync.",
+    ]
+
+
+IGNORED = [
+    (b'{"type":"LOG","log":{"level":"INFO","message":"x"}}', "LOG"),
+    (b'{"type":"CONTROL","control":{}}', "CONTROL"),
+    (b'{"type":"CATALOG"}', "CATALOG"),
+    (b'{"type":"BRAND_NEW","record":{"stream":"users"}}', "unknown type"),
+    (b'{"level":"info","n":NaN}', "unknown type"),
+    (b'{"type":5}', "unknown type"),
+    (b"{}", "unknown type"),
+    (b'{"type":"TRACE"}', "TRACE"),
+    (b'{"type":"TRACE","trace":[1]}', "TRACE"),
+    (b'{"type":"TRACE","trace":{"type":"ESTIMATE","estimate":{"name":"users"}}}', "TRACE"),
+    (b'{"type":"TRACE","trace":{"type":"BRAND_NEW","stream_status":{"status":"COMPLETE","stream_descriptor":{"name":"users"}}}}', "TRACE"),
+    (b'{"type":"TRACE","trace":{"type":"STREAM_STATUS"}}', "TRACE"),
+    (
+        b'{"type":"TRACE","trace":{"type":"STREAM_STATUS","stream_status":{"status":"COMPLETE","stream_descriptor":{"name":["users"]}}}}',
+        "TRACE",
+    ),
+    (status("STARTED"), "TRACE"),
+    (status("RUNNING"), "TRACE"),
+    (status("BRAND_NEW"), "TRACE"),
+]
+
+
+@pytest.mark.parametrize(("line", "counted"), IGNORED)
+def test_what_says_nothing_to_a_destination_is_counted_and_ignored(catalog_of: CatalogOf, line: bytes, counted: str) -> None:
+    reader = ProtocolReader(catalog_of("users"))
+    assert list(reader.events([lines(line)])) == [Idle()]
+    assert reader.counts.ignored == Counter({counted: 1})
+
+
+@pytest.mark.parametrize("line", [b"plain log text", b"[1]", b"5", b'"{"', b"\xff\xfe", b"\x00", b"2024-01-01 INFO {not json}"])
+def test_lines_that_are_no_objects_are_noise(catalog_of: CatalogOf, line: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    reader = ProtocolReader(catalog_of("users"))
+    assert list(reader.events([lines(line, b"", b" \t\r", line)])) == [Idle()]
+    assert reader.counts.noise == 2
+    assert not caplog.records
+
+
+def test_noise_between_records_keeps_offsets_exact(catalog_of: CatalogOf, story: Tell) -> None:
+    text = lines(record(), b"noise", record(), b"", record(), record())
+    told = story(ProtocolReader(catalog_of("users")).events([text]))
+    size = len(record()) + 1
+    assert [event[2] for event in told] == [0, size + 6, 2 * size + 7, 3 * size + 7]
+
+
+@pytest.mark.parametrize("first", [record(), state(1), b"noise"])
+def test_a_byte_order_mark_is_skipped_and_counts_in_the_offsets(catalog_of: CatalogOf, story: Tell, first: bytes) -> None:
+    text = b"\xef\xbb\xbf" + lines(first, record())
+    for size in (1, 1000):
+        told = story(ProtocolReader(catalog_of("users")).events(in_blocks(text, size)))
+        assert told[-1] == (0, record() + b"\n", len(first) + 4)
+        assert len(told) == (1 if first == b"noise" else 2)
+
+
+@pytest.mark.parametrize(
+    ("line", "named"),
+    [
+        (record()[:-1], "not one complete JSON object"),
+        (record()[:-30], "not one complete JSON object"),
+        (record() + record(), "not one complete JSON object"),
+        (record() + b" x", "not one complete JSON object"),
+        (b"{", "not one complete JSON object"),
+        (b'{"type":"LOG",}', "not one complete JSON object"),
+        (b'  {"type":"RECORD"', "not one complete JSON object"),
+        (b'{"type":"RECORD"}', "a RECORD without its record"),
+        (b'{"type":"RECORD","record":null}', "a RECORD without its record"),
+        (b'{"type":"RECORD","record":{"data":{}}}', "a RECORD without a stream"),
+        (b'{"type":"RECORD","record":{"stream":"users"}}', "a RECORD without data"),
+        (b'{"type":"RECORD","record":{"stream":5,"data":{}}}', "readable text"),
+        (b'{"type":"RECORD","record":{"stream":"\xff","data":{}}}', "readable text"),
+        (b'{"type":"RECORD","record":{"stream":"users","namespace":5,"data":{}}}', "readable text"),
+        (b'{"record":{"stream":"users","data":{}}}', "without a type"),
+        (b'{"state":{}}', "without a type"),
+        (b'{"type":5,"record":{"stream":"users","data":{}}}', "without a type"),
+        (b'{"type":"STATE","state":{"type":"STREAM"}}', "not one complete JSON object"),
+        (b'{"type":"RECORD","record":{"stream":"users","data":"' + MARKER.encode(), "not one complete JSON object"),
+        (b'{"type":"RECORD","record":{"stream":"users","data":{"a":\x01}}}', "not one complete JSON object"),
+        (b'{"type":"RECORD","record":{"stream":"users","data":' + b"[" * 100_000, "not one complete JSON object"),
+    ],
+)
+def test_a_message_that_cannot_be_read_is_an_error_with_its_place_and_never_its_content(
+    catalog_of: CatalogOf, line: bytes, named: str
+) -> None:
+    before = lines(state(1), b"noise")
+    error = error_of(catalog_of("users"), before + lines(line, state(2)))
+    assert f"at byte {len(before)} " in error.message
+    assert named in error.message
+
+
+def test_the_error_names_the_stream_where_the_line_tells_it(catalog_of: CatalogOf) -> None:
+    catalog = catalog_of(("shop", "users"), "orders")
+    error = error_of(catalog, lines(record("users", f'{{"{MARKER}":', "shop")))
+    assert "'shop.users'" in error.message
+    assert error.stream == ("shop", "users")
+    assert error_of(catalog, lines(record(MARKER, "{"))).stream is None
+    assert error_of(catalog, lines(b'{"x":[1,')).stream is None
+
+
+@pytest.mark.parametrize("value", ["NaN", "-Infinity", "1e400", "9" * 5000, r'"\ud800"', r'"\u0000"', "[" * 100_000 + "]" * 100_000])
+def test_what_only_strict_parsers_refuse_is_a_record(catalog_of: CatalogOf, story: Tell, value: str) -> None:
+    line = record("users", f'{{"a":{value}}}')
+    assert story(ProtocolReader(catalog_of("users")).events([lines(line)])) == [(0, line + b"\n", 0)]
+
+
+def test_bytes_that_are_no_utf_8_stay_as_they_are(catalog_of: CatalogOf, story: Tell) -> None:
+    written = [record().replace(b"1}", b'1,"x":"' + bytes([byte]) + b'"}') for byte in range(128, 256)]
+    told = story(ProtocolReader(catalog_of("users")).events([lines(*written)]))
+    assert [event[1] for event in told] == [line + b"\n" for line in written]
+
+
+def test_the_last_line_needs_no_newline(catalog_of: CatalogOf, story: Tell) -> None:
+    reader = ProtocolReader(catalog_of("users"))
+    assert story(reader.events([lines(record()) + record()])) == [(0, record() + b"\n", 0), (0, record() + b"\n", len(record()) + 1)]
+    assert reader.counts.bytes == 2 * len(record()) + 1
+    assert [event.message.kind.value for event in ProtocolReader(catalog_of("users")).events([state(1)]) if isinstance(event, State)] == [
+        "STREAM"
+    ]
+
+
+def test_complete_comes_once_and_incomplete_as_often_as_told(catalog_of: CatalogOf) -> None:
+    text = lines(record(), status("STARTED"), status("INCOMPLETE"), record(), status("COMPLETE"), status("COMPLETE"), status("INCOMPLETE"))
+    told = [event for event in ProtocolReader(catalog_of("users")).events([text]) if not isinstance(event, Records)]
+    assert told == [StreamStatus(0, Status.INCOMPLETE), StreamStatus(0, Status.COMPLETE)]
+
+
+def test_a_record_after_complete_is_an_error_though_its_prefix_is_known(catalog_of: CatalogOf) -> None:
+    text = lines(record(), record("orders"), status("COMPLETE"), record("orders"), state(1))
+    error = error_of(catalog_of("users", "orders"), text + lines(record("users", f'"{MARKER}"')))
+    assert f"'users' came at input byte {len(text)}" in error.message
+    assert "COMPLETE" in error.message
+    assert error.stream == (None, "users")
+
+
+def test_an_empty_block_and_one_without_an_event_are_idle(catalog_of: CatalogOf) -> None:
+    events = list(ProtocolReader(catalog_of("users")).events([b"", record()[:9], record()[9:], b"", b"\n", b"\n", b""]))
+    assert [type(event) for event in events] == [Idle, Idle, Idle, Idle, Records, Idle, Idle]
+
+
+def test_a_line_of_many_blocks_is_joined_once(catalog_of: CatalogOf) -> None:
+    line = record("users", '"' + "x" * 64 * 2**20 + '"')
+    started = time.process_time()
+    events = ProtocolReader(catalog_of("users")).events(in_blocks(lines(line), 2**16))
+    sizes = [len(event.chunks[0]) for event in events if isinstance(event, Records)]
+    assert sizes == [len(line) + 1]
+    assert time.process_time() - started < 5, "joining at each of the 1,024 blocks would copy 32 GB"
+
+
+def test_a_thousand_streams_keep_their_records_apart(catalog_of: CatalogOf, story: Tell) -> None:
+    catalog = catalog_of(*[("ns", f"s{number}") for number in range(1000)])
+    text = lines(*[record(f"s{number}", f'{{"id":{number}}}', "ns") for _ in range(3) for number in range(1000)])
+    told = story(ProtocolReader(catalog).events(in_blocks(text, 50_000)))
+    assert [event[0] for event in told] == list(range(1000)) * 3
+    assert b"".join(bytes(event[1]) for event in told) == text  # type: ignore[call-overload]
+
+
+@given(st.data())
+@settings(deadline=None, max_examples=200)
+def test_no_byte_is_lost_silently_when_the_input_is_damaged(catalog_of: CatalogOf, data: st.DataObject) -> None:
+    good = [
+        record(),
+        record("orders", '{"a":[1,"x"]}', tail=',"meta":{"changes":[]}'),
+        state(3),
+        status("COMPLETE", "orders"),
+        b"noise",
+        record("users"),
+    ]
+    text = bytearray(lines(*good))
+    for _ in range(data.draw(st.integers(1, 4))):
+        place = data.draw(st.integers(0, len(text) - 1))
+        text[place : place + data.draw(st.integers(0, 2))] = data.draw(
+            st.binary(max_size=2) | st.sampled_from([b"\n", b'"', b"{", b"}", b"\\"])
+        )
+    reader = ProtocolReader(catalog_of("users", "orders"))
+    try:
+        events = list(reader.events(in_blocks(bytes(text), data.draw(st.integers(1, 200)))))
+    except DataError as error:
+        assert "byte" in error.message
+        return
+    spooled = b"".join(chunk for event in events if isinstance(event, Records) for chunk in event.chunks)
+    filled = [line for line in bytes(text).removeprefix(b"\xef\xbb\xbf").split(b"\n") if line.strip(b" \t\r")]
+    counts = reader.counts
+    assert (
+        len(filled)
+        == counts.records + counts.states + counts.statuses + counts.noise + counts.ignored.total() + counts.unknown_streams.total()
+    )
+    assert Counter(spooled.split(b"\n")[:-1]) <= Counter(filled)

@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from destination_s3_spark.errors import ConfigError
+from destination_s3_spark.storage.credentials import forwardable
+from destination_s3_spark.storage.s3 import S3Store
+from destination_s3_spark.storage.settings import AccessKey, Checksums, ClientLimits, Encryption, S3Settings
+from destination_s3_spark.storage.staging import StagedFileSink
+
+ONCE = ClientLimits(attempts=1, connect_timeout_s=2, read_timeout_s=5)
+ROLE = "arn:aws:iam::123456789012:role/airbyte"
+
+
+@pytest.fixture
+def proxied(s3_settings: S3Settings, s3_proxy: Any) -> S3Settings:
+    return replace(s3_settings, endpoint=s3_proxy.endpoint)
+
+
+@pytest.fixture
+def no_credentials(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    """An environment that has none: no variables, files or instance metadata."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE", "AWS_WEB_IDENTITY_TOKEN_FILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+
+
+@pytest.fixture
+def base_credentials(no_credentials: None, monkeypatch: pytest.MonkeyPatch, s3_proxy: Any) -> Iterator[None]:
+    """Base keys in the environment, and STS behind the proxy."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIABASE")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "base-secret")
+    monkeypatch.setenv("AWS_ENDPOINT_URL_STS", s3_proxy.endpoint)
+    return
+
+
+def use_every_call(settings: S3Settings) -> None:
+    store = S3Store(settings, ONCE)
+    store.put("a", b"x")
+    store.create("b", b"x")
+    store.get("a")
+    with StagedFileSink(settings, "c", limits=ONCE) as sink:
+        sink.write(b"x")
+        store.complete_upload(sink.stage())
+    copy = store.stage_copy("a", "d")
+    list(store.list_uploads(""))
+    store.abort_upload(copy.key, copy.upload_id)
+    store.delete([info.key for info in store.list("")])
+
+
+def test_secrets_show_neither_in_repr_nor_in_str_and_settings_travel_by_pickle() -> None:
+    settings = S3Settings("b", credentials=AccessKey("AKIAVISIBLE", "planted-secret", "planted-token"))
+    for text in (repr(settings), str(settings), repr(settings.credentials), str(settings.credentials), f"{settings}"):
+        assert not {"AKIAVISIBLE", "planted-secret", "planted-token"} & set(text.replace("'", " ").replace(")", " ").split())
+        assert "planted" not in text
+    assert pickle.loads(pickle.dumps(settings)) == settings
+
+
+def test_an_endpoint_is_addressed_by_path_and_without_newer_checksums(proxied: S3Settings, s3_proxy: Any) -> None:
+    use_every_call(proxied)
+    assert all(call.target.startswith(f"/{proxied.bucket}") for call in s3_proxy.calls)
+    written = [call for call in s3_proxy.calls if call.operation in {"PutObject", "UploadPart"}]
+    assert len(written) == 3
+    assert not any(name.startswith(("x-amz-checksum", "x-amz-sdk-checksum")) for call in written for name in call.headers)
+
+
+def test_checksums_can_be_asked_for(proxied: S3Settings, s3_proxy: Any) -> None:
+    S3Store(replace(proxied, checksums=Checksums.WHEN_SUPPORTED), ONCE).put("a", b"x")
+    assert any(name.startswith("x-amz-checksum") for name in s3_proxy.calls[0].headers)
+
+
+def test_encryption_is_asked_for_where_an_object_begins_and_nowhere_else(proxied: S3Settings, s3_proxy: Any) -> None:
+    use_every_call(replace(proxied, sse=Encryption.KMS, kms_key_id="key-1"))
+    encrypted = {call.operation for call in s3_proxy.calls if call.headers.get("x-amz-server-side-encryption") == "aws:kms"}
+    assert encrypted == {"PutObject", "CreateMultipartUpload"}
+    assert {call.operation for call in s3_proxy.calls if call.headers.get("x-amz-server-side-encryption-aws-kms-key-id")} == encrypted
+
+
+def test_the_expected_owner_goes_with_every_call(proxied: S3Settings, s3_proxy: Any) -> None:
+    use_every_call(replace(proxied, expected_bucket_owner="123456789012"))
+    assert len({call.operation for call in s3_proxy.calls}) == 11
+    assert all(call.headers.get("x-amz-expected-bucket-owner") == "123456789012" for call in s3_proxy.calls)
+
+
+def test_without_any_credentials_the_error_says_what_to_set(proxied: S3Settings, no_credentials: None) -> None:
+    with pytest.raises(ConfigError, match="access_key_id"):
+        S3Store(replace(proxied, credentials=None, region="eu-west-1"), ONCE).get("k")
+    with pytest.raises(ConfigError, match="access_key_id"):
+        forwardable(replace(proxied, credentials=None))
+
+
+def test_a_role_is_assumed_with_the_external_id_and_signs_the_calls(
+    proxied: S3Settings, s3_proxy: Any, base_credentials: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ASSUME_ROLE_EXTERNAL_ID", "workspace-1")
+    S3Store(replace(proxied, credentials=None, role_arn=ROLE), ONCE).put("k", b"x")
+    assume, put = s3_proxy.calls
+    assert "Credential=AKIABASE/" in assume.headers["authorization"]
+    for field in (b"RoleSessionName=airbyte-sts-session", b"ExternalId=workspace-1", b"role%2Fairbyte"):
+        assert field in assume.body
+    assert "Credential=AKIABASE/" not in put.headers["authorization"]
+    assert put.headers["x-amz-security-token"]
+
+
+def test_access_keys_of_the_configuration_go_before_a_role(proxied: S3Settings, s3_proxy: Any, base_credentials: None) -> None:
+    S3Store(replace(proxied, role_arn=ROLE), ONCE).put("k", b"x")
+    assert s3_proxy.operations() == ["PutObject"]
+    assert "Credential=test-key/" in s3_proxy.calls[0].headers["authorization"]
+
+
+def test_a_role_that_may_not_be_assumed_is_named_as_the_reason(proxied: S3Settings, s3_proxy: Any, base_credentials: None) -> None:
+    body = b"<ErrorResponse><Error><Code>AccessDenied</Code><Message>m</Message></Error></ErrorResponse>"
+    s3_proxy.script = lambda call: replace(call.forward(), status=403, body=body, headers={}) if call.operation == "STS" else call.forward()
+    with pytest.raises(ConfigError, match=r"sts:AssumeRole.*trust policy"):
+        S3Store(replace(proxied, credentials=None, role_arn=ROLE, region="eu-west-2"), ONCE).put("k", b"x")
+
+
+def test_what_is_forwarded_are_the_credentials_of_now(proxied: S3Settings, base_credentials: None) -> None:
+    own = forwardable(replace(proxied, credentials=None))
+    assert own.credentials == AccessKey("AKIABASE", "base-secret", None)
+    assumed = forwardable(replace(proxied, credentials=None, role_arn=ROLE, external_id="x"))
+    assert assumed.role_arn is None
+    assert assumed.external_id is None
+    assert assumed.credentials is not None
+    assert assumed.credentials.session_token
+    S3Store(assumed, ONCE).put("k", b"x")
+    assert forwardable(proxied) is proxied
