@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -39,7 +39,7 @@ class _Envelope(msgspec.Struct, rename="camel"):
     format: int
     sequence_number: int
     prev_block_hash: str | None
-    system_time: datetime
+    system_time: Annotated[datetime, msgspec.Meta(tz=True)]
     epoch: int
     nonce: str
     settled: int | None

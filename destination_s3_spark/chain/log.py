@@ -89,7 +89,7 @@ class Chain:
             sequence_number=0 if state is None else state.sequence_number + 1,
             prev_block_hash=None if state is None else state.block_hash,
             system_time=now if state is None else max(now, state.system_time),
-            epoch=1 if state is None else state.epoch + isinstance(event, OpenEpoch),
+            epoch=1 if state is None else state.epoch + (1 if isinstance(event, OpenEpoch) else 0),
             nonce=secrets.token_hex(8),
             settled=None if state is None else state.settled,
             event=event,

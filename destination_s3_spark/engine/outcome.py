@@ -1,4 +1,4 @@
-"""What a task hands back to the driver: results, or why it failed, as a value.
+"""What a group of tasks hands back to the driver: results, or why it failed, as a value.
 
 Failures travel as values because Spark would retry an exception (pointless for a bad record), and would log its text, which may quote
 a record's content.
@@ -10,12 +10,20 @@ import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from destination_s3_spark.errors import Bug, SyncError
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Done(Generic[Result]):
+    """All tasks of the group returned. `attempt` counts from 0; earlier ones died and may have left something behind."""
+
+    results: list[Result]
+    attempt: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,25 +33,21 @@ class Failed:
     error: SyncError
 
 
-def guarded(function: Callable[[Task], Result]) -> Callable[[Sequence[Task]], list[Result] | Failed]:
+def guarded(function: Callable[[Task], Result]) -> Callable[[Sequence[Task]], Done[Result] | Failed]:
     """The function over a group of tasks, its exceptions turned into values."""
 
-    def run(tasks: Sequence[Task]) -> list[Result] | Failed:
+    def run(tasks: Sequence[Task]) -> Done[Result] | Failed:
+        from pyspark import TaskContext  # noqa: PLC0415 (runs on a worker; the driver may not need Spark at all)
+
+        context = TaskContext.get()
         try:
-            return [function(task) for task in tasks]
+            return Done([function(task) for task in tasks], context.attemptNumber() if context else 0)
         except SyncError as error:
             return Failed(error)
         except Exception as error:  # noqa: BLE001 (whatever it is, its text may quote a record)
             return Failed(Bug(_where(error)))
 
     return run
-
-
-def resolve(outcome: list[Result] | Failed) -> list[Result]:
-    """The results, or the failure raised on the driver."""
-    if isinstance(outcome, Failed):
-        raise outcome.error
-    return outcome
 
 
 def _where(error: Exception) -> str:

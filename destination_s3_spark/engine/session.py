@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from destination_s3_spark.engine.outcome import Failed, guarded, resolve
+from destination_s3_spark.engine.outcome import Failed, guarded
 from destination_s3_spark.errors import TransientError
 
 if TYPE_CHECKING:
@@ -56,6 +56,8 @@ class Engine:
         self._context: SparkContext | None = None
         self._failure: Exception | None = None
         self._starter: threading.Thread | None = None
+        self.lost_attempts = False
+        """Whether a task's worker died and the task ran again; the dead attempt may have left uploads nobody knows."""
 
     @property
     def cores(self) -> int:
@@ -74,8 +76,21 @@ class Engine:
         Raises the first SyncError a task raised, as it was; any other exception of a task becomes a Bug without its text.
         """
         context = self._ready()
-        outcomes = context.parallelize(list(groups), len(groups)).map(guarded(function)).collect()
-        return [resolve(outcome) for outcome in outcomes]
+        try:
+            outcomes = context.parallelize(list(groups), len(groups)).map(guarded(function)).collect()
+        except Exception as error:  # Py4JJavaError and what else Spark raises when workers keep dying or the JVM is gone
+            raise TransientError(
+                f"Spark gave up on a batch ({type(error).__name__}): its workers died {TASK_ATTEMPTS} times, most often for want of "
+                "memory. Nothing after the last acknowledged STATE was kept. Give the container more memory (4 GiB is advised) and run "
+                "the sync again."
+            ) from error
+        done: list[list[Result]] = []
+        for outcome in outcomes:
+            if isinstance(outcome, Failed):
+                raise outcome.error
+            self.lost_attempts = self.lost_attempts or outcome.attempt > 0
+            done.append(outcome.results)
+        return done
 
     def stop(self) -> None:
         """End the JVM at once: everything that must last is in S3 by now, and a slow goodbye helps nobody."""
@@ -142,6 +157,3 @@ def _our_conf(settings: SparkSettings) -> dict[str, Any]:
         "spark.ui.showConsoleProgress": "false",
         "spark.python.worker.reuse": "true",
     }
-
-
-__all__ = ["Engine", "Failed", "SparkSettings", "local_cores"]

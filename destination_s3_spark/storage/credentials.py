@@ -49,7 +49,7 @@ def forwardable(settings: S3Settings) -> S3Settings:
             raise NoCredentialsError
         frozen = credentials.get_frozen_credentials()
     except (BotoCoreError, ClientError) as error:
-        raise explain(error, "resolving credentials", settings) from error
+        raise explain(error, "Getting AWS credentials", settings) from error
     keys = AccessKey(str(frozen.access_key), str(frozen.secret_key), frozen.token)
     return replace(settings, credentials=keys, role_arn=None, external_id=None)
 

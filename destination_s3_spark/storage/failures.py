@@ -96,7 +96,7 @@ def explain(error: BotoCoreError | ClientError, doing: str, settings: S3Settings
     if isinstance(error, CredentialRetrievalError):
         return TransientError(f"{doing}: AWS credentials could not be retrieved. Check the role or profile in use.")
     if isinstance(error, ParamValidationError):
-        return ConfigError(f"{doing}: the request is not valid for S3. Check s3_bucket_name '{settings.bucket}' and the other S3 settings.")
+        return ConfigError(f"{doing}: S3 cannot accept a setting. Check s3_bucket_name '{settings.bucket}', role_arn and the external id.")
     if _untrusted_certificate(error):
         return ConfigError(f"{doing}: the TLS certificate of {place} is not trusted. Point AWS_CA_BUNDLE at the file with its authority.")
     if isinstance(error, _CONNECTION):

@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
+from destination_s3_spark.chain.strays import StrayUploads
 from destination_s3_spark.config import Config
 from destination_s3_spark.engine.session import Engine
 from destination_s3_spark.errors import ConfigError
@@ -23,7 +24,7 @@ from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.sync.checkpoints import Checkpoints
 from destination_s3_spark.sync.commits import Commits, Emit
 from destination_s3_spark.sync.pipeline import Pipeline
-from destination_s3_spark.sync.settings import limits, s3_settings, spark_settings
+from destination_s3_spark.sync.settings import limits, path_template, s3_settings, spark_settings
 from destination_s3_spark.sync.spool import Spool
 from destination_s3_spark.sync.supported import require_supported_sync
 from destination_s3_spark.sync.sync import Parts, Sync
@@ -64,7 +65,9 @@ def _assembled(config: Config, catalog: Catalog, emit: Emit) -> Iterator[Parts]:
         tables_pool = stack.enter_context(ThreadPoolExecutor(TABLES_AT_ONCE, "tables"))
         files_pool = stack.enter_context(ThreadPoolExecutor(FILES_AT_ONCE, "files"))
         s3 = s3_settings(config)
-        tables = TableSet(config, S3Store(s3), datetime.now(UTC), tables_pool, files_pool).read(catalog)
+        store = S3Store(s3)
+        started_at = datetime.now(UTC)
+        tables = TableSet(config, store, started_at, tables_pool, files_pool).read(catalog)
         scratch = _scratch(config)
         stack.callback(shutil.rmtree, scratch, ignore_errors=True)
         spool = Spool(scratch / "spool", limits(config).spool_bytes)
@@ -75,7 +78,19 @@ def _assembled(config: Config, catalog: Catalog, emit: Emit) -> Iterator[Parts]:
         stack.callback(pipeline.stop)
         stack.callback(engine.stop)  # first of all: it ends what the pipeline may still be waiting for
         try:
-            yield Parts(catalog, tables, checkpoints, commits, spool, engine, pipeline, limits(config), tables_pool)
+            base = path_template(config, started_at, sync_id=0).base
+            yield Parts(
+                catalog,
+                tables,
+                checkpoints,
+                commits,
+                spool,
+                engine,
+                pipeline,
+                limits(config),
+                tables_pool,
+                lambda: StrayUploads(store, base),
+            )
         except Exception:
             engine.stop()
             pipeline.stop()

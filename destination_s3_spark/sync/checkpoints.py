@@ -61,7 +61,7 @@ class Checkpoints:
         return self._last_boundary[stream]
 
     def ready(self, stream: int, cut_ends: Container[int]) -> tuple[TableCheckpoint, ...]:
-        """The stream's checkpoints a commit can cover, when it may end at `cut_ends` only: nothing that is staged lies across these."""
+        """The stream's checkpoints a commit can cover that may end at `cut_ends` only, where staged slices end."""
         count = 0
         for position, checkpoint in enumerate(self._boundaries[stream], start=1):
             if checkpoint.end in cut_ends:

@@ -23,7 +23,7 @@ def _require_supported_stream(stream: Stream) -> None:
         )
     if stream.minimum_generation_id != 0:
         raise ConfigError(
-            f"{where}, minimum_generation_id: {stream.minimum_generation_id} asks to remove the records of earlier generations, which comes "
+            f"{where}, minimum_generation_id: {stream.minimum_generation_id} asks to remove the records of older generations, which comes "
             "with a later version; run a refresh that keeps them.",
             stream=stream.id,
         )

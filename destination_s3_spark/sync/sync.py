@@ -10,10 +10,11 @@ The main thread reads; `Pipeline` does the rest one batch at a time. A STATE lea
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+from destination_s3_spark.chain.strays import StrayUploads
 from destination_s3_spark.engine.session import Engine
 from destination_s3_spark.errors import TransientError
 from destination_s3_spark.protocol.catalog import Catalog
@@ -32,7 +33,9 @@ LOOK_EVERY_S = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What a sync is put together from; `tables` by catalog index, `pool` for S3 calls of many tables."""
+    """What a sync is put together from; `tables` by catalog index, `pool` for S3 calls of many tables.
+
+    `orphans` lists the open uploads anew, among them those of task attempts that died."""
 
     catalog: Catalog
     tables: Mapping[int, AppendTable]
@@ -43,6 +46,7 @@ class Parts:
     pipeline: Pipeline
     limits: Limits
     pool: ThreadPoolExecutor
+    orphans: Callable[[], StrayUploads]
 
 
 class Sync:
@@ -117,7 +121,7 @@ class Sync:
                 f"The input ended, but {len(unfinished)} of {len(parts.catalog.streams)} streams did not complete ({names}). Everything up "
                 "to their last STATE is committed; run the sync again to go on from there."
             )
-        parts.commits.close()
+        parts.commits.close(parts.orphans() if parts.engine.lost_attempts else None)
 
     def _unfinished(self) -> Sequence[int]:
         """The streams that did not complete. Without generations in the catalog, the end of input completes those without a status."""

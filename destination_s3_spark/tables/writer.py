@@ -76,8 +76,8 @@ class TableWriter:
 
     @property
     def cut_ends(self) -> frozenset[int]:
-        """Spool offsets at which a commit may end: nothing staged lies across them."""
-        return frozenset([self._committed_end, *(staged.end for staged in self._staged)])
+        """Spool offsets at which a commit may end: where a staged slice ends, so that none is cut in two."""
+        return frozenset(staged.end for staged in self._staged)
 
     def read(self) -> None:
         """Read the table's chain (1 to 2 calls). A table that a dead session left unsettled is opened at once, to make its rows visible."""
@@ -151,6 +151,7 @@ class TableWriter:
                 self._open()
             if self._opened:
                 self._abort(self._staged)
+                self._staged = []
                 if orphans is not None:
                     orphans.abort(self._chain.head.identity.table_number, self._chain.head.epoch + 1)
                 self._take_snapshot_when_due()

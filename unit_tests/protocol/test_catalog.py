@@ -139,7 +139,9 @@ def test_a_stream_that_is_there_twice_is_refused_also_when_only_the_spelling_of_
     assert "twice" in error.message
 
 
-@pytest.mark.parametrize("text", [b"", b"{", b"[]", b"{}", b'{"streams": {}}', b"\xff", b"[" * 100_000, b'"streams"'])
+@pytest.mark.parametrize(
+    "text", [b"", b"{", b"[]", b"{}", b'{"streams": {}}', b"\xff", b"[" * 100_000, b'"streams"'], ids=lambda text: ascii(text[:20])
+)
 def test_what_is_no_catalog_says_so(text: bytes) -> None:
     assert "--catalog" in error_of(text).message
 

@@ -29,7 +29,7 @@ ODD_VALUES = [
 ]
 
 
-@pytest.mark.parametrize("value", ODD_VALUES)
+@pytest.mark.parametrize("value", ODD_VALUES, ids=lambda value: ascii(value[:40]))
 def test_a_value_comes_back_with_its_exact_text(value: bytes) -> None:
     text = b' \t{ "first" : 1 ,"odd"\r: ' + value + b' , "last":[NaN]}  '
     assert split_object(text) == {"first": b"1", "odd": value, "last": b"[NaN]"}

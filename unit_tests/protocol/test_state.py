@@ -66,7 +66,11 @@ EXTRAS = [
 ]
 
 
-@pytest.mark.parametrize("line", [stream_state(blob) for blob in BLOBS] + [stream_state(b'{"c":1}', more) for more in EXTRAS])
+@pytest.mark.parametrize(
+    "line",
+    [stream_state(blob) for blob in BLOBS] + [stream_state(b'{"c":1}', more) for more in EXTRAS],
+    ids=lambda line: ascii(line[100:160]),
+)
 def test_a_stream_state_comes_back_byte_for_byte_with_the_count_added(line: bytes) -> None:
     message = parsed(line)
     echoed = message.echo(1000)
@@ -168,7 +172,7 @@ def test_the_hash_is_of_the_blob_alone() -> None:
     ],
 )
 def test_a_state_that_cannot_be_routed_is_an_error(line: bytes) -> None:
-    with pytest.raises(ValueError, match="not one complete|without its|readable text"):
+    with pytest.raises(ValueError, match=r"not one complete|without its|readable text"):
         parsed(line)
 
 

@@ -1,0 +1,193 @@
+"""The rules of a chain, for blocks that are read and blocks that are about to be written."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from destination_s3_spark.chain.blocks import Block, block_hash, encode
+from destination_s3_spark.chain.events import AddData, Close, Event, OffsetInterval, OpenEpoch, Seed, SetDataSchema, Snapshot, UnknownEvent, Void
+from destination_s3_spark.chain.files import FileEntry, FileKind
+from destination_s3_spark.chain.fold import InvalidChain, Rule, fold, resume
+from destination_s3_spark.chain.live_files import live_files
+from destination_s3_spark.chain.state import Checkpoint, Counters, StreamName, TableState
+
+T0 = datetime(2026, 1, 1, tzinfo=UTC)
+SEED = Seed(StreamName("shop", "users"), "id", 1, "lake/users/", ("adopted.parquet",), 7, 0, T0)
+SCHEMA = SetDataSchema({"schemaId": 0, "fields": []})
+OPEN = OpenEpoch(8, 0, T0)
+
+
+def add(start: int, end: int, prev: int | None = None, schema_id: int = 0, rows: int | None = None) -> AddData:
+    rows = end - start + 1 if rows is None else rows
+    files = tuple(FileEntry(kind, f"{kind.value}-{start}", rows, 10 * rows, "upload", ("e",)) for kind in FileKind)
+    checkpoints = (Checkpoint(f"state-{end}", rows, "00", 0),)
+    return AddData(schema_id, 7, 0, prev if prev is not None or start == 0 else start - 1, OffsetInterval(start, end), files, checkpoints, {})
+
+
+class Builder:
+    """A chain in memory: `settled` of a block is the last data block unless told otherwise."""
+
+    def __init__(self) -> None:
+        self.state: TableState | None = None
+        self.blocks: list[Block] = []
+
+    def next(self, event: Event, **envelope: object) -> Block:
+        state = self.state
+        epoch = 1 if state is None else state.epoch + (1 if isinstance(event, OpenEpoch) else 0)
+        settled = None if state is None else state.last_data
+        if isinstance(event, Void):
+            settled = None if state is None else state.settled
+        block = Block(0 if state is None else state.sequence_number + 1, state and state.block_hash, T0, epoch, "n", settled, event)
+        return replace(block, **envelope)  # type: ignore[arg-type]
+
+    def append(self, *events: Event) -> Builder:
+        for event in events:
+            self.add(self.next(event))
+        return self
+
+    def add(self, block: Block) -> TableState:
+        self.state = fold(self.state, block, block_hash(encode(block)))
+        self.blocks.append(block)
+        return self.state
+
+
+def chain(*events: Event) -> Builder:
+    return Builder().append(*events)
+
+
+REFUSED = [
+    ("the first block is no Seed", chain(), OPEN, {}, Rule.FIRST_BLOCK_MUST_BE_SEED),
+    ("data before the Seed", chain(), add(0, 9), {}, Rule.FIRST_BLOCK_MUST_BE_SEED),
+    ("a second Seed", chain(SEED), SEED, {}, Rule.SEED_ONLY_FIRST),
+    ("a Seed with number 1", chain(), SEED, {"sequence_number": 1}, Rule.SEQUENCE),
+    ("a Seed with something before it", chain(), SEED, {"prev_block_hash": "f1220"}, Rule.HASH),
+    ("a Seed of epoch 2", chain(), SEED, {"epoch": 2}, Rule.EPOCH),
+    ("a Seed that has settled data", chain(), SEED, {"settled": 0}, Rule.SETTLED),
+    ("the number of the head again", chain(SEED), SCHEMA, {"sequence_number": 0}, Rule.SEQUENCE),
+    ("a number left out", chain(SEED), SCHEMA, {"sequence_number": 2}, Rule.SEQUENCE),
+    ("an unknown previous hash", chain(SEED), SCHEMA, {"prev_block_hash": "f1220" + "0" * 64}, Rule.HASH),
+    ("no previous hash", chain(SEED), SCHEMA, {"prev_block_hash": None}, Rule.HASH),
+    ("time goes backwards", chain(SEED), SCHEMA, {"system_time": T0 - timedelta(microseconds=1)}, Rule.SYSTEM_TIME),
+    ("OpenEpoch that keeps the epoch", chain(SEED), OPEN, {"epoch": 1}, Rule.EPOCH),
+    ("OpenEpoch that skips one", chain(SEED), OPEN, {"epoch": 3}, Rule.EPOCH),
+    ("another event that moves the epoch", chain(SEED), SCHEMA, {"epoch": 2}, Rule.EPOCH),
+    ("data after Close", chain(SEED, SCHEMA, Close()), add(0, 9), {}, Rule.CLOSED),
+    ("Close twice", chain(SEED, Close()), Close(), {}, Rule.CLOSED),
+    ("data without a schema", chain(SEED), add(0, 9), {}, Rule.SCHEMA_FIRST),
+    ("data of another schema", chain(SEED, SCHEMA), add(0, 9, schema_id=1), {}, Rule.SCHEMA_FIRST),
+    ("the same schema again", chain(SEED, SCHEMA), SCHEMA, {}, Rule.NO_OP),
+    ("a schema with the id of the last", chain(SEED, SCHEMA), SetDataSchema({"schemaId": 0, "fields": [1]}), {}, Rule.SCHEMA_ID),
+    ("offsets do not start at 0", chain(SEED, SCHEMA), add(1, 9), {}, Rule.OFFSETS),
+    ("prevOffset is not the last end", chain(SEED, SCHEMA, add(0, 9)), add(10, 19, prev=8), {}, Rule.OFFSETS),
+    ("a gap between offsets", chain(SEED, SCHEMA, add(0, 9)), add(11, 19, prev=9), {}, Rule.OFFSETS),
+    ("offsets overlap", chain(SEED, SCHEMA, add(0, 9)), add(9, 19, prev=9), {}, Rule.OFFSETS),
+    ("the interval ends before it starts", chain(SEED, SCHEMA, add(0, 9)), add(10, 9, rows=1), {}, Rule.OFFSETS),
+    ("files hold other rows than the interval", chain(SEED, SCHEMA), add(0, 9, rows=9), {}, Rule.OFFSETS),
+    ("no files", chain(SEED, SCHEMA), AddData(0, 7, 0, None, OffsetInterval(0, 0), (), (), {}), {}, Rule.EMPTY_EVENT),
+    ("data while other data is unsettled", chain(SEED, SCHEMA, add(0, 9)), add(10, 19), {"settled": None}, Rule.ONE_UNSETTLED),
+    ("Close while data is unsettled", chain(SEED, SCHEMA, add(0, 9)), Close(), {"settled": None}, Rule.ONE_UNSETTLED),
+    ("data while a Void is unsettled", chain(SEED, SCHEMA, add(0, 9), Void(2)), add(0, 9), {"settled": None}, Rule.ONE_UNSETTLED),
+    ("settled names a block without data", chain(SEED, SCHEMA), OPEN, {"settled": 1}, Rule.SETTLED),
+    ("settled is forgotten", chain(SEED, SCHEMA, add(0, 9), OPEN), OPEN, {"settled": None}, Rule.SETTLED),
+    ("settled goes back", chain(SEED, SCHEMA, add(0, 9), add(10, 19), OPEN), OPEN, {"settled": 2}, Rule.SETTLED),
+    ("Void of settled data", chain(SEED, SCHEMA, add(0, 9)), Void(2), {"settled": 2}, Rule.VOID),
+    ("Void of something else", chain(SEED, SCHEMA, add(0, 9)), Void(1), {}, Rule.VOID),
+    ("Void of a Void", chain(SEED, SCHEMA, add(0, 9), Void(2)), Void(3), {"settled": None}, Rule.VOID),
+    ("a Snapshot of another state", chain(SEED, SCHEMA), Snapshot(chain(SEED).state, (), ()), {}, Rule.SNAPSHOT),  # type: ignore[arg-type]
+]
+
+
+@pytest.mark.parametrize(("before", "event", "envelope", "rule"), [case[1:] for case in REFUSED], ids=[case[0] for case in REFUSED])
+def test_a_block_that_breaks_a_rule_is_refused(before: Builder, event: Event, envelope: dict[str, object], rule: Rule) -> None:
+    with pytest.raises(InvalidChain) as refused:
+        before.add(before.next(event, **envelope))
+
+    assert refused.value.rule is rule
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        (SEED, Close(), OPEN),
+        (SEED, SCHEMA, add(0, 9), add(10, 19)),
+        (SEED, SCHEMA, add(0, 0), SetDataSchema({"schemaId": 1}), add(1, 1, schema_id=1)),
+        (SEED, OPEN, OPEN, OPEN),
+        (SEED, UnknownEvent("SetLicense"), SCHEMA, add(0, 9)),
+        (SEED, SCHEMA, add(0, 9), Void(2), add(0, 4), Close()),
+    ],
+)
+def test_valid_chains_fold(events: tuple[Event, ...]) -> None:
+    state = chain(*events).state
+
+    assert state is not None
+    assert state.sequence_number == len(events) - 1
+
+
+def test_equal_system_times_are_fine() -> None:
+    assert chain(SEED, SCHEMA).state.system_time == T0  # type: ignore[union-attr]
+
+
+def test_the_state_tells_what_a_writer_needs() -> None:
+    state = chain(SEED, SCHEMA, add(0, 9), OpenEpoch(9, 3, T0)).state
+
+    assert state is not None
+    assert (state.epoch, state.generation, state.opener.sync_id, state.closed) == (2, 3, 9, False)
+    assert (state.next_offset, state.settled, state.last_data, state.unsettled) == (10, 2, 2, None)
+    assert state.counters == Counters(rows=10, files=2, bytes=200)
+    assert [checkpoint.state_hash for checkpoint in state.replay] == ["state-9"]
+
+
+def test_data_is_unsettled_until_a_later_block_says_otherwise() -> None:
+    built = chain(SEED, SCHEMA, add(0, 9))
+    unsettled = built.add(built.next(OPEN, settled=None)).unsettled
+    assert unsettled is not None
+    assert (unsettled.sequence_number, [file.key for file in unsettled.files]) == (2, ["raw-0", "final-0"])
+
+    assert built.add(built.next(OPEN)).unsettled is None
+
+
+def test_void_takes_everything_of_its_block_back() -> None:
+    built = chain(SEED, SCHEMA, add(0, 9), add(10, 19))
+    before = chain(SEED, SCHEMA, add(0, 9)).state
+    after = built.append(Void(3)).state
+
+    assert before is not None
+    assert after is not None
+    assert (after.next_offset, after.counters, after.replay) == (before.next_offset, before.counters, before.replay)
+    assert after.unsettled is not None
+    assert after.unsettled.voided
+    assert [file.key for file in live_files(built.blocks).files] == ["raw-0", "final-0"]
+
+
+def test_close_forgets_the_replay_list_and_other_sessions_add_to_it() -> None:
+    built = chain(SEED, SCHEMA, add(0, 0), OPEN, add(1, 1))
+    assert [checkpoint.state_hash for checkpoint in built.state.replay] == ["state-0", "state-1"]  # type: ignore[union-attr]
+
+    assert built.append(Close()).state.replay == ()  # type: ignore[union-attr]
+
+
+def test_the_replay_list_is_bounded_by_its_newest_checkpoints() -> None:
+    many = tuple(Checkpoint(f"state-{number}", 1, "00", 0) for number in range(10_001))
+    files = (FileEntry(FileKind.FINAL, "f", 10_001, 1, "u", ("e",)),)
+    state = chain(SEED, SCHEMA, AddData(0, 7, 0, None, OffsetInterval(0, 10_000), files, many, {})).state
+
+    assert state is not None
+    assert (len(state.replay), state.replay[0], state.replay[-1]) == (10_000, many[1], many[-1])
+
+
+def test_reading_may_start_at_a_snapshot() -> None:
+    built = chain(SEED, SCHEMA, add(0, 9), OPEN)
+    live = live_files(built.blocks)
+    built.append(Snapshot(built.state, live.adopted, live.files), add(10, 19), Close())  # type: ignore[arg-type]
+    snapshot = built.blocks[4]
+    state: TableState | None = resume(snapshot, snapshot.event, block_hash(encode(snapshot)))  # type: ignore[arg-type]
+    for block in built.blocks[5:]:
+        state = fold(state, block, block_hash(encode(block)))
+
+    assert state == built.state
+    assert live_files(built.blocks[4:]) == live_files(built.blocks)
+    assert live_files(built.blocks).adopted == ("adopted.parquet",)
+    assert [file.key for file in live_files(built.blocks).files] == ["raw-0", "final-0", "raw-10", "final-10"]

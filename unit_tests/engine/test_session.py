@@ -1,0 +1,87 @@
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark import cloudpickle
+
+from destination_s3_spark.engine.session import Engine, SparkSettings, local_cores
+from destination_s3_spark.errors import Bug, DataError, TransientError
+
+# The workers cannot import a test module, so its functions travel whole.
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    settings = SparkSettings(2, 384, tmp_path_factory.mktemp("spark"), {"spark.python.worker.faulthandler.enabled": "false"})
+    engine = Engine(settings, _double)
+    engine.start()
+    yield engine
+    engine.stop()
+
+
+def _double(number: int) -> int:
+    return 2 * number
+
+
+def _refuse(number: int) -> int:
+    raise DataError(f"number {number} is refused", stream=(None, "numbers"))
+
+
+def _quote(record: str) -> str:
+    raise ValueError(f"cannot parse {record}")
+
+
+def _die_once(marker: str) -> int:
+    path = Path(marker)
+    if not path.exists():
+        path.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return os.getpid()
+
+
+def _die(_: int) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_results_keep_the_shape_of_the_groups(engine: Engine) -> None:
+    assert engine.run(_double, [[1, 2], [3]]) == [[2, 4], [6]]
+
+
+def test_our_own_error_of_a_task_is_raised_as_it_was(engine: Engine) -> None:
+    with pytest.raises(DataError, match="number 7 is refused") as raised:
+        engine.run(_refuse, [[7]])
+    assert raised.value.stream == (None, "numbers")
+
+
+def test_the_text_of_any_other_error_stays_on_the_worker(engine: Engine) -> None:
+    with pytest.raises(Bug, match="ValueError at .*_quote") as raised:
+        engine.run(_quote, [["a secret record"]])
+    assert "secret" not in str(raised.value)
+
+
+def test_a_task_whose_worker_died_runs_again_and_the_engine_remembers(engine: Engine, tmp_path: Path) -> None:
+    assert engine.lost_attempts is False
+    assert engine.run(_die_once, [[str(tmp_path / "died")]])[0][0] != os.getpid()
+    assert engine.lost_attempts is True
+
+
+def test_workers_that_always_die_end_the_sync_with_a_transient_error(engine: Engine) -> None:
+    with pytest.raises(TransientError, match="memory"):
+        engine.run(_die, [[1]])
+
+
+def test_a_session_that_cannot_start_says_so(tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.touch()
+    broken = Engine(SparkSettings(1, 384, blocked / "below", {"spark.driver.host": "no-such-host.invalid"}), _double)
+    with pytest.raises(TransientError, match="Spark did not start"):
+        broken.run(_double, [[1]])
+
+
+@pytest.mark.parametrize(("master", "cores"), [("local", 1), ("local[3]", 3), ("local[*]", len(os.sched_getaffinity(0)))])
+def test_cores_of_a_local_master(master: str, cores: int) -> None:
+    assert local_cores(master) == cores

@@ -1,0 +1,194 @@
+from __future__ import annotations
+
+import io
+import json
+import logging
+import os
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from airbyte_cdk.models import AirbyteConnectionStatus, AirbyteMessage, Status, Type
+from airbyte_cdk.utils.airbyte_secrets_utils import update_secrets
+
+from destination_s3_spark.errors import Bug, ConfigError, DataError, Fenced, SyncError, TransientError
+from destination_s3_spark.protocol.writer import Level, ProtocolLogHandler, ProtocolWriter
+
+SECRET = 'sup3r "secret" \\key'
+
+
+@pytest.fixture
+def output() -> io.BytesIO:
+    return io.BytesIO()
+
+
+@pytest.fixture
+def writer(output: io.BytesIO) -> ProtocolWriter:
+    return ProtocolWriter(output)
+
+
+@pytest.fixture
+def secrets() -> Iterator[None]:
+    update_secrets([SECRET])
+    yield
+    update_secrets([])
+
+
+@pytest.fixture
+def logger(writer: ProtocolWriter) -> Iterator[logging.Logger]:
+    logger = logging.Logger("under test", logging.DEBUG)
+    logger.addHandler(ProtocolLogHandler(writer))
+    yield logger
+    logger.handlers.clear()
+
+
+def sent(output: io.BytesIO) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in output.getvalue().splitlines()]
+
+
+def raised(error: BaseException, cause: BaseException | None = None) -> BaseException:
+    hidden_value = "a record's content"
+    assert hidden_value
+    try:
+        raise error from cause
+    except BaseException as caught:  # noqa: BLE001 - with the traceback a real one has
+        return caught
+
+
+def test_a_state_line_goes_out_as_it_is_also_with_a_secret_in_it(writer: ProtocolWriter, output: io.BytesIO, secrets: None) -> None:
+    line = b'{"type":"STATE","state":{"data":"' + SECRET.encode() + b'\xff"}}\n'
+    writer.state(line)
+    assert output.getvalue() == line
+
+
+def test_each_line_is_flushed_before_the_call_returns() -> None:
+    reading, writing = os.pipe()
+    with os.fdopen(reading, "rb") as out, os.fdopen(writing, "wb", buffering=2**20) as stream:
+        os.set_blocking(reading, False)
+        writer = ProtocolWriter(stream)
+        writer.state(b"a state\n")
+        assert out.read() == b"a state\n"
+        writer.log(Level.INFO, "hello")
+        assert json.loads(out.read() or b"") == {"type": "LOG", "log": {"level": "INFO", "message": "hello"}}
+
+
+@pytest.mark.parametrize(
+    ("error", "failure_type"),
+    [
+        (ConfigError("c"), "config_error"),
+        (TransientError("t"), "transient_error"),
+        (DataError("d"), "system_error"),
+        (Fenced("f"), "system_error"),
+        (Bug("b"), "system_error"),
+    ],
+)
+def test_an_error_carries_its_message_and_failure_type(
+    writer: ProtocolWriter, output: io.BytesIO, error: SyncError, failure_type: str
+) -> None:
+    writer.trace_error(raised(error))
+    message = sent(output)[0]
+    assert (message["type"], message["trace"]["type"]) == ("TRACE", "ERROR")
+    assert isinstance(message["trace"]["emitted_at"], int)
+    details = message["trace"]["error"]
+    assert (details["message"], details["failure_type"]) == (error.message, failure_type)
+    assert ("stack_trace" in details) == isinstance(error, Bug)
+    assert "stream_descriptor" not in details
+
+
+@pytest.mark.parametrize(
+    ("own", "given", "described"),
+    [
+        (("shop", "users"), None, {"name": "users", "namespace": "shop"}),
+        (None, (None, "users"), {"name": "users"}),
+        (("shop", "users"), (None, "orders"), {"name": "users", "namespace": "shop"}),
+    ],
+)
+def test_an_error_names_the_stream_it_concerns(
+    writer: ProtocolWriter, output: io.BytesIO, own: tuple[str, str] | None, given: tuple[None, str] | None, described: dict[str, str]
+) -> None:
+    writer.trace_error(DataError("x", stream=own), given)
+    assert sent(output)[0]["trace"]["error"]["stream_descriptor"] == described
+
+
+def test_an_unknown_error_shows_where_and_what_but_no_values(writer: ProtocolWriter, output: io.BytesIO) -> None:
+    writer.trace_error(raised(ValueError("a record's content"), KeyError("a record's content")))
+    details = sent(output)[0]["trace"]["error"]
+    assert details["failure_type"] == "system_error"
+    assert details["internal_message"] == "ValueError <- KeyError"
+    assert "in raised" in details["stack_trace"]
+    assert "a record's content\"" not in output.getvalue().decode().replace('hidden_value = \\"a record\'s content\\"', "")
+    assert "did not foresee" in details["message"]
+
+
+def test_secrets_are_masked_in_logs_traces_and_messages(writer: ProtocolWriter, output: io.BytesIO, secrets: None) -> None:
+    writer.log(Level.ERROR, f"key {SECRET} refused")
+    writer.trace_error(ConfigError(f"key {SECRET} refused"))
+    status = AirbyteConnectionStatus(status=Status.FAILED, message=f"key {SECRET} refused")
+    writer.message(AirbyteMessage(type=Type.CONNECTION_STATUS, connectionStatus=status))
+    log, trace, connection = sent(output)
+    assert log["log"]["message"] == trace["trace"]["error"]["message"] == "key **** refused"
+    assert connection["connectionStatus"] == {"status": "FAILED", "message": "key **** refused"}
+    assert b"sup3r" not in output.getvalue()
+
+
+def test_text_that_is_no_utf_8_does_not_stop_a_message(writer: ProtocolWriter, output: io.BytesIO) -> None:
+    writer.log(Level.WARN, "stream \ud800 é")
+    assert sent(output)[0]["log"]["message"] == "stream ? é"
+
+
+def test_log_records_of_python_become_log_messages(logger: logging.Logger, output: io.BytesIO) -> None:
+    for level in (logging.DEBUG, logging.INFO, 25, logging.WARNING, logging.ERROR, logging.CRITICAL):
+        logger.log(level, "level %s", level)
+    assert [(message["log"]["level"], message["log"]["message"]) for message in sent(output)] == [
+        ("DEBUG", "level 10"),
+        ("INFO", "level 20"),
+        ("INFO", "level 25"),
+        ("WARN", "level 30"),
+        ("ERROR", "level 40"),
+        ("FATAL", "level 50"),
+    ]
+
+
+def test_a_logged_exception_shows_its_frames_and_not_its_text(logger: logging.Logger, output: io.BytesIO) -> None:
+    text = "customer 4711"
+    try:
+        raise ValueError(text)
+    except ValueError:
+        logger.exception("it failed")
+    message = sent(output)[0]["log"]["message"]
+    assert message.startswith("it failed\n")
+    assert "ValueError" in message
+    assert "test_a_logged_exception" in message
+    assert "4711" not in message
+
+
+def test_a_log_call_with_wrong_arguments_neither_fails_nor_shows_them(
+    logger: logging.Logger, output: io.BytesIO, capfd: pytest.CaptureFixture[str]
+) -> None:
+    logger.info("%d rows", "customer 4711")
+    assert "cannot be formatted" in sent(output)[0]["log"]["message"]
+    assert "4711" not in output.getvalue().decode() + capfd.readouterr().err
+
+
+def test_a_closed_output_stops_the_next_state_and_silences_the_rest() -> None:
+    reading, writing = os.pipe()
+    stream = os.fdopen(writing, "wb", buffering=0)
+    writer = ProtocolWriter(stream)
+    writer.state(b"first\n")
+    os.close(reading)
+    for _ in range(2):
+        with pytest.raises(TransientError, match="closed the connector's output"):
+            writer.state(b"second\n")
+    writer.log(Level.INFO, "nobody hears this")
+    writer.trace_error(Bug("nor this"))
+    stream.close()
+
+
+def test_lines_of_several_threads_never_mix(writer: ProtocolWriter, output: io.BytesIO) -> None:
+    threads = [threading.Thread(target=lambda: [writer.log(Level.INFO, "x" * 500) for _ in range(100)]) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [len(message["log"]["message"]) for message in sent(output)] == [500] * 400

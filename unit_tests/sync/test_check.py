@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from destination_s3_spark.errors import ConfigError, SyncError, TransientError
+from destination_s3_spark.storage.failures import IAM_ACTIONS
+from destination_s3_spark.storage.paths import PathTemplate
+from destination_s3_spark.storage.s3 import S3Store
+from destination_s3_spark.storage.settings import ClientLimits, S3Settings
+from destination_s3_spark.sync.check import check
+
+ONCE = ClientLimits(attempts=1, connect_timeout_s=2, read_timeout_s=5)
+TEMPLATE = PathTemplate("lake/raw", None, None, datetime(2024, 1, 1, tzinfo=UTC), 1)
+SYNC_OPERATIONS = {
+    "PutObject",
+    "GetObject",
+    "HeadObject",
+    "ListObjectsV2",
+    "DeleteObjects",
+    "CreateMultipartUpload",
+    "UploadPart",
+    "UploadPartCopy",
+    "CompleteMultipartUpload",
+    "AbortMultipartUpload",
+    "ListMultipartUploads",
+}
+
+
+@pytest.fixture
+def proxied(s3_settings: S3Settings, s3_proxy: Any) -> S3Settings:
+    return replace(s3_settings, endpoint=s3_proxy.endpoint)
+
+
+def left_behind(settings: S3Settings) -> list[Any]:
+    store = S3Store(settings, ONCE)
+    return [*store.list(""), *store.list_uploads("")]
+
+
+def test_a_good_connection_passes_after_every_action_a_sync_needs_and_nothing_is_left(proxied: S3Settings, s3_proxy: Any) -> None:
+    check(proxied, TEMPLATE, ONCE)
+    assert set(s3_proxy.operations()) == SYNC_OPERATIONS
+    keys = [call.target for call in s3_proxy.calls if call.operation == "PutObject"]
+    assert all(key.startswith(f"/{proxied.bucket}/lake/raw/airbyte_internal/check/") for key in keys)
+    assert left_behind(proxied) == []
+
+
+def test_objects_of_others_are_left_alone(s3_settings: S3Settings) -> None:
+    store = S3Store(s3_settings, ONCE)
+    store.put("lake/raw/airbyte_internal/check/of-somebody-else/object", b"x")
+    check(s3_settings, TEMPLATE, ONCE)
+    assert [info.key for info in store.list("")] == ["lake/raw/airbyte_internal/check/of-somebody-else/object"]
+
+
+@pytest.mark.parametrize("operation", sorted(SYNC_OPERATIONS))
+def test_a_missing_permission_is_named_and_what_can_be_is_cleaned_up(
+    proxied: S3Settings, s3_proxy: Any, s3_error: Any, operation: str
+) -> None:
+    s3_proxy.fail(operation, s3_error(403, "AccessDenied"))
+    with pytest.raises(ConfigError, match=re.escape(IAM_ACTIONS[operation])):
+        check(proxied, TEMPLATE, ONCE)
+    s3_proxy.script = lambda call: call.forward()
+    if operation not in {"DeleteObjects", "ListObjectsV2", "AbortMultipartUpload", "ListMultipartUploads"}:
+        assert left_behind(proxied) == []
+
+
+def ignore_conditions(call: Any) -> Any:
+    call.headers.pop("if-none-match", None)
+    return call.forward()
+
+
+def test_a_store_that_ignores_conditional_puts_is_refused_and_the_way_out_is_named(proxied: S3Settings, s3_proxy: Any) -> None:
+    s3_proxy.script = ignore_conditions
+    with pytest.raises(ConfigError, match=r"If-None-Match.*s3\.single_writer"):
+        check(proxied, TEMPLATE, ONCE)
+    assert left_behind(proxied) == []
+
+
+def test_a_store_that_refuses_conditional_puts_is_told_apart_from_a_missing_permission(
+    proxied: S3Settings, s3_proxy: Any, s3_error: Any
+) -> None:
+    refused = s3_error(501, "NotImplemented")
+    s3_proxy.script = lambda call: refused if "if-none-match" in call.headers else call.forward()
+    with pytest.raises(ConfigError, match=r"NotImplemented.*s3\.single_writer"):
+        check(proxied, TEMPLATE, ONCE)
+
+
+def test_a_single_writer_may_use_a_store_without_conditional_puts(proxied: S3Settings, s3_proxy: Any) -> None:
+    s3_proxy.script = ignore_conditions
+    check(replace(proxied, single_writer=True), TEMPLATE, ONCE)
+
+
+def test_a_bucket_that_does_not_exist(s3_settings: S3Settings) -> None:
+    with pytest.raises(ConfigError, match="s3_bucket_name"):
+        check(replace(s3_settings, bucket="no-such-bucket"), TEMPLATE, ONCE)
+
+
+@pytest.mark.parametrize(("code", "field"), [("InvalidAccessKeyId", "access_key_id"), ("SignatureDoesNotMatch", "secret_access_key")])
+def test_wrong_keys(proxied: S3Settings, s3_proxy: Any, s3_error: Any, code: str, field: str) -> None:
+    s3_proxy.script = lambda _: s3_error(403, code)
+    with pytest.raises(ConfigError, match=field):
+        check(proxied, TEMPLATE, ONCE)
+
+
+def test_an_endpoint_that_cannot_be_reached(s3_settings: S3Settings) -> None:
+    with pytest.raises(TransientError, match="s3_endpoint"):
+        check(replace(s3_settings, endpoint="http://127.0.0.1:9"), TEMPLATE, ONCE)
+
+
+def test_an_endpoint_that_must_not_be_reached(s3_settings: S3Settings) -> None:
+    with pytest.raises(ConfigError, match="metadata"):
+        check(replace(s3_settings, endpoint="http://169.254.169.254"), TEMPLATE, ONCE)
+
+
+@pytest.mark.parametrize("operation", ["PutObject", "CompleteMultipartUpload", "UploadPart"])
+def test_a_store_in_trouble_is_transient(proxied: S3Settings, s3_proxy: Any, s3_error: Any, operation: str) -> None:
+    s3_proxy.fail(operation, s3_error(503, "SlowDown"))
+    with pytest.raises(TransientError):
+        check(proxied, TEMPLATE, ONCE)
+
+
+def test_a_store_whose_listing_lags_is_refused(proxied: S3Settings, s3_proxy: Any, s3_error: Any) -> None:
+    s3_proxy.fail("ListObjectsV2", replace(s3_error(200, ""), body=b"<ListBucketResult></ListBucketResult>"))
+    with pytest.raises(ConfigError, match="strongly consistent"):
+        check(proxied, TEMPLATE, ONCE)
+
+
+def test_no_message_holds_a_secret(proxied: S3Settings, s3_proxy: Any, s3_error: Any) -> None:
+    for code in ("AccessDenied", "SignatureDoesNotMatch", "ExpiredToken", "InvalidArgument", "SlowDown"):
+        s3_proxy.script = lambda _, code=code: s3_error(503 if code == "SlowDown" else 403, code)
+        with pytest.raises(SyncError) as caught:
+            check(proxied, TEMPLATE, ONCE)
+        assert "test-secret" not in str(caught.value)
