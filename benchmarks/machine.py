@@ -13,7 +13,7 @@ PACKAGES = ("destination-s3-spark", "pyspark", "pyarrow", "msgspec", "boto3", "d
 
 
 def describe_machine() -> str:
-    """The machine and the versions that matter, in two lines."""
+    """The machine, how busy it is before the benchmark starts, and the versions that matter, in two lines."""
     versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in PACKAGES)
     memory = psutil.virtual_memory().total / 2**30
     return (

@@ -114,12 +114,12 @@ class _Cluster:
 
     def start_osd(self, processes: ExitStack) -> None:
         identity = str(uuid.uuid4())
-        self._ceph("ceph", "--connect-timeout", "30", "osd", "new", identity)
+        self._ask("osd", "new", identity)
         self._ceph("ceph-osd", "-i", "0", "--mkfs", "--osd-uuid", identity)
-        self._ceph("ceph", "--connect-timeout", "30", "osd", "crush", "add", "osd.0", "1", "host=here", "root=default")
+        self._ask("osd", "crush", "add", "osd.0", "1", "host=here", "root=default")
         deadline = time.monotonic() + STEP_TIMEOUT_S
         osd = self._start(processes, "ceph-osd", "-i", "0", "-f")
-        while '"num_up_osds":1' not in self._ceph("ceph", "--connect-timeout", "30", "osd", "stat", "--format", "json"):
+        while '"num_up_osds":1' not in self._ask("osd", "stat", "--format", "json"):
             if time.monotonic() > deadline:
                 raise RuntimeError(f"the OSD did not come up: {(self._directory / 'ceph-osd.out').read_text(errors='replace')[-2000:]}")
             if osd.poll() is not None:  # it gives up ("wrong fsid") when it asks the monitor before that has told it about the cluster
@@ -134,6 +134,17 @@ class _Cluster:
         user = ("--uid=tester", "--display-name=tester", f"--access-key={server.access_key}", f"--secret={server.secret_key}")
         self._ceph("radosgw-admin", "-n", "client.gateway", "user", "create", *user)
         return server
+
+    def _ask(self, *arguments: str) -> str:
+        """Run `ceph` with these arguments. A monitor that has just started refuses for a moment, so it is asked again."""
+        deadline = time.monotonic() + STEP_TIMEOUT_S
+        while True:
+            try:
+                return self._ceph("ceph", "--connect-timeout", "30", *arguments)
+            except RuntimeError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.2)
 
     def _ceph(self, program: str, *arguments: str) -> str:
         return self._run(program, "-c", str(self._conf), *arguments)

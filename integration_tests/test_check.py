@@ -86,9 +86,7 @@ PERMISSIONS = [
 def test_a_missing_permission_is_named(moto_lake: Lake, proxy: S3Proxy, action: str, permission: str) -> None:
     proxy.inject(denied(action))
     message = failure(moto_lake.connector(proxy.endpoint))
-    assert permission in message, message
-    others = {other for _, other in PERMISSIONS} - {permission}
-    assert not [other for other in others if f"{other} " in f"{message} ".replace(".", " ").replace(",", " ")], message
+    assert f"Allow {permission} " in message, message
 
 
 def test_a_missing_delete_permission_is_named(moto_lake: Lake, proxy: S3Proxy) -> None:

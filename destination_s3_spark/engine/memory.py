@@ -12,8 +12,8 @@ CGROUP_LIMIT_FILES = (
     Path("/sys/fs/cgroup/memory.max"),  # cgroup v2
     Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),  # cgroup v1
 )
-JVM_HEAP_MIN_MB = 384
-"""Spark refuses to start its executor memory manager under about 300 MB."""
+JVM_HEAP_MIN_MB = 512
+"""Spark's memory manager refuses to start below 450 MiB (1.5 times what it reserves)."""
 JVM_HEAP_MAX_MB = 1024
 JVM_SHARE_OF_CONTAINER = 8
 
@@ -32,6 +32,6 @@ def container_memory_bytes(limit_files: tuple[Path, ...] = CGROUP_LIMIT_FILES) -
 
 
 def jvm_heap_mb(container_bytes: int) -> int:
-    """The JVM's maximum heap in MiB: an eighth of the container, between 384 and 1024."""
+    """The JVM's maximum heap in MiB: an eighth of the container, between 512 and 1024."""
     share = container_bytes // JVM_SHARE_OF_CONTAINER // 2**20
     return max(JVM_HEAP_MIN_MB, min(JVM_HEAP_MAX_MB, share))

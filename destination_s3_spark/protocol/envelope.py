@@ -13,17 +13,21 @@ _ABSENT = b"null"
 
 
 class Envelope(NamedTuple):
-    """`stream` is set for a RECORD; `body` is the text of the member that belongs to the type, for STATE and TRACE."""
+    """`stream` is set for a RECORD; `body` is the text of the member that belongs to the type, for STATE and TRACE.
+
+    `names_namespace` tells a record that has the key, be it with null, from one that leaves it out.
+    """
 
     type: str
     stream: StreamId | None = None
+    names_namespace: bool = False
     body: bytes = _ABSENT
 
 
 class _Record(msgspec.Struct, gc=False):
     stream: str
     data: msgspec.Raw
-    namespace: str | None = None
+    namespace: str | msgspec.UnsetType | None = msgspec.UNSET
 
 
 class _RecordMessage(msgspec.Struct, gc=False):
@@ -44,7 +48,10 @@ def read_envelope(line: bytes) -> Envelope:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return _exact_envelope(line)
     if message.type == "RECORD" and message.record is not None:
-        return Envelope("RECORD", StreamId.of(message.record.namespace, message.record.stream))
+        namespace = message.record.namespace
+        if namespace is msgspec.UNSET:
+            return Envelope("RECORD", StreamId.of(None, message.record.stream))
+        return Envelope("RECORD", StreamId.of(namespace, message.record.stream), names_namespace=True)
     return _exact_envelope(line)
 
 
@@ -52,7 +59,7 @@ def _exact_envelope(line: bytes) -> Envelope:
     fields = split_object(line)
     kind = _type(fields)
     if kind == "RECORD":
-        return Envelope(kind, _record_stream(_required_object(fields, "record")))
+        return _record_envelope(split_object(_required_object(fields, "record")))
     if kind == "STATE":
         return Envelope(kind, body=_required_object(fields, "state"))
     if kind == "TRACE":
@@ -69,14 +76,14 @@ def _type(fields: dict[str, bytes]) -> str:
         return "without a type"
 
 
-def _record_stream(record: bytes) -> StreamId:
-    fields = split_object(record)
+def _record_envelope(fields: dict[str, bytes]) -> Envelope:
     if "data" not in fields:
         raise ValueError("a RECORD without data")
     if "stream" not in fields:
         raise ValueError("a RECORD without a stream")
-    namespace = fields.get("namespace", _ABSENT)
-    return StreamId.of(None if namespace == _ABSENT else string_value(namespace), string_value(fields["stream"]))
+    text = fields.get("namespace", _ABSENT)
+    namespace = None if text == _ABSENT else string_value(text)
+    return Envelope("RECORD", StreamId.of(namespace, string_value(fields["stream"])), "namespace" in fields)
 
 
 def _required_object(fields: dict[str, bytes], name: str) -> bytes:

@@ -124,7 +124,7 @@ class ProtocolReader:
 
     def _message(self, line: bytes, envelope: Envelope, offset: int) -> Pending | State | StreamStatus | None:
         if envelope.stream is not None:
-            return self._record(line, envelope.stream, offset)
+            return self._record(line, envelope.stream, envelope.names_namespace, offset)
         if envelope.type == "STATE":
             self.counts.states += 1
             return State(parse_state(line.strip(_BLANKS), envelope.body, self._indexes))
@@ -133,7 +133,7 @@ class ProtocolReader:
         self._ignore(envelope.type if envelope.type in _KNOWN_TYPES else "unknown type")
         return None
 
-    def _record(self, line: bytes, stream: StreamId, offset: int) -> Pending | None:
+    def _record(self, line: bytes, stream: StreamId, names_namespace: bool, offset: int) -> Pending | None:
         index = self._indexes.get(stream)
         if index is None:
             if stream not in self.counts.unknown_streams:
@@ -146,7 +146,7 @@ class ProtocolReader:
                 "Nothing after the last acknowledged STATE was kept; report it to the maker of the source and run the sync again.",
                 stream=stream,
             )
-        self._routes.learn(line, stream, self._pending[index])
+        self._routes.learn(line, stream, names_namespace=names_namespace, pending=self._pending[index])
         return self._pending[index]
 
     def _status(self, trace: bytes) -> StreamStatus | None:

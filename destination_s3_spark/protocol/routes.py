@@ -53,10 +53,10 @@ class Routes:
         template = _template(_prefix(line))
         return None if template is None else self._by_template.get(template)
 
-    def learn(self, line: bytes, stream: StreamId, pending: Pending) -> None:
+    def learn(self, line: bytes, stream: StreamId, *, names_namespace: bool, pending: Pending) -> None:
         """Remember the prefix of a parsed record line, if it alone decides the stream."""
         prefix = _prefix(line)
-        if self._learnt[pending.stream] >= PREFIXES_PER_STREAM or not self._decides(prefix, stream):
+        if self._learnt[pending.stream] >= PREFIXES_PER_STREAM or not self._decides(prefix, stream, names_namespace):
             return
         self._learnt[pending.stream] += 1
         template = _template(prefix)
@@ -72,11 +72,11 @@ class Routes:
                 del known[prefix]
         self._learnt[pending.stream] = PREFIXES_PER_STREAM
 
-    def _decides(self, prefix: bytes, stream: StreamId) -> bool:
+    def _decides(self, prefix: bytes, stream: StreamId, names_namespace: bool) -> bool:
         """Whether the prefix, closed right after `"data":`, is a RECORD of this stream with `data` at its top level.
 
-        The marker proves that this `"data":` is the record's own key and not one in a string or deeper down. A namespace may still
-        follow the data, so a prefix without one decides nothing where the catalog has the name under a namespace.
+        The marker proves that this `"data":` is the record's own key and not one in a string or deeper down. A prefix without a
+        namespace decides nothing where one follows the data (`names_namespace`), or where the catalog has the name under a namespace.
         """
         try:
             message: Any = msgspec.json.decode(b'%b"%b"}}' % (prefix, _MARKER.encode()))
@@ -85,9 +85,9 @@ class Routes:
         record = message.get("record")
         if message.get("type") != "RECORD" or not isinstance(record, dict) or record.get("data") != _MARKER:
             return False
-        if StreamId.of(record.get("namespace"), record.get("stream", "")) != stream:
+        if StreamId.of(record.get("namespace"), record.get("stream")) != stream:
             return False
-        return "namespace" in record or stream.name not in self._names_with_namespace
+        return "namespace" in record or not (names_namespace or stream.name in self._names_with_namespace)
 
 
 def _prefix(line: bytes) -> bytes:

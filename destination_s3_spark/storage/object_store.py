@@ -5,8 +5,6 @@ Refusals the user must act on (permission, credentials, bucket, region, clock) a
 does not answer is `TransientError`.
 """
 
-# ruff: noqa: N818 - these are answers of the store, named for what it said; most of them are not errors of the sync.
-
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence

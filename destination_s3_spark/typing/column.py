@@ -28,7 +28,7 @@ class Column(Protocol):
     def settle(self, text: Text, spot: Spot, changes: Changes) -> Slot:
         """The slot of a value that stands in a record as this text."""
 
-    def array(self, slots: Sequence[Slot], places: Places, changes: Changes) -> pa.Array:
+    def array(self, slots: Sequence[Slot], places: Places, changes: Changes) -> pa.Array[Any]:
         """The Arrow array of these slots; values that cannot be kept become null and are recorded in `changes`."""
 
 
@@ -43,7 +43,7 @@ class TextColumn:
     def settle(self, text: Text, spot: Spot, changes: Changes) -> Slot:  # noqa: ARG002 - read by `array`
         return text
 
-    def array(self, slots: Sequence[Slot], places: Places, changes: Changes) -> pa.Array:
+    def array(self, slots: Sequence[Slot], places: Places, changes: Changes) -> pa.Array[Any]:
         settle = self.inner.settle
         settled = [None if slot is None else settle(slot, (places, position), changes) for position, slot in enumerate(slots)]
         return self.inner.array(settled, places, changes)

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain
-from operator import attrgetter
 from typing import Any
 
 import msgspec
 import numpy as np
 import pyarrow as pa
+from msgspec.structs import astuple
 
 from destination_s3_spark.schema.airbyte_type import Field
 from destination_s3_spark.typing import exact
 from destination_s3_spark.typing.changes import Changes, ItemPlaces, MemberPlaces, Places, Reason, Spot
 from destination_s3_spark.typing.column import Column, Slot
 from destination_s3_spark.typing.exact import Text
+from destination_s3_spark.typing.scalars import NumberColumn, StringColumn
 
 
 class Members:
@@ -28,7 +29,6 @@ class Members:
         names = [f"f{ordinal}" for ordinal in range(len(fields))]
         self.sources = [field.source for field in fields]
         self.columns = list(columns)
-        self.getters = [attrgetter(name) for name in names]
         self.encodable = all(_encodable(source) for source in self.sources)
         self.struct = msgspec.defstruct(
             "Members",
@@ -36,6 +36,10 @@ class Members:
             rename=dict(zip(names, self.sources, strict=True)) if self.encodable else None,
             gc=False,
         )
+
+    def slots(self, rows: Sequence[Any]) -> list[Sequence[Slot]]:
+        """The slots of each member in these Structs."""
+        return list(zip(*map(astuple, rows), strict=True)) if rows else [()] * len(self.columns)
 
     def settle(self, text: Text, spots: Sequence[Spot], changes: Changes) -> Slot:
         """The Struct of an object that stands in a record as this text. ValueError when it is no object."""
@@ -55,7 +59,6 @@ class ObjectColumn:
     """Objects with declared members; slots are Structs. `annotation` is None when msgspec cannot decode into the Struct."""
 
     def __init__(self, fields: Sequence[Field], columns: Sequence[Column], arrow_type: pa.DataType) -> None:
-        self._fields = tuple(fields)
         self._members = Members(fields, columns)
         self._arrow_fields = [arrow_type.field(field.name) for field in fields]
         self._absent = self._members.struct()
@@ -64,19 +67,20 @@ class ObjectColumn:
     def settle(self, text: Text, spot: Spot, changes: Changes) -> Slot:
         text = bytes(text)
         if text[0] == exact.OBJECT:
-            spots = [(spot, ordinal, field.source) for ordinal, field in enumerate(self._fields)]
+            spots = [(spot, ordinal, source) for ordinal, source in enumerate(self._members.sources)]
             return self._members.settle(text, spots, changes)
         if text != exact.NULL:
             changes.nulled(spot, Reason.SERIALIZATION)
         return None
 
-    def array(self, slots: Sequence[Slot], places: Places, changes: Changes) -> pa.Array:
+    def array(self, slots: Sequence[Slot], places: Places, changes: Changes) -> pa.Array[Any]:
         nulls = [slot is None for slot in slots]
         mask = pa.array(nulls, pa.bool_()) if any(nulls) else None
         present = slots if mask is None else [self._absent if slot is None else slot for slot in slots]
+        members = zip(self._members.sources, self._members.columns, self._members.slots(present), strict=True)
         children = [
-            member.array(list(map(getter, present)), MemberPlaces(places, ordinal, field.source), changes)
-            for ordinal, (field, member, getter) in enumerate(zip(self._fields, self._members.columns, self._members.getters, strict=True))
+            member.array(values, MemberPlaces(places, ordinal, source), changes)
+            for ordinal, (source, member, values) in enumerate(members)
         ]
         return pa.StructArray.from_arrays(children, fields=self._arrow_fields, mask=mask)
 
@@ -98,7 +102,9 @@ class ArrayColumn:
             changes.nulled(spot, Reason.SERIALIZATION)
         return None
 
-    def array(self, slots: Sequence[Slot], places: Places, changes: Changes) -> pa.Array:
+    def array(self, slots: Sequence[Slot], places: Places, changes: Changes) -> pa.Array[Any]:
+        if isinstance(self._items, StringColumn | NumberColumn):
+            return pa.array(slots, self._arrow_type)  # nothing can go wrong in the items, and Arrow is faster at this
         nulls = [slot is None for slot in slots]
         mask = pa.array(nulls, pa.bool_()) if any(nulls) else None
         present = slots if mask is None else [() if slot is None else slot for slot in slots]

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import msgspec
+import numpy as np
 
 from destination_s3_spark.protocol.catalog import StreamId
 from destination_s3_spark.typing import exact
@@ -112,9 +113,13 @@ def _record_of(stream: StreamId) -> type[Record]:
 def _one_a_line(lines: bytes, count: int) -> bool:
     """Whether `count` JSON objects, known to fill the lines, fill one line each.
 
-    A newline between a closing and an opening brace is never inside an object, so as many of those as there are newlines settles it.
+    Inside an object, a newline never stands between a closing and an opening brace; so when all newlines do, none is inside.
     """
-    return lines.count(b"}\n{") == count - 1 == lines.count(b"\n") - lines.endswith(b"\n")
+    text = np.frombuffer(lines, np.uint8)
+    newlines = np.flatnonzero(text == ord("\n"))
+    if newlines[-1:] == len(lines) - 1:
+        newlines = newlines[:-1]
+    return bool(len(newlines) == count - 1 and (text[newlines - 1] == ord("}")).all() and (text[newlines + 1] == ord("{")).all())
 
 
 def _required(members: Mapping[str, exact.Text], key: str) -> exact.Text:

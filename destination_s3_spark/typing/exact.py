@@ -31,13 +31,14 @@ _INTEGER_TEXT = re.compile(rb"[+-]?\d+")
 _NUMERIC_TEXT = re.compile(rb"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 _PLAIN_INTEGER = re.compile(rb"-?\d{1,18}")
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
-_STRINGS_AND_BLANKS = re.compile(rb'("(?:[^"\\]|\\.)*+")|[ \t\r\n]++')
-_BLANKS = re.compile(r"[ \t\r\n]*+")
-_OPEN = re.compile(r"[ \t\r\n]*+\{[ \t\r\n]*+")
-_KEY_QUOTE = re.compile(r'[ \t\r\n]*+"')
-_COLON = re.compile(r"[ \t\r\n]*+:[ \t\r\n]*+")
-_NEXT = re.compile(r"[ \t\r\n]*+([,}])")
-_ITEMS = re.compile(rb'"(?:[^"\\]|\\.)*+"|[\[\]{},]')
+_STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
+_STRINGS_AND_BLANKS = re.compile(rb"(" + _STRING + rb")|[ \t\r\n]++")
+_BLANK = r"[ \t\r\n]*+"
+_BLANKS = re.compile(_BLANK)
+_OPENING = re.compile(rf"{_BLANK}\{{{_BLANK}(\}})?")
+_KEY = re.compile(rf'{_BLANK}"([^"\\\x00-\x1f]*+(?:\\.[^"\\\x00-\x1f]*+)*+)"{_BLANK}:{_BLANK}')
+_BEHIND = re.compile(rf"{_BLANK}([,}}])")
+_ITEMS = re.compile(_STRING + rb"|[\[\]{},]")
 
 Text = bytes | msgspec.Raw
 """A JSON value as it stands in a line."""
@@ -64,29 +65,32 @@ def split_object(text: Text) -> Mapping[str, Text]:
 def _scanned(text: str) -> dict[str, Text]:
     """Like `split_object`, for NaN, Infinity and lone surrogates, at the speed of the standard library's scanner."""
     found: dict[str, Text] = {}
-    at = _match(_OPEN, text, 0).end()
-    mark = "}" if text[at : at + 1] == "}" else ","
-    at += mark == "}"
+    opening = _match(_OPENING, text, 0)
+    mark, at = opening[1] or ",", opening.end()
     while mark == ",":
-        key, at = scanstring(text, _match(_KEY_QUOTE, text, at).end())
-        at = _match(_COLON, text, at).end()
+        key = _match(_KEY, text, at)
         try:
-            _, end = _scan_value(text, at)
+            _, end = _scan_value(text, key.end())
         except StopIteration:
-            raise ValueError("not one complete JSON object") from None
-        found[key] = text[at:end].encode()
-        match = _match(_NEXT, text, end)
-        mark, at = match[1], match.end()
+            raise _malformed() from None
+        name = key[1] if "\\" not in key[1] else scanstring(text, key.start(1))[0]
+        found[name] = text[key.end() : end].encode()
+        behind = _match(_BEHIND, text, end)
+        mark, at = behind[1], behind.end()
     if _match(_BLANKS, text, at).end() != len(text):
-        raise ValueError("not one complete JSON object")
+        raise _malformed()
     return found
 
 
 def _match(pattern: re.Pattern[str], text: str, at: int) -> re.Match[str]:
     match = pattern.match(text, at)
     if match is None:
-        raise ValueError("not one complete JSON object")
+        raise _malformed()
     return match
+
+
+def _malformed() -> ValueError:
+    return ValueError("not one complete JSON object")
 
 
 def split_array(text: bytes) -> list[bytes]:

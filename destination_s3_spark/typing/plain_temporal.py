@@ -50,7 +50,7 @@ class _Layout(NamedTuple):
     separator: int | None
 
 
-def plain_temporals(kind: Scalar, texts: pa.Array) -> tuple[Ints, Bools]:
+def plain_temporals(kind: Scalar, texts: pa.StringArray) -> tuple[Ints, Bools]:
     """The stored integers of a string column, and which of them were read; the others are null, or not plain."""
     count = len(texts)
     _, offsets_buffer, data_buffer = texts.buffers()

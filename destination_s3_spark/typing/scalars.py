@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 from typing import Annotated, Any
 
 import msgspec
@@ -25,6 +26,7 @@ _ANNOTATIONS: dict[Scalar, Any] = {
     Scalar.NUMBER: Annotated[float, msgspec.Meta(gt=-exact.DOUBLE_MAX, lt=exact.DOUBLE_MAX)] | None,
     **dict.fromkeys(TEMPORAL, str | None),
 }
+_first = itemgetter(0)
 _COERCIONS: dict[Scalar, Callable[[bytes], Any]] = {
     Scalar.BOOLEAN: exact.boolean,
     Scalar.INTEGER: exact.integer,
@@ -50,7 +52,7 @@ class NumberColumn:
             return None
         return value
 
-    def array(self, slots: Sequence[Slot], places: Places, changes: Changes) -> pa.Array:  # noqa: ARG002 - nothing is left to go wrong
+    def array(self, slots: Sequence[Slot], places: Places, changes: Changes) -> pa.Array[Any]:  # noqa: ARG002 - nothing is left to go wrong
         return pa.array(slots, self._arrow_type)
 
 
@@ -72,7 +74,7 @@ class StringColumn:
             return None
         return (exact.compact(text) if first in (exact.OBJECT, exact.ARRAY) else text).decode()
 
-    def array(self, slots: Sequence[Slot], places: Places, changes: Changes) -> pa.Array:  # noqa: ARG002 - nothing is left to go wrong
+    def array(self, slots: Sequence[Slot], places: Places, changes: Changes) -> pa.Array[Any]:  # noqa: ARG002 - nothing is left to go wrong
         return pa.array(slots, pa.string())
 
 
@@ -92,7 +94,7 @@ class TemporalColumn:
             changes.nulled(spot, Reason.SERIALIZATION)
         return None
 
-    def array(self, slots: Sequence[Slot], places: Places, changes: Changes) -> pa.Array:
+    def array(self, slots: Sequence[Slot], places: Places, changes: Changes) -> pa.Array[Any]:
         texts = pa.array(slots, pa.string())
         values, read = plain_temporals(self._of, texts)
         if not read.all():
@@ -121,16 +123,16 @@ class JsonTextColumn:
     def settle(self, text: Text, spot: Spot, changes: Changes) -> Slot:  # noqa: ARG002 - read by `array`
         return text
 
-    def array(self, slots: Sequence[Slot], places: Places, changes: Changes) -> pa.Array:
-        texts: list[bytes | None] = []
-        for position, slot in enumerate(slots):
-            text = None if slot is None else bytes(slot)
-            if text is None or text == exact.NULL:
-                text = None
-            elif text[0] == self._opening:
-                text = exact.compact(text)
-            else:
-                changes.nulled((places, position), Reason.SERIALIZATION)
-                text = None
-            texts.append(text)
+    def array(self, slots: Sequence[Slot], places: Places, changes: Changes) -> pa.Array[Any]:
+        texts: list[bytes | None] = [exact.NULL if slot is None else bytes(slot) for slot in slots]
+        joined = b"".join(texts)  # type: ignore[arg-type] - none is None yet
+        if any(blank in joined for blank in (b" ", b"\n", b"\t", b"\r")):
+            texts = list(map(exact.compact, texts))  # type: ignore[arg-type]
+        firsts = bytes(map(_first, texts))
+        if firsts.count(self._opening) < len(firsts):
+            for position, first in enumerate(firsts):
+                if first != self._opening:
+                    if texts[position] != exact.NULL:
+                        changes.nulled((places, position), Reason.SERIALIZATION)
+                    texts[position] = None
         return pa.array(texts, pa.string())

@@ -59,9 +59,9 @@ class TypedBlock:
 class _Unit:
     """A part of a block: `data` is the raw column, `columns` are those of the plan's fields."""
 
-    emitted_at: pa.Array
-    data: pa.Array
-    columns: list[pa.Array]
+    emitted_at: pa.Array[Any]
+    data: pa.StringArray
+    columns: list[pa.Array[Any]]
     multiset: int
 
 
@@ -99,27 +99,27 @@ class Typist:
 
     def _type_unit(self, lines: bytes, first: int, changes: Changes) -> _Unit:
         records = self._envelopes.read(lines, first)
-        texts = [record.data for record in records]
+        texts = [bytes(record.data) for record in records]
         data = _text_array(texts, first)
         for row, record in enumerate(records, first):
             if record.meta is not None:
                 _take_source_changes(record.meta, row, changes)
         rows, refused = self._rows(texts, first, changes)
         columns = [
-            column.array(list(map(slot_of, rows)), ColumnPlaces(ordinal, source, first), changes)
-            for (ordinal, source), column, slot_of in zip(self._sources, self._members.columns, self._members.getters, strict=True)
+            column.array(slots, ColumnPlaces(ordinal, source, first), changes)
+            for (ordinal, source), column, slots in zip(self._sources, self._members.columns, self._members.slots(rows), strict=True)
         ]
         if len(refused) > len(rows) * _COMMON:
             self._loosen(refused, len(rows))
         emitted_at = pa.array([record.emitted_at for record in records], pa.int64())
         return _Unit(emitted_at, data, columns, sum(map(xxh3_128_intdigest, texts)))
 
-    def _rows(self, texts: Sequence[msgspec.Raw], first: int, changes: Changes) -> tuple[list[Any], list[msgspec.Raw]]:
+    def _rows(self, texts: Sequence[bytes], first: int, changes: Changes) -> tuple[list[Any], list[bytes]]:
         """A Struct of slots per record, and the texts that msgspec refused."""
         if self._decode is None:
             return [self._settled(text, row, changes) for row, text in enumerate(texts, first)], []
         rows: list[Any] = []
-        refused: list[msgspec.Raw] = []
+        refused: list[bytes] = []
         left = iter(texts)
         while len(rows) < len(texts):
             try:
@@ -131,13 +131,13 @@ class Typist:
                 rows.append(self._settled(text, first + len(rows), changes))
         return rows, refused
 
-    def _settled(self, text: msgspec.Raw, row: int, changes: Changes) -> Any:
+    def _settled(self, text: bytes, row: int, changes: Changes) -> Any:
         try:
             return self._members.settle(text, [(places, row) for places in self._places], changes)
         except ValueError:
             raise UnreadableRecord(row) from None
 
-    def _loosen(self, refused: Sequence[msgspec.Raw], rows: int) -> None:
+    def _loosen(self, refused: Sequence[bytes], rows: int) -> None:
         """Decode as text, from now on, the columns that made many rows of a unit be refused."""
         sample = refused[:_SAMPLE]
         at_fault: Counter[int] = Counter()
@@ -183,17 +183,25 @@ def _parts(lines: bytes) -> Iterator[bytes]:
         start = end
 
 
-def _text_array(texts: Sequence[msgspec.Raw], first: int) -> pa.Array:
+def _text_array(texts: Sequence[bytes], first: int) -> pa.StringArray:
     """The texts as a string column. UnreadableRecord for the first that is not UTF-8, which msgspec does not look at."""
+    offsets = np.zeros(len(texts) + 1, np.int32)
+    np.cumsum(np.fromiter(map(len, texts), np.int32, len(texts)), out=offsets[1:])
+    array = pa.StringArray.from_buffers(len(texts), pa.py_buffer(offsets), pa.py_buffer(b"".join(texts)))
     try:
-        return pa.array(list(map(bytes, texts)), pa.string())
+        array.validate(full=True)
     except pa.ArrowInvalid:
-        for row, text in enumerate(texts, first):
-            try:
-                bytes(text).decode()
-            except UnicodeDecodeError:
-                raise UnreadableRecord(row) from None
-        raise
+        row = next(row for row, text in enumerate(texts, first) if not _is_utf8(text))
+        raise UnreadableRecord(row) from None
+    return array
+
+
+def _is_utf8(text: bytes) -> bool:
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _take_source_changes(meta: Meta, row: int, changes: Changes) -> None:
@@ -208,7 +216,7 @@ def _decodes(decode: Callable[[Text], Any], value: Text) -> bool:
     return True
 
 
-def _joined(arrays: Sequence[pa.Array], arrow_type: pa.DataType) -> pa.Array:
+def _joined(arrays: Sequence[pa.Array[Any]], arrow_type: pa.DataType) -> pa.Array[Any]:
     if len(arrays) == 1:
         return arrays[0]
     return pa.concat_arrays(arrays) if arrays else pa.array([], arrow_type)

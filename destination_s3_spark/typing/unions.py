@@ -48,7 +48,7 @@ class UnionColumn:
     def settle(self, text: Text, spot: Spot, changes: Changes) -> Slot:  # noqa: ARG002 - read by `array`
         return text
 
-    def array(self, slots: Sequence[Slot], places: Places, changes: Changes) -> pa.Array:
+    def array(self, slots: Sequence[Slot], places: Places, changes: Changes) -> pa.Array[Any]:
         types: list[str | None] = [None] * len(slots)
         members: list[list[Slot]] = [[None] * len(slots) for _ in self._options]
         for position, slot in enumerate(slots):

@@ -25,6 +25,6 @@ def test_the_huge_number_cgroup_v1_uses_for_no_limit_is_capped_by_the_machine(tm
 
 
 def test_the_heap_is_an_eighth_of_the_container_within_bounds() -> None:
-    assert jvm_heap_mb(4 * GIB) == 512
-    assert jvm_heap_mb(GIB) == 384
+    assert jvm_heap_mb(6 * GIB) == 768
+    assert jvm_heap_mb(GIB) == 512
     assert jvm_heap_mb(64 * GIB) == 1024

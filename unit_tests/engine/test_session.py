@@ -16,7 +16,7 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
-    settings = SparkSettings(2, 384, tmp_path_factory.mktemp("spark"), {"spark.python.worker.faulthandler.enabled": "false"})
+    settings = SparkSettings(2, 512, tmp_path_factory.mktemp("spark"), {})
     engine = Engine(settings, _double)
     engine.start()
     yield engine
@@ -77,7 +77,7 @@ def test_workers_that_always_die_end_the_sync_with_a_transient_error(engine: Eng
 def test_a_session_that_cannot_start_says_so(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.touch()
-    broken = Engine(SparkSettings(1, 384, blocked / "below", {"spark.driver.host": "no-such-host.invalid"}), _double)
+    broken = Engine(SparkSettings(1, 512, blocked / "below", {"spark.driver.host": "no-such-host.invalid"}), _double)
     with pytest.raises(TransientError, match="Spark did not start"):
         broken.run(_double, [[1]])
 

@@ -15,6 +15,7 @@ from destination_s3_spark.errors import DataError
 from destination_s3_spark.protocol.catalog import Catalog, StreamId
 from destination_s3_spark.protocol.messages import Event, Idle, Records, State, Status, StreamStatus
 from destination_s3_spark.protocol.reader import ProtocolReader
+from destination_s3_spark.protocol.routes import PREFIXES_PER_STREAM
 
 CatalogOf = Callable[..., Catalog]
 Tell = Callable[[Iterable[Event]], list[tuple[object, ...]]]
@@ -92,6 +93,10 @@ SPELLINGS = [
     '{{"type":"LOG","type":"RECORD","record":{{"stream":"{s}","namespace":{n},"data" :{d}}}}}',
     '{{"type":"RECORD","\\u0072ecord":{{"stream":"{s}","names\\u0070ace":{n},"data":{d}}}}}',
 ]
+LATE_NAMESPACE = [spelling for spelling in SPELLINGS if spelling.find("{n}") > spelling.find('"data"')]
+NO_NAMESPACE = [spelling for spelling in SPELLINGS if "{n}" not in spelling]
+CONSISTENT = [[spelling for spelling in SPELLINGS if spelling not in some] for some in (LATE_NAMESPACE, NO_NAMESPACE)]
+"""No source leaves the namespace out and also writes one behind the data, for the same stream name."""
 DATA = ['{"id":1}', '{"data":{"stream":"orders"}}', '{"n":NaN}', r'{"s":"\ud800"}', '{"n":1e400}', r'{"s":"\"data\":"}', "{}", '["stream"]']
 NAMES = ["users", "orders", "data", "a b", "é", "nobody"]
 NAMESPACES = ["null", '""', '"shop"', '"data"']
@@ -153,10 +158,30 @@ def test_emitted_at_before_the_data_is_learnt_too(catalog_of: CatalogOf, caplog:
     assert [event.records for event in events] == [4], "a line whose prefix is known is not parsed here; whoever types it will refuse it"
 
 
+def test_a_namespace_behind_the_data_is_read_each_time(catalog_of: CatalogOf, story: Tell) -> None:
+    reader = ProtocolReader(catalog_of("users"))
+    nowhere, elsewhere = record(tail=',"namespace":null'), record(tail=',"namespace":"shop"')
+    assert [event[2] for event in story(reader.events([lines(nowhere, elsewhere, nowhere)]))] == [0, len(nowhere + elsewhere) + 2]
+    assert reader.counts.unknown_streams == {StreamId("shop", "users"): 1}
+
+
 def test_a_namespace_that_may_follow_the_data_keeps_the_prefix_unlearnt(catalog_of: CatalogOf, story: Tell) -> None:
     reader = ProtocolReader(catalog_of("users", ("shop", "users")))
     told = story(reader.events([lines(record(), record(tail=',"namespace":"shop"'), record())]))
     assert [event[0] for event in told] == [0, 1, 0]
+
+
+def test_a_stream_without_a_name_does_not_take_the_records_of_others(catalog_of: CatalogOf, story: Tell) -> None:
+    data_first = [f'{{"type":"RECORD","record":{{"data":{{}},"stream":"{name}"}}}}'.encode() for name in ("", "users", "")]
+    assert [event[0] for event in story(ProtocolReader(catalog_of("", "users")).events([lines(*data_first)]))] == [0, 1, 0]
+
+
+def test_envelopes_that_never_repeat_are_not_hoarded(catalog_of: CatalogOf, story: Tell) -> None:
+    spelling = '{{"type":"RECORD","record":{{"stream":"users","nonce":"{number}","data":{{}}}}}}'
+    written = [spelling.format(number=number).encode() for number in range(1000)]
+    reader = ProtocolReader(catalog_of("users"))
+    assert len(story(reader.events([lines(*written)]))) == 1000
+    assert len(reader._routes.by_prefix) == PREFIXES_PER_STREAM
 
 
 def test_an_unknown_stream_is_counted_and_named_once(catalog_of: CatalogOf, caplog: pytest.LogCaptureFixture) -> None:

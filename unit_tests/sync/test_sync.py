@@ -1,0 +1,232 @@
+"""The story of a sync with everything real but Spark: tasks run in this process, one after the other."""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from destination_s3_spark.chain.strays import StrayUploads
+from destination_s3_spark.config import Config
+from destination_s3_spark.errors import DataError, SyncError, TransientError
+from destination_s3_spark.protocol.catalog import Catalog, parse_catalog
+from destination_s3_spark.protocol.reader import ProtocolReader
+from destination_s3_spark.protocol.state import StateMessage
+from destination_s3_spark.storage.s3 import S3Store
+from destination_s3_spark.storage.settings import S3Settings
+from destination_s3_spark.sync.batches import Limits
+from destination_s3_spark.sync.checkpoints import Checkpoints
+from destination_s3_spark.sync.commits import Commits
+from destination_s3_spark.sync.pipeline import Pipeline
+from destination_s3_spark.sync.spool import Spool
+from destination_s3_spark.sync.sync import Parts, Sync
+from destination_s3_spark.sync.table_set import TableSet
+
+LARGE = Limits(batch_bytes=2**30, age_s=3600, spool_bytes=2**31)
+
+
+class InlineEngine:
+    """Runs tasks where it is called."""
+
+    cores = 2
+    lost_attempts = False
+
+    def start(self) -> None:
+        pass
+
+    def run(self, function: Callable[[Any], Any], groups: Sequence[Sequence[Any]]) -> list[list[Any]]:
+        return [[function(task) for task in tasks] for tasks in groups]
+
+
+@dataclass
+class Lake:
+    """A bucket, and syncs into it."""
+
+    settings: S3Settings
+    directory: Path
+    limits: Limits = LARGE
+    states: list[dict[str, Any]] = field(default_factory=list)
+
+    def sync(self, catalog: Catalog, blocks: Iterable[bytes]) -> None:
+        store = S3Store(self.settings)
+        config = Config.parse(
+            {"s3_bucket_name": self.settings.bucket, "s3_bucket_path": "lake", "s3_bucket_region": "", "format": {"format_type": "Parquet"}}
+        )
+        with ThreadPoolExecutor(4) as tables_pool, ThreadPoolExecutor(4) as files_pool:
+            tables = TableSet(config, store, datetime.now(UTC), tables_pool, files_pool).read(catalog)
+            checkpoints = Checkpoints()
+            commits = Commits({i: table.writer for i, table in tables.items()}, checkpoints, self._emit, tables_pool.map)
+            spool = Spool(self.directory / "spool", self.limits.spool_bytes)
+            engine: Any = InlineEngine()
+            pipeline = Pipeline(tables, spool, engine, commits, self.settings)
+            parts = Parts(
+                catalog,
+                tables,
+                checkpoints,
+                commits,
+                spool,
+                engine,
+                pipeline,
+                self.limits,
+                tables_pool,
+                lambda: StrayUploads(store, "lake/"),
+            )
+            try:
+                Sync(parts).run(ProtocolReader(catalog).events(blocks))
+            except SyncError:
+                commits.abandon()
+                raise
+            finally:
+                pipeline.stop()
+                spool.close()
+
+    def ids(self, stream: str = "users") -> list[int]:
+        store = S3Store(self.settings)
+        files = [pq.read_table(pa.BufferReader(store.get(found.key))) for found in store.list(f"lake/{stream}/")]
+        return sorted(value for file in files for value in file["id"].to_pylist())
+
+    def acknowledged(self) -> list[tuple[Any, float]]:
+        return [
+            (state["state"].get("stream", state["state"].get("global")), state["state"]["destinationStats"]["recordCount"])
+            for state in self.states
+        ]
+
+    def _emit(self, message: StateMessage, records: int) -> None:
+        self.states.append(json.loads(message.echo(records)))
+
+
+@pytest.fixture
+def lake(s3_settings: S3Settings, tmp_path: Path) -> Iterator[Lake]:
+    return Lake(s3_settings, tmp_path)
+
+
+def catalog(*names: str, ids: bool = True) -> Catalog:
+    generation = {"generation_id": 1, "minimum_generation_id": 0, "sync_id": 1} if ids else {}
+    schema = {"type": "object", "properties": {"id": {"type": "integer"}}}
+    streams = [
+        {
+            "stream": {"name": name, "json_schema": schema, "supported_sync_modes": ["full_refresh"]},
+            "sync_mode": "full_refresh",
+            "destination_sync_mode": "append",
+            **generation,
+        }
+        for name in names
+    ]
+    return parse_catalog(json.dumps({"streams": streams}).encode())
+
+
+def line(message: dict[str, Any]) -> bytes:
+    return json.dumps(message).encode() + b"\n"
+
+
+def records(ids: Iterable[int], stream: str = "users") -> bytes:
+    return b"".join(line({"type": "RECORD", "record": {"stream": stream, "emitted_at": 1, "data": {"id": i}}}) for i in ids)
+
+
+def state(cursor: int, stream: str = "users") -> bytes:
+    body = {"type": "STREAM", "stream": {"stream_descriptor": {"name": stream}, "stream_state": {"cursor": cursor}}}
+    return line({"type": "STATE", "state": body})
+
+
+def global_state(cursor: int) -> bytes:
+    return line({"type": "STATE", "state": {"type": "GLOBAL", "global": {"shared_state": {"cursor": cursor}, "stream_states": []}}})
+
+
+def status(word: str, stream: str = "users") -> bytes:
+    report = {"stream_descriptor": {"name": stream}, "status": word}
+    return line({"type": "TRACE", "trace": {"type": "STREAM_STATUS", "emitted_at": 1, "stream_status": report}})
+
+
+def test_complete_commits_the_tail_behind_the_last_state(lake: Lake) -> None:
+    lake.sync(catalog("users"), [records(range(3)), state(3), records(range(3, 5)), status("COMPLETE")])
+    assert lake.ids() == [0, 1, 2, 3, 4]
+    assert [count for _, count in lake.acknowledged()] == [3.0]
+
+
+@pytest.mark.parametrize("ending", [b"", status("INCOMPLETE")], ids=["no status", "INCOMPLETE"])
+def test_without_complete_the_tail_is_dropped_and_the_sync_fails(lake: Lake, ending: bytes) -> None:
+    with pytest.raises(TransientError, match="did not complete"):
+        lake.sync(catalog("users"), [records(range(3)), state(3), records(range(3, 5)), ending])
+    assert lake.ids() == [0, 1, 2]
+    assert [count for _, count in lake.acknowledged()] == [3.0]
+    assert not list(S3Store(lake.settings).list_uploads("lake/"))
+
+
+def test_without_generations_the_end_of_input_completes_a_stream(lake: Lake) -> None:
+    lake.sync(catalog("users", ids=False), [records(range(3))])
+    assert lake.ids() == [0, 1, 2]
+
+
+def test_a_replay_after_a_failed_sync_lands_once(lake: Lake) -> None:
+    sent = [records(range(3)), state(3), records(range(3, 6)), state(6)]
+    with pytest.raises(TransientError):
+        lake.sync(catalog("users"), sent)
+    lake.sync(catalog("users"), [*sent, records([6]), status("COMPLETE")])
+    assert lake.ids() == [0, 1, 2, 3, 4, 5, 6]
+    assert [count for _, count in lake.acknowledged()] == [3.0, 3.0, 3.0, 3.0]
+
+
+def test_two_successful_syncs_of_the_same_data_land_twice(lake: Lake) -> None:
+    for _ in range(2):
+        lake.sync(catalog("users"), [records(range(3)), state(3), status("COMPLETE")])
+    assert lake.ids() == [0, 0, 1, 1, 2, 2]
+
+
+def test_a_global_state_waits_for_all_streams_and_counts_them_together(lake: Lake) -> None:
+    lake.sync(
+        catalog("users", "orders"),
+        [
+            records(range(2)),
+            records(range(3), "orders"),
+            global_state(1),
+            records([9]),
+            global_state(2),
+            status("COMPLETE"),
+            status("COMPLETE", "orders"),
+        ],
+    )
+    assert [count for _, count in lake.acknowledged()] == [5.0, 1.0]
+    assert (lake.ids(), lake.ids("orders")) == ([0, 1, 9], [0, 1, 2])
+
+
+def test_a_state_without_records_still_comes_back(lake: Lake) -> None:
+    lake.sync(catalog("users"), [state(1), status("COMPLETE")])
+    assert [count for _, count in lake.acknowledged()] == [0.0]
+    assert not list(S3Store(lake.settings).list("lake/"))
+
+
+def test_a_stream_larger_than_the_spool_passes_through_it(lake: Lake) -> None:
+    lake.limits = Limits(batch_bytes=50_000, age_s=3600, spool_bytes=100_000)
+    blocks = [records(range(start, start + 500)) for start in range(0, 10_000, 500)]
+    lake.sync(catalog("users"), [*blocks, state(1), status("COMPLETE")])
+    assert lake.ids() == list(range(10_000))
+    assert [count for _, count in lake.acknowledged()] == [10_000.0]
+
+
+def test_an_old_state_is_committed_while_the_input_stays_open(lake: Lake) -> None:
+    lake.limits = Limits(batch_bytes=2**30, age_s=0.01, spool_bytes=2**31)
+
+    def slow_input() -> Iterator[bytes]:
+        yield records(range(3)) + state(3)
+        while not lake.states:
+            yield b""
+        yield status("COMPLETE")
+
+    lake.sync(catalog("users"), slow_input())
+    assert lake.ids() == [0, 1, 2]
+
+
+def test_an_unreadable_record_is_named_by_its_place_in_the_input(lake: Lake) -> None:
+    good = records(range(3)) + state(3)
+    bad = b'{"type": "RECORD", "record": {"stream": "users", "emitted_at": 1, "data": {"id": "hidden}}}\n'
+    with pytest.raises(DataError, match=f"byte {len(good) + len(records([7]))} ") as raised:
+        lake.sync(catalog("users"), [good + records([7]) + bad + status("COMPLETE")])
+    assert "hidden" not in str(raised.value)
+    assert raised.value.stream == (None, "users")
+    assert lake.acknowledged() == []
