@@ -7,6 +7,7 @@ a lifecycle rule or another tool); then the block is voided. Its STATE was never
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Protocol, TypeVar
 
 from destination_s3_spark.chain.events import Void
 from destination_s3_spark.chain.files import FileEntry
@@ -17,11 +18,18 @@ COMPLETE_TRIES = 3
 """How often a complete is repeated whose outcome was unknown and whose object is not there. Then the upload counts as gone: the store may
 answer 500 for an aborted upload, and the abort that a roll-back begins with makes the outcome certain."""
 
-MapFiles = Callable[[Callable[[FileEntry], bool], Iterable[FileEntry]], Iterable[bool]]
-"""Like `map`; a thread pool's `map` completes uploads side by side."""
+T = TypeVar("T")
+R = TypeVar("R")
 
 
-def complete(store: ObjectStore, files: Iterable[FileEntry], map_files: MapFiles = map) -> bool:
+class MapCalls(Protocol):
+    """Like `map`. A thread pool's `map` makes the store calls side by side."""
+
+    def __call__(self, function: Callable[[T], R], items: Iterable[T], /) -> Iterable[R]:
+        """The function's results, in the order of the items."""
+
+
+def complete(store: ObjectStore, files: Iterable[FileEntry], map_files: MapCalls = map) -> bool:
     """Complete the uploads; false when one of them has gone and left no object."""
     return all(list(map_files(lambda file: _complete_one(store, file), files)))
 

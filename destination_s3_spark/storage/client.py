@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.awsrequest import AWSHTTPConnection, AWSHTTPConnectionPool, AWSHTTPSConnection, AWSHTTPSConnectionPool
 from botocore.config import Config
-from botocore.exceptions import HTTPClientError
+from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
 from botocore.httpsession import URLLib3Session
 from botocore.utils import get_environ_proxies
 from urllib3 import PoolManager
@@ -19,6 +19,7 @@ from urllib3 import PoolManager
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.storage import credentials
 from destination_s3_spark.storage.endpoint import check_address, check_endpoint
+from destination_s3_spark.storage.failures import explain
 from destination_s3_spark.storage.settings import Checksums, ClientLimits, Encryption, S3Settings
 
 if TYPE_CHECKING:
@@ -30,15 +31,18 @@ def s3_client(settings: S3Settings, limits: ClientLimits) -> S3Client:
     """The process's client for these settings, thread-safe.
 
     Cached because a Spark worker lands many slices, and building a client costs tens of milliseconds. Raises ConfigError for an
-    endpoint that must not be contacted.
+    endpoint that must not be contacted, and for settings that cannot make a client.
     """
     if settings.endpoint:
         check_endpoint(settings.endpoint)
-    session = credentials.session(settings, limits)
+    config = _config(settings, limits)
     # Stores behind an endpoint ignore the region but it has to be something to sign with.
     region = settings.region or ("us-east-1" if settings.endpoint else None)
-    config = _config(settings, limits)
-    client = session.client("s3", region_name=region, endpoint_url=settings.endpoint or None, config=config)
+    try:
+        session = credentials.session(settings, limits)
+        client = session.client("s3", region_name=region, endpoint_url=settings.endpoint or None, config=config)
+    except (BotoCoreError, ClientError) as error:
+        raise explain(error, "Preparing the S3 client", settings) from error
     shared = _shared_parameters(settings)
 
     def add_shared(params: dict[str, Any], model: Any, **_: Any) -> None:

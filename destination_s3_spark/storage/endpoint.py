@@ -49,8 +49,10 @@ def check_endpoint(endpoint: str) -> None:
     try:
         # The system's resolver also understands 0x7f.1 and decimal addresses, exactly as the connection will.
         resolved = socket.getaddrinfo(parts.hostname, port, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError):
+    except OSError:
         return
+    except ValueError as error:
+        raise ConfigError("s3_endpoint does not hold a valid host name. Write it as https://host or http://host:port.") from error
     for *_, address in resolved:
         check_address(str(address[0]), endpoint)
 
@@ -78,7 +80,7 @@ def _parse(endpoint: str) -> SplitResult:
         raise ConfigError("s3_endpoint must not contain a user name or password. Put the keys into access_key_id and secret_access_key.")
     if parts.query or parts.fragment:
         raise ConfigError("s3_endpoint must not contain a query ('?') or a fragment ('#'). Write it as https://host or http://host:port.")
-    if parts.scheme not in {"http", "https"} or not parts.hostname or any(c.isspace() for c in endpoint):
+    if parts.scheme not in {"http", "https"} or not parts.hostname or any(c.isspace() or not c.isprintable() for c in endpoint):
         raise ConfigError(
             f"s3_endpoint '{endpoint}' must start with http:// or https:// and name a host, for example http://localhost:9000."
         )

@@ -144,7 +144,8 @@ def _explain_answer(error: ClientError, doing: str, settings: S3Settings) -> Syn
         return ConfigError(f"{doing}: the KMS key cannot be used ({name}). Check s3.kms_key_id, its state and its region.")
     if name in _PASSING or status(error) in _PASSING_STATUS or (status(error) >= 500 and status(error) != 501):
         return TransientError(f"{doing}: {place} answered {_answer(error)} after all retries. Run the sync again.")
-    return ConfigError(f"{doing}: {place} refused the request with {_answer(error)}. Check the S3 settings and what the store supports.")
+    asked = "" if settings.sse is Encryption.NONE else f", first of all s3.sse '{settings.sse.value}'"
+    return ConfigError(f"{doing}: {place} refused the request with {_answer(error)}. Check that it supports the S3 settings{asked}.")
 
 
 def _answer(error: ClientError) -> str:

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
+from destination_s3_spark.chain.settle import MapCalls
 from destination_s3_spark.chain.strays import StrayUploads
-from destination_s3_spark.errors import SyncError
+from destination_s3_spark.errors import Bug, SyncError
 from destination_s3_spark.protocol.state import StateMessage
 from destination_s3_spark.sync.checkpoints import Checkpoints
 from destination_s3_spark.tables.slices import StagedSlice
@@ -28,14 +29,10 @@ class Outcome:
     error: SyncError | None = None
 
 
-MapTables = Callable[[Callable[[int], Outcome], Iterable[int]], Iterable[Outcome]]
-"""Like `map`; a thread pool's `map` works on tables side by side."""
-
-
 class Commits:
     """The commits of one sync. `writers` by catalog index. Not for use by two threads."""
 
-    def __init__(self, writers: Mapping[int, TableWriter], checkpoints: Checkpoints, emit: Emit, map_tables: MapTables = map) -> None:
+    def __init__(self, writers: Mapping[int, TableWriter], checkpoints: Checkpoints, emit: Emit, map_tables: MapCalls = map) -> None:
         self._writers = writers
         self._checkpoints = checkpoints
         self._emit = emit
@@ -66,7 +63,12 @@ class Commits:
         return results
 
     def close(self, orphans: StrayUploads | None = None) -> None:
-        """Close every table, after a successful sync whose STATEs are all out. `orphans` as in `TableWriter.close`."""
+        """Close every table, after a successful sync whose STATEs are all out. `orphans` as in `TableWriter.close`.
+
+        Closing forgets what a source may send again, so with a STATE still waiting it would turn a replay into doubled rows.
+        """
+        if self._checkpoints.oldest_waiting_since is not None:
+            raise Bug("Tables were to be closed while a STATE is still waiting for its records. Please report this.")
 
         def step(stream: int) -> None:
             self._writers[stream].close(orphans)

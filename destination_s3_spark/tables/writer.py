@@ -21,14 +21,14 @@ from destination_s3_spark.chain.live_files import LiveFiles, live_files
 from destination_s3_spark.chain.log import BlockTaken, Chain, Clock, utc_now
 from destination_s3_spark.chain.opening import Session, Table, fenced, open_table, take_snapshot_when_due
 from destination_s3_spark.chain.replay import ReplayGuard
-from destination_s3_spark.chain.settle import MapFiles, complete, roll_back
+from destination_s3_spark.chain.settle import MapCalls, complete, roll_back
 from destination_s3_spark.chain.state import TableState
 from destination_s3_spark.chain.strays import StrayUploads
 from destination_s3_spark.chain.tokens import Token
 from destination_s3_spark.errors import Bug, Fenced, SyncError, TransientError
 from destination_s3_spark.storage.object_store import ObjectStore
 from destination_s3_spark.tables.batch import Batch, TableCheckpoint, cut_batch
-from destination_s3_spark.tables.slices import StagedSlice
+from destination_s3_spark.tables.slices import StagedFile, StagedSlice
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ class TableWriter:
     """One table during one sync. Not for use by two threads at a time; different tables may be used side by side."""
 
     def __init__(
-        self, store: ObjectStore, table: Table, session: Session, strays: StrayUploads, clock: Clock = utc_now, map_files: MapFiles = map
+        self, store: ObjectStore, table: Table, session: Session, strays: StrayUploads, clock: Clock = utc_now, map_files: MapCalls = map
     ) -> None:
         self._store = store
         self._table = table
@@ -71,7 +71,8 @@ class TableWriter:
 
     @property
     def guarding(self) -> bool:
-        """While true, cut slices at every checkpoint boundary, so that a replayed checkpoint is a whole number of slices."""
+        """While true, cut slices at every checkpoint boundary, so that a replay is a whole number of slices. The table must be open."""
+        self._need_open()
         return self._guard.active
 
     @property
@@ -97,8 +98,13 @@ class TableWriter:
         with self._ending_on_error():
             self._open()
             schema = _as_json(payload)
-            if schema != self._chain.head.schema:
-                self._append(SetDataSchema(schema))
+            if schema == self._chain.head.schema:
+                return
+            if self._staged:
+                raise self._bug(
+                    f"schema {schema['schemaId']} was set while slices of schema {self._chain.head.schema_id} are not committed"
+                )
+            self._append(SetDataSchema(schema))
 
     def next_token(self) -> str:
         """26 digits that no other data file has or will have. The table must be open."""
@@ -246,9 +252,11 @@ class TableWriter:
             raise fenced(self._table.stream, taken.block) from None
 
     def _abort(self, slices: Sequence[StagedSlice]) -> None:
-        for staged in slices:
-            for file in staged.files:
-                self._store.abort_upload(file.key, file.upload.upload_id)
+        def drop(file: StagedFile) -> None:
+            self._store.abort_upload(file.key, file.upload.upload_id)
+
+        for _ in self._map_files(drop, [file for staged in slices for file in staged.files]):
+            pass
 
     def _need_open(self) -> None:
         if self._over or not self._opened:

@@ -48,7 +48,7 @@ class Places(Protocol):
         """The location of the value at this position of the column."""
 
 
-class ColumnPlaces:
+class ColumnPlaces(Places):
     """Positions of a top-level column: position 0 is row `first_row` of the block."""
 
     __slots__ = ("_first_row", "_ordinal", "_source")
@@ -59,10 +59,11 @@ class ColumnPlaces:
         self._first_row = first_row
 
     def locate(self, position: int) -> Location:
+        """The row at this position, and the column."""
         return Location(self._first_row + position, (self._ordinal,), self._source)
 
 
-class MemberPlaces:
+class MemberPlaces(Places):
     """Positions of an object's member: the same as the object's."""
 
     __slots__ = ("_name", "_ordinal", "_parent")
@@ -73,10 +74,11 @@ class MemberPlaces:
         self._name = name
 
     def locate(self, position: int) -> Location:
+        """Below the object at this position."""
         return _member(self._parent.locate(position), self._ordinal, self._name)
 
 
-class ItemPlaces:
+class ItemPlaces(Places):
     """Positions of arrays' items laid end to end: `offsets[i]` is where the items of the array at position i begin."""
 
     __slots__ = ("_offsets", "_parent")
@@ -86,6 +88,7 @@ class ItemPlaces:
         self._offsets = offsets
 
     def locate(self, position: int) -> Location:
+        """Below the array that holds the item at this position, found by bisection."""
         array = int(np.searchsorted(self._offsets, position, side="right")) - 1
         return _item(self._parent.locate(array), position - int(self._offsets[array]))
 

@@ -32,18 +32,24 @@ class Column(Protocol):
         """The Arrow array of these slots; values that cannot be kept become null and are recorded in `changes`."""
 
 
-class TextColumn:
-    """A column of another kind whose values all go the exact way; slots are the texts as they stand in the record."""
+class RawColumn(Column, Protocol):
+    """A column whose slots are the texts of its values as they stand in the record; `array` settles them."""
 
     annotation = msgspec.Raw
+
+    def settle(self, text: Text, spot: Spot, changes: Changes) -> Slot:  # noqa: ARG002 - nothing is looked at yet
+        """The text itself."""
+        return text
+
+
+class TextColumn(RawColumn):
+    """A column of another kind whose values all go the exact way."""
 
     def __init__(self, inner: Column) -> None:
         self.inner = inner
 
-    def settle(self, text: Text, spot: Spot, changes: Changes) -> Slot:  # noqa: ARG002 - read by `array`
-        return text
-
     def array(self, slots: Sequence[Slot], places: Places, changes: Changes) -> pa.Array[Any]:
+        """Every value settled from its text, then the inner column's array."""
         settle = self.inner.settle
         settled = [None if slot is None else settle(slot, (places, position), changes) for position, slot in enumerate(slots)]
         return self.inner.array(settled, places, changes)

@@ -55,7 +55,7 @@ def _encodable(key: str) -> bool:
     return not any(character in '"\\' or character < " " or "\ud800" <= character <= "\udfff" for character in key)
 
 
-class ObjectColumn:
+class ObjectColumn(Column):
     """Objects with declared members; slots are Structs. `annotation` is None when msgspec cannot decode into the Struct."""
 
     def __init__(self, fields: Sequence[Field], columns: Sequence[Column], arrow_type: pa.DataType) -> None:
@@ -65,6 +65,7 @@ class ObjectColumn:
         self.annotation: Any = self._members.struct | None if self._members.encodable else None
 
     def settle(self, text: Text, spot: Spot, changes: Changes) -> Slot:
+        """The Struct of its settled members; null for what is no object."""
         text = bytes(text)
         if text[0] == exact.OBJECT:
             spots = [(spot, ordinal, source) for ordinal, source in enumerate(self._members.sources)]
@@ -74,18 +75,18 @@ class ObjectColumn:
         return None
 
     def array(self, slots: Sequence[Slot], places: Places, changes: Changes) -> pa.Array[Any]:
+        """A struct array of the members' arrays, in the order of the fields."""
         nulls = [slot is None for slot in slots]
         mask = pa.array(nulls, pa.bool_()) if any(nulls) else None
         present = slots if mask is None else [self._absent if slot is None else slot for slot in slots]
         members = zip(self._members.sources, self._members.columns, self._members.slots(present), strict=True)
         children = [
-            member.array(values, MemberPlaces(places, ordinal, source), changes)
-            for ordinal, (source, member, values) in enumerate(members)
+            member.array(values, MemberPlaces(places, ordinal, source), changes) for ordinal, (source, member, values) in enumerate(members)
         ]
         return pa.StructArray.from_arrays(children, fields=self._arrow_fields, mask=mask)
 
 
-class ArrayColumn:
+class ArrayColumn(Column):
     """Arrays of one item type; slots are lists of the items' slots."""
 
     def __init__(self, items: Column, arrow_type: pa.DataType) -> None:
@@ -94,6 +95,7 @@ class ArrayColumn:
         self.annotation = list[self._items.annotation] | None  # type: ignore[name-defined]
 
     def settle(self, text: Text, spot: Spot, changes: Changes) -> Slot:
+        """The list of its settled items; null for what is no array."""
         text = bytes(text)
         if text[0] == exact.ARRAY:
             settle = self._items.settle
@@ -103,6 +105,7 @@ class ArrayColumn:
         return None
 
     def array(self, slots: Sequence[Slot], places: Places, changes: Changes) -> pa.Array[Any]:
+        """A list array over the items of all rows laid end to end."""
         if isinstance(self._items, StringColumn | NumberColumn):
             return pa.array(slots, self._arrow_type)  # nothing can go wrong in the items, and Arrow is faster at this
         nulls = [slot is None for slot in slots]

@@ -23,7 +23,7 @@ REFUSED = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
 """What msgspec raises for a text it cannot decode as the type asked for."""
 
 
-class UnreadableRecord(Exception):  # noqa: N818 - it names what was found
+class UnreadableRecord(Exception):
     """A line is no record this connector can read; `index` is its ordinal in the block. Never carries content."""
 
     def __init__(self, index: int) -> None:
@@ -31,7 +31,7 @@ class UnreadableRecord(Exception):  # noqa: N818 - it names what was found
         self.index = index
 
 
-class MisroutedRecord(Exception):  # noqa: N818 - it names what was found
+class MisroutedRecord(Exception):
     """A record belongs to another stream than the block's; `index` is its ordinal in the block."""
 
     def __init__(self, index: int) -> None:

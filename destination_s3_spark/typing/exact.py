@@ -44,7 +44,8 @@ Text = bytes | msgspec.Raw
 """A JSON value as it stands in a line."""
 
 scanstring: Callable[[str, int], tuple[str, int]] = json.decoder.scanstring  # type: ignore[attr-defined]
-_scan_value: Callable[[str, int], tuple[object, int]] = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=str).scan_once
+_scan_value: Callable[[str, int], tuple[object, int]]
+_scan_value = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=str).scan_once  # type: ignore[attr-defined]
 
 _split = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _split_array = msgspec.json.Decoder(list[msgspec.Raw]).decode

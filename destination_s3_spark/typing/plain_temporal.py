@@ -104,7 +104,7 @@ def _of_one_tail(kind: Scalar, matrix: Texts, tail: int) -> tuple[Ints, Bools]:
         return np.zeros(len(matrix), np.int64), np.zeros(len(matrix), np.bool_)
     digits = matrix[:, : len(layout.low)] - layout.low  # what is below the lowest byte allowed wraps around to a large number
     fits = digits <= layout.span
-    valid: Bools = np.ones(len(matrix), np.bool_) if fits.all() else fits.all(axis=1)
+    valid: Bools = np.ones(len(matrix), np.bool_) if fits.all() else np.asarray(fits.all(axis=1))
     if layout.separator is not None:
         separator = digits[:, layout.separator]
         valid &= (separator == 0) | (separator == ord("T") - ord(" "))
@@ -122,7 +122,7 @@ def _of_one_tail(kind: Scalar, matrix: Texts, tail: int) -> tuple[Ints, Bools]:
     local = days * DAY_US + _check_time(pairs, valid)
     offset_us = _offset_us(matrix, tail, valid)
     stored = local - offset_us if kind in _SHIFTED else local
-    return stored % DAY_US if kind in _TIMES else stored, valid
+    return np.asarray(stored % DAY_US if kind in _TIMES else stored), valid
 
 
 def _days(pairs: np.ndarray[Any, np.dtype[np.int32]], valid: Bools) -> Ints:
@@ -132,7 +132,7 @@ def _days(pairs: np.ndarray[Any, np.dtype[np.int32]], valid: Bools) -> Ints:
     valid &= (month_of_year >= 1) & (month_of_year <= 12) & (month >= 0) & (month < _MONTHS) & (day >= 1)
     month[~valid] = 0
     valid &= day <= _MONTH_LENGTHS[month]
-    return _MONTH_STARTS[month] + (day - 1)
+    return np.asarray(_MONTH_STARTS[month] + (day - 1))
 
 
 def _check_time(pairs: np.ndarray[Any, np.dtype[np.int32]], valid: Bools) -> Ints | int:
@@ -144,7 +144,7 @@ def _check_time(pairs: np.ndarray[Any, np.dtype[np.int32]], valid: Bools) -> Int
     whole: Ints = (hour * 3600 + minute * 60 + second).astype(np.int64) * SECOND_US
     if len(pairs) == 3:
         return whole
-    return whole + (pairs[3] * 10_000 + pairs[4] * 100 + pairs[5])
+    return np.asarray(whole + (pairs[3] * 10_000 + pairs[4] * 100 + pairs[5]))
 
 
 def _offset_us(matrix: Texts, tail: int, valid: Bools) -> Ints | int:
@@ -160,7 +160,7 @@ def _offset_us(matrix: Texts, tail: int, valid: Bools) -> Ints | int:
     minutes = numbers[2] * 10 + numbers[3] if tail > 3 else np.zeros_like(hours)
     valid &= (hours <= _PLAIN_OFFSET_HOURS) & (minutes <= 59)
     size = (hours * 60 + minutes) * 60 * SECOND_US
-    return np.where(matrix[:, -tail] == ord("-"), -size, size)
+    return np.asarray(np.where(matrix[:, -tail] == ord("-"), -size, size))
 
 
 def _layout(pattern: str) -> _Layout:

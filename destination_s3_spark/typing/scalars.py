@@ -13,7 +13,7 @@ import pyarrow as pa
 from destination_s3_spark.schema.airbyte_type import Scalar
 from destination_s3_spark.typing import exact
 from destination_s3_spark.typing.changes import Changes, Places, Reason, Spot
-from destination_s3_spark.typing.column import Slot
+from destination_s3_spark.typing.column import Column, RawColumn, Slot
 from destination_s3_spark.typing.exact import Text
 from destination_s3_spark.typing.plain_temporal import plain_temporals
 from destination_s3_spark.typing.temporal import TEMPORAL, temporal
@@ -26,7 +26,7 @@ _ANNOTATIONS: dict[Scalar, Any] = {
     Scalar.NUMBER: Annotated[float, msgspec.Meta(gt=-exact.DOUBLE_MAX, lt=exact.DOUBLE_MAX)] | None,
     **dict.fromkeys(TEMPORAL, str | None),
 }
-_first = itemgetter(0)
+_first: Callable[[bytes], int] = itemgetter(0)
 _COERCIONS: dict[Scalar, Callable[[bytes], Any]] = {
     Scalar.BOOLEAN: exact.boolean,
     Scalar.INTEGER: exact.integer,
@@ -34,7 +34,7 @@ _COERCIONS: dict[Scalar, Callable[[bytes], Any]] = {
 }
 
 
-class NumberColumn:
+class NumberColumn(Column):
     """Booleans, integers and numbers; slots are the stored values."""
 
     def __init__(self, of: Scalar, arrow_type: pa.DataType) -> None:
@@ -43,6 +43,7 @@ class NumberColumn:
         self._arrow_type = arrow_type
 
     def settle(self, text: Text, spot: Spot, changes: Changes) -> Slot:
+        """The stored value, or null when the coercion table refuses it."""
         text = bytes(text)
         if text == exact.NULL:
             return None
@@ -52,16 +53,18 @@ class NumberColumn:
             return None
         return value
 
-    def array(self, slots: Sequence[Slot], places: Places, changes: Changes) -> pa.Array[Any]:  # noqa: ARG002 - nothing is left to go wrong
+    def array(self, slots: Sequence[Slot], places: Places, changes: Changes) -> pa.Array[Any]:  # noqa: ARG002
+        """Slots are what is stored: nothing is left to go wrong."""
         return pa.array(slots, self._arrow_type)
 
 
-class StringColumn:
+class StringColumn(Column):
     """Texts; any other value as its JSON text."""
 
     annotation = _ANNOTATIONS[Scalar.STRING]
 
     def settle(self, text: Text, spot: Spot, changes: Changes) -> Slot:
+        """The string, or the compact text of any other value; lone surrogates become U+FFFD and are recorded."""
         text = bytes(text)
         first = text[0]
         if first == exact.QUOTE:
@@ -74,11 +77,12 @@ class StringColumn:
             return None
         return (exact.compact(text) if first in (exact.OBJECT, exact.ARRAY) else text).decode()
 
-    def array(self, slots: Sequence[Slot], places: Places, changes: Changes) -> pa.Array[Any]:  # noqa: ARG002 - nothing is left to go wrong
+    def array(self, slots: Sequence[Slot], places: Places, changes: Changes) -> pa.Array[Any]:  # noqa: ARG002
+        """Slots are what is stored: nothing is left to go wrong."""
         return pa.array(slots, pa.string())
 
 
-class TemporalColumn:
+class TemporalColumn(Column):
     """Dates, times and timestamps; slots are their texts, parsed by the column."""
 
     def __init__(self, of: Scalar, arrow_type: pa.DataType) -> None:
@@ -87,6 +91,7 @@ class TemporalColumn:
         self._arrow_type = arrow_type
 
     def settle(self, text: Text, spot: Spot, changes: Changes) -> Slot:
+        """The text, not yet parsed; null for what is no string."""
         text = bytes(text)
         if text[0] == exact.QUOTE:
             return exact.without_lone_surrogates(exact.string(text))
@@ -95,6 +100,7 @@ class TemporalColumn:
         return None
 
     def array(self, slots: Sequence[Slot], places: Places, changes: Changes) -> pa.Array[Any]:
+        """Plain forms are parsed as a column, the others one by one."""
         texts = pa.array(slots, pa.string())
         values, read = plain_temporals(self._of, texts)
         if not read.all():
@@ -112,27 +118,25 @@ class TemporalColumn:
         return pa.array(stored, mask=None if read.all() else ~read).view(self._arrow_type)
 
 
-class JsonTextColumn:
-    """Objects or arrays without a schema, as compact JSON text; slots are the texts as they stand in the record."""
-
-    annotation = msgspec.Raw
+class JsonTextColumn(RawColumn):
+    """Objects or arrays without a schema, as compact JSON text."""
 
     def __init__(self, opening: int) -> None:
         self._opening = opening
 
-    def settle(self, text: Text, spot: Spot, changes: Changes) -> Slot:  # noqa: ARG002 - read by `array`
-        return text
-
     def array(self, slots: Sequence[Slot], places: Places, changes: Changes) -> pa.Array[Any]:
-        texts: list[bytes | None] = [exact.NULL if slot is None else bytes(slot) for slot in slots]
-        joined = b"".join(texts)  # type: ignore[arg-type] - none is None yet
-        if any(blank in joined for blank in (b" ", b"\n", b"\t", b"\r")):
-            texts = list(map(exact.compact, texts))  # type: ignore[arg-type]
+        """The compact texts; null for a value of another JSON kind."""
+        texts = [exact.NULL if slot is None else bytes(slot) for slot in slots]
         firsts = bytes(map(_first, texts))
-        if firsts.count(self._opening) < len(firsts):
-            for position, first in enumerate(firsts):
-                if first != self._opening:
-                    if texts[position] != exact.NULL:
-                        changes.nulled((places, position), Reason.SERIALIZATION)
-                    texts[position] = None
-        return pa.array(texts, pa.string())
+        joined = b"".join(texts)
+        if any(blank in joined for blank in (b" ", b"\n", b"\t", b"\r")):
+            texts = list(map(exact.compact, texts))
+        if firsts.count(self._opening) == len(firsts):
+            return pa.array(texts, pa.string())
+        fitting: list[bytes | None] = list(texts)
+        for position, first in enumerate(firsts):
+            if first != self._opening:
+                if texts[position] != exact.NULL:
+                    changes.nulled((places, position), Reason.SERIALIZATION)
+                fitting[position] = None
+        return pa.array(fitting, pa.string())

@@ -1,6 +1,6 @@
 """One text -> one date, time or timestamp, exactly: the lenient forms of destination-s3 and every fraction and offset form of ISO 8601.
 
-    date      year, month, day: `2021-01-02`, `2021/1/2`, `2021.01.02`, `2021 Jan 2`, `21-01-02` (2021), `+10000-01-02`; ` BC` or ` AD` behind
+    date      `2021-01-02`, `2021/1/2`, `2021.01.02`, `2021 Jan 2`, `21-01-02` (2021), `+10000-01-02`; with ` BC` or ` AD` behind
     time      `HH:mm`, `HH:mm:ss`, up to nine digits of a second; `24:00` is the next day's midnight
     zone      `Z`, `+08`, `+0800`, `+08:00`, `+08:00:00` up to 18 h, `UTC+8`, `PST`, `Europe/Berlin`, with or without a blank before it
 
@@ -53,15 +53,13 @@ _TIME = r"(?P<hour>\d{2}):(?P<minute>\d{2})(?::(?P<second>\d{2})(?:\.(?P<fractio
 _MOMENT = re.compile(rf"{_DATE}(?:(?: ?T| ){_TIME}{_ERA.format('last_era')})?", re.ASCII)
 _TIME_OF_DAY = re.compile(_TIME, re.ASCII)
 
-_MONTHS = {name: number for number, name in enumerate("jan feb mar apr may jun jul aug sep oct nov dec".split(), 1)}
+_MONTHS = {"jan": 1, "feb": 2, "mar": 3, "apr": 4, "may": 5, "jun": 6, "jul": 7, "aug": 8, "sep": 9, "oct": 10, "nov": 11, "dec": 12}
 _MONTH_DAYS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 ABBREVIATIONS: Mapping[str, int] = MappingProxyType(
-    {
-        **dict.fromkeys(("Z", "UTC", "GMT", "UT", "WET"), 0),
-        **{"BST": 1, "WEST": 1, "CET": 1, "MET": 1, "CEST": 2, "MEST": 2, "EET": 2, "EEST": 3, "MSK": 3, "JST": 9, "KST": 9},
-        **{"EST": -5, "EDT": -4, "CST": -6, "CDT": -5, "MST": -7, "MDT": -6, "PST": -8, "PDT": -7, "AKST": -9, "AKDT": -8, "HST": -10},
-    }
+    dict.fromkeys(("Z", "UTC", "GMT", "UT", "WET"), 0)
+    | {"BST": 1, "WEST": 1, "CET": 1, "MET": 1, "CEST": 2, "MEST": 2, "EET": 2, "EEST": 3, "MSK": 3, "JST": 9, "KST": 9}
+    | {"EST": -5, "EDT": -4, "CST": -6, "CDT": -5, "MST": -7, "MDT": -6, "PST": -8, "PDT": -7, "AKST": -9, "AKDT": -8, "HST": -10}
 )
 """Hours from UTC of the zone abbreviations that mean one offset (RFC 5322 and Europe's); ambiguous ones are left out."""
 
@@ -120,8 +118,7 @@ def _moment(match: re.Match[str]) -> Moment | Reason:
     day = int(match["day"])
     if year is None or not 1 <= month <= 12 or not 1 <= day <= _month_length(year, month):
         return Reason.SERIALIZATION
-    time_us = None
-    offset: int | None = 0
+    time_us, offset = None, None
     if match["hour"] is not None:
         time_us = _time_us(match)
         if time_us is None:
@@ -130,8 +127,8 @@ def _moment(match: re.Match[str]) -> Moment | Reason:
         if offset is None:
             return Reason.SERIALIZATION
     if len(match["year"]) > 4 and match["year"][0] != "+":
-        return Reason.SIZE  # years beyond 9999 are written with a sign; without one, the range of ISO 8601 is left
-    return Moment(days_from_civil(year, month, day), time_us, offset)
+        return Reason.SIZE  # a year beyond 9999 is written with a sign; without one it is beyond what the format can hold
+    return Moment(days_from_civil(year, month, day), time_us, offset or 0)
 
 
 def _year(match: re.Match[str]) -> int | None:

@@ -13,25 +13,22 @@ When no option takes it, the value becomes null and is recorded.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
-import msgspec
 import pyarrow as pa
 
 from destination_s3_spark.schema.airbyte_type import AirbyteType, Array, Object, Scalar, SchemalessArray, SchemalessObject, option_name
 from destination_s3_spark.typing import exact
 from destination_s3_spark.typing.changes import Changes, Places, Reason, Spot
-from destination_s3_spark.typing.column import Column, Slot
-from destination_s3_spark.typing.exact import Text
+from destination_s3_spark.typing.column import Column, RawColumn, Slot
 from destination_s3_spark.typing.temporal import TEMPORAL, temporal
 
 Chosen = tuple[int, Slot]
 """The ordinal of the option that takes a value, and its slot in that option's column."""
 
 
-class UnionColumn:
-    """Values of several types; slots are the texts as they stand in the record."""
-
-    annotation = msgspec.Raw
+class UnionColumn(RawColumn):
+    """Values of several types."""
 
     def __init__(self, options: Sequence[AirbyteType], columns: Sequence[Column], arrow_type: pa.DataType) -> None:
         self._options = tuple(options)
@@ -45,10 +42,8 @@ class UnionColumn:
         self._object = self._first_of(Object, SchemalessObject)
         self._array = self._first_of(Array, SchemalessArray)
 
-    def settle(self, text: Text, spot: Spot, changes: Changes) -> Slot:  # noqa: ARG002 - read by `array`
-        return text
-
     def array(self, slots: Sequence[Slot], places: Places, changes: Changes) -> pa.Array[Any]:
+        """A struct array in which each row sets `type` and the member it names; null where no option takes the value."""
         types: list[str | None] = [None] * len(slots)
         members: list[list[Slot]] = [[None] * len(slots) for _ in self._options]
         for position, slot in enumerate(slots):

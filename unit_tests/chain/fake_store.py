@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from enum import Enum
 from typing import TypeVar
 
@@ -146,11 +147,8 @@ class FakeStore:
         if fault is Fault.CRASH_BEFORE:
             raise Crash
         if fault is not Fault.TIMEOUT_BEFORE:
-            try:
+            with suppress(ObjectExists, ObjectNotFound, UploadFailed, TransientError):  # the answer is lost with the connection
                 effect()
-            except (ObjectExists, ObjectNotFound, UploadFailed, TransientError):
-                # The answer is lost with the connection.
-                pass
         if fault is Fault.CRASH_AFTER:
             raise Crash
         raise OutcomeUnknown(key) if name in WITH_UNKNOWN_OUTCOME else TransientError(f"timeout: {name} {key}")

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from fake_store import Completes, Crash, FakeStore
+
 from destination_s3_spark.chain.files import DataFile, FileKind
 from destination_s3_spark.chain.live_files import live_files
 from destination_s3_spark.chain.log import Chain
@@ -24,12 +26,10 @@ from destination_s3_spark.sync.commits import Commits
 from destination_s3_spark.tables.slices import Segment, StagedSlice
 from destination_s3_spark.tables.writer import TableWriter
 
-from fake_store import Completes, Crash, FakeStore
-
 RECORD_BYTES = 10
 START = datetime(2026, 1, 1, tzinfo=UTC)
 SCHEMA = {"schemaId": 0, "fields": [{"id": 1, "name": "n"}]}
-_HASHES = [int.from_bytes(hashlib.md5(b"%d" % number).digest(), "big") for number in range(1000)]  # noqa: S324
+_HASHES = [int.from_bytes(hashlib.md5(b"%d" % number).digest(), "big") for number in range(1000)]
 MULTISETS = [sum(_HASHES[:number]) for number in range(1001)]
 
 Positions = tuple[int, ...]
@@ -202,7 +202,9 @@ class Sync:
         files = []
         first, last = (self._start[stream] + offset // RECORD_BYTES for offset in (start, end))
         for kind in FileKind:
-            key = f"lake/{'final/' if kind is FileKind.FINAL else 'airbyte_internal/'}t{stream}/f-{self.writers[stream].next_token()}.parquet"
+            key = (
+                f"lake/{'final/' if kind is FileKind.FINAL else 'airbyte_internal/'}t{stream}/f-{self.writers[stream].next_token()}.parquet"
+            )
             files.append(self._stage_file(kind, key, b"%d:%d:%d" % (stream, first, last), last - first))
         stops = sorted({boundary for boundary in self._checkpoints.boundaries(stream) if start < boundary < end} | {end})
         segments = []

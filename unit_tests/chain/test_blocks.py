@@ -9,7 +9,18 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from destination_s3_spark.chain.blocks import Block, UnreadableBlock, block_hash, block_name, canonical, decode, encode
-from destination_s3_spark.chain.events import AddData, Close, Event, OffsetInterval, OpenEpoch, Seed, SetDataSchema, Snapshot, UnknownEvent, Void
+from destination_s3_spark.chain.events import (
+    AddData,
+    Close,
+    Event,
+    OffsetInterval,
+    OpenEpoch,
+    Seed,
+    SetDataSchema,
+    Snapshot,
+    UnknownEvent,
+    Void,
+)
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.fold import fold
 from destination_s3_spark.chain.state import Checkpoint, StreamName

@@ -10,11 +10,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 import pytest
-
-from destination_s3_spark.errors import Fenced, SyncError
-from destination_s3_spark.protocol.state import StateKind
 from fake_store import Completes, Crash, Fault, Hook
 from simulation import ONE_TABLE, Platform, Positions, Result, Shape, Sync, World, result, run_until_done
+
+from destination_s3_spark.errors import SyncError
+from destination_s3_spark.protocol.state import StateKind
 
 SHAPES = {
     "one table": ONE_TABLE,
@@ -88,7 +88,9 @@ def tally(shape: Shape, schedules: Iterable[Mapping[int, Fault]], completes: Com
     found.expect_clean(f"{name}, completes {completes.value}")
 
 
-def random_schedules(seed: str, count: int, last_call: int, crashes: tuple[int, int], timeouts: tuple[int, int]) -> Iterator[dict[int, Fault]]:
+def random_schedules(
+    seed: str, count: int, last_call: int, crashes: tuple[int, int], timeouts: tuple[int, int]
+) -> Iterator[dict[int, Fault]]:
     chance = random.Random(seed)
     for _ in range(count):
         faults = [chance.choice(CRASHES) for _ in range(chance.randint(*crashes))]
@@ -150,14 +152,14 @@ def test_every_pair_of_crashes(completes: Completes) -> None:
 @pytest.mark.parametrize("name", [name for name in SHAPES if name != TAIL])
 def test_random_crashes_and_timeouts(name: str, completes: Completes) -> None:
     shape = SHAPES[name]
-    tally(shape, random_schedules(name, 900, 2 * clean_calls(shape), (0, 4), (0, 5)), completes, f"random faults, {name}")
+    tally(shape, random_schedules(name, 450, 2 * clean_calls(shape), (0, 4), (0, 5)), completes, f"random faults, {name}")
 
 
 @pytest.mark.parametrize("name", ["one table", "several slices per checkpoint, across its ends", "global state over three tables"])
 def test_staged_uploads_vanish(name: str) -> None:
     shape = SHAPES[name]
     found = Tally()
-    for seed, crashes in enumerate(random_schedules(name, 700, clean_calls(shape), (0, 3), (0, 1))):
+    for seed, crashes in enumerate(random_schedules(name, 600, clean_calls(shape), (0, 3), (0, 1))):
         chance = random.Random(seed)
         world = World(Completes.ONCE)
         strike = at_calls(crashes)
@@ -176,7 +178,7 @@ def test_staged_uploads_vanish(name: str) -> None:
 def test_a_source_that_replays_with_other_boundaries_loses_nothing() -> None:
     shape = Shape((), (20,), pieces=2, commit_states=2)
     found = Tally()
-    for seed, schedule in enumerate(random_schedules("boundaries", 1500, 60, (1, 3), (0, 2))):
+    for seed, schedule in enumerate(random_schedules("boundaries", 1200, 60, (1, 3), (0, 2))):
         chance = random.Random(seed)
         world = World()
         world.store.hook = at_calls(schedule)
@@ -191,11 +193,13 @@ def test_a_source_that_replays_with_other_boundaries_loses_nothing() -> None:
     assert found.bad["uploads left"] == 0, found.first_bad
 
 
-@pytest.mark.parametrize("name", ["one table", "global state over three tables", "several checkpoints per commit, a slice over all of them"])
+@pytest.mark.parametrize(
+    "name", ["one table", "global state over three tables", "several checkpoints per commit, a slice over all of them"]
+)
 def test_two_successful_identical_syncs_land_twice(name: str) -> None:
     shape = SHAPES[name]
     found = Tally()
-    for schedule in random_schedules(name + " twice", 600, 3 * clean_calls(shape), (0, 5), (0, 3)):
+    for schedule in random_schedules(name + " twice", 500, 3 * clean_calls(shape), (0, 5), (0, 3)):
         world = World()
         world.store.hook = at_calls(schedule)
         attempts = sum(run_until_done(world, shape, Platform([0] * len(shape.totals))) for _ in range(2))
@@ -265,8 +269,8 @@ def test_a_paused_writer_that_wakes_up_after_another_took_over(name: str, comple
     found = Tally()
     outcomes: Counter[str] = Counter()
     for pause in range(opened_by(shape) + 1, clean_calls(shape) + 1):
-        for crash_at in (None, *range(1, clean_calls(shape) + 10, 2)):
-            faults = {} if crash_at is None else {crash_at: CRASHES[crash_at // 2 % 2]}
+        for crash_at in (None, *range(1, clean_calls(shape) + 10, 3)):
+            faults = {} if crash_at is None else {crash_at: CRASHES[crash_at // 3 % 2]}
             zombie = Zombie(shape, pause, faults, completes)
             outcomes[zombie.run()] += 1
             found.add((pause, faults), shape, result(zombie.world, shape, zombie.attempts))

@@ -8,7 +8,18 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from destination_s3_spark.chain.blocks import Block, block_hash, encode
-from destination_s3_spark.chain.events import AddData, Close, Event, OffsetInterval, OpenEpoch, Seed, SetDataSchema, Snapshot, UnknownEvent, Void
+from destination_s3_spark.chain.events import (
+    AddData,
+    Close,
+    Event,
+    OffsetInterval,
+    OpenEpoch,
+    Seed,
+    SetDataSchema,
+    Snapshot,
+    UnknownEvent,
+    Void,
+)
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.fold import InvalidChain, Rule, fold, resume
 from destination_s3_spark.chain.live_files import live_files
@@ -24,7 +35,9 @@ def add(start: int, end: int, prev: int | None = None, schema_id: int = 0, rows:
     rows = end - start + 1 if rows is None else rows
     files = tuple(FileEntry(kind, f"{kind.value}-{start}", rows, 10 * rows, "upload", ("e",)) for kind in FileKind)
     checkpoints = (Checkpoint(f"state-{end}", rows, "00", 0),)
-    return AddData(schema_id, 7, 0, prev if prev is not None or start == 0 else start - 1, OffsetInterval(start, end), files, checkpoints, {})
+    return AddData(
+        schema_id, 7, 0, prev if prev is not None or start == 0 else start - 1, OffsetInterval(start, end), files, checkpoints, {}
+    )
 
 
 class Builder:

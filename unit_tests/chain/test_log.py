@@ -6,7 +6,7 @@ import json
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from fake_store import Fault, FakeStore
+from fake_store import FakeStore, Fault
 
 from destination_s3_spark.chain.events import Close, OpenEpoch, Seed, SetDataSchema
 from destination_s3_spark.chain.log import CREATE_TRIES, BlockTaken, Chain

@@ -96,6 +96,22 @@ def test_without_any_credentials_the_error_says_what_to_set(proxied: S3Settings,
         forwardable(replace(proxied, credentials=None))
 
 
+def test_a_role_without_credentials_to_assume_it_with_is_a_config_error(proxied: S3Settings, no_credentials: None) -> None:
+    with pytest.raises(ConfigError, match="access_key_id"):
+        S3Store(replace(proxied, credentials=None, role_arn=ROLE), ONCE)
+
+
+def test_settings_that_cannot_make_a_client_are_a_config_error(proxied: S3Settings) -> None:
+    with pytest.raises(ConfigError, match="Region"):
+        S3Store(replace(proxied, region="not a region"), ONCE)
+
+
+def test_without_endpoint_and_region_the_client_is_one_of_aws(no_credentials: None) -> None:
+    store = S3Store(S3Settings("b", credentials=AccessKey("k", "s")), ONCE)
+    assert store.client.meta.endpoint_url.endswith("amazonaws.com")
+    assert store.client.meta.config.request_checksum_calculation == "when_supported"
+
+
 def test_a_role_is_assumed_with_the_external_id_and_signs_the_calls(
     proxied: S3Settings, s3_proxy: Any, base_credentials: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

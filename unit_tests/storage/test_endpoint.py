@@ -92,6 +92,8 @@ def test_one_forbidden_address_among_several_is_enough(monkeypatch: pytest.Monke
         ("http://host:port", "valid URL"),
         ("http://host/?x=1", "query"),
         ("http://host/#x", "fragment"),
+        ("http://ho\0st", "host"),
+        ("http://" + "x" * 70 + ".example", "host"),
     ],
 )
 def test_what_is_not_an_http_address_is_refused_with_the_reason(endpoint: str, text: str) -> None:

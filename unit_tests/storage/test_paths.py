@@ -178,3 +178,10 @@ def test_date_patterns_are_simple_date_formats(pattern: str, expected: str) -> N
 def test_a_date_pattern_that_is_not_supported_is_a_config_error_at_once(pattern: str) -> None:
     with pytest.raises(ConfigError, match="file_name_pattern"):
         template(name=pattern)
+
+
+def test_the_timestamp_is_the_time_of_the_file() -> None:
+    before = datetime.now(UTC).timestamp() * 1000
+    key = PathTemplate("b", "p/", "{timestamp}", START, 1).key((None, "s"), "", 1, 0)
+    stamp = int(key.removeprefix("b/p/").removesuffix("-1"))
+    assert before - 1 <= stamp <= datetime.now(UTC).timestamp() * 1000

@@ -314,7 +314,7 @@ def split_moment(text: str) -> tuple[str, str | None, str | None]:
     eras = re.findall(r"BC|AD", text)
     if len(eras) > 1:
         raise Nulled(SERIALIZATION)
-    match = re.fullmatch(r"(.*?\d) ?(BC|AD)?(?:(?: T|T| )(\d\d:.*?))?", text)
+    match = re.fullmatch(r"(.*?\d)(?: ?(BC|AD))?(?:(?: T|T| )(\d\d:.*?))?", text)
     if match is None:
         raise Nulled(SERIALIZATION)
     day_text, era, time_text = match.groups()
@@ -367,7 +367,9 @@ def clock(text: str, day: tuple[int, int, int] | None) -> tuple[int, timedelta]:
     zone = match[5].removeprefix(" ")
     if match[5] == " ":
         raise Nulled(SERIALIZATION)
-    return spent // timedelta(microseconds=1) + fraction, zone_offset(zone, day, hour % 24 if hour < 24 else 23, minute if hour < 24 else 59)
+    return spent // timedelta(microseconds=1) + fraction, zone_offset(
+        zone, day, hour % 24 if hour < 24 else 23, minute if hour < 24 else 59
+    )
 
 
 def zone_offset(zone: str, day: tuple[int, int, int] | None, hour: int, minute: int) -> timedelta:

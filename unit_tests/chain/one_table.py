@@ -1,0 +1,80 @@
+"""A table, its writers and small syncs of it over the fake bucket, for the tests of this folder."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from fake_store import FakeStore
+
+from destination_s3_spark.chain.files import DataFile, FileKind
+from destination_s3_spark.chain.opening import Session, Table
+from destination_s3_spark.chain.state import StreamName
+from destination_s3_spark.chain.strays import StrayUploads
+from destination_s3_spark.tables.batch import TableCheckpoint
+from destination_s3_spark.tables.slices import Segment, StagedSlice
+from destination_s3_spark.tables.writer import TableWriter
+
+TABLE = Table(StreamName("shop", "users"), "users", "lake/airbyte_internal/users/", "lake/users/")
+CHAIN = TABLE.chain_prefix
+SCHEMA = {"schemaId": 0, "fields": []}
+STARTED = datetime(2026, 5, 4, 3, 2, 1, tzinfo=UTC)
+FIRST = TableCheckpoint(100, "first")
+SECOND = TableCheckpoint(200, "second")
+
+
+def writer(store: FakeStore, sync_id: int = 1, generation_id: int = 0) -> TableWriter:
+    made = TableWriter(store, TABLE, Session(sync_id, generation_id, STARTED), StrayUploads(store, "lake/"))
+    made.read()
+    return made
+
+
+def staged(
+    into: TableWriter,
+    store: FakeStore,
+    start: int,
+    end: int,
+    segments: Sequence[Segment] | None = None,
+    kinds: Sequence[FileKind] = tuple(FileKind),
+) -> StagedSlice:
+    """A slice of (end - start) / 10 records, landed into one file per kind."""
+    into.open()
+    into.ensure_schema(SCHEMA)
+    rows = (end - start) // 10
+    files = tuple(DataFile(kind, store.stage(f"lake/{kind.value}/f-{into.next_token()}.parquet", b"x" * rows), rows) for kind in kinds)
+    return StagedSlice(start, end, 0, files, tuple(segments or [Segment(end, rows, 5 * end)]), {"NULLED": 1})
+
+
+def land(into: TableWriter, store: FakeStore, start: int, end: int) -> None:
+    into.stage(staged(into, store, start, end))
+
+
+def event(store: FakeStore, number: int) -> dict[str, object]:
+    found: dict[str, object] = json.loads(store.objects[f"{CHAIN}{number:020d}.json"])["event"]
+    return found
+
+
+def kinds(store: FakeStore) -> list[object]:
+    numbers = sorted(key for key in store.objects if key.startswith(CHAIN) and "hint" not in key)
+    return [event(store, number)["kind"] for number in range(len(numbers))]
+
+
+def synced(store: FakeStore, sync_id: int = 1) -> None:
+    """A small sync from start to end."""
+    made = writer(store, sync_id)
+    land(made, store, 0, 100)
+    made.commit([replace(FIRST, state_hash=f"sync {sync_id}")])
+    made.close()
+
+
+def crashed(store: FakeStore, *checkpoints: TableCheckpoint) -> TableWriter:
+    """A sync that committed and never closed."""
+    made = writer(store)
+    start = 0
+    for checkpoint in checkpoints:
+        land(made, store, start, checkpoint.end)
+        made.commit([checkpoint])
+        start = checkpoint.end
+    return made

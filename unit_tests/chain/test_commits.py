@@ -1,0 +1,163 @@
+"""A STATE goes out after the commit of every record before it, and never when a table failed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+
+import pytest
+from fake_store import FakeStore, Fault
+
+from destination_s3_spark.chain.files import DataFile, FileKind
+from destination_s3_spark.chain.opening import Session, Table
+from destination_s3_spark.chain.settle import MapCalls
+from destination_s3_spark.chain.state import StreamName
+from destination_s3_spark.chain.strays import StrayUploads
+from destination_s3_spark.errors import Bug, TransientError
+from destination_s3_spark.protocol.state import StateKind, StateMessage
+from destination_s3_spark.sync.checkpoints import Checkpoints
+from destination_s3_spark.sync.commits import Commits
+from destination_s3_spark.tables.slices import Segment, StagedSlice
+from destination_s3_spark.tables.writer import TableWriter
+
+
+class Lake:
+    """Two tables, and one story of calls and emitted STATEs in their order."""
+
+    def __init__(self, map_tables: MapCalls = map) -> None:
+        self.store = FakeStore()
+        self.checkpoints = Checkpoints()
+        self.emitted: list[tuple[str, int]] = []
+        session, strays = Session(1, 0, datetime(2026, 1, 1, tzinfo=UTC)), StrayUploads(self.store, "lake/")
+        tables = [Table(StreamName(None, name), name, f"lake/internal/{name}/", f"lake/{name}/") for name in ("a", "b")]
+        self.writers = {stream: TableWriter(self.store, table, session, strays) for stream, table in enumerate(tables)}
+        self.commits = Commits(self.writers, self.checkpoints, self._emit, map_tables)
+
+    def _emit(self, message: StateMessage, records: int) -> None:
+        self.store.calls.append(("STATE", message.state_hash))
+        self.emitted.append((message.state_hash, records))
+
+    def stage(self, stream: int, start: int, end: int) -> None:
+        writer = self.writers[stream]
+        writer.open()
+        writer.ensure_schema({"schemaId": 0})
+        file = DataFile(FileKind.FINAL, self.store.stage(f"lake/{stream}/f-{writer.next_token()}.parquet", b"x"), (end - start) // 10)
+        self.commits.stage(stream, StagedSlice(start, end, 0, (file,), (Segment(end, (end - start) // 10, 1),), {}))
+
+    def state(self, name: str, *ends: int, stream: int | None = None) -> None:
+        kind = StateKind.GLOBAL if stream is None else StateKind.STREAM
+        by_stream = dict(enumerate(ends))
+        records = {one: end // 10 for one, end in by_stream.items()}
+        self.checkpoints.state(StateMessage(kind, stream, name, b"", b""), by_stream, records, 0.0)
+
+
+def test_the_order_of_effects_is_stage_block_complete_state_close() -> None:
+    lake = Lake()
+    lake.stage(0, 0, 50)
+    lake.state("s", 50, 0)
+    lake.commits.commit()
+    lake.commits.close()
+
+    story = [name for name, _ in lake.store.calls]
+    assert story == ["create", "create", "create_upload", "upload_part", "create", "complete_upload", "STATE", "create", "put", "get"]
+    assert lake.emitted == [("s", 5)]
+
+
+def test_a_global_state_waits_for_the_table_that_has_not_landed() -> None:
+    lake = Lake()
+    lake.stage(0, 0, 50)
+    lake.state("s", 50, 20)
+    assert lake.commits.commit()[0].rows == 5
+    assert lake.emitted == []
+    lake.stage(1, 0, 20)
+    lake.commits.commit()
+
+    assert lake.emitted == [("s", 7)]
+
+
+def test_a_state_without_records_goes_out_at_the_next_commit() -> None:
+    lake = Lake()
+    lake.state("s", 0, 0)
+
+    assert lake.commits.commit() == {}
+    assert lake.emitted == [("s", 0)]
+    assert lake.store.calls == [("STATE", "s")]
+
+
+@pytest.mark.parametrize("failing", [0, 1])
+def test_no_state_goes_out_when_a_table_fails_though_the_other_is_committed(failing: int) -> None:
+    lake = Lake()
+    for stream in (0, 1):
+        lake.stage(stream, 0, 50)
+        lake.state(f"s{stream}", 50, 50, stream=stream)
+    name = "ab"[failing]
+    lake.store.hook = lambda number, call: (
+        Fault.TIMEOUT_BEFORE if call == "create" and f"/{name}/" in lake.store.calls[number - 1][1] else None
+    )
+    with pytest.raises(TransientError, match=f"table {name}"):
+        lake.commits.commit()
+    lake.store.hook = None
+
+    assert lake.emitted == []
+    other = lake.writers[1 - failing].state
+    assert other is not None
+    assert other.counters.rows == 5
+    lake.commits.abandon()
+
+
+def test_tables_may_be_committed_side_by_side() -> None:
+    with ThreadPoolExecutor(2) as pool:
+        lake = Lake(pool.map)
+        for stream in (0, 1):
+            lake.stage(stream, 0, 50)
+        lake.state("s", 50, 50)
+        results = lake.commits.commit()
+        lake.commits.close()
+
+    assert [result.rows for result in results.values()] == [5, 5]
+    assert lake.emitted == [("s", 10)]
+
+
+def test_uploads_of_one_table_may_be_completed_side_by_side() -> None:
+    used: list[int] = []
+
+    def map_files(function: Callable[[object], bool], files: Iterable[object]) -> list[bool]:
+        found = [function(file) for file in files]
+        used.append(len(found))
+        return found
+
+    lake = Lake()
+    table = Table(StreamName(None, "c"), "c", "lake/internal/c/", "lake/c/")
+    session = Session(1, 0, datetime(2026, 1, 1, tzinfo=UTC))
+    lake.writers[0] = TableWriter(lake.store, table, session, StrayUploads(lake.store, "lake/"), map_files=map_files)
+    lake.commits = Commits(lake.writers, lake.checkpoints, lambda _message, _records: None)
+    lake.stage(0, 0, 50)
+    lake.stage(0, 50, 100)
+    lake.state("s", 100, 0)
+    lake.commits.commit()
+
+    assert used == [2]
+
+
+def test_a_slice_inside_an_unfinished_checkpoint_waits_for_its_end() -> None:
+    lake = Lake()
+    lake.stage(0, 0, 50)
+    lake.state("s1", 50, 0, stream=0)
+    lake.stage(0, 50, 80)
+    assert lake.commits.commit()[0].rows == 5
+    assert lake.commits.commit() == {}
+    lake.stage(0, 80, 100)
+    lake.state("s2", 100, 0, stream=0)
+
+    assert lake.commits.commit()[0].rows == 5
+    assert lake.emitted == [("s1", 5), ("s2", 5)]
+
+
+def test_tables_are_not_closed_while_a_state_waits() -> None:
+    lake = Lake()
+    lake.stage(0, 0, 50)
+    lake.state("s", 50, 10)
+    lake.commits.commit()
+    with pytest.raises(Bug, match="still waiting"):
+        lake.commits.close()

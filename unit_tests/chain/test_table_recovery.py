@@ -1,0 +1,278 @@
+"""A table after something went wrong: whom it fences, what it completes or takes back, which replays it recognises."""
+
+from __future__ import annotations
+
+import pytest
+from fake_store import Completes, Crash, FakeStore, Fault
+from one_table import CHAIN, FIRST, SCHEMA, SECOND, crashed, event, kinds, land, staged, synced, writer
+
+from destination_s3_spark.chain.fold import REPLAY_LIMIT
+from destination_s3_spark.chain.opening import SNAPSHOT_EVERY
+from destination_s3_spark.errors import Bug, Fenced, TransientError
+from destination_s3_spark.tables.batch import TableCheckpoint
+from destination_s3_spark.tables.slices import Segment
+from destination_s3_spark.tables.writer import CommitResult
+
+
+def test_the_fenced_writer_names_the_other_sync() -> None:
+    store = FakeStore()
+    first = writer(store, sync_id=41)
+    land(first, store, 0, 100)
+    second = writer(store, sync_id=42)
+    land(second, store, 0, 100)
+    with pytest.raises(Fenced) as fenced:
+        first.commit([FIRST])
+
+    assert "shop.users" in fenced.value.message
+    assert "sync id 42, started 2026-05-04T03:02:01+00:00" in fenced.value.message
+    assert "two connections write to this table" in fenced.value.message.lower()
+    assert fenced.value.stream == ("shop", "users")
+    first.abandon()
+    assert second.commit([FIRST]).rows == 10
+    second.close()
+    assert store.uploads == {}
+
+
+def test_a_new_table_that_two_syncs_seed_at_once_belongs_to_the_later_one() -> None:
+    store = FakeStore()
+    first, second = writer(store, sync_id=1), writer(store, sync_id=2)
+    first.open()
+    assert second.open().epoch == 2
+    with pytest.raises(Fenced, match="sync id 2"):
+        first.ensure_schema(SCHEMA)
+
+
+def test_after_an_error_only_abandon_is_left() -> None:
+    store = FakeStore()
+    made = writer(store)
+    land(made, store, 0, 100)
+    store.hook = lambda _number, name: Fault.TIMEOUT_BEFORE if name == "create" else None
+    with pytest.raises(TransientError, match="did not say"):
+        made.commit([FIRST])
+    store.hook = None
+    for step in (lambda: made.commit([FIRST]), made.close, made.open, lambda: land(made, store, 100, 200)):
+        with pytest.raises(Bug):
+            step()
+    made.abandon()
+
+    assert kinds(store) == ["Seed", "SetDataSchema"]
+    assert len(store.uploads) == 2, "a block that may still appear could name them"
+
+
+def test_uploads_of_a_dead_session_are_dropped_at_open_and_listed_once() -> None:
+    store = FakeStore()
+    land(crashed(store, FIRST), store, 100, 200)
+    assert len(store.uploads) == 2
+    made = writer(store)
+    made.open()
+
+    assert store.uploads == {}
+    assert store.names().count("list_uploads") == 1
+
+
+def test_an_unsettled_block_is_completed_as_soon_as_the_table_is_read() -> None:
+    store = FakeStore()
+    synced(store)
+    made = writer(store)
+    land(made, store, 0, 100)
+    store.hook = lambda _number, name: Fault.CRASH_BEFORE if name == "complete_upload" else None
+    with pytest.raises(Crash):
+        made.commit([FIRST])
+    store.hook = None
+    assert len(store.uploads) == 2
+    again = writer(store, sync_id=2)
+
+    assert store.uploads == {}
+    assert again.state is not None
+    assert (again.state.epoch, again.state.settled, again.state.unsettled) == (3, 5, None)
+    assert again.guarding
+
+
+def test_uploads_that_vanish_are_taken_back_and_nothing_is_acknowledged() -> None:
+    store = FakeStore(Completes.ONCE)
+    made = writer(store)
+    land(made, store, 0, 100)
+    store.uploads.pop("upload-2")
+    with pytest.raises(TransientError, match="block 2 was taken back"):
+        made.commit([FIRST])
+
+    assert kinds(store) == ["Seed", "SetDataSchema", "AddData", "Void"]
+    assert event(store, 3)["voidedSequenceNumber"] == 2
+    assert not [key for key in store.objects if not key.startswith(CHAIN)]
+    rolled_back = ["abort_upload", "abort_upload", "head", "head", "create", "delete"]
+    assert store.names()[-10:] == ["complete_upload", "complete_upload", "head", "get", *rolled_back]
+
+
+def test_a_store_that_keeps_answering_500_to_complete_is_treated_like_a_vanished_upload() -> None:
+    store = FakeStore()
+    made = writer(store)
+    land(made, store, 0, 100)
+    store.hook = lambda _number, name: Fault.TIMEOUT_BEFORE if name == "complete_upload" else None
+    with pytest.raises(TransientError, match="taken back"):
+        made.commit([FIRST])
+
+    assert kinds(store)[-1] == "Void"
+    assert store.uploads == {}
+
+
+def test_a_void_whose_deletes_are_not_known_to_be_done_deletes_again() -> None:
+    store = FakeStore(Completes.ONCE)
+    made = writer(store)
+    land(made, store, 0, 100)
+    store.uploads.pop("upload-2")
+    store.hook = lambda _number, name: Fault.TIMEOUT_BEFORE if name == "delete" else None
+    with pytest.raises(TransientError, match="timeout: delete"):
+        made.commit([FIRST])
+    store.hook = None
+    assert len([key for key in store.objects if not key.startswith(CHAIN)]) == 1
+    again = writer(store)
+    again.open()
+
+    assert not [key for key in store.objects if not key.startswith(CHAIN)]
+    assert again.state is not None
+    assert (again.state.next_offset, again.state.settled) == (0, 3)
+    assert not again.guarding, "the voided checkpoint must land again"
+    land(again, store, 0, 100)
+    assert again.commit([FIRST]).rows == 10
+
+
+def test_a_paused_writer_whose_uploads_a_newer_one_dropped_is_fenced() -> None:
+    store = FakeStore(Completes.ONCE)
+    made = writer(store)
+    land(made, store, 0, 100)
+
+    def take_over(_number: int, name: str) -> Fault | None:
+        if name == "complete_upload":
+            store.hook = None
+            store.uploads.pop("upload-1")
+            writer(store, sync_id=2).open()
+        return None
+
+    store.hook = take_over
+    with pytest.raises(Fenced, match="sync id 2"):
+        made.commit([FIRST])
+
+    assert kinds(store) == ["Seed", "SetDataSchema", "AddData", "OpenEpoch", "Void"]
+
+
+def test_a_replayed_checkpoint_is_dropped_and_the_next_one_lands() -> None:
+    store = FakeStore()
+    crashed(store, FIRST, SECOND)
+    made = writer(store)
+    land(made, store, 0, 100)
+    assert made.guarding
+    assert made.commit([FIRST]) == CommitResult(None, 0, 0, 0, replayed=10)
+    land(made, store, 100, 200)
+    land(made, store, 200, 300)
+    result = made.commit([SECOND, TableCheckpoint(300, "third")])
+
+    assert (result.replayed, result.rows, made.guarding) == (10, 10, False)
+    made.close()
+    assert kinds(store).count("AddData") == 3
+    assert store.uploads == {}
+
+
+def test_a_replay_may_begin_anywhere_in_the_list() -> None:
+    store = FakeStore()
+    crashed(store, FIRST, SECOND)
+    made = writer(store)
+    made.stage(staged(made, store, 0, 100, [Segment(100, 10, 5 * 200)]))
+
+    assert made.commit([TableCheckpoint(100, "second")]).replayed == 10
+    assert not made.guarding
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "segment", "generation"),
+    [
+        (TableCheckpoint(100, "other"), Segment(100, 10, 500), 0),
+        (TableCheckpoint(100, None), Segment(100, 10, 500), 0),
+        (TableCheckpoint(100, "first"), Segment(100, 10, 501), 0),
+        (TableCheckpoint(100, "first"), Segment(100, 10, 500), 1),
+    ],
+    ids=["other state", "a tail", "other records", "other generation"],
+)
+def test_a_checkpoint_that_differs_lands(checkpoint: TableCheckpoint, segment: Segment, generation: int) -> None:
+    store = FakeStore()
+    crashed(store, FIRST)
+    made = writer(store, generation_id=generation)
+    made.stage(staged(made, store, 0, 100, [segment]))
+
+    assert made.commit([checkpoint]).rows == 10
+    assert not made.guarding
+
+
+def test_a_slice_that_is_only_partly_a_replay_lands_whole() -> None:
+    store = FakeStore()
+    crashed(store, FIRST)
+    made = writer(store)
+    made.stage(staged(made, store, 0, 200, [Segment(100, 10, 500), Segment(200, 10, 3)]))
+    result = made.commit([FIRST, SECOND])
+
+    assert (result.replayed, result.rows) == (0, 20)
+
+
+def test_every_unclean_session_adds_to_what_the_next_one_recognises() -> None:
+    store = FakeStore()
+    crashed(store, FIRST)
+    second = writer(store)
+    land(second, store, 0, 100)
+    second.commit([FIRST])
+    land(second, store, 100, 200)
+    second.commit([SECOND])
+    third = writer(store)
+    third.open()
+
+    assert third.state is not None
+    assert [checkpoint.state_hash for checkpoint in third.state.replay] == ["first", "second"]
+
+
+def test_a_clean_end_makes_equal_records_new_again() -> None:
+    store = FakeStore()
+    for _ in range(2):
+        made = writer(store)
+        land(made, store, 0, 100)
+        assert made.commit([FIRST]).rows == 10
+        made.close()
+
+
+@pytest.mark.parametrize("hint", ["kept", "never written"])
+def test_a_successful_sync_without_records_closes_what_a_dead_one_left(hint: str) -> None:
+    store = FakeStore()
+    if hint == "kept":
+        synced(store)
+    crashed(store, FIRST)
+    made = writer(store)
+    made.close()
+
+    assert kinds(store)[-2:] == ["OpenEpoch", "Close"]
+    assert made.state is not None
+    assert made.state.replay == ()
+
+
+def test_more_checkpoints_than_the_list_can_hold_are_summed_up_from_the_oldest() -> None:
+    store = FakeStore()
+    made = writer(store)
+    count = REPLAY_LIMIT + 2
+    ends = [10 * (number + 1) for number in range(count)]
+    made.stage(staged(made, store, 0, 10 * count, [Segment(end, 1, 2) for end in ends]))
+    made.commit([TableCheckpoint(end, f"state {end}") for end in ends])
+
+    assert made.state is not None
+    replay = made.state.replay
+    assert len(replay) == REPLAY_LIMIT
+    assert (replay[0].records, replay[0].state_hash, replay[0].multiset_hash) == (3, "state 30", f"{6:032x}")
+    assert replay[1].records == 1
+
+
+def test_opening_takes_the_snapshot_that_dead_sessions_never_took() -> None:
+    store = FakeStore()
+    crashed(store, FIRST)
+    for _ in range(SNAPSHOT_EVERY):
+        writer(store).open()
+
+    assert kinds(store).count("Snapshot") == 1
+    made = writer(store)
+    made.open()
+    assert made.guarding
+    assert len(made.live_files().files) == 2

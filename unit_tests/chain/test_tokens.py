@@ -1,0 +1,63 @@
+"""The token in a data file's name, and the uploads a table may abort by it."""
+
+from __future__ import annotations
+
+import pytest
+from fake_store import FakeStore
+
+from destination_s3_spark.chain.strays import StrayUploads
+from destination_s3_spark.chain.tokens import Token, parse_token, table_number
+from destination_s3_spark.errors import Bug
+
+TOKEN = Token(1234567890, 3, 17)
+TEXT = "12345678900000000300000017"
+
+
+@pytest.mark.parametrize(
+    "key", [f"lake/2026_01_01_0-{TEXT}.parquet", f"a/b-{TEXT}.jsonl.gz", f"f-{TEXT}", f"-{TEXT}.csv", f"x-{'9' * 26}-{TEXT}.avro"]
+)
+def test_the_token_is_found_before_the_extension(key: str) -> None:
+    assert str(TOKEN) == TEXT
+    assert parse_token(key) == TOKEN
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "lake/file.parquet",
+        f"lake/{TEXT}.parquet",
+        f"lake/f-{TEXT}/part.parquet",
+        f"f-{TEXT}0.parquet",
+        f"f-{TEXT[1:]}.csv",
+        f"f-{TEXT}_.csv",
+    ],
+)
+def test_other_names_have_no_token(key: str) -> None:
+    assert parse_token(key) is None
+
+
+def test_tokens_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(Bug, match="Out of file names"):
+        str(Token(1, 1, 10**8))
+
+
+def test_the_table_number_is_stable_and_has_ten_digits() -> None:
+    assert table_number("users") == table_number("users") == 5341898502
+    assert table_number("users") != table_number("orders")
+    assert all(0 <= table_number(str(number)) < 10**10 for number in range(100))
+
+
+def test_only_the_tables_own_older_uploads_are_aborted_and_the_list_is_made_once() -> None:
+    store = FakeStore()
+    keys = {
+        name: f"lake/{name}-{token}.parquet"
+        for name, token in [("old", Token(7, 1, 1)), ("now", Token(7, 2, 1)), ("other", Token(8, 1, 1))]
+    }
+    for key in (*keys.values(), "lake/foreign.parquet", "elsewhere/f-" + str(Token(7, 1, 2))):
+        store.stage(key, b"")
+    strays = StrayUploads(store, "lake/")
+
+    assert (strays.abort(7, 2), strays.abort(9, 5)) == (1, 0)
+    left = {key for key, _ in store.uploads.values()}
+    assert left == {keys["now"], keys["other"], "lake/foreign.parquet", "elsewhere/f-" + str(Token(7, 1, 2))}
+    assert store.names().count("list_uploads") == 1
