@@ -129,19 +129,22 @@ class Sync:
 
     def wait_for_states(self, count: int, timeout_s: float = TIMEOUT_S) -> list[bytes]:
         """The STATE lines so far, once there are at least `count`."""
-        return self.wait_for(lambda lines: len(state_lines(lines)) >= count, timeout_s, f"{count} STATE messages", state_lines)
+        self._wait_for(lambda: len(state_lines(self._lines)) >= count, timeout_s, f"{count} STATE messages")
+        return state_lines(self._lines)
 
-    def wait_for(
-        self, ready: Callable[[list[bytes]], bool], timeout_s: float, what: str, select: Callable[[list[bytes]], list[bytes]] = list
-    ) -> list[bytes]:
-        """Lines of stdout chosen by `select`, once `ready` says yes. Fails when the process ends or the time is over first."""
+    def wait_for_jvm(self, timeout_s: float = TIMEOUT_S) -> Sync:
+        """Itself, once Spark's JVM has said its first word on stderr; it is far from ready then."""
+        self._wait_for(lambda: bool(self._stderr), timeout_s, "message on stderr")
+        return self
+
+    def _wait_for(self, ready: Callable[[], bool], timeout_s: float, what: str) -> None:
+        """Wait until `ready` says yes. Fails when the process ends or the time is over first."""
         deadline = time.monotonic() + timeout_s
         with self._arrived:
-            while not ready(self._lines):
+            while not ready():
                 assert time.monotonic() < deadline, f"no {what} within {timeout_s} s: {self._so_far()}"
                 assert self._process.poll() is None or self._readers[0].is_alive(), f"the process ended without {what}: {self._so_far()}"
                 self._arrived.wait(0.2)
-            return select(self._lines)
 
     def end_input(self) -> Sync:
         with contextlib.suppress(BrokenPipeError):

@@ -47,7 +47,8 @@ def read_duckdb(paths: list[Path]) -> list[Row]:
 
 
 def read_polars(paths: list[Path]) -> list[Row]:
-    return [_neutral(row) for row in polars.read_parquet(paths, missing_columns="insert").to_dicts()]
+    frames = [polars.read_parquet(path) for path in paths]
+    return [_neutral(row) for row in polars.concat(frames, how="diagonal").to_dicts()]
 
 
 def read_spark(paths: list[Path], session: Any) -> list[Row]:

@@ -48,7 +48,7 @@ DATA: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {
             {"id": 1, "currency": "USD", "date": 1_598_659_200_000_000, "NZD": 1.14, "HKD": 7.15, "USD": None},
         ),
         (
-            {"id": "2", "currency": "EUR", "date": "2020-08-30", "NZD": "1.64", "USD": "1e1"},
+            {"id": "2", "currency": "EUR", "date": "2020-08-30 00:00:00", "NZD": "1.64", "USD": "1e1"},
             {"id": 2, "currency": "EUR", "date": 1_598_745_600_000_000, "NZD": 1.64, "HKD": None, "USD": 10.0},
         ),
     ],

@@ -98,8 +98,7 @@ def test_sigterm_ends_the_sync_within_ten_seconds_with_nothing_half(moto_lake: L
 
 def test_sigterm_before_spark_is_up_ends_the_sync_at_once(moto_lake: Lake) -> None:
     with moto_lake.connector().start(CATALOG) as sync:
-        sync.send(*checkpoint(0))
-        sync.wait_for(bool, 30, "first message")
+        sync.send(*checkpoint(0)).wait_for_jvm()
         asked = time.monotonic()
         outcome = sync.terminate().finish(30)
     assert outcome.exit_code == SIGTERM_EXIT_CODE

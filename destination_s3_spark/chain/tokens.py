@@ -1,6 +1,7 @@
 """The decimal token in the name of every data file: which table, which session, which file.
 
-Token = 10 digits table number, 8 digits epoch, 8 digits running number of the session. A name ends in `-<token>` and its extension.
+Token = 10 digits table number, 8 digits epoch, 8 digits running number of the session. A name ends in `-<token>` and its extension, or
+is the token alone with its extension. The first digit is not 0, so a token may be kept as a number.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from destination_s3_spark.errors import Bug
 
 MAX_EPOCH = MAX_FILE_NUMBER = 10**8 - 1
 
-_TOKEN = re.compile(r"-(\d{10})(\d{8})(\d{8})(?=$|\.[^/]*$)")
+_TOKEN = re.compile(r"(?:^|[-/])(\d{10})(\d{8})(\d{8})(?=$|\.[^/]*$)")
 
 
 class Token(NamedTuple):
@@ -36,5 +37,5 @@ def parse_token(key: str) -> Token | None:
 
 
 def table_number(table_id: str) -> int:
-    """A stable number of ten digits for the table."""
-    return int.from_bytes(hashlib.sha256(table_id.encode()).digest()[:8], "big") % 10**10
+    """A stable number of ten digits for the table, from 10**9 on."""
+    return 10**9 + int.from_bytes(hashlib.sha256(table_id.encode()).digest()[:8], "big") % (9 * 10**9)

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Protocol
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from destination_s3_spark.formats.file_writer import Sink, require_columns
 
 MIB = 1024 * 1024
 
@@ -51,15 +53,7 @@ class ParquetOptions:
     dictionary: Dictionary = Dictionary.ON
     time_encoding: TimeEncoding = TimeEncoding.TIME
 
-
-class Sink(Protocol):
-    """Where the bytes of a file go."""
-
-    def write(self, data: bytes, /) -> int:
-        """Take all of the bytes."""
-
-    def flush(self) -> None:
-        """Nothing has to become visible."""
+    extension: ClassVar[str] = ".parquet"
 
 
 class _Outlet:
@@ -119,9 +113,7 @@ class ParquetFile:
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Append rows. pa.ArrowInvalid when names or types of the columns are not those of the schema; nullability may differ."""
-        # Checked here, because Arrow would cast columns of another type without a word.
-        if batch.schema.names != self._schema.names or batch.schema.types != self._schema.types:
-            raise pa.ArrowInvalid("the columns of a batch are not those of its Parquet file")
+        require_columns(batch, self._schema)
         if batch.num_rows == 0:
             return
         self._batches.append(pa.RecordBatch.from_arrays(batch.columns, schema=self._schema))

@@ -6,13 +6,12 @@ order in which a catalog lists its properties.
 
 from __future__ import annotations
 
-import re
-import unicodedata
 from collections.abc import Collection, Iterable
 from enum import Enum
 from itertools import count
 
-_UNSAFE = re.compile(r"[^A-Za-z0-9_]")
+from destination_s3_spark.formats.avro_names import safe_name
+
 _META_PREFIX = "_airbyte_"
 """Names of the connector's own columns start with this, in any case."""
 
@@ -22,14 +21,6 @@ class Level(Enum):
 
     COLUMN = "column"
     MEMBER = "member"
-
-
-def safe_name(source: str) -> str:
-    """`source` with only letters, digits and `_` of ASCII, and no digit in front: `spécial` → `special`, `1st` → `_1st`, `` → `_`."""
-    decomposed = unicodedata.normalize("NFKD", source)
-    bare = "".join(character for character in decomposed if not unicodedata.combining(character))
-    name = _UNSAFE.sub("_", bare)
-    return f"_{name}" if not name or name[0].isdigit() else name
 
 
 def assign_names(sources: Iterable[str], taken: Collection[str], level: Level) -> dict[str, str]:

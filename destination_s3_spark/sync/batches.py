@@ -87,10 +87,10 @@ def pieces(stream_bytes: int, batch_bytes: int, cores: int) -> int:
 def grouped(items: Sequence[Item], size: Callable[[Item], int], cores: int) -> list[list[Item]]:
     """The items in at most TASKS_PER_CORE groups a core, the largest first, of about the same total size."""
     count = min(len(items), TASKS_PER_CORE * cores)
-    heap = [(0, index) for index in range(count)]
+    heap = [(0, 0, index) for index in range(count)]
     groups: list[list[Item]] = [[] for _ in range(count)]
     for item in sorted(items, key=size, reverse=True):
-        total, index = heapq.heappop(heap)
+        total, members, index = heapq.heappop(heap)
         groups[index].append(item)
-        heapq.heappush(heap, (total + size(item), index))
+        heapq.heappush(heap, (total + size(item), members + 1, index))
     return groups

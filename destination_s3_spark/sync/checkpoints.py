@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
+from threading import Lock
 
 from destination_s3_spark.protocol.state import StateKind, StateMessage
 from destination_s3_spark.tables.batch import TableCheckpoint
@@ -25,9 +26,13 @@ class WaitingState:
 
 
 class Checkpoints:
-    """The checkpoints of one sync. Streams are catalog indexes, ends are spool offsets, times are of one monotonic clock in seconds."""
+    """The checkpoints of one sync. Streams are catalog indexes, ends are spool offsets, times are of one monotonic clock in seconds.
+
+    Safe between the thread that reads, which registers, and the one that commits.
+    """
 
     def __init__(self) -> None:
+        self._lock = Lock()
         self._waiting: list[WaitingState] = []
         self._boundaries: defaultdict[int, deque[TableCheckpoint]] = defaultdict(deque)
         self._last_boundary: defaultdict[int, int] = defaultdict(int)
@@ -37,66 +42,74 @@ class Checkpoints:
 
     def state(self, message: StateMessage, ends: Mapping[int, int], records: Mapping[int, int], now: float) -> None:
         """Register a STATE. `ends` and `records` say how far each stream it may cover has come: spool offset, records so far."""
-        moved = []
-        counted = 0
-        for stream in _covers(message, ends):
-            counted += records[stream] - self._counted[stream]
-            self._counted[stream] = records[stream]
-            if ends[stream] > self._covered[stream]:
-                self._covered[stream] = ends[stream]
-                moved.append((stream, ends[stream]))
-                self._add_boundary(stream, TableCheckpoint(ends[stream], message.state_hash))
-        self._waiting.append(WaitingState(message, tuple(moved), counted, now))
+        with self._lock:
+            moved = []
+            counted = 0
+            for stream in _covers(message, ends):
+                counted += records[stream] - self._counted[stream]
+                self._counted[stream] = records[stream]
+                if ends[stream] > self._covered[stream]:
+                    self._covered[stream] = ends[stream]
+                    moved.append((stream, ends[stream]))
+                    self._add_boundary(stream, TableCheckpoint(ends[stream], message.state_hash))
+            self._waiting.append(WaitingState(message, tuple(moved), counted, now))
 
     def complete(self, stream: int, end: int) -> None:
         """Register the end of a COMPLETE stream: records behind its last STATE become a checkpoint of their own."""
-        self._add_boundary(stream, TableCheckpoint(end, None))
+        with self._lock:
+            self._add_boundary(stream, TableCheckpoint(end, None))
 
     def boundaries(self, stream: int) -> tuple[int, ...]:
         """Ends of the stream's checkpoints that are not committed, ascending."""
-        return tuple(checkpoint.end for checkpoint in self._boundaries[stream])
+        with self._lock:
+            return tuple(checkpoint.end for checkpoint in self._boundaries[stream])
 
     def last_boundary(self, stream: int) -> int:
         """End of the stream's last checkpoint, committed or not; 0 without one."""
-        return self._last_boundary[stream]
+        with self._lock:
+            return self._last_boundary[stream]
 
     def ready(self, stream: int, cut_ends: Container[int]) -> tuple[TableCheckpoint, ...]:
         """The stream's checkpoints a commit can cover that may end at `cut_ends` only, where staged slices end."""
-        count = 0
-        for position, checkpoint in enumerate(self._boundaries[stream], start=1):
-            if checkpoint.end in cut_ends:
-                count = position
-        return tuple(self._boundaries[stream][position] for position in range(count))
+        with self._lock:
+            count = 0
+            for position, checkpoint in enumerate(self._boundaries[stream], start=1):
+                if checkpoint.end in cut_ends:
+                    count = position
+            return tuple(self._boundaries[stream][position] for position in range(count))
 
     def committed(self, stream: int, end: int) -> None:
         """The stream is durable up to `end`."""
-        self._committed[stream] = end
-        boundaries = self._boundaries[stream]
-        while boundaries and boundaries[0].end <= end:
-            boundaries.popleft()
+        with self._lock:
+            self._committed[stream] = end
+            boundaries = self._boundaries[stream]
+            while boundaries and boundaries[0].end <= end:
+                boundaries.popleft()
 
     def take_covered(self) -> list[WaitingState]:
         """The STATEs that may go out now, in the order they came; they no longer wait."""
-        covered: list[WaitingState] = []
-        kept: list[WaitingState] = []
-        blocked: set[int | None] = set()
-        all_blocked = False
-        for state in self._waiting:
-            shares_all = state.message.kind is not StateKind.STREAM
-            free = not all_blocked and (not blocked if shares_all else state.message.stream not in blocked)
-            if free and all(self._committed[stream] >= end for stream, end in state.ends):
-                covered.append(state)
-                continue
-            kept.append(state)
-            all_blocked = all_blocked or shares_all
-            blocked.add(state.message.stream)
-        self._waiting = kept
-        return covered
+        with self._lock:
+            covered: list[WaitingState] = []
+            kept: list[WaitingState] = []
+            blocked: set[int | None] = set()
+            all_blocked = False
+            for state in self._waiting:
+                shares_all = state.message.kind is not StateKind.STREAM
+                free = not all_blocked and (not blocked if shares_all else state.message.stream not in blocked)
+                if free and all(self._committed[stream] >= end for stream, end in state.ends):
+                    covered.append(state)
+                    continue
+                kept.append(state)
+                all_blocked = all_blocked or shares_all
+                blocked.add(state.message.stream)
+            self._waiting = kept
+            return covered
 
     @property
     def oldest_waiting_since(self) -> float | None:
         """When the oldest STATE came that is not out yet."""
-        return self._waiting[0].since if self._waiting else None
+        with self._lock:
+            return self._waiting[0].since if self._waiting else None
 
     def _add_boundary(self, stream: int, checkpoint: TableCheckpoint) -> None:
         if checkpoint.end > self._last_boundary[stream]:

@@ -35,7 +35,7 @@ class Column(Protocol):
 class RawColumn(Column, Protocol):
     """A column whose slots are the texts of its values as they stand in the record; `array` settles them."""
 
-    annotation = msgspec.Raw
+    annotation: Any = msgspec.Raw
 
     def settle(self, text: Text, spot: Spot, changes: Changes) -> Slot:  # noqa: ARG002 - nothing is looked at yet
         """The text itself."""

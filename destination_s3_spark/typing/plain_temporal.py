@@ -19,11 +19,14 @@ Ints = np.ndarray[Any, np.dtype[np.int64]]
 Bools = np.ndarray[Any, np.dtype[np.bool_]]
 Texts = np.ndarray[Any, np.dtype[np.uint8]]
 
-_TIME_LENGTH = len("HH:mm:ss")
-_FRACTION_DIGITS = 9
-_LONGEST_TAIL = len("+hh:mm")
+_TAILS = {0: "", 1: "Z", 3: "~oo", 5: "~oopp", 6: "~oo:pp"}
+"""Offsets from UTC by their length; `~` is a sign, `o` and `p` are digits."""
 _PLAIN_OFFSET_HOURS = 17
 """Offsets of up to 18:00 exist; the plain way stops before so that minutes need no second look."""
+_FRACTION = "abcefghij"
+_PAIRS = ("yy", "YY", "MM", "dd", "HH", "mm", "ss", "ab", "ce", "fg", "oo", "pp")
+"""The letters that stand for two digits in a pattern: the year's first and last two, and so on to the offset's minutes."""
+_COMMA = ord(",") - ord("+")
 
 _FIRST_MONTH = 12 + 1
 """January of the year 1, counted as 12 * year + month."""
@@ -33,14 +36,15 @@ _MONTH_STARTS: Ints = np.arange(-1969 * 12, _MONTHS - 1969 * 12 + 1).astype("dat
 _MONTH_LENGTHS: Ints = np.diff(_MONTH_STARTS)
 
 _TIMES = frozenset((Scalar.TIME_WITH_TIMEZONE, Scalar.TIME_WITHOUT_TIMEZONE))
+_TIMESTAMPS = frozenset((Scalar.TIMESTAMP_WITH_TIMEZONE, Scalar.TIMESTAMP_WITHOUT_TIMEZONE))
 _SHIFTED = frozenset((Scalar.TIME_WITH_TIMEZONE, Scalar.TIMESTAMP_WITH_TIMEZONE))
 
 
 class _Layout(NamedTuple):
-    """Where each character of a text without its offset may lie, and which columns are its pairs of digits.
+    """Which bytes may stand where in a text, and which columns are its pairs of digits.
 
-    Pairs are the year's two, month, day (dates only), hour, minute, second, and three of the fraction; where a fraction has no
-    such digit, the pair names a column behind the last one, which holds zeros.
+    `tens` and `ones` have a column for each pair: century, year, month, day, hour, minute, second, three of the fraction, and hours and
+    minutes of the offset. A digit the text does not have is in a column behind the last one, which holds zeros.
     """
 
     low: Texts
@@ -48,6 +52,7 @@ class _Layout(NamedTuple):
     tens: list[int]
     ones: list[int]
     separator: int | None
+    sign: int | None
 
 
 def plain_temporals(kind: Scalar, texts: pa.StringArray) -> tuple[Ints, Bools]:
@@ -58,71 +63,61 @@ def plain_temporals(kind: Scalar, texts: pa.StringArray) -> tuple[Ints, Bools]:
     if not count or data_buffer is None:
         return values, read
     offsets = np.frombuffer(offsets_buffer, np.int32)[texts.offset : texts.offset + count + 1]
-    data = np.frombuffer(data_buffer, np.uint8)
+    data = np.frombuffer(data_buffer, np.uint8)[offsets[0] : offsets[-1]]
     lengths = np.diff(offsets)
-    shortest, longest = int(lengths.min()), int(lengths.max())
-    if shortest == longest:
-        if _TIME_LENGTH <= shortest <= _LONGEST:
-            matrix = data[offsets[0] : offsets[-1]].reshape(count, shortest)
-            return _of_one_length(kind, matrix)
-        return values, read
-    for length in range(max(shortest, _TIME_LENGTH), min(longest, _LONGEST) + 1):
+    longest = int(lengths.max())
+    if int(lengths.min()) == longest:
+        return _of_one_length(kind, data.reshape(count, longest)) if _SHORTEST <= longest <= _LONGEST else (values, read)
+    for length in range(_SHORTEST, min(longest, _LONGEST) + 1):
         rows = np.flatnonzero(lengths == length)
         if len(rows):
-            values[rows], read[rows] = _of_one_length(kind, data[offsets[rows][:, None] + np.arange(length)])
+            windows: Texts = np.ndarray((len(data) - length + 1, length), np.uint8, data, 0, (1, 1))
+            values[rows], read[rows] = _of_one_length(kind, windows[offsets[rows] - offsets[0]])
     return values, read
 
 
 def _of_one_length(kind: Scalar, matrix: Texts) -> tuple[Ints, Bools]:
-    tails = _tail_lengths(kind, matrix)
-    first = int(tails[0])
-    if (tails == first).all():
-        return _of_one_tail(kind, matrix, first)
-    values, read = np.zeros(len(matrix), np.int64), np.zeros(len(matrix), np.bool_)
-    for tail in np.flatnonzero(np.bincount(tails)).tolist():
-        these = tails == tail
-        values[these], read[these] = _of_one_tail(kind, matrix[these], tail)
+    shortest = _SHORTEST if kind in _TIMES else len("yyyy-MM-dd?HH:mm:ss")
+    widths = [width for width in (6, 5, 3) if matrix.shape[1] >= shortest + width]
+    guess = _tail(matrix[0].tobytes(), widths)
+    values, read = _of_one_tail(kind, matrix, guess)
+    if not read.all():
+        tails = np.array([_tail(text.tobytes(), widths) for text in matrix])
+        for tail in set(tails.tolist()) - {guess}:
+            these = tails == tail
+            values[these], read[these] = _of_one_tail(kind, matrix[these], tail)
     return values, read
 
 
-def _tail_lengths(kind: Scalar, matrix: Texts) -> Ints:
-    """How many characters of each text are its offset from UTC."""
-    tails = np.zeros(len(matrix), np.int64)
-    tails[matrix[:, -1] == ord("Z")] = 1
-    room = matrix.shape[1] - (_TIME_LENGTH if kind in _TIMES else len("yyyy-MM-ddTHH:mm:ss"))
-    for width in (3, 5, _LONGEST_TAIL):
-        if room >= width:
-            sign = matrix[:, -width]
-            tails[(sign == ord("+")) | (sign == ord("-"))] = width
-    return tails
+def _tail(text: bytes, widths: list[int]) -> int:
+    """How many characters of the text are its offset from UTC."""
+    if text[-1] == ord("Z"):
+        return 1
+    return next((width for width in widths if text[-width] in b"+-"), 0)
 
 
 def _of_one_tail(kind: Scalar, matrix: Texts, tail: int) -> tuple[Ints, Bools]:
-    layout = _LAYOUTS.get((kind in _TIMES, matrix.shape[1] - tail))
-    dated_only = layout is not None and layout.separator is None and kind not in _TIMES
-    if layout is None or (dated_only and (kind is not Scalar.DATE or tail)):
+    layout = _LAYOUTS.get((kind in _TIMES, matrix.shape[1], tail))
+    if layout is None or (layout.separator is None and kind in _TIMESTAMPS):
         return np.zeros(len(matrix), np.int64), np.zeros(len(matrix), np.bool_)
-    digits = matrix[:, : len(layout.low)] - layout.low  # what is below the lowest byte allowed wraps around to a large number
+    digits = matrix - layout.low  # what is below the lowest byte allowed wraps around to a large number
     fits = digits <= layout.span
     valid: Bools = np.ones(len(matrix), np.bool_) if fits.all() else np.asarray(fits.all(axis=1))
     if layout.separator is not None:
         separator = digits[:, layout.separator]
         valid &= (separator == 0) | (separator == ord("T") - ord(" "))
-    columns = np.zeros((len(layout.low) + 1, len(matrix)), np.uint8)
+    columns = np.zeros((matrix.shape[1] + 1, len(matrix)), np.uint8)
     columns[:-1] = digits.T
     pairs = (columns[layout.tens] * np.uint8(10) + columns[layout.ones]).astype(np.int32)
-    days: Ints | int = 0
-    if kind not in _TIMES:
-        days = _days(pairs, valid)
-        pairs = pairs[4:]
+    time_us = _time_us(pairs, valid)
+    offset_us = 0 if layout.sign is None else _offset_us(pairs, columns[layout.sign], valid)
+    if kind in _TIMES:
+        return np.asarray((time_us - offset_us) % DAY_US if kind in _SHIFTED else time_us), valid
+    days = _days(pairs, valid)
     if kind is Scalar.DATE:
-        _check_time(pairs, valid)
-        _offset_us(matrix, tail, valid)
-        return np.asarray(days), valid
-    local = days * DAY_US + _check_time(pairs, valid)
-    offset_us = _offset_us(matrix, tail, valid)
-    stored = local - offset_us if kind in _SHIFTED else local
-    return np.asarray(stored % DAY_US if kind in _TIMES else stored), valid
+        return days, valid
+    local = days * DAY_US + time_us
+    return np.asarray(local - offset_us if kind in _SHIFTED else local), valid
 
 
 def _days(pairs: np.ndarray[Any, np.dtype[np.int32]], valid: Bools) -> Ints:
@@ -135,53 +130,46 @@ def _days(pairs: np.ndarray[Any, np.dtype[np.int32]], valid: Bools) -> Ints:
     return np.asarray(_MONTH_STARTS[month] + (day - 1))
 
 
-def _check_time(pairs: np.ndarray[Any, np.dtype[np.int32]], valid: Bools) -> Ints | int:
-    """Microseconds of the day; clears `valid` where no clock shows such a time. 0 where the text has no time."""
-    if not len(pairs):
-        return 0
-    hour, minute, second = pairs[:3]
+def _time_us(pairs: np.ndarray[Any, np.dtype[np.int32]], valid: Bools) -> Ints:
+    """Microseconds of the day; clears `valid` where no clock shows such a time."""
+    hour, minute, second = pairs[4:7]
     valid &= (hour <= 23) & (minute <= 59) & (second <= 59)
-    whole: Ints = (hour * 3600 + minute * 60 + second).astype(np.int64) * SECOND_US
-    if len(pairs) == 3:
-        return whole
-    return np.asarray(whole + (pairs[3] * 10_000 + pairs[4] * 100 + pairs[5]))
+    whole = ((hour * 60 + minute) * 60 + second).astype(np.int64) * SECOND_US
+    return np.asarray(whole + ((pairs[7] * 100 + pairs[8]) * 100 + pairs[9]))
 
 
-def _offset_us(matrix: Texts, tail: int, valid: Bools) -> Ints | int:
-    """The offsets from UTC in microseconds; clears `valid` where the characters are no plain offset."""
-    if tail <= 1:
-        return 0
-    digits = matrix[:, {3: [-2, -1], 5: [-4, -3, -2, -1], 6: [-5, -4, -2, -1]}[tail]] - np.uint8(ord("0"))
-    valid &= (digits <= 9).all(axis=1)
-    if tail == _LONGEST_TAIL:
-        valid &= matrix[:, -3] == ord(":")
-    numbers = digits.astype(np.int64).T
-    hours = numbers[0] * 10 + numbers[1]
-    minutes = numbers[2] * 10 + numbers[3] if tail > 3 else np.zeros_like(hours)
-    valid &= (hours <= _PLAIN_OFFSET_HOURS) & (minutes <= 59)
-    size = (hours * 60 + minutes) * 60 * SECOND_US
-    return np.asarray(np.where(matrix[:, -tail] == ord("-"), -size, size))
+def _offset_us(pairs: np.ndarray[Any, np.dtype[np.int32]], sign: Texts, valid: Bools) -> Ints:
+    """The offsets from UTC in microseconds; clears `valid` where they are no plain ones."""
+    hours, minutes = pairs[10:]
+    valid &= (hours <= _PLAIN_OFFSET_HOURS) & (minutes <= 59) & (sign != _COMMA)
+    size = (hours * 60 + minutes).astype(np.int64) * (60 * SECOND_US)
+    return np.asarray(np.where(sign == 0, size, -size))
 
 
 def _layout(pattern: str) -> _Layout:
-    """The layout of texts in which letters stand for digits and `?` for a `T` or a blank."""
-    low = ["0" if letter.isalpha() else " " if letter == "?" else letter for letter in pattern]
-    span = [9 if letter.isalpha() else ord("T") - ord(" ") if letter == "?" else 0 for letter in pattern]
-    digits = [at for at, letter in enumerate(pattern) if letter.isalpha() and letter != "f"]
-    fraction = [at for at, letter in enumerate(pattern) if letter == "f"][:6]
-    if fraction:
-        digits += fraction + [len(pattern)] * (6 - len(fraction))
+    """The layout of texts in which letters but `Z` stand for digits, `?` for a `T` or a blank, and `~` for a sign."""
+    ranges = {"?": (" ", "T"), "~": ("+", "-")}
+    allowed = [ranges.get(letter, ("0", "9") if letter.isalpha() and letter != "Z" else (letter, letter)) for letter in pattern]
+    missing = len(pattern)
+    tens = [pattern.index(pair[0]) if pair[0] in pattern else missing for pair in _PAIRS]
+    ones = [pattern.rindex(pair[1]) if pair[1] in pattern else missing for pair in _PAIRS]
+    low = np.frombuffer("".join(first for first, _ in allowed).encode(), np.uint8)
+    high = np.frombuffer("".join(last for _, last in allowed).encode(), np.uint8)
     separator = pattern.index("?") if "?" in pattern else None
-    low_bytes = np.frombuffer("".join(low).encode(), np.uint8)
-    return _Layout(low_bytes, np.array(span, np.uint8), digits[::2], digits[1::2], separator)
+    return _Layout(low, high - low, tens, ones, separator, pattern.index("~") if "~" in pattern else None)
 
 
-def _layouts() -> dict[tuple[bool, int], _Layout]:
-    """By whether it is a time of day, and by length."""
-    times = ["HH:mm:ss", *("HH:mm:ss." + "f" * digits for digits in range(1, _FRACTION_DIGITS + 1))]
-    dates = ["yyyy-MM-dd", *("yyyy-MM-dd?" + time for time in times)]
-    return {(is_time, len(p)): _layout(p) for is_time, patterns in ((True, times), (False, dates)) for p in patterns}
+def _layouts() -> dict[tuple[bool, int, int], _Layout]:
+    """By whether it is a time of day, by length, and by length of the offset."""
+    times = ["HH:mm:ss", *("HH:mm:ss." + _FRACTION[:digits] for digits in range(1, len(_FRACTION) + 1))]
+    found = {(False, len("yyYY-MM-dd"), 0): _layout("yyYY-MM-dd")}
+    for time in times:
+        for tail, offset in _TAILS.items():
+            for is_time, pattern in ((True, time + offset), (False, "yyYY-MM-dd?" + time + offset)):
+                found[is_time, len(pattern), tail] = _layout(pattern)
+    return found
 
 
 _LAYOUTS = _layouts()
-_LONGEST = max(length for _, length in _LAYOUTS) + _LONGEST_TAIL
+_SHORTEST = min(length for _, length, _ in _LAYOUTS)
+_LONGEST = max(length for _, length, _ in _LAYOUTS)

@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 
 import pyarrow as pa
 
 from destination_s3_spark.protocol.catalog import StreamId
 from destination_s3_spark.schema.airbyte_type import Field
+
+
+class Values(Enum):
+    """What final rows hold.
+
+    TYPED are values of the declared types. CELLS are the declared fields as the JSON text they came in, RECORD is the whole record in
+    one column of JSON text; both take values of any type.
+    """
+
+    TYPED = "typed"
+    CELLS = "cells"
+    RECORD = "record"
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,3 +36,4 @@ class RowPlan:
     generation_id: int
     fields: tuple[Field, ...]
     table_schema: pa.Schema
+    values: Values = Values.TYPED

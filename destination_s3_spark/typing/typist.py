@@ -1,14 +1,16 @@
 """Blocks of record lines of one stream -> Arrow rows of its raw and its final table. The hot path of a sync.
 
-A block is typed in units of a few hundred lines, so that what is decoded stays in the processor's caches. Per unit: envelopes; rows of
+A block is typed in units of about a thousand lines, which bounds the Python objects that exist at a time. Per unit: envelopes; rows of
 typed slots from each record's `data`; one Arrow array per column. A record that msgspec refuses costs no other record anything: it
 alone is settled from its text. A column in which such values are common is decoded as text from then on, and settled as a column.
 """
 
 from __future__ import annotations
 
+import gc
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,8 +31,8 @@ from destination_s3_spark.typing.plan import RowPlan
 
 __all__ = ["MisroutedRecord", "TypedBlock", "Typist", "UnreadableRecord"]
 
-UNIT_BYTES = 512 * 2**10
-"""Lines decoded at once: measured best between 256 KiB and 1 MiB, where slots and arrays still fit the second-level cache."""
+UNIT_BYTES = 2**20
+"""Lines decoded at once: smaller units pay more per call, larger ones hold more Python objects at a time; measured best around 1 MiB."""
 _COMMON = 1 / 16
 """The share of a unit's rows with an unexpected value in a column from which on that column is decoded as text."""
 _SAMPLE = 64
@@ -73,7 +75,11 @@ class Typist:
         self._envelopes = Envelopes(plan.stream)
         self._sources = [(plan.table_schema.get_field_index(field.name), field.source) for field in plan.fields]
         self._places = [ColumnPlaces(ordinal, source, 0) for ordinal, source in self._sources]
-        self._decode_as([column_of(field.type, plan.table_schema.field(field.name).type) for field in plan.fields])
+        self._decode_as(self._columns_of_fields())
+
+    def _columns_of_fields(self) -> list[Column]:
+        schema = self._plan.table_schema
+        return [column_of(field.type, schema.field(field.name).type) for field in self._plan.fields]
 
     def _decode_as(self, columns: Sequence[Column]) -> None:
         self._members = Members(self._plan.fields, columns)
@@ -88,10 +94,11 @@ class Typist:
         changes = Changes()
         units: list[_Unit] = []
         records = 0
-        for part in _parts(lines):
-            unit = self._type_unit(part, records, changes)
-            units.append(unit)
-            records += len(unit.data)
+        with _collector_paused():
+            for part in _parts(lines):
+                unit = self._type_unit(part, records, changes)
+                units.append(unit)
+                records += len(unit.data)
         entries = changes.in_order()
         final, raw = self._batches(units, records, entries)
         multiset = sum(unit.multiset for unit in units) % _HASHES
@@ -104,6 +111,12 @@ class Typist:
         for row, record in enumerate(records, first):
             if record.meta is not None:
                 _take_source_changes(record.meta, row, changes)
+        columns = self._arrays(texts, data, first, changes)
+        emitted_at = pa.array([record.emitted_at for record in records], pa.int64())
+        return _Unit(emitted_at, data, columns, sum(map(xxh3_128_intdigest, texts)))
+
+    def _arrays(self, texts: Sequence[bytes], data: pa.StringArray, first: int, changes: Changes) -> list[pa.Array[Any]]:  # noqa: ARG002
+        """The columns of a unit, given each record's `data` as a text and in the raw column."""
         rows, refused = self._rows(texts, first, changes)
         columns = [
             column.array(slots, ColumnPlaces(ordinal, source, first), changes)
@@ -111,8 +124,7 @@ class Typist:
         ]
         if len(refused) > len(rows) * _COMMON:
             self._loosen(refused, len(rows))
-        emitted_at = pa.array([record.emitted_at for record in records], pa.int64())
-        return _Unit(emitted_at, data, columns, sum(map(xxh3_128_intdigest, texts)))
+        return columns
 
     def _rows(self, texts: Sequence[bytes], first: int, changes: Changes) -> tuple[list[Any], list[bytes]]:
         """A Struct of slots per record, and the texts that msgspec refused."""
@@ -147,9 +159,11 @@ class Typist:
                 if field.source in values and not _decodes(probe, values[field.source]):
                     at_fault[ordinal] += 1
         share = len(refused) / rows / len(sample)
-        common = {ordinal for ordinal, count in at_fault.items() if count * share > _COMMON}
+        columns = self._members.columns
+        # A column of texts already can be at fault too, by a NaN: nothing is won by making it one again.
+        typed = {ordinal for ordinal, column in enumerate(columns) if column.annotation is not msgspec.Raw}
+        common = {ordinal for ordinal in typed if at_fault[ordinal] * share > _COMMON}
         if common:
-            columns = self._members.columns
             self._decode_as([TextColumn(column) if ordinal in common else column for ordinal, column in enumerate(columns)])
 
     def _batches(self, units: Sequence[_Unit], records: int, entries: Sequence[Change]) -> tuple[pa.RecordBatch, pa.RecordBatch]:
@@ -172,6 +186,18 @@ class Typist:
             pa.RecordBatch.from_arrays([*head, *columns], schema=schema),
             pa.RecordBatch.from_arrays([*head, data], schema=raw_schema),
         )
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Without cyclic garbage collection: decoding makes no cycles, only many objects, and looking through them costs a tenth of the time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def _parts(lines: bytes) -> Iterator[bytes]:

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from enum import Enum
 
 from fake_store import Completes, Crash, FakeStore
 
@@ -35,12 +36,19 @@ MULTISETS = [sum(_HASHES[:number]) for number in range(1001)]
 Positions = tuple[int, ...]
 
 
+class Landing(Enum):
+    """Whether every commit finds all streams landed, or the last stream lands at every second commit only."""
+
+    EVERY_STREAM = "every stream"
+    LAST_STREAM_LATE = "last stream late"
+
+
 @dataclass(frozen=True)
 class Shape:
     """What a sync looks like. `boundaries`: how many records of each stream lie before each STATE; `totals` lie before COMPLETE.
 
     `chunks`: into how many pieces the records between two STATEs come; `land_chunks`: land after so many of them, also inside a
-    checkpoint; `pieces`: slices per cut; `commit_states`: STATEs per commit.
+    checkpoint; `pieces`: slices per cut; `commit_states`: STATEs per commit; `landing`: which streams land for a commit.
     """
 
     boundaries: tuple[Positions, ...]
@@ -50,6 +58,7 @@ class Shape:
     land_chunks: int = 1
     pieces: int = 1
     commit_states: int = 1
+    landing: Landing = Landing.EVERY_STREAM
 
 
 ONE_TABLE = Shape(((5,), (10,), (15,), (20,)), (20,))
@@ -113,6 +122,7 @@ class Sync:
         self._received = list(self._start)
         self._cut = [0] * len(shape.totals)
         self._attempt_failed = False
+        self._commits = 0
 
     def run(self) -> None:
         try:
@@ -145,7 +155,7 @@ class Sync:
                 self._state(boundary, None)
                 states += 1
             if states and states % self._shape.commit_states == 0:
-                self._land()
+                self._land_for_commit()
                 self.commits.commit()
 
     def _targets(self, stream: int, position: int) -> list[int]:
@@ -171,9 +181,14 @@ class Sync:
     def _emit(self, message: StateMessage, _records: int) -> None:
         self._platform.take(message)
 
-    def _land(self) -> None:
+    def _land_for_commit(self) -> None:
+        self._commits += 1
+        late = self._shape.landing is Landing.LAST_STREAM_LATE and self._commits % 2
+        self._land(list(self.writers)[:-1] if late else None)
+
+    def _land(self, streams: Sequence[int] | None = None) -> None:
         """Cut whole checkpoints, then what an unfinished one has so far, as the sync does under pressure."""
-        for stream in self.writers:
+        for stream in self.writers if streams is None else streams:
             self._land_up_to(stream, self._checkpoints.last_boundary(stream))
             self._land_up_to(stream, self._end(stream))
 

@@ -137,7 +137,7 @@ def test_uploads_of_one_table_may_be_completed_side_by_side() -> None:
     lake.state("s", 100, 0)
     lake.commits.commit()
 
-    assert used == [2]
+    assert [count for count in used if count] == [2]
 
 
 def test_a_slice_inside_an_unfinished_checkpoint_waits_for_its_end() -> None:

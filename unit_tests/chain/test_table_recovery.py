@@ -115,6 +115,28 @@ def test_a_store_that_keeps_answering_500_to_complete_is_treated_like_a_vanished
     assert store.uploads == {}
 
 
+def test_a_block_whose_uploads_were_completed_after_all_stands() -> None:
+    """The paused writer's last completes arrive between our look and our abort; it may have acknowledged them."""
+    store = FakeStore(Completes.ONCE)
+    made = writer(store)
+    land(made, store, 0, 100)
+    store.hook = lambda _number, name: Fault.CRASH_BEFORE if name == "complete_upload" else None
+    with pytest.raises(Crash):
+        made.commit([FIRST])
+
+    def arrive_late(_number: int, name: str) -> Fault | None:
+        if name == "abort_upload":
+            store.objects.update(store.uploads.values())
+            store.uploads.clear()
+        return Fault.TIMEOUT_BEFORE if name == "complete_upload" else None
+
+    store.hook = arrive_late
+    state = writer(store, sync_id=2).open()
+
+    assert kinds(store) == ["Seed", "SetDataSchema", "AddData", "OpenEpoch"]
+    assert (state.settled, state.counters.rows, len(state.replay)) == (2, 10, 1)
+
+
 def test_a_void_whose_deletes_are_not_known_to_be_done_deletes_again() -> None:
     store = FakeStore(Completes.ONCE)
     made = writer(store)

@@ -3,7 +3,6 @@ from __future__ import annotations
 import fcntl
 import os
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -49,10 +48,8 @@ def test_an_open_and_silent_pipe_ticks_with_empty_blocks(pipe: tuple[int, int]) 
 def test_bytes_that_arrive_end_the_wait_at_once(pipe: tuple[int, int]) -> None:
     reading, writing = pipe
     later = threading.Timer(0.05, os.write, (writing, b"x"))
-    started = time.monotonic()
     later.start()
-    assert next(read_blocks(reading, idle_s=30)) == b"x"
-    assert time.monotonic() - started < 10
+    assert next(read_blocks(reading, idle_s=30)) == b"x", "not the empty block of a wait that ran out"
     later.join()
 
 

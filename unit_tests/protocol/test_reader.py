@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 import logging
 import random
-import time
+import tracemalloc
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
@@ -83,6 +83,7 @@ SPELLINGS = [
     '{{"type":"RECORD","record":{{"stream":"{s}","namespace":{n},"emitted_at":{e},"data":{d}}}}}',
     '{{"type":"RECORD","record":{{"stream":"{s}","emitted_at":{e},"data":{d},"namespace":{n}}}}}',
     '{{"type":"RECORD","record":{{"stream":"{s}","data":{d},"emitted_at":{e},"namespace":{n}}}}}',
+    '{{"type":"RECORD","record":{{"emitted_at":{e},"namespace":{n},"stream":"{s}","data":{d}}}}}',
     '{{"record":{{"stream":"{s}","namespace":{n},"data":{d},"emitted_at":{e}}},"type":"RECORD"}}',
     '{{"type":"RECORD","record":{{"data":{d},"stream":"{s}","namespace":{n},"emitted_at":{e}}}}}',
     '{{"type": "RECORD", "record": {{"stream": "{s}", "namespace": {n}, "data": {d}, "emitted_at": {e}}}}}',
@@ -102,10 +103,11 @@ NAMES = ["users", "orders", "data", "a b", "é", "nobody"]
 NAMESPACES = ["null", '""', '"shop"', '"data"']
 
 
-@given(
-    st.lists(st.tuples(*map(st.sampled_from, (SPELLINGS, DATA, NAMES, NAMESPACES)), st.integers(0, 10**13)), max_size=25),
-    st.integers(1, 400),
-)
+def records_spelt(spellings: list[str]) -> st.SearchStrategy[list[tuple[str, str, str, str, int]]]:
+    return st.lists(st.tuples(*map(st.sampled_from, (spellings, DATA, NAMES, NAMESPACES)), st.integers(0, 10**13)), max_size=25)
+
+
+@given(st.sampled_from(CONSISTENT).flatmap(records_spelt), st.integers(1, 400))
 @settings(deadline=None, max_examples=150)
 def test_a_line_goes_where_a_full_parse_says_however_it_is_spelt_and_cut(
     catalog_of: CatalogOf, story: Tell, drawn: list[tuple[str, str, str, str, int]], block: int
@@ -320,6 +322,12 @@ def test_the_last_line_needs_no_newline(catalog_of: CatalogOf, story: Tell) -> N
     ]
 
 
+def test_a_state_comes_back_without_the_blanks_around_it(catalog_of: CatalogOf) -> None:
+    events = ProtocolReader(catalog_of("users")).events([b"\t" + state(1) + b" \r\n", state(1)])
+    first, second = [event.message for event in events if isinstance(event, State)]
+    assert first == second
+
+
 def test_complete_comes_once_and_incomplete_as_often_as_told(catalog_of: CatalogOf) -> None:
     text = lines(record(), status("STARTED"), status("INCOMPLETE"), record(), status("COMPLETE"), status("COMPLETE"), status("INCOMPLETE"))
     told = [event for event in ProtocolReader(catalog_of("users")).events([text]) if not isinstance(event, Records)]
@@ -339,13 +347,15 @@ def test_an_empty_block_and_one_without_an_event_are_idle(catalog_of: CatalogOf)
     assert [type(event) for event in events] == [Idle, Idle, Idle, Idle, Records, Idle, Idle]
 
 
-def test_a_line_of_many_blocks_is_joined_once(catalog_of: CatalogOf) -> None:
-    line = record("users", '"' + "x" * 64 * 2**20 + '"')
-    started = time.process_time()
+def test_a_line_of_many_blocks_is_held_a_few_times_and_not_once_a_block(catalog_of: CatalogOf) -> None:
+    line = record("users", '"' + "x" * 32 * 2**20 + '"')
     events = ProtocolReader(catalog_of("users")).events(in_blocks(lines(line), 2**16))
+    tracemalloc.start()
     sizes = [len(event.chunks[0]) for event in events if isinstance(event, Records)]
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
     assert sizes == [len(line) + 1]
-    assert time.process_time() - started < 5, "joining at each of the 1,024 blocks would copy 32 GB"
+    assert peak < 4.5 * len(line), "the input itself, its blocks, the joined line and the chunk"
 
 
 def test_a_thousand_streams_keep_their_records_apart(catalog_of: CatalogOf, story: Tell) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from threading import Thread
+
 from destination_s3_spark.protocol.state import StateKind, StateMessage
 from destination_s3_spark.sync.checkpoints import Checkpoints
 from destination_s3_spark.tables.batch import TableCheckpoint
@@ -160,3 +162,25 @@ def test_the_age_is_that_of_the_oldest_waiting_state() -> None:
     source.out()
 
     assert source.checkpoints.oldest_waiting_since == 6.0
+
+
+def test_one_thread_may_register_while_another_commits() -> None:
+    source = Source()
+    total = 20_000
+
+    def read() -> None:
+        for count in range(1, total + 1):
+            source.state(message(str(count)), count)
+
+    reader = Thread(target=read)
+    reader.start()
+    out: list[tuple[str, int]] = []
+    while len(out) < total:
+        for end in source.checkpoints.boundaries(0)[-1:]:
+            assert source.checkpoints.ready(0, {end})[-1].end == end
+            source.checkpoints.committed(0, end)
+        out += source.out()
+        assert reader.is_alive() or source.checkpoints.boundaries(0) or len(out) == total, "a STATE is gone"
+    reader.join()
+
+    assert out == [(str(count), 1) for count in range(1, total + 1)]

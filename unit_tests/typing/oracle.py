@@ -174,7 +174,7 @@ def typed(node: Node | None, of: Any, path: str, changes: list[dict[str, Any]]) 
         return None
 
 
-def accepted(node: Node, of: Any, path: str, changes: list[dict[str, Any]]) -> Any:
+def accepted(node: Node, of: Any, path: str, changes: list[dict[str, Any]]) -> Any:  # noqa: C901 - one case per type
     match of:
         case Object(fields) if node.kind == "object":
             return {field.name: typed(node.value.get(field.source), field.type, f"{path}.{field.source}", changes) for field in fields}

@@ -1,0 +1,126 @@
+"""Typing alone, on one core: record lines to Arrow rows of both tables, against `orjson.loads` per line in the same run.
+
+The lines are the demo shop's, about 780 bytes and 20 fields each, one stream after the other in blocks as a Spark task gets them. Every
+figure is the best of some rounds in which all cases take turns, so that a busy machine slows them alike. Run with --help for options.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import orjson
+import pyarrow as pa
+from machine import describe_machine
+
+from destination_s3_spark.demo import shop
+from destination_s3_spark.demo.shop import Shop
+from destination_s3_spark.protocol.catalog import Stream, parse_catalog
+from destination_s3_spark.schema.arrow import META_FIELDS, arrow_field
+from destination_s3_spark.schema.json_schema import stream_fields
+from destination_s3_spark.typing.plan import RowPlan
+from destination_s3_spark.typing.typist import Typist
+
+BLOCK_BYTES = 4 * 2**20
+ORJSON = "orjson.loads per line"
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """Blocks of lines of several streams, and what to do with a block of a stream."""
+
+    name: str
+    blocks: list[tuple[int, bytes]]
+    work: list[Callable[[bytes], object]]
+
+    @property
+    def size_bytes(self) -> int:
+        """All lines together."""
+        return sum(len(lines) for _, lines in self.blocks)
+
+    def seconds(self) -> float:
+        """How long one pass over all blocks takes."""
+        started = time.perf_counter()
+        for stream, lines in self.blocks:
+            self.work[stream](lines)
+        return time.perf_counter() - started
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--megabytes", type=int, default=24, help="record lines per case")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--seed", type=int, default=7)
+    options = parser.parse_args()
+    print(describe_machine())
+    cases = list(_cases(options.seed, options.megabytes))
+    best = dict.fromkeys((case.name for case in cases), float("inf"))
+    for _ in range(options.rounds):
+        for case in cases:
+            best[case.name] = min(best[case.name], case.seconds())
+    speeds = {case.name: case.size_bytes / 1e6 / best[case.name] for case in cases}
+    print(f"{'case':32} {'MB/s':>6} {'x orjson':>9} {'x clean time':>13}")
+    for case in cases:
+        slower = speeds["clean"] / speeds[case.name]
+        print(f"{case.name:32} {speeds[case.name]:6.0f} {speeds[case.name] / speeds[ORJSON]:9.2f} {slower:13.2f}")
+
+
+def _cases(seed: int, megabytes: int) -> Iterator[Case]:
+    streams = parse_catalog(json.dumps(Shop(seed, 0.0).catalog(dict.fromkeys(shop.MIX, "append"))).encode()).streams
+    clean = _blocks(Shop(seed, 0.0, None), streams, megabytes)
+    yield Case(ORJSON, clean, [_parse_lines] * len(streams))
+    variants = {
+        "clean": clean,
+        "1 % of rows with a bad value": _blocks(Shop(seed, 0.01, None), streams, megabytes),
+        "10 % of rows with a bad value": _blocks(Shop(seed, 0.1, None), streams, megabytes),
+        "integer column: all texts": _replaced(clean, rb'"data":\{"id":\d+', rb'"data":{"id":"n/a"'),
+        "text column: all numbers": _replaced(clean, rb'"note":(?:null|"[^"]*")', rb'"note":12.50'),
+        "timestamp column: all unreadable": _replaced(clean, rb'"updated_at":"[^"]*"', rb'"updated_at":"yesterday"'),
+        "timestamp column: all lenient": _replaced(clean, rb'"updated_at":"[^"]*"', rb'"updated_at":"2026/01/02 03:04:05 PST"'),
+        "NaN in every row": _replaced(clean, rb'"data":\{"id"', rb'"data":{"x":NaN,"id"'),
+    }
+    for name, blocks in variants.items():
+        yield Case(name, blocks, [Typist(_plan(stream)).type_block for stream in streams])
+
+
+def _blocks(source: Shop, streams: tuple[Stream, ...], megabytes: int) -> list[tuple[int, bytes]]:
+    """The records in blocks of one stream each."""
+    lines: list[list[bytes]] = [[] for _ in streams]
+    prefixes = [
+        f'{{"type":"RECORD","record":{{"namespace":"{stream.id.namespace}","stream":"{stream.id.name}"'.encode() for stream in streams
+    ]
+    for chunk in source.read(shop.records_for(megabytes * 10**6)):
+        for line in chunk.lines.splitlines(keepends=True):
+            for of_stream, prefix in zip(lines, prefixes, strict=True):
+                if line.startswith(prefix):
+                    of_stream.append(line)
+    return [(number, block) for number, of_stream in enumerate(lines) for block in _cut(of_stream)]
+
+
+def _cut(lines: list[bytes]) -> Iterator[bytes]:
+    rows = BLOCK_BYTES // (sum(map(len, lines)) // len(lines))
+    for first in range(0, len(lines), rows):
+        yield b"".join(lines[first : first + rows])
+
+
+def _replaced(blocks: list[tuple[int, bytes]], pattern: bytes, replacement: bytes) -> list[tuple[int, bytes]]:
+    return [(stream, re.sub(pattern, replacement, lines)) for stream, lines in blocks]
+
+
+def _plan(stream: Stream) -> RowPlan:
+    fields = tuple(stream_fields(stream.json_schema, stream.id).fields)
+    return RowPlan(stream.id, stream.sync_id, stream.generation_id, fields, pa.schema([*META_FIELDS, *map(arrow_field, fields)]))
+
+
+def _parse_lines(lines: bytes) -> None:
+    for line in lines.splitlines():
+        orjson.loads(line)
+
+
+if __name__ == "__main__":
+    main()

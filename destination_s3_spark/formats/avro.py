@@ -1,0 +1,130 @@
+"""Writes Avro object container files with destination-s3's schema.
+
+Rows are encoded by `avro_types` as whole columns. The container (https://avro.apache.org/docs/1.12.0/specification/) is a header and
+blocks of about BLOCK_BYTES, each compressed on its own.
+"""
+
+from __future__ import annotations
+
+import bz2
+import json
+import lzma
+import os
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+import zstandard
+
+from destination_s3_spark.formats.avro_schema import row_type
+from destination_s3_spark.formats.avro_types import Integer, Text
+from destination_s3_spark.formats.file_writer import FileColumns, Sink, require_columns
+from destination_s3_spark.formats.rows import joined, row_bytes, row_offsets
+
+BLOCK_BYTES = 64 * 2**10
+"""Uncompressed size of a block, a row more or less: that of Avro's own libraries."""
+
+_MAGIC = b"Obj\x01"
+_SYNC_BYTES = 16
+
+
+class Codec(Enum):
+    """The values are Avro's names."""
+
+    NULL = "null"
+    DEFLATE = "deflate"
+    BZIP2 = "bzip2"
+    XZ = "xz"
+    ZSTANDARD = "zstandard"
+    SNAPPY = "snappy"
+
+
+class Checksum(Enum):
+    """Whether each zstandard block carries a checksum of its content."""
+
+    NONE = "none"
+    INCLUDED = "included"
+
+
+@dataclass(frozen=True, slots=True)
+class AvroOptions:
+    """`level` is the codec's own; DEFLATE, XZ and ZSTANDARD look at it. `checksum` is for ZSTANDARD."""
+
+    codec: Codec = Codec.NULL
+    level: int = 0
+    checksum: Checksum = Checksum.NONE
+
+    extension: ClassVar[str] = ".avro"
+
+    def compressed(self, block: bytes) -> bytes:
+        """A block as the codec stores it."""
+        match self.codec:
+            case Codec.NULL:
+                return block
+            case Codec.DEFLATE:
+                return zlib.compress(block, self.level, -zlib.MAX_WBITS)
+            case Codec.BZIP2:
+                return bz2.compress(block)
+            case Codec.XZ:
+                return lzma.compress(block, preset=self.level)
+            case Codec.ZSTANDARD:
+                return zstandard.ZstdCompressor(self.level, write_checksum=self.checksum is Checksum.INCLUDED).compress(block)
+            case Codec.SNAPPY:
+                compressed: bytes = pa.Codec("snappy").compress(block, asbytes=True)
+                return compressed + zlib.crc32(block).to_bytes(4, "big")
+
+
+class AvroFile:
+    """One Avro file on its way into a sink. Every block is written as soon as its rows arrive."""
+
+    def __init__(self, sink: Sink, columns: FileColumns, options: AvroOptions) -> None:
+        self._sink: Sink | None = sink
+        self._columns = columns
+        self._options = options
+        self._row = row_type(columns.stream, columns.fields)
+        self._sync = os.urandom(_SYNC_BYTES)
+        self._rows = 0
+        meta = {"avro.schema": json.dumps(self._row.schema), "avro.codec": options.codec.value}
+        self._put(_MAGIC + _encoded_map(meta) + self._sync)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Append rows. pa.ArrowInvalid when the columns of the batch are not those of the file."""
+        require_columns(batch, self._columns.arrow)
+        if batch.num_rows == 0:
+            return
+        rows = self._row.rows(batch.columns)
+        offsets, data = row_offsets(rows), row_bytes(rows)
+        start = 0
+        while start < len(rows):
+            end = max(start + 1, int(np.searchsorted(offsets, int(offsets[start]) + BLOCK_BYTES, side="right")) - 1)
+            block = data.slice(int(offsets[start]), int(offsets[end] - offsets[start])).to_pybytes()
+            stored = self._options.compressed(block)
+            self._put(_encoded_longs(end - start, len(stored)) + stored + self._sync)
+            start = end
+        self._rows += batch.num_rows
+
+    def close(self) -> int:
+        """The number of rows in the file; all of it is written already."""
+        self._sink = None
+        return self._rows
+
+    def abandon(self) -> None:
+        """Let go of the sink, which gets nothing more."""
+        self._sink = None
+
+    def _put(self, data: bytes) -> None:
+        if self._sink is not None:
+            self._sink.write(data)
+
+
+def _encoded_longs(*values: int) -> bytes:
+    return row_bytes(joined(Integer().pieces(pa.array(values, pa.int64())))).to_pybytes()
+
+
+def _encoded_map(values: Mapping[str, str]) -> bytes:
+    texts = pa.array([text for item in values.items() for text in item])
+    return _encoded_longs(len(values)) + row_bytes(joined(Text().pieces(texts))).to_pybytes() + _encoded_longs(0)

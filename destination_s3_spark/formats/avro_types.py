@@ -1,0 +1,234 @@
+"""Avro types: what each is in a schema, and how Arrow arrays become its binary encoding, a whole column at a time.
+
+An encoding is a list of pieces: binary arrays, or scalars that stand for every row, which joined row by row are Avro's bytes of each
+value. The pieces of a null are null, which joins as nothing. Encoding row by row from Python objects was measured ten times slower.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from destination_s3_spark.formats.rows import Piece, joined, row_bytes, row_offsets
+
+Schema = Any
+"""A schema as JSON: a name, a list for a union, or a dict."""
+_Numbers = np.ndarray[Any, Any]
+
+_NOTHING, _ZERO, _ONE, _SECOND_BRANCH = (pa.scalar(value, pa.binary()) for value in (b"", b"\x00", b"\x01", b"\x02"))
+
+
+class AvroType(ABC):
+    """A type of values; that they may be null is a type of its own."""
+
+    nullable: ClassVar[bool] = False
+
+    @property
+    @abstractmethod
+    def schema(self) -> Schema:
+        """The type in an Avro schema."""
+
+    @abstractmethod
+    def pieces(self, array: pa.Array[Any]) -> list[Piece]:
+        """The encoding of each value."""
+
+
+@dataclass(frozen=True)
+class Text(AvroType):
+    """UTF-8 text. `logical` says what it stands for."""
+
+    logical: str | None = None
+
+    @property
+    def schema(self) -> Schema:
+        """`string`."""
+        return _named("string", self.logical)
+
+    def pieces(self, array: pa.Array[Any]) -> list[Piece]:
+        """The number of bytes, the bytes."""
+        text = array.cast(pa.binary())
+        return [_integers(pc.binary_length(text)), text]
+
+
+@dataclass(frozen=True)
+class Boolean(AvroType):
+    """True or false."""
+
+    @property
+    def schema(self) -> Schema:
+        """`boolean`."""
+        return "boolean"
+
+    def pieces(self, array: pa.Array[Any]) -> list[Piece]:
+        """One byte."""
+        return [pc.if_else(array, _ONE, _ZERO)]
+
+
+@dataclass(frozen=True)
+class Double(AvroType):
+    """A 64-bit floating point number."""
+
+    @property
+    def schema(self) -> Schema:
+        """`double`."""
+        return "double"
+
+    def pieces(self, array: pa.Array[Any]) -> list[Piece]:
+        """Eight bytes, the lowest first."""
+        values = pc.fill_null(array, 0.0).to_numpy(zero_copy_only=False).astype("<f8", copy=False)
+        return [_binary(np.arange(len(values) + 1) * 8, values.view(np.uint8), array)]
+
+
+@dataclass(frozen=True)
+class Integer(AvroType):
+    """`int` or `long`. `logical` says what the number counts; Arrow's temporal types store the same number."""
+
+    name: str = "long"
+    logical: str | None = None
+
+    @property
+    def schema(self) -> Schema:
+        """`int` or `long`."""
+        return _named(self.name, self.logical)
+
+    def pieces(self, array: pa.Array[Any]) -> list[Piece]:
+        """A number of one to ten bytes."""
+        return [_integers(array.view(pa.int32() if array.type.bit_width == 32 else pa.int64()))]
+
+
+@dataclass(frozen=True)
+class ArrayOf(AvroType):
+    """Items of one type."""
+
+    items: AvroType
+
+    @property
+    def schema(self) -> Schema:
+        """`array`."""
+        return {"type": "array", "items": self.items.schema}
+
+    def pieces(self, array: pa.Array[Any]) -> list[Piece]:
+        """The number of items, the items, a zero. An empty list is the zero alone, which its number of items is already."""
+        if len(array) == 0:
+            return [pa.array([], pa.binary())]
+        spans = array.offsets.to_numpy()
+        items = joined(self.items.pieces(array.values.slice(spans[0], spans[-1] - spans[0])))
+        counts = pa.array(np.diff(spans))
+        pieces = [
+            _integers(counts),
+            _binary(row_offsets(items)[spans - spans[0]], row_bytes(items), counts),
+            pc.if_else(pc.greater(counts, 0), _ZERO, _NOTHING),
+        ]
+        return [_where_valid(array, piece) for piece in pieces]
+
+
+@dataclass(frozen=True)
+class Record(AvroType):
+    """Named members in order."""
+
+    name: str
+    namespace: str
+    members: tuple[tuple[str, AvroType], ...]
+
+    @property
+    def schema(self) -> Schema:
+        """`record`; a member that may be null is so by default."""
+        fields = [
+            {"name": name, "type": member.schema, **({"default": None} if member.nullable else {})} for name, member in self.members
+        ]
+        return {"type": "record", "name": self.name, "namespace": self.namespace, "fields": fields}
+
+    def pieces(self, array: pa.Array[Any]) -> list[Piece]:
+        """The members one after the other."""
+        return [_where_valid(array, self.rows(array.flatten()))]
+
+    def rows(self, columns: Sequence[pa.Array[Any]]) -> pa.BinaryArray:
+        """The encoding of each row of a table with these columns; no row is null."""
+        members = zip(self.members, columns, strict=True)
+        return joined([piece for (_, member), column in members for piece in member.pieces(column)])
+
+
+@dataclass(frozen=True)
+class Nullable(AvroType):
+    """A union of null and one other type."""
+
+    of: AvroType
+    nullable = True
+
+    @property
+    def schema(self) -> Schema:
+        """The union, null first."""
+        return ["null", self.of.schema]
+
+    def pieces(self, array: pa.Array[Any]) -> list[Piece]:
+        """The number of the branch, the value."""
+        branch = _SECOND_BRANCH if array.null_count == 0 else pc.if_else(array.is_valid(), _SECOND_BRANCH, _ZERO)
+        return [branch, *self.of.pieces(array)]
+
+
+@dataclass(frozen=True)
+class OneOf(AvroType):
+    """A union of null and other types. In Arrow it is a typed disjoint record: a tag, then a member per option of which one is set.
+
+    `branches` has the branch of each of these members, from 1; options that are the same Avro type share one.
+    """
+
+    types: tuple[AvroType, ...]
+    branches: tuple[int, ...]
+    nullable = True
+
+    @property
+    def schema(self) -> Schema:
+        """The union, null first."""
+        return ["null", *(type_.schema for type_ in self.types)]
+
+    def pieces(self, array: pa.Array[Any]) -> list[Piece]:
+        """The number of the branch, the value."""
+        members = array.flatten()[1:]
+        chosen = np.zeros(len(array), np.uint8)
+        for branch, member in zip(self.branches, members, strict=True):
+            # Which member is set is read from the members themselves: a tag that disagreed would break the file.
+            chosen[member.is_valid().to_numpy(zero_copy_only=False)] = branch * 2
+        options = [self.types[branch - 1].pieces(member) for branch, member in zip(self.branches, members, strict=True)]
+        return [_binary(np.arange(len(chosen) + 1), chosen), *(piece for pieces in options for piece in pieces)]
+
+
+def _named(name: str, logical: str | None) -> Schema:
+    return name if logical is None else {"type": name, "logicalType": logical}
+
+
+def _integers(array: pa.Array[Any]) -> pa.BinaryArray:
+    """Zigzag numbers in groups of seven bits, the lowest first, each but the last with the eighth bit set."""
+    values = pc.fill_null(array, 0).to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+    rest = ((values << 1) ^ (values >> 63)).view(np.uint64)
+    lengths = np.ones(len(rest) + 1, np.int32)
+    lengths[0] = 0
+    higher = rest >> np.uint64(7)
+    while higher.any():
+        lengths[1:] += higher != 0
+        higher >>= np.uint64(7)
+    offsets = np.cumsum(lengths)
+    encoded = np.empty(offsets[-1], np.uint8)
+    at = offsets[:-1]
+    while len(rest):
+        more = rest > 0x7F
+        encoded[at] = (rest & np.uint64(0x7F)).astype(np.uint8) | (more.astype(np.uint8) << 7)
+        at, rest = at[more] + 1, rest[more] >> np.uint64(7)
+    return _binary(offsets, encoded, array)
+
+
+def _binary(offsets: _Numbers, data: _Numbers | pa.Buffer, nulls_of: pa.Array[Any] | None = None) -> pa.BinaryArray:
+    """An array of the bytes between the offsets, null where the other array is."""
+    nulls = None if nulls_of is None or nulls_of.null_count == 0 else nulls_of.is_valid().buffers()[1]
+    buffers = [nulls, pa.py_buffer(offsets.astype(np.int32, copy=False)), pa.py_buffer(data)]
+    return pa.Array.from_buffers(pa.binary(), len(offsets) - 1, buffers)
+
+
+def _where_valid(array: pa.Array[Any], piece: pa.BinaryArray) -> pa.BinaryArray:
+    return piece if array.null_count == 0 else pc.if_else(array.is_valid(), piece, None)

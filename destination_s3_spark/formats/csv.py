@@ -1,0 +1,79 @@
+"""Writes CSV as destination-s3 does: commons-csv's default with every value quoted that is not a number.
+
+A header line always, `,` between values, CRLF behind lines, `"` doubled inside of quotes; null is `""`, like an empty string. Data columns
+come as JSON text, null for what is null or absent: strings are decoded, numbers keep their digits, all else stays JSON text.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from destination_s3_spark.formats.file_writer import Sink
+from destination_s3_spark.formats.text_file import Compression, Flattening, TextFile, meta_json, text_join
+from destination_s3_spark.protocol.exact_json import string_value
+
+_NULL = '""'
+_META_COLUMNS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class CsvOptions:
+    """Options of a CSV file."""
+
+    flattening: Flattening = Flattening.NONE
+    compression: Compression = Compression.GZIP
+
+    @property
+    def extension(self) -> str:
+        """What keys of such files end in."""
+        return f".csv{self.compression.value}"
+
+
+class CsvFile(TextFile):
+    """One CSV file on its way into a sink. Its header has the names of the columns."""
+
+    def __init__(self, sink: Sink, columns: pa.Schema, options: CsvOptions) -> None:
+        super().__init__(sink, columns, options.compression)
+        header = ",".join(f'"{_doubled(name)}"' for name in columns.names) + "\r\n"
+        self._put(header.encode())
+
+    def _lines(self, batch: pa.RecordBatch) -> pa.StringArray:
+        raw_id, extracted_at, meta, generation_id = batch.columns[:_META_COLUMNS]
+        cells = [
+            text_join('"', raw_id, '"'),
+            extracted_at.view(pa.int64()).cast(pa.string()),
+            _quoted(meta_json(meta)),
+            generation_id.cast(pa.string()),
+            *(_cells(column) for column in batch.columns[_META_COLUMNS:]),
+        ]
+        pieces = chain.from_iterable((cell, ",") for cell in cells)
+        return text_join(*list(pieces)[:-1], "\r\n")
+
+
+def _cells(values: pa.Array[Any]) -> pa.Array[Any]:
+    """JSON texts as cells. A JSON string without a backslash is a quoted cell already."""
+    if values.null_count == len(values):
+        return pa.array([_NULL] * len(values))
+    first = pc.utf8_slice_codeunits(values, 0, 1)
+    is_text = pc.is_in(first, pa.array(["{", "[", "t", "f"]))
+    escaped = pc.fill_null(pc.and_(pc.equal(first, '"'), pc.match_substring(values, "\\")), False)
+    cells = values
+    if pc.any(is_text).as_py():
+        cells = pc.if_else(is_text, _quoted(values), cells)
+    if pc.any(escaped).as_py():
+        strings = (string_value(text.encode()) for text in values.filter(escaped).to_pylist())
+        cells = pc.replace_with_mask(cells, escaped, pa.array([f'"{_doubled(string)}"' for string in strings]))
+    return pc.fill_null(cells, _NULL)
+
+
+def _quoted(texts: pa.Array[Any]) -> pa.Array[Any]:
+    return pc.binary_join_element_wise('"', pc.replace_substring(texts, '"', '""'), '"', "")
+
+
+def _doubled(text: str) -> str:
+    return text.replace('"', '""')

@@ -1,0 +1,70 @@
+"""Writes JSON Lines: UTF-8, one object a line, the connector's own columns first.
+
+Rows come with the record's `data` as JSON text in `_airbyte_data` (valid, compact, on one line), and its text is what is written: digits,
+escapes and the order of keys stay as they were received, and so do fields the source did not declare.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from destination_s3_spark.formats.file_writer import Sink
+from destination_s3_spark.formats.text_file import Compression, Flattening, TextFile, beside_meta, meta_json, text_join
+from destination_s3_spark.protocol.exact_json import members
+
+_MAYBE_META_KEY = r"(?i)_airbyte_|\\u00(5f|[46][1259]|[57][249])"
+"""In every object with a key like the connector's own, also where its characters are escaped, and in few others."""
+
+
+@dataclass(frozen=True, slots=True)
+class JsonlOptions:
+    """Options of a JSON Lines file."""
+
+    flattening: Flattening = Flattening.NONE
+    compression: Compression = Compression.GZIP
+
+    @property
+    def extension(self) -> str:
+        """What keys of such files end in."""
+        return f".jsonl{self.compression.value}"
+
+
+class JsonlFile(TextFile):
+    """One JSON Lines file on its way into a sink."""
+
+    def __init__(self, sink: Sink, columns: pa.Schema, options: JsonlOptions) -> None:
+        super().__init__(sink, columns, options.compression)
+        self._flattening = options.flattening
+
+    def _lines(self, batch: pa.RecordBatch) -> pa.StringArray:
+        raw_id, extracted_at, meta, generation_id, data = batch.columns
+        own = (
+            '{"_airbyte_raw_id":"', raw_id,
+            '","_airbyte_extracted_at":', extracted_at.view(pa.int64()).cast(pa.string()),
+            ',"_airbyte_meta":', meta_json(meta),
+            ',"_airbyte_generation_id":', generation_id.cast(pa.string()),
+        )  # fmt: skip
+        if self._flattening is Flattening.NONE:
+            return text_join(*own, ',"_airbyte_data":', data, "}\n")
+        return text_join(*own, _members_behind(data), "\n")
+
+
+def _members_behind(data: pa.Array[Any]) -> pa.Array[Any]:
+    """The texts of objects, to go on behind the first members of another one: `{"a":1}` as `,"a":1}`, `{}` as `}`."""
+    suspects = pc.match_substring_regex(data, _MAYBE_META_KEY)
+    if pc.any(suspects).as_py():
+        data = pc.replace_with_mask(data, suspects, pa.array(map(_renamed, data.filter(suspects).to_pylist()), pa.string()))
+    separator = pc.if_else(pc.equal(data, "{}"), "", ",")
+    return text_join(separator, pc.binary_slice(data.cast(pa.binary()), 1).cast(pa.string()))
+
+
+def _renamed(text: str) -> str:
+    """The object with another name for each key that is like one of the connector's own."""
+    line = text.encode()
+    found = [(json.dumps(beside_meta(member.key)), line[member.start : member.end].decode()) for member in members(line)]
+    return "{" + ",".join(f"{key}:{value}" for key, value in found) + "}"

@@ -1,0 +1,93 @@
+"""What the text formats have in common: how they are compressed, where a record's fields stand, and the JSON of the meta column."""
+
+from __future__ import annotations
+
+import zlib
+from abc import ABC, abstractmethod
+from enum import Enum
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from destination_s3_spark.formats.file_writer import Sink, require_columns
+from destination_s3_spark.formats.rows import row_bytes, row_offsets
+
+_GZIP_LEVEL = 6
+_GZIP_WINDOW = 16 + zlib.MAX_WBITS
+"""zlib's way to ask for a gzip header and trailer. The header has no time and no name: equal rows give equal bytes."""
+_META_PREFIX = "_airbyte_"
+
+
+class Compression(Enum):
+    """How a file is compressed as a whole; the value is what is added to its extension."""
+
+    NONE = ""
+    GZIP = ".gz"
+
+
+class Flattening(Enum):
+    """Where a record's fields stand: below `_airbyte_data`, or beside the connector's own columns."""
+
+    NONE = "none"
+    ROOT = "root"
+
+
+class TextFile(ABC):
+    """One text file on its way into a sink."""
+
+    def __init__(self, sink: Sink, columns: pa.Schema, compression: Compression) -> None:
+        self._sink: Sink | None = sink
+        self._columns = columns
+        self._gzip = zlib.compressobj(_GZIP_LEVEL, zlib.DEFLATED, _GZIP_WINDOW) if compression is Compression.GZIP else None
+        self._rows = 0
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Append rows. pa.ArrowInvalid when the columns of the batch are not those of the file."""
+        require_columns(batch, self._columns)
+        if batch.num_rows == 0:
+            return
+        lines = self._lines(batch)
+        offsets = row_offsets(lines)
+        self._put(row_bytes(lines).slice(int(offsets[0]), int(offsets[-1] - offsets[0])))
+        self._rows += batch.num_rows
+
+    def close(self) -> int:
+        """Write what the compressor holds back and return the number of rows in the file."""
+        if self._gzip is not None and self._sink is not None:
+            self._sink.write(self._gzip.flush())
+        self._sink = None
+        return self._rows
+
+    def abandon(self) -> None:
+        """Let go of the sink, which gets nothing more."""
+        self._sink = None
+
+    def _put(self, data: bytes | pa.Buffer) -> None:
+        if self._sink is not None:
+            self._sink.write(memoryview(data) if self._gzip is None else self._gzip.compress(data))
+
+    @abstractmethod
+    def _lines(self, batch: pa.RecordBatch) -> pa.StringArray:
+        """Each row with its line end."""
+
+
+def beside_meta(key: str) -> str:
+    """A record's key as it stands beside the connector's own columns: names like theirs, in any case, end in `_1`."""
+    return f"{key}_1" if key.lower().startswith(_META_PREFIX) else key
+
+
+def meta_json(meta: pa.StructArray) -> pa.StringArray:
+    """`_airbyte_meta` as JSON text."""
+    sync_ids, changes = meta.flatten()
+    texts: Any = pa.scalar("[]")
+    if pc.any(pc.greater(pc.list_value_length(changes), 0)).as_py():
+        texts = pa.array([msgspec.json.encode(row) for row in changes.to_pylist()], pa.string())
+    return text_join('{"sync_id":', sync_ids.cast(pa.string()), ',"changes":', texts, "}")
+
+
+def text_join(*pieces: str | pa.Scalar | pa.Array[Any]) -> pa.StringArray:
+    """The pieces of each row put together; a plain string stands in every row."""
+    joined: pa.StringArray = pc.binary_join_element_wise(*(pa.scalar(p) if isinstance(p, str) else p for p in pieces), pa.scalar(""))
+    return joined

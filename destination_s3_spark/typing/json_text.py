@@ -1,0 +1,96 @@
+"""JSON text as it was received -> JSON text that every reader takes: on one line, without blanks, without NaN and Infinity.
+
+Digits, escapes (also of lone surrogates), the order of keys and duplicate keys stay as they are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from destination_s3_spark.typing import exact
+
+_TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[\[\]{},]|NaN|-?Infinity')
+_NON_NUMBERS = (b"NaN", b"Infinity")
+_BLANKS = np.zeros(256, np.bool_)
+_BLANKS[list(b" \t\r\n")] = True
+_MARKS = np.zeros(256, np.bool_)
+_MARKS[list(b"{}[],:")] = True
+
+Step = tuple[int, str | None]
+"""Into a member (its ordinal, its key) or an item (its index, None); compare the spots of `changes`."""
+
+
+class NonNumber(NamedTuple):
+    """Where a NaN or an Infinity stands in a text, and the steps that lead to it."""
+
+    start: int
+    end: int
+    steps: tuple[Step, ...]
+
+
+class _Level:
+    """An open container: what its next value is."""
+
+    __slots__ = ("is_object", "key", "ordinal")
+
+    def __init__(self, *, is_object: bool) -> None:
+        self.is_object = is_object
+        self.ordinal = 0
+        self.key: bytes | None = None
+
+    def step(self) -> Step:
+        if self.key is None:
+            return self.ordinal, None
+        return self.ordinal, exact.without_lone_surrogates(exact.string(self.key))
+
+
+def non_numbers(text: bytes) -> Iterator[NonNumber]:
+    """The numbers JSON does not have in a text that is well-formed but for them."""
+    if not any(token in text for token in _NON_NUMBERS):
+        return
+    levels: list[_Level] = []
+    for token in _TOKEN.finditer(text):
+        mark = token.group()
+        match mark:
+            case b"{" | b"[":
+                levels.append(_Level(is_object=mark == b"{"))
+            case b"}" | b"]":
+                levels.pop()
+            case b",":
+                levels[-1].ordinal += 1
+                levels[-1].key = None
+            case _ if mark[0] != exact.QUOTE:
+                yield NonNumber(token.start(), token.end(), tuple(level.step() for level in levels))
+            case _ if levels and levels[-1].is_object and levels[-1].key is None:
+                levels[-1].key = mark
+
+
+def without(found: list[NonNumber], text: bytes) -> bytes:
+    """The text with null in these places."""
+    pieces = []
+    position = 0
+    for place in found:
+        pieces += [text[position : place.start], exact.NULL]
+        position = place.end
+    return b"".join([*pieces, text[position:]])
+
+
+def to_rewrite(texts: pa.StringArray) -> np.ndarray[Any, Any]:
+    """The rows of JSON texts that may hold blanks between tokens, or a NaN or an Infinity: a few too many, never too few.
+
+    Such blanks stand next to a bracket, comma or colon. The array must not be sliced or hold nulls.
+    """
+    _, offsets, data = texts.buffers()
+    ends = np.frombuffer(offsets, np.int32)[1 : len(texts) + 1]
+    text = np.frombuffer(data, np.uint8)[: ends[-1]]
+    blanks = np.flatnonzero(_BLANKS[text])
+    suspects = blanks[_MARKS[text[blanks - 1]] | _MARKS[text[np.minimum(blanks + 1, len(text) - 1)]]]
+    whole = memoryview(data)
+    if any(token in bytes(whole) for token in _NON_NUMBERS):
+        suspects = np.concatenate([suspects, [match.start() for match in re.finditer(rb"NaN|Infinity", whole)]])
+    return np.unique(np.searchsorted(ends, suspects, side="right"))

@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import pytest
+
+from destination_s3_spark.protocol.catalog import StreamId
+from destination_s3_spark.protocol.routes import Pending, Routes
+
+USERS, SHOP_ORDERS = StreamId(None, "users"), StreamId("shop", "orders")
+STREAMS = (USERS, SHOP_ORDERS)
+
+
+def learnt(line: bytes, stream: StreamId, *, names_namespace: bool = False) -> Routes:
+    routes = Routes(STREAMS)
+    routes.learn(line, stream, names_namespace=names_namespace, pending=Pending(STREAMS.index(stream)))
+    return routes
+
+
+def test_the_prefix_up_to_the_data_is_learnt_and_nothing_of_the_data() -> None:
+    routes = learnt(b'{"type":"RECORD","record":{"stream":"users","data":{"id":1}}}', USERS)
+    assert {prefix: pending.stream for prefix, pending in routes.by_prefix.items()} == {
+        b'{"type":"RECORD","record":{"stream":"users","data":': 0
+    }
+
+
+def test_digits_of_emitted_at_do_not_matter_and_what_surrounds_them_does() -> None:
+    routes = learnt(b'{"type":"RECORD","record":{"emitted_at": 17,"stream":"users","data":1}}', USERS)
+    assert not routes.by_prefix
+    for line, found in [
+        (b'{"type":"RECORD","record":{"emitted_at": 4,"stream":"users","data":NaN}}', True),
+        (b'{"type":"RECORD","record":{"emitted_at":4,"stream":"users","data":1}}', False),
+        (b'{"type":"RECORD","record":{"emitted_at": 4,"stream":"other","data":1}}', False),
+        (b'{"type":"RECORD","record":{"emitted_at": 4.5,"stream":"users","data":1}}', False),
+        (b'{"type":"RECORD","record":{"emitted_at": 4,"stream":"users"}}', False),
+    ]:
+        assert (routes.find(line) is not None) == found, line
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"record":{"stream":"users","data":1},"type":"RECORD"}',
+        b'{"type":"LOG","record":{"stream":"users","data":1},"type":"RECORD"}',
+        b'{"type":"RECORD","record":{"data":1,"stream":"users"}}',
+        b'{"type":"RECORD","record":{"stream":"users","meta":{"data":1},"data":1}}',
+        rb'{"type":"RECORD","record":{"stream":"users","x":"\"data":","data":1}}',
+        rb'{"type":"RECORD","record":{"stream":"users","\u0064ata":1},"x":{"data":1}}',
+        b'{"data":1,"type":"RECORD","record":{"stream":"users","data":1}}',
+        b'{"type":"RECORD","record":{"stream":"other","data":1,"stream":"users"}}',
+        b'{"type":"RECORD","record":{"stream":"users","namespace":"x","data":1,"namespace":null}}',
+        b'{"type":"RECORD","record":{"stream":"users","n":NaN,"data":1}}',
+        b'{"type":"RECORD","record":[{"stream":"users","data":1}]}',
+        b'{"type":"RECORD","record":{"stream":"users","data" :1}}',
+    ],
+)
+def test_a_prefix_that_does_not_prove_the_stream_is_not_learnt(line: bytes) -> None:
+    routes = learnt(line, USERS)
+    assert not routes.by_prefix
+    assert routes.find(line) is None
+
+
+def test_no_namespace_in_the_prefix_proves_nothing_where_one_may_follow() -> None:
+    line = b'{"type":"RECORD","record":{"stream":"users","data":1,"namespace":null}}'
+    assert not learnt(line, USERS, names_namespace=True).by_prefix
+    late = b'{"type":"RECORD","record":{"stream":"orders","data":1,"namespace":"shop"}}'
+    assert not learnt(late, SHOP_ORDERS, names_namespace=True).by_prefix
+
+
+def test_a_forgotten_stream_is_not_learnt_again() -> None:
+    routes, users, orders = Routes(STREAMS), Pending(0), Pending(1)
+    line = b'{"type":"RECORD","record":{"stream":"users","data":1}}'
+    timed = b'{"type":"RECORD","record":{"stream":"users","emitted_at":1,"data":1}}'
+    other = b'{"type":"RECORD","record":{"stream":"orders","namespace":"shop","data":1}}'
+    for _ in range(2):
+        routes.learn(line, USERS, names_namespace=False, pending=users)
+        routes.learn(timed, USERS, names_namespace=False, pending=users)
+        routes.learn(other, SHOP_ORDERS, names_namespace=True, pending=orders)
+        routes.forget(users)
+        assert list(routes.by_prefix.values()) == [orders]
+        assert routes.find(timed) is None
