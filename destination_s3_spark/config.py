@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, ConfigDict, Field, SecretStr, ValidationError, ValidationInfo, field_validator
 
 from destination_s3_spark.errors import ConfigError
-from destination_s3_spark.format_options import SPELLINGS, Format, ParquetFormat, with_current_spelling
+from destination_s3_spark.format_options import SPELLINGS, Format, with_current_spelling
 from destination_s3_spark.settings_model import OpenSettings, Settings, Shape
 from destination_s3_spark.spark_conf import refusal
 
@@ -208,7 +208,7 @@ class Config(OpenSettings):
     )
     format: Format = Field(
         title="Output Format",
-        description="The format of the final tables' files. Only Parquet is written at present.",
+        description="The format of the final tables' files.",
         discriminator="format_type",
         json_schema_extra={"order": 6},
     )
@@ -280,12 +280,6 @@ def with_current_spellings(options: Mapping[str, Any]) -> dict[str, Any]:
     """The options with those values of `format` that older versions of destination-s3 read in any case written as the spec has them."""
     given = options.get("format")
     return {**options, "format": with_current_spelling(given)} if isinstance(given, Mapping) else dict(options)
-
-
-def require_supported(config: Config) -> None:
-    """Raise ConfigError for what the configuration may say and this version cannot do yet."""
-    if not isinstance(config.format, ParquetFormat):
-        raise ConfigError(f"format.format_type: {config.format.format_type} files come with a later version. Choose Parquet.")
 
 
 VARIANT_NAMES = frozenset(name for key in ("format_type", "compression_type", "codec") for name in SPELLINGS[key])

@@ -31,7 +31,7 @@ from airbyte_cdk.models import (
 )
 from airbyte_cdk.utils.airbyte_secrets_utils import get_secrets, update_secrets
 
-from destination_s3_spark.config import Config, require_supported
+from destination_s3_spark.config import Config
 from destination_s3_spark.errors import ConfigError, SyncError
 from destination_s3_spark.protocol.catalog import parse_catalog
 from destination_s3_spark.protocol.writer import ProtocolLogHandler, ProtocolWriter
@@ -56,7 +56,6 @@ class DestinationS3Spark(Destination):
         """Do every S3 action a sync needs, in the real bucket path; FAILED says which one was refused and what to do."""
         try:
             parsed = Config.parse(config)
-            require_supported(parsed)
             check_connection(s3_settings(parsed), path_template(parsed, datetime.now(UTC), sync_id=0))
         except SyncError as error:
             logger.error("check failed: %s", type(error).__name__)
@@ -94,7 +93,8 @@ class DestinationS3Spark(Destination):
             yield AirbyteMessage(type=Type.SPEC, spec=spec)
             return
         config = _read_options(Path(parsed_args.config))
-        update_secrets(get_secrets(spec.connectionSpecification, config))
+        # The filter masks in this order: a secret that holds another one must come first.
+        update_secrets(sorted(get_secrets(spec.connectionSpecification, config), key=len, reverse=True))
         if parsed_args.command == "check":
             yield self._run_check(config)
             return

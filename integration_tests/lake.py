@@ -23,14 +23,14 @@ class Lake:
 
     bucket: Bucket
     directory: Path
+    _connectors: int = 0
     _downloads: int = 0
 
-    def connector(
-        self, endpoint: str | None = None, environment: Mapping[str, str] | None = None, name: str = "connector", **options: Any
-    ) -> Connector:
+    def connector(self, endpoint: str | None = None, environment: Mapping[str, str] | None = None, **options: Any) -> Connector:
         """A connector that writes here, through another endpoint such as a proxy's if one is given."""
+        self._connectors += 1
         bucket = self.bucket.through(endpoint) if endpoint else self.bucket
-        return Connector(self.directory / name, bucket, options, environment or {})
+        return Connector(self.directory / f"connector-{self._connectors}", bucket, options, environment or {})
 
     def chains(self) -> dict[StreamName, Chain]:
         return read_chains(self.bucket)

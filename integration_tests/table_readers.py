@@ -13,7 +13,9 @@ from typing import Any
 
 import duckdb
 import polars
+import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from integration_tests.servers import Bucket
 
@@ -52,8 +54,12 @@ def read_polars(paths: list[Path]) -> list[Row]:
 
 
 def read_spark(paths: list[Path], session: Any) -> list[Row]:
-    """`session` must read TIME columns, which Spark refuses by default, and have UTC as its time zone."""
-    frame = session.read.option("mergeSchema", "true").parquet(*map(str, paths))
+    """`session` must allow the TIME type and have UTC as its time zone.
+
+    Spark infers no schema from a file with a UTC-adjusted TIME column (PARQUET_TYPE_ILLEGAL), but reads it when it is told the type.
+    """
+    schema = from_arrow_schema(pa.unify_schemas([pq.read_schema(path) for path in paths]))
+    frame = session.read.schema(schema).parquet(*map(str, paths))
     return [_neutral(row) for row in frame.toArrow().to_pylist()]
 
 

@@ -52,7 +52,7 @@ def test_a_store_that_refuses_connections_is_a_transient_failure(moto_lake: Lake
     assert outcome.states == []
 
 
-@pytest.mark.parametrize("action", ["UploadPart", "CompleteMultipartUpload"])
+@pytest.mark.parametrize("action", ["UploadPart", pytest.param("CompleteMultipartUpload", marks=pytest.mark.slow)])
 def test_a_store_that_stays_down_in_mid_sync_gets_no_further_state(moto_lake: Lake, proxy: S3Proxy, action: str) -> None:
     with moto_lake.connector(proxy.endpoint, batching={"max_batch_age_s": 1}).start(CATALOG) as sync:
         sync.send(*users([1]), state(1)).wait_for_states(1)

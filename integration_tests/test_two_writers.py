@@ -9,8 +9,8 @@ SECOND_BATCH_AGE = {"max_batch_age_s": 1}
 
 
 def test_a_second_writer_of_a_table_fences_the_first(lake: Lake) -> None:
-    first = lake.connector(name="first", batching=SECOND_BATCH_AGE)
-    second = lake.connector(name="second", batching=SECOND_BATCH_AGE)
+    first = lake.connector(batching=SECOND_BATCH_AGE)
+    second = lake.connector(batching=SECOND_BATCH_AGE)
     with first.start(catalog(stream(sync_id=1))) as fenced:
         fenced.send(*users([1, 2]), state(2)).wait_for_states(1)
         outcome = second.write(catalog(stream(sync_id=2)), [*users([11, 12]), state(12), complete()]).expect_success()
@@ -29,7 +29,7 @@ def test_a_second_writer_of_a_table_fences_the_first(lake: Lake) -> None:
 def test_two_syncs_that_start_together_never_lose_what_was_acknowledged(lake: Lake) -> None:
     runs = []
     for number in (1, 2):
-        connector = lake.connector(name=f"writer-{number}", batching=SECOND_BATCH_AGE)
+        connector = lake.connector(batching=SECOND_BATCH_AGE)
         runs.append(connector.start(catalog(stream(sync_id=number))))
     with runs[0], runs[1]:
         for checkpoint in range(4):
@@ -49,10 +49,10 @@ def test_two_syncs_that_start_together_never_lose_what_was_acknowledged(lake: La
 
 
 def test_syncs_of_different_tables_do_not_disturb_each_other(moto_lake: Lake) -> None:
-    users_sync = moto_lake.connector(name="users", batching=SECOND_BATCH_AGE).start(catalog(stream()))
+    users_sync = moto_lake.connector(batching=SECOND_BATCH_AGE).start(catalog(stream()))
     with users_sync:
         users_sync.send(*users([1]), state(1)).wait_for_states(1)
-        orders = moto_lake.connector(name="orders")
+        orders = moto_lake.connector()
         orders.write(catalog(stream("orders")), [*users([5], "orders"), state(5, "orders"), complete("orders")]).expect_success()
         users_sync.send(*users([2]), state(2), complete()).end_input().finish().expect_success()
     assert (moto_lake.ids(), moto_lake.ids(("shop", "orders"))) == ([1, 2], [5])

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from destination_s3_spark.config import Config, require_supported, with_current_spellings
+from destination_s3_spark.config import Config, with_current_spellings
 from destination_s3_spark.errors import ConfigError, FailureType
 from destination_s3_spark.format_options import (
     AvroDeflate,
@@ -372,15 +372,3 @@ def test_a_kms_key_needs_kms(sse: str | None) -> None:
 @pytest.mark.parametrize("owner", ["123", "11112222333a"])
 def test_a_bucket_owner_is_an_account_id(owner: str) -> None:
     assert "s3.expected_bucket_owner: must look like a 12-digit" in refusal(s3={"expected_bucket_owner": owner})
-
-
-@pytest.mark.parametrize("format_type", ["CSV", "JSONL", "Avro"])
-def test_formats_of_later_versions_are_named(format_type: str) -> None:
-    config = parse(format={"format_type": format_type})
-
-    with pytest.raises(ConfigError, match=rf"format\.format_type: {format_type}"):
-        require_supported(config)
-
-
-def test_parquet_is_supported() -> None:
-    require_supported(parse())

@@ -21,7 +21,7 @@ import pyarrow as pa
 import zstandard
 
 from destination_s3_spark.formats.avro_schema import row_type
-from destination_s3_spark.formats.avro_types import Integer, Text
+from destination_s3_spark.formats.avro_types import AvroType, Integer, Text
 from destination_s3_spark.formats.file_writer import FileColumns, Sink, require_columns
 from destination_s3_spark.formats.rows import joined, row_bytes, row_offsets
 
@@ -122,9 +122,14 @@ class AvroFile:
 
 
 def _encoded_longs(*values: int) -> bytes:
-    return row_bytes(joined(Integer().pieces(pa.array(values, pa.int64())))).to_pybytes()
+    return _encoded(Integer(), pa.array(values, pa.int64()))
 
 
 def _encoded_map(values: Mapping[str, str]) -> bytes:
     texts = pa.array([text for item in values.items() for text in item])
-    return _encoded_longs(len(values)) + row_bytes(joined(Text().pieces(texts))).to_pybytes() + _encoded_longs(0)
+    return _encoded_longs(len(values)) + _encoded(Text(), texts) + _encoded_longs(0)
+
+
+def _encoded(of: AvroType, values: pa.Array[Any]) -> bytes:
+    encoded: bytes = row_bytes(joined(of.pieces(values))).to_pybytes()
+    return encoded

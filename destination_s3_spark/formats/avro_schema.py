@@ -102,6 +102,6 @@ class _Schema:
     def _advice(self, union: Union, path: tuple[str, ...]) -> str:
         names = ", ".join(option_name(option) for option in union.options)
         return (
-            f'Stream "{self._stream}", field "{".".join(path[2:])}": its union of {names} cannot be written to Avro, where more than one of '
-            "them is the type long. Correct the schema in the source, deselect the field in the connection, or choose another format."
+            f'Stream "{self._stream}", field "{".".join(path[2:])}": a union of {names} cannot be written to Avro, where two of them are '
+            "of the type long. Correct the schema in the source, deselect the field in the connection, or choose another format."
         )

@@ -139,9 +139,7 @@ class Record(AvroType):
     @property
     def schema(self) -> Schema:
         """`record`; a member that may be null is so by default."""
-        fields = [
-            {"name": name, "type": member.schema, **({"default": None} if member.nullable else {})} for name, member in self.members
-        ]
+        fields = [{"name": name, "type": member.schema, **({"default": None} if member.nullable else {})} for name, member in self.members]
         return {"type": "record", "name": self.name, "namespace": self.namespace, "fields": fields}
 
     def pieces(self, array: pa.Array[Any]) -> list[Piece]:

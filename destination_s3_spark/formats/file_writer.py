@@ -14,7 +14,7 @@ from destination_s3_spark.schema.airbyte_type import Field
 class Sink(Protocol):
     """Where the bytes of a file go."""
 
-    def write(self, data: bytes, /) -> int:
+    def write(self, data: bytes | memoryview, /) -> int:
         """Take all of the bytes."""
 
     def flush(self) -> None:

@@ -59,8 +59,7 @@ def _members_behind(data: pa.Array[Any]) -> pa.Array[Any]:
     suspects = pc.match_substring_regex(data, _MAYBE_META_KEY)
     if pc.any(suspects).as_py():
         data = pc.replace_with_mask(data, suspects, pa.array(map(_renamed, data.filter(suspects).to_pylist()), pa.string()))
-    separator = pc.if_else(pc.equal(data, "{}"), "", ",")
-    return text_join(separator, pc.binary_slice(data.cast(pa.binary()), 1).cast(pa.string()))
+    return pc.if_else(pc.equal(data, "{}"), "}", pc.binary_replace_slice(data, 0, 1, ","))
 
 
 def _renamed(text: str) -> str:

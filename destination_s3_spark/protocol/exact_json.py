@@ -24,6 +24,7 @@ _TOKEN = re.compile(
 """One token. Possessive, so that a string of 100 MB costs neither stack nor a second scan."""
 _BLANK = re.compile(rb"[ \t\r\n]*+")
 _OBJECT_OF_RAW = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_STRING = msgspec.json.Decoder(str)
 _OBJECT_END, _ARRAY_END = ord("}"), ord("]")
 
 
@@ -62,6 +63,13 @@ def split_object(text: bytes) -> dict[str, bytes]:
 
 def string_value(text: bytes) -> str:
     """The string a JSON text stands for. Raises ValueError when it is something else, or not UTF-8."""
+    try:
+        return _STRING.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return _lenient_string(text)
+
+
+def _lenient_string(text: bytes) -> str:
     try:
         value = json.loads(text.decode()) if text[:1] == b'"' else None
     except ValueError:

@@ -85,7 +85,7 @@ class Routes:
         record = message.get("record")
         if message.get("type") != "RECORD" or not isinstance(record, dict) or record.get("data") != _MARKER:
             return False
-        if StreamId.of(record.get("namespace"), record.get("stream")) != stream:
+        if record.get("stream") != stream.name or (record.get("namespace") or None) != stream.namespace:
             return False
         return "namespace" in record or not (names_namespace or stream.name in self._names_with_namespace)
 

@@ -43,7 +43,7 @@ logger = logging.getLogger("airbyte")
 
 def write(config: Config, catalog: Catalog, fd: int, output: ProtocolWriter) -> None:
     """Sync what comes in on the file descriptor; STATEs go out on `output`. Raises SyncError."""
-    require_supported_sync(catalog, config)
+    require_supported_sync(catalog)
     reader = ProtocolReader(catalog)
 
     def emit(message: StateMessage, records: int) -> None:

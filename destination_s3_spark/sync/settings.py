@@ -10,9 +10,26 @@ from pydantic import SecretStr
 from destination_s3_spark.config import Config
 from destination_s3_spark.engine.memory import container_memory_bytes, jvm_heap_mb
 from destination_s3_spark.engine.session import SparkSettings, local_cores
-from destination_s3_spark.errors import ConfigError
-from destination_s3_spark.format_options import ParquetFormat
+from destination_s3_spark.format_options import (
+    AvroCodec,
+    AvroDeflate,
+    AvroFormat,
+    AvroUncompressed,
+    AvroXz,
+    AvroZstandard,
+    CsvFormat,
+    JsonlFormat,
+    ParquetFormat,
+    TextCompression,
+)
+from destination_s3_spark.format_options import Flattening as FlatteningOption
+from destination_s3_spark.formats import avro
+from destination_s3_spark.formats.avro import AvroOptions, Checksum
+from destination_s3_spark.formats.csv import CsvOptions
+from destination_s3_spark.formats.jsonl import JsonlOptions
+from destination_s3_spark.formats.options import FileOptions
 from destination_s3_spark.formats.parquet import Codec, Dictionary, ParquetOptions
+from destination_s3_spark.formats.text_file import Compression, Flattening
 from destination_s3_spark.storage.paths import PathTemplate
 from destination_s3_spark.storage.settings import AccessKey, Checksums, Encryption, S3Settings
 from destination_s3_spark.sync.batches import Limits
@@ -43,11 +60,20 @@ def path_template(config: Config, started_at: datetime, sync_id: int) -> PathTem
     return PathTemplate(config.s3_bucket_path, config.s3_path_format, config.file_name_pattern, started_at, sync_id)
 
 
-def final_parquet(config: Config) -> ParquetOptions:
-    """How final files are encoded. Raises ConfigError for another format."""
-    chosen = config.format
-    if not isinstance(chosen, ParquetFormat):
-        raise ConfigError(f"format.format_type: {chosen.format_type} files come with a later version. Choose Parquet.")
+def final_options(config: Config) -> FileOptions:
+    """The format of final files."""
+    match config.format:
+        case ParquetFormat() as chosen:
+            return _parquet(chosen)
+        case AvroFormat() as chosen:
+            return _avro(chosen.compression_codec)
+        case JsonlFormat() as chosen:
+            return JsonlOptions(_flattening(chosen.flattening), _compression(chosen.compression))
+        case CsvFormat() as chosen:
+            return CsvOptions(_flattening(chosen.flattening), _compression(chosen.compression))
+
+
+def _parquet(chosen: ParquetFormat) -> ParquetOptions:
     return ParquetOptions(
         codec=Codec(chosen.compression_codec),
         row_group_bytes=chosen.block_size_mb * MB,
@@ -55,6 +81,28 @@ def final_parquet(config: Config) -> ParquetOptions:
         dictionary_page_bytes=chosen.dictionary_page_size_kb * 1024,
         dictionary=Dictionary.ON if chosen.dictionary_encoding else Dictionary.OFF,
     )
+
+
+def _avro(chosen: AvroCodec) -> AvroOptions:
+    match chosen:
+        case AvroDeflate():
+            return AvroOptions(avro.Codec.DEFLATE, chosen.compression_level)
+        case AvroXz():
+            return AvroOptions(avro.Codec.XZ, chosen.compression_level)
+        case AvroZstandard():
+            checksum = Checksum.INCLUDED if chosen.include_checksum else Checksum.NONE
+            return AvroOptions(avro.Codec.ZSTANDARD, chosen.compression_level, checksum)
+        case AvroUncompressed():
+            return AvroOptions()
+    return AvroOptions(avro.Codec(chosen.codec))
+
+
+def _flattening(chosen: FlatteningOption) -> Flattening:
+    return Flattening.ROOT if chosen == "Root level flattening" else Flattening.NONE
+
+
+def _compression(chosen: TextCompression) -> Compression:
+    return Compression.GZIP if chosen.compression_type == "GZIP" else Compression.NONE
 
 
 RAW_PARQUET = ParquetOptions(codec=Codec.ZSTD, row_group_bytes=32 * MB, dictionary=Dictionary.OFF)

@@ -14,6 +14,7 @@ import os
 import shutil
 from array import array
 from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -24,13 +25,19 @@ from destination_s3_spark.errors import TransientError
 from destination_s3_spark.protocol.messages import Records
 from destination_s3_spark.tables.slices import Extent, Slice
 
-BUFFER_BYTES = 32 * 2**20
-"""Lines held in memory over all streams before they are written."""
-SEGMENT_BYTES = 64 * 2**20
-"""A segment is followed by another from this size on; smaller ones give disk back earlier."""
-MARK_BYTES = 64 * 2**10
-"""Distance of the places in a stream where the number of records is remembered; in between, lines are counted."""
 READ_BYTES = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class SpoolSizes:
+    """`buffer`: bytes of lines held in memory over all streams before they are written. `segment`: a file is followed by another from
+    this size on; smaller ones give disk back earlier. `mark`: how far apart, in a stream, the number of records is remembered; in
+    between, lines are counted.
+    """
+
+    buffer: int = 32 * 2**20
+    segment: int = 64 * 2**20
+    mark: int = 64 * 2**10
 
 
 @dataclass(slots=True)
@@ -79,10 +86,11 @@ class _StreamSpool:
 class Spool:
     """Bounded by whoever appends: `size` against `limit_bytes`. Safe between the thread that reads and the one that releases."""
 
-    def __init__(self, directory: Path, limit_bytes: int) -> None:
+    def __init__(self, directory: Path, limit_bytes: int, sizes: SpoolSizes | None = None) -> None:
         self.limit_bytes = limit_bytes
+        self._sizes = sizes or SpoolSizes()
         self._directory = directory
-        self._streams: dict[int, _StreamSpool] = {}
+        self._streams: defaultdict[int, _StreamSpool] = defaultdict(_StreamSpool)
         self._buffered = 0
         self._on_disk = 0
         self._outstanding: set[tuple[int, int, int]] = set()
@@ -103,17 +111,17 @@ class Spool:
     def end(self, stream: int) -> int:
         """The offset behind the stream's last line."""
         with self._lock:
-            return self._of(stream).end
+            return self._streams[stream].end
 
     def records(self, stream: int) -> int:
         """Records of the stream so far."""
         with self._lock:
-            return self._of(stream).records
+            return self._streams[stream].records
 
     def append(self, records: Records) -> None:
         """Add lines to their stream. Raises TransientError when the disk is full."""
         with self._lock:
-            spool = self._of(records.stream)
+            spool = self._streams[records.stream]
             size = sum(map(len, records.chunks))
             spool.chunks += records.chunks
             spool.runs.extend(chain.from_iterable(records.runs))
@@ -121,10 +129,10 @@ class Spool:
             spool.records += records.records
             spool.buffered += size
             spool.buffered_records += records.records
-            if spool.end - spool.marks[-1].offset >= MARK_BYTES:
+            if spool.end - spool.marks[-1].offset >= self._sizes.mark:
                 spool.marks.append(_Mark(spool.end, spool.records))
             self._buffered += size
-            if self._buffered >= BUFFER_BYTES:
+            if self._buffered >= self._sizes.buffer:
                 for number, buffered in self._streams.items():
                     self._write(number, buffered)
 
@@ -135,7 +143,7 @@ class Spool:
         are in files when this returns.
         """
         with self._lock:
-            spool = self._of(stream)
+            spool = self._streams[stream]
             start = spool.marks[0]
             if end <= start.offset:
                 return []
@@ -156,7 +164,7 @@ class Spool:
         """Give back the disk of a slice that is landed; a segment goes when all its slices went."""
         with self._lock:
             self._outstanding.remove((piece.stream, piece.start, piece.end))
-            spool = self._of(piece.stream)
+            spool = self._streams[piece.stream]
             for segment in spool.segments:
                 segment.held -= max(0, min(segment.end, piece.end) - max(segment.start, piece.start))
             for segment in [segment for segment in spool.segments if not segment.held]:
@@ -168,7 +176,7 @@ class Spool:
     def input_offset(self, stream: int, record: int) -> int:
         """The byte offset in the input of a record that is not released yet, by its ordinal in the stream."""
         with self._lock:
-            spool = self._of(stream)
+            spool = self._streams[stream]
             self._write(stream, spool)
             at = bisect_right(spool.segments, record, key=lambda segment: segment.first_record) - 1
             if at < 0 or record >= spool.records:
@@ -179,9 +187,6 @@ class Spool:
         """Remove the directory and everything in it."""
         with self._lock:
             shutil.rmtree(self._directory, ignore_errors=True)
-
-    def _of(self, stream: int) -> _StreamSpool:
-        return self._streams.setdefault(stream, _StreamSpool())
 
     def _write(self, stream: int, spool: _StreamSpool) -> None:
         """Move the stream's buffer to the end of its last segment, or to a new one."""
@@ -204,7 +209,7 @@ class Spool:
     def _segment(self, stream: int, spool: _StreamSpool) -> _Segment:
         """The segment that takes the stream's next lines."""
         last = spool.segments[-1] if spool.segments else None
-        if last is None or last.sealed or last.size >= SEGMENT_BYTES:
+        if last is None or last.sealed or last.size >= self._sizes.segment:
             start = spool.end - spool.buffered
             path = self._directory / f"{stream:05}-{spool.written_segments:06}.jsonl"
             last = _Segment(path, start, start, spool.records - spool.buffered_records)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from destination_s3_spark.config import Config, require_supported
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.protocol.catalog import Catalog, DestinationSyncMode, Stream
 
 
-def require_supported_sync(catalog: Catalog, config: Config) -> None:
-    """Raise ConfigError naming the option, or the stream and its setting, of the first thing that comes with a later version."""
-    require_supported(config)
+def require_supported_sync(catalog: Catalog) -> None:
+    """Raise ConfigError naming the first stream, and its setting, that comes with a later version."""
     for stream in catalog.streams:
         _require_supported_stream(stream)
 

@@ -10,13 +10,14 @@ from destination_s3_spark.chain.opening import Session, Table
 from destination_s3_spark.chain.state import StreamName
 from destination_s3_spark.chain.strays import StrayUploads
 from destination_s3_spark.config import Config
+from destination_s3_spark.formats.options import TextOptions
 from destination_s3_spark.protocol.catalog import Catalog, Stream, StreamId
-from destination_s3_spark.schema.json_schema import StreamFields, stream_fields
+from destination_s3_spark.schema.json_schema import StreamFields, Unfit, stream_fields
 from destination_s3_spark.storage.names import StreamParts
 from destination_s3_spark.storage.object_store import ObjectStore
 from destination_s3_spark.storage.paths import PathTemplate
 from destination_s3_spark.storage.table_paths import internal_root, resolve_roots, table_id
-from destination_s3_spark.sync.settings import RAW_PARQUET, final_parquet, path_template
+from destination_s3_spark.sync.settings import RAW_PARQUET, final_options, path_template
 from destination_s3_spark.tables.append import AppendTable, Layout
 from destination_s3_spark.tables.writer import TableWriter
 
@@ -33,7 +34,8 @@ class TableSet:
 
     def read(self, catalog: Catalog) -> dict[int, AppendTable]:
         """The table of each stream by catalog index, its chain read. Raises ConfigError when a stream does not fit its table."""
-        declared = [stream_fields(stream.json_schema, stream.id) for stream in catalog.streams]
+        unfit = Unfit.TEXT if isinstance(final_options(self.config), TextOptions) else Unfit.FAIL
+        declared = [stream_fields(stream.json_schema, stream.id, unfit) for stream in catalog.streams]
         template = path_template(self.config, self.started_at, catalog.streams[0].sync_id)
         strays = StrayUploads(self.store, template.base)
         provisional = {stream.id: template.final_root(stream.id) for stream in catalog.streams}
@@ -68,5 +70,5 @@ class TableSet:
 
     def _table(self, stream: Stream, fields: StreamFields, writer: TableWriter, template: PathTemplate, root: str) -> AppendTable:
         raw = RAW_PARQUET if self.config.tables.raw_tables else None
-        layout = Layout(template, root, f"{internal_root(template, stream.id)}raw/", final_parquet(self.config), raw)
+        layout = Layout(template, root, f"{internal_root(template, stream.id)}raw/", final_options(self.config), raw)
         return AppendTable(stream, fields, writer, layout)

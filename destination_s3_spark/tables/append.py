@@ -5,24 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import pyarrow as pa
-
 from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.errors import Bug
+from destination_s3_spark.formats.file_writer import FileColumns
+from destination_s3_spark.formats.options import FileOptions, require_fitting
 from destination_s3_spark.formats.parquet import ParquetOptions
 from destination_s3_spark.protocol.catalog import Stream
 from destination_s3_spark.schema.arrow import RAW_SCHEMA
 from destination_s3_spark.schema.json_schema import StreamFields
 from destination_s3_spark.schema.schema_event import from_event, to_event
-from destination_s3_spark.schema.table_schema import Evolution, TableSchema, evolve, plan_fields
+from destination_s3_spark.schema.table_schema import Evolution, TableSchema, evolve
 from destination_s3_spark.storage.paths import PathTemplate
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.land import LandTask, Target
+from destination_s3_spark.tables.row_plan import file_columns, row_plan
 from destination_s3_spark.tables.slices import Slice
 from destination_s3_spark.tables.writer import TableWriter
 from destination_s3_spark.typing.plan import RowPlan
-
-EXTENSION = ".parquet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +31,7 @@ class Layout:
     template: PathTemplate
     root: str
     raw_folder: str
-    final: ParquetOptions
+    final: FileOptions
     raw: ParquetOptions | None
 
 
@@ -46,11 +45,13 @@ class AppendTable:
         self._layout = layout
         self._files = 0
         self._plan: RowPlan | None = None
-        self._schema_id = 0
+        self._schema = TableSchema(0, ())
 
     def check_schema(self) -> None:
-        """Compare the declared columns with the table as it was read. Raises ConfigError when a column would change its type."""
-        self._evolve()
+        """Compare the declared columns with the table as it was read, and with what its format can hold. Raises ConfigError."""
+        evolution, _ = self._evolve()
+        plan = row_plan(self.stream, evolution.schema, self._fields.fields, self._layout.final)
+        require_fitting(file_columns(evolution.schema, plan), self._layout.final)
 
     def open(self) -> None:
         """Open the table and record its columns, once: only now, since only now there is data to land."""
@@ -61,26 +62,24 @@ class AppendTable:
         evolution, payload = self._evolve()
         if payload is not None:
             self.writer.ensure_schema(payload)
-        schema = evolution.schema
-        self._schema_id = schema.schema_id
-        fields = plan_fields(schema, self._fields.fields)
-        self._plan = RowPlan(self.stream.id, self.stream.sync_id, self.stream.generation_id, fields, schema.arrow)
+        self._schema = evolution.schema
+        self._plan = row_plan(self.stream, self._schema, self._fields.fields, self._layout.final)
 
     def land_tasks(self, slices: Sequence[Slice], s3: S3Settings) -> list[LandTask]:
         """A task for each slice, its keys assigned. The table must be open."""
         if self._plan is None:
             raise Bug(f"Stream {self.stream.id}: a slice was cut before its table was open. Please report this.", stream=self.stream.id)
-        plan = self._plan
-        return [LandTask(piece, plan, self._schema_id, self._targets(plan.table_schema), s3) for piece in slices]
+        plan, columns = self._plan, file_columns(self._schema, self._plan)
+        return [LandTask(piece, plan, self._schema.schema_id, self._targets(columns), s3) for piece in slices]
 
-    def _targets(self, schema: pa.Schema) -> tuple[Target, ...]:
+    def _targets(self, columns: FileColumns) -> tuple[Target, ...]:
         layout = self._layout
         token = int(self.writer.next_token())
-        key = layout.template.key(self.stream.id, EXTENSION, token, self._files, layout.root)
-        targets = [Target(FileKind.FINAL, key, schema, layout.final)]
+        key = layout.template.key(self.stream.id, layout.final.extension, token, self._files, layout.root)
+        targets = [Target(FileKind.FINAL, key, columns, layout.final)]
         if layout.raw is not None:
-            raw_key = f"{layout.raw_folder}{self._files}-{self.writer.next_token()}{EXTENSION}"
-            targets.append(Target(FileKind.RAW, raw_key, RAW_SCHEMA, layout.raw))
+            raw_key = f"{layout.raw_folder}{self._files}-{self.writer.next_token()}{layout.raw.extension}"
+            targets.append(Target(FileKind.RAW, raw_key, FileColumns(self.stream.id, (), RAW_SCHEMA), layout.raw))
         self._files += 1
         return tuple(targets)
 

@@ -1,6 +1,6 @@
 """Landing a slice: record lines in, staged raw and final files out. This is the code a Spark task runs.
 
-The worker reads its extents itself, types them block by block in Arrow, encodes Parquet and uploads the parts while it goes; nothing
+The worker reads its extents itself, types them block by block in Arrow, encodes the files and uploads the parts while it goes; nothing
 becomes visible. Memory is bounded by a block and two row groups, whatever the slice's size.
 """
 
@@ -13,16 +13,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-import pyarrow as pa
-
 from destination_s3_spark.chain.files import DataFile, FileKind
 from destination_s3_spark.errors import Bug, DataError
-from destination_s3_spark.formats.parquet import ParquetFile, ParquetOptions
+from destination_s3_spark.formats.file_writer import FileColumns
+from destination_s3_spark.formats.options import FileOptions, open_file
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.storage.staging import StagedFileSink
 from destination_s3_spark.tables.slices import Segment, Slice, StagedSlice
 from destination_s3_spark.typing.plan import RowPlan
 from destination_s3_spark.typing.typist import MisroutedRecord, TypedBlock, Typist, UnreadableRecord
+from destination_s3_spark.typing.verbatim import typist_of
 
 BLOCK_BYTES = 4 * 2**20
 """Lines typed at once: large enough for column work, small enough to stay in the caches and to bound memory."""
@@ -34,8 +34,8 @@ class Target:
 
     kind: FileKind
     key: str
-    schema: pa.Schema
-    options: ParquetOptions
+    columns: FileColumns
+    options: FileOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +58,11 @@ class UnreadableLine(DataError):
 
 def land_slice(task: LandTask) -> StagedSlice:
     """Type and stage one slice. Raises UnreadableLine, TransientError or ConfigError; then nothing stays staged."""
-    typist = Typist(task.plan)
+    typist = typist_of(task.plan)
     segments: list[Segment] = []
     changes: Counter[str] = Counter()
     with ExitStack() as stack:
-        files = [stack.enter_context(_StagedParquet(target, task)) for target in task.targets]
+        files = [stack.enter_context(_StagedFile(target, task)) for target in task.targets]
         records = multiset = 0
         for lines, end in _blocks(task.slice):
             block = _typed(typist, lines, task, sum(s.records for s in segments) + records)
@@ -88,17 +88,17 @@ def _typed(typist: Typist, lines: bytes, task: LandTask, records_before: int) ->
         raise failure from None
 
 
-class _StagedParquet:
-    """One Parquet file on its way into a multipart upload; dropped when the slice fails."""
+class _StagedFile:
+    """One file on its way into a multipart upload; dropped when the slice fails."""
 
     def __init__(self, target: Target, task: LandTask) -> None:
         self._target = target
         metadata = {"ab-generation-id": str(task.plan.generation_id)}
         self._sink = StagedFileSink(task.s3, target.key, metadata)
 
-    def __enter__(self) -> _StagedParquet:
+    def __enter__(self) -> _StagedFile:
         self._sink.__enter__()
-        self._file = ParquetFile(self._sink, self._target.schema, self._target.options)
+        self._file = open_file(self._sink, self._target.columns, self._target.options)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

@@ -22,7 +22,7 @@ from destination_s3_spark.typing.scalars import NumberColumn, StringColumn
 class Members:
     """The declared members of an object: a msgspec Struct whose attributes are their slots.
 
-    `struct` is None if a key cannot be an attribute of a Struct (msgspec takes none with a quote, backslash or control character).
+    msgspec can decode into it only if `encodable`: it takes no keys with a quote, a backslash, a control character or a lone surrogate.
     """
 
     def __init__(self, fields: Sequence[Field], columns: Sequence[Column]) -> None:

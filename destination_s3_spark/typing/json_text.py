@@ -80,17 +80,16 @@ def without(found: list[NonNumber], text: bytes) -> bytes:
     return b"".join([*pieces, text[position:]])
 
 
-def to_rewrite(texts: pa.StringArray) -> np.ndarray[Any, Any]:
-    """The rows of JSON texts that may hold blanks between tokens, or a NaN or an Infinity: a few too many, never too few.
+def to_rewrite(texts: pa.StringArray, *tokens: bytes) -> np.ndarray[Any, Any]:
+    """The rows of JSON texts that may hold blanks between tokens, a NaN, an Infinity or one of `tokens`: a few too many, never too few.
 
-    Such blanks stand next to a bracket, comma or colon. The array must not be sliced or hold nulls.
+    Such blanks stand next to a bracket, comma or colon. The array must not be sliced.
     """
     _, offsets, data = texts.buffers()
     ends = np.frombuffer(offsets, np.int32)[1 : len(texts) + 1]
-    text = np.frombuffer(data, np.uint8)[: ends[-1]]
+    line = data.to_pybytes()[: ends[-1]]
+    text = np.frombuffer(line, np.uint8)
     blanks = np.flatnonzero(_BLANKS[text])
     suspects = blanks[_MARKS[text[blanks - 1]] | _MARKS[text[np.minimum(blanks + 1, len(text) - 1)]]]
-    whole = memoryview(data)
-    if any(token in bytes(whole) for token in _NON_NUMBERS):
-        suspects = np.concatenate([suspects, [match.start() for match in re.finditer(rb"NaN|Infinity", whole)]])
-    return np.unique(np.searchsorted(ends, suspects, side="right"))
+    marked = [match.start() for token in (*_NON_NUMBERS, *tokens) if token in line for match in re.finditer(re.escape(token), line)]
+    return np.unique(np.searchsorted(ends, np.concatenate([suspects, np.array(marked, np.int64)]), side="right"))

@@ -27,6 +27,9 @@ SECOND_US = 1_000_000
 OFFSET_MAX_S = 18 * 3600
 """The largest offset from UTC, as in java.time, which destination-s3 parses with."""
 
+_LONGEST_TEXT = 120
+"""Characters beyond which no date or time is looked for; the longest zone name has 32."""
+
 TEMPORAL = frozenset(
     (
         Scalar.DATE,
@@ -77,6 +80,8 @@ class Moment(NamedTuple):
 
 def temporal(kind: Scalar, text: str) -> int | Reason:
     """The stored value: days for a date, microseconds since the epoch for a timestamp, microseconds of the day for a time."""
+    if len(text) > _LONGEST_TEXT:
+        return Reason.SERIALIZATION
     if kind in _TIMES:
         match = _TIME_OF_DAY.fullmatch(text)
         moment = Reason.SERIALIZATION if match is None else _time_of_day(match)

@@ -24,7 +24,7 @@ from destination_s3_spark.typing.changes import Change, Changes, ColumnPlaces
 from destination_s3_spark.typing.column import Column, TextColumn
 from destination_s3_spark.typing.columns import column_of
 from destination_s3_spark.typing.containers import Members
-from destination_s3_spark.typing.envelope import REFUSED, Envelopes, Meta, MisroutedRecord, UnreadableRecord
+from destination_s3_spark.typing.envelope import REFUSED, Envelopes, Meta, MisroutedRecord, UnreadableRecord, Unwrapped
 from destination_s3_spark.typing.exact import Text
 from destination_s3_spark.typing.metadata import META_COLUMNS, meta_array, raw_ids
 from destination_s3_spark.typing.plan import RowPlan
@@ -46,7 +46,7 @@ class TypedBlock:
     """The rows of a block of record lines, in the order of the lines.
 
     `final` has the plan's table schema, `raw` the four `_airbyte_*` columns and `_airbyte_data`, the exact text of `data`; both carry the
-    same row ids. `multiset` is the sum of the 128-bit XXH3 hashes of those texts modulo 2**128. `changes` counts the entries of
+    same row ids, and `_airbyte_meta.changes` of `raw` are the source's alone. `multiset` is the sum of the 128-bit XXH3 hashes of those texts modulo 2**128. `changes` counts the entries of
     `_airbyte_meta.changes` by reason, the source's included.
     """
 
@@ -105,15 +105,21 @@ class Typist:
         return TypedBlock(records, final, raw, multiset, Counter(entry.reason for entry in entries if entry.reason is not None))
 
     def _type_unit(self, lines: bytes, first: int, changes: Changes) -> _Unit:
-        records = self._envelopes.read(lines, first)
-        texts = [bytes(record.data) for record in records]
-        data = _text_array(texts, first)
-        for row, record in enumerate(records, first):
-            if record.meta is not None:
-                _take_source_changes(record.meta, row, changes)
-        columns = self._arrays(texts, data, first, changes)
-        emitted_at = pa.array([record.emitted_at for record in records], pa.int64())
-        return _Unit(emitted_at, data, columns, sum(map(xxh3_128_intdigest, texts)))
+        known = len(changes.entries)
+        try:
+            alike = self._envelopes.read_alike(lines, first)
+            if alike is not None:
+                return self._typed_unit(alike, first, changes)
+        except UnreadableRecord:
+            del changes.entries[known:]  # only the slower way tells which line is the first, and whether it is one
+        return self._typed_unit(self._envelopes.read(lines, first), first, changes)
+
+    def _typed_unit(self, records: Unwrapped, first: int, changes: Changes) -> _Unit:
+        data = _text_array(records.texts, first)
+        for row, meta in records.metas:
+            _take_source_changes(meta, row, changes)
+        columns = self._arrays(records.texts, data, first, changes)
+        return _Unit(pa.array(records.emitted_at, pa.int64()), data, columns, sum(map(xxh3_128_intdigest, records.texts)))
 
     def _arrays(self, texts: Sequence[bytes], data: pa.StringArray, first: int, changes: Changes) -> list[pa.Array[Any]]:  # noqa: ARG002
         """The columns of a unit, given each record's `data` as a text and in the raw column."""
@@ -172,7 +178,10 @@ class Typist:
         extracted_at = _joined([unit.emitted_at for unit in units], pa.int64()).view(own[1].type)
         meta = meta_array(records, self._plan.sync_id, entries, own[2].type)
         generation = pa.array(np.full(records, self._plan.generation_id, np.int64))
-        head = [raw_ids(records), extracted_at, meta, generation]
+        ids = raw_ids(records)
+        # The raw row holds the record as it came, so nothing was done to it here: only the source's changes belong to it.
+        of_source = [entry for entry in entries if not entry.order]
+        raw_meta = meta if len(of_source) == len(entries) else meta_array(records, self._plan.sync_id, of_source, own[2].type)
         declared = {ordinal: at for at, (ordinal, _) in enumerate(self._sources)}
         columns = [
             _joined([unit.columns[declared[ordinal]] for unit in units], schema.field(ordinal).type)
@@ -183,14 +192,14 @@ class Typist:
         data = _joined([unit.data for unit in units], pa.string())
         raw_schema = pa.schema([*own, pa.field(_DATA_COLUMN, pa.string())])
         return (
-            pa.RecordBatch.from_arrays([*head, *columns], schema=schema),
-            pa.RecordBatch.from_arrays([*head, data], schema=raw_schema),
+            pa.RecordBatch.from_arrays([ids, extracted_at, meta, generation, *columns], schema=schema),
+            pa.RecordBatch.from_arrays([ids, extracted_at, raw_meta, generation, data], schema=raw_schema),
         )
 
 
 @contextmanager
 def _collector_paused() -> Iterator[None]:
-    """Without cyclic garbage collection: decoding makes no cycles, only many objects, and looking through them costs a tenth of the time."""
+    """Without cyclic garbage collection: decoding makes many objects but no cycles, and looking through them costs a tenth of the time."""
     enabled = gc.isenabled()
     gc.disable()
     try:

@@ -21,8 +21,8 @@ from destination_s3_spark.typing.metadata import META_COLUMNS
 from destination_s3_spark.typing.plan import RowPlan, Values
 from destination_s3_spark.typing.typist import Typist
 
-_WORTH_A_LOOK = r"^[\[{]|^NaN$|^-?Infinity$|\\u[dD][89a-fA-F]"
-"""Values that may not be left as they are: containers, no numbers, strings with a surrogate."""
+_SURROGATES = (rb"\ud", rb"\uD")
+"""What every escaped surrogate begins with."""
 
 
 def typist_of(plan: RowPlan) -> Typist:
@@ -39,8 +39,11 @@ def typist_of(plan: RowPlan) -> Typist:
 class RecordTypist(Typist):
     """Final rows are the four `_airbyte_*` columns and `_airbyte_data`: the record, whatever it declares. The plan has no fields."""
 
-    def _arrays(self, texts: Sequence[bytes], data: pa.StringArray, first: int, changes: Changes) -> list[pa.Array[Any]]:
+    def __init__(self, plan: RowPlan) -> None:
+        super().__init__(plan)
         self._sources = [(META_COLUMNS, "")]
+
+    def _arrays(self, texts: Sequence[bytes], data: pa.StringArray, first: int, changes: Changes) -> list[pa.Array[Any]]:
         self._rows(texts, first, changes)  # nothing is taken from the records, but each is known to be an object then
         if len(texts) == 0 or len(rows := to_rewrite(data)) == 0:
             return [data]
@@ -62,8 +65,7 @@ class CellColumn(RawColumn):
         """A string array."""
         texts = pa.array([None if slot is None else bytes(slot) for slot in slots], pa.string())
         texts = pc.if_else(pc.equal(texts, "null"), None, texts)
-        rows = np.flatnonzero(pc.fill_null(pc.match_substring_regex(texts, _WORTH_A_LOOK), False).to_numpy(zero_copy_only=False))
-        if len(rows) == 0:
+        if texts.null_count == len(texts) or len(rows := to_rewrite(texts, *_SURROGATES)) == 0:
             return texts
         return _replaced(texts, rows, [_cell_json(bytes(slots[row]), (places, row), changes) for row in rows.tolist()])
 

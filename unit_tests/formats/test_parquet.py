@@ -173,9 +173,9 @@ def test_a_batch_may_differ_in_nullability_only() -> None:
 
 def test_a_batch_with_other_columns_is_refused() -> None:
     file = ParquetFile(io.BytesIO(), SCHEMA, ParquetOptions())
-    with pytest.raises(pa.ArrowInvalid, match="not those of its Parquet file"):
+    with pytest.raises(pa.ArrowInvalid, match="not those of its file"):
         file.write(batch(ROWS).select(["text"]))
-    with pytest.raises(pa.ArrowInvalid, match="not those of its Parquet file"):
+    with pytest.raises(pa.ArrowInvalid, match="not those of its file"):
         file.write(batch(ROWS).set_column(2, "text", pa.array([1, 2])))
     file.abandon()
 

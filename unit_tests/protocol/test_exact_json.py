@@ -142,6 +142,7 @@ def test_on_broken_text_both_ways_agree_with_the_strict_parser(data: st.DataObje
 
 def test_string_value_reads_text_only() -> None:
     assert string_value(rb'"a\u00e9\n"') == "aé\n"
+    assert ascii(string_value(rb'"\ud800"')) == r"'\ud800'"
     for text in [b"null", b"1", b'["a"]', b'"\xff"', b'"a', b"", b'"a"x']:
         with pytest.raises(ValueError, match="not readable text"):
             string_value(text)

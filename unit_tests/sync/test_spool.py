@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from destination_s3_spark.errors import TransientError
 from destination_s3_spark.protocol.messages import Records
-from destination_s3_spark.sync import spool as spool_module
-from destination_s3_spark.sync.spool import BUFFER_BYTES, SEGMENT_BYTES, Spool
+from destination_s3_spark.sync.spool import Spool, SpoolSizes
 from destination_s3_spark.tables.slices import Slice
 
 
@@ -123,19 +122,16 @@ def test_a_slice_is_released_once(spool: Spool) -> None:
         spool.release(piece)
 
 
-def test_memory_is_bounded_and_segments_end_at_their_size(spool: Spool, tmp_path: Path) -> None:
-    line = b"x" * (2**20 - 1)
-    written = 0
-    while written <= SEGMENT_BYTES + BUFFER_BYTES:
-        spool.append(lines_of(line))
-        written += len(line) + 1
-        on_disk = sum(path.stat().st_size for path in (tmp_path / "spool").glob("*.jsonl"))
-        assert written - on_disk <= BUFFER_BYTES
-    assert spool.size == written
-    pieces = spool.cut(0, spool.end(0), 1, ())
-    assert [extent.end - extent.start for extent in pieces[0].extents] == [SEGMENT_BYTES, written - SEGMENT_BYTES]
-    first, second = Path(pieces[0].extents[0].path), Path(pieces[0].extents[1].path)
-    assert first.stat().st_size + second.stat().st_size == written
+def test_memory_is_bounded_and_segments_end_at_their_size(tmp_path: Path) -> None:
+    sizes = SpoolSizes(buffer=40, segment=100)
+    spool = Spool(tmp_path / "spool", 2**30, sizes)
+    for written in range(10, 181, 10):
+        spool.append(lines_of(b"123456789"))
+        assert written - sum(path.stat().st_size for path in (tmp_path / "spool").glob("*.jsonl")) < sizes.buffer
+        assert spool.size == written
+    (piece,) = spool.cut(0, spool.end(0), 1, ())
+    assert [extent.end - extent.start for extent in piece.extents] == [120, 60], "the first one to reach 100 is the last to grow"
+    spool.close()
 
 
 def test_full_at_the_limit_and_no_more_after_a_release(tmp_path: Path) -> None:
@@ -270,10 +266,8 @@ steps = st.lists(
 def test_bytes_in_are_bytes_out_through_any_order_of_appends_cuts_and_releases(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int, object]], buffer_bytes: int, segment_bytes: int, mark_bytes: int
 ) -> None:
-    with pytest.MonkeyPatch.context() as sizes:
-        for name, value in (("BUFFER_BYTES", buffer_bytes), ("SEGMENT_BYTES", segment_bytes), ("MARK_BYTES", mark_bytes)):
-            sizes.setattr(spool_module, name, value)
-        Conservation(Spool(tmp_path_factory.mktemp("any") / "spool", 2**30)).play(steps)
+    sizes = SpoolSizes(buffer_bytes, segment_bytes, mark_bytes)
+    Conservation(Spool(tmp_path_factory.mktemp("any") / "spool", 2**30, sizes)).play(steps)
 
 
 class Conservation:

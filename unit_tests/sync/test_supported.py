@@ -2,14 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from destination_s3_spark.config import Config
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.protocol.catalog import Catalog, DestinationSyncMode, Stream, StreamId
 from destination_s3_spark.sync.supported import require_supported_sync
-
-
-def config(format_type: str = "Parquet") -> Config:
-    return Config.parse({"s3_bucket_name": "lake", "s3_bucket_path": "", "s3_bucket_region": "", "format": {"format_type": format_type}})
 
 
 def catalog(mode: DestinationSyncMode = DestinationSyncMode.APPEND, generation_id: int = 3, minimum_generation_id: int = 0) -> Catalog:
@@ -30,14 +25,14 @@ def catalog(mode: DestinationSyncMode = DestinationSyncMode.APPEND, generation_i
     return Catalog(streams=(plain, special), eof_is_complete=False)
 
 
-def test_append_to_parquet_is_supported() -> None:
-    require_supported_sync(catalog(), config())
+def test_append_is_supported() -> None:
+    require_supported_sync(catalog())
 
 
 @pytest.mark.parametrize("mode", [DestinationSyncMode.APPEND_DEDUP, DestinationSyncMode.OVERWRITE])
 def test_another_mode_is_refused_naming_the_stream(mode: DestinationSyncMode) -> None:
     with pytest.raises(ConfigError) as caught:
-        require_supported_sync(catalog(mode), config())
+        require_supported_sync(catalog(mode))
 
     assert f"stream 'shop.orders', destination_sync_mode: {mode.value}" in caught.value.message
     assert caught.value.stream == ("shop", "orders")
@@ -45,12 +40,7 @@ def test_another_mode_is_refused_naming_the_stream(mode: DestinationSyncMode) ->
 
 def test_a_refresh_that_removes_records_is_refused_naming_the_stream() -> None:
     with pytest.raises(ConfigError) as caught:
-        require_supported_sync(catalog(generation_id=3, minimum_generation_id=3), config())
+        require_supported_sync(catalog(generation_id=3, minimum_generation_id=3))
 
     assert "stream 'shop.orders', minimum_generation_id: 3" in caught.value.message
     assert caught.value.stream == ("shop", "orders")
-
-
-def test_another_format_is_refused_naming_the_option() -> None:
-    with pytest.raises(ConfigError, match=r"format\.format_type: Avro"):
-        require_supported_sync(catalog(), config("Avro"))

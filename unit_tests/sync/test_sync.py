@@ -1,5 +1,8 @@
 """The story of a sync with everything real but Spark: tasks run in this process, one after the other."""
 
+import csv
+import gzip
+import io
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -8,13 +11,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from destination_s3_spark.chain.strays import StrayUploads
 from destination_s3_spark.config import Config
-from destination_s3_spark.errors import DataError, SyncError, TransientError
+from destination_s3_spark.errors import ConfigError, DataError, SyncError, TransientError
 from destination_s3_spark.protocol.catalog import Catalog, parse_catalog
 from destination_s3_spark.protocol.reader import ProtocolReader
 from destination_s3_spark.protocol.state import StateMessage
@@ -52,11 +56,12 @@ class Lake:
     directory: Path
     limits: Limits = LARGE
     states: list[dict[str, Any]] = field(default_factory=list)
+    format: dict[str, Any] = field(default_factory=lambda: {"format_type": "Parquet"})
 
     def sync(self, catalog: Catalog, blocks: Iterable[bytes]) -> None:
         store = S3Store(self.settings)
         config = Config.parse(
-            {"s3_bucket_name": self.settings.bucket, "s3_bucket_path": "lake", "s3_bucket_region": "", "format": {"format_type": "Parquet"}}
+            {"s3_bucket_name": self.settings.bucket, "s3_bucket_path": "lake", "s3_bucket_region": "", "format": self.format}
         )
         with ThreadPoolExecutor(4) as tables_pool, ThreadPoolExecutor(4) as files_pool:
             tables = TableSet(config, store, datetime.now(UTC), tables_pool, files_pool).read(catalog)
@@ -91,6 +96,10 @@ class Lake:
         files = [pq.read_table(pa.BufferReader(store.get(found.key))) for found in store.list(f"lake/{stream}/")]
         return sorted(value for file in files for value in file["id"].to_pylist())
 
+    def files(self, suffix: str, stream: str = "users") -> list[bytes]:
+        store = S3Store(self.settings)
+        return [store.get(found.key) for found in store.list(f"lake/{stream}/") if found.key.endswith(suffix)]
+
     def acknowledged(self) -> list[tuple[Any, float]]:
         return [
             (state["state"].get("stream", state["state"].get("global")), state["state"]["destinationStats"]["recordCount"])
@@ -106,9 +115,9 @@ def lake(s3_settings: S3Settings, tmp_path: Path) -> Iterator[Lake]:
     return Lake(s3_settings, tmp_path)
 
 
-def catalog(*names: str, ids: bool = True) -> Catalog:
+def catalog(*names: str, ids: bool = True, schema: dict[str, Any] | None = None) -> Catalog:
     generation = {"generation_id": 1, "minimum_generation_id": 0, "sync_id": 1} if ids else {}
-    schema = {"type": "object", "properties": {"id": {"type": "integer"}}}
+    schema = schema or {"type": "object", "properties": {"id": {"type": "integer"}}}
     streams = [
         {
             "stream": {"name": name, "json_schema": schema, "supported_sync_modes": ["full_refresh"]},
@@ -230,3 +239,46 @@ def test_an_unreadable_record_is_named_by_its_place_in_the_input(lake: Lake) -> 
     assert "hidden" not in str(raised.value)
     assert raised.value.stream == (None, "users")
     assert lake.acknowledged() == []
+
+
+def test_each_format_lands_in_files_of_its_own_under_one_root(lake: Lake) -> None:
+    formats: list[dict[str, Any]] = [
+        {"format_type": "Parquet"},
+        {"format_type": "Avro", "compression_codec": {"codec": "snappy"}},
+        {"format_type": "JSONL", "flattening": "Root level flattening"},
+        {"format_type": "CSV", "compression": {"compression_type": "No Compression"}},
+    ]
+    for number, lake.format in enumerate(formats):
+        lake.sync(catalog("users"), [records([number]), state(number), status("COMPLETE")])
+    parquet, avro, jsonl, csv_file = (lake.files(suffix) for suffix in (".parquet", ".avro", ".jsonl.gz", ".csv"))
+    assert [pq.read_table(pa.BufferReader(file))["id"].to_pylist() for file in parquet] == [[0]]
+    assert [row["id"] for file in avro for row in fastavro.reader(io.BytesIO(file))] == [1]
+    assert [json.loads(gzip.decompress(file))["id"] for file in jsonl] == [2]
+    rows = [row for file in csv_file for row in csv.DictReader(io.StringIO(file.decode(), newline=""))]
+    assert [json.loads(row["_airbyte_data"]) for row in rows] == [{"id": 3}]
+    assert len(list(S3Store(lake.settings).list("lake/users/"))) == 4
+    assert [count for _, count in lake.acknowledged()] == [1.0] * 4
+    raw = [pq.read_table(pa.BufferReader(S3Store(lake.settings).get(found.key))) for found in raw_files(lake)]
+    assert sorted(text for table in raw for text in table["_airbyte_data"].to_pylist()) == [f'{{"id": {number}}}' for number in range(4)]
+
+
+def raw_files(lake: Lake) -> list[Any]:
+    return [found for found in S3Store(lake.settings).list("lake/airbyte_internal/") if "/raw/" in found.key]
+
+
+ODD = {"type": "object", "properties": {"odd": {"type": "potato"}}}
+TWO_LONGS = {"type": "object", "properties": {"x": {"oneOf": [{"type": "integer"}, {"type": "string", "format": "date-time"}]}}}
+
+
+@pytest.mark.parametrize(("format_type", "schema"), [("Parquet", ODD), ("Avro", ODD), ("Avro", TWO_LONGS)])
+def test_a_schema_the_format_cannot_hold_ends_the_sync_before_it_begins(lake: Lake, format_type: str, schema: dict[str, Any]) -> None:
+    lake.format = {"format_type": format_type}
+    with pytest.raises(ConfigError, match="users"):
+        lake.sync(catalog("users", schema=schema), [])
+
+
+@pytest.mark.parametrize("format_type", ["JSONL", "CSV"])
+def test_text_formats_take_any_schema(lake: Lake, format_type: str) -> None:
+    lake.format = {"format_type": format_type, "compression": {"compression_type": "No Compression"}}
+    lake.sync(catalog("users", schema=ODD), [records([1]), state(1), status("COMPLETE")])
+    assert len(lake.files(f".{format_type.lower()}")) == 1

@@ -39,14 +39,24 @@ def test_both_tables_share_ids_metadata_and_order(make_plan: Any, make_line: Any
         "_airbyte_data",
     ]
     for shared in block.raw.schema.names[:4]:
-        assert block.raw[shared].equals(block.final[shared])
         assert block.raw.schema.field(shared) == block.final.schema.field(shared)
+    for same in ("_airbyte_raw_id", "_airbyte_extracted_at", "_airbyte_generation_id"):
+        assert block.raw[same].equals(block.final[same])
+    assert [len(meta["changes"]) for meta in block.final["_airbyte_meta"].to_pylist()] == [0, 1, 0]
+    assert [len(meta["changes"]) for meta in block.raw["_airbyte_meta"].to_pylist()] == [0, 0, 0]
     assert data == block.raw["_airbyte_data"].to_pylist()
     assert block.raw["_airbyte_extracted_at"].cast("int64").to_pylist() == [-1, 0, 1]
     assert block.raw["_airbyte_generation_id"].to_pylist() == [3, 3, 3]
     assert block.final["x"].to_pylist() == [1, None, None]
     assert block.final["gone"].to_pylist() == [None, None, None]
     assert dict(block.changes) == {NULLED: 1}
+
+
+def test_the_raw_row_keeps_the_sources_changes_only(make_plan: Any, make_line: Any, make_block: Any) -> None:
+    meta = ',"meta":{"changes":[{"field":"y","change":"TRUNCATED","reason":"SOURCE_FIELD_SIZE_LIMITATION"}]}'
+    block = Typist(make_plan([field(Scalar.INTEGER)])).type_block(make_block([make_line('{"x":"no"}', rest=meta)]))
+    assert [entry["field"] for entry in block.raw["_airbyte_meta"].to_pylist()[0]["changes"]] == ["y"]
+    assert [entry["field"] for entry in block.final["_airbyte_meta"].to_pylist()[0]["changes"]] == ["y", "x"]
 
 
 def test_row_ids_are_distinct_uuids_of_version_7(make_plan: Any, make_line: Any, make_block: Any) -> None:

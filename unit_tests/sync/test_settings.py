@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import pytest
+
+from destination_s3_spark.config import Config
+from destination_s3_spark.formats.avro import AvroOptions, Checksum
+from destination_s3_spark.formats.avro import Codec as AvroCodec
+from destination_s3_spark.formats.csv import CsvOptions
+from destination_s3_spark.formats.jsonl import JsonlOptions
+from destination_s3_spark.formats.options import FileOptions
+from destination_s3_spark.formats.parquet import Codec, Dictionary, ParquetOptions
+from destination_s3_spark.formats.text_file import Compression, Flattening
+from destination_s3_spark.sync.settings import final_options
+
+NO_GZIP = {"compression_type": "No Compression"}
+
+
+def options_of(chosen: dict[str, Any]) -> FileOptions:
+    return final_options(Config.parse({"s3_bucket_name": "lake", "s3_bucket_path": "", "s3_bucket_region": "", "format": chosen}))
+
+
+@pytest.mark.parametrize(
+    ("chosen", "options"),
+    [
+        ({"format_type": "Parquet"}, ParquetOptions()),
+        (
+            {"format_type": "Parquet", "compression_codec": "ZSTD", "block_size_mb": 1, "page_size_kb": 2, "dictionary_page_size_kb": 3,
+             "dictionary_encoding": False},
+            ParquetOptions(Codec.ZSTD, 2**20, 2 * 2**10, 3 * 2**10, Dictionary.OFF),
+        ),
+        ({"format_type": "CSV"}, CsvOptions(Flattening.NONE, Compression.GZIP)),
+        ({"format_type": "CSV", "flattening": "Root level flattening", "compression": NO_GZIP}, CsvOptions(Flattening.ROOT, Compression.NONE)),
+        ({"format_type": "JSONL"}, JsonlOptions(Flattening.NONE, Compression.GZIP)),
+        (
+            {"format_type": "JSONL", "flattening": "Root level flattening", "compression": NO_GZIP},
+            JsonlOptions(Flattening.ROOT, Compression.NONE),
+        ),
+    ],
+)  # fmt: skip
+def test_the_configured_format_becomes_its_options(chosen: dict[str, Any], options: FileOptions) -> None:
+    assert options_of(chosen) == options
+    assert pickle.loads(pickle.dumps(options)) == options
+
+
+@pytest.mark.parametrize(
+    ("codec", "options"),
+    [
+        ({"codec": "no compression"}, AvroOptions(AvroCodec.NULL)),
+        ({"codec": "Deflate"}, AvroOptions(AvroCodec.DEFLATE, 0)),
+        ({"codec": "Deflate", "compression_level": 9}, AvroOptions(AvroCodec.DEFLATE, 9)),
+        ({"codec": "bzip2"}, AvroOptions(AvroCodec.BZIP2)),
+        ({"codec": "xz"}, AvroOptions(AvroCodec.XZ, 6)),
+        ({"codec": "zstandard", "compression_level": -5}, AvroOptions(AvroCodec.ZSTANDARD, -5, Checksum.NONE)),
+        ({"codec": "zstandard", "include_checksum": True}, AvroOptions(AvroCodec.ZSTANDARD, 3, Checksum.INCLUDED)),
+        ({"codec": "snappy"}, AvroOptions(AvroCodec.SNAPPY)),
+    ],
+)
+def test_every_avro_codec_has_its_level_and_checksum(codec: dict[str, Any], options: AvroOptions) -> None:
+    assert options_of({"format_type": "Avro", "compression_codec": codec}) == options
+
+
+def test_avro_is_uncompressed_by_default() -> None:
+    assert options_of({"format_type": "Avro"}) == AvroOptions()
