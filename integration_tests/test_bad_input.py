@@ -44,14 +44,6 @@ def test_check_refuses_a_bad_configuration_too(moto_lake: Lake) -> None:
     assert "SUCCEEDED" not in said
 
 
-@pytest.mark.parametrize("format_type", ["CSV", "JSONL", "Avro"])
-def test_a_format_that_is_not_written_yet_is_refused(moto_lake: Lake, format_type: str) -> None:
-    codec = {"compression_codec": {"codec": "no compression"}} if format_type == "Avro" else {"flattening": "No flattening"}
-    message = refused(moto_lake, catalog(stream()), format={"format_type": format_type, **codec})
-    assert "format_type" in message
-    assert format_type in message
-
-
 BAD_STREAMS: list[tuple[JsonObject, list[str]]] = [
     (stream(mode="append_dedup", primary_key=[["id"]]), ["shop.users", "append_dedup"]),
     (stream(mode="overwrite"), ["shop.users", "overwrite"]),

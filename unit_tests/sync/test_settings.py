@@ -32,7 +32,10 @@ def options_of(chosen: dict[str, Any]) -> FileOptions:
             ParquetOptions(Codec.ZSTD, 2**20, 2 * 2**10, 3 * 2**10, Dictionary.OFF),
         ),
         ({"format_type": "CSV"}, CsvOptions(Flattening.NONE, Compression.GZIP)),
-        ({"format_type": "CSV", "flattening": "Root level flattening", "compression": NO_GZIP}, CsvOptions(Flattening.ROOT, Compression.NONE)),
+        (
+            {"format_type": "CSV", "flattening": "Root level flattening", "compression": NO_GZIP},
+            CsvOptions(Flattening.ROOT, Compression.NONE),
+        ),
         ({"format_type": "JSONL"}, JsonlOptions(Flattening.NONE, Compression.GZIP)),
         (
             {"format_type": "JSONL", "flattening": "Root level flattening", "compression": NO_GZIP},
