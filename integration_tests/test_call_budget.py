@@ -23,14 +23,6 @@ def test_a_small_append_sync_makes_at_most_twelve_calls_per_table(moto_lake: Lak
     moto_lake.verify_at_rest()
 
 
-def test_one_small_table_alone_stays_close_to_the_bound(moto_lake: Lake, proxy: S3Proxy) -> None:
-    connector = moto_lake.connector(proxy.endpoint)
-    outcome = connector.write(catalog(stream()), [*users(range(10)), state(9), complete()]).expect_success()
-    assert len(outcome.states) == 1
-    # Two calls look at the whole bucket path, however many tables there are.
-    assert proxy.counts().total() <= CALLS_PER_TABLE + 2, proxy.counts()
-
-
 def test_a_sync_without_records_makes_next_to_no_calls(moto_lake: Lake, proxy: S3Proxy) -> None:
     moto_lake.connector(proxy.endpoint).write(CATALOG, [complete(name) for name in NAMES]).expect_success()
     assert proxy.counts().keys() <= {"GetObject", "HeadObject", "ListObjects", "ListMultipartUploads"}

@@ -63,14 +63,6 @@ def test_a_record_after_complete_stops_the_sync(moto_lake: Lake) -> None:
     assert "late marker" not in outcome.describe()
 
 
-def test_syncs_of_one_table_follow_each_other(moto_lake: Lake) -> None:
-    connector = moto_lake.connector()
-    for number in (1, 2):
-        connector.write(catalog(stream(sync_id=number)), [*users([number]), state(number), complete()]).expect_success()
-    assert [(row["id"], row["_airbyte_meta"]["sync_id"]) for row in moto_lake.rows()] == [(1, 1), (2, 2)]
-    moto_lake.verify_at_rest()
-
-
 def test_a_sync_without_records_writes_nothing(moto_lake: Lake) -> None:
     outcome = moto_lake.connector().write(catalog(stream()), [state(5), complete()]).expect_success()
     assert [cursor_of(answer) for answer in outcome.state_lines] == [5]

@@ -26,10 +26,10 @@ def test_a_second_writer_of_a_table_fences_the_first(lake: Lake) -> None:
     lake.verify()
 
 
-def test_two_syncs_that_start_together_never_lose_what_was_acknowledged(lake: Lake) -> None:
+def test_two_syncs_that_start_together_never_lose_what_was_acknowledged(moto_lake: Lake) -> None:
     runs = []
     for number in (1, 2):
-        connector = lake.connector(batching=SECOND_BATCH_AGE)
+        connector = moto_lake.connector(batching=SECOND_BATCH_AGE)
         runs.append(connector.start(catalog(stream(sync_id=number))))
     with runs[0], runs[1]:
         for checkpoint in range(4):
@@ -42,10 +42,10 @@ def test_two_syncs_that_start_together_never_lose_what_was_acknowledged(lake: La
         "one after the other is fine, none is not"
     )
     acknowledged = [cursor_of(answer) for outcome in outcomes for answer in outcome.state_lines]
-    found = lake.ids()
+    found = moto_lake.ids()
     assert sorted(set(found)) == found, "a row is there twice"
     assert set(acknowledged) <= set(found)
-    lake.verify()
+    moto_lake.verify()
 
 
 def test_syncs_of_different_tables_do_not_disturb_each_other(moto_lake: Lake) -> None:

@@ -46,8 +46,8 @@ class TypedBlock:
     """The rows of a block of record lines, in the order of the lines.
 
     `final` has the plan's table schema, `raw` the four `_airbyte_*` columns and `_airbyte_data`, the exact text of `data`; both carry the
-    same row ids, and `_airbyte_meta.changes` of `raw` are the source's alone. `multiset` is the sum of the 128-bit XXH3 hashes of those texts modulo 2**128. `changes` counts the entries of
-    `_airbyte_meta.changes` by reason, the source's included.
+    same row ids, and `_airbyte_meta.changes` of `raw` are the source's alone. `multiset` is the sum of the 128-bit XXH3 hashes of those
+    texts modulo 2**128. `changes` counts the entries of `_airbyte_meta.changes` in `final` by reason, the source's included.
     """
 
     records: int

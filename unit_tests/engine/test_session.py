@@ -58,7 +58,7 @@ def test_our_own_error_of_a_task_is_raised_as_it_was(engine: Engine) -> None:
 
 
 def test_the_text_of_any_other_error_stays_on_the_worker(engine: Engine) -> None:
-    with pytest.raises(Bug, match="ValueError at .*_quote") as raised:
+    with pytest.raises(Bug, match=r"ValueError at .*_quote") as raised:
         engine.run(_quote, [["a secret record"]])
     assert "secret" not in str(raised.value)
 
