@@ -12,6 +12,7 @@ import logging
 import os
 import signal
 import sys
+import threading
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from io import TextIOWrapper
@@ -40,6 +41,8 @@ from destination_s3_spark.sync.check import check as check_connection
 from destination_s3_spark.sync.in_process import write_messages
 from destination_s3_spark.sync.settings import path_template, s3_settings
 
+TERMINATION_S = 8.0
+"""How long clearing up may take after SIGTERM: a store that does not answer must not hold the process up until it is killed."""
 EXIT_OK, EXIT_FAILED, EXIT_TERMINATED = 0, 1, 128 + signal.SIGTERM
 
 logger = logging.getLogger("airbyte")
@@ -132,6 +135,9 @@ def _log_through(output: ProtocolWriter) -> None:
 def _stopping_on_sigterm() -> Iterator[None]:
     def stop(_number: int, _frame: FrameType | None) -> NoReturn:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        last_resort = threading.Timer(TERMINATION_S, os._exit, [EXIT_TERMINATED])
+        last_resort.daemon = True
+        last_resort.start()
         raise Terminated
 
     previous = signal.signal(signal.SIGTERM, stop)

@@ -14,6 +14,7 @@ from destination_s3_spark.settings_model import OpenSettings
 
 Flattening = Literal["No flattening", "Root level flattening"]
 ParquetCodec = Literal["UNCOMPRESSED", "SNAPPY", "GZIP", "LZO", "BROTLI", "LZ4", "ZSTD"]
+TimeEncoding = Literal["time", "int64"]
 
 FLATTENING: Any = Field(
     "No flattening",
@@ -166,6 +167,14 @@ class ParquetFormat(OpenSettings):
         True,
         title="Dictionary Encoding",
         description="Whether repeated values of a column are stored once and referred to.",
+    )
+    time_encoding: TimeEncoding = Field(
+        "time",
+        title="Time Encoding",
+        description=(
+            "How times of day are stored: as Parquet's TIME, or as plain integers, the same microseconds since midnight, for readers "
+            "without TIME such as Spark. Choose before the first sync: files that exist are not changed."
+        ),
     )
 
     @field_validator("compression_codec")

@@ -1,9 +1,9 @@
-"""The cases of `corpus/` as data: what to send in each sync, and which rows a Parquet table must hold after it."""
+"""The cases of `corpus/` as data: what to send in each sync, and which rows a table must hold after it."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,9 @@ from integration_tests.source import complete
 from integration_tests.table_readers import Row, without_meta
 
 CORPUS = Path(__file__).parent / "corpus"
-PARQUET_VARIANTS = ("all", "drop_undeclared", "typed (Avro, Parquet)", "strongly typed")
+TYPED_VARIANTS = ("all", "drop_undeclared", "typed (Avro, Parquet)", "strongly typed")
+PARQUET_VARIANTS = (*TYPED_VARIANTS, "Parquet", "PROMOTE_TO_OBJECT (Parquet)")
+AVRO_VARIANTS = (*TYPED_VARIANTS, "Avro", "native union (Avro)")
 MILLISECOND_US = 1000
 
 
@@ -35,13 +37,23 @@ class CaseSync:
         """The status lines that the case leaves to the runner."""
         return [complete(name, namespace) for namespace, name in self.streams]
 
-    def expected_rows(self) -> dict[StreamName, list[Row]]:
+    def in_namespace(self, namespace: str) -> CaseSync:
+        """The sync with this namespace in place of `test_ns`, so that cases can share one catalog."""
+        messages = [message.replace(b"test_ns", namespace.encode()) for message in self.messages]
+        catalog, expected = (json.loads(json.dumps(part).replace("test_ns", namespace)) for part in (self.catalog, self.expected))
+        return replace(self, catalog=catalog, messages=messages, expected=expected)
+
+    def without(self, field: str) -> CaseSync:
+        """The sync without a field in its schemas and in what is expected; the records keep it."""
+        return replace(self, catalog=_without_key(self.catalog, field), expected=_without_key(self.expected, field))
+
+    def expected_rows(self, known_variants: tuple[str, ...] = PARQUET_VARIANTS) -> dict[StreamName, list[Row]]:
         """The rows of each stream the case speaks about, in the form of `comparable`."""
         if "by_stream" in self.expected:
             default = self.streams[0][1]
             return {(found["namespace"], found.get("name", default)): self._rows(found["records"]) for found in self.expected["by_stream"]}
         variants = self.expected.get("records", {})
-        chosen = [rows for name, rows in variants.items() if name.startswith(PARQUET_VARIANTS)]
+        chosen = [rows for name, rows in variants.items() if name.startswith(known_variants)]
         return {self.streams[0]: self._rows(chosen[0])} if chosen else {}
 
     def _rows(self, rows: list[Row]) -> list[Row]:
@@ -60,7 +72,7 @@ def load(name: str) -> list[CaseSync]:
     case = json.loads((CORPUS / f"{name}.json").read_text(encoding="utf-8"))
     renamed = case.get("avro_parquet_name_mapping", {})
     return [
-        CaseSync(sync["catalog"], [message.encode() + b"\n" for message in sync["messages"]], sync["end"], sync["expected"], renamed)
+        CaseSync(sync["catalog"], [message.encode() + b"\n" for message in sync["messages"]], sync["end"], sync.get("expected", {}), renamed)
         for sync in case["syncs"]
     ]
 
@@ -85,3 +97,9 @@ def _plain(value: Any) -> Any:
 
 def _without_nulls(value: Any) -> Any:
     return {name: _without_nulls(item) for name, item in value.items() if item is not None} if isinstance(value, dict) else value
+
+
+def _without_key(value: Any, key: str) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_key(item, key) for name, item in value.items() if name != key}
+    return [_without_key(item, key) for item in value] if isinstance(value, list) else value

@@ -82,6 +82,7 @@ DESTINATION_S3_FORMATS = [
         ],
     ),
 ]
+OUR_FORMAT_OPTIONS = {"time_encoding"}
 MINIMAL = {"s3_bucket_name": "lake", "s3_bucket_path": "p", "s3_bucket_region": "", "format": {"format_type": "Parquet"}}
 
 
@@ -129,7 +130,11 @@ def test_every_format_of_destination_s3_can_be_chosen() -> None:
     variants = SCHEMA["properties"]["format"]["oneOf"]
 
     assert [
-        (variant["properties"]["format_type"]["const"], variant["title"], [name for name in variant["properties"] if name != "format_type"])
+        (
+            variant["properties"]["format_type"]["const"],
+            variant["title"],
+            [name for name in variant["properties"] if name not in {"format_type", *OUR_FORMAT_OPTIONS}],
+        )
         for variant in variants
     ] == DESTINATION_S3_FORMATS
     assert all(variant["additionalProperties"] is True for variant in variants)
@@ -195,6 +200,7 @@ def test_examples_and_defaults_fit_their_own_schema() -> None:
         {"format": {"format_type": "Avro", "compression_codec": {"codec": "no compression"}}},
         {"format": {"format_type": "Avro", "compression_codec": {"codec": "zstandard", "compression_level": 3, "include_checksum": True}}},
         {"format": {"format_type": "Parquet", "compression_codec": "ZSTD", "block_size_mb": 1, "dictionary_encoding": False}},
+        {"format": {"format_type": "Parquet", "time_encoding": "int64"}},
         {"spark": {"master": "", "driver_memory": ""}, "batching": {"spool_dir": "", "max_spool_gb": 0.1}, "s3": {"kms_key_id": ""}},
     ],
 )
@@ -212,6 +218,7 @@ def test_what_the_spec_accepts_the_connector_reads(changes: dict[str, Any]) -> N
         {"s3_bucket_region": "mars"},
         {"format": {"format_type": "XML"}},
         {"format": {"format_type": "Parquet", "page_size_kb": 0}},
+        {"format": {"format_type": "Parquet", "time_encoding": "INT96"}},
         {"batching": {"max_batch_age_s": 901}},
         {"batching": {"max_batch_gb": 1}},
         {"spark": {"master": "yarn"}},

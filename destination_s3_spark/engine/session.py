@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -100,7 +101,8 @@ class Engine:
         jvm = self._jvm()
         if jvm is not None and jvm.poll() is None:
             jvm.kill()
-            jvm.wait(timeout=10)
+            with suppress(subprocess.TimeoutExpired):  # a busy machine; the kernel ends it all the same
+                jvm.wait(timeout=10)
 
     def _jvm(self) -> subprocess.Popen[bytes] | None:
         spark = sys.modules.get("pyspark")

@@ -28,7 +28,7 @@ from destination_s3_spark.formats.avro import AvroOptions, Checksum
 from destination_s3_spark.formats.csv import CsvOptions
 from destination_s3_spark.formats.jsonl import JsonlOptions
 from destination_s3_spark.formats.options import FileOptions
-from destination_s3_spark.formats.parquet import Codec, Dictionary, ParquetOptions
+from destination_s3_spark.formats.parquet import Codec, Dictionary, ParquetOptions, TimeEncoding
 from destination_s3_spark.formats.text_file import Compression, Flattening
 from destination_s3_spark.storage.paths import PathTemplate
 from destination_s3_spark.storage.settings import AccessKey, Checksums, Encryption, S3Settings
@@ -80,6 +80,7 @@ def _parquet(chosen: ParquetFormat) -> ParquetOptions:
         page_bytes=chosen.page_size_kb * 1024,
         dictionary_page_bytes=chosen.dictionary_page_size_kb * 1024,
         dictionary=Dictionary.ON if chosen.dictionary_encoding else Dictionary.OFF,
+        time_encoding=TimeEncoding(chosen.time_encoding),
     )
 
 

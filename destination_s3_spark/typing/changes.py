@@ -24,7 +24,7 @@ class Reason(Enum):
 
 
 class Location(NamedTuple):
-    """A resolved spot: the row in the block, the ordinals that sort a row's changes in column order, and the path as text."""
+    """A resolved spot: the row in the block, the ordinals that sort a row's changes as its fields are declared, and the path as text."""
 
     row: int
     order: tuple[int, ...]

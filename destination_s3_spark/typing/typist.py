@@ -74,7 +74,8 @@ class Typist:
         self._plan = plan
         self._envelopes = Envelopes(plan.stream)
         self._sources = [(plan.table_schema.get_field_index(field.name), field.source) for field in plan.fields]
-        self._places = [ColumnPlaces(ordinal, source, 0) for ordinal, source in self._sources]
+        # A row's changes stand in the order the source declares its fields, as in destination-s3.
+        self._places = [ColumnPlaces(declared, source, 0) for declared, (_, source) in enumerate(self._sources)]
         self._decode_as(self._columns_of_fields())
 
     def _columns_of_fields(self) -> list[Column]:
@@ -125,8 +126,10 @@ class Typist:
         """The columns of a unit, given each record's `data` as a text and in the raw column."""
         rows, refused = self._rows(texts, first, changes)
         columns = [
-            column.array(slots, ColumnPlaces(ordinal, source, first), changes)
-            for (ordinal, source), column, slots in zip(self._sources, self._members.columns, self._members.slots(rows), strict=True)
+            column.array(slots, ColumnPlaces(declared, source, first), changes)
+            for declared, ((_, source), column, slots) in enumerate(
+                zip(self._sources, self._members.columns, self._members.slots(rows), strict=True)
+            )
         ]
         if len(refused) > len(rows) * _COMMON:
             self._loosen(refused, len(rows))

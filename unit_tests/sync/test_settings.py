@@ -11,7 +11,7 @@ from destination_s3_spark.formats.avro import Codec as AvroCodec
 from destination_s3_spark.formats.csv import CsvOptions
 from destination_s3_spark.formats.jsonl import JsonlOptions
 from destination_s3_spark.formats.options import FileOptions
-from destination_s3_spark.formats.parquet import Codec, Dictionary, ParquetOptions
+from destination_s3_spark.formats.parquet import Codec, Dictionary, ParquetOptions, TimeEncoding
 from destination_s3_spark.formats.text_file import Compression, Flattening
 from destination_s3_spark.sync.settings import final_options
 
@@ -28,8 +28,8 @@ def options_of(chosen: dict[str, Any]) -> FileOptions:
         ({"format_type": "Parquet"}, ParquetOptions()),
         (
             {"format_type": "Parquet", "compression_codec": "ZSTD", "block_size_mb": 1, "page_size_kb": 2, "dictionary_page_size_kb": 3,
-             "dictionary_encoding": False},
-            ParquetOptions(Codec.ZSTD, 2**20, 2 * 2**10, 3 * 2**10, Dictionary.OFF),
+             "dictionary_encoding": False, "time_encoding": "int64"},
+            ParquetOptions(Codec.ZSTD, 2**20, 2 * 2**10, 3 * 2**10, Dictionary.OFF, TimeEncoding.INT64),
         ),
         ({"format_type": "CSV"}, CsvOptions(Flattening.NONE, Compression.GZIP)),
         (

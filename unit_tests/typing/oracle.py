@@ -47,7 +47,7 @@ class Row:
     changes: list[dict[str, Any]]
 
 
-def expected_row(line: bytes, fields: tuple[Field, ...], column_order: list[str]) -> Row:
+def expected_row(line: bytes, fields: tuple[Field, ...]) -> Row:
     """The row of a record line; values by column name, temporals as the integers that are stored."""
     try:
         message = parse(line.decode())
@@ -59,7 +59,7 @@ def expected_row(line: bytes, fields: tuple[Field, ...], column_order: list[str]
         raise Unreadable
     changes = source_changes(record)
     values = {}
-    for field in sorted(fields, key=lambda field: column_order.index(field.name)):
+    for field in fields:
         values[field.name] = typed(data.value.get(field.source), field.type, field.source, changes)
     return Row(int(emitted_at.text), data.text, values, changes)
 

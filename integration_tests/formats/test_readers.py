@@ -1,0 +1,90 @@
+"""The tables of `docs/formats.md` are what the readers do with the files of a sync, type by type."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from integration_tests.formats.conftest import Landed
+from integration_tests.formats.forms import Form
+from integration_tests.formats.landing import TYPES, Landing
+from integration_tests.formats.own_cases import TYPE_TABLES, TypeCase
+from integration_tests.formats.readers import REFUSALS, Column, Reader, read, readers_of
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "formats.md"
+SECTIONS: Mapping[str, Form] = {
+    "Parquet": Form.PARQUET,
+    "Parquet with `time_encoding: int64`": Form.PARQUET_INT64,
+    "Avro": Form.AVRO,
+    "JSON Lines, root level flattening": Form.JSONL_FLAT,
+    "CSV, root level flattening": Form.CSV_FLAT,
+}
+NOT_READ, OTHER_VALUES = "file not read", "other values"
+TIMES_OF_DAY = tuple(TYPE_TABLES["clocks"])
+
+
+@pytest.fixture(scope="session")
+def plain_spark(spark_session: Any) -> Any:
+    """Spark as it comes, without the switch for its own TIME type."""
+    session = spark_session.newSession()
+    session.conf.unset("spark.sql.timeType.enabled")
+    assert session.conf.get("spark.sql.timeType.enabled") == "false"
+    return session
+
+
+@pytest.mark.parametrize("title", SECTIONS)
+def test_the_documented_table_is_what_the_readers_do(landed: Landed, plain_spark: Any, title: str) -> None:
+    form = SECTIONS[title]
+    section = "\n".join([f"### {title}", "", *table(landed(form), plain_spark)])
+    assert f"{section}\n" in DOCUMENT.read_text(encoding="utf-8"), f"docs/formats.md must say:\n\n{section}"
+
+
+def test_every_type_is_read_by_every_parquet_reader_once_times_are_integers(landed: Landed, plain_spark: Any) -> None:
+    landing = landed(Form.PARQUET_INT64)
+    for reader in readers_of(landing.form):
+        cells = cells_of(landing, reader, plain_spark)
+        assert not {NOT_READ, OTHER_VALUES} & set(cells.values()), reader
+        assert {cells[name].lower() for name in TIMES_OF_DAY} <= {"`int64`", "`bigint`"}, reader
+
+
+def test_spark_reads_times_of_day_as_integers_when_told_so(landed: Landed, plain_spark: Any) -> None:
+    (path,) = landed(Form.PARQUET).files((TYPES, "clocks"))
+    schema = ", ".join(f"{name} BIGINT" for name in TIMES_OF_DAY)
+    rows = plain_spark.read.schema(schema).parquet(str(path)).collect()
+    assert [list(row) for row in rows] == list(map(list, zip(*([*TYPE_TABLES["clocks"][name].stored, None] for name in TIMES_OF_DAY), strict=True)))
+
+
+def table(landing: Landing, session: Any) -> list[str]:
+    """The lines of a table in Markdown: a row for each type, a column for each reader."""
+    readers = readers_of(landing.form)
+    cells = {reader: cells_of(landing, reader, session) for reader in readers}
+    rows = [f"| {name} | {' | '.join(cells[reader][name] for reader in readers)} |" for types in TYPE_TABLES.values() for name in types]
+    return [f"| type | {' | '.join(reader.value for reader in readers)} |", "|---" * (len(readers) + 1) + "|", *rows]
+
+
+def cells_of(landing: Landing, reader: Reader, session: Any) -> dict[str, str]:
+    """What the reader does with each type: its own name of it, if the values are right."""
+    cells: dict[str, str] = {}
+    for name, types in TYPE_TABLES.items():
+        (path,) = landing.files((TYPES, name))
+        try:
+            columns = read(reader, landing.form, path, session)
+        except REFUSALS:
+            cells.update(dict.fromkeys(types, NOT_READ))
+            continue
+        for column, of_type in types.items():
+            cells[column] = f"`{columns[column].type}`" if is_right(columns[column], of_type, landing.form) else OTHER_VALUES
+    return cells
+
+
+def is_right(column: Column, of_type: TypeCase, form: Form) -> bool:
+    """Whether the values are those that are stored or, in a text form, those that were sent, also as texts."""
+    *values, last = column.values
+    if last is not None and not (last == "" and form is Form.CSV_FLAT):
+        return False
+    if form.is_text:
+        return values in (of_type.stored, of_type.sent, of_type.texts)
+    return values == (of_type.avro if form is Form.AVRO and of_type.avro is not None else of_type.stored)
