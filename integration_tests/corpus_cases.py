@@ -72,7 +72,9 @@ def load(name: str) -> list[CaseSync]:
     case = json.loads((CORPUS / f"{name}.json").read_text(encoding="utf-8"))
     renamed = case.get("avro_parquet_name_mapping", {})
     return [
-        CaseSync(sync["catalog"], [message.encode() + b"\n" for message in sync["messages"]], sync["end"], sync.get("expected", {}), renamed)
+        CaseSync(
+            sync["catalog"], [message.encode() + b"\n" for message in sync["messages"]], sync["end"], sync.get("expected", {}), renamed
+        )
         for sync in case["syncs"]
     ]
 

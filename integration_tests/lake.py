@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,11 @@ class Lake:
 
     def chains(self) -> dict[StreamName, Chain]:
         return read_chains(self.bucket)
+
+    def tables(self, streams: Collection[StreamName] | None = None) -> dict[StreamName, list[Row]]:
+        """The rows of the final tables of these streams (or all), in commit order."""
+        chains = {stream: chain for stream, chain in self.chains().items() if streams is None or stream in streams}
+        return {stream: read_pyarrow(self._fetch(chain.final_keys)) for stream, chain in chains.items()}
 
     def final_files(self, stream: StreamName = USERS) -> list[Path]:
         """Local copies of the live final files."""

@@ -48,6 +48,7 @@ class Fault:
 
     action: str | None = None
     key_contains: str = ""
+    only: Callable[[S3Call], bool] = lambda _: True
     status: int | None = 503
     code: str = "SlowDown"
     when: When = When.BEFORE
@@ -64,7 +65,7 @@ class Fault:
 
     def takes(self, call: S3Call) -> bool:
         """Whether this call is one of those to fail. Counts it."""
-        if (self.action not in (None, call.action)) or self.key_contains not in call.key:
+        if (self.action not in (None, call.action)) or self.key_contains not in call.key or not self.only(call):
             return False
         self.seen += 1
         return self.skip < self.seen <= self.skip + self.times

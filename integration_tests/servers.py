@@ -15,6 +15,7 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -36,18 +37,23 @@ class S3Server:
 
     def client(self) -> Any:
         """A boto3 client for the tests' own looks at the server. It never retries, so that a fault shows."""
-        return boto3.client(
-            "s3",
-            endpoint_url=self.endpoint,
-            region_name=REGION,
-            aws_access_key_id=self.access_key,
-            aws_secret_access_key=self.secret_key,
-            config=Config(s3={"addressing_style": "path"}, retries={"total_max_attempts": 1}),
-        )
+        return _client(self)
 
     def through(self, endpoint: str) -> S3Server:
         """The same server as reached by another address, such as a proxy's."""
         return replace(self, endpoint=endpoint)
+
+
+@lru_cache(maxsize=64)
+def _client(server: S3Server) -> Any:
+    return boto3.client(
+        "s3",
+        endpoint_url=server.endpoint,
+        region_name=REGION,
+        aws_access_key_id=server.access_key,
+        aws_secret_access_key=server.secret_key,
+        config=Config(s3={"addressing_style": "path"}, retries={"total_max_attempts": 1}),
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,11 +45,9 @@ def test_hostile_names_get_folders_of_their_own(lake: Lake) -> None:
     outcome = lake.connector().write(catalog(*entries), messages, timeout_s=240).expect_success()
     assert len(outcome.states) == len(HOSTILE)
 
-    chains = lake.chains()
-    found = {stream_name: lake.ids(stream_name) for stream_name in chains}
-    assert len(found) == len(HOSTILE)
-    assert sorted(found.values()) == [[number] for number in range(len(HOSTILE))]
-    roots = [PurePosixPath(chain.events("Seed")[0]["finalRoot"]) for chain in chains.values()]
+    found = [[row["id"] for row in rows] for rows in lake.tables().values()]
+    assert sorted(found) == [[number] for number in range(len(HOSTILE))]
+    roots = [PurePosixPath(chain.events("Seed")[0]["finalRoot"]) for chain in lake.chains().values()]
     assert not [pair for pair in permutations(roots, 2) if pair[0].is_relative_to(pair[1])], "a table lies in another one's folder"
     assert all(key.startswith(f"{BUCKET_PATH}/") and len(key.encode()) <= 1024 and "/../" not in key for key in lake.bucket.list_keys())
     lake.verify_at_rest()
@@ -63,18 +61,6 @@ def test_a_table_keeps_its_folder_when_a_rival_name_comes_first(moto_lake: Lake)
         connector.write(catalog(*(stream(name, namespace) for namespace, name in order)), messages).expect_success()
     assert [moto_lake.ids(rival) for rival in rivals] == [[0, 1], [0, 1]]
     moto_lake.verify_at_rest()
-
-
-def test_the_default_layout_is_the_one_of_destination_s3(moto_lake: Lake) -> None:
-    moto_lake.connector().write(catalog(stream()), [*users([1]), state(1), complete()]).expect_success()
-    (key,) = moto_lake.chains()["shop", "users"].final_keys
-    folder, _, name = key.rpartition("/")
-    assert folder == f"{BUCKET_PATH}/shop/users"
-    year, month, day, epoch, rest = name.split("_", 4)
-    assert (len(year), len(month), len(day), len(epoch)) == (4, 2, 2, 13)
-    assert rest.endswith(".parquet")
-    head = moto_lake.bucket.server.client().head_object(Bucket=moto_lake.bucket.name, Key=key)
-    assert head["Metadata"]["ab-generation-id"] == "1"
 
 
 def test_a_path_format_of_the_user_is_followed(moto_lake: Lake) -> None:

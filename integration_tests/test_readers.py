@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from integration_tests.connector import BUCKET_PATH
 from integration_tests.lake import USERS, Lake
 from integration_tests.servers import S3Server, new_bucket
 from integration_tests.source import EMITTED_AT_MS, catalog, complete, record, state, stream
@@ -118,6 +119,17 @@ def test_a_new_column_comes_last_and_old_files_stay_as_they_are(wide_table: Lake
     assert new == [*old, "added"]
     assert old[:5] == [*META_COLUMNS, "id"], "required columns come first"
     assert old[5:] == sorted(old[5:])
+
+
+def test_the_default_layout_is_the_one_of_destination_s3(wide_table: Lake) -> None:
+    key = wide_table.chains()[USERS].final_keys[0]
+    folder, _, name = key.rpartition("/")
+    assert folder == f"{BUCKET_PATH}/shop/users"
+    year, month, day, epoch, rest = name.split("_", 4)
+    assert (len(year), len(month), len(day), len(epoch)) == (4, 2, 2, 13)
+    assert rest.endswith(".parquet")
+    head = wide_table.bucket.server.client().head_object(Bucket=wide_table.bucket.name, Key=key)
+    assert head["Metadata"]["ab-generation-id"] == "1"
 
 
 def test_files_say_in_their_parquet_types_what_they_hold(wide_table: Lake) -> None:

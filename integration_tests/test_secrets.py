@@ -35,7 +35,6 @@ def test_a_sync_that_goes_well_prints_no_record(moto_lake: Lake) -> None:
 
 
 BROKEN_TAILS = [
-    pytest.param(record({"id": 4, "name": MARKER})[:-9] + b"\n", id="cut off"),
     pytest.param(b'{"type":"RECORD","record":{"stream":"%b\n' % MARKER.encode(), id="no stream name"),
     pytest.param(b'{"type":"STATE","state":{"data":{"%b":\n' % MARKER.encode(), id="a broken state"),
     pytest.param(b"%b is no JSON at all\n{]\n" % MARKER.encode(), id="noise and a broken line"),

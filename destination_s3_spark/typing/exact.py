@@ -19,7 +19,8 @@ from destination_s3_spark.typing.changes import Reason
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 DOUBLE_MAX = 1.7976931348623157e308
-_DOUBLE_MAX_EXACT = Decimal(DOUBLE_MAX)
+_NUMBER_MAX = Decimal("1.7976931348623157E308")
+"""The largest double by its shortest digits, which is where Airbyte's own destinations see the end of the range."""
 _INT64_DIGITS = 19
 
 QUOTE, OBJECT, ARRAY = ord('"'), ord("{"), ord("[")
@@ -174,7 +175,7 @@ def _double(text: bytes) -> float | Reason:
     if -DOUBLE_MAX < value < DOUBLE_MAX:
         return value
     # A number a hair above the largest double is rounded down to it; whether it was beyond is told by its digits alone.
-    if abs(value) == DOUBLE_MAX and Decimal(text.decode()).copy_abs() <= _DOUBLE_MAX_EXACT:
+    if abs(value) == DOUBLE_MAX and Decimal(text.decode()).copy_abs() <= _NUMBER_MAX:
         return value
     return Reason.SIZE
 

@@ -111,7 +111,10 @@ def _text(path: Any) -> str:
 def _json_row(row: Row) -> Row:
     own = {name: row.pop(name) for name in META_COLUMNS}
     return _text_row(
-        int(own["_airbyte_extracted_at"].digits), int(own["_airbyte_generation_id"].digits), own["_airbyte_meta"], row.get("_airbyte_data", row)
+        int(own["_airbyte_extracted_at"].digits),
+        int(own["_airbyte_generation_id"].digits),
+        own["_airbyte_meta"],
+        row.get("_airbyte_data", row),
     )
 
 

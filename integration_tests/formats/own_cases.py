@@ -17,8 +17,11 @@ from integration_tests.table_readers import Row
 NULLED = "DESTINATION_SERIALIZATION_ERROR"
 TOO_LARGE = "DESTINATION_FIELD_SIZE_LIMITATION"
 HOUR_US = 3_600_000_000
+DAY_US = 24 * HOUR_US
 
-TEXT, NUMBER, INTEGER, BOOLEAN, ANY_OBJECT, ANY_ARRAY = ({"type": name} for name in ("string", "number", "integer", "boolean", "object", "array"))
+TEXT, NUMBER, INTEGER, BOOLEAN, ANY_OBJECT, ANY_ARRAY = (
+    {"type": name} for name in ("string", "number", "integer", "boolean", "object", "array")
+)
 DATE = {"type": "string", "format": "date"}
 MOMENT = {"type": "string", "format": "date-time"}
 CLOCK = {"type": "string", "format": "time"}
@@ -119,8 +122,10 @@ ODD_TYPES = OwnCase(
              "one_of": {"type": "integer", "integer": 10}, "with_null": "text", "one_of_null": "text", "same_objects": {"id": 2},
              "merged_objects": {"id": 3, "good": True}, "apart_objects": {"note": "n"},
              "compact": {"type": "object", "object": {"id": 4, "name": "Tom"}},
-             "mixed_items": [{"type": "integer", "integer": 15, "object": None}, None, {"type": "object", "integer": None, "object": '{"d":"e"}'}],
-             "union_items": [{"type": "integer", "integer": 25, "array": None}, None, {"type": "array", "integer": None, "array": '["f","g h"]'}],
+             "mixed_items": [{"type": "integer", "integer": 15, "object": None}, None,
+                             {"type": "object", "integer": None, "object": '{"d":"e"}'}],
+             "union_items": [{"type": "integer", "integer": 25, "array": None}, None,
+                             {"type": "array", "integer": None, "array": '["f","g h"]'}],
              "date_or_text": {"type": "date", "date": 20151},
              "guide": [{"type": "integer", "integer": 1, "string": None}, {"type": "string", "integer": None, "string": "Alice"}]},
             {"any_object": '{"a":[1.5,"x y"]}', "empty_properties": '{"b":1}', "null_properties": "{}", "any_array": '[1,null,{"c":2}]',
@@ -150,6 +155,7 @@ NESTED = OwnCase(
         "clocks": array(CLOCK), "matrix": array(array(INTEGER)),
         "orders": array(of(id=INTEGER, lines=array(of(sku=TEXT, at=MOMENT, price=one_of(NUMBER, TEXT))))),
         "deep": of(a=of(b=of(c=of(d=INTEGER)))),
+        "either": one_of(of(label=TEXT, inner=of(any=ANY_OBJECT, choice=one_of(TEXT, BOOLEAN))), TEXT),
     },
     [
         OwnRow(
@@ -159,16 +165,32 @@ NESTED = OwnCase(
              "deep": {"a": {"b": {"c": {"d": 1e3}}}}},
             {"texts": ["a", None, ""], "numbers": [1.0, 2.5, 3.0], "flags": [True, None], "days": [1, None], "moments": [1_000_000],
              "clocks": [1_000_000], "matrix": [[1, 2], [], None, [None]],
-             "orders": [{"id": 7, "lines": [{"sku": "8", "at": -HOUR_US, "price": {"type": "number", "number": 9.5, "string": None}}, None,
-                                            {"sku": None, "at": None, "price": {"type": "string", "number": None, "string": "on request"}}]}],
+             "orders": [{"id": 7, "lines": [
+                 {"sku": "8", "at": -HOUR_US, "price": {"type": "number", "number": 9.5, "string": None}}, None,
+                 {"sku": None, "at": None, "price": {"type": "string", "number": None, "string": "on request"}},
+             ]}],
              "deep": {"a": {"b": {"c": {"d": 1000}}}}},
             {"texts": ["a", None, ""], "numbers": [1.0, 2.5, 3.0], "flags": [True, None], "days": [1, None], "moments": [1_000_000],
              "clocks": [1_000_000], "matrix": [[1, 2], [], None, [None]],
-             "orders": [{"id": 7, "lines": [{"sku": "8", "at": -HOUR_US, "price": 9.5}, None, {"sku": None, "at": None, "price": "on request"}]}],
+             "orders": [{"id": 7, "lines": [{"sku": "8", "at": -HOUR_US, "price": 9.5}, None,
+                                            {"sku": None, "at": None, "price": "on request"}]}],
              "deep": {"a": {"b": {"c": {"d": 1000}}}}},
             [{"field": where, "change": "NULLED", "reason": NULLED} for where in ("days.[1]", "flags.[1]", "matrix.[3].[0]")],
         ),
         OwnRow({"deep": {"a": {"b": 5}}, "orders": []}, {"deep": {"a": {}}, "orders": []}, changes=nulled(deep__a__b=NULLED)),
+        OwnRow(
+            {"either": {"label": "a", "inner": {"any": {"k": "v"}, "choice": True}}},
+            {"either": {"type": "object",
+                        "object": {"label": "a", "inner": {"any": '{"k":"v"}', "choice": {"type": "boolean", "boolean": True}}}}},
+            {"either": {"label": "a", "inner": {"any": '{"k":"v"}', "choice": True}}},
+        ),
+        OwnRow(
+            {"either": {"inner": {"any": '{"k":"v"}', "choice": 5}}},
+            {"either": {"type": "object", "object": {"inner": {}}}},
+            {"either": {"inner": {}}},
+            nulled(either__inner__any=NULLED, either__inner__choice=NULLED),
+        ),
+        OwnRow({"either": "x"}, {"either": {"type": "string", "string": "x"}}, {"either": "x"}),
     ],
 )  # fmt: skip
 
@@ -201,9 +223,12 @@ class TypeCase:
     avro: list[Any] | None = None
 
     @property
-    def texts(self) -> list[Any]:
-        """The values as a reader shows them that takes them for texts."""
-        return [value if isinstance(value, str) or value is None else json.dumps(value, separators=(",", ":")) for value in self.sent]
+    def of_texts(self) -> list[list[Any]]:
+        """What a reader of text files may make of the values: the stored ones, those sent, texts, JSON texts, a date as its midnight."""
+        as_json = [json.dumps(value, separators=(",", ":")) for value in self.sent]
+        texts = [value if isinstance(value, str) else text for value, text in zip(self.sent, as_json, strict=True)]
+        midnights = [[days * DAY_US for days in self.stored]] if self.schema == DATE else []
+        return [self.stored, self.sent, texts, as_json, *midnights]
 
 
 _MOMENTS = ["1969-12-31T23:59:59.999999Z", "2024-02-29T12:00:00Z"]
@@ -221,8 +246,8 @@ TYPE_TABLES: Mapping[str, Mapping[str, TypeCase]] = {
         "array_without_schema": TypeCase(ANY_ARRAY, [[1], [2]], ["[1]", "[2]"]),
     },
     "clocks": {
-        "time_with_timezone": TypeCase(CLOCK_TZ, ["23:59:59.999999Z", "00:00:00Z"], [24 * HOUR_US - 1, 0]),
-        "time_without_timezone": TypeCase(CLOCK_LOCAL, ["23:59:59.999999", "00:00:00"], [24 * HOUR_US - 1, 0]),
+        "time_with_timezone": TypeCase(CLOCK_TZ, ["23:59:59.999999Z", "00:00:00Z"], [DAY_US - 1, 0]),
+        "time_without_timezone": TypeCase(CLOCK_LOCAL, ["23:59:59.999999", "00:00:00"], [DAY_US - 1, 0]),
     },
     "nested": {
         "object": TypeCase(of(number=INTEGER, street=TEXT), [_HOUSE, _OTHER_HOUSE], [_HOUSE, _OTHER_HOUSE]),

@@ -95,15 +95,15 @@ def _fastavro(path: Path, session: Any) -> dict[str, Column]:
         shown = list(fastavro.reader(file))
     stored = read_avro(path)
     names = [member["name"] for member in avro_schema(path)["fields"]]
-    return {name: Column(type(shown[0][name]).__name__, [row[name] for row in stored]) for name in names}
+    kinds = {name: {type(row[name]).__name__: None for row in shown if row[name] is not None} for name in names}
+    return {name: Column(" or ".join(kinds[name]), [row[name] for row in stored]) for name in names}
 
 
 def _columns(table: pa.Table, types: Mapping[str, str]) -> dict[str, Column]:
     columns = {}
     for name, kind in types.items():
         if name not in META_COLUMNS:
-            values = table.column(name)
-            columns[name] = Column(_bare(kind), values.cast(_stored_type(values.type)).to_pylist())
+            columns[name] = Column(_bare(kind), _stored(table.column(name)).to_pylist())
     return columns
 
 
@@ -118,13 +118,14 @@ def _bare(kind: str) -> str:
     return bare
 
 
-def _stored_type(kind: pa.DataType) -> pa.DataType:
-    """The type with temporals as integers: days, or µs."""
+def _stored(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The values with temporals as integers: days, or µs whatever the reader's unit is."""
+    kind = values.type
     if pa.types.is_date32(kind):
-        return pa.int32()
-    if pa.types.is_timestamp(kind) or pa.types.is_time(kind):
-        return pa.int64()
-    return kind
+        return values.cast(pa.int32())
+    if pa.types.is_timestamp(kind):
+        return values.cast(pa.timestamp("us", kind.tz)).cast(pa.int64())
+    return values.cast(pa.time64("us")).cast(pa.int64()) if pa.types.is_time(kind) else values
 
 
 _READERS: Mapping[tuple[Reader, str], Callable[[Path, Any], dict[str, Column]]] = {
@@ -139,7 +140,7 @@ _READERS: Mapping[tuple[Reader, str], Callable[[Path, Any], dict[str, Column]]] 
     (Reader.POLARS, "JSONL"): _polars(polars.read_ndjson),
     (Reader.POLARS, "CSV"): _polars(polars.read_csv),
     (Reader.PYARROW, "Parquet"): _pyarrow(pq.read_table),
-    (Reader.PYARROW, "JSONL"): _pyarrow(lambda path: pyarrow.json.read_json(path)),
+    (Reader.PYARROW, "JSONL"): _pyarrow(pyarrow.json.read_json),
     (Reader.PYARROW, "CSV"): _pyarrow(
         lambda path: pyarrow.csv.read_csv(path, parse_options=pyarrow.csv.ParseOptions(newlines_in_values=True))
     ),

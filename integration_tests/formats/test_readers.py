@@ -38,7 +38,7 @@ def plain_spark(spark_session: Any) -> Any:
 @pytest.mark.parametrize("title", SECTIONS)
 def test_the_documented_table_is_what_the_readers_do(landed: Landed, plain_spark: Any, title: str) -> None:
     form = SECTIONS[title]
-    section = "\n".join([f"### {title}", "", *table(landed(form), plain_spark)])
+    section = "\n".join([f"## {title}", "", *table(landed(form), plain_spark)])
     assert f"{section}\n" in DOCUMENT.read_text(encoding="utf-8"), f"docs/formats.md must say:\n\n{section}"
 
 
@@ -53,15 +53,16 @@ def test_every_type_is_read_by_every_parquet_reader_once_times_are_integers(land
 def test_spark_reads_times_of_day_as_integers_when_told_so(landed: Landed, plain_spark: Any) -> None:
     (path,) = landed(Form.PARQUET).files((TYPES, "clocks"))
     schema = ", ".join(f"{name} BIGINT" for name in TIMES_OF_DAY)
-    rows = plain_spark.read.schema(schema).parquet(str(path)).collect()
-    assert [list(row) for row in rows] == list(map(list, zip(*([*TYPE_TABLES["clocks"][name].stored, None] for name in TIMES_OF_DAY), strict=True)))
+    columns = zip(*plain_spark.read.schema(schema).parquet(str(path)).collect(), strict=True)
+    assert [list(values) for values in columns] == [[*TYPE_TABLES["clocks"][name].stored, None] for name in TIMES_OF_DAY]
 
 
 def table(landing: Landing, session: Any) -> list[str]:
     """The lines of a table in Markdown: a row for each type, a column for each reader."""
     readers = readers_of(landing.form)
     cells = {reader: cells_of(landing, reader, session) for reader in readers}
-    rows = [f"| {name} | {' | '.join(cells[reader][name] for reader in readers)} |" for types in TYPE_TABLES.values() for name in types]
+    shown = TIMES_OF_DAY if landing.form is Form.PARQUET_INT64 else cells[readers[0]]  # its other types are as without the option
+    rows = [f"| {name} | {' | '.join(cells[reader][name] for reader in readers)} |" for name in shown]
     return [f"| type | {' | '.join(reader.value for reader in readers)} |", "|---" * (len(readers) + 1) + "|", *rows]
 
 
@@ -86,5 +87,5 @@ def is_right(column: Column, of_type: TypeCase, form: Form) -> bool:
     if last is not None and not (last == "" and form is Form.CSV_FLAT):
         return False
     if form.is_text:
-        return values in (of_type.stored, of_type.sent, of_type.texts)
+        return values in of_type.of_texts
     return values == (of_type.avro if form is Form.AVRO and of_type.avro is not None else of_type.stored)

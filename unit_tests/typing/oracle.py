@@ -237,7 +237,7 @@ def numeric(text: str) -> bool:
 
 
 def number(text: str) -> float:
-    if abs(exact_value(text)) > Fraction(1.7976931348623157e308):
+    if abs(exact_value(text)) > Fraction("1.7976931348623157e308"):
         raise Nulled(SIZE)
     return 0.0 if text == "-0" else float(text)
 
