@@ -98,16 +98,15 @@ class Engine:
         server = getattr(self._context, "_accumulatorServer", None)
         if server is not None:
             server.handle_error = lambda *_: None  # it would print a traceback when its JVM goes away
-        jvm = self._jvm()
-        if jvm is not None and jvm.poll() is None:
-            jvm.kill()
-            with suppress(subprocess.TimeoutExpired):  # a busy machine; the kernel ends it all the same
-                jvm.wait(timeout=10)
-
-    def _jvm(self) -> subprocess.Popen[bytes] | None:
         spark = sys.modules.get("pyspark")
         gateway = getattr(spark.SparkContext, "_gateway", None) if spark else None
-        return getattr(gateway, "proc", None)
+        if spark is None or gateway is None:
+            return
+        gateway.proc.kill()
+        with suppress(subprocess.TimeoutExpired):  # a busy machine; the kernel ends it all the same
+            gateway.proc.wait(timeout=10)
+        # Or the next session of this process, ours or another's, would be looked for in the JVM that is gone.
+        spark.SparkContext._gateway = spark.SparkContext._jvm = spark.SparkContext._active_spark_context = None
 
     def _ready(self) -> SparkContext:
         self.start()
