@@ -98,15 +98,16 @@ class Engine:
         server = getattr(self._context, "_accumulatorServer", None)
         if server is not None:
             server.handle_error = lambda *_: None  # it would print a traceback when its JVM goes away
-        spark = sys.modules.get("pyspark")
-        gateway = getattr(spark.SparkContext, "_gateway", None) if spark else None
-        if spark is None or gateway is None:
+        # The starting thread may be in the middle of importing pyspark, or of launching the JVM, which ends with this process then.
+        spark_context = getattr(sys.modules.get("pyspark"), "SparkContext", None)
+        gateway = getattr(spark_context, "_gateway", None)
+        if spark_context is None or gateway is None:
             return
         gateway.proc.kill()
         with suppress(subprocess.TimeoutExpired):  # a busy machine; the kernel ends it all the same
             gateway.proc.wait(timeout=10)
         # Or the next session of this process, ours or another's, would be looked for in the JVM that is gone.
-        spark.SparkContext._gateway = spark.SparkContext._jvm = spark.SparkContext._active_spark_context = None
+        spark_context._gateway = spark_context._jvm = spark_context._active_spark_context = None
 
     def _ready(self) -> SparkContext:
         self.start()

@@ -3,6 +3,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from pyspark import cloudpickle
@@ -45,6 +46,12 @@ def _die_once(marker: str) -> int:
 
 def _die(_: int) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_session_can_be_stopped_at_any_moment_of_its_start(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    half_imported = ModuleType("pyspark")
+    monkeypatch.setitem(sys.modules, "pyspark", half_imported)
+    Engine(SparkSettings(1, 512, tmp_path, {}), _double).stop()
 
 
 # A process has one Spark session at a time, so these come before the one that the other tests share.
