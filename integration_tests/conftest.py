@@ -66,7 +66,7 @@ def proxy(moto: S3Server) -> Iterator[S3Proxy]:
 
 @pytest.fixture(scope="session")
 def spark_session() -> Iterator[Any]:
-    """A plain Spark of today, as a reader of our tables would start it. TIME columns need the switch."""
+    """A plain Spark of today, as a reader of our tables would start it; without the switch it has no TIME type."""
     from pyspark.sql import SparkSession  # noqa: PLC0415 (only the tests that read with Spark pay for it)
 
     settings: dict[str, bool | float | int | str | None] = {

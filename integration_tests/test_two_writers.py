@@ -19,7 +19,8 @@ def test_a_second_writer_of_a_table_fences_the_first(lake: Lake) -> None:
 
     error = loser.expect_failure("system_error").error
     assert "two connections" in error["message"].lower()
-    assert "users" in error["message"]
+    assert "shop.users" in error["message"]
+    assert "sync id 2" in error["message"], "the winner is named"
     assert error["stream_descriptor"] == {"name": "users", "namespace": "shop"}
     assert [cursor_of(answer) for answer in loser.state_lines] == [2]
     assert lake.ids() == [1, 2, 11, 12]
