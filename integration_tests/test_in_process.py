@@ -21,7 +21,7 @@ def messages():
     for line in work["lines"]:
         yield AirbyteMessageSerializer.load(json.loads(line))
     if work["breaks"]:
-        raise ConnectionError("the source went away")
+        raise BrokenPipeError("the source went away")
 
 try:
     catalog = ConfiguredAirbyteCatalogSerializer.load(work["catalog"])
@@ -52,6 +52,6 @@ def test_messages_of_this_process_are_synced_and_their_end_is_complete(moto_lake
 
 
 def test_a_source_that_breaks_is_not_taken_for_one_that_ended(moto_lake: Lake) -> None:
-    assert run(moto_lake, breaks=True) == ["3 3.0", "ConnectionError"]
+    assert run(moto_lake, breaks=True) == ["3 3.0", "BrokenPipeError"]
     assert moto_lake.ids() == [0, 1, 2]
     moto_lake.verify()

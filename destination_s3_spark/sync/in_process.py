@@ -6,6 +6,7 @@ import os
 import queue
 import threading
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from io import BytesIO
 
 import orjson
@@ -49,16 +50,23 @@ class _StateQueue(BytesIO):
 
 
 def _feed(messages: Iterable[AirbyteMessage], catalog: Catalog, fd: int, output: queue.SimpleQueue[bytes | BaseException | None]) -> None:
-    with os.fdopen(fd, "wb") as pipe:
-        try:
-            for message in messages:
-                pipe.write(orjson.dumps(AirbyteMessageSerializer.dump(message)) + b"\n")
-        except BrokenPipeError:
-            return  # the sync failed and says so itself
-        except BaseException as error:  # noqa: BLE001 (raised again by whoever takes the STATEs)
-            output.put(error)
-            # A plain end of input could be taken for a complete one.
-            pipe.writelines(_incomplete(stream.id.namespace, stream.id.name) for stream in catalog.streams)
+    # A pipe that breaks means that the sync failed, and says so itself. The source's own errors are caught where they are raised.
+    with suppress(BrokenPipeError), os.fdopen(fd, "wb") as pipe:
+        pipe.writelines(_lines(messages, catalog, output))
+
+
+def _lines(
+    messages: Iterable[AirbyteMessage], catalog: Catalog, output: queue.SimpleQueue[bytes | BaseException | None]
+) -> Iterator[bytes]:
+    try:
+        for message in messages:
+            yield orjson.dumps(AirbyteMessageSerializer.dump(message)) + b"\n"
+    except GeneratorExit:
+        raise
+    except BaseException as error:  # noqa: BLE001 (raised again by whoever takes the STATEs)
+        output.put(error)
+        # A plain end of input could be taken for a complete one.
+        yield from (_incomplete(stream.id.namespace, stream.id.name) for stream in catalog.streams)
 
 
 def _incomplete(namespace: str | None, name: str) -> bytes:
