@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+import time
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
@@ -11,15 +13,23 @@ import psutil
 INTERVAL_S = 0.1
 
 
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What was taken at a time of the monotonic clock, in seconds; the directory's bytes are 0 where none is watched."""
+
+    at: float
+    rss_bytes: int
+    directory_bytes: int
+
+
 class Sampler:
     """Samples a process tree in the background while the `with` block runs.
 
-    `peak_rss_bytes` sums the resident set sizes, so pages shared between forked processes count once for each: an upper bound.
+    Resident set sizes are sums, so pages shared between forked processes count once for each: an upper bound.
     """
 
     def __init__(self, pid: int, directory: Path | None = None) -> None:
-        self.peak_rss_bytes = 0
-        self.peak_directory_bytes = 0
+        self.samples: list[Sample] = []
         self._root = psutil.Process(pid)
         self._directory = directory
         self._stopped = threading.Event()
@@ -33,11 +43,24 @@ class Sampler:
         self._stopped.set()
         self._thread.join()
 
+    @property
+    def peak_rss_bytes(self) -> int:
+        """The most memory so far."""
+        return max((sample.rss_bytes for sample in self.samples), default=0)
+
+    @property
+    def peak_directory_bytes(self) -> int:
+        """The most disk space so far."""
+        return self.peak_directory_bytes_after(0.0)
+
+    def peak_directory_bytes_after(self, at: float) -> int:
+        """The most disk space since then."""
+        return max((sample.directory_bytes for sample in self.samples if sample.at >= at), default=0)
+
     def _run(self) -> None:
         while not self._stopped.wait(INTERVAL_S):
-            self.peak_rss_bytes = max(self.peak_rss_bytes, self._rss())
-            if self._directory is not None:
-                self.peak_directory_bytes = max(self.peak_directory_bytes, directory_bytes(self._directory))
+            size = 0 if self._directory is None else directory_bytes(self._directory)
+            self.samples.append(Sample(time.monotonic(), self._rss(), size))
 
     def _rss(self) -> int:
         total = 0

@@ -6,7 +6,7 @@ import sys
 
 
 def main() -> None:
-    """Run an Airbyte command (spec, check, write) or an operator command (demo, inspect) and exit with its code."""
+    """Run an Airbyte command (spec, check, write) or an operator command (demo, inspect, repair) and exit with its code."""
     argv = sys.argv[1:]
     from destination_s3_spark import cli  # noqa: PLC0415 (each branch imports only what it needs: spec must start fast)
 

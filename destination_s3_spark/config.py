@@ -38,6 +38,45 @@ class Tables(Settings):
         title="Keep raw tables",
         description="Whether each stream also keeps a raw table: every record as the JSON text it came in, next to its typed row.",
     )
+    schema_change: Literal["recover", "rewrite", "fail"] = Field(
+        "recover",
+        title="Changed column types",
+        description=(
+            "What a source does to a table by declaring another type for a column: recover keeps the column and adds another one for the "
+            "new type, rewrite gives the column the new type and rewrites the table, fail ends the sync."
+        ),
+    )
+    cdc_deletion_mode: Literal["hard", "soft"] = Field(
+        "hard",
+        title="CDC deletion mode",
+        description=(
+            "What a deletion does to a deduplicated table: hard removes the row, soft keeps it with _ab_cdc_deleted_at set. Only for "
+            "sources that report deletions."
+        ),
+    )
+    target_file_mb: int = Field(
+        128,
+        ge=1,
+        le=4096,
+        title="File size of deduplicated tables (MB)",
+        description=(
+            "The size final files of deduplicated tables grow to as the table grows. Smaller files make small changes cheaper, larger ones "
+            "reading."
+        ),
+    )
+
+
+class Publish(Settings):
+    """How tables are shown to engines that do not read the connector's own log."""
+
+    symlink: bool = Field(
+        True,
+        title="Symlink manifest",
+        description=(
+            "Whether each Parquet table has a list of its files (_symlink_format_manifest/manifest), through which Athena, Trino, Redshift "
+            "and Hive see every change at once. Tables that share a folder have none."
+        ),
+    )
 
 
 class Spark(Settings):
@@ -238,20 +277,25 @@ class Config(OpenSettings):
         title="Tables",
         json_schema_extra={"order": 10, "group": ADVANCED},
     )
+    publish: Publish = Field(
+        default_factory=Publish,
+        title="Publishing",
+        json_schema_extra={"order": 11, "group": ADVANCED},
+    )
     batching: Batching = Field(
         default_factory=Batching,
         title="Batching",
-        json_schema_extra={"order": 11, "group": ADVANCED},
+        json_schema_extra={"order": 12, "group": ADVANCED},
     )
     s3: S3 = Field(
         default_factory=S3,
         title="S3 requests",
-        json_schema_extra={"order": 12, "group": ADVANCED},
+        json_schema_extra={"order": 13, "group": ADVANCED},
     )
     spark: Spark = Field(
         default_factory=Spark,
         title="Spark",
-        json_schema_extra={"order": 13, "group": ADVANCED},
+        json_schema_extra={"order": 14, "group": ADVANCED},
     )
 
     @classmethod

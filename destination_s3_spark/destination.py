@@ -36,10 +36,10 @@ from destination_s3_spark.config import Config
 from destination_s3_spark.errors import ConfigError, SyncError
 from destination_s3_spark.protocol.catalog import parse_catalog
 from destination_s3_spark.protocol.writer import ProtocolLogHandler, ProtocolWriter
+from destination_s3_spark.storage.configured import path_template, s3_settings
 from destination_s3_spark.sync.assembly import write as write_sync
 from destination_s3_spark.sync.check import check as check_connection
 from destination_s3_spark.sync.in_process import write_messages
-from destination_s3_spark.sync.settings import path_template, s3_settings
 
 TERMINATION_S = 8.0
 """How long clearing up may take after SIGTERM: a store that does not answer must not hold the process up until it is killed."""

@@ -1,7 +1,8 @@
 """Reads a table's chain as a stranger would: plain JSON over S3, checked against the published contract.
 
 Nothing of the product is imported here. What this module knows is what the documentation promises readers: the envelope, the hash
-links, the order of events, contiguous offsets, and that a block's files count once the block is settled or its files are all there.
+links, the order of events, contiguous offsets, which files each kind of block adds and removes, and that a block counts once it is
+settled or its files are all there.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import base64
 import hashlib
 import json
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any
@@ -24,18 +25,47 @@ INTERNAL = f"{BUCKET_PATH}/airbyte_internal/"
 BLOCK_KEY = re.compile(r"^(?P<table>.+)/chain/(?P<number>\d{20})\.json$")
 EVENTS = {"Seed", "OpenEpoch", "SetDataSchema", "AddData", "MergeData", "ReplaceData", "Void", "Close", "Snapshot"}
 
+DATA_EVENTS = ("AddData", "MergeData", "ReplaceData")
+ADDED_BY = {
+    "AddData": {"raw", "final", "delta"},
+    "MergeData": {"final", "state", "tombstone"},
+    "ReplaceData": {"final", "state", "tombstone"},
+}
+"""The kinds of files each event may add."""
+
 Json = dict[str, Any]
 StreamName = tuple[str | None, str]
 
 
 @dataclass(slots=True)
+class Contents:
+    """What the data blocks add up to. `files` are live, `dropped` are those of a generation that was given up, still to be removed.
+
+    `rows`: the offset after the last row that landed. `landed`: rows that landed since the table was last replaced, `waiting` those of the
+    `pending` generation. `merged`: a merge may have dropped rows since then, because the table is or was deduplicated.
+    """
+
+    files: list[Json] = field(default_factory=list)
+    adopted: list[str] = field(default_factory=list)
+    dropped: list[Json] = field(default_factory=list)
+    pending: Json | None = None
+    rows: int = 0
+    landed: int = 0
+    waiting: int = 0
+    merged: bool = False
+
+    def is_pending(self, file: Json) -> bool:
+        return self.pending is not None and file.get("offset") is not None and bool(file["offset"] >= self.pending["fromOffset"])
+
+
+@dataclass(slots=True)
 class Chain:
-    """One table's verified chain. `live` are the data files a reader may trust, in commit order; `rows` the offset after the last one."""
+    """One table's verified chain. `contents` is what a reader may trust; `unsure` the keys of a last block that is not settled."""
 
     prefix: str
     blocks: list[Json]
-    live: list[Json] = field(default_factory=list)
-    rows: int = 0
+    contents: Contents = field(default_factory=Contents)
+    unsure: set[str] = field(default_factory=set)
 
     @property
     def stream(self) -> StreamName:
@@ -50,18 +80,55 @@ class Chain:
         return [block["event"] for block in self.blocks if block["event"]["kind"] == kind]
 
     @property
+    def closed(self) -> bool:
+        """Whether the last session ended cleanly."""
+        return self.kinds[-1] == "Close"
+
+    @property
+    def final_root(self) -> str:
+        root: str = self.events("Seed")[0]["finalRoot"]
+        return root
+
+    @property
+    def schema(self) -> Json | None:
+        """The last SetDataSchema."""
+        return next(reversed(self.events("SetDataSchema")), None)
+
+    @property
     def schemas(self) -> dict[int, pa.Schema]:
         """The Arrow schema of each schemaId, as the chain carries it."""
         events = self.events("SetDataSchema")
         return {event["schemaId"]: pa.ipc.read_schema(pa.py_buffer(base64.b64decode(event["arrowSchema"]))) for event in events}
 
     @property
+    def rows(self) -> int:
+        """The offset after the last row that landed."""
+        return self.contents.rows
+
+    def files(self, *kinds: str) -> list[Json]:
+        """The live files of these kinds (or all) in commit order, those of a pending generation included."""
+        return [file for file in self.contents.files if not kinds or file["kind"] in kinds]
+
+    def keys(self, *kinds: str) -> list[str]:
+        return [file["key"] for file in self.files(*kinds)]
+
+    @property
     def raw_keys(self) -> list[str]:
-        return [file["key"] for file in self.live if file["key"].startswith(f"{self.prefix}/raw/")]
+        """Raw files of the rows that count: not those of a pending generation."""
+        return [file["key"] for file in self.files("raw") if not self.contents.is_pending(file)]
 
     @property
     def final_keys(self) -> list[str]:
-        return [file["key"] for file in self.live if not file["key"].startswith(INTERNAL)]
+        return self.keys("final")
+
+    @property
+    def key_columns(self) -> list[str]:
+        """The columns of the primary key of a deduplicated table; empty for others."""
+        schema = self.schema
+        if schema is None or schema["mode"] != "append_dedup":
+            return []
+        names = {one["source"]: one["name"] for one in schema["fields"] if one.get("present", True)}
+        return [names[path[0]] for path in schema["primaryKey"]]
 
 
 def read_chains(bucket: Bucket) -> dict[StreamName, Chain]:
@@ -117,35 +184,95 @@ def _verify_order(chain: Chain) -> None:
             known.append(event["schemaId"])
             assert len(set(known)) == len(known), f"{chain.prefix}: schema {event['schemaId']} twice"
             assert all(one["name"] and isinstance(one["id"], int) for one in event["fields"]), chain.prefix
-        if event["kind"] == "AddData":
-            assert event["schemaId"] in known, f"{chain.prefix}: data of schema {event['schemaId']} before its SetDataSchema"
-            assert event["files"], f"{chain.prefix}: an AddData without files"
-    schemas = list(chain.schemas.values())
+        if event["kind"] in DATA_EVENTS:
+            assert event["schemaId"] in [*known, None], f"{chain.prefix}: data of schema {event['schemaId']} before its SetDataSchema"
+            kinds = {file["kind"] for file in event["files"]}
+            assert kinds <= ADDED_BY[event["kind"]], f"{chain.prefix}: a {event['kind']} adds {kinds}"
+            assert event["files"] or event["kind"] != "AddData", f"{chain.prefix}: an AddData without files"
+    schemas = [{**event, "schemaId": 0, "changes": [], "label": ""} for event in chain.events("SetDataSchema")]
     assert all(one != other for one, other in pairwise(schemas)), f"{chain.prefix}: a schema set twice in a row"
 
 
 def _fold(chain: Chain, existing: set[str]) -> None:
-    """Apply the data blocks a reader may trust, checking that offsets are contiguous."""
+    """Apply the blocks a reader may trust, checking that each is one that can follow."""
     voided = {event["voidedSequenceNumber"] for event in chain.events("Void")}
     settled = max((block.get("settled") or 0 for block in chain.blocks), default=0)
-    last_end: int | None = None
+    numbers = [block["sequenceNumber"] for block in chain.blocks if block["event"]["kind"] in DATA_EVENTS]
     for block in chain.blocks:
         event, number = block["event"], block["sequenceNumber"]
-        if event["kind"] != "AddData" or number in voided:
-            continue
         where = f"{chain.prefix} block {number}"
-        start, end = event["offsetInterval"]["start"], event["offsetInterval"]["end"]
-        assert event["prevOffset"] == last_end, f"{where}: prevOffset {event['prevOffset']}, expected {last_end}"
-        assert start == (0 if last_end is None else last_end + 1), f"{where}: starts at {start}"
-        assert end >= start, where
-        missing = [file["key"] for file in event["files"] if file["key"] not in existing]
-        if missing and number > settled:
-            assert number == max(chain_data_blocks(chain)), f"{where}: unsettled, but not the last data block"
-            break
+        if event["kind"] in ("Seed", "OpenEpoch"):
+            chain.contents = _opened(chain.contents, event, where)
+        if event["kind"] not in DATA_EVENTS or number in voided:
+            continue
+        removed = {file["key"] for file in event.get("filesRemoved", ())}
+        missing = [file["key"] for file in event["files"] if file["key"] not in existing | _removed_later(chain, number, voided)]
+        if number > settled:
+            assert number == max(numbers), f"{where}: unsettled, but not the last data block"
+            chain.unsure = {file["key"] for file in event["files"]} | removed
+            if missing:
+                continue
+        else:
+            assert not removed & existing, f"{where}: settled, but {removed & existing} are still there"
         assert not missing, f"{where}: settled, but {missing} do not exist"
-        chain.live += event["files"]
-        chain.rows, last_end = end + 1, end
+        chain.contents = _applied(chain.contents, event, where)
 
 
-def chain_data_blocks(chain: Chain) -> list[int]:
-    return [block["sequenceNumber"] for block in chain.blocks if block["event"]["kind"] in ("AddData", "MergeData", "ReplaceData")]
+def _removed_later(chain: Chain, number: int, voided: set[int]) -> set[str]:
+    later = [block for block in chain.blocks[number + 1 :] if block["sequenceNumber"] not in voided]
+    return {file["key"] for block in later for file in block["event"].get("filesRemoved", ())}
+
+
+def _opened(before: Contents, event: Json, where: str) -> Contents:
+    """What a session begins with: a generation that is pending may go on, become the table's, or be given up."""
+    if event["kind"] == "Seed":
+        before = Contents(adopted=list(event["adopted"]))
+    pending = event.get("pending")
+    if pending is not None and pending != before.pending:
+        assert pending["fromOffset"] == before.rows, f"{where}: a pending generation begins at {pending['fromOffset']}"
+        given_up = [file for file in before.files if before.is_pending(file)]
+        left = [file for file in before.files if file not in given_up]
+        return replace(before, files=left, dropped=[*before.dropped, *given_up], pending=pending, waiting=0)
+    if pending is None:
+        return replace(before, pending=None, landed=before.landed + before.waiting, waiting=0)
+    return before
+
+
+def _applied(before: Contents, event: Json, where: str) -> Contents:
+    if event["kind"] == "AddData":
+        return _added(before, event, where)
+    removed = [file["key"] for file in event["filesRemoved"]]
+    named = [*(file["key"] for file in (*before.files, *before.dropped)), *before.adopted]
+    assert len(set(removed)) == len(removed), f"{where}: removes a file twice"
+    assert set(removed) <= set(named), f"{where}: removes {set(removed) - set(named)}, which are not there"
+    after = replace(
+        before,
+        files=[*(file for file in before.files if file["key"] not in removed), *event["files"]],
+        dropped=[file for file in before.dropped if file["key"] not in removed],
+        adopted=[key for key in before.adopted if key not in removed],
+    )
+    deltas = [file for file in event["filesRemoved"] if file["kind"] == "delta"]
+    if event["kind"] == "MergeData":
+        return replace(after, merged=before.merged or any(file.get("keys") for file in event["files"]) or not event["files"])
+    left = [file for file in after.files if file not in event["files"]]
+    assert all(file["kind"] == "raw" and before.is_pending(file) for file in left), f"{where}: a replaced table keeps {left}"
+    sorted_ = any(file.get("keys") for file in (*event["files"], *deltas))
+    return replace(after, pending=None, landed=before.waiting, waiting=0, merged=sorted_)
+
+
+def _added(before: Contents, event: Json, where: str) -> Contents:
+    last_end = before.rows - 1 if before.rows else None
+    start, end = event["offsetInterval"]["start"], event["offsetInterval"]["end"]
+    assert event["prevOffset"] == last_end, f"{where}: prevOffset {event['prevOffset']}, expected {last_end}"
+    assert start == before.rows, f"{where}: starts at {start}"
+    assert end >= start, where
+    added, next_offset = [], {"raw": start, "final": start, "delta": start}
+    for file in event["files"]:
+        added.append({"schemaId": event["schemaId"], **file, "offset": next_offset[file["kind"]]})
+        next_offset[file["kind"]] += file["rows"]
+    assert set(next_offset.values()) <= {start, end + 1}, f"{where}: its files do not hold its rows"
+    kinds = {file["kind"] for file in added}
+    assert not {"final", "delta"} <= kinds, f"{where}: a row is added twice"
+    assert "final" not in kinds or before.pending is None, f"{where}: a final file while a generation is pending"
+    count = {"landed": before.landed + end + 1 - start} if before.pending is None else {"waiting": before.waiting + end + 1 - start}
+    return replace(before, files=[*before.files, *added], rows=end + 1, **count)

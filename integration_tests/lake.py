@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 
-from integration_tests.chain_reader import Chain, StreamName, read_chains
+from integration_tests.chain_reader import INTERNAL, Chain, Json, StreamName, read_chains
 from integration_tests.connector import BUCKET_PATH, Connector
 from integration_tests.servers import Bucket
 from integration_tests.table_readers import Row, download, read_pyarrow
 
+DATA_EXTENSIONS = (".parquet", ".avro", ".jsonl", ".jsonl.gz", ".csv", ".csv.gz")
+MANIFEST = "_symlink_format_manifest/manifest"
 USERS: StreamName = ("shop", "users")
 
 
@@ -51,40 +54,98 @@ class Lake:
     def raw_rows(self, stream: StreamName = USERS) -> list[Row]:
         return read_pyarrow(self._fetch(self.chains()[stream].raw_keys))
 
+    def manifest(self, stream: StreamName = USERS) -> list[str] | None:
+        """The keys in the table's symlink manifest; None when it has none."""
+        key = self.chains()[stream].final_root + MANIFEST
+        return self._manifest(key) if key in self.bucket.list_keys(key) else None
+
     def ids(self, stream: StreamName = USERS) -> list[int]:
         """The `id` column of the final table, sorted."""
         return sorted(row["id"] for row in self.rows(stream))
 
-    def verify(self) -> None:
-        """Check every table: what the chain says is what the files hold, a row has its two forms, and nothing else lies in the bucket."""
+    def verify(self, foreign: Collection[str] = ()) -> None:
+        """Check every table: what the chain says is what the files hold, a row has its two forms, and nothing else lies in the bucket.
+
+        `foreign`: keys that the test itself put there.
+        """
+        self._verify(self.chains(), foreign)
+
+    def verify_at_rest(self, foreign: Collection[str] = ()) -> None:
+        """`verify`, and that nothing is left over or still to be done: what holds after a sync that ended well."""
         chains = self.chains()
+        self._verify(chains, foreign)
+        assert self.bucket.open_uploads() == []
+        keys = self.bucket.list_keys()
+        assert [key for key in keys if key.startswith(INTERNAL) and "/scratch/" in key] == []
+        for chain in chains.values():
+            contents = chain.contents
+            assert chain.closed, chain.kinds
+            assert (chain.unsure, contents.dropped, contents.pending, chain.keys("delta")) == (set(), [], None, []), chain.prefix
+            if chain.final_root + MANIFEST in keys:
+                assert self._manifest(chain.final_root + MANIFEST) == sorted([*contents.adopted, *chain.final_keys]), chain.prefix
+
+    def _verify(self, chains: Mapping[StreamName, Chain], foreign: Collection[str]) -> None:
         for chain in chains.values():
             self._verify_table(chain)
-        known = {file["key"] for chain in chains.values() for file in chain.live}
-        parquet = {key for key in self.bucket.list_keys(f"{BUCKET_PATH}/") if key.endswith(".parquet")}
-        assert parquet == known, f"data files no chain names: {sorted(parquet - known)}"
-
-    def verify_at_rest(self) -> None:
-        """`verify`, and that no upload is left open: what holds after a sync that ended well."""
-        self.verify()
-        assert self.bucket.open_uploads() == []
+        known = {key for chain in chains.values() for key in _named(chain)}
+        found = {key for key in self.bucket.list_keys(f"{BUCKET_PATH}/") if key.endswith(DATA_EXTENSIONS) and "/scratch/" not in key}
+        assert found - known == set(foreign) - known, f"data files no chain names: {sorted(found - known - set(foreign))}"
+        sure = known - {key for chain in chains.values() for key in chain.unsure}
+        assert sure <= found, f"files that chains name and that do not exist: {sorted(sure - found)}"
 
     def _verify_table(self, chain: Chain) -> None:
-        final, raw = self._fetch(chain.final_keys), self._fetch(chain.raw_keys)
-        for keys, paths in ((chain.final_keys, final), (chain.raw_keys, raw)):
-            declared = {file["key"]: file for file in chain.live}
-            for key, path in zip(keys, paths, strict=True):
-                assert declared[key]["rows"] == pq.ParquetFile(path).metadata.num_rows, key
-                assert declared[key]["bytes"] == path.stat().st_size, key
-        final_ids = [row["_airbyte_raw_id"] for row in read_pyarrow(final)]
-        assert len(set(final_ids)) == len(final_ids) == chain.rows, f"{chain.prefix}: {len(final_ids)} rows, {chain.rows} in the chain"
-        if raw:
-            assert sorted(row["_airbyte_raw_id"] for row in read_pyarrow(raw)) == sorted(final_ids), chain.prefix
+        final = self._verified_files(chain, chain.files("final"))
+        raw = self._verified_files(chain, [file for file in chain.files("raw") if not chain.contents.is_pending(file)])
+        for kind in ("state", "tombstone", "delta"):
+            self._verified_files(chain, chain.files(kind))
+        if not all(file["key"].endswith(".parquet") for file in chain.files("final")):
+            return  # files of other formats have tests of their own
+        rows = read_pyarrow(final)
+        ids, raw_ids = ([row["_airbyte_raw_id"] for row in found] for found in (rows, read_pyarrow(raw)))
+        assert len(set(ids)) == len(ids), f"{chain.prefix}: a row is there twice"
+        assert len(set(raw_ids)) == len(raw_ids), f"{chain.prefix}: a raw row is there twice"
+        waiting = sum(file["rows"] for file in chain.files("delta") if not chain.contents.is_pending(file))
+        if not chain.contents.merged:
+            assert len(ids) + waiting == chain.contents.landed, f"{chain.prefix}: {len(ids)} rows, {chain.contents.landed} in the chain"
+            assert not raw or waiting or sorted(raw_ids) == sorted(ids), chain.prefix
+        assert not raw or set(ids) <= set(raw_ids), f"{chain.prefix}: rows without their raw rows"
+        if chain.contents.merged and chain.key_columns:
+            _verify_keys(chain, rows)
         schemas = list(chain.schemas.values())
         for path in final:
             found = pq.read_schema(path)
             assert any(found.equals(schema, check_metadata=False) for schema in schemas), f"{path}: {found} is no schema of the chain"
 
+    def _verified_files(self, chain: Chain, files: list[Json]) -> list[Path]:
+        """Local copies of the files, each as large and with as many rows as its chain says."""
+        paths = self._fetch([file["key"] for file in files])
+        for file, path in zip(files, paths, strict=True):
+            assert file["bytes"] == path.stat().st_size, file["key"]
+            if file["key"].endswith(".parquet"):
+                assert file["rows"] == pq.ParquetFile(path).metadata.num_rows, file["key"]
+        return paths
+
     def _fetch(self, keys: list[str]) -> list[Path]:
         self._downloads += 1
         return download(self.bucket, keys, self.directory / f"download-{self._downloads}")
+
+    def _manifest(self, key: str) -> list[str]:
+        start = f"s3://{self.bucket.name}/"
+        lines = self.bucket.read(key).decode().splitlines()
+        assert all(line.startswith(start) for line in lines), lines
+        return [line.removeprefix(start) for line in lines]
+
+
+def _named(chain: Chain) -> set[str]:
+    """The keys of data files a chain speaks for."""
+    contents = chain.contents
+    return {file["key"] for file in (*contents.files, *contents.dropped)} | set(contents.adopted) | chain.unsure
+
+
+def _verify_keys(chain: Chain, rows: list[Row]) -> None:
+    """One row a key, and the ranges of the sorted files do not overlap."""
+    keys = [tuple(row[name] for name in chain.key_columns) for row in rows]
+    assert len(set(keys)) == len(keys), f"{chain.prefix}: a key is there twice"
+    for kind in ("final", "state"):
+        ranges = sorted((file["keys"]["first"], file["keys"]["last"]) for file in chain.files(kind))
+        assert all(one[1] <= other[0] for one, other in pairwise(ranges)), f"{chain.prefix}: {kind} files overlap: {ranges}"

@@ -13,6 +13,7 @@ import pytest
 from botocore.exceptions import ClientError, ConnectionClosedError
 
 from integration_tests.chain_reader import INTERNAL, Json, read_chains
+from integration_tests.connector import BUCKET_PATH
 from integration_tests.lake import USERS, Lake
 from integration_tests.s3_proxy import Fault, S3Proxy, When, s3_action
 from integration_tests.servers import Bucket
@@ -21,17 +22,22 @@ PREFIX = f"{INTERNAL}shop_raw__stream_users"
 SCHEMA = base64.b64encode(pa.schema([("id", pa.int64())]).serialize().to_pybytes()).decode()
 
 
+FIRST, RUN, MERGED = f"{BUCKET_PATH}/shop/users/0.parquet", f"{PREFIX}/delta/1.parquet", f"{BUCKET_PATH}/shop/users/2.parquet"
+
+
 def sound_chain() -> list[Json]:
-    """A Seed, a schema, two commits of ten rows and a Close, not linked yet."""
+    """A Seed, a schema, a commit of ten rows to the table and one beside it, the merge of the latter and a Close, not linked yet."""
     data = {"kind": "AddData", "schemaId": 1}
+    first, run, merged = ({"kind": kind, "key": key, "rows": 10} for kind, key in (("final", FIRST), ("delta", RUN), ("final", MERGED)))
     events: list[Json] = [
-        {"kind": "Seed", "stream": {"namespace": "shop", "name": "users"}},
+        {"kind": "Seed", "stream": {"namespace": "shop", "name": "users"}, "adopted": []},
         {"kind": "SetDataSchema", "schemaId": 1, "fields": [{"id": 1, "name": "id"}], "arrowSchema": SCHEMA},
-        {**data, "prevOffset": None, "offsetInterval": {"start": 0, "end": 9}, "files": [{"key": "lake/shop/users/0.parquet"}]},
-        {**data, "prevOffset": 9, "offsetInterval": {"start": 10, "end": 19}, "files": [{"key": "lake/shop/users/1.parquet"}]},
+        {**data, "prevOffset": None, "offsetInterval": {"start": 0, "end": 9}, "files": [first]},
+        {**data, "prevOffset": 9, "offsetInterval": {"start": 10, "end": 19}, "files": [run]},
+        {"kind": "MergeData", "schemaId": 1, "consumedOffset": 19, "files": [merged], "filesRemoved": [run]},
         {"kind": "Close"},
     ]
-    settled = [None, None, None, 2, 3]
+    settled = [None, None, None, 2, 3, 4]
     return [
         {
             "sequenceNumber": number,
@@ -45,27 +51,35 @@ def sound_chain() -> list[Json]:
     ]
 
 
-def store(bucket: Bucket, blocks: list[Json], files: int = 2) -> None:
-    """Link the blocks and put them, with the first data files they name, into the bucket."""
+def store(bucket: Bucket, blocks: list[Json], *files: str) -> None:
+    """Link the blocks and put them into the bucket, with these data files."""
     client, link = bucket.server.client(), None
     for block in blocks:
         body = json.dumps({"prevBlockHash": link, **block}).encode()
         link = "f1220" + hashlib.sha256(body).hexdigest()
         client.put_object(Bucket=bucket.name, Key=f"{PREFIX}/chain/{block['sequenceNumber']:020d}.json", Body=body)
-    for number in range(files):
-        client.put_object(Bucket=bucket.name, Key=f"lake/shop/users/{number}.parquet", Body=b"x")
+    for key in files:
+        client.put_object(Bucket=bucket.name, Key=key, Body=b"x")
 
 
 def test_a_sound_chain_is_read(moto_lake: Lake) -> None:
-    store(moto_lake.bucket, sound_chain())
+    store(moto_lake.bucket, sound_chain(), FIRST, MERGED)
     chain = read_chains(moto_lake.bucket)[USERS]
     assert chain.rows == 20
-    assert chain.final_keys == ["lake/shop/users/0.parquet", "lake/shop/users/1.parquet"]
+    assert chain.final_keys == [FIRST, MERGED]
+    assert chain.keys("delta") == []
 
 
-def test_an_unsettled_block_counts_only_with_all_its_files(moto_lake: Lake) -> None:
-    store(moto_lake.bucket, sound_chain()[:4], files=1)
-    assert read_chains(moto_lake.bucket)[USERS].rows == 10
+def test_an_unsettled_commit_counts_only_with_all_its_files(moto_lake: Lake) -> None:
+    store(moto_lake.bucket, sound_chain()[:4], FIRST)
+    chain = read_chains(moto_lake.bucket)[USERS]
+    assert (chain.rows, chain.keys()) == (10, [FIRST])
+
+
+@pytest.mark.parametrize(("there", "counted"), [((FIRST, RUN), [FIRST, RUN]), ((FIRST, RUN, MERGED), [FIRST, MERGED])])
+def test_an_unsettled_merge_counts_only_with_all_its_files(moto_lake: Lake, there: tuple[str, ...], counted: list[str]) -> None:
+    store(moto_lake.bucket, sound_chain()[:5], *there)
+    assert read_chains(moto_lake.bucket)[USERS].keys() == counted
 
 
 BREAKAGES: dict[str, Callable[[list[Json]], Any]] = {
@@ -76,8 +90,14 @@ BREAKAGES: dict[str, Callable[[list[Json]], Any]] = {
     "data before its schema": lambda blocks: blocks[1].update(event={"kind": "Close"}),
     "a gap in the offsets": lambda blocks: blocks[3]["event"].update(offsetInterval={"start": 11, "end": 19}),
     "a wrong previous offset": lambda blocks: blocks[3]["event"].update(prevOffset=None),
-    "settled without its files": lambda blocks: blocks[2]["event"].update(files=[{"key": "lake/gone.parquet"}]),
-    "a kind nobody promised": lambda blocks: blocks[4].update(event={"kind": "Surprise"}),
+    "files without the rows": lambda blocks: blocks[3]["event"].update(files=[{"kind": "delta", "key": RUN, "rows": 9}]),
+    "settled without its files": lambda blocks: blocks[2]["event"].update(
+        files=[{"kind": "final", "key": "lake/gone.parquet", "rows": 10}]
+    ),
+    "settled and not removed": lambda blocks: blocks[4]["event"].update(filesRemoved=[blocks[2]["event"]["files"][0]]),
+    "a merge removes what is not there": lambda blocks: blocks[4]["event"].update(filesRemoved=[{"kind": "delta", "key": "lake/x"}]),
+    "a merge adds raw rows": lambda blocks: blocks[4]["event"]["files"][0].update(kind="raw"),
+    "a kind nobody promised": lambda blocks: blocks[5].update(event={"kind": "Surprise"}),
 }
 
 
@@ -85,7 +105,7 @@ BREAKAGES: dict[str, Callable[[list[Json]], Any]] = {
 def test_a_broken_chain_is_refused(moto_lake: Lake, breakage: Callable[[list[Json]], Any]) -> None:
     blocks = sound_chain()
     breakage(blocks)
-    store(moto_lake.bucket, blocks)
+    store(moto_lake.bucket, blocks, FIRST, MERGED)
     with pytest.raises(AssertionError):
         read_chains(moto_lake.bucket)
 

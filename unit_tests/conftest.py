@@ -1,21 +1,34 @@
-"""Fixtures every group may use: moto as a real S3 endpoint, a bucket of its own for each test, and a proxy that scripts faults."""
+"""Fixtures every group may use: moto as a real S3 endpoint, a bucket of its own for each test, a proxy that scripts faults, a table."""
 
 from __future__ import annotations
 
 import http.client
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 from uuid import uuid4
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from moto.server import ThreadedMotoServer
 
+from destination_s3_spark.chain.files import DataFile, FileKind, KeyRange
+from destination_s3_spark.chain.opening import Session, Table
+from destination_s3_spark.chain.state import StreamName
+from destination_s3_spark.chain.strays import StrayUploads
+from destination_s3_spark.schema.arrow import META_FIELDS, schema_to_text
 from destination_s3_spark.storage.client import s3_client
+from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import AccessKey, ClientLimits, S3Settings
+from destination_s3_spark.storage.staging import StagedFileSink
+from destination_s3_spark.tables.batch import TableCheckpoint
+from destination_s3_spark.tables.slices import Segment, StagedSlice
+from destination_s3_spark.tables.writer import TableWriter
 
 REGION = "us-east-1"
 
@@ -176,3 +189,85 @@ def s3_proxy(_shared_proxy: S3Proxy) -> S3Proxy:
 def s3_error() -> Callable[..., Reply]:
     """`s3_error(status, code, **headers)`: an error answer for the proxy."""
     return Reply.error
+
+
+STARTED = datetime(2026, 5, 4, 3, 2, 1, tzinfo=UTC)
+
+
+class SmallTable:
+    """The table of one stream in a bucket, below `lake/`, and sessions that write Parquet files of a few rows into it."""
+
+    def __init__(self, settings: S3Settings, namespace: str | None = "shop", name: str = "users") -> None:
+        self.settings = settings
+        self.store = S3Store(settings)
+        stream, table_id = StreamName(namespace, name), f"{namespace or ''}_raw__stream_{name}"
+        root = f"lake/{namespace}/{name}/" if namespace else f"lake/{name}/"
+        self.table = Table(stream, table_id, f"lake/airbyte_internal/{table_id}/", root)
+        self._sent = 0
+        self._checkpoints = 0
+
+    def writer(self, sync_id: int = 1, generation_id: int = 0) -> TableWriter:
+        """A session that has read the chain."""
+        writer = TableWriter(self.store, self.table, Session(sync_id, generation_id, STARTED), StrayUploads(self.store, "lake/"))
+        writer.read()
+        self._sent = 0
+        return writer
+
+    def config(self, **options: object) -> dict[str, object]:
+        """A configuration under which the connector finds the table."""
+        keys = self.settings.credentials
+        assert keys is not None
+        usual = {
+            "s3_bucket_name": self.settings.bucket,
+            "s3_bucket_path": "lake",
+            "s3_bucket_region": self.settings.region,
+            "s3_endpoint": self.settings.endpoint,
+            "access_key_id": keys.access_key_id,
+            "secret_access_key": keys.secret_access_key,
+            "format": {"format_type": "Parquet"},
+        }
+        return {**usual, **options}
+
+    def set_schema(self, writer: TableWriter, schema_id: int, columns: Sequence[tuple[str, pa.DataType]], **more: object) -> pa.Schema:
+        """Make these the data columns; returns the whole schema."""
+        schema = pa.schema([*META_FIELDS, *columns])
+        fields = [{"id": number, "name": name, "source": name} for number, (name, _) in enumerate(columns, start=1)]
+        payload = {"schemaId": schema_id, "version": "1-0-0", "fields": fields, "arrowSchema": schema_to_text(schema), **more}
+        writer.open()
+        writer.ensure_schema(payload)
+        return schema
+
+    @staticmethod
+    def rows(schema: pa.Schema, *values: dict[str, object]) -> pa.Table:
+        """Rows of the schema; the connector's own columns are filled in."""
+        own = {"_airbyte_raw_id": "r", "_airbyte_extracted_at": STARTED, "_airbyte_meta": {"sync_id": 1, "changes": []}}
+        return pa.Table.from_pylist([{**own, "_airbyte_generation_id": 0, **row} for row in values], schema=schema)
+
+    def stage(self, writer: TableWriter, kind: FileKind, rows: pa.Table | bytes, extension: str = ".parquet", **more: KeyRange) -> DataFile:
+        """A staged file of rows, or of given bytes and one row."""
+        folder = self.table.final_root if kind is FileKind.FINAL else f"{self.table.folder}{kind.value}/"
+        with StagedFileSink(self.settings, f"{folder}0-{writer.next_token()}{extension}") as sink:
+            if isinstance(rows, bytes):
+                sink.write(rows)
+            else:
+                pq.write_table(rows, sink)
+            return DataFile(kind, sink.stage(), 1 if isinstance(rows, bytes) else rows.num_rows, **more)
+
+    def commit(self, writer: TableWriter, *files: DataFile) -> None:
+        """One AddData of the files, which hold the same rows: a checkpoint unlike all others."""
+        start, self._sent = self._sent, self._sent + 1
+        self._checkpoints += 1
+        assert writer.state is not None
+        segments = (Segment(self._sent, files[0].rows, self._sent),)
+        writer.stage(StagedSlice(start, self._sent, writer.state.schema_id or 0, files, segments, {}))
+        writer.commit([TableCheckpoint(self._sent, f"state {self._checkpoints}")])
+
+
+@pytest.fixture
+def make_table(s3_settings: S3Settings) -> Callable[..., SmallTable]:
+    """`make_table(namespace, name)`: a table in the test's bucket, by default of stream shop.users."""
+
+    def make(namespace: str | None = "shop", name: str = "users") -> SmallTable:
+        return SmallTable(s3_settings, namespace, name)
+
+    return make

@@ -51,6 +51,8 @@ def test_a_minimal_configuration_has_the_documented_defaults() -> None:
     assert config.s3_path_format is None
     assert config.file_name_pattern is None
     assert config.tables.raw_tables is True
+    assert config.tables.schema_change == "recover"
+    assert config.publish.symlink is True
     assert (config.spark.master, config.spark.driver_memory, config.spark.conf) == ("local[*]", None, {})
     assert (config.batching.max_batch_mb, config.batching.max_batch_age_s, config.batching.max_spool_gb) == (512, 300, 4)
     assert config.batching.spool_dir is None
@@ -60,7 +62,8 @@ def test_a_minimal_configuration_has_the_documented_defaults() -> None:
 
 def test_every_option_of_our_groups_is_read() -> None:
     config = parse(
-        tables={"raw_tables": False},
+        tables={"raw_tables": False, "schema_change": "fail"},
+        publish={"symlink": False},
         spark={"master": "local[3]", "driver_memory": "768m", "conf": {"spark.task.cpus": "1"}},
         batching={"max_batch_mb": 1, "max_batch_age_s": 2, "spool_dir": "/spool", "max_spool_gb": 0.5},
         s3={
@@ -73,6 +76,8 @@ def test_every_option_of_our_groups_is_read() -> None:
     )
 
     assert config.tables.raw_tables is False
+    assert config.tables.schema_change == "fail"
+    assert config.publish.symlink is False
     assert (config.spark.master, config.spark.driver_memory) == ("local[3]", "768m")
     assert config.spark.conf == {"spark.task.cpus": "1"}
     assert (config.batching.max_batch_mb, config.batching.max_batch_age_s) == (1, 2)
@@ -127,7 +132,7 @@ def test_options_of_older_versions_are_ignored_at_the_top_and_in_the_format() ->
     assert "part_size_mb" not in repr(config)
 
 
-@pytest.mark.parametrize("group", ["tables", "spark", "batching", "s3"])
+@pytest.mark.parametrize("group", ["tables", "publish", "spark", "batching", "s3"])
 def test_an_unknown_option_in_our_groups_is_refused(group: str) -> None:
     assert f"{group}.raw_table: there is no such option" in refusal(**{group: {"raw_table": "x"}})
 

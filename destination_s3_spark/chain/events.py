@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from msgspec import Struct
 
 from destination_s3_spark.chain.files import FileEntry
-from destination_s3_spark.chain.state import Checkpoint, Opener, StreamName, TableState
+from destination_s3_spark.chain.state import Checkpoint, Opener, Pending, StreamName, TableState
 
 FORMAT_VERSION = 1
 """Version of the chain's format, in the Seed; a higher one is refused."""
@@ -23,7 +23,10 @@ class _Event(Struct, frozen=True, rename="camel", tag_field="kind", tag=True):
 
 
 class Seed(_Event, frozen=True):
-    """Block 0: the table begins, and its first session with epoch 1. `adopted`: earlier destination-s3 files it takes over."""
+    """Block 0: the table begins, and its first session with epoch 1. `adopted`: earlier destination-s3 files it takes over.
+
+    `pending` as in OpenEpoch: set when the session is to replace the adopted files.
+    """
 
     stream: StreamName
     table_id: str
@@ -33,6 +36,7 @@ class Seed(_Event, frozen=True):
     sync_id: int
     generation_id: int
     started_at: datetime
+    pending: Pending | None = None
     format_version: int = FORMAT_VERSION
 
     @property
@@ -42,11 +46,16 @@ class Seed(_Event, frozen=True):
 
 
 class OpenEpoch(_Event, frozen=True):
-    """A session begins; every older writer's next block is refused."""
+    """A session begins; every older writer's next block is refused.
+
+    `pending` is the generation that is being landed to replace the table. Where one was pending before and another one or a new one is
+    now, its files are dropped; where none is now, its rows belong to the table.
+    """
 
     sync_id: int
     generation_id: int
     started_at: datetime
+    pending: Pending | None = None
 
     @property
     def opener(self) -> Opener:
@@ -64,6 +73,11 @@ class SetDataSchema:
     def schema_id(self) -> int:
         """Ascending number of the schema."""
         return int(self.schema["schemaId"])
+
+    @property
+    def retypes(self) -> bool:
+        """Whether a column takes another type in place, so that files of earlier schemas have to be rewritten."""
+        return bool(self.schema.get("retyped"))
 
 
 class OffsetInterval(Struct, frozen=True):
@@ -86,6 +100,27 @@ class AddData(_Event, frozen=True):
     changes: dict[str, int]
 
 
+class MergeData(_Event, frozen=True):
+    """Rows that were added earlier, up to `consumed_offset`, come into the final table: files are added and others leave, all at once."""
+
+    schema_id: int
+    sync_id: int
+    generation_id: int
+    consumed_offset: int | None
+    files: tuple[FileEntry, ...]
+    files_removed: tuple[FileEntry, ...]
+
+
+class ReplaceData(_Event, frozen=True):
+    """A generation is published: its files are all that the final table has from here on."""
+
+    schema_id: int | None
+    sync_id: int
+    generation_id: int
+    files: tuple[FileEntry, ...]
+    files_removed: tuple[FileEntry, ...]
+
+
 class Void(_Event, frozen=True):
     """A data block is taken back, since an upload of it had gone before it was complete."""
 
@@ -102,6 +137,7 @@ class Snapshot(_Event, frozen=True):
     state: TableState
     adopted: tuple[str, ...]
     files: tuple[FileEntry, ...]
+    dropped: tuple[FileEntry, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +147,7 @@ class UnknownEvent:
     kind: str
 
 
-KnownEvent: TypeAlias = Seed | OpenEpoch | AddData | Void | Close | Snapshot
+KnownEvent: TypeAlias = Seed | OpenEpoch | AddData | MergeData | ReplaceData | Void | Close | Snapshot
 Event: TypeAlias = KnownEvent | SetDataSchema | UnknownEvent
 DATA_FIELDS = frozenset({"files", "filesRemoved", "offsetInterval"})
 """An event with one of these changes what the table holds; not to know its kind is a reason to stop."""

@@ -9,24 +9,47 @@ from dataclasses import dataclass
 from enum import Enum
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from destination_s3_spark.storage.object_store import StagedUpload
 
 
 class FileKind(Enum):
-    """Which table a file belongs to."""
+    """What a file is for."""
 
     RAW = "raw"
     FINAL = "final"
+    DELTA = "delta"
+    """Typed rows that are durable and not in the final table yet."""
+    STATE = "state"
+    """Rows of a final file of another format than Parquet, as merges read them."""
+    TOMBSTONE = "tombstone"
+    """Deleted keys, so that a late older row does not bring one back."""
+    ADOPTED = "adopted"
+    """A final file that destination-s3 wrote before this connector took over."""
+
+
+class KeyRange(Struct, frozen=True):
+    """Bounds of the encoded keys in a sorted file, in hex; cut where keys are long, and still bounds. `of`: which key, by fingerprint."""
+
+    first: str
+    last: str
+    of: str
 
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """A file that landing staged: the upload that makes it visible and the `rows` in it. Its size in bytes is `upload.size`."""
+    """A staged file: the upload that makes it visible and the `rows` in it. Its size in bytes is `upload.size`.
+
+    `keys`: bounds of its keys, if it is sorted by them. `offset`: the chain offset of its first row, if its rows are those that landed in
+    one slice and not known by the block that adds it.
+    """
 
     kind: FileKind
     upload: StagedUpload
     rows: int
+    keys: KeyRange | None = None
+    offset: int | None = None
 
     @property
     def key(self) -> str:
@@ -34,8 +57,12 @@ class DataFile:
         return self.upload.key
 
 
-class FileEntry(Struct, frozen=True, rename="camel"):
-    """A file as a block names it. `upload_id` is null where the file is known to be visible (in a Snapshot)."""
+class FileEntry(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """A file as a block names it.
+
+    `upload_id` is null where the file is known to be visible. Its columns are those of `schema_id`; `offset` is the chain offset of the
+    first row of a delta or raw file. These and the generation are the block's own in AddData, and written out everywhere else.
+    """
 
     kind: FileKind
     key: str
@@ -43,12 +70,16 @@ class FileEntry(Struct, frozen=True, rename="camel"):
     bytes: int
     upload_id: str | None = None
     part_etags: tuple[str, ...] = ()
+    keys: KeyRange | None = None
+    schema_id: int | None = None
+    generation_id: int | None = None
+    offset: int | None = None
 
     @classmethod
     def of(cls, file: DataFile) -> FileEntry:
         """The entry of a staged file."""
         upload = file.upload
-        return cls(file.kind, upload.key, file.rows, upload.size, upload.upload_id, upload.part_etags)
+        return cls(file.kind, upload.key, file.rows, upload.size, upload.upload_id, upload.part_etags, file.keys, offset=file.offset)
 
     def upload(self) -> StagedUpload:
         """The upload to complete or abort. Only for entries of data blocks, which always have one."""
@@ -56,4 +87,4 @@ class FileEntry(Struct, frozen=True, rename="camel"):
 
     def visible(self) -> FileEntry:
         """The same file once its upload is history."""
-        return FileEntry(self.kind, self.key, self.rows, self.bytes)
+        return replace(self, upload_id=None, part_etags=())

@@ -10,9 +10,20 @@ from enum import Enum
 from msgspec.structs import replace
 
 from destination_s3_spark.chain.blocks import Block
-from destination_s3_spark.chain.events import AddData, Close, OpenEpoch, Seed, SetDataSchema, Snapshot, UnknownEvent, Void
-from destination_s3_spark.chain.files import FileKind
-from destination_s3_spark.chain.state import Counters, Identity, TableState, Unsettled
+from destination_s3_spark.chain.events import (
+    AddData,
+    Close,
+    MergeData,
+    OpenEpoch,
+    ReplaceData,
+    Seed,
+    SetDataSchema,
+    Snapshot,
+    UnknownEvent,
+    Void,
+)
+from destination_s3_spark.chain.files import FileEntry, FileKind
+from destination_s3_spark.chain.state import Contents, Counters, Identity, Pending, TableState, Unsettled
 
 REPLAY_LIMIT = 10_000
 """Checkpoints kept in the replay list. Forgetting the oldest cannot lose records: the list only ever suppresses some, so that a replay
@@ -31,12 +42,14 @@ class Rule(Enum):
     CLOSED = "after Close only OpenEpoch may follow"
     SETTLED = "settled names the last data block known to be done and never goes back"
     ONE_UNSETTLED = "no data block, Close or Snapshot while an earlier data block is not settled"
-    SCHEMA_FIRST = "AddData needs its SetDataSchema to be the last one before it"
+    GENERATION = "a pending generation begins with a session on a settled table, behind all rows there are"
+    SCHEMA_FIRST = "data needs its SetDataSchema to be the last one before it"
     SCHEMA_ID = "schemaIds ascend"
     OFFSETS = "offsets are contiguous from 0 and match the rows of the files and checkpoints"
     EMPTY_EVENT = "AddData without rows, files or checkpoints"
+    FILES_REMOVED = "only files that are there can be removed"
     NO_OP = "the event changes nothing"
-    VOID = "Void takes back the unsettled AddData before it"
+    VOID = "Void takes back the unsettled data block before it"
     SNAPSHOT = "a Snapshot carries the fold of the blocks before it"
 
 
@@ -59,13 +72,11 @@ def fold(state: TableState | None, block: Block, block_hash: str) -> TableState:
         case Seed():
             raise InvalidChain(Rule.SEED_ONLY_FIRST, f"block {block.sequence_number}")
         case OpenEpoch():
-            changed = replace(state, epoch=block.epoch, opener=event.opener, generation=event.generation_id, closed=False)
+            changed = _open(state, block, event)
         case SetDataSchema():
             changed = _set_schema(state, event)
-        case AddData():
-            changed = _add_data(state, block.sequence_number, event)
-        case Void():
-            changed = _void(state, block.sequence_number, event)
+        case AddData() | MergeData() | ReplaceData() | Void():
+            changed = _fold_data(state, block.sequence_number, event)
         case Close():
             _check_settled(state)
             changed = replace(state, closed=True, replay=())
@@ -94,7 +105,11 @@ def _begin(block: Block, block_hash: str) -> TableState:
     if block.settled is not None:
         raise InvalidChain(Rule.SETTLED, "there is no data block yet")
     identity = Identity(seed.stream, seed.table_id, seed.table_number, seed.final_root, seed.format_version)
-    return TableState(identity, 0, block_hash, block.system_time, 1, seed.opener, seed.generation_id)
+    if seed.pending not in (None, Pending(seed.generation_id, 0, seed.sync_id)):
+        raise InvalidChain(Rule.GENERATION, "block 0")
+    begun_by = 0 if seed.adopted else seed.sync_id
+    contents = Contents(seed.generation_id, adopted=len(seed.adopted), pending=seed.pending, begun_by=begun_by)
+    return TableState(identity, 0, block_hash, block.system_time, 1, seed.opener, contents)
 
 
 def _check_link(state: TableState, block: Block) -> None:
@@ -125,31 +140,111 @@ def _check_settled(state: TableState) -> None:
         raise InvalidChain(Rule.ONE_UNSETTLED, f"block {state.unsettled.sequence_number}")
 
 
+def _open(state: TableState, block: Block, event: OpenEpoch) -> TableState:
+    contents = _opened(state.contents, event)
+    if event.pending not in (None, state.contents.pending, Pending(event.generation_id, state.contents.next_offset, event.sync_id)):
+        raise InvalidChain(Rule.GENERATION, f"block {block.sequence_number}")
+    if state.unsettled is None:
+        contents = replace(contents, begun_by=event.sync_id) if contents.empty else contents
+    elif contents != state.contents:
+        raise InvalidChain(Rule.GENERATION, f"block {state.unsettled.sequence_number} is not settled")
+    # A generation begins without rows: what was committed before is no reason to leave out any of its own.
+    replay = state.replay if event.pending in (None, state.contents.pending) else ()
+    return replace(state, epoch=block.epoch, opener=event.opener, contents=contents, closed=False, replay=replay)
+
+
+def _opened(before: Contents, event: OpenEpoch) -> Contents:
+    contents = replace(before, generation=event.generation_id, pending=event.pending)
+    if event.pending is None:
+        return replace(contents, landed=before.landed + before.pending_rows, pending_rows=0)
+    return contents if event.pending == before.pending else replace(contents, pending_rows=0)
+
+
 def _set_schema(state: TableState, event: SetDataSchema) -> TableState:
     if event.schema == state.schema:
         raise InvalidChain(Rule.NO_OP, f"schema {event.schema_id} is the current one")
     if state.schema_id is not None and event.schema_id <= state.schema_id:
         raise InvalidChain(Rule.SCHEMA_ID, f"{event.schema_id} after {state.schema_id}")
-    return replace(state, schema=event.schema)
+    return replace(state, schema=event.schema, types_since=event.schema_id if event.retypes else state.types_since)
+
+
+def _fold_data(state: TableState, number: int, event: AddData | MergeData | ReplaceData | Void) -> TableState:
+    match event:
+        case AddData():
+            return _add_data(state, number, event)
+        case MergeData():
+            return _merge_data(state, number, event)
+        case ReplaceData():
+            return _replace_data(state, number, event)
+        case Void():
+            return _void(state, number, event)
 
 
 def _add_data(state: TableState, number: int, event: AddData) -> TableState:
     _check_settled(state)
-    if event.schema_id != state.schema_id:
-        raise InvalidChain(Rule.SCHEMA_FIRST, f"schema {event.schema_id}, last SetDataSchema {state.schema_id}")
+    before = state.contents
+    _check_schema(state, event.schema_id)
     if not event.files or not event.checkpoints:
         raise InvalidChain(Rule.EMPTY_EVENT, f"block {number}")
     start, end = event.offset_interval.start, event.offset_interval.end
-    prev_offset = state.next_offset - 1 if state.next_offset else None
-    if start != state.next_offset or event.prev_offset != prev_offset or end < start:
-        raise InvalidChain(Rule.OFFSETS, f"prevOffset {event.prev_offset}, {start} to {end}; next offset {state.next_offset}")
+    prev_offset = before.next_offset - 1 if before.next_offset else None
+    if start != before.next_offset or event.prev_offset != prev_offset or end < start:
+        raise InvalidChain(Rule.OFFSETS, f"prevOffset {event.prev_offset}, {start} to {end}; next offset {before.next_offset}")
+    _check_rows(event, end - start + 1)
+    undo = Unsettled(number, False, event.files, None, len(event.checkpoints), before)
+    contents = replace(_exchanged(before, event.files, ()), next_offset=end + 1)
     rows = end - start + 1
-    _check_rows(event, rows)
-    undo = Unsettled(number, False, event.files, len(event.checkpoints), state.next_offset, state.counters)
-    size = sum(file.bytes for file in event.files)
-    counters = Counters(state.counters.rows + rows, state.counters.files + len(event.files), state.counters.bytes + size)
+    if before.pending is None:
+        contents = replace(contents, landed=before.landed + rows)
+    else:
+        contents = replace(contents, pending_rows=before.pending_rows + rows)
     replay = (state.replay + event.checkpoints)[-REPLAY_LIMIT:]
-    return replace(state, last_data=number, unsettled=undo, next_offset=end + 1, replay=replay, counters=counters)
+    return replace(state, last_data=number, unsettled=undo, contents=contents, replay=replay)
+
+
+def _merge_data(state: TableState, number: int, event: MergeData) -> TableState:
+    _check_settled(state)
+    _check_schema(state, event.schema_id)
+    if not event.files and not event.files_removed:
+        raise InvalidChain(Rule.NO_OP, f"block {number}")
+    contents = _exchanged(state.contents, event.files, event.files_removed)
+    return _rewritten(state, number, event, contents)
+
+
+def _replace_data(state: TableState, number: int, event: ReplaceData) -> TableState:
+    _check_settled(state)
+    if event.schema_id is not None:
+        _check_schema(state, event.schema_id)
+    if not event.files and not event.files_removed and state.contents.pending is None:
+        raise InvalidChain(Rule.NO_OP, f"block {number}")
+    left = _exchanged(state.contents, event.files, event.files_removed)
+    contents = Contents(event.generation_id, left.next_offset, left.held, left.adopted, landed=left.pending_rows, begun_by=event.sync_id)
+    return _rewritten(state, number, event, contents)
+
+
+def _rewritten(state: TableState, number: int, event: MergeData | ReplaceData, contents: Contents) -> TableState:
+    removed = tuple(file.key for file in event.files_removed)
+    undo = Unsettled(number, False, event.files, removed, 0, state.contents)
+    return replace(state, last_data=number, unsettled=undo, contents=contents)
+
+
+def _exchanged(before: Contents, files: tuple[FileEntry, ...], removed: tuple[FileEntry, ...]) -> Contents:
+    held, adopted = dict(before.held), before.adopted
+    for sign, entries in ((1, files), (-1, removed)):
+        for file in entries:
+            if file.kind is FileKind.ADOPTED:
+                adopted += sign
+                continue
+            old = held.get(file.kind.value, Counters())
+            held[file.kind.value] = Counters(old.rows + sign * file.rows, old.files + sign, old.bytes + sign * file.bytes)
+    if adopted < 0 or any(min(counters.rows, counters.files, counters.bytes) < 0 for counters in held.values()):
+        raise InvalidChain(Rule.FILES_REMOVED, "more files or rows than the table holds")
+    return replace(before, held={kind: counters for kind, counters in held.items() if counters.files}, adopted=adopted)
+
+
+def _check_schema(state: TableState, schema_id: int) -> None:
+    if schema_id != state.schema_id:
+        raise InvalidChain(Rule.SCHEMA_FIRST, f"schema {schema_id}, last SetDataSchema {state.schema_id}")
 
 
 def _check_rows(event: AddData, rows: int) -> None:
@@ -169,9 +264,8 @@ def _void(state: TableState, number: int, event: Void) -> TableState:
         state,
         last_data=number,
         unsettled=replace(undo, sequence_number=number, voided=True),
-        next_offset=undo.next_offset,
-        replay=state.replay[: -undo.checkpoints],
-        counters=undo.counters,
+        contents=undo.before,
+        replay=state.replay[: -undo.checkpoints] if undo.checkpoints else state.replay,
     )
 
 

@@ -10,38 +10,50 @@ import hashlib
 import msgspec
 
 from destination_s3_spark.chain.blocks import canonical
+from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.chain.state import TableState
 
 HINT_NAME = "hint.json"
+MAX_FILES = 500
+"""Up to so many files stand in the hint; the list of a larger table is read from its blocks when somebody needs it."""
 
 
 class BadHint(Exception):
     """The object is not a hint, or not as it was written."""
 
 
+class Known(msgspec.Struct, frozen=True):
+    """What a hint says: the state, and the live files unless they are too many."""
+
+    state: TableState
+    live: LiveFiles | None
+
+
 class _Hint(msgspec.Struct, rename="camel"):
     sequence_number: int
     block_hash: str
-    state: msgspec.Raw
+    known: msgspec.Raw
     checksum: str
 
 
 _HINT = msgspec.json.Decoder(_Hint)
-_STATE = msgspec.json.Decoder(TableState)
+_KNOWN = msgspec.json.Decoder(Known)
 
 
-def encode_hint(state: TableState) -> bytes:
+def encode_hint(state: TableState, live: LiveFiles | None) -> bytes:
     """The bytes of the hint object."""
-    body = canonical(state)
+    if live is not None and len(live.files) + len(live.adopted) + len(live.dropped) > MAX_FILES:
+        live = None
+    body = canonical(Known(state, live))
     return canonical(_Hint(state.sequence_number, state.block_hash, msgspec.Raw(body), hashlib.sha256(body).hexdigest()))
 
 
-def decode_hint(body: bytes) -> TableState:
-    """The state in a hint. Raises BadHint when it is damaged."""
+def decode_hint(body: bytes) -> Known:
+    """What a hint says. Raises BadHint when it is damaged."""
     try:
         hint = _HINT.decode(body)
-        if hashlib.sha256(hint.state).hexdigest() != hint.checksum:
+        if hashlib.sha256(hint.known).hexdigest() != hint.checksum:
             raise BadHint
-        return _STATE.decode(hint.state)
+        return _KNOWN.decode(hint.known)
     except (msgspec.DecodeError, UnicodeDecodeError):
         raise BadHint from None

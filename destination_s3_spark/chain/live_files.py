@@ -1,39 +1,102 @@
-"""Which files a table consists of: the second fold of a chain, made only when somebody asks."""
+"""Which files a table consists of: the second fold of a chain, kept beside the state where it is known."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from destination_s3_spark.chain.blocks import Block
-from destination_s3_spark.chain.events import AddData, Seed, Snapshot, Void
-from destination_s3_spark.chain.files import FileEntry
+from destination_s3_spark.chain.events import AddData, MergeData, OpenEpoch, ReplaceData, Seed, Snapshot, Void
+from destination_s3_spark.chain.files import FileEntry, FileKind
+from destination_s3_spark.chain.state import Pending
 
 
-@dataclass(frozen=True, slots=True)
-class LiveFiles:
-    """The live files of a table in the order they were added, and the keys of earlier destination-s3 files it adopted."""
+class LiveFiles(Struct, frozen=True):
+    """The live files of a table in the order they were added, and the keys of earlier destination-s3 files it adopted.
 
-    adopted: tuple[str, ...]
-    files: tuple[FileEntry, ...]
+    `dropped` are files of a generation that was given up before it was published: no row of them counts, and the next MergeData or
+    ReplaceData removes them. `pending` as in the state.
+    """
+
+    adopted: tuple[str, ...] = ()
+    files: tuple[FileEntry, ...] = ()
+    dropped: tuple[FileEntry, ...] = ()
+    pending: Pending | None = None
+
+    def of(self, *kinds: FileKind) -> tuple[FileEntry, ...]:
+        """The live files of these kinds, a pending generation's included."""
+        return tuple(file for file in self.files if file.kind in kinds)
+
+    def is_pending(self, file: FileEntry) -> bool:
+        """Whether the file belongs to the pending generation."""
+        return self.pending is not None and file.offset is not None and file.offset >= self.pending.from_offset
+
+    def without(self, removed: Iterable[FileEntry]) -> LiveFiles:
+        """What is left when the files leave."""
+        keys = {file.key for file in removed}
+        return replace(
+            self,
+            adopted=tuple(key for key in self.adopted if key not in keys),
+            files=tuple(file for file in self.files if file.key not in keys),
+            dropped=tuple(file for file in self.dropped if file.key not in keys),
+        )
+
+    def open(self, pending: Pending | None) -> LiveFiles:
+        """What a session begins with."""
+        if pending in (None, self.pending):
+            return replace(self, pending=pending)
+        given_up = tuple(file for file in self.files if self.is_pending(file))
+        left = tuple(file for file in self.files if not self.is_pending(file))
+        return replace(self, files=left, dropped=(*self.dropped, *given_up), pending=pending)
+
+
+class LiveFilesFold:
+    """Folds blocks into live files. `now` is the result so far, `before` what it was without the last data block."""
+
+    def __init__(self, start: LiveFiles | None = None) -> None:
+        self.now = start or LiveFiles()
+        self.before = self.now
+
+    def add(self, block: Block) -> None:
+        """Take the next block."""
+        event = block.event
+        match event:
+            case Seed(adopted=adopted):
+                self.now = LiveFiles(adopted, pending=event.pending)
+            case Snapshot(adopted=adopted, files=files, dropped=dropped):
+                self.now = LiveFiles(adopted, files, dropped, event.state.contents.pending)
+            case OpenEpoch(pending=pending):
+                self.now = self.now.open(pending)
+            case AddData():
+                self.before = self.now
+                self.now = replace(self.now, files=(*self.now.files, *added(event)))
+            case MergeData() | ReplaceData():
+                self.before = self.now
+                left = self.now.without(event.files_removed)
+                pending = None if isinstance(event, ReplaceData) else left.pending
+                self.now = replace(left, files=(*left.files, *(file.visible() for file in event.files)), pending=pending)
+            case Void():
+                # Void takes back the last data block before it; a session that began in between changed nothing.
+                self.now = self.before
 
 
 def live_files(blocks: Iterable[Block]) -> LiveFiles:
     """Fold the blocks from the last Snapshot, or from the Seed, to the head. The state says whether the last data block is settled."""
-    adopted: tuple[str, ...] = ()
-    files: dict[str, FileEntry] = {}
-    last: tuple[FileEntry, ...] = ()
+    fold = LiveFilesFold()
     for block in blocks:
-        match block.event:
-            case Seed(adopted=keys):
-                adopted = keys
-            case Snapshot(adopted=keys, files=entries):
-                adopted, files = keys, {entry.key: entry for entry in entries}
-            case AddData(files=entries):
-                last = entries
-                files.update((entry.key, entry.visible()) for entry in entries)
-            case Void():
-                # Void always takes back the last AddData before it.
-                for entry in last:
-                    del files[entry.key]
-    return LiveFiles(adopted, tuple(files.values()))
+        fold.add(block)
+    return fold.now
+
+
+def added(event: AddData) -> list[FileEntry]:
+    """The files of the block as entries of their own: the files of a kind hold the block's rows in order."""
+    rows: Counter[FileKind] = Counter()
+    entries = []
+    for file in event.files:
+        offset = event.offset_interval.start + rows[file.kind]
+        rows[file.kind] += file.rows
+        entries.append(replace(file.visible(), schema_id=event.schema_id, generation_id=event.generation_id, offset=offset))
+    return entries

@@ -8,21 +8,30 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from typing import Any
 
 from msgspec.structs import replace
 
 from destination_s3_spark.chain.blocks import Block, UnreadableBlock, block_hash, block_name, decode, encode
-from destination_s3_spark.chain.events import Event, OpenEpoch, Snapshot
+from destination_s3_spark.chain.events import Event, OpenEpoch, Seed, SetDataSchema, Snapshot
 from destination_s3_spark.chain.fold import InvalidChain, fold, resume
 from destination_s3_spark.chain.hint import HINT_NAME, BadHint, decode_hint, encode_hint
+from destination_s3_spark.chain.live_files import LiveFiles, LiveFilesFold
 from destination_s3_spark.chain.state import StreamName, TableState
 from destination_s3_spark.errors import Bug, DataError, SyncError, TransientError
 from destination_s3_spark.storage.object_store import ObjectExists, ObjectNotFound, ObjectStore, OutcomeUnknown
 
 CREATE_TRIES = 8
 """How often a create is repeated whose outcome was unknown and whose object is not there."""
+
+BLOCKS_LOOKED_AT = 64
+"""Blocks read at once when one with an older schema is looked for."""
+PARALLEL_FROM = 8
+GETS_AT_ONCE = 8
+"""A chain's blocks are read side by side, as many at once, from that many blocks on."""
 
 Clock = Callable[[], datetime]
 
@@ -51,6 +60,8 @@ class Chain:
         self._stream = stream
         self._clock = clock
         self.state: TableState | None = None
+        self._live: LiveFilesFold | None = None
+        self._from_hint = False
 
     @property
     def head(self) -> TableState:
@@ -60,25 +71,40 @@ class Chain:
         return self.state
 
     def read(self) -> None:
-        """Read up to the head, starting from the hint. Without a hint nothing is known yet: no session of the table ever closed."""
+        """Take what the hint says. Without one nothing is known yet: no session of the table ever closed.
+
+        A hint of a session that closed may be old: `catch_up` and `append` find out. Any other is followed up to the head.
+        """
         try:
             hint = self._store.get(self._prefix + HINT_NAME)
         except ObjectNotFound:
             return
         try:
-            self.state = decode_hint(hint)
-            self._read_on()
-        except (BadHint, InvalidChain):
-            # The blocks are the truth, whatever the hint says.
-            logger.warning("the hint of table %s does not agree with its chain and is ignored", self._stream)
-            self.state = None
-            self.catch_up()
+            known = decode_hint(hint)
+        except BadHint:
+            self._distrust_hint()
+        else:
+            self.state = known.state
+            self._live = None if known.live is None else LiveFilesFold(known.live)
+            self._from_hint = True
+            if not known.state.closed:
+                self.catch_up()
+
+    def _distrust_hint(self) -> None:
+        # The blocks are the truth, whatever the hint says.
+        logger.warning("the hint of table %s does not agree with its chain and is ignored", self._stream)
+        self.state = self._live = None
+        self._from_hint = False
+        self.catch_up()
 
     def catch_up(self) -> None:
         """Read the blocks after the known ones, up to the head. Raises DataError when the chain is damaged."""
         try:
             self._read_on()
         except InvalidChain as error:
+            if self._from_hint:
+                self._distrust_hint()
+                return
             raise self._damaged(str(error)) from error
 
     def append(self, event: Event) -> None:
@@ -101,6 +127,11 @@ class Chain:
             raise Bug(f"Table {self._stream}: refused to append an invalid block: {error}. Please report this.") from error
         self._create(block.sequence_number, body)
         self.state = after
+        self._from_hint = False
+        if isinstance(event, Seed):
+            self._live = LiveFilesFold()
+        if self._live is not None:
+            self._live.add(block)
 
     def mark_settled(self) -> None:
         """The last data block's uploads or deletes are done; the next block will say so."""
@@ -114,14 +145,49 @@ class Chain:
     def write_hint(self) -> None:
         """Leave the state for the next reader. Failing costs that reader time, nothing else."""
         try:
-            self._store.put(self._prefix + HINT_NAME, encode_hint(self.head))
+            self._store.put(self._prefix + HINT_NAME, encode_hint(self.head, None if self._live is None else self._live.now))
         except (SyncError, OutcomeUnknown) as error:
             logger.debug("hint of table %s not written: %s", self._stream, error)
 
-    def blocks(self) -> Iterator[Block]:
-        """The blocks from the last Snapshot (or the Seed) to the head, one GET each."""
-        for number in range(self.head.snapshot or 0, self.head.sequence_number + 1):
-            yield self._decode(number, self._need(number))
+    def live_files(self) -> LiveFiles:
+        """The files the table consists of at its head, read from the blocks since the last Snapshot if nobody knows them yet."""
+        return self._live_fold().now
+
+    def live_files_before(self) -> LiveFiles:
+        """The same without the last data block, for as long as that one is not settled."""
+        return self._live_fold().before
+
+    def blocks(self, numbers: range | None = None) -> Iterator[Block]:
+        """The blocks of these numbers, or from the last Snapshot (or the Seed) to the head, one GET each, a few of them side by side."""
+        numbers = range(self.head.snapshot or 0, self.head.sequence_number + 1) if numbers is None else numbers
+        if len(numbers) < PARALLEL_FROM:
+            bodies = map(self._need, numbers)
+            yield from map(self._decode, numbers, bodies)
+            return
+        with ThreadPoolExecutor(GETS_AT_ONCE, "blocks") as pool:
+            yield from map(self._decode, numbers, pool.map(self._need, numbers))
+
+    def schemas(self, ids: Collection[int]) -> dict[int, dict[str, Any]]:
+        """The SetDataSchema payloads of these ids. Older ones than the current are looked for back to the Seed, some blocks at a time."""
+        current = self.head.schema
+        found = {int(current["schemaId"]): current} if current is not None else {}
+        end = self.head.sequence_number + 1
+        while end > 0 and not found.keys() >= set(ids):
+            numbers = range(max(0, end - BLOCKS_LOOKED_AT), end)
+            events = [block.event for block in self.blocks(numbers)]
+            found |= {event.schema_id: event.schema for event in events if isinstance(event, SetDataSchema)}
+            end = numbers.start
+        if missing := set(ids) - found.keys():
+            raise self._damaged(f"schema {min(missing)} is missing")
+        return {schema_id: found[schema_id] for schema_id in ids}
+
+    def _live_fold(self) -> LiveFilesFold:
+        if self._live is None:
+            fold = LiveFilesFold()
+            for block in self.blocks():
+                fold.add(block)
+            self._live = fold
+        return self._live
 
     def _read_on(self) -> None:
         known = -1 if self.state is None else self.state.sequence_number
@@ -129,16 +195,24 @@ class Chain:
         head = self._find_head(known, bodies)
         pending: list[tuple[Block, str]] = []
         state = self.state
+        live = LiveFilesFold() if state is None else self._live
         for number in range(head, known, -1):
             body = bodies.pop(number, None) or self._need(number)
             block, digest = self._decode(number, body), block_hash(body)
             if isinstance(block.event, Snapshot):
                 state = resume(block, block.event, digest)
+                live = LiveFilesFold()
+                live.add(block)
                 break
             pending.append((block, digest))
         for block, digest in reversed(pending):
             state = fold(state, block, digest)
+        for block, _ in reversed(pending):
+            if live is not None:
+                live.add(block)
         self.state = state
+        self._live = live
+        self._from_hint = False
 
     def _find_head(self, known: int, bodies: dict[int, bytes]) -> int:
         """Gallop from the block `known` (-1: none) and bisect; what was read on the way is kept in `bodies`."""

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from enum import Enum
 
 from destination_s3_spark.chain.blocks import Block
 from destination_s3_spark.chain.events import OpenEpoch, Seed, Snapshot
-from destination_s3_spark.chain.live_files import live_files
 from destination_s3_spark.chain.log import BlockTaken, Chain
-from destination_s3_spark.chain.settle import complete, delete_voided, roll_back
-from destination_s3_spark.chain.state import StreamName
+from destination_s3_spark.chain.settle import Publish, complete, delete_voided, finish, take_back
+from destination_s3_spark.chain.state import Pending, StreamName, TableState
 from destination_s3_spark.chain.strays import StrayUploads
-from destination_s3_spark.chain.tokens import table_number
+from destination_s3_spark.chain.tokens import parse_token, table_number
 from destination_s3_spark.errors import Fenced, TransientError
 from destination_s3_spark.storage.object_store import ObjectStore
 
@@ -43,6 +43,24 @@ class Table:
         """Where the blocks are."""
         return f"{self.folder}chain/"
 
+    @property
+    def scratch_prefix(self) -> str:
+        """Where merges keep rows they are still sorting; no block names them."""
+        return f"{self.folder}scratch/"
+
+
+class Keeps(Enum):
+    """What a session does to the rows the table has."""
+
+    ALL = "all"
+    """It adds to them."""
+    NEW_GENERATION = "new generation"
+    """Its generation replaces older ones: `minimum_generation_id` is `generation_id`."""
+    OWN_ROWS = "own rows"
+    """Its rows replace all others: mode `overwrite` without generations."""
+    AS_IT_IS = "as it is"
+    """It only clears up: a pending generation stays pending, and what may be replayed stays so."""
+
 
 @dataclass(frozen=True, slots=True)
 class Session:
@@ -51,38 +69,105 @@ class Session:
     sync_id: int
     generation_id: int
     started_at: datetime
+    keeps: Keeps = Keeps.ALL
 
 
-def open_table(chain: Chain, store: ObjectStore, table: Table, session: Session, strays: StrayUploads) -> None:
-    """Begin a session. Raises TransientError when another writer is always first, Fenced when one takes over while opening."""
+class Settlement(Enum):
+    """What became of a data block that was not settled."""
+
+    FINISHED = "finished"
+    TAKEN_BACK = "taken back"
+
+
+@dataclass(frozen=True, slots=True)
+class Leftovers:
+    """What dead sessions had left: a data block that was not settled, and how many open uploads and scratch objects.
+
+    `ended_cleanly`: the session before this one wrote Close.
+    """
+
+    ended_cleanly: bool
+    settlement: Settlement | None
+    uploads: int
+    scratch: int
+
+
+def open_table(chain: Chain, store: ObjectStore, table: Table, session: Session, strays: StrayUploads, publish: Publish) -> Leftovers:
+    """Begin a session, and deal with what is left over. Raises TransientError when another writer is always first, Fenced when one takes
+    the table over meanwhile.
+    """
     clean = _open_epoch(chain, table, session)
     try:
-        recover(chain, store)
-        if not clean:
-            strays.abort(chain.head.identity.table_number, chain.head.epoch)
+        settlement = recover(chain, store, publish)
+        if settlement is not None:
+            # Only now it is known what the table holds, and so what the session's rows are to it. It also records what is settled.
+            chain.append(_opening_event(chain, table, session))
+        uploads = scratch = 0
+        if not clean or session.keeps is Keeps.AS_IT_IS:
+            uploads = strays.abort(chain.head.identity.table_number, chain.head.epoch)
+            scratch = _delete_scratch(store, table, chain.head)
         take_snapshot_when_due(chain)
     except BlockTaken as taken:
         raise fenced(table.stream, taken.block) from None
+    return Leftovers(clean, settlement, uploads, scratch)
 
 
-def recover(chain: Chain, store: ObjectStore) -> None:
+def recover(chain: Chain, store: ObjectStore, publish: Publish) -> Settlement | None:
     """Roll the unsettled data block forward, or take it back. Raises BlockTaken when another writer opened the table."""
     undo = chain.head.unsettled
     if undo is None:
-        return
+        return None
     if undo.voided:
         delete_voided(chain, store)
-    elif complete(store, undo.files):
-        chain.mark_settled()
+        return Settlement.TAKEN_BACK
+    if not complete(store, undo.files) and take_back(chain, store):
+        return Settlement.TAKEN_BACK
+    finish(chain, store, publish)
+    return Settlement.FINISHED
+
+
+def pending_in(state: TableState, session: Session) -> Pending | None:
+    """The generation that is pending in the session: whether its rows go into the table, or beside it until they replace it.
+
+    Generations are compared for equality with the current one only. Their numbers start again when a stream is renamed.
+    """
+    contents = state.contents
+    if session.keeps is Keeps.AS_IT_IS:
+        return contents.pending
+    if session.keeps is Keeps.ALL:
+        return None
+    if session.keeps is Keeps.NEW_GENERATION:
+        same = session.generation_id == contents.generation
     else:
-        roll_back(chain, store)
+        begun_by = contents.begun_by if contents.pending is None else contents.pending.sync_id
+        same = session.sync_id == begun_by != 0
+    if same:
+        return contents.pending
+    return None if contents.empty else Pending(session.generation_id, contents.next_offset, session.sync_id)
+
+
+def dead_scratch(store: ObjectStore, table: Table, state: TableState, before_epoch: int) -> list[str]:
+    """Keys of what merges of sessions before that epoch kept for themselves."""
+    number, dead = state.identity.table_number, []
+    for found in store.list(table.scratch_prefix):
+        # Each task has a folder of its own, named by a token.
+        token = parse_token(found.key.removeprefix(table.scratch_prefix).partition("/")[0])
+        if token is not None and token.table_number == number and token.epoch < before_epoch:
+            dead.append(found.key)
+    return dead
+
+
+def _delete_scratch(store: ObjectStore, table: Table, state: TableState) -> int:
+    keys = dead_scratch(store, table, state, state.epoch)
+    store.delete(keys)
+    return len(keys)
 
 
 def take_snapshot_when_due(chain: Chain) -> None:
     """Append a Snapshot when the last one is far away."""
     if chain.head.blocks_since_snapshot >= SNAPSHOT_EVERY:
-        live = live_files(chain.blocks())
-        chain.append(Snapshot(chain.head, live.adopted, live.files))
+        live = chain.live_files()
+        chain.append(Snapshot(chain.head, live.adopted, live.files, live.dropped))
 
 
 def fenced(stream: StreamName, block: Block) -> Fenced:
@@ -116,14 +201,21 @@ def _open_epoch(chain: Chain, table: Table, session: Session) -> bool:
 
 def _opening_event(chain: Chain, table: Table, session: Session) -> Seed | OpenEpoch:
     if chain.state is not None:
-        return OpenEpoch(session.sync_id, session.generation_id, session.started_at)
+        contents = chain.state.contents
+        if chain.state.unsettled is not None or session.keeps is Keeps.AS_IT_IS:
+            return OpenEpoch(session.sync_id, contents.generation, session.started_at, contents.pending)
+        pending = pending_in(chain.state, session)
+        return OpenEpoch(session.sync_id, session.generation_id, session.started_at, pending)
+    adopted = tuple(table.adopt())
+    replaces = adopted and session.keeps is not Keeps.ALL
     return Seed(
         stream=table.stream,
         table_id=table.table_id,
         table_number=table_number(table.table_id),
         final_root=table.final_root,
-        adopted=tuple(table.adopt()),
+        adopted=adopted,
         sync_id=session.sync_id,
         generation_id=session.generation_id,
         started_at=session.started_at,
+        pending=Pending(session.generation_id, 0, session.sync_id) if replaces else None,
     )

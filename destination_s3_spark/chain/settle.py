@@ -18,6 +18,9 @@ COMPLETE_TRIES = 3
 """How often a complete is repeated whose outcome was unknown and whose object is not there. Then the upload counts as gone: the store may
 answer 500 for an aborted upload, and the abort that a roll-back begins with makes the outcome certain."""
 
+Publish = Callable[[Chain], None]
+"""Shows readers outside of the chain the table at its head, whose files are all visible. Raises BlockTaken."""
+
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -34,27 +37,38 @@ def complete(store: ObjectStore, files: Iterable[FileEntry], map_files: MapCalls
     return all(list(map_files(lambda file: _complete_one(store, file), files)))
 
 
-def roll_back(chain: Chain, store: ObjectStore) -> bool:
-    """Take back the unsettled AddData of the chain; true when it turned out to be complete after all.
+def finish(chain: Chain, store: ObjectStore, publish: Publish) -> None:
+    """All uploads of the unsettled data block are complete: show readers the new table, then delete what the block removed.
+
+    May be repeated at any time. Raises BlockTaken when another writer is found to have opened the table.
+    """
+    undo = chain.head.unsettled
+    if undo is not None and undo.removed is not None:
+        publish(chain)
+        store.delete(undo.removed)
+    chain.mark_settled()
+
+
+def take_back(chain: Chain, store: ObjectStore) -> bool:
+    """Take back the unsettled data block of the chain; false when its uploads turn out to be complete after all.
 
     The uploads are aborted first: from then on nobody, not even a paused writer, can make another file of the block visible.
     Raises BlockTaken when another writer opened the table meanwhile; it decides then.
     """
     undo = chain.head.unsettled
-    if undo is None or undo.voided:
-        return True
+    if undo is None:
+        return False
     for file in undo.files:
         store.abort_upload(file.key, file.upload().upload_id)
     if all(is_visible(store, file) for file in undo.files):
-        chain.mark_settled()
-        return True
+        return False
     chain.append(Void(undo.sequence_number))
     delete_voided(chain, store)
-    return False
+    return True
 
 
 def delete_voided(chain: Chain, store: ObjectStore) -> None:
-    """Delete the files of the AddData the unsettled Void took back. Their keys are never used again, so this can be repeated."""
+    """Delete the files of the data block the unsettled Void took back. Their keys are never used again, so this can be repeated."""
     undo = chain.head.unsettled
     if undo is not None:
         store.delete([file.key for file in undo.files])

@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from destination_s3_spark.chain.files import FileEntry
+from destination_s3_spark.chain.files import FileEntry, FileKind
 
 
 class StreamName(Struct, frozen=True):
@@ -54,33 +54,77 @@ class Identity(Struct, frozen=True, rename="camel"):
 
 
 class Counters(Struct, frozen=True):
-    """Totals over the live files the chain added. `rows` counts each record once, whatever number of tables it stands in."""
+    """Totals over the live files of a kind."""
 
     rows: int = 0
     files: int = 0
     bytes: int = 0
 
 
-class Unsettled(Struct, frozen=True, rename="camel"):
-    """The data block whose uploads (AddData) or deletes (Void) are not known to be done.
+class Pending(Struct, frozen=True, rename="camel"):
+    """A generation that is to replace the table: its raw and delta files are those from `from_offset` on; nobody reads them yet.
 
-    `files` are the AddData's in both cases; the rest says what the table goes back to when the AddData is voided.
+    `sync_id`: the sync that began it.
+    """
+
+    generation: int
+    from_offset: int
+    sync_id: int
+
+
+class Contents(Struct, frozen=True, rename="camel"):
+    """What the data blocks add up to: all that taking one back must restore.
+
+    `held` are the live files the chain added, by kind; `adopted` counts those it took over. `generation` is Current: the generation of
+    the last session, or of the last ReplaceData after it. `landed` are the rows that came in since the table was last replaced, merged
+    or not; those of a pending generation are `pending_rows`. `begun_by`: the sync that found the table empty or replaced it last.
+    """
+
+    generation: int
+    next_offset: int = 0
+    held: dict[str, Counters] = {}
+    adopted: int = 0
+    landed: int = 0
+    pending: Pending | None = None
+    pending_rows: int = 0
+    begun_by: int = 0
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is no file at all."""
+        return not self.adopted and not any(counters.files for counters in self.held.values())
+
+    @property
+    def rows(self) -> int:
+        """Rows in the final table, as far as the chain added them."""
+        return self.held.get(FileKind.FINAL.value, Counters()).rows
+
+    def files(self, kind: FileKind) -> int:
+        """Number of live files of the kind."""
+        return self.held.get(kind.value, Counters()).files
+
+
+class Unsettled(Struct, frozen=True, rename="camel"):
+    """The data block whose uploads and deletes are not known to be done, or the Void that takes it back.
+
+    `files` are the uploads of the block that added them. `removed` are the keys to delete once these are complete, null where the block
+    only adds. `before` is what the table goes back to, with the number of `checkpoints` to forget, when the block is voided.
     """
 
     sequence_number: int
     voided: bool
     files: tuple[FileEntry, ...]
+    removed: tuple[str, ...] | None
     checkpoints: int
-    next_offset: int
-    counters: Counters
+    before: Contents
 
 
 class TableState(Struct, frozen=True, rename="camel"):
     """The fold of the blocks 0 to `sequence_number`.
 
-    `last_data` is the last data block (AddData, Void), `settled` the highest one known to be done, `unsettled` is `last_data` when they
-    differ. `generation` is the one of the last session. `closed`: the last session ended cleanly. `replay`: the checkpoints committed
-    since the last clean end, oldest first, which a source may send again. `snapshot`: number of the last Snapshot.
+    `last_data` is the last data block (Void included), `settled` the highest one known to be done, `unsettled` is `last_data` when they
+    differ. `closed`: the last session ended cleanly. `replay`: the checkpoints committed since the last clean end, oldest first, which a
+    source may send again. `snapshot`: number of the last Snapshot. `types_since`: files of an older schema have columns of other types.
     """
 
     identity: Identity
@@ -89,16 +133,15 @@ class TableState(Struct, frozen=True, rename="camel"):
     system_time: datetime
     epoch: int
     opener: Opener
-    generation: int
+    contents: Contents
     settled: int | None = None
     last_data: int | None = None
     unsettled: Unsettled | None = None
     schema: dict[str, Any] | None = None
-    next_offset: int = 0
+    types_since: int = 0
     closed: bool = False
     replay: tuple[Checkpoint, ...] = ()
     snapshot: int | None = None
-    counters: Counters = Counters()
 
     @property
     def schema_id(self) -> int | None:

@@ -23,10 +23,17 @@ class StrayUploads:
 
     def abort(self, table_number: int, before_epoch: int) -> int:
         """Abort the table's uploads of the epochs before `before_epoch`; their number. Everything they could be needed for is settled."""
-        found = [upload for upload in self._listed().get(table_number, ()) if upload[0].epoch < before_epoch]
+        found = self._found(table_number, before_epoch)
         for _, key, upload_id in found:
             self._store.abort_upload(key, upload_id)
         return len(found)
+
+    def count(self, table_number: int, before_epoch: int) -> int:
+        """How many uploads `abort` would abort."""
+        return len(self._found(table_number, before_epoch))
+
+    def _found(self, table_number: int, before_epoch: int) -> list[tuple[Token, str, str]]:
+        return [upload for upload in self._listed().get(table_number, ()) if upload[0].epoch < before_epoch]
 
     def _listed(self) -> dict[int, list[tuple[Token, str, str]]]:
         with self._lock:

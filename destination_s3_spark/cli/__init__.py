@@ -1,14 +1,15 @@
-"""The operator commands, for a person at a terminal: `demo` and `inspect`. Airbyte itself never calls them."""
+"""The operator commands, for a person at a terminal: `demo`, `inspect` and `repair`. Airbyte itself never calls them."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
-from destination_s3_spark.errors import SyncError
+from destination_s3_spark.errors import ConfigError, SyncError
 
-OPERATOR_COMMANDS = ("demo", "inspect")
+OPERATOR_COMMANDS = ("demo", "inspect", "repair", "rebuild")
 """First arguments that belong to this module; all others are Airbyte's."""
 
 DEMO_RECORDS = 50_000
@@ -22,15 +23,34 @@ def operator_command(argv: Sequence[str]) -> int:
             from destination_s3_spark.demo import tour  # noqa: PLC0415 (each command imports only what it needs)
 
             return tour.run(arguments.records, arguments.seed, tour.After.KEEP if arguments.keep else tour.After.STOP)
-        from destination_s3_spark.cli import inspect_command  # noqa: PLC0415
+        if arguments.command == "repair":
+            from destination_s3_spark.cli import repair_command  # noqa: PLC0415
 
-        return inspect_command.run(arguments.config, arguments.stream, arguments.namespace)
+            return repair_command.run(arguments.config, arguments.stream, arguments.namespace)
+        if arguments.command == "rebuild":
+            from destination_s3_spark.cli import rebuild_command  # noqa: PLC0415
+
+            if arguments.stream is None:
+                raise ConfigError("rebuild makes one table anew: say which with --stream.")
+            return rebuild_command.run(arguments.config, arguments.stream, arguments.namespace)
+        return _inspect(arguments)
     except SyncError as error:
         sys.stderr.write(f"{error.message}\n")
         return 1
     except KeyboardInterrupt:
         sys.stderr.write("Interrupted.\n")
         return 130
+
+
+def _inspect(arguments: argparse.Namespace) -> int:
+    from destination_s3_spark.cli import inspect_command  # noqa: PLC0415
+
+    if arguments.export_schema is None:
+        return inspect_command.run(arguments.config, arguments.stream, arguments.namespace)
+    if arguments.stream is None:
+        raise ConfigError("--export-schema writes the schema of one table: say which with --stream.")
+    form = inspect_command.SchemaForm(arguments.form)
+    return inspect_command.export_schema(arguments.config, arguments.stream, arguments.namespace, Path(arguments.export_schema), form)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -59,10 +79,37 @@ def _parser() -> argparse.ArgumentParser:
             "--stream: one line per table. With it: the table's state, its columns and its blocks."
         ),
     )
-    inspect.add_argument("--config", required=True, metavar="FILE", help="the connector's configuration, as for `write`")
-    inspect.add_argument("--stream", metavar="NAME", help="show this stream's table in detail")
-    inspect.add_argument("--namespace", metavar="NS", help="the stream's namespace, where the name alone is not enough")
+    _add_tables(inspect, "show this stream's table in detail")
+    inspect.add_argument("--export-schema", metavar="FILE", help="instead, write the table's Arrow schema to this file; needs --stream")
+    inspect.add_argument(
+        "--form", choices=("ipc", "odf"), default="ipc", help="of that file: an Arrow IPC message, or Open Data Fabric's bare flatbuffer"
+    )
+    repair = commands.add_parser(
+        "repair",
+        help="clear up what a dead sync left behind, without a sync",
+        description=(
+            "Finishes or takes back the last commit of a sync that died, drops its open uploads and scratch objects, and writes the "
+            "manifests anew. A table that needs nothing is not touched. A sync that is running is stopped; run it again to go on."
+        ),
+    )
+    _add_tables(repair, "repair this stream's table only")
+    rebuild = commands.add_parser(
+        "rebuild",
+        help="make a final table anew from its raw table",
+        description=(
+            "Types every raw row of a stream's table again, deduplicates them where the table is deduplicated, and puts the result in "
+            "place of the final table in one step. Then says how many rows are as before. Needs a raw table that has every row."
+        ),
+    )
+    _add_tables(rebuild, "the stream whose table is made anew")
     return parser
+
+
+def _add_tables(command: argparse.ArgumentParser, stream: str) -> None:
+    """The options that say which tables a command is about."""
+    command.add_argument("--config", required=True, metavar="FILE", help="the connector's configuration, as for `write`")
+    command.add_argument("--stream", metavar="NAME", help=stream)
+    command.add_argument("--namespace", metavar="NS", help="the stream's namespace, where the name alone is not enough")
 
 
 def _positive(text: str) -> int:

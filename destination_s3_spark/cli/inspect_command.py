@@ -3,49 +3,67 @@
 from __future__ import annotations
 
 import sys
+from enum import Enum
 from pathlib import Path
 
-import orjson
+import pyarrow as pa
 
-from destination_s3_spark.chain.state import StreamName
-from destination_s3_spark.cli import inspection, report
+from destination_s3_spark.cli import inspection, report, schema_report
+from destination_s3_spark.cli.configuration import read_config
 from destination_s3_spark.cli.inspection import InspectedTable
-from destination_s3_spark.config import Config
 from destination_s3_spark.errors import ConfigError
+from destination_s3_spark.schema.flatbuffer import bare_flatbuffer
+from destination_s3_spark.storage.configured import s3_settings
 from destination_s3_spark.storage.s3 import S3Store
-from destination_s3_spark.sync.settings import s3_settings
+
+
+class SchemaForm(Enum):
+    """How an Arrow schema is written to a file."""
+
+    IPC = "ipc"
+    """An encapsulated IPC message, which every Arrow library reads."""
+    ODF = "odf"
+    """A bare flatbuffer, as Open Data Fabric records it."""
 
 
 def run(config_path: str, name: str | None, namespace: str | None) -> int:
     """Print the tables, or one in detail. Raises ConfigError when the configuration is wrong or the stream has no table."""
-    config = Config.parse(_options(Path(config_path)))
+    config = read_config(Path(config_path))
     store = S3Store(s3_settings(config))
     folder = inspection.tables_folder(config)
     found = inspection.find_tables(store, folder)
     place = f"s3://{config.s3_bucket_name}/{folder}"
     if name is None:
-        sys.stdout.write(_all_tables([inspection.read_table(store, prefix) for prefix, _ in found], place))
+        sys.stdout.write(_all_tables([inspection.read_table(store, table) for table in found], place))
         return 0
-    wanted = [prefix for prefix, stream in found if stream.name == name and namespace in (None, stream.namespace)]
-    if not wanted:
-        known = ", ".join(sorted(str(stream) for _, stream in found)) or "none"
-        asked = StreamName(namespace, name)
-        raise ConfigError(f"There is no table of stream {asked} under {place}. Tables there: {known}.")
-    sys.stdout.write("\n".join(_one_table(inspection.read_table(store, prefix)) for prefix in wanted))
+    chosen = inspection.choose(found, name, namespace, place)
+    sys.stdout.write("\n".join(_one_table(inspection.read_table(store, table)) for table in chosen))
     return 0
 
 
-def _options(path: Path) -> dict[str, object]:
+def export_schema(config_path: str, name: str, namespace: str | None, file: Path, form: SchemaForm) -> int:
+    """Write the Arrow schema of a table's head to a file. Raises ConfigError when there is none, or more than one."""
+    config = read_config(Path(config_path))
+    store = S3Store(s3_settings(config))
+    folder = inspection.tables_folder(config)
+    chosen = inspection.choose(inspection.find_tables(store, folder), name, namespace, f"s3://{config.s3_bucket_name}/{folder}")
+    if len(chosen) > 1:
+        raise ConfigError(
+            f"There are {len(chosen)} streams of the name {name}: {', '.join(str(t.stream) for t in chosen)}. Add --namespace."
+        )
+    columns = inspection.read_table(store, chosen[0]).columns
+    if columns is None:
+        raise ConfigError(f"The table of stream {chosen[0].stream} has no schema yet: no record of it was ever committed.")
     try:
-        options = orjson.loads(path.read_bytes())
+        file.write_bytes(_schema_bytes(columns, form))
     except OSError as error:
-        raise ConfigError(f"The configuration {path} cannot be read: {error.strerror}.") from error
-    except orjson.JSONDecodeError:
-        options = None
-    if not isinstance(options, dict):
-        # Without its cause: that one would quote the file, which holds secrets.
-        raise ConfigError(f"The configuration {path} is not a JSON object.")
-    return options
+        raise ConfigError(f"The schema cannot be written to {file}: {error.strerror}.") from error
+    sys.stdout.write(f"{file}: Arrow schema of {chosen[0].stream}, {len(columns)} columns, form {form.value}\n")
+    return 0
+
+
+def _schema_bytes(schema: pa.Schema, form: SchemaForm) -> bytes:
+    return bare_flatbuffer(schema) if form is SchemaForm.ODF else schema.serialize().to_pybytes()
 
 
 def _all_tables(tables: list[InspectedTable], place: str) -> str:
@@ -56,8 +74,11 @@ def _all_tables(tables: list[InspectedTable], place: str) -> str:
 
 def _one_table(table: InspectedTable) -> str:
     sections = {
-        f"Table {table.stream}": f"{report.table_state(table)}\n\n{report.overview([table])}",
+        f"Table {table.stream}": report.table_state(table),
+        "Files": report.files(table),
         "Columns": report.columns(table),
+        "Recovered columns": schema_report.recovered_columns(table),
+        "Schemas": schema_report.history(table),
         "Chain": report.chain(table),
     }
-    return "\n".join(report.section(title, text) for title, text in sections.items())
+    return "\n".join(report.section(title, text) for title, text in sections.items() if text)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -13,24 +15,44 @@ import pyarrow.parquet as pq
 from destination_s3_spark.chain.blocks import Block, UnreadableBlock, block_name, decode
 from destination_s3_spark.chain.events import Seed
 from destination_s3_spark.chain.files import FileEntry, FileKind
-from destination_s3_spark.chain.live_files import live_files
 from destination_s3_spark.chain.log import Chain
+from destination_s3_spark.chain.readable import Readable, readable
+from destination_s3_spark.chain.schema_history import schema_history
 from destination_s3_spark.chain.state import StreamName, TableState
 from destination_s3_spark.config import Config
-from destination_s3_spark.errors import DataError
+from destination_s3_spark.errors import ConfigError, DataError
 from destination_s3_spark.schema.arrow import schema_from_text
+from destination_s3_spark.storage.configured import path_template
 from destination_s3_spark.storage.object_store import ObjectStore
-from destination_s3_spark.storage.paths import PathTemplate
 from destination_s3_spark.storage.table_paths import INTERNAL_FOLDER
+
+HEADS_AT_ONCE = 16
+
+
+@dataclass(frozen=True, slots=True)
+class FoundTable:
+    """A table of the bucket path: where its chain is, and its first block."""
+
+    chain_prefix: str
+    seed: Seed
+
+    @property
+    def stream(self) -> StreamName:
+        """The stream the table holds."""
+        return self.seed.stream
 
 
 @dataclass(frozen=True, slots=True)
 class InspectedTable:
-    """A table as its chain tells: `blocks` from the last Snapshot (or the Seed) to the head, `files` those that are live."""
+    """A table as its chain tells: `blocks` from the last Snapshot (or the Seed) to the head, `schemas` the blocks that set one ever since.
+
+    `readable` is what readers see: without a last data block whose files are not all there.
+    """
 
     state: TableState
+    readable: Readable
     blocks: tuple[Block, ...]
-    files: tuple[FileEntry, ...]
+    schemas: tuple[Block, ...]
 
     @property
     def stream(self) -> StreamName:
@@ -43,8 +65,8 @@ class InspectedTable:
         return None if self.state.schema is None else schema_from_text(self.state.schema["arrowSchema"])
 
     def files_of(self, kind: FileKind) -> tuple[FileEntry, ...]:
-        """The live files of one of the two tables."""
-        return tuple(file for file in self.files if file.kind is kind)
+        """The live files of a kind."""
+        return self.readable.live.of(kind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,24 +82,32 @@ class ValueChange:
 
 def tables_folder(config: Config) -> str:
     """The folder in which every table of the configuration has its own, ending in `/`."""
-    template = PathTemplate(config.s3_bucket_path, config.s3_path_format, config.file_name_pattern, datetime.now(UTC), sync_id=0)
-    return f"{template.base}{INTERNAL_FOLDER}/"
+    return f"{path_template(config, datetime.now(UTC), sync_id=0).base}{INTERNAL_FOLDER}/"
 
 
-def find_tables(store: ObjectStore, folder: str) -> list[tuple[str, StreamName]]:
-    """The prefix of every chain below the folder, with the stream its Seed names, in the order of the prefixes."""
+def find_tables(store: ObjectStore, folder: str) -> list[FoundTable]:
+    """The tables whose chains are below the folder, in the order of their keys. Raises DataError where a chain has no Seed."""
     seeds = [found.key for found in store.list(folder) if found.key.endswith(f"/chain/{block_name(0)}")]
-    return [(key.removesuffix(block_name(0)), _stream_of(store, key)) for key in seeds]
+    return [FoundTable(key.removesuffix(block_name(0)), _seed(store, key)) for key in seeds]
 
 
-def read_table(store: ObjectStore, chain_prefix: str) -> InspectedTable:
-    """The table whose chain is under the prefix. Raises DataError when the chain is damaged."""
-    chain = Chain(store, chain_prefix, _stream_of(store, chain_prefix + block_name(0)))
+def choose(found: Sequence[FoundTable], name: str, namespace: str | None, place: str) -> list[FoundTable]:
+    """The tables of the streams of that name, and of that namespace if one is given. Raises ConfigError when there is none."""
+    chosen = [table for table in found if table.stream.name == name and namespace in (None, table.stream.namespace)]
+    if not chosen:
+        known = ", ".join(sorted(str(table.stream) for table in found)) or "none"
+        raise ConfigError(f"There is no table of stream {StreamName(namespace, name)} under {place}. Tables there: {known}.")
+    return chosen
+
+
+def read_table(store: ObjectStore, found: FoundTable) -> InspectedTable:
+    """What the table's chain says. Raises DataError when it is damaged."""
+    chain = Chain(store, found.chain_prefix, found.stream)
     chain.read()
-    if chain.state is None:
-        chain.catch_up()
-    blocks = tuple(chain.blocks())
-    return InspectedTable(chain.head, blocks, live_files(blocks).files)
+    chain.catch_up()
+    with ThreadPoolExecutor(HEADS_AT_ONCE, "heads") as pool:
+        seen = readable(chain, store, pool.map)
+    return InspectedTable(chain.head, seen, tuple(chain.blocks()), tuple(schema_history(chain)))
 
 
 def read_file(store: ObjectStore, file: FileEntry) -> pa.Table:
@@ -97,7 +127,7 @@ def value_changes(rows: pa.Table) -> list[ValueChange]:
     return [ValueChange(*group, examples[group], count) for group, count in counts.most_common()]
 
 
-def _stream_of(store: ObjectStore, seed_key: str) -> StreamName:
+def _seed(store: ObjectStore, seed_key: str) -> Seed:
     try:
         seed = decode(store.get(seed_key)).event
     except UnreadableBlock:
@@ -106,7 +136,7 @@ def _stream_of(store: ObjectStore, seed_key: str) -> StreamName:
         raise DataError(
             f"{seed_key} is not the first block of a chain. Only this connector may write there; restore an older version of it."
         )
-    return seed.stream
+    return seed
 
 
 def _any_index(path: str) -> str:

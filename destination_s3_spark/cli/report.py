@@ -11,7 +11,18 @@ from typing import Any
 import pyarrow as pa
 
 from destination_s3_spark.chain.blocks import Block
-from destination_s3_spark.chain.events import AddData, Close, OpenEpoch, Seed, SetDataSchema, Snapshot, UnknownEvent, Void
+from destination_s3_spark.chain.events import (
+    AddData,
+    Close,
+    MergeData,
+    OpenEpoch,
+    ReplaceData,
+    Seed,
+    SetDataSchema,
+    Snapshot,
+    UnknownEvent,
+    Void,
+)
 from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.cli.inspection import InspectedTable, ValueChange
 
@@ -63,20 +74,44 @@ def table_state(table: InspectedTable) -> str:
     """What a table is and how its last sync left it, as a list of facts."""
     state = table.state
     schema = state.schema or {}
+    pending = table.readable.contents.pending
     facts = {
         "stream": str(table.stream),
         "table": state.identity.table_id,
         "final root": state.identity.final_root,
         "mode": schema.get("mode"),
         "primary key": ", ".join(".".join(path) for path in schema.get("primaryKey") or ()) or None,
-        "generation": state.generation,
-        "rows": f"{state.counters.rows:,}",
-        "last sync": f"{state.opener.sync_id}, started {_moment(state.opener.started_at)}, epoch {state.epoch}",
+        "generation": table.readable.contents.generation,
+        "pending": None
+        if pending is None
+        else f"generation {pending.generation} waits to replace the table, begun by sync {pending.sync_id}",
+        "rows": f"{table.readable.contents.rows:,}",
+        "last sync": f"{state.opener.sync_id}, started {moment(state.opener.started_at)}, epoch {state.epoch}",
         "ended": "cleanly" if state.closed else "not yet, or not cleanly",
         "settled": _settled(table),
     }
     width = max(map(len, facts))
     return "\n".join(f"{name.ljust(width)}  {value}" for name, value in facts.items() if value not in (None, ""))
+
+
+def files(table: InspectedTable) -> str:
+    """The live files by kind. Those of a pending generation, and those given up and not yet deleted, stand apart."""
+    live = table.readable.live
+    header = (("kind", Align.LEFT), ("files", Align.RIGHT), ("rows", Align.RIGHT), ("size", Align.RIGHT))
+    groups = {
+        f"{kind.value}{', pending' if pending else ''}": [file for file in live.of(kind) if live.is_pending(file) is pending]
+        for kind in FileKind
+        for pending in (False, True)
+    }
+    groups["given up"] = list(live.dropped)
+    rows = [
+        (name, f"{len(group):,}", f"{sum(file.rows for file in group):,}", size_text(sum(file.bytes for file in group)))
+        for name, group in groups.items()
+        if group
+    ]
+    if live.adopted:
+        rows.append((FileKind.ADOPTED.value, f"{len(live.adopted):,}", "?", "?"))
+    return grid(header, rows) if rows else "No files."
 
 
 def columns(table: InspectedTable) -> str:
@@ -116,7 +151,7 @@ def changes(found: Sequence[ValueChange]) -> str:
 def chain(table: InspectedTable) -> str:
     """The blocks, one line each."""
     header = (("block", Align.RIGHT), ("time (UTC)", Align.LEFT), ("kind", Align.LEFT), ("what it says", Align.LEFT))
-    text = grid(header, [(str(b.sequence_number), _moment(b.system_time), block_kind(b), block_summary(b)) for b in table.blocks])
+    text = grid(header, [(str(b.sequence_number), moment(b.system_time), block_kind(b), block_summary(b)) for b in table.blocks])
     first = table.blocks[0].sequence_number
     return text if first == 0 else f"(blocks 0 to {first - 1} are summed up in the Snapshot)\n{text}"
 
@@ -138,12 +173,14 @@ def block_summary(block: Block) -> str:
             return _schema_summary(event)
         case AddData() as event:
             return _add_data_summary(event)
+        case MergeData() | ReplaceData() as event:
+            return _rewrite_summary(event)
         case Void() as event:
             return f"takes back block {event.voided_sequence_number}"
         case Close():
             return "the sync ended cleanly"
         case Snapshot() as event:
-            return f"all blocks before: {event.state.counters.rows:,} rows in {len(event.files)} files"
+            return f"all blocks before: {event.state.contents.rows:,} rows in {len(event.files)} files"
         case UnknownEvent():
             return "written by a newer version"
 
@@ -183,12 +220,28 @@ def size_text(size_bytes: int) -> str:
     return f"{size:,.1f} GB"
 
 
+def counted(number: int, noun: str) -> str:
+    """`1 file`, `2 files`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def moment(time: datetime) -> str:
+    """A time to the second."""
+    return time.strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _rewrite_summary(event: MergeData | ReplaceData) -> str:
+    rows = sum(file.rows for file in event.files if file.kind is FileKind.FINAL)
+    what = f"generation {event.generation_id} is published" if isinstance(event, ReplaceData) else "rows come into the final table"
+    return f"{what}: {len(event.files)} files with {rows:,} final rows in, {len(event.files_removed)} files out"
+
+
 def _overview_row(table: InspectedTable) -> tuple[str, ...]:
     final, raw = table.files_of(FileKind.FINAL), table.files_of(FileKind.RAW)
     return (
         str(table.stream),
-        str(table.state.generation),
-        f"{table.state.counters.rows:,}",
+        str(table.readable.contents.generation),
+        f"{table.readable.contents.rows:,}",
         str(len(table.columns or ())),
         str(len(final)),
         size_text(sum(file.bytes for file in final)),
@@ -202,7 +255,11 @@ def _settled(table: InspectedTable) -> str:
     if state.unsettled is None:
         return "no data yet" if state.settled is None else f"all data, up to block {state.last_data}"
     number = state.unsettled.sequence_number
-    return f"block {number} is written, its files may not be complete: the next sync finishes it or takes it back"
+    if table.readable.left_out is None:
+        return f"block {number} is written and all its files are there: the next sync or `repair` finishes it"
+    return (
+        f"block {number} is written, its files are not all there and not shown here: the next sync or `repair` finishes it or takes it back"
+    )
 
 
 def _schema_summary(event: SetDataSchema) -> str:
@@ -214,14 +271,10 @@ def _schema_summary(event: SetDataSchema) -> str:
 def _add_data_summary(event: AddData) -> str:
     interval = event.offset_interval
     size = size_text(sum(file.bytes for file in event.files))
-    files, checkpoints = _counted(len(event.files), "file"), _counted(len(event.checkpoints), "checkpoint")
-    text = f"{_counted(interval.end - interval.start + 1, 'row')}, {files} ({size}), {checkpoints}"
+    files, checkpoints = counted(len(event.files), "file"), counted(len(event.checkpoints), "checkpoint")
+    text = f"{counted(interval.end - interval.start + 1, 'row')}, {files} ({size}), {checkpoints}"
     changed = sum(event.changes.values())
     return f"{text}, {changed:,} changed" if changed else text
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def _line(cells: Sequence[str], widths: Sequence[int], aligns: Sequence[Align]) -> str:
@@ -234,7 +287,3 @@ def _line(cells: Sequence[str], widths: Sequence[int], aligns: Sequence[Align]) 
 
 def _cut(text: str, width: int) -> str:
     return text if len(text) <= width else text[: width - 1] + "…"
-
-
-def _moment(time: datetime) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S")

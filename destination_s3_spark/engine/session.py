@@ -10,11 +10,12 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import uuid4
 
 from destination_s3_spark.engine.outcome import Failed, guarded
 from destination_s3_spark.errors import TransientError
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
+Progress = Callable[[int, int], None]
+"""Takes the number of groups of tasks that are done, and of all of them."""
+
+PROGRESS_EVERY_S = 10.0
 TASK_ATTEMPTS = 3
 """A task whose Python worker died (killed for memory, say) is tried again; its uploads of earlier attempts stay invisible."""
 LOG4J = Path(__file__).with_name("log4j2.properties")
@@ -71,12 +76,23 @@ class Engine:
             self._starter = threading.Thread(target=self._start, name="spark-start", daemon=True)
             self._starter.start()
 
-    def run(self, function: Callable[[Task], Result], groups: Sequence[Sequence[Task]]) -> list[list[Result]]:
+    def run(
+        self, function: Callable[[Task], Result], groups: Sequence[Sequence[Task]], progress: Progress | None = None
+    ) -> list[list[Result]]:
         """Apply the function to every task; the tasks of a group run one after the other on one worker. Results keep the shape.
 
-        Raises the first SyncError a task raised, as it was; any other exception of a task becomes a Bug without its text.
+        `progress` is told now and then how many groups are done. Raises the first SyncError a task raised, as it was; any other exception
+        of a task becomes a Bug without its text.
         """
+        if not groups:
+            return []
         context = self._ready()
+        with _watched(context, len(groups), progress):
+            return self._collected(context, function, groups)
+
+    def _collected(
+        self, context: SparkContext, function: Callable[[Task], Result], groups: Sequence[Sequence[Task]]
+    ) -> list[list[Result]]:
         try:
             outcomes = context.parallelize(list(groups), len(groups)).map(guarded(function)).collect()
         except Exception as error:  # Py4JJavaError and what else Spark raises when workers keep dying or the JVM is gone
@@ -128,6 +144,31 @@ class Engine:
             self._context = context
         except Exception as error:  # noqa: BLE001 (raised again, on the thread that waits for the session)
             self._failure = error
+
+
+@contextmanager
+def _watched(context: SparkContext, groups: int, progress: Progress | None) -> Iterator[None]:
+    """Tell `progress` what Spark says of the job that is run inside."""
+    if progress is None:
+        yield
+        return
+    name = uuid4().hex
+    over = threading.Event()
+
+    def watch() -> None:
+        tracker = context.statusTracker()
+        while not over.wait(PROGRESS_EVERY_S):
+            jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(name)]
+            stages = [tracker.getStageInfo(int(stage)) for job in jobs if job is not None for stage in job.stageIds]
+            progress(sum(stage.numCompletedTasks for stage in stages if stage is not None), groups)
+
+    context.setJobGroup(name, "progress is watched")
+    watcher = threading.Thread(target=watch, name="spark-progress", daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        over.set()
 
 
 def _spark_context(settings: SparkSettings) -> SparkContext:

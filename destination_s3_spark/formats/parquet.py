@@ -5,6 +5,7 @@ Format 2.6, microsecond timestamps and times in UTC, three-level lists. The file
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, ClassVar
@@ -122,10 +123,16 @@ class ParquetFile:
         if self._buffered_bytes >= self._options.row_group_bytes:
             self._write_row_group()
 
-    def close(self) -> int:
-        """Write what is buffered and the footer, and return the number of rows in the file."""
+    @property
+    def at_row_group_start(self) -> bool:
+        """Whether the next row will be the first of a row group."""
+        return not self._batches
+
+    def close(self, metadata: Mapping[str, str] | None = None) -> int:
+        """Write what is buffered and the footer with this metadata, and return the number of rows in the file."""
         if self._batches:
             self._write_row_group()
+        self._writer.add_key_value_metadata(dict(metadata or {}))
         self._writer.close()
         self._outlet.shut()
         return self._rows

@@ -23,6 +23,10 @@ class ChangeKind(Enum):
     """A removed column the source declares again."""
     TYPE_WIDENING = "TypeWidening"
     """A union with further options."""
+    RECOVERY = "Recovery"
+    """The values of a key go to another of its columns, added for it or there from an earlier time, since the type asks for it."""
+    RETYPE = "Retype"
+    """A column or member takes another type in place, or a column takes in the values of one that was recovered from it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +57,10 @@ class SchemaVer(NamedTuple):
 
     def after(self, changes: tuple[Change, ...]) -> SchemaVer:
         """The label of the schema these changes lead to."""
-        if any(change.kind is ChangeKind.TYPE_WIDENING for change in changes):
+        kinds = {change.kind for change in changes}
+        if kinds & {ChangeKind.RECOVERY, ChangeKind.RETYPE}:
+            return SchemaVer(self.model + 1, 0, 0)
+        if ChangeKind.TYPE_WIDENING in kinds:
             return SchemaVer(self.model, self.revision + 1, 0)
         return SchemaVer(self.model, self.revision, self.addition + 1) if changes else self
 

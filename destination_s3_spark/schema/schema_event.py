@@ -17,7 +17,7 @@ KIND = "SetDataSchema"
 def to_event(evolution: Evolution, mode: str, primary_key: Sequence[Sequence[str]], cursor: Sequence[str]) -> dict[str, Any]:
     """The event that records an evolution. `mode` is the destination sync mode; key and cursor are paths of JSON keys."""
     schema = evolution.schema
-    return {
+    event: dict[str, Any] = {
         "kind": KIND,
         "schemaId": schema.schema_id,
         "mode": mode,
@@ -28,13 +28,15 @@ def to_event(evolution: Evolution, mode: str, primary_key: Sequence[Sequence[str
         "changes": [_change_to_json(change) for change in evolution.changes],
         "arrowSchema": schema_to_text(schema.arrow),
     }
+    return event | {"retyped": list(evolution.retyped)} if evolution.retyped else event
 
 
 def from_event(event: Mapping[str, Any]) -> TableSchema:
     """The schema an event records. Keys it does not know are skipped; DataError when one it needs is missing or of the wrong form."""
     try:
         fields = tuple(_field_from_json(field) for field in event["fields"])
-        return TableSchema(int(event["schemaId"]), fields, SchemaVer.parse(event["version"]))
+        retyped = tuple(str(source) for source in event.get("retyped") or ())
+        return TableSchema(int(event["schemaId"]), fields, SchemaVer.parse(event["version"]), retyped)
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(
             f"The table's {KIND} block cannot be read ({type(error).__name__}): it is damaged, or a newer connector wrote it. "
@@ -43,6 +45,7 @@ def from_event(event: Mapping[str, Any]) -> TableSchema:
 
 
 def _field_to_json(field: TableField) -> dict[str, Any]:
+    recovery = {} if field.recovered_from is None else {"recoveredFrom": field.recovered_from}
     return {
         "id": field.id,
         "name": field.name,
@@ -51,18 +54,23 @@ def _field_to_json(field: TableField) -> dict[str, Any]:
         "addedIn": field.added_in,
         "required": field.required,
         "present": field.present,
+        **recovery,
+        **({"emptied": True} if field.emptied else {}),
     }
 
 
 def _field_from_json(field: Mapping[str, Any]) -> TableField:
+    number, base = int(field["id"]), field.get("recoveredFrom")
     return TableField(
-        int(field["id"]),
+        number,
         str(field["name"]),
         str(field["source"]),
         type_from_json(field["type"]),
         int(field["addedIn"]),
         required=bool(field.get("required", False)),
         present=bool(field.get("present", True)),
+        recovered_from=None if base is None else int(base),
+        emptied=bool(field.get("emptied", False)),
     )
 
 

@@ -2,14 +2,15 @@
 
 The order is Snowplow's ("Redshift automatic table migrations"): in the first schema required columns come first, then by name; columns
 of a later schema are sorted the same way among themselves and appended. No column is ever moved, renamed or dropped. Everything here is
-a pure function of the previous schema and the declared columns.
+a pure function of the previous schema, the declared columns and a policy.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import hashlib
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
@@ -19,37 +20,28 @@ from destination_s3_spark.schema.arrow import META_FIELDS, arrow_field
 from destination_s3_spark.schema.change import FIRST_VERSION, Change, ChangeKind, SchemaVer
 from destination_s3_spark.schema.json_schema import StreamFields
 from destination_s3_spark.schema.names import Level, assign_names
-from destination_s3_spark.schema.type_merge import TypeConflictError, arranged, merge_types
+from destination_s3_spark.schema.placement import Placement, TableField, place
+from destination_s3_spark.schema.policy import SchemaPolicy
+from destination_s3_spark.schema.type_merge import TypeConflictError, arranged
 from destination_s3_spark.schema.type_text import type_to_text
 
 if TYPE_CHECKING:
     from destination_s3_spark.protocol.catalog import StreamId
 
-
-@dataclass(frozen=True, slots=True)
-class TableField:
-    """A data column. `id` is never reused, `source` is the JSON key.
-
-    `added_in` is the id of the schema that brought it, `required` what that schema said of it (it only decided the place: columns are
-    nullable). `present` is False while the source does not declare it.
-    """
-
-    id: int
-    name: str
-    source: str
-    type: AirbyteType
-    added_in: int
-    required: bool = False
-    present: bool = True
+__all__ = ["Evolution", "TableField", "TableSchema", "evolve", "plan_fields", "replayed_fields"]
 
 
 @dataclass(frozen=True, slots=True)
 class TableSchema:
-    """A table's data columns in order. Ids count from 0 in the table's chain; `version` is only a label."""
+    """A table's data columns in order. Ids count from 0 in the table's chain; `version` is only a label.
+
+    `retyped` are the keys of columns that got another type in place by this schema: files of earlier schemas hold them in an older one.
+    """
 
     schema_id: int
     fields: tuple[TableField, ...]
     version: SchemaVer = FIRST_VERSION
+    retyped: tuple[str, ...] = ()
 
     @property
     def arrow(self) -> pa.Schema:
@@ -57,8 +49,9 @@ class TableSchema:
         return pa.schema([*META_FIELDS, *(arrow_field(Field(field.source, field.name, field.type)) for field in self.fields)])
 
     def column(self, source: str) -> TableField | None:
-        """The column of a JSON key."""
-        return next((field for field in self.fields if field.source == source), None)
+        """The column the values of a JSON key go to; its base column while the source does not declare the key."""
+        of_key = [field for field in self.fields if field.source == source]
+        return next((field for field in of_key if field.present), of_key[0] if of_key else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,71 +66,109 @@ class Evolution:
         """The SchemaVer label, for example `1-0-1`."""
         return str(self.schema.version)
 
+    @property
+    def retyped(self) -> tuple[str, ...]:
+        """The keys of the columns whose stored values have to be rewritten because of this evolution."""
+        return self.schema.retyped if self.changes else ()
 
-def evolve(previous: TableSchema | None, incoming: StreamFields, stream: StreamId) -> Evolution:
-    """The table's schema after a source declared `incoming`; ConfigError when it gives a column another type."""
+
+def evolve(previous: TableSchema | None, incoming: StreamFields, stream: StreamId, policy: SchemaPolicy) -> Evolution:
+    """The table's schema after a source declared `incoming`. ConfigError for a column of another type when the policy is to fail."""
     if previous is None:
-        return Evolution(TableSchema(0, _new_columns(incoming, (), 0)), ())
-    declared = {field.source: field.type for field in incoming.fields}
-    columns: list[TableField] = []
-    changes: list[Change] = []
-    conflicts: list[TypeConflictError] = []
-    for column in previous.fields:
-        try:
-            carried, column_changes = _carry(column, declared.get(column.source))
-        except TypeConflictError as conflict:
-            conflicts.append(conflict)
-            continue
-        columns.append(carried)
-        changes.extend(column_changes)
-    _refuse(conflicts, stream)
-    additions = _new_columns(incoming, previous.fields, previous.schema_id + 1)
-    changes.extend(Change(ChangeKind.KEY_ADDITION, (column.source,), None, column.type) for column in additions)
+        return Evolution(TableSchema(0, _new_columns(incoming, (), [], 0)), ())
+    placements = _placements(previous, incoming, stream, policy)
+    changes = [change for placement in placements.values() for change in placement.changes]
+    schema_id = previous.schema_id + 1
+    recoveries = _recoveries(placements.values(), previous.version.after(tuple(changes)))
+    additions = _new_columns(incoming, previous.fields, recoveries, schema_id)
+    changes.extend(Change(ChangeKind.KEY_ADDITION, (new.source,), None, new.type) for new in additions if new.recovered_from is None)
     if not changes:
         return Evolution(previous, ())
-    version = previous.version.after(tuple(changes))
-    return Evolution(TableSchema(previous.schema_id + 1, (*columns, *additions), version), tuple(changes))
+    carried = {column.id: column for placement in placements.values() for column in placement.columns}
+    columns = (*(carried[column.id] for column in previous.fields), *additions)
+    retyped = tuple(source for source, placement in placements.items() if placement.retyped)
+    return Evolution(TableSchema(schema_id, columns, previous.version.after(tuple(changes)), retyped), tuple(changes))
 
 
 def plan_fields(schema: TableSchema, incoming: Iterable[Field]) -> tuple[Field, ...]:
     """The declared columns as the table has them: its names and its merged types, in the declared order."""
-    columns = {column.source: column for column in schema.fields}
+    columns = {column.source: column for column in schema.fields if column.present}
     fields = [columns.get(field.source) for field in incoming]
     if any(column is None for column in fields):
         raise Bug("A declared column is missing from the schema its table evolved to. Report this as an error of the connector.")
     return tuple(Field(column.source, column.name, column.type) for column in fields if column is not None)
 
 
-def _carry(column: TableField, declared: AirbyteType | None) -> tuple[TableField, tuple[Change, ...]]:
-    """An existing column in the next schema. Raises TypeConflictError."""
-    if declared is None:
-        if not column.present:
-            return column, ()
-        return replace(column, present=False), (Change(ChangeKind.KEY_REMOVAL, (column.source,), column.type, None),)
-    merged = merge_types(column.type, declared, (column.source,))
-    returned = () if column.present else (Change(ChangeKind.KEY_RETURN, (column.source,), None, merged.type),)
-    return replace(column, type=merged.type, present=True), (*returned, *merged.changes)
+def replayed_fields(then: TableSchema, now: TableSchema) -> tuple[Field, ...]:
+    """The fields by which records that landed under an earlier schema are typed again: each value goes to the column it went to then.
+
+    Names and types are today's. Where a rewrite took a recovered column back, its values go to the base column.
+    """
+    today = {column.id: column for column in now.fields}
+    columns = (today[column.id] for column in then.fields if column.present)
+    targets = (today[column.recovered_from] if column.emptied and column.recovered_from is not None else column for column in columns)
+    return tuple(Field(column.source, column.name, column.type) for column in targets)
 
 
-def _new_columns(incoming: StreamFields, existing: tuple[TableField, ...], schema_id: int) -> tuple[TableField, ...]:
+def _placements(previous: TableSchema, incoming: StreamFields, stream: StreamId, policy: SchemaPolicy) -> dict[str, Placement]:
+    """What becomes of the columns of each key, in the order of the base columns."""
+    declared = {field.source: field.type for field in incoming.fields}
+    of_key: dict[str, list[TableField]] = {}
+    for column in previous.fields:
+        of_key.setdefault(column.source, []).append(column)
+    placements: dict[str, Placement] = {}
+    conflicts: list[TypeConflictError] = []
+    for source, columns in of_key.items():
+        try:
+            placements[source] = place(columns, declared.get(source), policy)
+        except TypeConflictError as conflict:
+            conflicts.append(conflict)
+    _refuse(conflicts, stream)
+    return placements
+
+
+class _Recovery(NamedTuple):
+    """A column to add: the base column it stands beside, its type, and the name it should have."""
+
+    base: TableField
+    type: AirbyteType
+    name: str
+
+
+def _recoveries(placements: Iterable[Placement], version: SchemaVer) -> list[_Recovery]:
+    label = "_".join(map(str, version))
+    found = [(placement.columns[0], placement.recovered) for placement in placements if placement.recovered is not None]
+    return [_Recovery(base, of, f"{base.name}_recovered_{label}_{_type_hash(of)}") for base, of in found]
+
+
+def _type_hash(of: AirbyteType) -> str:
+    return hashlib.sha256(type_to_text(of).encode()).hexdigest()[:8]
+
+
+def _new_columns(
+    incoming: StreamFields, existing: Sequence[TableField], recoveries: Sequence[_Recovery], schema_id: int
+) -> tuple[TableField, ...]:
     known = {column.source for column in existing}
+    taken = [column.name for column in existing]
     new = {field.source: field.type for field in incoming.fields if field.source not in known}
-    names = assign_names(new, [column.name for column in existing], Level.COLUMN)
-    order = sorted(new, key=lambda source: (source not in incoming.required, names[source]))
+    beside = assign_names((recovery.name for recovery in recoveries), taken, Level.COLUMN)
+    names = assign_names(new, [*taken, *beside.values()], Level.COLUMN)
+    columns = [TableField(0, names[source], source, arranged(of), schema_id) for source, of in new.items()]
+    for base, of, name in recoveries:
+        columns.append(TableField(0, beside[name], base.source, of, schema_id, recovered_from=base.id))
+    columns = [replace(column, required=column.source in incoming.required) for column in columns]
     first_id = 1 + max((column.id for column in existing), default=0)
-    return tuple(
-        TableField(number, names[source], source, arranged(new[source]), schema_id, required=source in incoming.required)
-        for number, source in enumerate(order, first_id)
-    )
+    order = sorted(columns, key=lambda column: (not column.required, column.name))
+    return tuple(replace(column, id=number) for number, column in enumerate(order, first_id))
 
 
-def _refuse(conflicts: list[TypeConflictError], stream: StreamId) -> None:
-    """The one place that decides about columns whose declared type is another one than the table's."""
+def _refuse(conflicts: Sequence[TypeConflictError], stream: StreamId) -> None:
     if not conflicts:
         return
     what = "; ".join(f'"{".".join(c.path)}" was {type_to_text(c.old)} and is now {type_to_text(c.new)}' for c in conflicts)
     raise ConfigError(
-        f'Stream "{stream}": the source declares another type for columns its table already has: {what}. '
-        "Undo the change in the source, or clear the stream and run a refresh into a new table.",
+        f'Stream "{stream}": the source declares another type for columns its table already has: {what}. Undo the change in the source, '
+        "set tables.schema_change to recover (values of the new type get a column of their own) or to rewrite (the table is typed anew), "
+        "or run a refresh that removes the stream's records.",
         stream=stream,
     )

@@ -1,12 +1,12 @@
 """How the type of a column takes in what a newer schema declares for it, without anything in it ever moving.
 
 Existing members and options keep their place and their names, new ones are appended, missing ones stay. Everything else is a
-conflict, for the caller to decide about.
+conflict: `merge_types` refuses it, `replace_types` lets the declared type take the place of the table's, there and nowhere else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from destination_s3_spark.schema.airbyte_type import AirbyteType, Array, Field, Object, Union, option_name
@@ -45,22 +45,44 @@ def arranged(declared: AirbyteType) -> AirbyteType:
 
 def merge_types(table: AirbyteType, declared: AirbyteType, path: tuple[str, ...]) -> Merged:
     """The table's type with all that is declared. Raises TypeConflictError."""
+    return _merge(table, declared, path, _refuse)
+
+
+def replace_types(table: AirbyteType, declared: AirbyteType, path: tuple[str, ...]) -> Merged:
+    """Like `merge_types`, but where two types do not merge it is the declared one, a change of the kind RETYPE."""
+    return _merge(table, declared, path, _replace)
+
+
+_Path = tuple[str, ...]
+_Resolve = Callable[[_Path, AirbyteType, AirbyteType], Merged]
+
+
+def _refuse(path: _Path, table: AirbyteType, declared: AirbyteType) -> Merged:
+    raise TypeConflictError(path, table, declared)
+
+
+def _replace(path: _Path, table: AirbyteType, declared: AirbyteType) -> Merged:
+    new = arranged(declared)
+    return Merged(new, (Change(ChangeKind.RETYPE, path, table, new),))
+
+
+def _merge(table: AirbyteType, declared: AirbyteType, path: _Path, resolve: _Resolve) -> Merged:
     match table, declared:
         case Object(), Object():
-            return _merge_objects(table, declared, path)
+            return _merge_objects(table, declared, path, resolve)
         case Array(), Array():
-            items = merge_types(table.items, declared.items, (*path, ITEMS))
+            items = _merge(table.items, declared.items, (*path, ITEMS), resolve)
             return Merged(Array(items.type), items.changes)
         case Union(), Union():
-            return _merge_unions(table, declared.options, path)
+            return _merge_unions(table, declared.options, path, resolve)
         case Union(), _:
-            return _merge_unions(table, (declared,), path)
+            return _merge_unions(table, (declared,), path, resolve)
     if table != declared:
-        raise TypeConflictError(path, table, declared)
+        return resolve(path, table, declared)
     return Merged(table, ())
 
 
-def _merge_objects(table: Object, declared: Object, path: tuple[str, ...]) -> Merged:
+def _merge_objects(table: Object, declared: Object, path: _Path, resolve: _Resolve) -> Merged:
     incoming = {field.source: field for field in declared.fields}
     members: list[Field] = []
     changes: list[Change] = []
@@ -69,7 +91,7 @@ def _merge_objects(table: Object, declared: Object, path: tuple[str, ...]) -> Me
         if field is None:
             members.append(member)
             continue
-        merged = merge_types(member.type, field.type, (*path, member.source))
+        merged = _merge(member.type, field.type, (*path, member.source), resolve)
         members.append(Field(member.source, member.name, merged.type))
         changes.extend(merged.changes)
     additions = _new_members(incoming.values(), members)
@@ -77,14 +99,14 @@ def _merge_objects(table: Object, declared: Object, path: tuple[str, ...]) -> Me
     return Merged(Object((*members, *additions)), tuple(changes))
 
 
-def _merge_unions(table: Union, declared: tuple[AirbyteType, ...], path: tuple[str, ...]) -> Merged:
+def _merge_unions(table: Union, declared: tuple[AirbyteType, ...], path: _Path, resolve: _Resolve) -> Merged:
     """Options are matched by name. That an option is declared alone, or no longer, changes nothing: the union still takes its values."""
     incoming = {option_name(option): option for option in declared}
     options: list[AirbyteType] = []
     changes: list[Change] = []
     for option in table.options:
         new = incoming.pop(option_name(option), option)
-        merged = merge_types(option, new, path)
+        merged = _merge(option, new, path, resolve)
         options.append(merged.type)
         changes.extend(merged.changes)
     if incoming:

@@ -9,12 +9,12 @@ import random
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from destination_s3_spark.errors import Bug, SyncError, TransientError
+from destination_s3_spark.errors import Bug, DataError, SyncError, TransientError
 from destination_s3_spark.storage.client import s3_client
 from destination_s3_spark.storage.failures import code, denied, explain, no_answer, refused_for_good, status
 from destination_s3_spark.storage.object_store import ObjectExists, ObjectInfo, ObjectNotFound, OutcomeUnknown, StagedUpload, UploadFailed
@@ -32,6 +32,15 @@ _WAITS_S = (0.05, 0.1, 0.2, 0.4, 0.8)
 """Pauses before trying again what botocore does not retry itself: 409 to a conditional put, a key of a batch, a body cut short."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Range:
+    """Bytes `start` to before `end` of an object of `size` bytes."""
+
+    start: int
+    end: int
+    size: int
+
+
 class S3Store:
     """`ObjectStore` over one bucket. Thread-safe; any number of instances share one client per process and settings."""
 
@@ -45,9 +54,19 @@ class S3Store:
 
     def get(self, key: str) -> bytes:
         """The object's bytes. Raises ObjectNotFound."""
+        return self._read(key, None)
+
+    def get_range(self, key: str, start: int, end: int, size: int) -> bytes:
+        """The bytes from `start` to before `end`, at least one, of an object of `size` bytes.
+
+        Raises ObjectNotFound, and DataError when the object has another size: then it is not the one that was written.
+        """
+        return self._read(key, _Range(start, end, size))
+
+    def _read(self, key: str, part: _Range | None) -> bytes:
         for wait in (*_WAITS_S, None):
             with self.translated(f"Reading {self._url(key)}"):
-                body = self._open(key)
+                body = self._open(key, part)
                 try:
                     return body.read()
                 except BotoCoreError:
@@ -57,13 +76,27 @@ class S3Store:
             _pause(wait)
         raise Bug("the last try neither returned nor raised")
 
-    def _open(self, key: str) -> StreamingBody:
+    def _open(self, key: str, part: _Range | None) -> StreamingBody:
         try:
-            return self.client.get_object(Bucket=self._bucket, Key=key)["Body"]
+            if part is None:
+                return self.client.get_object(Bucket=self._bucket, Key=key)["Body"]
+            answer = self.client.get_object(Bucket=self._bucket, Key=key, Range=f"bytes={part.start}-{part.end - 1}")
         except ClientError as error:
             if status(error) == 404 and code(error) != "NoSuchBucket":
                 raise ObjectNotFound(key) from error
-            raise
+            if status(error) != 416:
+                raise
+            raise self._other_size(key) from error
+        if answer.get("ContentRange") != f"bytes {part.start}-{part.end - 1}/{part.size}":
+            answer["Body"].close()
+            raise self._other_size(key)
+        return answer["Body"]
+
+    def _other_size(self, key: str) -> DataError:
+        return DataError(
+            f"Reading {self._url(key)}: the object is not as long as the one that was written there. "
+            "Did something else write to it? Restore it from a backup or a bucket version, or refresh the stream."
+        )
 
     def head(self, key: str) -> ObjectInfo | None:
         """The object's size and user metadata, or None when there is none."""

@@ -20,16 +20,18 @@ from destination_s3_spark.protocol.input_stream import read_blocks
 from destination_s3_spark.protocol.reader import ProtocolReader
 from destination_s3_spark.protocol.state import StateMessage
 from destination_s3_spark.protocol.writer import ProtocolWriter
+from destination_s3_spark.storage.configured import path_template, s3_settings
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.sync.checkpoints import Checkpoints
 from destination_s3_spark.sync.commits import Commits, Emit
 from destination_s3_spark.sync.pipeline import Pipeline
-from destination_s3_spark.sync.settings import limits, path_template, s3_settings, spark_settings
+from destination_s3_spark.sync.settings import limits, spark_settings, task_bytes
 from destination_s3_spark.sync.spool import Spool
-from destination_s3_spark.sync.supported import require_supported_sync
 from destination_s3_spark.sync.sync import Parts, Sync
 from destination_s3_spark.sync.table_set import TableSet
+from destination_s3_spark.sync.updates import Updates
 from destination_s3_spark.tables.land import warm_up
+from destination_s3_spark.tables.merging import Resources
 
 IDLE_S = 0.2
 """How often the clock is looked at while the input is silent."""
@@ -43,7 +45,6 @@ logger = logging.getLogger("airbyte")
 
 def write(config: Config, catalog: Catalog, fd: int, output: ProtocolWriter) -> None:
     """Sync what comes in on the file descriptor; STATEs go out on `output`. Raises SyncError."""
-    require_supported_sync(catalog)
     reader = ProtocolReader(catalog)
 
     def emit(message: StateMessage, records: int) -> None:
@@ -87,6 +88,8 @@ def _assembled(config: Config, catalog: Catalog, emit: Emit) -> Iterator[Parts]:
                 spool,
                 engine,
                 pipeline,
+                Updates(engine, tables_pool),
+                Resources(s3, task_bytes(config), engine.cores),
                 limits(config),
                 tables_pool,
                 lambda: StrayUploads(store, base),

@@ -78,10 +78,13 @@ def cut_ends(backlog: Mapping[int, Backlog], reason: Due) -> dict[int, int]:
     return {**whole, **inside} or {stream: b.end for stream, b in backlog.items() if b.bytes}
 
 
-def pieces(stream_bytes: int, batch_bytes: int, cores: int) -> int:
-    """Into how many slices a stream's part of a batch is cut, so that slices of a batch are alike and every core has work."""
+def pieces(stream_bytes: int, batch_bytes: int, cores: int, most_bytes: int | None = None) -> int:
+    """Into how many slices a stream's part of a batch is cut, so that slices of a batch are alike and every core has work.
+
+    `most_bytes`: no slice may be larger, since it is sorted in memory.
+    """
     target = max(SLICE_MIN_BYTES, batch_bytes // (2 * cores))
-    return max(1, -(-stream_bytes // target))
+    return max(1, -(-stream_bytes // min(target, most_bytes or target)))
 
 
 def grouped(items: Sequence[Item], size: Callable[[Item], int], cores: int) -> list[list[Item]]:

@@ -19,9 +19,9 @@ from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.sync.batches import grouped
 from destination_s3_spark.sync.commits import Commits
 from destination_s3_spark.sync.spool import Spool
-from destination_s3_spark.tables.append import AppendTable
 from destination_s3_spark.tables.land import LandTask, UnreadableLine, land_slice
 from destination_s3_spark.tables.slices import Slice
+from destination_s3_spark.tables.stream_table import StreamTable
 from destination_s3_spark.tables.writer import CommitResult
 
 logger = logging.getLogger("airbyte")
@@ -52,7 +52,7 @@ class Batch:
 class Pipeline:
     """Lands and commits batches on a thread of its own, one at a time. `streams` by catalog index."""
 
-    def __init__(self, streams: Mapping[int, AppendTable], spool: Spool, engine: Engine, commits: Commits, s3: S3Settings) -> None:
+    def __init__(self, streams: Mapping[int, StreamTable], spool: Spool, engine: Engine, commits: Commits, s3: S3Settings) -> None:
         self._streams = streams
         self._spool = spool
         self._engine = engine

@@ -1,11 +1,8 @@
-"""From the user's configuration to the settings of each part. The only place that knows both."""
+"""From the user's configuration to the settings of each part; those of the bucket are in `storage.configured`."""
 
 from __future__ import annotations
 
-from datetime import datetime
 from pathlib import Path
-
-from pydantic import SecretStr
 
 from destination_s3_spark.config import Config
 from destination_s3_spark.engine.memory import container_memory_bytes, jvm_heap_mb
@@ -30,34 +27,15 @@ from destination_s3_spark.formats.jsonl import JsonlOptions
 from destination_s3_spark.formats.options import FileOptions
 from destination_s3_spark.formats.parquet import Codec, Dictionary, ParquetOptions, TimeEncoding
 from destination_s3_spark.formats.text_file import Compression, Flattening
-from destination_s3_spark.storage.paths import PathTemplate
-from destination_s3_spark.storage.settings import AccessKey, Checksums, Encryption, S3Settings
+from destination_s3_spark.schema.policy import SchemaChange
 from destination_s3_spark.sync.batches import Limits
+from destination_s3_spark.tables.keys import CdcDeletion
+from destination_s3_spark.tables.stream_table import Rules
 
 MB = 2**20
 GB = 2**30
-
-
-def s3_settings(config: Config) -> S3Settings:
-    """The bucket and the way to it."""
-    s3 = config.s3
-    return S3Settings(
-        bucket=config.s3_bucket_name,
-        region=config.s3_bucket_region,
-        endpoint=config.s3_endpoint,
-        credentials=_access_key(config.access_key_id, config.secret_access_key),
-        role_arn=config.role_arn,
-        sse=Encryption(s3.sse) if s3.sse else Encryption.NONE,
-        kms_key_id=s3.kms_key_id,
-        expected_bucket_owner=s3.expected_bucket_owner,
-        checksums=Checksums(s3.checksums) if s3.checksums else None,
-        single_writer=s3.single_writer,
-    )
-
-
-def path_template(config: Config, started_at: datetime, sync_id: int) -> PathTemplate:
-    """How keys are made in a sync that starts now."""
-    return PathTemplate(config.s3_bucket_path, config.s3_path_format, config.file_name_pattern, started_at, sync_id)
+WORKER_BYTES = 160 * MB
+"""What a Python process takes with its libraries alone."""
 
 
 def final_options(config: Config) -> FileOptions:
@@ -110,6 +88,12 @@ RAW_PARQUET = ParquetOptions(codec=Codec.ZSTD, row_group_bytes=32 * MB, dictiona
 """Raw files hold JSON text, which zstd shrinks well and a dictionary does not; small row groups keep the second writer of a task cheap."""
 
 
+def rules(config: Config) -> Rules:
+    """What is done with tables."""
+    tables = config.tables
+    return Rules(SchemaChange(tables.schema_change), CdcDeletion(tables.cdc_deletion_mode), tables.target_file_mb * MB)
+
+
 def limits(config: Config) -> Limits:
     """When batches are cut."""
     batching = config.batching
@@ -123,10 +107,11 @@ def spark_settings(config: Config, scratch: Path) -> SparkSettings:
     return SparkSettings(local_cores(spark.master), heap, scratch, spark.conf)
 
 
-def _access_key(key_id: SecretStr | None, secret: SecretStr | None) -> AccessKey | None:
-    if key_id is None or secret is None:
-        return None
-    return AccessKey(key_id.get_secret_value(), secret.get_secret_value())
+def task_bytes(config: Config) -> int:
+    """Arrow memory a merge task may take: a part of what the JVM and the interpreters leave of the container's memory."""
+    settings = spark_settings(config, Path())
+    left = container_memory_bytes() - settings.heap_mb * MB - (settings.cores + 1) * WORKER_BYTES
+    return min(max(left // (3 * settings.cores), 32 * MB), 512 * MB)
 
 
 def _megabytes(text: str) -> int:

@@ -2,7 +2,7 @@
 
     read a line ─► spool it ─► a batch is due: Spark lands it (uploads nobody sees yet)
                             ─► a commit is due: one block per table, uploads completed ─► its STATEs go out
-    end of input ─► what is whole is committed ─► every table is closed, or left for the next attempt
+    end of input ─► what is whole is committed ─► tables are merged or published ─► every table is closed, or left for the next attempt
 
 The main thread reads; `Pipeline` does the rest one batch at a time. A STATE leaves through `Commits` and nowhere else.
 """
@@ -24,9 +24,16 @@ from destination_s3_spark.sync.checkpoints import Checkpoints
 from destination_s3_spark.sync.commits import Commits
 from destination_s3_spark.sync.pipeline import AfterLanding, Batch, Pipeline
 from destination_s3_spark.sync.spool import Spool
-from destination_s3_spark.tables.append import AppendTable
+from destination_s3_spark.sync.updates import Updates
+from destination_s3_spark.tables.due import rewrite_of, update_of
+from destination_s3_spark.tables.merging import Resources
 from destination_s3_spark.tables.slices import Slice
+from destination_s3_spark.tables.stream_table import StreamTable
+from destination_s3_spark.tables.update import Update
 
+RUN_SHARE = 3
+"""A slice of a deduplicated table is sorted in memory: its rows are there about so many times, each about as large as its line."""
+RUN_LEAST_BYTES = 8 * 2**20
 LOOK_EVERY_S = 0.05
 """How often it is asked whether a batch is due: asking costs a look at every stream, and events may come 100,000 times a second."""
 
@@ -38,12 +45,14 @@ class Parts:
     `orphans` lists the open uploads anew, among them those of task attempts that died."""
 
     catalog: Catalog
-    tables: Mapping[int, AppendTable]
+    tables: Mapping[int, StreamTable]
     checkpoints: Checkpoints
     commits: Commits
     spool: Spool
     engine: Engine
     pipeline: Pipeline
+    updates: Updates
+    resources: Resources
     limits: Limits
     pool: ThreadPoolExecutor
     orphans: Callable[[], StrayUploads]
@@ -115,6 +124,7 @@ class Sync:
         parts.pipeline.wait()
         parts.pipeline.submit(Batch(self._slices(cut_ends(self._backlog(), Due.AGE)), AfterLanding.COMMIT))
         parts.pipeline.wait()
+        parts.updates.run(self._due())
         if unfinished:
             names = ", ".join(str(parts.catalog.streams[stream].id) for stream in unfinished[:10])
             raise TransientError(
@@ -122,6 +132,17 @@ class Sync:
                 "to their last STATE is committed; run the sync again to go on from there."
             )
         parts.commits.close(parts.orphans() if parts.engine.lost_attempts else None)
+
+    def _due(self) -> list[tuple[str, Update]]:
+        """The tables that have something beside their final files which is now to come into them."""
+        parts = self._parts
+        unfinished = set(self._unfinished())
+
+        def update(stream: int) -> Update | None:
+            return update_of(parts.tables[stream], parts.resources, complete=stream not in unfinished)
+
+        updates = parts.pool.map(update, parts.tables)
+        return [(str(parts.tables[stream].stream.id), one) for stream, one in zip(parts.tables, updates, strict=True) if one is not None]
 
     def _unfinished(self) -> Sequence[int]:
         """The streams that did not complete. Without generations in the catalog, the end of input completes those without a status."""
@@ -147,7 +168,10 @@ class Sync:
 
     def _slices(self, ends: Mapping[int, int]) -> tuple[Slice, ...]:
         """Cut the streams, their tables opened first: whether a table watches for replays decides how its stream is cut."""
-        list(self._parts.pool.map(lambda stream: self._parts.tables[stream].open(), ends))
+        parts = self._parts
+        opened = zip(ends, parts.pool.map(lambda stream: parts.tables[stream].open(), ends), strict=True)
+        outdated = [parts.tables[stream] for stream, is_outdated in opened if is_outdated]
+        parts.updates.run([(str(table.stream.id), rewrite_of(table, parts.resources)) for table in outdated])
         total = sum(end - self._cut.get(stream, 0) for stream, end in ends.items())
         return tuple(piece for stream, end in ends.items() for piece in self._cut_stream(stream, end, total))
 
@@ -158,7 +182,8 @@ class Sync:
         cut: list[Slice] = []
         for stop in stops:
             start = self._cut.get(stream, 0)
-            count = pieces(stop - start, batch_bytes, parts.engine.cores)
+            most = max(RUN_LEAST_BYTES, parts.resources.budget_bytes // RUN_SHARE) if parts.tables[stream].deduplicated else None
+            count = pieces(stop - start, batch_bytes, parts.engine.cores, most)
             cut += parts.spool.cut(stream, stop, count, [b for b in boundaries if start < b <= stop])
             self._cut[stream] = stop
         return cut

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from datetime import datetime
 
-from destination_s3_spark.chain.opening import Session, Table
+from destination_s3_spark.chain.opening import Keeps, Session, Table
 from destination_s3_spark.chain.state import StreamName
 from destination_s3_spark.chain.strays import StrayUploads
 from destination_s3_spark.config import Config
+from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.formats.options import TextOptions
-from destination_s3_spark.protocol.catalog import Catalog, Stream, StreamId
+from destination_s3_spark.protocol.catalog import Catalog, Stream
 from destination_s3_spark.schema.json_schema import StreamFields, Unfit, stream_fields
+from destination_s3_spark.storage.configured import path_template
 from destination_s3_spark.storage.names import StreamParts
 from destination_s3_spark.storage.object_store import ObjectStore
 from destination_s3_spark.storage.paths import PathTemplate
-from destination_s3_spark.storage.table_paths import internal_root, resolve_roots, table_id
-from destination_s3_spark.sync.settings import RAW_PARQUET, final_options, path_template
-from destination_s3_spark.tables.append import AppendTable, Layout
-from destination_s3_spark.tables.writer import TableWriter
+from destination_s3_spark.storage.table_paths import internal_root, overlaps, resolve_roots, table_id
+from destination_s3_spark.sync.settings import RAW_PARQUET, final_options, rules
+from destination_s3_spark.tables.adoption import earlier_files
+from destination_s3_spark.tables.dedup import is_deduplicated
+from destination_s3_spark.tables.layout import Layout
+from destination_s3_spark.tables.publishers.symlink import SymlinkManifest, symlinked
+from destination_s3_spark.tables.stream_table import StreamTable, keeps
+from destination_s3_spark.tables.writer import Outside, TableWriter
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +39,7 @@ class TableSet:
     tables_pool: Executor
     files_pool: Executor
 
-    def read(self, catalog: Catalog) -> dict[int, AppendTable]:
+    def read(self, catalog: Catalog) -> dict[int, StreamTable]:
         """The table of each stream by catalog index, its chain read. Raises ConfigError when a stream does not fit its table."""
         unfit = Unfit.TEXT if isinstance(final_options(self.config), TextOptions) else Unfit.FAIL
         declared = [stream_fields(stream.json_schema, stream.id, unfit) for stream in catalog.streams]
@@ -42,11 +49,14 @@ class TableSet:
         writers = [self._writer(stream, template, provisional[stream.id], strays) for stream in catalog.streams]
         list(self.tables_pool.map(TableWriter.read, writers))
         roots = self._roots(catalog, template, writers)
+        require_own_roots(catalog, roots, template)
+        with_manifest = symlinked(self.config, roots, template)
         tables = {}
         for index, (stream, fields, writer) in enumerate(zip(catalog.streams, declared, writers, strict=True)):
             root = roots[stream.id]
             # A table that is not there yet learns its place only now, when the places of all others are known.
             settled = writer if writer.state is not None else self._writer(stream, template, root, strays)
+            settled.publisher = SymlinkManifest(self.config.s3_bucket_name) if stream.id in with_manifest else None
             tables[index] = self._table(stream, fields, settled, template, root)
         for table in tables.values():
             table.check_schema()
@@ -54,12 +64,20 @@ class TableSet:
 
     def _writer(self, stream: Stream, template: PathTemplate, root: str, strays: StrayUploads) -> TableWriter:
         name = StreamName(stream.id.namespace, stream.id.name)
-        table = Table(name, table_id(stream.id), internal_root(template, stream.id), root)
-        session = Session(stream.sync_id, stream.generation_id, self.started_at)
-        return TableWriter(self.store, table, session, strays, map_files=self.files_pool.map)
+
+        def adopt() -> list[str]:
+            if template.identity(stream.id)[-2:-1] != ("name",):
+                return []  # a folder of many streams: nothing tells whose a file is
+            return earlier_files(self.store, template.key_pattern(stream.id, root), root, table_id(stream.id), self.files_pool.map)
+
+        table = Table(name, table_id(stream.id), internal_root(template, stream.id), root, adopt)
+        return TableWriter(self.store, table, self._session(stream), strays, Outside(map_files=self.files_pool.map))
+
+    def _session(self, stream: Stream) -> Session:
+        return Session(stream.sync_id, stream.generation_id, self.started_at, keeps(stream))
 
     @staticmethod
-    def _roots(catalog: Catalog, template: PathTemplate, writers: list[TableWriter]) -> dict[StreamId, str]:
+    def _roots(catalog: Catalog, template: PathTemplate, writers: list[TableWriter]) -> dict[StreamParts, str]:
         recorded: dict[StreamParts, str] = {
             stream.id: writer.state.identity.final_root
             for stream, writer in zip(catalog.streams, writers, strict=True)
@@ -68,7 +86,23 @@ class TableSet:
         resolved = resolve_roots([stream.id for stream in catalog.streams], template, recorded)
         return {stream.id: resolved[stream.id] for stream in catalog.streams}
 
-    def _table(self, stream: Stream, fields: StreamFields, writer: TableWriter, template: PathTemplate, root: str) -> AppendTable:
+    def _table(self, stream: Stream, fields: StreamFields, writer: TableWriter, template: PathTemplate, root: str) -> StreamTable:
         raw = RAW_PARQUET if self.config.tables.raw_tables else None
-        layout = Layout(template, root, f"{internal_root(template, stream.id)}raw/", final_options(self.config), raw)
-        return AppendTable(stream, fields, writer, layout)
+        layout = Layout(template, root, internal_root(template, stream.id), final_options(self.config), raw)
+        return StreamTable(stream, fields, writer, layout, rules(self.config), self._session(stream))
+
+
+def require_own_roots(catalog: Catalog, roots: Mapping[StreamParts, str], template: PathTemplate) -> None:
+    """Raise ConfigError for a stream whose table is to be merged or replaced and has files of another table under its folder.
+
+    Only appending never has to know which files are its own.
+    """
+    shared = overlaps(roots, template)
+    for stream in catalog.streams:
+        if stream.id in shared and (is_deduplicated(stream) or keeps(stream) is not Keeps.ALL):
+            raise ConfigError(
+                f"Stream '{stream.id}' is to be deduplicated or replaced, but its folder '{roots[stream.id]}' is, holds or lies in that "
+                f"of {shared[stream.id]}. Put ${{NAMESPACE}} and ${{STREAM_NAME}} into s3_path_format, or use an append mode without "
+                "refreshes.",
+                stream=stream.id,
+            )

@@ -15,10 +15,13 @@ from types import TracebackType
 
 from destination_s3_spark.chain.files import DataFile, FileKind
 from destination_s3_spark.errors import Bug, DataError
-from destination_s3_spark.formats.file_writer import FileColumns
+from destination_s3_spark.formats.file_writer import FileColumns, FileWriter
 from destination_s3_spark.formats.options import FileOptions, open_file
+from destination_s3_spark.schema.arrow import RAW_SCHEMA
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.storage.staging import StagedFileSink
+from destination_s3_spark.tables.keys import KeySpec
+from destination_s3_spark.tables.run_file import RunFile
 from destination_s3_spark.tables.slices import Segment, Slice, StagedSlice
 from destination_s3_spark.typing.plan import RowPlan
 from destination_s3_spark.typing.typist import MisroutedRecord, TypedBlock, Typist, UnreadableRecord
@@ -30,12 +33,18 @@ BLOCK_BYTES = 4 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A file to write: which table, its key, its columns and how to encode it."""
+    """A file to write: what for, its key, its columns and how to encode it. `sorted_by` makes it a run of a merge, whatever the format."""
 
     kind: FileKind
     key: str
     columns: FileColumns
     options: FileOptions
+    sorted_by: KeySpec | None = None
+
+    @property
+    def of_raw_rows(self) -> bool:
+        """Whether its rows are those of the raw table: a format of text is rendered from these when a run is merged."""
+        return self.kind is FileKind.RAW or (self.sorted_by is not None and self.columns.arrow == RAW_SCHEMA)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +107,11 @@ class _StagedFile:
 
     def __enter__(self) -> _StagedFile:
         self._sink.__enter__()
-        self._file = open_file(self._sink, self._target.columns, self._target.options)
+        target = self._target
+        if target.sorted_by is not None:
+            self._file: FileWriter | RunFile = RunFile(self._sink, target.columns.arrow, target.sorted_by, 0)
+        else:
+            self._file = open_file(self._sink, target.columns, target.options)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -107,13 +120,18 @@ class _StagedFile:
         self._sink.__exit__(kind, error, trace)
 
     def write(self, block: TypedBlock) -> None:
-        self._file.write(block.raw if self._target.kind is FileKind.RAW else block.final)
+        rows = block.raw if self._target.of_raw_rows else block.final
+        if isinstance(self._file, RunFile):
+            self._file.write(rows, block.final)
+        else:
+            self._file.write(rows)
 
     def stage(self, records: int) -> DataFile:
         rows = self._file.close()
         if rows != records:
             raise Bug(f"A slice of {records} records was landed as {rows} rows; nothing was committed. Please report this.")
-        return DataFile(self._target.kind, self._sink.stage(), rows)
+        keys = self._file.keys if isinstance(self._file, RunFile) else None
+        return DataFile(self._target.kind, self._sink.stage(), rows, keys)
 
 
 def _blocks(piece: Slice) -> Iterator[tuple[bytes, int]]:

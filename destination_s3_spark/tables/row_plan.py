@@ -1,4 +1,4 @@
-"""What a stream's records become in the final files of a format: the plan to type them by, and the columns of the files."""
+"""What a stream's records become in the final files of a format: how its columns may change, the plan to type by, the files' columns."""
 
 from __future__ import annotations
 
@@ -9,13 +9,22 @@ import pyarrow as pa
 from destination_s3_spark.formats.csv import CsvOptions
 from destination_s3_spark.formats.file_writer import FileColumns
 from destination_s3_spark.formats.jsonl import JsonlOptions
-from destination_s3_spark.formats.options import FileOptions
+from destination_s3_spark.formats.options import FileOptions, TextOptions
 from destination_s3_spark.formats.text_file import Flattening, beside_meta
 from destination_s3_spark.protocol.catalog import Stream
 from destination_s3_spark.schema.airbyte_type import Field, Scalar
 from destination_s3_spark.schema.arrow import META_FIELDS, RAW_SCHEMA, arrow_field
+from destination_s3_spark.schema.policy import SchemaChange, SchemaPolicy
 from destination_s3_spark.schema.table_schema import TableSchema, plan_fields
+from destination_s3_spark.tables.keys import KeySpec
 from destination_s3_spark.typing.plan import RowPlan, Values
+
+
+def schema_policy(options: FileOptions, change: SchemaChange, fixed: frozenset[str], replace: bool) -> SchemaPolicy:
+    """The policy of a table with files of this format. In files of text no type decides anything, so a column just takes other values."""
+    if isinstance(options, TextOptions) and change is not SchemaChange.FAIL:
+        change = SchemaChange.KEEP
+    return SchemaPolicy(change, fixed, replace)
 
 
 def row_plan(stream: Stream, schema: TableSchema, declared: Sequence[Field], options: FileOptions) -> RowPlan:
@@ -25,7 +34,7 @@ def row_plan(stream: Stream, schema: TableSchema, declared: Sequence[Field], opt
         case JsonlOptions() | CsvOptions(flattening=Flattening.NONE):
             fields, arrow, values = (), RAW_SCHEMA, Values.RECORD
         case CsvOptions():
-            # Columns in the table's order, by the names of their keys.
+            # Columns in the table's order, by the names of their keys: one for each, however many columns it has by type.
             cells = {column.source: Field(column.source, beside_meta(column.source), Scalar.STRING) for column in schema.fields}
             arrow = pa.schema([*META_FIELDS, *map(arrow_field, cells.values())])
             fields, values = tuple(cells[field.source] for field in declared), Values.CELLS
@@ -34,7 +43,17 @@ def row_plan(stream: Stream, schema: TableSchema, declared: Sequence[Field], opt
     return RowPlan(stream.id, stream.sync_id, stream.generation_id, fields, arrow, values)
 
 
+def control_plan(stream: Stream, spec: KeySpec) -> RowPlan:
+    """The plan for the columns by which rows are told apart alone, where a table's own columns have no types."""
+    sources = {field.source: field for field in (*spec.key, spec.cursor, spec.deleted_at) if field is not None}
+    fields = tuple(sources.values())
+    arrow = pa.schema([*META_FIELDS, *map(arrow_field, fields)])
+    return RowPlan(stream.id, stream.sync_id, stream.generation_id, fields, arrow, Values.TYPED)
+
+
 def file_columns(schema: TableSchema, plan: RowPlan) -> FileColumns:
     """The columns of a final file with rows of the plan."""
+    if plan.values is not Values.TYPED:
+        return FileColumns(plan.stream, (), plan.table_schema)
     fields = tuple(Field(column.source, column.name, column.type) for column in schema.fields)
     return FileColumns(plan.stream, fields, plan.table_schema)

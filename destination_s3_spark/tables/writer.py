@@ -7,28 +7,30 @@ goes wrong in between, the chain says what happened: after an error the writer i
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
 from destination_s3_spark.chain.blocks import canonical
-from destination_s3_spark.chain.events import AddData, Close, Event, OffsetInterval, SetDataSchema
-from destination_s3_spark.chain.files import FileEntry, FileKind
-from destination_s3_spark.chain.live_files import LiveFiles, live_files
+from destination_s3_spark.chain.events import AddData, Close, Event, MergeData, OffsetInterval, ReplaceData, SetDataSchema
+from destination_s3_spark.chain.files import DataFile, FileEntry, FileKind
+from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.chain.log import BlockTaken, Chain, Clock, utc_now
 from destination_s3_spark.chain.opening import Session, Table, fenced, open_table, take_snapshot_when_due
 from destination_s3_spark.chain.replay import ReplayGuard
-from destination_s3_spark.chain.settle import MapCalls, complete, roll_back
+from destination_s3_spark.chain.settle import MapCalls, complete, finish, take_back
 from destination_s3_spark.chain.state import TableState
 from destination_s3_spark.chain.strays import StrayUploads
 from destination_s3_spark.chain.tokens import Token
 from destination_s3_spark.errors import Bug, Fenced, SyncError, TransientError
-from destination_s3_spark.storage.object_store import ObjectStore
+from destination_s3_spark.schema.schema_event import from_event
+from destination_s3_spark.schema.table_schema import TableSchema
+from destination_s3_spark.storage.object_store import ObjectStore, StagedUpload
 from destination_s3_spark.tables.batch import Batch, TableCheckpoint, cut_batch
-from destination_s3_spark.tables.slices import StagedFile, StagedSlice
+from destination_s3_spark.tables.slices import StagedSlice
 
 logger = logging.getLogger(__name__)
 
@@ -44,18 +46,35 @@ class CommitResult:
     replayed: int
 
 
+class Publisher(Protocol):
+    """Shows a table to readers that do not know its chain."""
+
+    def publish(self, store: ObjectStore, state: TableState, live: LiveFiles) -> None:
+        """Show the table in this state, in one step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """What a writer is given besides its table. `map_files` makes calls side by side, `publisher` None: no reader needs to be told."""
+
+    clock: Clock = utc_now
+    map_files: MapCalls = map
+    publisher: Publisher | None = None
+
+
 class TableWriter:
     """One table during one sync. Not for use by two threads at a time; different tables may be used side by side."""
 
-    def __init__(
-        self, store: ObjectStore, table: Table, session: Session, strays: StrayUploads, clock: Clock = utc_now, map_files: MapCalls = map
-    ) -> None:
+    def __init__(self, store: ObjectStore, table: Table, session: Session, strays: StrayUploads, outside: Outside | None = None) -> None:
+        outside = outside or Outside()
         self._store = store
         self._table = table
         self._session = session
         self._strays = strays
-        self._map_files = map_files
-        self._chain = Chain(store, table.chain_prefix, table.stream, clock)
+        self.map_files = outside.map_files
+        self.publisher = outside.publisher
+        """Who shows the table to readers outside of the chain; may be set until the table is opened."""
+        self._chain = Chain(store, table.chain_prefix, table.stream, outside.clock)
         self._guard = ReplayGuard(())
         self._staged: list[StagedSlice] = []
         self._staged_end = 0
@@ -81,11 +100,18 @@ class TableWriter:
         return frozenset(staged.end for staged in self._staged)
 
     def read(self) -> None:
-        """Read the table's chain (1 to 2 calls). A table that a dead session left unsettled is opened at once, to make its rows visible."""
+        """Read what the table's hint says (1 call); `open` and `catch_up` find out whether there is more."""
         with self._ending_on_error():
             self._chain.read()
-            if self._chain.state is not None and self._chain.state.unsettled is not None:
-                self._open()
+
+    def catch_up(self) -> TableState | None:
+        """Read on to the head of the chain, and open a table that a dead session left unsettled, to make its rows visible."""
+        with self._ending_on_error():
+            if not self._opened:
+                self._chain.catch_up()
+                if self._chain.state is not None and self._chain.state.unsettled is not None:
+                    self._open()
+        return self._chain.state
 
     def open(self) -> TableState:
         """Begin writing; every older writer is fenced. Opening again is free. Raises Fenced, TransientError."""
@@ -135,7 +161,7 @@ class TableWriter:
         with self._ending_on_error():
             batch = self._take(checkpoints)
             replayed = batch.split_replayed(self._guard)
-            self._abort(replayed.slices)
+            self._abort(file for staged in replayed.slices for file in staged.files)
             rest = batch.after(replayed)
             if not rest.slices:
                 return CommitResult(None, 0, 0, 0, replayed.records)
@@ -145,6 +171,33 @@ class TableWriter:
             self._settle(files)
             return CommitResult(number, rest.records, len(files), sum(file.bytes for file in files), replayed.records)
 
+    def merge(self, files: Sequence[DataFile], removed: Sequence[FileEntry], consumed_offset: int | None) -> CommitResult:
+        """Bring rows that are in deltas into the final table: its staged files appear and the removed ones go, in one step."""
+        return self._rewrite(
+            files,
+            lambda entries: MergeData(
+                schema_id=self._chain.head.schema_id or 0,
+                sync_id=self._session.sync_id,
+                generation_id=self._session.generation_id,
+                consumed_offset=consumed_offset,
+                files=entries,
+                files_removed=tuple(removed),
+            ),
+        )
+
+    def replace(self, files: Sequence[DataFile], removed: Sequence[FileEntry]) -> CommitResult:
+        """Publish the session's generation: its staged files are all the final table has from now on."""
+        return self._rewrite(
+            files,
+            lambda entries: ReplaceData(
+                schema_id=self._chain.head.schema_id,
+                sync_id=self._session.sync_id,
+                generation_id=self._session.generation_id,
+                files=entries,
+                files_removed=tuple(removed),
+            ),
+        )
+
     def close(self, orphans: StrayUploads | None = None) -> None:
         """End the session after a successful sync: from now on nothing of it counts as a replay.
 
@@ -153,14 +206,18 @@ class TableWriter:
         later on would be taken for a replay.
         """
         with self._ending_on_error():
-            if not self._opened and not self._was_clean():
-                self._open()
+            if not self._opened:
+                self._chain.catch_up()
+                if self._chain.state is not None and not self._chain.state.closed:
+                    self._open()
             if self._opened:
-                self._abort(self._staged)
+                self._abort(file for staged in self._staged for file in staged.files)
                 self._staged = []
                 if orphans is not None:
                     orphans.abort(self._chain.head.identity.table_number, self._chain.head.epoch + 1)
                 self._take_snapshot_when_due()
+                # Before Close, which finds out whether another writer was quicker and may have published a later state.
+                self._publish(self._chain)
                 self._append(Close())
                 self._chain.write_hint()
         self._over = True
@@ -169,25 +226,65 @@ class TableWriter:
         """End the session after a failed sync: drop what is staged and in no block. The replay list stays in force. Never raises."""
         self._over = True
         try:
-            self._abort(self._staged)
+            self._abort(file for staged in self._staged for file in staged.files)
         except SyncError as error:
             logger.warning("table %s: staged uploads are left for the next sync to drop: %s", self._table.stream, error)
 
     def live_files(self) -> LiveFiles:
-        """The files the table consists of, read from the chain (a call per block since the last Snapshot)."""
-        return live_files(self._chain.blocks())
+        """The files the table consists of (a call per block since the last Snapshot, unless the hint had them)."""
+        return self._chain.live_files()
+
+    def schemas(self, ids: Collection[int]) -> dict[int, TableSchema]:
+        """The table's columns under these schema ids, from the chain; the current one costs no call."""
+        return {schema_id: from_event(payload) for schema_id, payload in self._chain.schemas(ids).items()}
+
+    def copy(self, file: FileEntry, key: str, metadata: Mapping[str, str]) -> StagedUpload:
+        """Stage a copy of a live file, made inside the store."""
+        return self._store.stage_copy(file.key, key, metadata)
+
+    def delete_scratch(self, keys: Sequence[str]) -> None:
+        """Delete rows that were only kept for the merge that is done."""
+        self._store.delete(keys)
+
+    def drop(self, files: Iterable[DataFile]) -> None:
+        """Abort staged files that no block names. Raises TransientError."""
+        self._abort(files)
 
     def _open(self) -> None:
         if self._opened:
             return
-        open_table(self._chain, self._store, self._table, self._session, self._strays)
+        open_table(self._chain, self._store, self._table, self._session, self._strays, self._publish_checked)
         self._guard = ReplayGuard(self._chain.head.replay)
         self._opened = True
 
-    def _was_clean(self) -> bool:
-        if self._chain.state is None:
-            self._chain.catch_up()
-        return self._chain.state is None or self._chain.state.closed
+    def _publish(self, chain: Chain) -> None:
+        if self.publisher is not None:
+            self.publisher.publish(self._store, chain.head, chain.live_files())
+
+    def _publish_checked(self, chain: Chain) -> None:
+        """Publish, and find out whether another writer was quicker, whose later state would then have been hidden."""
+        if self.publisher is None:
+            return
+        self._publish(chain)
+        other = chain.successor()
+        if other is not None:
+            raise BlockTaken(other)
+
+    def _rewrite(self, staged: Sequence[DataFile], event: Callable[[tuple[FileEntry, ...]], Event]) -> CommitResult:
+        self._need_open()
+        with self._ending_on_error():
+            schema_id, generation = self._chain.head.schema_id, self._session.generation_id
+            files = tuple(msgspec.structs.replace(FileEntry.of(file), schema_id=schema_id, generation_id=generation) for file in staged)
+            try:
+                self._append(event(files))
+            except Fenced:
+                with suppress(TransientError):  # certain to be in no block; whoever opened the table aborts what is left
+                    self._abort(staged)
+                raise
+            number = self._chain.head.sequence_number
+            self._settle(files)
+            rows = sum(file.rows for file in files if file.kind is FileKind.FINAL)
+            return CommitResult(number, rows, len(files), sum(file.bytes for file in files), 0)
 
     def _take(self, checkpoints: Sequence[TableCheckpoint]) -> Batch:
         """The batch the checkpoints cover. Its slices are no longer ours to abort: a block may name them from here on."""
@@ -201,7 +298,7 @@ class TableWriter:
         return batch
 
     def _append_data(self, batch: Batch, files: tuple[FileEntry, ...]) -> None:
-        start = self._chain.head.next_offset
+        start = self._chain.head.contents.next_offset
         event = AddData(
             schema_id=self._chain.head.schema_id or 0,
             sync_id=self._session.sync_id,
@@ -220,24 +317,25 @@ class TableWriter:
             raise
 
     def _settle(self, files: Sequence[FileEntry]) -> None:
-        if complete(self._store, files, self._map_files):
-            self._chain.mark_settled()
-            return
-        # An upload has gone. A newer writer may have aborted it; if there is none, the block is taken back.
-        other = self._chain.successor()
-        if other is not None:
-            raise fenced(self._table.stream, other)
-        number = self._chain.head.sequence_number
         try:
-            whole = roll_back(self._chain, self._store)
+            if complete(self._store, files, self.map_files):
+                finish(self._chain, self._store, self._publish_checked)
+                return
+            # An upload has gone. A newer writer may have aborted it; if there is none, the block is taken back.
+            other = self._chain.successor()
+            if other is not None:
+                raise BlockTaken(other)
+            number = self._chain.head.sequence_number
+            if not take_back(self._chain, self._store):
+                finish(self._chain, self._store, self._publish_checked)
+                return
         except BlockTaken as taken:
             raise fenced(self._table.stream, taken.block) from None
-        if not whole:
-            raise TransientError(
-                f"Uploads of table {self._table.stream} disappeared before they were complete, so block {number} was taken back. Nothing "
-                "is lost: run the sync again. If it happens again, look for a bucket lifecycle rule that aborts incomplete uploads early.",
-                stream=(self._table.stream.namespace, self._table.stream.name),
-            )
+        raise TransientError(
+            f"Uploads of table {self._table.stream} disappeared before they were complete, so block {number} was taken back. Nothing "
+            "is lost: run the sync again. If it happens again, look for a bucket lifecycle rule that aborts incomplete uploads early.",
+            stream=(self._table.stream.namespace, self._table.stream.name),
+        )
 
     def _take_snapshot_when_due(self) -> None:
         try:
@@ -251,11 +349,11 @@ class TableWriter:
         except BlockTaken as taken:
             raise fenced(self._table.stream, taken.block) from None
 
-    def _abort(self, slices: Sequence[StagedSlice]) -> None:
-        def drop(file: StagedFile) -> None:
+    def _abort(self, files: Iterable[DataFile]) -> None:
+        def drop(file: DataFile) -> None:
             self._store.abort_upload(file.key, file.upload.upload_id)
 
-        for _ in self._map_files(drop, [file for staged in slices for file in staged.files]):
+        for _ in self.map_files(drop, list(files)):
             pass
 
     def _need_open(self) -> None:

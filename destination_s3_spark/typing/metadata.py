@@ -35,8 +35,9 @@ def raw_ids(count: int) -> pa.StringArray:
     return pa.StringArray.from_buffers(count, pa.py_buffer(offsets), pa.py_buffer(texts))
 
 
-def meta_array(rows: int, sync_id: int, changes: Sequence[Change], meta_type: pa.StructType) -> pa.StructArray:
-    """`_airbyte_meta` of this many rows; `changes` are in row order."""
+def meta_array(sync_ids: pa.Array[Any], changes: Sequence[Change], meta_type: pa.StructType) -> pa.StructArray:
+    """`_airbyte_meta` of rows with these sync ids (int64); `changes` are in row order."""
+    rows = len(sync_ids)
     of_row = np.zeros(rows + 1, np.int32)
     if changes:
         counts = np.bincount(np.fromiter((change.row for change in changes), np.int64, len(changes)), minlength=rows)
@@ -45,5 +46,4 @@ def meta_array(rows: int, sync_id: int, changes: Sequence[Change], meta_type: pa
     columns: list[Any] = [pa.array([getattr(change, field.name) for change in changes], field.type) for field in list_type.value_type]
     entries = pa.StructArray.from_arrays(columns, fields=list(list_type.value_type))
     lists = pa.ListArray.from_arrays(pa.array(of_row), entries, type=list_type)
-    sync_ids = pa.array(np.full(rows, sync_id, np.int64))
     return pa.StructArray.from_arrays([sync_ids, lists], fields=[meta_type.field("sync_id"), meta_type.field("changes")])

@@ -28,6 +28,7 @@ from destination_s3_spark.typing.envelope import REFUSED, Envelopes, Meta, Misro
 from destination_s3_spark.typing.exact import Text
 from destination_s3_spark.typing.metadata import META_COLUMNS, meta_array, raw_ids
 from destination_s3_spark.typing.plan import RowPlan
+from destination_s3_spark.typing.raw_rows import records_of, row_runs
 
 __all__ = ["MisroutedRecord", "TypedBlock", "Typist", "UnreadableRecord"]
 
@@ -102,8 +103,30 @@ class Typist:
                 records += len(unit.data)
         entries = changes.in_order()
         final, raw = self._batches(units, records, entries)
-        multiset = sum(unit.multiset for unit in units) % _HASHES
-        return TypedBlock(records, final, raw, multiset, Counter(entry.reason for entry in entries if entry.reason is not None))
+        return TypedBlock(records, final, raw, _multiset(units), _reasons(entries))
+
+    def retype(self, raw: pa.RecordBatch) -> TypedBlock:
+        """Type rows of a raw table (`schema.arrow.RAW_SCHEMA`) again: the block their lines would give, under the rows' own ids.
+
+        Raw ids, times, generations, sync ids and the source's changes are those of the rows. Raises UnreadableRecord with the ordinal of
+        a row whose `_airbyte_data` is no JSON object.
+        """
+        changes = Changes()
+        units: list[_Unit] = []
+        with _collector_paused():
+            for first, count in row_runs(raw["_airbyte_data"], UNIT_BYTES):
+                units.append(self._typed_unit(records_of(raw.slice(first, count), first), first, changes))
+        entries = changes.in_order()
+        own = self._own_fields()
+        sync_ids = raw["_airbyte_meta"].field("sync_id")
+        columns = [
+            raw["_airbyte_raw_id"],
+            raw["_airbyte_extracted_at"],
+            meta_array(sync_ids, entries, own[2].type),
+            raw["_airbyte_generation_id"],
+        ]
+        final = self._final([*columns, *self._data_columns(units, len(raw))])
+        return TypedBlock(len(raw), final, raw, _multiset(units), _reasons(entries))
 
     def _type_unit(self, lines: bytes, first: int, changes: Changes) -> _Unit:
         known = len(changes.entries)
@@ -176,28 +199,37 @@ class Typist:
             self._decode_as([TextColumn(column) if ordinal in common else column for ordinal, column in enumerate(columns)])
 
     def _batches(self, units: Sequence[_Unit], records: int, entries: Sequence[Change]) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-        schema = self._plan.table_schema
-        own = [schema.field(ordinal) for ordinal in range(META_COLUMNS)]
+        own = self._own_fields()
+        sync_ids = pa.array(np.full(records, self._plan.sync_id, np.int64))
         extracted_at = _joined([unit.emitted_at for unit in units], pa.int64()).view(own[1].type)
-        meta = meta_array(records, self._plan.sync_id, entries, own[2].type)
+        meta = meta_array(sync_ids, entries, own[2].type)
         generation = pa.array(np.full(records, self._plan.generation_id, np.int64))
         ids = raw_ids(records)
         # The raw row holds the record as it came, so nothing was done to it here: only the source's changes belong to it.
         of_source = [entry for entry in entries if not entry.order]
-        raw_meta = meta if len(of_source) == len(entries) else meta_array(records, self._plan.sync_id, of_source, own[2].type)
+        raw_meta = meta if len(of_source) == len(entries) else meta_array(sync_ids, of_source, own[2].type)
+        data = _joined([unit.data for unit in units], pa.string())
+        raw_schema = pa.schema([*own, pa.field(_DATA_COLUMN, pa.string())])
+        return (
+            self._final([ids, extracted_at, meta, generation, *self._data_columns(units, records)]),
+            pa.RecordBatch.from_arrays([ids, extracted_at, raw_meta, generation, data], schema=raw_schema),
+        )
+
+    def _own_fields(self) -> list[pa.Field[Any]]:
+        return [self._plan.table_schema.field(ordinal) for ordinal in range(META_COLUMNS)]
+
+    def _final(self, columns: list[pa.Array[Any]]) -> pa.RecordBatch:
+        return pa.RecordBatch.from_arrays(columns, schema=self._plan.table_schema)
+
+    def _data_columns(self, units: Sequence[_Unit], records: int) -> list[pa.Array[Any]]:
+        schema = self._plan.table_schema
         declared = {ordinal: at for at, (ordinal, _) in enumerate(self._sources)}
-        columns = [
+        return [
             _joined([unit.columns[declared[ordinal]] for unit in units], schema.field(ordinal).type)
             if ordinal in declared
             else pa.nulls(records, schema.field(ordinal).type)
             for ordinal in range(META_COLUMNS, len(schema))
         ]
-        data = _joined([unit.data for unit in units], pa.string())
-        raw_schema = pa.schema([*own, pa.field(_DATA_COLUMN, pa.string())])
-        return (
-            pa.RecordBatch.from_arrays([ids, extracted_at, meta, generation, *columns], schema=schema),
-            pa.RecordBatch.from_arrays([ids, extracted_at, raw_meta, generation, data], schema=raw_schema),
-        )
 
 
 @contextmanager
@@ -240,6 +272,14 @@ def _is_utf8(text: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
+
+
+def _multiset(units: Sequence[_Unit]) -> int:
+    return sum(unit.multiset for unit in units) % _HASHES
+
+
+def _reasons(entries: Sequence[Change]) -> Counter[str]:
+    return Counter(entry.reason for entry in entries if entry.reason is not None)
 
 
 def _take_source_changes(meta: Meta, row: int, changes: Changes) -> None:

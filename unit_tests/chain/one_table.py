@@ -10,12 +10,12 @@ from datetime import UTC, datetime
 from fake_store import FakeStore
 
 from destination_s3_spark.chain.files import DataFile, FileKind
-from destination_s3_spark.chain.opening import Session, Table
+from destination_s3_spark.chain.opening import Keeps, Session, Table
 from destination_s3_spark.chain.state import StreamName
 from destination_s3_spark.chain.strays import StrayUploads
 from destination_s3_spark.tables.batch import TableCheckpoint
 from destination_s3_spark.tables.slices import Segment, StagedSlice
-from destination_s3_spark.tables.writer import TableWriter
+from destination_s3_spark.tables.writer import Outside, Publisher, TableWriter
 
 TABLE = Table(StreamName("shop", "users"), "users", "lake/airbyte_internal/users/", "lake/users/")
 CHAIN = TABLE.chain_prefix
@@ -25,8 +25,11 @@ FIRST = TableCheckpoint(100, "first")
 SECOND = TableCheckpoint(200, "second")
 
 
-def writer(store: FakeStore, sync_id: int = 1, generation_id: int = 0) -> TableWriter:
-    made = TableWriter(store, TABLE, Session(sync_id, generation_id, STARTED), StrayUploads(store, "lake/"))
+def writer(
+    store: FakeStore, sync_id: int = 1, generation_id: int = 0, keeps: Keeps = Keeps.ALL, publisher: Publisher | None = None
+) -> TableWriter:
+    session = Session(sync_id, generation_id, STARTED, keeps)
+    made = TableWriter(store, TABLE, session, StrayUploads(store, "lake/"), Outside(publisher=publisher))
     made.read()
     return made
 
@@ -37,7 +40,7 @@ def staged(
     start: int,
     end: int,
     segments: Sequence[Segment] | None = None,
-    kinds: Sequence[FileKind] = tuple(FileKind),
+    kinds: Sequence[FileKind] = (FileKind.RAW, FileKind.FINAL),
 ) -> StagedSlice:
     """A slice of (end - start) / 10 records, landed into one file per kind."""
     into.open()
@@ -61,9 +64,9 @@ def kinds(store: FakeStore) -> list[object]:
     return [event(store, number)["kind"] for number in range(len(numbers))]
 
 
-def synced(store: FakeStore, sync_id: int = 1) -> None:
+def synced(store: FakeStore, sync_id: int = 1, publisher: Publisher | None = None) -> None:
     """A small sync from start to end."""
-    made = writer(store, sync_id)
+    made = writer(store, sync_id, publisher=publisher)
     land(made, store, 0, 100)
     made.commit([replace(FIRST, state_hash=f"sync {sync_id}")])
     made.close()

@@ -15,7 +15,6 @@ from enum import Enum
 from fake_store import Completes, Crash, FakeStore
 
 from destination_s3_spark.chain.files import DataFile, FileKind
-from destination_s3_spark.chain.live_files import live_files
 from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.chain.opening import Session, Table
 from destination_s3_spark.chain.state import StreamName
@@ -25,7 +24,7 @@ from destination_s3_spark.protocol.state import StateKind, StateMessage
 from destination_s3_spark.sync.checkpoints import Checkpoints
 from destination_s3_spark.sync.commits import Commits
 from destination_s3_spark.tables.slices import Segment, StagedSlice
-from destination_s3_spark.tables.writer import TableWriter
+from destination_s3_spark.tables.writer import Outside, TableWriter
 
 RECORD_BYTES = 10
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -116,7 +115,7 @@ class Sync:
         session = Session(1, 0, START)
         strays = StrayUploads(self._store, "lake/")
         streams = range(len(shape.totals))
-        self.writers = {stream: TableWriter(self._store, table(stream), session, strays, lambda: START) for stream in streams}
+        self.writers = {stream: TableWriter(self._store, table(stream), session, strays, Outside(lambda: START)) for stream in streams}
         self._checkpoints = Checkpoints()
         self.commits = Commits(self.writers, self._checkpoints, self._emit)
         self._received = list(self._start)
@@ -216,7 +215,7 @@ class Sync:
     def _land_slice(self, stream: int, start: int, end: int) -> StagedSlice:
         files = []
         first, last = (self._start[stream] + offset // RECORD_BYTES for offset in (start, end))
-        for kind in FileKind:
+        for kind in (FileKind.RAW, FileKind.FINAL):
             key = (
                 f"lake/{'final/' if kind is FileKind.FINAL else 'airbyte_internal/'}t{stream}/f-{self.writers[stream].next_token()}.parquet"
             )
@@ -286,8 +285,9 @@ def result(world: World, shape: Shape, attempts: int) -> Result:
         chain, hinted = (Chain(store, table(stream).chain_prefix, table(stream).stream) for _ in range(2))
         chain.catch_up()
         hinted.read()
-        assert hinted.state in (None, chain.state)
-        for file in live_files(chain.blocks()).files:
+        hinted.catch_up()
+        assert (hinted.state, hinted.live_files()) == (chain.state, chain.live_files())
+        for file in chain.live_files().files:
             if file.kind is FileKind.FINAL:
                 _, start, stop = map(int, store.objects[file.key].split(b":"))
                 in_chain.update((stream, number) for number in range(start, stop))

@@ -123,7 +123,7 @@ def test_an_unknown_kind_that_carries_no_data_is_kept_readable() -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        with_event({"kind": "MergeData", "files": []}),
+        with_event({"kind": "CompactData", "files": []}),
         with_event({"kind": "DropData", "filesRemoved": []}),
         with_event({"kind": "Close"}, format=2),
         encode(block(SEED)).replace(b'"formatVersion":1', b'"formatVersion":2'),

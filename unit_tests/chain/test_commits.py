@@ -19,7 +19,7 @@ from destination_s3_spark.protocol.state import StateKind, StateMessage
 from destination_s3_spark.sync.checkpoints import Checkpoints
 from destination_s3_spark.sync.commits import Commits
 from destination_s3_spark.tables.slices import Segment, StagedSlice
-from destination_s3_spark.tables.writer import TableWriter
+from destination_s3_spark.tables.writer import Outside, TableWriter
 
 
 class Lake:
@@ -102,7 +102,7 @@ def test_no_state_goes_out_when_a_table_fails_though_the_other_is_committed(fail
     assert lake.emitted == []
     other = lake.writers[1 - failing].state
     assert other is not None
-    assert other.counters.rows == 5
+    assert other.contents.rows == 5
     lake.commits.abandon()
 
 
@@ -130,7 +130,7 @@ def test_uploads_of_one_table_may_be_completed_side_by_side() -> None:
     lake = Lake()
     table = Table(StreamName(None, "c"), "c", "lake/internal/c/", "lake/c/")
     session = Session(1, 0, datetime(2026, 1, 1, tzinfo=UTC))
-    lake.writers[0] = TableWriter(lake.store, table, session, StrayUploads(lake.store, "lake/"), map_files=map_files)
+    lake.writers[0] = TableWriter(lake.store, table, session, StrayUploads(lake.store, "lake/"), Outside(map_files=map_files))
     lake.commits = Commits(lake.writers, lake.checkpoints, lambda _message, _records: None)
     lake.stage(0, 0, 50)
     lake.stage(0, 50, 100)

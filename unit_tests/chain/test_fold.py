@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pytest
+from built_chain import OPEN, SCHEMA, SEED, T0, Builder, add, chain
 
-from destination_s3_spark.chain.blocks import Block, block_hash, encode
+from destination_s3_spark.chain.blocks import block_hash, encode
 from destination_s3_spark.chain.events import (
     AddData,
     Close,
     Event,
     OffsetInterval,
     OpenEpoch,
-    Seed,
     SetDataSchema,
     Snapshot,
     UnknownEvent,
@@ -23,53 +22,7 @@ from destination_s3_spark.chain.events import (
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.fold import InvalidChain, Rule, fold, resume
 from destination_s3_spark.chain.live_files import live_files
-from destination_s3_spark.chain.state import Checkpoint, Counters, StreamName, TableState
-
-T0 = datetime(2026, 1, 1, tzinfo=UTC)
-SEED = Seed(StreamName("shop", "users"), "id", 1, "lake/users/", ("adopted.parquet",), 7, 0, T0)
-SCHEMA = SetDataSchema({"schemaId": 0, "fields": []})
-OPEN = OpenEpoch(8, 0, T0)
-
-
-def add(start: int, end: int, prev: int | None = None, schema_id: int = 0, rows: int | None = None) -> AddData:
-    rows = end - start + 1 if rows is None else rows
-    files = tuple(FileEntry(kind, f"{kind.value}-{start}", rows, 10 * rows, "upload", ("e",)) for kind in FileKind)
-    checkpoints = (Checkpoint(f"state-{end}", rows, "00", 0),)
-    return AddData(
-        schema_id, 7, 0, prev if prev is not None or start == 0 else start - 1, OffsetInterval(start, end), files, checkpoints, {}
-    )
-
-
-class Builder:
-    """A chain in memory: `settled` of a block is the last data block unless told otherwise."""
-
-    def __init__(self) -> None:
-        self.state: TableState | None = None
-        self.blocks: list[Block] = []
-
-    def next(self, event: Event, **envelope: object) -> Block:
-        state = self.state
-        epoch = 1 if state is None else state.epoch + (1 if isinstance(event, OpenEpoch) else 0)
-        settled = None if state is None else state.last_data
-        if isinstance(event, Void):
-            settled = None if state is None else state.settled
-        block = Block(0 if state is None else state.sequence_number + 1, state and state.block_hash, T0, epoch, "n", settled, event)
-        return replace(block, **envelope)  # type: ignore[arg-type]
-
-    def append(self, *events: Event) -> Builder:
-        for event in events:
-            self.add(self.next(event))
-        return self
-
-    def add(self, block: Block) -> TableState:
-        self.state = fold(self.state, block, block_hash(encode(block)))
-        self.blocks.append(block)
-        return self.state
-
-
-def chain(*events: Event) -> Builder:
-    return Builder().append(*events)
-
+from destination_s3_spark.chain.state import Checkpoint, Counters, TableState
 
 REFUSED = [
     ("the first block is no Seed", chain(), OPEN, {}, Rule.FIRST_BLOCK_MUST_BE_SEED),
@@ -147,9 +100,10 @@ def test_the_state_tells_what_a_writer_needs() -> None:
     state = chain(SEED, SCHEMA, add(0, 9), OpenEpoch(9, 3, T0)).state
 
     assert state is not None
-    assert (state.epoch, state.generation, state.opener.sync_id, state.closed) == (2, 3, 9, False)
-    assert (state.next_offset, state.settled, state.last_data, state.unsettled) == (10, 2, 2, None)
-    assert state.counters == Counters(rows=10, files=2, bytes=200)
+    assert (state.epoch, state.contents.generation, state.opener.sync_id, state.closed) == (2, 3, 9, False)
+    assert (state.contents.next_offset, state.settled, state.last_data, state.unsettled) == (10, 2, 2, None)
+    assert state.contents.held == {"raw": Counters(10, 1, 100), "final": Counters(10, 1, 100)}
+    assert (state.contents.rows, state.contents.landed, state.contents.adopted, state.contents.empty) == (10, 10, 1, False)
     assert [checkpoint.state_hash for checkpoint in state.replay] == ["state-9"]
 
 
@@ -169,7 +123,7 @@ def test_void_takes_everything_of_its_block_back() -> None:
 
     assert before is not None
     assert after is not None
-    assert (after.next_offset, after.counters, after.replay) == (before.next_offset, before.counters, before.replay)
+    assert (after.contents, after.replay) == (before.contents, before.replay)
     assert after.unsettled is not None
     assert after.unsettled.voided
     assert [file.key for file in live_files(built.blocks).files] == ["raw-0", "final-0"]

@@ -70,7 +70,7 @@ def test_uploads_of_a_dead_session_are_dropped_at_open_and_listed_once() -> None
     assert store.names().count("list_uploads") == 1
 
 
-def test_an_unsettled_block_is_completed_as_soon_as_the_table_is_read() -> None:
+def test_an_unsettled_block_is_completed_by_whoever_catches_up_with_the_table() -> None:
     store = FakeStore()
     synced(store)
     made = writer(store)
@@ -81,10 +81,12 @@ def test_an_unsettled_block_is_completed_as_soon_as_the_table_is_read() -> None:
     store.hook = None
     assert len(store.uploads) == 2
     again = writer(store, sync_id=2)
+    state = again.catch_up()
 
     assert store.uploads == {}
-    assert again.state is not None
-    assert (again.state.epoch, again.state.settled, again.state.unsettled) == (3, 5, None)
+    assert state is not None
+    assert (state.settled, state.unsettled, state.opener.sync_id) == (5, None, 2)
+    assert kinds(store)[-2:] == ["OpenEpoch", "OpenEpoch"], "one that fences and, once it is known what the table holds, one that begins"
     assert again.guarding
 
 
@@ -133,8 +135,8 @@ def test_a_block_whose_uploads_were_completed_after_all_stands() -> None:
     store.hook = arrive_late
     state = writer(store, sync_id=2).open()
 
-    assert kinds(store) == ["Seed", "SetDataSchema", "AddData", "OpenEpoch"]
-    assert (state.settled, state.counters.rows, len(state.replay)) == (2, 10, 1)
+    assert kinds(store) == ["Seed", "SetDataSchema", "AddData", "OpenEpoch", "OpenEpoch"]
+    assert (state.settled, state.contents.rows, len(state.replay)) == (2, 10, 1)
 
 
 def test_a_void_whose_deletes_are_not_known_to_be_done_deletes_again() -> None:
@@ -152,7 +154,7 @@ def test_a_void_whose_deletes_are_not_known_to_be_done_deletes_again() -> None:
 
     assert not [key for key in store.objects if not key.startswith(CHAIN)]
     assert again.state is not None
-    assert (again.state.next_offset, again.state.settled) == (0, 3)
+    assert (again.state.contents.next_offset, again.state.settled) == (0, 3)
     assert not again.guarding, "the voided checkpoint must land again"
     land(again, store, 0, 100)
     assert again.commit([FIRST]).rows == 10
@@ -174,7 +176,7 @@ def test_a_paused_writer_whose_uploads_a_newer_one_dropped_is_fenced() -> None:
     with pytest.raises(Fenced, match="sync id 2"):
         made.commit([FIRST])
 
-    assert kinds(store) == ["Seed", "SetDataSchema", "AddData", "OpenEpoch", "Void"]
+    assert kinds(store) == ["Seed", "SetDataSchema", "AddData", "OpenEpoch", "Void", "OpenEpoch"]
 
 
 def test_a_replayed_checkpoint_is_dropped_and_the_next_one_lands() -> None:

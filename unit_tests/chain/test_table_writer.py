@@ -12,8 +12,9 @@ from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.chain.opening import SNAPSHOT_EVERY, Session
 from destination_s3_spark.chain.strays import StrayUploads
 from destination_s3_spark.errors import Bug
+from destination_s3_spark.tables.publishers.symlink import SymlinkManifest
 from destination_s3_spark.tables.slices import Segment
-from destination_s3_spark.tables.writer import TableWriter
+from destination_s3_spark.tables.writer import Outside, TableWriter
 
 
 def test_a_small_sync_of_a_new_table_costs_twelve_calls() -> None:
@@ -26,16 +27,44 @@ def test_a_small_sync_of_a_new_table_costs_twelve_calls() -> None:
     assert kinds(store) == ["Seed", "SetDataSchema", "AddData", "Close"]
 
 
-def test_a_small_sync_of_an_existing_table_costs_twelve_calls() -> None:
+def test_a_small_sync_of_an_existing_table_costs_eleven_calls() -> None:
     store = FakeStore()
     synced(store)
     store.calls.clear()
     synced(store, sync_id=2)
 
     staging = ["create_upload", "upload_part"] * 2
-    assert store.names() == ["get", "get", "create", *staging, "create", "complete_upload", "complete_upload", "create", "put"]
-    assert len(store.calls) == 12
+    assert store.names() == ["get", "create", *staging, "create", "complete_upload", "complete_upload", "create", "put"]
+    assert len(store.calls) == 11
     assert kinds(store)[4:] == ["OpenEpoch", "AddData", "Close"]
+
+
+def test_the_symlink_manifest_costs_one_call_more() -> None:
+    store = FakeStore()
+    synced(store, publisher=SymlinkManifest("bucket"))
+    assert len(store.calls) == 13, "a new table"
+    store.calls.clear()
+    synced(store, sync_id=2, publisher=SymlinkManifest("bucket"))
+    assert len(store.calls) == 12, "an existing table"
+
+    assert store.names()[-3:] == ["put", "create", "put"]
+    (manifest,) = (key for key in store.objects if key.endswith("/manifest"))
+    assert len(store.objects[manifest].splitlines()) == 2
+
+
+def test_looking_for_files_to_adopt_costs_one_call_more_and_only_for_a_new_table() -> None:
+    store = FakeStore()
+    for calls in (14, 12):
+        store.calls.clear()
+        table = replace(TABLE, adopt=lambda: [info.key for info in store.list("lake/users/old/")])
+        outside = Outside(publisher=SymlinkManifest("bucket"))
+        made = TableWriter(store, table, Session(1, 0, STARTED), StrayUploads(store, "lake/"), outside)
+        made.read()
+        land(made, store, 0, 100)
+        made.commit([FIRST])
+        made.close()
+
+        assert len(store.calls) == calls
 
 
 def test_a_table_that_never_had_records_costs_two_calls_and_writes_nothing() -> None:
@@ -160,7 +189,7 @@ def test_close_drops_what_is_staged_and_not_committed() -> None:
 
     assert store.uploads == {}
     assert made.state is not None
-    assert made.state.counters.rows == 10
+    assert made.state.contents.rows == 10
 
 
 def test_uploads_of_a_dead_task_attempt_are_dropped_at_close() -> None:

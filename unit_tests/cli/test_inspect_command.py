@@ -10,12 +10,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from destination_s3_spark.chain.blocks import block_name
-from destination_s3_spark.chain.events import AddData, OffsetInterval, Seed, SetDataSchema
+from destination_s3_spark.chain.events import AddData, OffsetInterval, OpenEpoch, Seed, SetDataSchema, Snapshot
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.chain.state import Checkpoint, StreamName
 from destination_s3_spark.cli import inspection, operator_command
 from destination_s3_spark.schema.arrow import META_FIELDS, schema_to_text
+from destination_s3_spark.schema.flatbuffer import schema_from_bare_flatbuffer
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
 
@@ -46,7 +47,7 @@ def config(s3_settings: S3Settings, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def make_table(store: S3Store) -> Callable[[str | None, str], str]:
+def make_chain(store: S3Store) -> Callable[[str | None, str], str]:
     """Writes a table of two rows and returns its chain's prefix."""
 
     def make(namespace: str | None, name: str) -> str:
@@ -56,6 +57,7 @@ def make_table(store: S3Store) -> Callable[[str | None, str], str]:
         chain.append(Seed(StreamName(namespace, name), table_id, 1, f"lake/{namespace}/{name}/", (), 5, 2, STARTED))
         chain.append(SetDataSchema({"schemaId": 0, "version": "1-0-0", "fields": [{"name": "id"}], "arrowSchema": schema_to_text(SCHEMA)}))
         file = FileEntry(FileKind.FINAL, f"lake/{namespace}/{name}/1.parquet", 2, 100, "upload", ("etag",))
+        store.put(file.key, b"x" * file.bytes)
         chain.append(AddData(0, 5, 2, None, OffsetInterval(0, 1), (file,), (Checkpoint("00", 2, "00", 2),), {}))
         return prefix
 
@@ -63,10 +65,10 @@ def make_table(store: S3Store) -> Callable[[str | None, str], str]:
 
 
 def test_without_a_stream_every_table_has_a_line(
-    config: Path, make_table: Callable[[str | None, str], str], capsys: pytest.CaptureFixture[str]
+    config: Path, make_chain: Callable[[str | None, str], str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    make_table("shop", "orders")
-    make_table(None, "users")
+    make_chain("shop", "orders")
+    make_chain(None, "users")
 
     assert operator_command(["inspect", "--config", str(config)]) == 0
 
@@ -75,24 +77,112 @@ def test_without_a_stream_every_table_has_a_line(
 
 
 def test_with_a_stream_its_state_columns_and_blocks_are_shown(
-    config: Path, make_table: Callable[[str | None, str], str], capsys: pytest.CaptureFixture[str]
+    config: Path, make_chain: Callable[[str | None, str], str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    make_table("shop", "orders")
+    make_chain("shop", "orders")
 
     assert operator_command(["inspect", "--config", str(config), "--stream", "orders"]) == 0
 
     text = capsys.readouterr().out
     assert "Table shop.orders" in text
-    assert "block 2 is written, its files may not be complete" in text
+    assert "block 2 is written and all its files are there" in text
+    assert [line.split() for line in text.splitlines() if line.startswith("final ")][1] == ["final", "1", "2", "100", "B"]
     assert "id                      int64" in text
     assert "2 rows, 1 file (100 B), 1 checkpoint" in text
 
 
-def test_the_namespace_chooses_between_streams_of_one_name(
-    config: Path, make_table: Callable[[str | None, str], str], capsys: pytest.CaptureFixture[str]
+def test_a_block_whose_files_are_not_there_is_not_counted(
+    config: Path, store: S3Store, make_chain: Callable[[str | None, str], str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    make_table("a", "users")
-    make_table("b", "users")
+    make_chain("shop", "orders")
+    store.delete(["lake/shop/orders/1.parquet"])
+
+    operator_command(["inspect", "--config", str(config), "--stream", "orders"])
+
+    text = capsys.readouterr().out
+    assert "block 2 is written, its files are not all there and not shown here" in text
+    assert "No files." in text
+
+
+def schema(number: int, version: str, fields: list[dict[str, object]], changes: list[dict[str, object]]) -> SetDataSchema:
+    text = schema_to_text(SCHEMA)
+    return SetDataSchema({"schemaId": number, "version": version, "fields": fields, "changes": changes, "arrowSchema": text})
+
+
+def test_every_schema_is_shown_also_those_before_a_snapshot(
+    config: Path, store: S3Store, make_chain: Callable[[str | None, str], str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    chain = Chain(store, make_chain("shop", "orders"), StreamName("shop", "orders"))
+    chain.catch_up()
+    chain.mark_settled()
+    amount = {"id": 1, "name": "amount", "source": "amount", "type": "integer", "addedIn": 0}
+    recovered = {"id": 2, "name": "amount_recovered_2_0_0_1a2b3c4d", "source": "amount", "type": "string", "addedIn": 1, "recoveredFrom": 1}
+    chain.append(schema(1, "2-0-0", [amount, recovered], [{"kind": "Recovery", "path": "/amount", "old": "integer", "new": "string"}]))
+    chain.append(Snapshot(chain.head, (), chain.live_files().files))
+    chain.append(OpenEpoch(6, 2, STARTED))
+    chain.append(Snapshot(chain.head, (), chain.live_files().files))
+    nested = {"kind": "object", "fields": []}
+    chain.append(schema(2, "2-0-1", [amount, recovered, {**amount, "id": 3}], [{"kind": "KeyAddition", "path": "/to", "new": nested}]))
+
+    operator_command(["inspect", "--config", str(config), "--stream", "orders"])
+
+    text = capsys.readouterr().out
+    history = text[text.index("Schemas\n") : text.index("Chain\n")].splitlines()
+    shown = [line for line in history if line.startswith("schema ")]
+    assert [line.split()[1:3] for line in shown] == [["0", "1-0-0"], ["1", "2-0-0"], ["2", "2-0-1"]]
+    assert shown[1].endswith("block 3, 2 data columns")
+    assert [line.split() for line in history if line.startswith("    ")] == [
+        ["Recovery", "/amount", "integer", "->", "string"],
+        ["KeyAddition", "/to", "object"],
+    ]
+    (line,) = (line for line in text.splitlines() if line.startswith("amount_recovered"))
+    assert line.split() == ["amount_recovered_2_0_0_1a2b3c4d", "amount", "1", "string"]
+
+
+@pytest.mark.parametrize(
+    ("form", "read"), [("ipc", lambda raw: pa.ipc.read_schema(pa.py_buffer(raw))), ("odf", schema_from_bare_flatbuffer)]
+)
+def test_the_arrow_schema_is_written_to_a_file(
+    config: Path,
+    make_chain: Callable[[str | None, str], str],
+    tmp_path: Path,
+    form: str,
+    read: Callable[[bytes], pa.Schema],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    make_chain("shop", "orders")
+    file = tmp_path / "orders.schema"
+
+    assert operator_command(["inspect", "--config", str(config), "--stream", "orders", "--export-schema", str(file), "--form", form]) == 0
+
+    assert read(file.read_bytes()) == SCHEMA
+    assert capsys.readouterr().out == f"{file}: Arrow schema of shop.orders, 5 columns, form {form}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--export-schema", "x"], "say which with --stream"),
+        (["--export-schema", "x", "--stream", "users"], "2 streams of the name users: a.users, b.users. Add --namespace"),
+        (["--export-schema", "none/x", "--stream", "users", "--namespace", "a"], "cannot be written to none/x"),
+    ],
+)
+def test_a_schema_that_cannot_be_exported_is_an_error(
+    config: Path, make_chain: Callable[[str | None, str], str], arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_chain("a", "users")
+    make_chain("b", "users")
+
+    assert operator_command(["inspect", "--config", str(config), *arguments]) == 1
+
+    assert message in capsys.readouterr().err
+
+
+def test_the_namespace_chooses_between_streams_of_one_name(
+    config: Path, make_chain: Callable[[str | None, str], str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_chain("a", "users")
+    make_chain("b", "users")
 
     operator_command(["inspect", "--config", str(config), "--stream", "users", "--namespace", "b"])
 
@@ -102,9 +192,9 @@ def test_the_namespace_chooses_between_streams_of_one_name(
 
 
 def test_an_unknown_stream_is_an_error_that_names_the_known_ones(
-    config: Path, make_table: Callable[[str | None, str], str], capsys: pytest.CaptureFixture[str]
+    config: Path, make_chain: Callable[[str | None, str], str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    make_table("shop", "orders")
+    make_chain("shop", "orders")
 
     assert operator_command(["inspect", "--config", str(config), "--stream", "order"]) == 1
 
@@ -146,11 +236,12 @@ def test_a_damaged_first_block_is_an_error(config: Path, store: S3Store, capsys:
     assert "is not the first block of a chain" in capsys.readouterr().err
 
 
-def test_reading_a_table_changes_nothing(store: S3Store, make_table: Callable[[str | None, str], str]) -> None:
-    prefix = make_table("shop", "orders")
+def test_reading_a_table_changes_nothing(store: S3Store, make_chain: Callable[[str | None, str], str]) -> None:
+    make_chain("shop", "orders")
     before = {item.key: store.get(item.key) for item in store.list("")}
 
-    table = inspection.read_table(store, prefix)
+    (found,) = inspection.find_tables(store, FOLDER)
+    table = inspection.read_table(store, found)
 
     assert [block.sequence_number for block in table.blocks] == [0, 1, 2]
     assert {item.key: store.get(item.key) for item in store.list("")} == before

@@ -12,7 +12,8 @@ from destination_s3_spark.chain.events import AddData, Close, Event, OffsetInter
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.fold import fold
 from destination_s3_spark.chain.live_files import live_files
-from destination_s3_spark.chain.state import Checkpoint, StreamName, TableState
+from destination_s3_spark.chain.readable import Readable
+from destination_s3_spark.chain.state import Checkpoint, Pending, StreamName, TableState
 from destination_s3_spark.cli import report
 from destination_s3_spark.cli.inspection import InspectedTable, ValueChange
 from destination_s3_spark.cli.report import Align
@@ -34,10 +35,15 @@ SCHEMA = SetDataSchema(
 )
 
 
-def add_data(start: int, rows: int, changes: dict[str, int]) -> AddData:
-    files = tuple(FileEntry(kind, f"{kind.value}/{start}.parquet", rows, 1_500_000, "upload", ("etag",)) for kind in FileKind)
+SCHEMA_AGAIN = SetDataSchema({**SCHEMA.schema, "schemaId": 1})
+
+
+def add_data(start: int, rows: int, changes: dict[str, int], schema_id: int = 0) -> AddData:
+    files = tuple(
+        FileEntry(kind, f"{kind.value}/{start}.parquet", rows, 1_500_000, "upload", ("etag",)) for kind in (FileKind.RAW, FileKind.FINAL)
+    )
     checkpoint = Checkpoint("00", rows, "00", 3)
-    return AddData(0, 7, 3, start - 1 if start else None, OffsetInterval(start, start + rows - 1), files, (checkpoint,), changes)
+    return AddData(schema_id, 7, 3, start - 1 if start else None, OffsetInterval(start, start + rows - 1), files, (checkpoint,), changes)
 
 
 class HandMadeChain:
@@ -46,6 +52,7 @@ class HandMadeChain:
     def __init__(self) -> None:
         self.state: TableState | None = None
         self.blocks: list[Block] = []
+        self.left_out: int | None = None
 
     def append(self, event: Event, *, settled: int | None = None) -> HandMadeChain:
         state = self.state
@@ -58,7 +65,9 @@ class HandMadeChain:
 
     def inspected(self) -> InspectedTable:
         assert self.state is not None
-        return InspectedTable(self.state, tuple(self.blocks), live_files(self.blocks).files)
+        schemas = tuple(block for block in self.blocks if isinstance(block.event, SetDataSchema))
+        seen = Readable(self.state.contents, live_files(self.blocks), self.left_out)
+        return InspectedTable(self.state, seen, tuple(self.blocks), schemas)
 
 
 @pytest.fixture
@@ -117,12 +126,34 @@ def test_the_state_of_a_closed_table(table: InspectedTable) -> None:
 
 
 def test_a_block_that_is_not_settled_is_named() -> None:
-    table = HandMadeChain().append(SEED).append(SCHEMA).append(add_data(0, 5, {})).inspected()
+    chain = HandMadeChain().append(SEED).append(SCHEMA).append(add_data(0, 5, {}))
+    whole = report.table_state(chain.inspected())
+    chain.left_out = 2
+    text = report.table_state(chain.inspected())
 
-    text = report.table_state(table)
-
-    assert "block 2 is written, its files may not be complete" in text
+    assert "block 2 is written and all its files are there: the next sync or `repair` finishes it" in whole
+    assert "block 2 is written, its files are not all there and not shown here" in text
     assert "not yet, or not cleanly" in text
+
+
+def test_files_are_listed_by_kind_and_those_of_a_pending_generation_apart() -> None:
+    seed = Seed(SEED.stream, SEED.table_id, 42, "lake/shop/orders/", ("lake/shop/orders/old.parquet",), 7, 3, START)
+    chain = HandMadeChain().append(seed).append(SCHEMA).append(add_data(0, 5, {}))
+    chain.append(OpenEpoch(8, 4, START, Pending(4, 5, 8)), settled=2).append(SCHEMA_AGAIN, settled=2).append(
+        add_data(5, 3, {}, 1), settled=2
+    )
+
+    table = chain.inspected()
+
+    cells = [line.replace(", ", ",").split() for line in report.files(table).splitlines()[2:]]
+    assert cells == [
+        ["raw", "1", "5", "1.5", "MB"],
+        ["raw,pending", "1", "3", "1.5", "MB"],
+        ["final", "1", "5", "1.5", "MB"],
+        ["final,pending", "1", "3", "1.5", "MB"],
+        ["adopted", "1", "?", "?"],
+    ]
+    assert "generation 4 waits to replace the table, begun by sync 8" in report.table_state(table)
 
 
 def test_a_voided_block_leaves_no_files_and_is_told() -> None:
@@ -130,7 +161,7 @@ def test_a_voided_block_leaves_no_files_and_is_told() -> None:
 
     table = chain.append(Void(2)).inspected()
 
-    assert table.files == ()
+    assert report.files(table) == "No files."
     assert report.chain(table).splitlines()[-1].endswith("takes back block 2")
 
 

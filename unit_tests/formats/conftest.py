@@ -14,6 +14,7 @@ from destination_s3_spark.formats.file_writer import FileColumns
 from destination_s3_spark.formats.options import FileOptions, open_file, require_fitting
 from destination_s3_spark.protocol.catalog import DestinationSyncMode, Stream, StreamId
 from destination_s3_spark.schema.json_schema import Unfit, stream_fields
+from destination_s3_spark.schema.policy import SchemaPolicy
 from destination_s3_spark.schema.table_schema import evolve
 from destination_s3_spark.tables.row_plan import file_columns, row_plan
 from destination_s3_spark.typing.typist import TypedBlock
@@ -53,7 +54,7 @@ class Landing:
         return sink.getvalue()
 
     def _schema(self) -> Any:
-        return evolve(None, self._declared(), self.stream).schema
+        return evolve(None, self._declared(), self.stream, SchemaPolicy()).schema
 
     def _declared(self) -> Any:
         unfit = Unfit.FAIL if self.options.extension in {".avro", ".parquet"} else Unfit.TEXT

@@ -9,6 +9,7 @@ from destination_s3_spark.errors import DataError
 from destination_s3_spark.protocol.catalog import StreamId
 from destination_s3_spark.schema.arrow import schema_from_text
 from destination_s3_spark.schema.json_schema import stream_fields
+from destination_s3_spark.schema.policy import SchemaPolicy
 from destination_s3_spark.schema.schema_event import from_event, to_event
 from destination_s3_spark.schema.table_schema import Evolution, evolve
 
@@ -19,8 +20,8 @@ STREAM = StreamId(None, "region")
 def evolution() -> Evolution:
     first = {"properties": {"id": {"type": "integer"}, "a/b~c": {"type": "string"}}, "required": ["id"]}
     second = {"properties": {"id": {"type": "integer"}, "o": {"type": "object", "properties": {"x": {"type": "number"}}}}}
-    start = evolve(None, stream_fields(first, STREAM), STREAM)
-    return evolve(start.schema, stream_fields(second, STREAM), STREAM)
+    start = evolve(None, stream_fields(first, STREAM), STREAM, SchemaPolicy())
+    return evolve(start.schema, stream_fields(second, STREAM), STREAM, SchemaPolicy())
 
 
 @pytest.fixture

@@ -15,10 +15,12 @@ from destination_s3_spark.protocol.catalog import StreamId
 from destination_s3_spark.schema.airbyte_type import AirbyteType, Array, Field, Object, Scalar, Union
 from destination_s3_spark.schema.change import Change, ChangeKind
 from destination_s3_spark.schema.json_schema import StreamFields, stream_fields
+from destination_s3_spark.schema.policy import SchemaChange, SchemaPolicy
 from destination_s3_spark.schema.schema_event import from_event, to_event
 from destination_s3_spark.schema.table_schema import Evolution, TableSchema, evolve, plan_fields
 
 STREAM = StreamId("shop", "users")
+FAIL = SchemaPolicy(SchemaChange.FAIL)
 ORDER_CASES = json.loads((Path(__file__).parent / "data" / "column_order.json").read_text())["cases"]
 
 
@@ -28,9 +30,9 @@ def declared(properties: dict[str, Any], required: tuple[str, ...] = ()) -> Stre
 
 
 def history(*versions: StreamFields) -> Evolution:
-    evolution = evolve(None, versions[0], STREAM)
+    evolution = evolve(None, versions[0], STREAM, FAIL)
     for version in versions[1:]:
-        evolution = evolve(evolution.schema, version, STREAM)
+        evolution = evolve(evolution.schema, version, STREAM, FAIL)
     return evolution
 
 
@@ -86,14 +88,16 @@ def test_additions_are_appended_required_first_then_by_name() -> None:
 
 def test_an_identical_declaration_changes_nothing_whatever_its_order() -> None:
     first = history(declared({"a": "string", "o": nested(x="string", y="number"), "u": {"type": ["string", "integer"]}})).schema
-    again = evolve(first, declared({"u": {"type": ["integer", "string"]}, "o": nested(y="number", x="string"), "a": "string"}), STREAM)
+    again = evolve(
+        first, declared({"u": {"type": ["integer", "string"]}, "o": nested(y="number", x="string"), "a": "string"}), STREAM, FAIL
+    )
     assert again.schema is first
     assert again.changes == ()
 
 
 def test_becoming_required_changes_nothing() -> None:
     first = history(declared({"a": "string"})).schema
-    assert evolve(first, declared({"a": "string"}, required=("a",)), STREAM).schema is first
+    assert evolve(first, declared({"a": "string"}, required=("a",)), STREAM, FAIL).schema is first
 
 
 def test_a_removed_column_stays_and_is_recorded_once() -> None:
@@ -103,7 +107,7 @@ def test_a_removed_column_stays_and_is_recorded_once() -> None:
     assert [field.present for field in removed.schema.fields] == [False, True]
     assert removed.changes == (Change(ChangeKind.KEY_REMOVAL, ("a",), Scalar.STRING, None),)
     assert removed.label == "1-0-1"
-    assert evolve(removed.schema, one, STREAM).schema is removed.schema
+    assert evolve(removed.schema, one, STREAM, FAIL).schema is removed.schema
 
 
 def test_a_column_that_returns_is_where_it_was() -> None:
@@ -164,7 +168,7 @@ def test_labels_count_additions_within_a_revision() -> None:
 
 def test_a_union_takes_one_of_its_options_declared_alone() -> None:
     first = history(declared({"u": {"type": ["string", "integer"]}})).schema
-    assert evolve(first, declared({"u": "integer"}), STREAM).schema is first
+    assert evolve(first, declared({"u": "integer"}), STREAM, FAIL).schema is first
 
 
 @pytest.mark.parametrize(
@@ -184,7 +188,8 @@ def test_another_type_is_refused_with_stream_column_and_both_types(before: dict[
         history(declared(before), declared(after))
     assert raised.value.message.startswith('Stream "shop.users": ')
     assert said in raised.value.message
-    assert "refresh into a new table" in raised.value.message
+    assert "set tables.schema_change to recover" in raised.value.message
+    assert "run a refresh" in raised.value.message
     assert raised.value.stream == STREAM
 
 
@@ -269,14 +274,14 @@ def test_over_any_history_no_column_ever_moves(versions: list[tuple[dict[str, An
     schema: TableSchema | None = None
     for properties, required in versions:
         incoming = declared(properties, tuple(required))
-        evolution = evolve(schema, incoming, STREAM)
+        evolution = evolve(schema, incoming, STREAM, FAIL)
         if schema is not None:
             assert_nothing_moved(as_object(schema), as_object(evolution.schema))
             assert evolution.schema.schema_id == schema.schema_id + bool(evolution.changes)
         schema = evolution.schema
         assert [field.id for field in schema.fields] == list(range(1, len(schema.fields) + 1))
         assert len({name.casefold() for name in schema.arrow.names}) == len(schema.arrow.names)
-        assert evolve(schema, incoming, STREAM).schema is schema
+        assert evolve(schema, incoming, STREAM, FAIL).schema is schema
         assert {field.source for field in plan_fields(schema, incoming.fields)} == set(properties)
         assert from_event(to_event(evolution, "append", [], [])) == schema
 

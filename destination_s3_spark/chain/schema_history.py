@@ -1,0 +1,34 @@
+"""How a table's columns came to be what they are: the SetDataSchema blocks of its whole chain."""
+
+from __future__ import annotations
+
+from destination_s3_spark.chain.blocks import Block
+from destination_s3_spark.chain.events import SetDataSchema, Snapshot
+from destination_s3_spark.chain.log import Chain
+from destination_s3_spark.chain.state import TableState
+from destination_s3_spark.errors import Bug
+
+
+def schema_history(chain: Chain) -> list[Block]:
+    """The blocks that set a schema, oldest first. Stretches between two Snapshots of the same schema are not read: none can be there."""
+    found: list[Block] = []
+    state: TableState | None = chain.head
+    end = chain.head.sequence_number + 1
+    while state is not None and state.schema_id is not None:
+        begin = _at_snapshot(chain, state.snapshot)
+        if begin is None or begin.schema_id != state.schema_id:
+            stretch = chain.blocks(range(state.snapshot or 0, end))
+            found[:0] = [block for block in stretch if isinstance(block.event, SetDataSchema)]
+        end = state.snapshot or 0
+        state = begin
+    return found
+
+
+def _at_snapshot(chain: Chain, number: int | None) -> TableState | None:
+    """The fold of the blocks before a Snapshot."""
+    if number is None:
+        return None
+    (block,) = chain.blocks(range(number, number + 1))
+    if not isinstance(block.event, Snapshot):
+        raise Bug(f"block {number} is a {type(block.event).__name__} and not the Snapshot the state says it is. Please report this.")
+    return block.event.state

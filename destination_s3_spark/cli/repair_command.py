@@ -1,0 +1,84 @@
+"""`repair`: settles and clears up what dead syncs left behind, without a sync."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from destination_s3_spark.chain.opening import Leftovers, Table
+from destination_s3_spark.chain.state import StreamName
+from destination_s3_spark.chain.strays import StrayUploads
+from destination_s3_spark.cli import inspection
+from destination_s3_spark.cli.configuration import read_config
+from destination_s3_spark.cli.inspection import FoundTable
+from destination_s3_spark.cli.report import counted
+from destination_s3_spark.config import Config
+from destination_s3_spark.errors import SyncError
+from destination_s3_spark.storage.configured import path_template, s3_settings
+from destination_s3_spark.storage.names import StreamParts
+from destination_s3_spark.storage.s3 import S3Store
+from destination_s3_spark.storage.table_paths import overlaps
+from destination_s3_spark.tables.publishers.symlink import SymlinkManifest, wants_manifests
+from destination_s3_spark.tables.repair import Repair, repair
+
+CHAIN_FOLDER = "chain/"
+
+
+def run(config_path: str, name: str | None, namespace: str | None) -> int:
+    """Repair the tables of a stream, or all, one line each. Returns 1 when a table could not be repaired; the others are all the same."""
+    config = read_config(Path(config_path))
+    store = S3Store(s3_settings(config))
+    folder = inspection.tables_folder(config)
+    place = f"s3://{config.s3_bucket_name}/{folder}"
+    found = inspection.find_tables(store, folder)
+    chosen = found if name is None else inspection.choose(found, name, namespace, place)
+    if not chosen:
+        sys.stdout.write(f"No tables under {place}.\n")
+        return 0
+    shared = _without_manifest(config, found)
+    strays = StrayUploads(store, path_template(config, datetime.now(UTC), sync_id=0).base)
+    failed = 0
+    for number, table in enumerate(chosen, start=1):
+        manifest = None if _parts(table.stream) in shared else SymlinkManifest(config.s3_bucket_name)
+        try:
+            said = _done(repair(store, _table(table), manifest, strays, datetime.now(UTC)))
+        except SyncError as error:
+            said = f"failed. {error.message}"
+            failed += 1
+        sys.stdout.write(f"[{number}/{len(chosen)}] {table.stream}: {said}\n")
+        sys.stdout.flush()
+    return 1 if failed else 0
+
+
+def _without_manifest(config: Config, found: Sequence[FoundTable]) -> set[StreamParts]:
+    """The streams whose tables have no manifest, by the same rule as in a sync of all of them."""
+    roots = {_parts(table.stream): table.seed.final_root for table in found}
+    if not wants_manifests(config):
+        return set(roots)
+    return set(overlaps(roots, path_template(config, datetime.now(UTC), sync_id=0)))
+
+
+def _parts(stream: StreamName) -> StreamParts:
+    return stream.namespace, stream.name
+
+
+def _table(found: FoundTable) -> Table:
+    return Table(found.stream, found.seed.table_id, found.chain_prefix.removesuffix(CHAIN_FOLDER), found.seed.final_root)
+
+
+def _done(repaired: Repair | None) -> str:
+    if repaired is None:
+        return "nothing to do"
+    steps = [*_cleared(repaired.leftovers), *(["manifest written"] if repaired.manifest else [])]
+    if not repaired.leftovers.ended_cleanly:
+        steps.append("left open for the next sync")
+    return ", ".join(steps)
+
+
+def _cleared(leftovers: Leftovers) -> list[str]:
+    settled = [] if leftovers.settlement is None else [f"last commit {leftovers.settlement.value}"]
+    uploads = [f"{counted(leftovers.uploads, 'open upload')} dropped"] if leftovers.uploads else []
+    scratch = [f"{counted(leftovers.scratch, 'scratch object')} deleted"] if leftovers.scratch else []
+    return [*settled, *uploads, *scratch]

@@ -1,0 +1,54 @@
+"""A table's schemas as plain text: how its columns came to be what they are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from destination_s3_spark.chain.blocks import Block
+from destination_s3_spark.chain.events import SetDataSchema
+from destination_s3_spark.cli.inspection import InspectedTable
+from destination_s3_spark.cli.report import Align, counted, grid, moment
+
+
+def history(table: InspectedTable) -> str:
+    """Each schema with its label and time, and below it what changed: kind, path of JSON keys, types."""
+    if not table.schemas:
+        return "No schema yet."
+    return "\n".join(line for block in table.schemas for line in _schema_lines(block))
+
+
+def recovered_columns(table: InspectedTable) -> str:
+    """Columns that took over the values of another one when its type changed; empty when there are none."""
+    fields = (table.state.schema or {}).get("fields", ())
+    names = {field.get("id"): field["name"] for field in fields}
+    header = (("column", Align.LEFT), ("holds values of", Align.LEFT), ("since schema", Align.RIGHT), ("type", Align.LEFT))
+    rows = [
+        (field["name"], str(names.get(field["recoveredFrom"])), str(field["addedIn"]), _type_name(field["type"]))
+        for field in fields
+        if field.get("recoveredFrom") is not None
+    ]
+    return grid(header, rows) if rows else ""
+
+
+def _schema_lines(block: Block) -> list[str]:
+    if not isinstance(block.event, SetDataSchema):
+        return []
+    schema = block.event.schema
+    columns = counted(len(schema.get("fields", ())), "data column")
+    title = (
+        f"schema {block.event.schema_id}  {schema.get('version')}  {moment(block.system_time)}  block {block.sequence_number}, {columns}"
+    )
+    changes = [(change["kind"], change["path"], _types(change)) for change in schema.get("changes", ())]
+    kind_width = max((len(kind) for kind, _, _ in changes), default=0)
+    path_width = max((len(path) for _, path, _ in changes), default=0)
+    return [title, *(f"    {kind:<{kind_width}}  {path:<{path_width}}  {types}".rstrip() for kind, path, types in changes)]
+
+
+def _types(change: dict[str, Any]) -> str:
+    old, new = (_type_name(change[side]) if side in change else None for side in ("old", "new"))
+    return f"{old} -> {new}" if old and new else new or ""
+
+
+def _type_name(recorded: str | dict[str, Any]) -> str:
+    """A type as the chain records it, in a word: nested ones without their members."""
+    return recorded if isinstance(recorded, str) else str(recorded.get("kind"))

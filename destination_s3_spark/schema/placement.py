@@ -1,0 +1,161 @@
+"""Which of a key's columns takes its values next, and with what type.
+
+A key has a base column, and further ones that were added when the source declared a type the base could not take ("recovered", Snowplow's
+word). At most one of them is present: the one whose values the source sends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+
+from destination_s3_spark.schema.airbyte_type import AirbyteType, Union
+from destination_s3_spark.schema.change import Change, ChangeKind
+from destination_s3_spark.schema.policy import SchemaChange, SchemaPolicy
+from destination_s3_spark.schema.type_merge import Merged, TypeConflictError, arranged, merge_types, replace_types
+
+
+@dataclass(frozen=True, slots=True)
+class TableField:
+    """A data column. `id` is never reused, `source` is the JSON key.
+
+    `added_in` is the id of the schema that brought it, `required` what that schema said of it (it only decided the place: columns are
+    nullable). `present` is False while the source's values do not go here. `recovered_from` is the id of the key's base column, None for
+    a base column; `emptied` says of a recovered one that a rewrite moved its values into the base column.
+    """
+
+    id: int
+    name: str
+    source: str
+    type: AirbyteType
+    added_in: int
+    required: bool = False
+    present: bool = True
+    recovered_from: int | None = None
+    emptied: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """The columns of one key in the next schema. `recovered` is the type of a column that has to be added, None for none."""
+
+    columns: tuple[TableField, ...]
+    changes: tuple[Change, ...] = ()
+    recovered: AirbyteType | None = None
+
+    @property
+    def retyped(self) -> bool:
+        """Whether the base column has to be rewritten."""
+        return any(change.kind is ChangeKind.RETYPE for change in self.changes)
+
+
+def place(columns: Sequence[TableField], declared: AirbyteType | None, policy: SchemaPolicy) -> Placement:
+    """The columns of one key, base first, after the source declared this type for it, or no longer declared it (None).
+
+    Raises TypeConflictError where the policy is to fail.
+    """
+    source = columns[0].source
+    if declared is None:
+        return _removed(columns)
+    if policy.in_place(source):
+        return _into_base(columns, declared, source in policy.fixed)
+    match policy.change:
+        case SchemaChange.FAIL:
+            return _without_conflict(columns, declared, source in policy.fixed)
+        case SchemaChange.KEEP:
+            return _as_it_is(columns, declared)
+    return _recovered(columns, declared)
+
+
+def _removed(columns: Sequence[TableField]) -> Placement:
+    present = _present(columns)
+    if present is None:
+        return Placement(tuple(columns))
+    return Placement(
+        tuple(replace(column, present=False) for column in columns),
+        (Change(ChangeKind.KEY_REMOVAL, (present.source,), present.type, None),),
+    )
+
+
+def _recovered(columns: Sequence[TableField], declared: AirbyteType) -> Placement:
+    """The first column that can take the type, the base before the others, so that a type that comes back finds its old column."""
+    for column in columns:
+        try:
+            return _present_as(columns, column, merge_types(column.type, declared, (column.source,)))
+        except TypeConflictError:
+            continue
+    before = _present(columns) or columns[0]
+    change = Change(ChangeKind.RECOVERY, (before.source,), before.type, arranged(declared))
+    return Placement(tuple(replace(column, present=False) for column in columns), (change,), arranged(declared))
+
+
+def _without_conflict(columns: Sequence[TableField], declared: AirbyteType, fixed: bool) -> Placement:
+    """Like `_recovered`, but only where no value goes to another column than before."""
+    if fixed:
+        placement = _into_base(columns, declared, fixed)
+        if placement.retyped:
+            other = next((column.type for column in columns if column.type != declared), declared)
+            raise TypeConflictError((columns[0].source,), other, declared)
+        return placement
+    present = _present(columns)
+    if present is not None:
+        return _present_as(columns, present, merge_types(present.type, declared, (present.source,)))
+    placement = _recovered(columns, declared)
+    if placement.recovered is not None:
+        merge_types(columns[0].type, declared, (columns[0].source,))  # raises what is wrong with it
+    return placement
+
+
+def _as_it_is(columns: Sequence[TableField], declared: AirbyteType) -> Placement:
+    column = _present(columns) or columns[0]
+    try:
+        merged = merge_types(column.type, declared, (column.source,))
+    except TypeConflictError:
+        merged = Merged(column.type, ())
+    return _present_as(columns, column, merged)
+
+
+def _into_base(columns: Sequence[TableField], declared: AirbyteType, fixed: bool) -> Placement:
+    """The base column takes the type, and with it the values of all recovered columns that still have some."""
+    base = columns[0]
+    path = (base.source,)
+    filled = [column for column in columns[1:] if not column.emptied]
+    # What only a recovered column has, such as a member of an object, must find its place in the base column too.
+    taken = reduce(lambda old, new: replace_types(old, new, path).type, [*(column.type for column in filled), declared])
+    merged = replace_types(base.type, taken, path)
+    if fixed and isinstance(merged.type, Union) and not isinstance(declared, Union):
+        # A union takes each of its options without a change, but rows are told apart by values of one type only.
+        merged = Merged(arranged(declared), (Change(ChangeKind.RETYPE, path, base.type, arranged(declared)),))
+    moved = tuple(Change(ChangeKind.RETYPE, path, column.type, merged.type) for column in filled)
+    returned = () if _present(columns) is not None else (Change(ChangeKind.KEY_RETURN, path, None, merged.type),)
+    return Placement(
+        (
+            replace(base, type=merged.type, present=True),
+            *(replace(column, present=False, emptied=True) for column in columns[1:]),
+        ),
+        (*returned, *merged.changes, *moved),
+    )
+
+
+def _present_as(columns: Sequence[TableField], chosen: TableField, merged: Merged) -> Placement:
+    """The values go to the chosen column, which has the merged type."""
+    present = _present(columns)
+    path = (chosen.source,)
+    if present is None:
+        moved: tuple[Change, ...] = (Change(ChangeKind.KEY_RETURN, path, None, merged.type),)
+    elif present is not chosen:
+        moved = (Change(ChangeKind.RECOVERY, path, present.type, merged.type),)
+    else:
+        moved = ()
+    return Placement(
+        tuple(
+            replace(column, type=merged.type, present=True, emptied=False) if column is chosen else replace(column, present=False)
+            for column in columns
+        ),
+        (*moved, *merged.changes),
+    )
+
+
+def _present(columns: Sequence[TableField]) -> TableField | None:
+    return next((column for column in columns if column.present), None)

@@ -1,0 +1,27 @@
+"""The bucket for Arrow's own readers, which fetch column chunks natively and side by side."""
+
+from __future__ import annotations
+
+import os
+from urllib.parse import urlsplit
+
+from pyarrow.fs import S3FileSystem
+
+from destination_s3_spark.storage.credentials import EXTERNAL_ID_VARIABLE, ROLE_SESSION_NAME
+from destination_s3_spark.storage.settings import S3Settings
+
+
+def arrow_filesystem(settings: S3Settings) -> S3FileSystem:
+    """The whole store; paths are `bucket/key`. It signs as `credentials.session` does, and pickles with its keys."""
+    endpoint = urlsplit(settings.endpoint) if settings.endpoint else None
+    where = {} if endpoint is None else {"scheme": endpoint.scheme, "endpoint_override": endpoint.netloc + endpoint.path.rstrip("/")}
+    region = {"region": settings.region} if settings.region else {}
+    keys = settings.credentials
+    if keys is not None:
+        return S3FileSystem(
+            access_key=keys.access_key_id, secret_key=keys.secret_access_key, session_token=keys.session_token, **where, **region
+        )
+    if settings.role_arn:
+        external_id = settings.external_id or os.environ.get(EXTERNAL_ID_VARIABLE)
+        return S3FileSystem(role_arn=settings.role_arn, session_name=ROLE_SESSION_NAME, external_id=external_id, **where, **region)
+    return S3FileSystem(**where, **region)

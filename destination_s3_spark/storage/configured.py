@@ -1,0 +1,39 @@
+"""The bucket and its keys as the user's configuration describes them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from pydantic import SecretStr
+
+from destination_s3_spark.config import Config
+from destination_s3_spark.storage.paths import PathTemplate
+from destination_s3_spark.storage.settings import AccessKey, Checksums, Encryption, S3Settings
+
+
+def s3_settings(config: Config) -> S3Settings:
+    """The bucket and the way to it."""
+    s3 = config.s3
+    return S3Settings(
+        bucket=config.s3_bucket_name,
+        region=config.s3_bucket_region,
+        endpoint=config.s3_endpoint,
+        credentials=_access_key(config.access_key_id, config.secret_access_key),
+        role_arn=config.role_arn,
+        sse=Encryption(s3.sse) if s3.sse else Encryption.NONE,
+        kms_key_id=s3.kms_key_id,
+        expected_bucket_owner=s3.expected_bucket_owner,
+        checksums=Checksums(s3.checksums) if s3.checksums else None,
+        single_writer=s3.single_writer,
+    )
+
+
+def path_template(config: Config, started_at: datetime, sync_id: int) -> PathTemplate:
+    """How keys are made in a sync that starts at that time."""
+    return PathTemplate(config.s3_bucket_path, config.s3_path_format, config.file_name_pattern, started_at, sync_id)
+
+
+def _access_key(key_id: SecretStr | None, secret: SecretStr | None) -> AccessKey | None:
+    if key_id is None or secret is None:
+        return None
+    return AccessKey(key_id.get_secret_value(), secret.get_secret_value())

@@ -1,0 +1,126 @@
+"""The end of a sync: what landed beside the final tables comes into them, with one Spark job a step for all tables together."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import Any
+
+from destination_s3_spark.engine.session import Engine
+from destination_s3_spark.errors import Bug, SyncError
+from destination_s3_spark.sync.batches import grouped
+from destination_s3_spark.tables.update import Update, Work
+from destination_s3_spark.tables.writer import CommitResult
+
+LIMIT_S = 2 * 3600
+"""How long Airbyte waits for a destination after the end of its input before it gives the sync up."""
+
+logger = logging.getLogger("airbyte")
+
+
+@dataclass(slots=True)
+class _Running:
+    """An update between two of its steps."""
+
+    name: str
+    update: Update
+    work: Work | None = None
+    result: CommitResult | None = None
+    error: SyncError | None = None
+
+    def advance(self, results: list[Any] | None) -> None:
+        """Give the update the results of its work, and take what it wants done next."""
+        try:
+            self.work = self.update.send(results)
+        except StopIteration as stop:
+            self.work, self.result = None, stop.value
+        except SyncError as error:
+            self.work, self.error = None, error
+
+
+class Updates:
+    """Runs the updates of a sync's tables."""
+
+    def __init__(self, engine: Engine, pool: Executor, clock: Callable[[], float] = time.monotonic) -> None:
+        self._engine = engine
+        self._pool = pool
+        self._clock = clock
+
+    def run(self, updates: Sequence[tuple[str, Update]]) -> None:
+        """Take every update to its end; `updates` come with their stream's name. Then raises the first error there was."""
+        self._began = self._clock()
+        self._warned = False
+        running = [_Running(name, update) for name, update in updates]
+        list(self._pool.map(lambda one: one.advance(None), running))
+        while working := [one for one in running if one.work is not None]:
+            self._compute(working)
+        for one in running:
+            if one.result is not None:
+                self._log(one.name, one.result)
+        for one in running:
+            if one.error is not None:
+                raise one.error
+
+    def _compute(self, working: Sequence[_Running]) -> None:
+        """Do the work of all, each kind in one job, and let each go on from there."""
+        kinds: dict[Callable[[Any], Any], list[_Running]] = {}
+        for one in working:
+            if one.work is not None:
+                kinds.setdefault(one.work.function, []).append(one)
+        for together in kinds.values():
+            try:
+                results = self._job(together)
+            except SyncError as error:
+                # Whose task it was is not known, and one table that cannot be merged must not keep the others from it.
+                results = [self._alone(one, error if len(together) == 1 else None) for one in together]
+            going_on = [(one, result) for one, result in zip(together, results, strict=True) if one.error is None]
+            list(self._pool.map(lambda pair: pair[0].advance(pair[1]), going_on))
+
+    def _alone(self, one: _Running, known: SyncError | None) -> list[Any]:
+        try:
+            if known is not None:
+                raise known
+            return self._job([one])[0]
+        except SyncError as error:
+            one.work, one.error = None, error
+            return []
+
+    def _job(self, together: Sequence[_Running]) -> list[list[Any]]:
+        """One Spark job for the work of these updates, which is of one kind; the results of each in the order of its tasks."""
+        tasks = [(owner, number, task) for owner, one in enumerate(together) for number, task in enumerate(_work(one).tasks)]
+        groups = grouped(tasks, lambda item: _work(together[item[0]]).size(item[2]), self._engine.cores)
+        function = _work(together[0]).function
+        done = self._engine.run(function, [[task for _, _, task in group] for group in groups], self._progress(function, len(tasks)))
+        found = {(owner, number): result for group, results in zip(groups, done, strict=True)
+                 for (owner, number, _), result in zip(group, results, strict=True)}  # fmt: skip
+        return [[found[owner, number] for number in range(len(_work(one).tasks))] for owner, one in enumerate(together)]
+
+    def _progress(self, function: Callable[[Any], Any], tasks: int) -> Callable[[int, int], None]:
+        def progress(groups_done: int, groups: int) -> None:
+            seconds = self._clock() - self._began
+            logger.info(
+                "%s tasks=%d groups_done=%d of %d seconds_since_end_of_input=%.0f", function.__name__, tasks, groups_done, groups, seconds
+            )
+            if seconds > LIMIT_S / 2 and not self._warned:
+                self._warned = True
+                logger.warning(
+                    "Half of the 2 hours are over that Airbyte gives a destination after the end of the input. If it stops this sync, "
+                    "nothing is lost: the next one goes on with the merge. Give the connector more CPUs, or sync more often."
+                )
+
+        return progress
+
+    def _log(self, name: str, result: CommitResult) -> None:
+        logger.info(
+            "updated stream=%s seq=%s files=%d rows=%d bytes=%d seconds=%.1f",
+            name, result.sequence_number, result.files, result.rows, result.bytes, self._clock() - self._began,
+        )  # fmt: skip
+
+
+def _work(one: _Running) -> Work:
+    if one.work is None:
+        raise Bug(f"The table of stream {one.name} has no work to be done. Please report this.")
+    return one.work

@@ -1,0 +1,42 @@
+"""Taking over what destination-s3 wrote: files of its names that carry its generation metadata."""
+
+from __future__ import annotations
+
+import logging
+import re
+
+from destination_s3_spark.chain.settle import MapCalls
+from destination_s3_spark.chain.tokens import parse_token, table_number
+from destination_s3_spark.storage.object_store import ObjectStore
+
+GENERATION = "ab-generation-id"
+"""Object metadata of every final file, ours and destination-s3's."""
+
+logger = logging.getLogger("airbyte")
+
+
+def earlier_files(store: ObjectStore, pattern: re.Pattern[str], root: str, table_id: str, map_calls: MapCalls = map) -> list[str]:
+    """The keys under the final root that look like the stream's and say which generation they are of, in order.
+
+    Files of another table of this connector stay that table's. Other files are nobody's that we know: they stay for ever, and one warning
+    counts them.
+    """
+    own = table_number(table_id)
+    named = []
+    for found in store.list(root):
+        token = parse_token(found.key)
+        if pattern.fullmatch(found.key) and (token is None or token.table_number == own):
+            named.append(found.key)
+
+    def is_airbytes(key: str) -> bool:
+        info = store.head(key)
+        return info is not None and GENERATION in info.metadata
+
+    marked = list(map_calls(is_airbytes, named))
+    unknown = marked.count(False)
+    if unknown:
+        logger.warning(
+            "%d files under %s are named like this table's but carry no %s, so they are left alone and not part of the table",
+            unknown, root, GENERATION,
+        )  # fmt: skip
+    return [key for key, is_marked in zip(named, marked, strict=True) if is_marked]

@@ -1,0 +1,51 @@
+"""By what a deduplicated table tells its rows apart: the stream's key and cursor as columns of the table."""
+
+from __future__ import annotations
+
+from destination_s3_spark.errors import ConfigError
+from destination_s3_spark.protocol.catalog import DestinationSyncMode, Stream
+from destination_s3_spark.schema.airbyte_type import Field, Scalar
+from destination_s3_spark.schema.table_schema import TableSchema
+from destination_s3_spark.schema.type_text import type_to_text
+from destination_s3_spark.tables.keys import CdcDeletion, KeySpec
+
+DELETED_AT = "_ab_cdc_deleted_at"
+"""The field in which CDC sources report a deletion; anything but null in it is one."""
+
+
+def is_deduplicated(stream: Stream) -> bool:
+    """Whether the stream's table has one row per key."""
+    return stream.destination_sync_mode is DestinationSyncMode.APPEND_DEDUP
+
+
+def deciding_fields(stream: Stream) -> frozenset[str]:
+    """The JSON keys of the fields a deduplicated table goes by; none for other tables."""
+    if not is_deduplicated(stream):
+        return frozenset()
+    return frozenset({*(path[0] for path in stream.primary_key), *stream.cursor_field[:1], DELETED_AT})
+
+
+def key_spec(stream: Stream, schema: TableSchema, deletion: CdcDeletion, *, of_text: bool) -> KeySpec:
+    """Key, cursor and deletion of the table's rows. Raises ConfigError for a key or cursor that is not declared or is no single value."""
+    key = tuple(_scalar(stream, schema, "primary_key", path[0]) for path in stream.primary_key)
+    cursor = _scalar(stream, schema, "cursor_field", stream.cursor_field[0]) if stream.cursor_field else None
+    deleted_at = schema.column(DELETED_AT)
+    return KeySpec(key, cursor, None if deleted_at is None else Field(DELETED_AT, deleted_at.name, deleted_at.type), deletion, of_text)
+
+
+def _scalar(stream: Stream, schema: TableSchema, what: str, source: str) -> Field:
+    column = schema.column(source)
+    where = f"Catalog, stream '{stream.id}', {what}: '{source}'"
+    if column is None:
+        raise ConfigError(
+            f"{where} is not among the fields of the stream's schema. Refresh the source's schema, or choose another field in the "
+            "connection.",
+            stream=stream.id,
+        )
+    if not isinstance(column.type, Scalar):
+        raise ConfigError(
+            f"{where} is of type {type_to_text(column.type)}; only fields with a single value can tell rows apart. Choose other fields, "
+            "or an append mode for this stream.",
+            stream=stream.id,
+        )
+    return Field(source, column.name, column.type)

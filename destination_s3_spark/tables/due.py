@@ -1,0 +1,50 @@
+"""Which update a table is due at the end of a sync, or before anything is landed to it."""
+
+from __future__ import annotations
+
+from destination_s3_spark.chain.files import FileKind
+from destination_s3_spark.chain.opening import Keeps
+from destination_s3_spark.tables.merging import Resources, merged, rebuilt
+from destination_s3_spark.tables.published import published, raw_covers, retyped
+from destination_s3_spark.tables.published import rebuilt as rebuilt_appended
+from destination_s3_spark.tables.stream_table import StreamTable
+from destination_s3_spark.tables.update import Update
+
+
+def update_of(table: StreamTable, resources: Resources, *, complete: bool) -> Update | None:
+    """The update the table is due when its stream has ended; None when there is nothing to do.
+
+    Rows that only add to the table come in whether or not the stream is complete. A generation that is to replace it is published when
+    its stream is complete, and waits otherwise.
+    """
+    state = table.writer.catch_up()
+    if state is None or not (complete or table.session.keeps is Keeps.ALL):
+        return None
+    replaces = table.session.keeps is not Keeps.ALL
+    if not replaces and not state.contents.files(FileKind.DELTA):
+        return None
+    table.open()
+    contents = table.writer.open().contents
+    if contents.pending is None and not contents.files(FileKind.DELTA):
+        return None
+    return published(table, resources.s3) if table.spec is None else merged(table, table.spec, resources)
+
+
+def rebuild_of(table: StreamTable, resources: Resources) -> Update:
+    """The update that makes the final table anew from the raw table. Raises ConfigError where that does not have every row."""
+    live = table.writer.live_files()
+    state = table.writer.open()
+    if live.pending is not None:
+        raise table.refuse("a refresh of it is not finished, so its raw rows are of two generations. Finish the refresh first.")
+    if live.adopted or not raw_covers(table, live):
+        kept = sum(file.rows for file in live.of(FileKind.RAW))
+        raise table.refuse(
+            f"its final table cannot be made anew from its raw table, which has {kept:,} of the {state.contents.landed:,} records that "
+            f"came in, and {len(live.adopted)} files are of an earlier connector. Run a refresh, which sends all records again."
+        )
+    return rebuilt_appended(table, resources.s3) if table.spec is None else rebuilt(table, table.spec, resources)
+
+
+def rewrite_of(table: StreamTable, resources: Resources) -> Update:
+    """The update by which the rows of an open table get the types it has now."""
+    return retyped(table, resources.s3) if table.spec is None else merged(table, table.spec, resources)

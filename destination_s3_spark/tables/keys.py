@@ -1,0 +1,194 @@
+"""The primary key of a table as one byte string per row, which sorts as the key does.
+
+Comes in: the key columns as Arrow arrays. Goes out: a binary array whose bytewise order is the order of the keys, nulls first, column by
+column. One encoding serves sorting, the ranges of files and merges. Each column is a byte, 0 for null and 1 for a value, and a body:
+numbers, dates and times big-endian and shifted so that they sort as unsigned (null has the body of zero); text as its bytes, with 0x00
+written 0x00 0xFF, ended by 0x00 0x00 (null has no body). No encoding is a prefix of another one's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from destination_s3_spark.chain.files import KeyRange
+from destination_s3_spark.errors import Bug
+from destination_s3_spark.schema.airbyte_type import Field
+from destination_s3_spark.schema.type_text import type_to_json
+
+KEY = "_airbyte_key"
+"""Control column: the encoded key, binary."""
+CURSOR = "_airbyte_cursor"
+"""Control column: the cursor's value in the cursor's own type. Absent where the stream has no cursor."""
+DELETED = "_airbyte_deleted"
+"""Control column: whether the row deletes its key, bool."""
+OFFSET = "_airbyte_offset"
+"""Control column: the arrival of the row, int64."""
+
+BOUND_BYTES = 64
+"""Bounds of a file's keys are cut to this length, because the chain keeps them for every file."""
+
+_INT32_MAX = 2**31 - 1
+_SIGN = np.uint64(1 << 63)
+
+
+class CdcDeletion(Enum):
+    """What a record with `_ab_cdc_deleted_at` does: HARD removes the row of its key, SOFT is kept as the row."""
+
+    HARD = "hard"
+    SOFT = "soft"
+
+
+@dataclass(frozen=True, slots=True)
+class KeySpec:
+    """What decides about the rows of a deduplicated table. The fields are columns of the table; `key` has at least one. Picklable.
+
+    `cursor_in_text`: the table's rows are text, which the cursor is only known of by what was taken from it when they were landed.
+    """
+
+    key: tuple[Field, ...]
+    cursor: Field | None
+    deleted_at: Field | None
+    deletion: CdcDeletion
+    cursor_in_text: bool = False
+
+    @property
+    def fingerprint(self) -> str:
+        """8 hex digits over what is stored of rows beside their columns: files of equal fingerprint can be merged as they are.
+
+        That is the key they are sorted by, its sources and types in their order, and the cursor of rows that are text.
+        """
+        cursor = (self.cursor,) if self.cursor is not None and self.cursor_in_text else ()
+        return _fingerprint(self.key, cursor)
+
+    @property
+    def cursor_fingerprint(self) -> str:
+        """The same over the cursor: stored values of one cursor are not comparable with those of another."""
+        return _fingerprint(() if self.cursor is None else (self.cursor,))
+
+
+def _fingerprint(fields: Sequence[Field], beside: Sequence[Field] = ()) -> str:
+    columns = [[[field.source, type_to_json(field.type)] for field in part] for part in (fields, beside) if part]
+    return hashlib.sha256(json.dumps(columns, separators=(",", ":")).encode()).hexdigest()[:8]
+
+
+def encode_key(columns: Sequence[pa.Array[Any]]) -> pa.BinaryArray:
+    """The encoded keys of rows given by one array per key column, all of one length.
+
+    pa.ArrowCapacityError when the keys take more than 2 GiB together; Bug for a column that cannot be a key.
+    """
+    widths = [_width(column.type) for column in columns]
+    if None not in widths:
+        return _encode_fixed(columns, [width for width in widths if width is not None])
+    parts = [
+        _encode_text(column) if width is None else _encode_fixed([column], [width]) for column, width in zip(columns, widths, strict=True)
+    ]
+    return parts[0] if len(parts) == 1 else pc.binary_join_element_wise(*parts, b"")
+
+
+def key_column(rows: pa.RecordBatch | pa.Table, spec: KeySpec) -> pa.BinaryArray:
+    """The encoded keys of rows that have the key's columns by name."""
+    return encode_key([_contiguous(rows[field.name]) for field in spec.key])
+
+
+def cursor_column(rows: pa.RecordBatch | pa.Table, cursor: Field) -> pa.Array[Any]:
+    """The cursor's values of rows that have its column by name."""
+    return _contiguous(rows[cursor.name])
+
+
+def deleted_column(rows: pa.RecordBatch | pa.Table, spec: KeySpec) -> pa.BooleanArray:
+    """Which of the rows delete their key; none with SOFT. The rows have the `deleted_at` column by name, if there is one."""
+    if spec.deleted_at is None or spec.deletion is CdcDeletion.SOFT:
+        return pa.array(np.zeros(rows.num_rows, np.bool_))
+    return _contiguous(rows[spec.deleted_at.name]).is_valid()
+
+
+def key_range(first: bytes, last: bytes, spec: KeySpec) -> KeyRange:
+    """The bounds of a sorted file from its first and last encoded key; the first is cut down, the last is cut up."""
+    upper = last if len(last) <= BOUND_BYTES else _next_prefix(last[:BOUND_BYTES])
+    return KeyRange(first[:BOUND_BYTES].hex(), upper.hex(), spec.fingerprint)
+
+
+def lower(keys: KeyRange) -> bytes:
+    """No key of the file is below."""
+    return bytes.fromhex(keys.first)
+
+
+def upper(keys: KeyRange) -> bytes:
+    """No key of the file is above."""
+    return bytes.fromhex(keys.last)
+
+
+def after(key: bytes) -> bytes:
+    """The least byte string above `key`: turns an inclusive upper bound into an exclusive one."""
+    return key + b"\x00"
+
+
+def _next_prefix(prefix: bytes) -> bytes:
+    """The least byte string above everything that starts with `prefix`. Keys start with 0 or 1, so there is one."""
+    kept = prefix.rstrip(b"\xff")
+    return kept[:-1] + bytes([kept[-1] + 1])
+
+
+def _width(kind: pa.DataType) -> int | None:
+    """Bytes of the body of a type, None for text."""
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+        return None
+    if pa.types.is_boolean(kind):
+        return 1
+    if pa.types.is_date32(kind):
+        return 4
+    if pa.types.is_int64(kind) or pa.types.is_float64(kind) or pa.types.is_time64(kind) or pa.types.is_timestamp(kind):
+        return 8
+    raise Bug(f"A column of type {kind} cannot be part of a primary key. Please report this.")
+
+
+def _encode_fixed(columns: Sequence[pa.Array[Any]], widths: Sequence[int]) -> pa.BinaryArray:
+    rows, size = len(columns[0]), sum(widths) + len(widths)
+    if rows * size > _INT32_MAX:
+        raise pa.ArrowCapacityError(f"{rows} keys of {size} bytes are more than one array can hold")
+    encoded = np.empty((rows, size), np.uint8)
+    at = 0
+    for column, width in zip(columns, widths, strict=True):
+        encoded[:, at] = 1 if column.null_count == 0 else column.is_valid().to_numpy(zero_copy_only=False)
+        encoded[:, at + 1 : at + 1 + width] = _ordered(column).astype(f">u{width}", copy=False).view(np.uint8).reshape(rows, width)
+        at += 1 + width
+    offsets = np.arange(0, rows * size + 1, size, dtype=np.int32)
+    return pa.BinaryArray.from_buffers(pa.binary(), rows, [None, pa.py_buffer(offsets), pa.py_buffer(encoded)])
+
+
+def _ordered(column: pa.Array[Any]) -> np.ndarray[Any, Any]:
+    """Integers whose bits, read without a sign, sort as the values do; null becomes that of zero."""
+    kind = column.type
+    if pa.types.is_boolean(kind):
+        return np.asarray(column.fill_null(False).cast(pa.uint8()))
+    if pa.types.is_float64(kind):
+        return _ordered_bits(np.asarray(column.fill_null(0.0)))
+    signed = np.asarray(column.view(pa.int32() if pa.types.is_date32(kind) else pa.int64()).fill_null(0))
+    # The sign bit flipped: the least number becomes 0.
+    flipped: np.ndarray[Any, Any] = np.bitwise_xor(signed, np.iinfo(signed.dtype).min)
+    return flipped
+
+
+def _ordered_bits(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """IEEE bits in the order of the numbers: -0.0 is 0.0, and every NaN is one NaN above infinity, as Arrow sorts it."""
+    bits = np.where(np.isnan(values), np.nan, values + 0.0).view(np.uint64)
+    return np.asarray(np.where(bits >= _SIGN, ~bits, bits | _SIGN))
+
+
+def _encode_text(column: pa.Array[Any]) -> pa.BinaryArray:
+    escaped = pc.replace_substring(column.cast(pa.binary()), pattern=b"\x00", replacement=b"\x00\xff")
+    # Null in, null out; then the marker alone.
+    return pc.binary_join_element_wise(b"\x01", escaped, b"\x00\x00", b"").fill_null(b"\x00")
+
+
+def _contiguous(column: pa.Array[Any] | pa.ChunkedArray[Any]) -> pa.Array[Any]:
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column

@@ -1,0 +1,94 @@
+"""Many sorted sources of rows -> the winner of every key, in the order of the keys. The heart of a merge.
+
+Comes in: per source, tables in merge form (`tables.run_file`) whose keys ascend. Each source is read once, a portion ahead. A round takes
+from every source what lies up to the least key at which any of them must read on, so that all rows of those keys but the last are there,
+and reduces it to winners; only the winner of that last key waits for the next round. Memory is a few portions of each source, also when
+one key has more versions than fit: its rows are reduced round by round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Executor, Future
+
+import numpy as np
+import pyarrow as pa
+
+from destination_s3_spark.tables.keys import KEY
+from destination_s3_spark.tables.winners import winners
+
+
+class RowStream:
+    """The rows of one source. It reads on in the pool while what it has is being merged."""
+
+    def __init__(self, portions: Iterator[pa.Table], pool: Executor) -> None:
+        self._portions = portions
+        self._pool = pool
+        self._ahead: Future[pa.Table | None] | None = pool.submit(next, portions, None)
+        self._rows: pa.Table | None = None
+        self.taken = 0
+        """How many rows went out."""
+
+    def fill(self) -> bool:
+        """Have rows to take; false at the end. Raises what reading raises."""
+        if self._rows is None and self._ahead is not None:
+            rows = self._ahead.result()
+            self._rows = None if rows is None else _compact(rows)
+            self._ahead = None if rows is None else self._pool.submit(next, self._portions, None)
+        return self._rows is not None
+
+    @property
+    def last(self) -> bytes:
+        """The greatest key among the rows it has. Only after `fill`."""
+        return self._key(len(self._filled) - 1)
+
+    def take(self, bound: bytes) -> pa.Table:
+        """The rows up to this key, included, of those it has. Only after `fill`."""
+        rows = self._filled
+        count = self._count(bound)
+        self._rows = rows.slice(count) if count < len(rows) else None
+        self.taken += count
+        return rows.slice(0, count)
+
+    def _count(self, bound: bytes) -> int:
+        low, high = 0, len(self._filled)
+        if self.last <= bound:
+            return high
+        while low < high:
+            middle = (low + high) // 2
+            if self._key(middle) <= bound:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def _key(self, row: int) -> bytes:
+        key: bytes = self._filled[KEY][row].as_py()
+        return key
+
+    @property
+    def _filled(self) -> pa.Table:
+        assert self._rows is not None  # noqa: S101 (`fill` came before)
+        return self._rows
+
+
+def merged_rows(streams: Iterable[RowStream], has_cursor: bool) -> Iterator[pa.Table]:
+    """The winners of all keys, in merge form, as tables whose keys ascend."""
+    pending: list[pa.Table] = []
+    live = [stream for stream in streams if stream.fill()]
+    while live:
+        bound = min(stream.last for stream in live)
+        best = winners(pa.concat_tables([*pending, *(stream.take(bound) for stream in live)]), has_cursor)
+        # A copy of the row, which would keep the whole table in memory.
+        pending = [best.take([len(best) - 1])]
+        if len(best) > 1:
+            yield best.slice(0, len(best) - 1)
+        live = [stream for stream in live if stream.fill()]
+    yield from pending
+
+
+def _compact(rows: pa.Table) -> pa.Table:
+    """The same rows without what else their buffers hold: of a run, a task may need few rows of a row group, and have many runs."""
+    if rows.get_total_buffer_size() <= 2 * rows.nbytes:
+        return rows
+    return rows.take(np.arange(len(rows)))

@@ -1,0 +1,246 @@
+"""Updates of deduplicated tables: the runs that landed are merged into the sorted files of the table.
+
+Runs are sorted by the encoded key, and so are the table's files, which do not overlap: only those with keys of a run are rewritten. Rows
+that are not sorted so (a table that was appended to, had another key, format or types until now) are sorted into scratch runs first.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from destination_s3_spark.chain.files import DataFile, FileEntry, FileKind, KeyRange
+from destination_s3_spark.chain.live_files import LiveFiles
+from destination_s3_spark.errors import ConfigError
+from destination_s3_spark.storage.ranged import RangedFile
+from destination_s3_spark.storage.settings import S3Settings
+from destination_s3_spark.tables.keys import KeySpec, lower, upper
+from destination_s3_spark.tables.merge import CompactTask, MergedRange, MergeTask, Source, compact_tombstones, merge_range, sources_of
+from destination_s3_spark.tables.merge_output import FileKeys, TableFormat
+from destination_s3_spark.tables.merge_plan import MergePlan, Piece, Run, Sizes, TableFile, plan_merge
+from destination_s3_spark.tables.published import extension, keys_of, raw_covers, replaced_by_pending, stored
+from destination_s3_spark.tables.rewrite import Stored
+from destination_s3_spark.tables.row_plan import control_plan, file_columns
+from destination_s3_spark.tables.run_file import sorted_index
+from destination_s3_spark.tables.sorting import SortTask, sort_rows
+from destination_s3_spark.tables.stored_rows import Misfits
+from destination_s3_spark.tables.stream_table import StreamTable
+from destination_s3_spark.tables.update import Update, Work
+
+MOST_TOMBSTONE_FILES = 16
+"""More files of deletions than this are made one: each is read by every merge of its keys."""
+LEAST_FILE_BYTES = 2 * 2**20
+FILES_OF_A_TABLE = 128
+"""Files are cut smaller than the user's target as long as the table would have fewer of them, but not smaller than the least size."""
+EARLIER = 2**62
+"""Added to the arrivals of rows the table already had when they come as runs: as in the table itself, they win a tie with later rows."""
+
+
+logger = logging.getLogger("airbyte")
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """What a merge may use: the bucket, Arrow memory per task in bytes, and how many tasks run at once."""
+
+    s3: S3Settings
+    budget_bytes: int
+    cores: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Inputs:
+    """What a merge starts from. `table` are (file with the rows, final file) pairs; `unsorted` become runs; `consumed` end with it."""
+
+    table: tuple[tuple[FileEntry, FileEntry], ...]
+    runs: tuple[FileEntry, ...]
+    tombstones: tuple[FileEntry, ...]
+    unsorted: tuple[tuple[FileEntry, Stored], ...]
+    consumed: tuple[FileEntry, ...]
+
+
+def merged(table: StreamTable, spec: KeySpec, resources: Resources) -> Update:
+    """Merge the runs of a deduplicated table into it, or publish a pending generation, which is made of its runs alone."""
+    live = table.writer.live_files()
+    form = _table_format(table, spec, live)
+    return (yield from _merged(table, live, form, _inputs(table, live, form), resources))
+
+
+def rebuilt(table: StreamTable, spec: KeySpec, resources: Resources) -> Update:
+    """Make a deduplicated table anew from its raw rows."""
+    live = table.writer.live_files()
+    form = _table_format(table, spec, live)
+    return (yield from _merged(table, live, form, _raw_inputs(table, live, form), resources))
+
+
+def _merged(table: StreamTable, live: LiveFiles, form: TableFormat, inputs: _Inputs, resources: Resources) -> Update:
+    writer = table.writer
+    sorted_runs: list[FileEntry] = []
+    if inputs.unsorted:
+        done = yield Work(sort_rows, _sort_tasks(table, inputs, form, resources), lambda task: int(task.stored.file.bytes))
+        sorted_runs = list(_with_arrivals(inputs, done or []))
+    plan = _plan(table, inputs, sorted_runs, form, resources)
+    ranges: list[MergedRange] = []
+    if plan.pieces:
+        tasks = [_task(table, piece, form, resources) for piece in plan.pieces]
+        ranges = (yield Work(merge_range, tasks, _weight)) or []
+    compacted: list[DataFile] = []
+    if len(inputs.tombstones) > MOST_TOMBSTONE_FILES:
+        compacted = (yield Work(compact_tombstones, [_compaction(table, inputs, form, resources)], _weight)) or []
+    table.record_schema()
+    files = [*(file for done in ranges for file in done.files), *compacted]
+    if live.pending is not None:
+        result = writer.replace(files, replaced_by_pending(live))
+    else:
+        gone = inputs.tombstones if compacted else ()
+        removed = [*inputs.consumed, *_replaced(inputs, plan), *gone, *live.dropped]
+        offsets = [file.offset + file.rows - 1 for file in inputs.consumed if file.kind is FileKind.DELTA and file.offset is not None]
+        result = writer.merge(files, removed, max(offsets, default=None))
+    writer.delete_scratch([run.key for run in sorted_runs])
+    return result
+
+
+def _table_format(table: StreamTable, spec: KeySpec, live: LiveFiles) -> TableFormat:
+    layout = table.layout
+    plan = table.plan_of_all if layout.of_text else table.plan
+    columns = file_columns(table.schema, plan)
+    rendered = plan if layout.of_text else None
+    generation = table.session.generation_id
+    return TableFormat(columns, layout.final, rendered, spec, generation, _file_bytes(table, live))
+
+
+def _file_bytes(table: StreamTable, live: LiveFiles) -> int:
+    """The size of final files: a small part of the table, so that a change of neighbouring keys costs no more than that."""
+    size = sum(file.bytes for file in live.of(FileKind.FINAL, FileKind.DELTA) if live.is_pending(file) == (live.pending is not None))
+    return min(table.rules.target_file_bytes, max(LEAST_FILE_BYTES, size // FILES_OF_A_TABLE))
+
+
+def _inputs(table: StreamTable, live: LiveFiles, form: TableFormat) -> _Inputs:
+    """What there is to merge, by whether it is sorted as the table is today."""
+    pending = live.pending is not None
+
+    def fits(file: FileEntry) -> bool:
+        return file.keys is not None and file.keys.of == form.spec.fingerprint and not table.is_outdated(file)
+
+    deltas = [file for file in live.of(FileKind.DELTA) if live.is_pending(file) == pending]
+    pairs = [] if pending else list(_pairs(live))
+    kept = [pair for pair in pairs if fits(pair[0]) and _shows(form, *pair)]
+    others = [pair for pair in pairs if pair not in kept]
+    buried = [] if pending else list(live.of(FileKind.TOMBSTONE))
+    anew = [*(rows for rows, _ in others), *(file for file in deltas if not fits(file))]
+    try:
+        sources = _stored(table, live, anew, Misfits.NULL if pending else Misfits.REFUSE, form)
+    except ConfigError:
+        if pending or not raw_covers(table, live):
+            raise
+        return _raw_inputs(table, live, form)
+    old_tombstones = [file for file in buried if not fits(file)]
+    if old_tombstones:
+        logger.warning(
+            "stream %s: deletions of %d keys under an earlier primary key or cursor are forgotten, since they say nothing about today's",
+            table.stream.id, sum(file.rows for file in old_tombstones),
+        )  # fmt: skip
+    return _Inputs(
+        table=tuple(kept),
+        runs=tuple(file for file in deltas if fits(file)),
+        tombstones=tuple(file for file in buried if fits(file)),
+        unsorted=tuple(zip(anew, sources, strict=True)),
+        consumed=(*deltas, *{file.key: file for pair in others for file in pair}.values(), *old_tombstones),
+    )
+
+
+def _raw_inputs(table: StreamTable, live: LiveFiles, form: TableFormat) -> _Inputs:
+    """All raw rows of the table, in place of everything made of them."""
+    raw = [file for file in live.of(FileKind.RAW) if not live.is_pending(file)]
+    sources = _stored(table, live, raw, Misfits.REFUSE, form)
+    made = live.of(FileKind.FINAL, FileKind.STATE, FileKind.DELTA, FileKind.TOMBSTONE)
+    consumed = tuple(file for file in made if not live.is_pending(file))
+    return _Inputs((), (), (), tuple(zip(raw, sources, strict=True)), consumed)
+
+
+def _pairs(live: LiveFiles) -> Iterator[tuple[FileEntry, FileEntry]]:
+    """Each final file with the file that has its rows for merges: its state, or itself."""
+    # Bounds of long keys are cut, so files can have equal ones. These overlap and are always merged together: any pairing of them will do.
+    states: dict[KeyRange | None, list[FileEntry]] = {}
+    for file in live.of(FileKind.STATE):
+        states.setdefault(file.keys, []).append(file)
+    for final in live.of(FileKind.FINAL):
+        found = states.get(final.keys)
+        yield found.pop() if found and final.keys is not None else final, final
+
+
+def _shows(form: TableFormat, rows: FileEntry, final: FileEntry) -> bool:
+    """Whether the files are of today's format."""
+    same_format = extension(final).removesuffix(".gz") == form.options.extension.removesuffix(".gz")
+    return same_format and (rows.kind is FileKind.STATE) == form.has_state
+
+
+def _stored(table: StreamTable, live: LiveFiles, files: Sequence[FileEntry], misfits: Misfits, form: TableFormat) -> list[Stored]:
+    sources = stored(table, live, files, misfits)
+    if form.plan is None:
+        return sources
+    plan = control_plan(table.stream, form.spec)
+    return [replace(source, plan=plan) for source in sources]
+
+
+def _sort_tasks(table: StreamTable, inputs: _Inputs, form: TableFormat, resources: Resources) -> list[SortTask]:
+    layout, payload = table.layout, form.form.payload
+    return [
+        SortTask(source, payload, form.spec, layout.scratch_prefix(table.writer.next_token()), resources.budget_bytes, resources.s3)
+        for _, source in inputs.unsorted
+    ]
+
+
+def _with_arrivals(inputs: _Inputs, done: Iterable[Sequence[FileEntry]]) -> Iterator[FileEntry]:
+    """The sorted runs with the arrival of their rows: those of final files come before all that landed later."""
+    for (file, _), runs in zip(inputs.unsorted, done, strict=True):
+        earlier = EARLIER if file.kind in (FileKind.FINAL, FileKind.STATE) else 0
+        for run in runs:
+            yield msgspec.structs.replace(run, offset=earlier + (file.offset or 0))
+
+
+def _plan(table: StreamTable, inputs: _Inputs, sorted_runs: Sequence[FileEntry], form: TableFormat, resources: Resources) -> MergePlan:
+    def run(file: FileEntry) -> Run:
+        with closing(RangedFile(resources.s3, file.key, file.bytes)) as source:
+            return Run.of(file.key, file.bytes, file.offset or 0, sorted_index(source), upper(keys_of(file)))
+
+    runs = list(table.writer.map_files(run, [*inputs.runs, *sorted_runs]))
+    tombstones = list(table.writer.map_files(run, inputs.tombstones))
+    files = [
+        TableFile(rows.key, rows.bytes, lower(keys_of(rows)), upper(keys_of(rows)), rows.rows, final.bytes) for rows, final in inputs.table
+    ]
+    return plan_merge(files, runs, tombstones, Sizes(form.target_file_bytes, resources.budget_bytes, resources.cores))
+
+
+def _task(table: StreamTable, piece: Piece, form: TableFormat, resources: Resources) -> MergeTask:
+    writer, layout = table.writer, table.layout
+    # Rows may turn out larger than planned, and a file that has no key to be cut at only grows.
+    files = 2 + 2 * piece.bytes // form.target_file_bytes
+    keys = tuple(
+        FileKeys(table.final_key(writer.next_token()), layout.state_key(writer.next_token()) if form.has_state else None)
+        for _ in range(files)
+    )
+    tombstone = layout.tombstone_key(writer.next_token())
+    return MergeTask(piece.low, piece.high, sources_of(piece, form), form, keys, tombstone, resources.budget_bytes, resources.s3)
+
+
+def _compaction(table: StreamTable, inputs: _Inputs, form: TableFormat, resources: Resources) -> CompactTask:
+    sources = tuple(Source(FileKind.TOMBSTONE, file.key, file.bytes) for file in inputs.tombstones)
+    key = table.layout.tombstone_key(table.writer.next_token())
+    return CompactTask(sources, form, key, resources.budget_bytes, resources.s3)
+
+
+def _replaced(inputs: _Inputs, plan: MergePlan) -> Iterator[FileEntry]:
+    """The files of the table that the plan writes anew."""
+    replaced = {file.key for file in plan.replaced}
+    for rows, final in inputs.table:
+        if rows.key in replaced:
+            yield from (rows,) if rows == final else (rows, final)
+
+
+def _weight(task: MergeTask | CompactTask) -> int:
+    return sum(source.size for source in task.sources)

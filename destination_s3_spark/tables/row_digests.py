@@ -1,0 +1,67 @@
+"""Comparing two states of a table row by row, whatever order the rows are in and however they are spread over files."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from contextlib import closing
+from dataclasses import dataclass
+
+import msgspec
+import pyarrow.parquet as pq
+from xxhash import xxh3_128_digest
+
+from destination_s3_spark.chain.files import FileEntry, FileKind
+from destination_s3_spark.chain.live_files import LiveFiles
+from destination_s3_spark.formats.parquet import ParquetOptions
+from destination_s3_spark.storage.ranged import RangedFile
+from destination_s3_spark.storage.settings import S3Settings
+from destination_s3_spark.tables.keys import CURSOR, KEY
+
+DIGEST_BYTES = 16
+ROWS_AT_ONCE = 16_384
+
+
+@dataclass(frozen=True, slots=True)
+class DigestTask:
+    """A Parquet file whose rows are digested."""
+
+    file: FileEntry
+    s3: S3Settings
+
+
+def digested_files(live: LiveFiles) -> list[FileEntry]:
+    """The files that have the rows of the final table and can be read: its Parquet files, or the states beside files of other formats."""
+    final = [file for file in live.of(FileKind.FINAL) if file.key.endswith(ParquetOptions.extension) and not live.is_pending(file)]
+    return final or list(live.of(FileKind.STATE))
+
+
+def row_digests(task: DigestTask) -> bytes:
+    """The digests of the file's rows, one behind the other. Null and absent columns are one, so that rows of two schemas can be equal."""
+    digests = bytearray()
+    with closing(RangedFile(task.s3, task.file.key, task.file.bytes)) as source:
+        for batch in pq.ParquetFile(source).iter_batches(ROWS_AT_ONCE):
+            rows = batch.drop_columns([name for name in (KEY, CURSOR) if name in batch.schema.names]).to_pylist()
+            for row in rows:
+                present = {name: value for name, value in row.items() if value is not None}
+                digests += xxh3_128_digest(msgspec.json.encode(present, order="sorted"))
+    return bytes(digests)
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Rows that are in both states of a table, in the earlier one only, in the later one only."""
+
+    equal: int
+    gone: int
+    new: int
+
+
+def compared(before: Iterable[bytes], after: Iterable[bytes]) -> Comparison:
+    """Compare the digests of two states, given file by file."""
+    earlier, later = _counted(before), _counted(after)
+    return Comparison((earlier & later).total(), (earlier - later).total(), (later - earlier).total())
+
+
+def _counted(files: Iterable[bytes]) -> Counter[bytes]:
+    return Counter(file[start : start + DIGEST_BYTES] for file in files for start in range(0, len(file), DIGEST_BYTES))

@@ -1,0 +1,296 @@
+"""Syncs in miniature of a table that is merged or replaced, around the real writer; and a reader that watches what a glob sees.
+
+Records are numbers. A data file's content is the list of its records, so a row can be counted wherever it shows up.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from fake_store import Completes, Crash, FakeStore, Fault, Hook
+
+from destination_s3_spark.chain.blocks import Block, decode
+from destination_s3_spark.chain.events import AddData, MergeData, ReplaceData, Void
+from destination_s3_spark.chain.files import DataFile, FileEntry, FileKind
+from destination_s3_spark.chain.live_files import LiveFiles
+from destination_s3_spark.chain.log import Chain
+from destination_s3_spark.chain.opening import Keeps, Session, Table
+from destination_s3_spark.chain.state import StreamName, TableState
+from destination_s3_spark.chain.strays import StrayUploads
+from destination_s3_spark.errors import Fenced, SyncError, TransientError
+from destination_s3_spark.storage.object_store import ObjectNotFound, ObjectStore
+from destination_s3_spark.tables.batch import TableCheckpoint
+from destination_s3_spark.tables.published import replaced_by_pending
+from destination_s3_spark.tables.slices import Segment, StagedSlice
+from destination_s3_spark.tables.writer import Outside, TableWriter
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+TABLE = Table(StreamName("sim", "t"), "t", "lake/airbyte_internal/t/", "lake/final/t/")
+FINAL = TABLE.final_root + "f-"
+MANIFEST = TABLE.final_root + "manifest"
+RECORD_BYTES = 10
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A sync: what it sends, a STATE after each group of records, and what it does to the rows the table has.
+
+    `resumable`: an attempt goes on after the last STATE that went out; otherwise it begins anew. `bumps`: each attempt is a generation of
+    its own. `deduplicated`: the whole table is merged, otherwise rows are added as they are.
+    """
+
+    sync_id: int
+    generation: int
+    keeps: Keeps
+    checkpoints: tuple[tuple[int, ...], ...]
+    resumable: bool = True
+    bumps: bool = False
+    deduplicated: bool = True
+
+    @property
+    def records(self) -> Counter[int]:
+        return Counter(number for records in self.checkpoints for number in records)
+
+
+@dataclass
+class Platform:
+    """What Airbyte remembers between attempts: how many checkpoints' STATEs it got."""
+
+    acked: int = 0
+
+
+class Manifest:
+    """Shows readers the final files in one object."""
+
+    def publish(self, store: ObjectStore, state: TableState, live: LiveFiles) -> None:
+        shown = [*live.adopted, *(file.key for file in live.of(FileKind.FINAL) if not live.is_pending(file))]
+        store.put(MANIFEST, "\n".join(shown).encode())
+
+
+class Lake:
+    """The bucket, and everything that must never be seen in it. `problems` says what was seen all the same."""
+
+    def __init__(self, completes: Completes = Completes.REPEATABLE) -> None:
+        self.store = FakeStore(completes, self._watch)
+        self.visible: Counter[int] = Counter()
+        self.problems: list[str] = []
+        self.two_writers = False  # a paused one may show readers an older state, and leave scratch, until a later sync ends
+        self._decoded: dict[str, Block] = {}
+
+    def blocks(self) -> list[Block]:
+        keys = sorted(key for key in self.store.objects if key.startswith(TABLE.chain_prefix) and not key.endswith("hint.json"))
+        for key in keys:
+            if key not in self._decoded:
+                self._decoded[key] = decode(self.store.objects[key])
+        return [self._decoded[key] for key in keys]
+
+    def shown(self) -> list[str]:
+        return self.store.objects.get(MANIFEST, b"").decode().split()
+
+    def audit(self) -> None:
+        """What is settled is done: files that left are gone, and those of a voided block too."""
+        blocks = self.blocks()
+        settled = max((block.settled or -1 for block in blocks), default=-1)
+        voided = {block.event.voided_sequence_number for block in blocks if isinstance(block.event, Void)}
+        for block in blocks[: settled + 1]:
+            if isinstance(block.event, AddData | MergeData | ReplaceData):
+                gone = block.event.files if block.sequence_number in voided else _removed(block)
+                if any(file.key in self.store.objects for file in gone):
+                    self.problems.append(f"block {block.sequence_number} is settled, and a file it removed is there")
+
+    def check(self, expected: Counter[int]) -> None:
+        """After a sync that succeeded: exactly the expected rows, in the chain and for a glob, and nothing left over."""
+        self.store.hook = None
+        chain, hinted = (Chain(self.store, TABLE.chain_prefix, TABLE.stream) for _ in range(2))
+        chain.catch_up()
+        hinted.read()
+        hinted.catch_up()
+        live = chain.live_files()
+        in_chain: Counter[int] = Counter()
+        for file in live.of(FileKind.FINAL):
+            in_chain.update(rows_in(self.store.objects[file.key]))
+        apart = (TABLE.chain_prefix, MANIFEST, *([TABLE.scratch_prefix] if self.two_writers else []))
+        data = {key for key in self.store.objects if not key.startswith(apart)}
+        wrong = {
+            "rows in the chain": in_chain != expected,
+            "rows of a glob": +self.visible != expected,
+            "files that are left over": data != {file.key for file in live.files},
+            "rows that still wait": bool(live.of(FileKind.DELTA) or live.dropped or live.pending),
+            "uploads": bool(self.store.uploads),
+            "not closed": not chain.head.closed,
+            "the hint": (hinted.state, hinted.live_files()) != (chain.state, live),
+            "the manifest": not self.two_writers and sorted(self.shown()) != sorted(file.key for file in live.of(FileKind.FINAL)),
+            "counters": chain.head.contents.rows != sum(expected.values()),
+        }
+        self.problems += [f"wrong in the end: {what}" for what, is_wrong in wrong.items() if is_wrong]
+
+    def _watch(self, key: str, body: bytes, change: int) -> None:
+        if not key.startswith(FINAL):
+            return
+        for number in rows_in(body):
+            self.visible[number] += change
+        if change > 0 and not any(key in _keys(_added(block)) for block in reversed(self.blocks())):
+            self.problems.append("rows of no block appeared")
+        if change < 0:
+            self._watch_removal(key)
+
+    def _watch_removal(self, key: str) -> None:
+        if not self.two_writers and key in self.shown():
+            self.problems.append("a file went that readers of the manifest were still shown")
+        blocks = self.blocks()
+        voided = {block.event.voided_sequence_number for block in blocks if isinstance(block.event, Void)}
+        by = [block for block in blocks if block.sequence_number not in voided and key in _keys(_removed(block))]
+        if by:
+            complete = all(file.key in self.store.objects for file in _added(by[-1]))
+        else:
+            complete = any(key in _keys(_added(blocks[number])) for number in voided)
+        if not complete:
+            self.problems.append("old rows went before the new ones were there")
+
+
+def rows_in(body: bytes) -> list[int]:
+    return [int(number) for number in body.split(b",") if number]
+
+
+def _added(block: Block) -> tuple[FileEntry, ...]:
+    return block.event.files if isinstance(block.event, AddData | MergeData | ReplaceData) else ()
+
+
+def _removed(block: Block) -> tuple[FileEntry, ...]:
+    return block.event.files_removed if isinstance(block.event, MergeData | ReplaceData) else ()
+
+
+def _keys(files: Iterable[FileEntry]) -> set[str]:
+    return {file.key for file in files}
+
+
+class Attempt:
+    """One attempt of a sync, as a process would run it. `run` returns when it succeeded; a SyncError is a failed one, Crash a dead one."""
+
+    def __init__(self, lake: Lake, plan: Plan, platform: Platform) -> None:
+        self._store = lake.store
+        self._plan = plan
+        self._platform = platform
+        self._opened = False
+        session = Session(plan.sync_id, plan.generation, START, plan.keeps)
+        self.writer = TableWriter(
+            self._store, TABLE, session, StrayUploads(self._store, "lake/"), Outside(clock=lambda: START, publisher=Manifest())
+        )
+
+    def run(self) -> None:
+        try:
+            self.writer.read()
+            self._land()
+            self._update()
+            self.writer.close()
+        except ObjectNotFound as gone:  # what a job reads has been merged by another writer
+            self.writer.abandon()
+            raise TransientError(str(gone)) from gone
+        except SyncError:
+            self.writer.abandon()
+            raise
+
+    def _land(self) -> None:
+        end = 0
+        for index, records in enumerate(self._plan.checkpoints):
+            if index < self._platform.acked:
+                continue
+            start, end = end, end + RECORD_BYTES * len(records)
+            self.writer.stage(self._landed(start, end, records))
+            self.writer.commit([TableCheckpoint(end, f"state {index}")])
+            self._platform.acked = index + 1
+
+    def _landed(self, start: int, end: int, records: Sequence[int]) -> StagedSlice:
+        state = self._open()
+        waits = self._plan.deduplicated or state.contents.pending is not None
+        rows = FileKind.DELTA if waits else FileKind.FINAL
+        files = tuple(self._stage(kind, records) for kind in (FileKind.RAW, rows))
+        segment = Segment(end, len(records), sum(hash((number, 17)) for number in records) % 2**128)
+        return StagedSlice(start, end, 0, files, (segment,), {})
+
+    def _open(self) -> TableState:
+        state = self.writer.open()
+        self.writer.ensure_schema({"schemaId": 0})
+        self._opened = True
+        return state
+
+    def _update(self) -> None:
+        """What lies beside the table comes into it. A table without records is opened only when there is something to be done."""
+        if not self._opened and self._plan.keeps is Keeps.ALL:
+            state = self.writer.catch_up()
+            if state is None or state.closed:
+                return
+        self._open()
+        live = self.writer.live_files()
+        deltas = [file for file in live.of(FileKind.DELTA) if live.is_pending(file) == (live.pending is not None)]
+        if live.pending is None and not deltas and not live.dropped:
+            return
+        old = live.of(FileKind.FINAL) if self._plan.deduplicated and live.pending is None and deltas else ()
+        scratch = f"{TABLE.scratch_prefix}{self.writer.next_token()}/0.parquet"
+        self._store.put(scratch, b"sorted rows")
+        files = self._rewritten([*old, *deltas])
+        if live.pending is not None:
+            self.writer.replace(files, replaced_by_pending(live))
+        else:
+            self.writer.merge(files, [*old, *deltas, *live.dropped], None)
+        self.writer.delete_scratch([scratch])
+
+    def _rewritten(self, sources: Sequence[FileEntry]) -> list[DataFile]:
+        """New final files with the rows of these: two when deduplicated, as a merge cuts them; else one for each."""
+        contents = [rows_in(self._store.get(file.key)) for file in sources]
+        if self._plan.deduplicated:
+            rows = sorted(number for content in contents for number in content)
+            contents = [rows[: len(rows) // 2], rows[len(rows) // 2 :]]
+        files: list[DataFile] = []
+        try:
+            files.extend(self._stage(FileKind.FINAL, content) for content in contents if content)
+        except SyncError:
+            self.writer.drop(files)
+            raise
+        return files
+
+    def _stage(self, kind: FileKind, records: Sequence[int]) -> DataFile:
+        folder = FINAL if kind is FileKind.FINAL else f"{TABLE.folder}{kind.value}/f-"
+        body = b",".join(b"%d" % number for number in records)
+        return DataFile(kind, self._store.stage(f"{folder}{self.writer.next_token()}.parquet", body), len(records))
+
+
+class Stuck(Exception):
+    """Attempt after attempt fails although nothing is broken any more."""
+
+
+def attempts(plan: Plan) -> Iterator[Plan]:
+    """The plan of each attempt."""
+    for number in range(30):
+        yield replace(plan, generation=plan.generation + number) if plan.bumps else plan
+
+
+def run_until_done(lake: Lake, plan: Plan, platform: Platform | None = None) -> None:
+    """Start attempts, as the platform does, until one succeeds."""
+    platform = platform or Platform()
+    for attempt in attempts(plan):
+        if not plan.resumable:
+            platform.acked = 0
+        if run_once(lake, attempt, platform):
+            return
+    raise Stuck
+
+
+def run_once(lake: Lake, plan: Plan, platform: Platform) -> bool:
+    """One attempt; whether it succeeded."""
+    try:
+        Attempt(lake, plan, platform).run()
+    except (Crash, TransientError, Fenced):
+        return False
+    finally:
+        lake.audit()
+    return True
+
+
+def at_calls(faults: dict[int, Fault]) -> Hook:
+    """Each fault strikes once, at the call with its number."""
+    left = dict(faults)
+    return lambda number, _name: left.pop(number, None)

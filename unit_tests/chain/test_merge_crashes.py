@@ -1,0 +1,306 @@
+"""Merges and refreshes under crashes, timeouts, vanishing uploads and paused writers: every row once, old rows until new ones are there."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+import pytest
+from fake_store import Completes, Fault, Hook
+from merging import Attempt, Lake, Plan, Platform, at_calls, run_once, run_until_done
+
+from destination_s3_spark.chain.events import ReplaceData, Void
+from destination_s3_spark.chain.opening import Keeps
+from destination_s3_spark.errors import SyncError
+
+CRASHES = (Fault.CRASH_BEFORE, Fault.CRASH_AFTER)
+TIMEOUTS = (Fault.TIMEOUT_BEFORE, Fault.TIMEOUT_AFTER)
+OLD = Plan(1, 0, Keeps.ALL, ((0, 1, 2), (3, 4)))
+MORE = Plan(2, 0, Keeps.ALL, ((5, 6), (7,)))
+REFRESH = Plan(2, 5, Keeps.NEW_GENERATION, ((10, 11, 12), (13,), (14, 15)))
+OVERWRITE = Plan(2, 0, Keeps.OWN_ROWS, ((10, 11, 12), (13, 14)))
+
+
+def appending(plan: Plan) -> Plan:
+    return replace(plan, deduplicated=False)
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """Syncs that went well, and the one that has trouble. `kept`: those of them whose rows stay."""
+
+    before: tuple[Plan, ...]
+    troubled: Plan
+    kept: tuple[Plan, ...] = ()
+
+    @property
+    def expected(self) -> Counter[int]:
+        return sum((plan.records for plan in self.kept), self.troubled.records)
+
+    def begun(self, completes: Completes = Completes.REPEATABLE) -> Lake:
+        lake = Lake(completes)
+        for plan in self.before:
+            run_until_done(lake, plan)
+        lake.store.calls.clear()
+        return lake
+
+    def clean_calls(self) -> int:
+        lake = self.begun()
+        run_until_done(lake, self.troubled)
+        return len(lake.store.calls)
+
+
+SCENARIOS = {
+    "the first merge": Scenario((), OLD),
+    "a merge into a merged table": Scenario((OLD,), MORE, kept=(OLD,)),
+    "a merge into a table that was appended to": Scenario((appending(OLD),), MORE, kept=(OLD,)),
+    "a refresh of a merged table": Scenario((OLD,), REFRESH),
+    "a refresh of an appended table": Scenario((appending(OLD),), appending(REFRESH)),
+    "a refresh of a new table": Scenario((), REFRESH),
+    "a refresh without records": Scenario((OLD,), replace(REFRESH, checkpoints=())),
+    "a refresh that sends everything again, each attempt a generation": Scenario((OLD,), replace(REFRESH, resumable=False, bumps=True)),
+    "an overwrite": Scenario((OLD,), OVERWRITE),
+    "an overwrite of a new table": Scenario((), appending(OVERWRITE)),
+    "an overwrite by a sync without a number": Scenario((OLD,), replace(OVERWRITE, sync_id=0, resumable=False)),
+    "a sync after a refresh": Scenario((OLD, REFRESH), replace(MORE, sync_id=3, generation=5), kept=(REFRESH,)),
+}
+
+
+class Tally:
+    """Adds up what was wrong over many schedules."""
+
+    def __init__(self) -> None:
+        self.schedules = 0
+        self.bad: Counter[str] = Counter()
+        self.first_bad = ""
+
+    def add(self, schedule: object, lake: Lake, expected: Counter[int]) -> None:
+        lake.check(expected)
+        self.schedules += 1
+        self.bad.update(lake.problems)
+        if lake.problems and not self.first_bad:
+            self.first_bad = f"{schedule}: {lake.problems}, calls {list(enumerate(lake.store.calls, 1))}"
+
+    def expect_clean(self, name: str) -> None:
+        print(f"{name}: {self.schedules} schedules, {dict(self.bad)}")
+        assert not self.bad, self.first_bad
+
+
+def tally(name: str, schedules: Iterable[dict[int, Fault]], completes: Completes, what: str) -> None:
+    found = Tally()
+    scenario = SCENARIOS[name]
+    for schedule in schedules:
+        lake = scenario.begun(completes)
+        lake.store.hook = at_calls(schedule)
+        run_until_done(lake, scenario.troubled)
+        found.add(schedule, lake, SCENARIOS[name].expected)
+    found.expect_clean(f"{what}, {name}, completes {completes.value}")
+
+
+def random_faults(seed: str, count: int, last_call: int) -> Iterator[dict[int, Fault]]:
+    chance = random.Random(seed)
+    for _ in range(count):
+        faults = [chance.choice(CRASHES) for _ in range(chance.randint(0, 4))]
+        faults += [chance.choice(TIMEOUTS) for _ in range(chance.randint(0, 4))]
+        yield {chance.randint(1, last_call): fault for fault in faults}
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_without_trouble_every_row_is_there_once(name: str) -> None:
+    lake = SCENARIOS[name].begun()
+    run_until_done(lake, SCENARIOS[name].troubled)
+    lake.check(SCENARIOS[name].expected)
+
+    assert lake.problems == []
+
+
+@pytest.mark.parametrize("completes", Completes)
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_one_fault_at_every_call(name: str, completes: Completes) -> None:
+    schedules = ({call: fault} for call in range(1, SCENARIOS[name].clean_calls() + 1) for fault in Fault)
+    tally(name, schedules, completes, "one fault")
+
+
+@pytest.mark.parametrize("name", ["a merge into a merged table", "a refresh of a merged table"])
+def test_two_crashes(name: str) -> None:
+    calls = SCENARIOS[name].clean_calls()
+    pairs = (
+        {first: CRASHES[first % 2], second: CRASHES[second % 2]}
+        for first in range(1, calls + 1)
+        for second in range(first + 1, first + 20, 2)
+    )
+    tally(name, pairs, Completes.REPEATABLE, "two crashes")
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_random_crashes_and_timeouts(name: str) -> None:
+    tally(name, random_faults(name, 60, 2 * SCENARIOS[name].clean_calls()), Completes.ONCE, "random faults")
+
+
+@pytest.mark.parametrize("name", ["a merge into a merged table", "a refresh of an appended table"])
+def test_staged_uploads_vanish(name: str) -> None:
+    found = Tally()
+    scenario = SCENARIOS[name]
+    for seed, faults in enumerate(random_faults(name, 150, scenario.clean_calls())):
+        chance = random.Random(seed)
+        lake = scenario.begun(Completes.ONCE)
+        strike = at_calls(faults)
+
+        def hook(number: int, call: str, lake: Lake = lake, chance: random.Random = chance) -> Fault | None:
+            if lake.store.uploads and number < 200 and chance.random() < 0.03:
+                lake.store.uploads.pop(chance.choice(list(lake.store.uploads)))
+            return strike(number, call)  # noqa: B023
+
+        lake.store.hook = hook
+        run_until_done(lake, scenario.troubled)
+        found.add((seed, faults), lake, SCENARIOS[name].expected)
+    found.expect_clean(f"vanishing uploads, {name}")
+
+
+OTHER = (20, 21)
+FOLLOWERS = {
+    "the same generation again": REFRESH,
+    "a higher generation": Plan(3, 6, Keeps.NEW_GENERATION, (OTHER, (22,))),
+    "a lower generation": Plan(3, 4, Keeps.NEW_GENERATION, (OTHER, (22,))),
+    "a higher generation without records": Plan(3, 6, Keeps.NEW_GENERATION, ()),
+    "cancelled, and a sync that keeps everything": replace(REFRESH, sync_id=3, keeps=Keeps.ALL),
+    "cancelled, and an overwrite": Plan(3, 5, Keeps.OWN_ROWS, (OTHER,)),
+}
+
+
+@pytest.mark.parametrize("deduplicated", [False, True], ids=["append", "append_dedup"])
+@pytest.mark.parametrize("name", FOLLOWERS)
+def test_a_refresh_that_dies_anywhere_is_followed_by(name: str, deduplicated: bool) -> None:
+    follower = replace(FOLLOWERS[name], deduplicated=deduplicated)
+    first = replace(REFRESH, deduplicated=deduplicated)
+    scenario = Scenario((replace(OLD, deduplicated=deduplicated),), first)
+    chance = random.Random(name)
+    found = Tally()
+    for call in range(1, scenario.clean_calls() + 1):
+        for crash in CRASHES:
+            lake, platform = scenario.begun(), Platform()
+            later = {call + chance.randint(1, 60): chance.choice(list(Fault)) for _ in range(chance.randint(0, 2))}
+            lake.store.hook = at_calls({**later, call: crash})
+            run_once(lake, first, platform)
+            expected = follower.records
+            if follower.keeps is Keeps.ALL and not published(lake):
+                expected = expected + OLD.records
+            goes_on = follower.checkpoints == first.checkpoints
+            run_until_done(lake, follower, platform if goes_on else None)
+            found.add((call, crash, later), lake, expected)
+    found.expect_clean(f"a refresh that dies, then {name}, deduplicated {deduplicated}")
+
+
+def published(lake: Lake) -> bool:
+    """Whether the refresh replaced the table before it died. A block whose uploads are all there cannot be taken back any more."""
+    blocks = lake.blocks()
+    assert not any(isinstance(block.event, Void) for block in blocks)
+    return any(isinstance(block.event, ReplaceData) for block in blocks)
+
+
+def test_three_generations_in_a_row_of_which_only_the_last_ends() -> None:
+    found = Tally()
+    last = Plan(4, 4, Keeps.NEW_GENERATION, (OTHER, (22,)))
+    second = Plan(3, 6, Keeps.NEW_GENERATION, ((30, 31), (32,)))
+    scenario = Scenario((OLD,), REFRESH)
+    calls = scenario.clean_calls()
+    for first_dies in range(1, calls + 1, 2):
+        for second_dies in range(1, calls + 1, 5):
+            lake = scenario.begun()
+            lake.store.hook = at_calls({first_dies: CRASHES[second_dies % 2]})
+            run_once(lake, REFRESH, Platform())
+            lake.store.hook = at_calls({len(lake.store.calls) + second_dies: CRASHES[first_dies // 2 % 2]})
+            run_once(lake, second, Platform())
+            lake.store.hook = None
+            run_until_done(lake, last)
+            found.add((first_dies, second_dies), lake, last.records)
+    found.expect_clean("three generations")
+
+
+class Paused:
+    """A writer that is paused before one of its calls while other attempts of the sync take over, and that goes on then.
+
+    `others_end`: they go on until one succeeds; otherwise there is one of them, and the faults kill it.
+    """
+
+    def __init__(self, lake: Lake, plan: Plan, pause_at: int, faults_of_others: Hook, others_end: bool) -> None:
+        self._lake = lake
+        self._plan = plan
+        self._pause_at = pause_at
+        self._faults_of_others = faults_of_others
+        self._others_end = others_end
+        self._platform = Platform()
+        lake.two_writers = True
+        lake.store.hook = self._hook
+
+    def run(self) -> str:
+        try:
+            Attempt(self._lake, self._plan, self._platform).run()
+        except SyncError as error:
+            return type(error).__name__
+        finally:
+            self._lake.audit()
+        return "finished"
+
+    def finish(self) -> None:
+        """What the platform does once both are gone."""
+        self._platform.acked = max(self._platform.acked, self._others.acked)
+        run_until_done(self._lake, self._plan, self._platform)
+
+    def _hook(self, number: int, _name: str) -> Fault | None:
+        if number == self._pause_at:
+            self._others = Platform(self._platform.acked)
+            self._lake.store.hook = lambda call, name: self._faults_of_others(call - number, name)
+            (run_until_done if self._others_end else run_once)(self._lake, self._plan, self._others)
+            self._lake.store.hook = None
+        return None
+
+
+def opened_by(scenario: Scenario) -> int:
+    """The number of the call that opens the table; a writer that is paused before opens it after the others, as a sync of its own."""
+    lake = scenario.begun()
+    run_until_done(lake, scenario.troubled)
+    return lake.store.names().index("create") + 1
+
+
+@pytest.mark.parametrize("completes", Completes)
+@pytest.mark.parametrize("name", ["a merge into a merged table", "a refresh of a merged table", "a refresh of an appended table"])
+def test_a_paused_writer_that_wakes_up_after_another_took_over(name: str, completes: Completes) -> None:
+    scenario = SCENARIOS[name]
+    found, outcomes = Tally(), Counter[str]()
+    for pause in range(opened_by(scenario) + 1, scenario.clean_calls() + 1):
+        for crash_at in (None, *range(1, scenario.clean_calls(), 9)):
+            faults = {} if crash_at is None else {crash_at: CRASHES[crash_at % 2]}
+            lake = scenario.begun(completes)
+            paused = Paused(lake, scenario.troubled, pause, at_calls(faults), others_end=True)
+            outcomes[paused.run()] += 1
+            found.add((pause, faults), lake, scenario.expected)
+    found.expect_clean(f"paused {dict(outcomes)}, {name}, completes {completes.value}")
+    assert outcomes.keys() <= {"Fenced", "TransientError", "finished"}
+    assert outcomes["Fenced"] > 5 * outcomes["finished"]
+
+
+@pytest.mark.parametrize("unanswered", [0, 6])
+@pytest.mark.parametrize("name", ["a merge into a merged table", "a refresh of a merged table"])
+def test_a_paused_writer_that_wakes_up_while_the_other_has_died_half_way(name: str, unanswered: int) -> None:
+    """With unanswered completes the other one takes the paused writer's block back while its uploads are still there."""
+    scenario = SCENARIOS[name]
+    found, outcomes = Tally(), Counter[str]()
+    for pause in range(opened_by(scenario) + 1, scenario.clean_calls() - 1):
+        for dies_at in range(1 + pause % 3, 36, 3):
+            left = [Fault.TIMEOUT_BEFORE] * unanswered
+
+            def faults(number: int, call: str, dies_at: int = dies_at, left: list[Fault] = left) -> Fault | None:
+                if number == dies_at:
+                    return CRASHES[dies_at // 3 % 2]
+                return left.pop() if call == "complete_upload" and left else None
+
+            lake = scenario.begun()
+            paused = Paused(lake, scenario.troubled, pause, faults, others_end=False)
+            outcomes[paused.run()] += 1
+            paused.finish()
+            found.add((pause, dies_at), lake, scenario.expected)
+    found.expect_clean(f"paused beside dead ones {dict(outcomes)}, {name}, {unanswered} completes unanswered")
+    assert outcomes.keys() <= {"Fenced", "TransientError", "finished"}

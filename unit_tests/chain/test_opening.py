@@ -1,0 +1,213 @@
+"""Opening a table: which rows a session's own are to join or to replace, what it clears away, and what it costs."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from built_chain import SCHEMA as SCHEMA_EVENT
+from built_chain import SEED, T0, Builder, add, begin, chain, file, publish
+from fake_store import Crash, FakeStore, Fault
+from msgspec.structs import replace
+from one_table import CHAIN, FIRST, SCHEMA, STARTED, TABLE, crashed, kinds, land, synced, writer
+
+from destination_s3_spark.chain.events import AddData, Close, OffsetInterval, OpenEpoch, Seed, SetDataSchema
+from destination_s3_spark.chain.files import FileEntry, FileKind
+from destination_s3_spark.chain.log import Chain
+from destination_s3_spark.chain.opening import SNAPSHOT_EVERY, Keeps, Session, pending_in, take_snapshot_when_due
+from destination_s3_spark.chain.state import Checkpoint, Pending
+from destination_s3_spark.chain.tokens import Token, table_number
+from destination_s3_spark.errors import Fenced
+from destination_s3_spark.tables.batch import TableCheckpoint
+
+DELTA = (FileKind.RAW, FileKind.DELTA)
+EMPTY = chain(replace(SEED, adopted=()), SCHEMA_EVENT, Close())
+ADOPTED = chain(SEED, Close())
+PUBLISHED = chain(SEED, SCHEMA_EVENT, add(0, 9), OpenEpoch(8, 5, T0), Close())
+"""Ten rows, the last session was of generation 5 and sync 8."""
+WAITING = chain(SEED, SCHEMA_EVENT, add(0, 9), begin(5, 10), add(10, 14, kinds=DELTA))
+"""Ten rows, and five of generation 5 that wait; sync 9 landed them."""
+FRESH = chain(replace(SEED, adopted=()), SCHEMA_EVENT, add(0, 9))
+"""Sync 7 found an empty table and has landed ten rows."""
+REPLACED = chain(SEED, SCHEMA_EVENT, begin(0, 0), add(0, 9, kinds=DELTA), publish([file(FileKind.FINAL, "f")], [], generation=0))
+"""Sync 9 has published its rows, and has not ended."""
+
+KEPT = Pending(5, 10, 9)
+GENERATIONS = [
+    ("equal generation, published: its rows join", PUBLISHED, Keeps.NEW_GENERATION, 5, 20, None),
+    ("equal generation, pending: it goes on", WAITING, Keeps.NEW_GENERATION, 5, 20, KEPT),
+    ("lower generation, nothing pending: a new one begins", PUBLISHED, Keeps.NEW_GENERATION, 4, 20, Pending(4, 10, 20)),
+    ("higher generation, nothing pending: a new one begins", PUBLISHED, Keeps.NEW_GENERATION, 6, 20, Pending(6, 10, 20)),
+    ("lower generation, another pending: a new one begins", WAITING, Keeps.NEW_GENERATION, 4, 20, Pending(4, 15, 20)),
+    ("higher generation, another pending: a new one begins", WAITING, Keeps.NEW_GENERATION, 6, 20, Pending(6, 15, 20)),
+    ("the generation of the published rows while another is pending", WAITING, Keeps.NEW_GENERATION, 0, 20, Pending(0, 15, 20)),
+    ("a new generation of an empty table lands directly", EMPTY, Keeps.NEW_GENERATION, 6, 20, None),
+    ("a new generation beside adopted files", ADOPTED, Keeps.NEW_GENERATION, 6, 20, Pending(6, 0, 20)),
+    ("minimum 0: what is pending is promoted", WAITING, Keeps.ALL, 5, 20, None),
+    ("minimum 0 of another generation", WAITING, Keeps.ALL, 6, 20, None),
+    ("own rows, the sync that is pending goes on", WAITING, Keeps.OWN_ROWS, 5, 9, KEPT),
+    ("own rows of another sync", WAITING, Keeps.OWN_ROWS, 5, 20, Pending(5, 15, 20)),
+    ("own rows of a sync without a number", WAITING, Keeps.OWN_ROWS, 5, 0, Pending(5, 15, 0)),
+    ("own rows on top of other syncs' rows", PUBLISHED, Keeps.OWN_ROWS, 5, 20, Pending(5, 10, 20)),
+    ("own rows on top of what the last session added", PUBLISHED, Keeps.OWN_ROWS, 5, 8, Pending(5, 10, 8)),
+    ("own rows of an empty table land directly", EMPTY, Keeps.OWN_ROWS, 0, 20, None),
+    ("own rows, another attempt of the sync that found the table empty", FRESH, Keeps.OWN_ROWS, 0, 7, None),
+    ("own rows, another sync than the one that found the table empty", FRESH, Keeps.OWN_ROWS, 0, 8, Pending(0, 10, 8)),
+    ("own rows, another attempt of the sync that has published", REPLACED, Keeps.OWN_ROWS, 0, 9, None),
+    ("own rows, another sync than the one that has published", REPLACED, Keeps.OWN_ROWS, 0, 10, Pending(0, 10, 10)),
+    ("clearing up leaves what is pending", WAITING, Keeps.AS_IT_IS, 0, 20, KEPT),
+    ("clearing up begins nothing", PUBLISHED, Keeps.AS_IT_IS, 0, 20, None),
+]
+
+
+@pytest.mark.parametrize(
+    ("table", "keeps", "generation", "sync_id", "pending"), [case[1:] for case in GENERATIONS], ids=[case[0] for case in GENERATIONS]
+)
+def test_what_is_pending_in_a_session(table: Builder, keeps: Keeps, generation: int, sync_id: int, pending: Pending | None) -> None:
+    session = Session(sync_id, generation, STARTED, keeps)
+    found = pending_in(table.head, session)
+    assert found == pending
+
+    opened = Builder()
+    opened.state = table.head
+    opened.append(OpenEpoch(sync_id, generation, STARTED, found))
+    assert opened.head.contents.pending == pending, "the block that says so is a valid one"
+
+
+def test_own_rows_without_a_sync_number_always_replace() -> None:
+    table = chain(replace(SEED, adopted=(), sync_id=0), SCHEMA_EVENT, replace(add(0, 9), sync_id=0))
+
+    assert pending_in(table.head, Session(0, 0, STARTED, Keeps.OWN_ROWS)) == Pending(0, 10, 0)
+
+
+def pending_session(store: FakeStore, sync_id: int = 3) -> None:
+    """A table with rows, and a session that dies over the commit of rows that are to replace them."""
+    synced(store)
+    made = writer(store, sync_id, 0, Keeps.OWN_ROWS)
+    land(made, store, 0, 100)
+    store.hook = lambda _number, name: Fault.CRASH_BEFORE if name == "complete_upload" else None
+    with pytest.raises(Crash):
+        made.commit([FIRST])
+    store.hook = None
+
+
+def test_a_table_is_settled_before_it_is_decided_what_the_rows_are_to_it() -> None:
+    store = FakeStore()
+    pending_session(store, sync_id=3)
+    made = writer(store, 4, 0, Keeps.OWN_ROWS)
+    state = made.open()
+
+    assert state.contents.pending == Pending(0, 20, 4), "the rows of sync 3 are given up"
+    assert {file.offset for file in made.live_files().dropped} == {10}
+    assert kinds(store)[-3:] == ["AddData", "OpenEpoch", "OpenEpoch"]
+
+
+def test_dying_between_the_two_blocks_of_an_opening_decides_nothing() -> None:
+    """The first block names this sync; its next attempt must not take the other sync's rows for its own."""
+    store = FakeStore()
+    pending_session(store, sync_id=3)
+    creates: list[str] = []
+
+    def die(_number: int, name: str) -> Fault | None:
+        creates.extend([name] if name == "create" else [])
+        return Fault.CRASH_BEFORE if len(creates) == 3 else None  # the first is answered by the block that is there
+
+    store.hook = die
+    with pytest.raises(Crash):
+        writer(store, 4, 0, Keeps.OWN_ROWS).open()
+    store.hook = None
+    assert kinds(store)[-1] == "OpenEpoch"
+    made = writer(store, 4, 0, Keeps.OWN_ROWS)
+
+    assert made.open().contents.pending == Pending(0, 20, 4)
+    assert len(made.live_files().dropped) == 2
+
+
+def test_an_opening_that_another_one_overtakes_gives_way_to_it() -> None:
+    """Both find the same unsettled block; the later one settles it while the first one is between its two blocks."""
+    store = FakeStore()
+    pending_session(store, sync_id=3)
+    first, second = writer(store, sync_id=4), writer(store, sync_id=5)
+    creates: list[str] = []
+
+    def overtake(_number: int, name: str) -> None:
+        creates.extend([name] if name == "create" else [])
+        if len(creates) == 3:
+            store.hook = None
+            land(second, store, 0, 100)
+            second.commit([TableCheckpoint(100, "other records")])
+
+    store.hook = overtake
+    with pytest.raises(Fenced, match="sync id 5"):
+        first.open()
+    second.close()
+    assert kinds(store)[-6:] == ["AddData", *["OpenEpoch"] * 3, "AddData", "Close"]
+
+
+def scratch(epoch: int, number: int = table_number(TABLE.table_id)) -> str:
+    return f"{TABLE.scratch_prefix}{Token(number, epoch, 1)}/0.parquet"
+
+
+def test_only_scratch_of_older_sessions_of_this_table_is_deleted() -> None:
+    store = FakeStore()
+    crashed(store, FIRST)
+    foreign = [scratch(1, 10**9), f"{TABLE.scratch_prefix}notes.txt", f"{TABLE.folder}raw/f-{Token(table_number('users'), 1, 7)}.parquet"]
+    own = [scratch(1), scratch(2)]
+    younger = [scratch(3), scratch(4)]
+    for key in [*foreign, *own, *younger]:
+        store.objects[key] = b"rows"
+    assert writer(store).open().epoch == 3
+
+    assert not store.objects.keys() & set(own)
+    assert store.objects.keys() >= {*foreign, *younger}
+
+
+def test_scratch_is_not_looked_for_after_a_session_that_closed() -> None:
+    store = FakeStore()
+    synced(store)
+    store.calls.clear()
+    writer(store, 2).open()
+
+    assert "list" not in store.names()
+
+
+def long_chain(store: FakeStore, blocks: int) -> Chain:
+    """A table that was added to in many sessions, with Snapshots; closed, and with a hint."""
+    made = Chain(store, CHAIN, TABLE.stream, lambda: STARTED)
+    made.append(Seed(TABLE.stream, TABLE.table_id, table_number(TABLE.table_id), TABLE.final_root, (), 1, 0, STARTED))
+    made.append(SetDataSchema(SCHEMA))
+    while made.head.sequence_number < blocks:
+        offset = made.head.contents.next_offset
+        entry = FileEntry(FileKind.FINAL, f"{offset}", 1, 1, "upload", ("etag",))
+        checkpoint = Checkpoint(f"{offset}", 1, "00", 0)
+        interval = OffsetInterval(offset, offset)
+        made.append(AddData(0, 1, 0, offset - 1 if offset else None, interval, (entry,), (checkpoint,), {}))
+        made.mark_settled()
+        take_snapshot_when_due(made)
+        if offset % 10 == 9:
+            made.append(Close())
+            made.append(OpenEpoch(1, 0, STARTED))
+    made.append(Close())
+    made.write_hint()
+    store.calls.clear()
+    return made
+
+
+def test_opening_a_table_of_5000_blocks_costs_next_to_nothing() -> None:
+    store = FakeStore()
+    written = long_chain(store, 5000)
+    made = writer(store, sync_id=2)
+    made.open()
+    assert store.names() == ["get", "create"], "with a hint"
+
+    del store.objects[CHAIN + "hint.json"]
+    store.calls.clear()
+    again = writer(store, sync_id=3)
+    state = again.open()
+    gets = store.names().count("get")
+
+    assert gets <= 2 * math.log2(5000) + SNAPSHOT_EVERY, gets
+    assert state.contents == written.head.contents
+    store.calls.clear()
+    assert len(again.live_files().files) == written.head.contents.files(FileKind.FINAL) > 4000
+    assert store.calls == []

@@ -1,0 +1,228 @@
+"""Merges and publications that were interrupted, and in which order readers outside of the chain see them."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+from fake_store import Completes, Crash, FakeStore, Fault
+from one_table import CHAIN, FIRST, SECOND, event, kinds, land, staged, writer
+
+from destination_s3_spark.chain.files import DataFile, FileEntry, FileKind
+from destination_s3_spark.chain.live_files import LiveFiles
+from destination_s3_spark.chain.opening import Keeps
+from destination_s3_spark.chain.state import Pending, TableState
+from destination_s3_spark.errors import Fenced, TransientError
+from destination_s3_spark.storage.object_store import ObjectStore
+from destination_s3_spark.tables.writer import TableWriter
+
+DELTAS = (FileKind.RAW, FileKind.DELTA)
+MANIFEST = "lake/users/manifest"
+
+
+class Manifest:
+    """Shows readers the final files in one object: their names, and the number of the block."""
+
+    def publish(self, store: ObjectStore, state: TableState, live: LiveFiles) -> None:
+        shown = [file.key for file in live.of(FileKind.FINAL)]
+        store.put(MANIFEST, "\n".join([str(state.sequence_number), *shown]).encode())
+
+
+def shown(store: FakeStore) -> list[str]:
+    return store.objects[MANIFEST].decode().split("\n")[1:]
+
+
+def final(into: TableWriter, store: FakeStore, rows: int) -> DataFile:
+    return DataFile(FileKind.FINAL, store.stage(f"lake/users/f-{into.next_token()}.parquet", b"m" * rows), rows)
+
+
+def finals(store: FakeStore) -> set[str]:
+    return {key for key in store.objects if key.startswith("lake/users/f-")}
+
+
+def merged(store: FakeStore, sync_id: int = 1) -> tuple[TableWriter, tuple[FileEntry, ...]]:
+    """A session that has merged ten rows into one file, and has ten more in a delta; what its next merge is to remove."""
+    made = writer(store, sync_id, publisher=Manifest())
+    made.stage(staged(made, store, 0, 100, kinds=DELTAS))
+    made.commit([FIRST])
+    made.merge([final(made, store, 10)], made.live_files().of(FileKind.DELTA), 9)
+    made.stage(staged(made, store, 100, 200, kinds=DELTAS))
+    made.commit([SECOND])
+    return made, made.live_files().of(FileKind.DELTA, FileKind.FINAL)
+
+
+def waiting(store: FakeStore) -> tuple[TableWriter, tuple[FileEntry, ...]]:
+    """A session whose generation waits beside a published table of one file; what its publication is to remove."""
+    first, _ = merged(store)
+    first.close()
+    made = writer(store, 2, 5, Keeps.NEW_GENERATION, Manifest())
+    made.stage(staged(made, store, 0, 100, kinds=DELTAS))
+    made.commit([FIRST])
+    live = made.live_files()
+    return made, tuple(file for file in live.files if not (live.is_pending(file) and file.kind is FileKind.RAW))
+
+
+def died(store: FakeStore, replace: bool, at: str, fault: Fault = Fault.CRASH_BEFORE) -> tuple[set[str], tuple[FileEntry, ...]]:
+    """A merge or a publication of two files that dies at a call; the final files before it, and what it removes."""
+    made, removed = waiting(store) if replace else merged(store)
+    files = [final(made, store, 10), final(made, store, 10)]
+    before = finals(store)
+    store.hook = lambda _number, name: fault if name == at else None
+    rewrite = made.replace if replace else partial(made.merge, consumed_offset=19)
+    with pytest.raises(Crash):
+        rewrite(files, removed)
+    store.hook = None
+    return before, removed
+
+
+@pytest.mark.parametrize("completes", Completes)
+@pytest.mark.parametrize("fault", [Fault.CRASH_BEFORE, Fault.CRASH_AFTER])
+@pytest.mark.parametrize("at", ["complete_upload", "put", "delete"])
+@pytest.mark.parametrize("replace", [False, True], ids=["MergeData", "ReplaceData"])
+def test_the_next_session_completes_publishes_and_deletes_what_was_interrupted(
+    replace: bool, at: str, fault: Fault, completes: Completes
+) -> None:
+    store = FakeStore(completes)
+    before, removed = died(store, replace, at, fault)
+    store.calls.clear()
+    made = writer(store, 9, publisher=Manifest())
+    state = made.open()
+
+    assert (kinds(store)[-2:], state.unsettled, store.uploads) == (["OpenEpoch", "OpenEpoch"], None, {})
+    assert not store.objects.keys() & {file.key for file in removed}
+    assert len(finals(store) - before) == 2
+    assert sorted(shown(store)) == sorted(finals(store))
+    order = [name for name in store.names() if name in {"complete_upload", "put", "delete"}]
+    assert order[:4] == ["complete_upload", "complete_upload", "put", "delete"]
+    assert state.contents.held.keys() == {"raw", "final"}
+
+
+@pytest.mark.parametrize("replace", [False, True], ids=["MergeData", "ReplaceData"])
+@pytest.mark.parametrize("gone", [0, 1])
+def test_a_rewrite_whose_upload_has_gone_is_taken_back_and_the_old_files_stay(replace: bool, gone: int) -> None:
+    store = FakeStore(Completes.ONCE)
+    before, removed = died(store, replace, "complete_upload")
+    store.uploads.pop(list(store.uploads)[gone])
+    manifest = store.objects[MANIFEST]
+    made = writer(store, 9, 5, Keeps.NEW_GENERATION if replace else Keeps.ALL, Manifest())
+    state = made.open()
+
+    assert kinds(store)[-3:] == ["OpenEpoch", "Void", "OpenEpoch"]
+    assert (finals(store), store.uploads, state.unsettled) == (before, {}, None)
+    assert store.objects.keys() >= {file.key for file in removed}
+    assert store.objects[MANIFEST] == manifest, "nobody was ever shown the files that have gone"
+    assert {file.key for file in removed} <= {file.key for file in made.live_files().files}
+    assert state.contents.pending == (Pending(5, 20, 2) if replace else None)
+    files = [final(made, store, 20)]
+    rewrite = made.replace if replace else partial(made.merge, consumed_offset=19)
+    rewrite(files, removed)
+    made.close()
+    assert finals(store) == {files[0].key}
+    assert shown(store) == [files[0].key]
+
+
+def test_the_writer_itself_takes_back_a_merge_whose_upload_has_gone() -> None:
+    store = FakeStore(Completes.ONCE)
+    made, removed = merged(store)
+    files = [final(made, store, 10), final(made, store, 10)]
+    before = finals(store)
+    store.uploads.pop(files[1].upload.upload_id)
+    with pytest.raises(TransientError, match="was taken back"):
+        made.merge(files, removed, 19)
+
+    assert kinds(store)[-2:] == ["MergeData", "Void"]
+    assert (finals(store), store.uploads) == (before, {})
+    assert store.objects.keys() >= {file.key for file in removed}
+
+
+def test_a_commit_that_only_adds_is_published_once_before_the_close_block() -> None:
+    store = FakeStore()
+    made = writer(store, publisher=Manifest())
+    land(made, store, 0, 100)
+    made.commit([FIRST])
+    assert MANIFEST not in store.objects
+    store.calls.clear()
+    made.close()
+
+    assert store.calls == [("put", MANIFEST), ("create", f"{CHAIN}{3:020d}.json"), ("put", f"{CHAIN}hint.json")]
+    assert event(store, 3)["kind"] == "Close"
+
+
+def test_a_merge_is_published_between_the_last_complete_and_the_first_delete() -> None:
+    store = FakeStore()
+    made, removed = merged(store)
+    files = [final(made, store, 10), final(made, store, 10)]
+    store.calls.clear()
+    made.merge(files, removed, 19)
+
+    assert store.names() == ["create", "complete_upload", "complete_upload", "put", "get", "delete"]
+    assert shown(store) == [file.key for file in files]
+
+
+def test_nothing_is_deleted_when_publishing_fails() -> None:
+    store = FakeStore()
+    made, removed = merged(store)
+    files = [final(made, store, 10)]
+    store.hook = lambda _number, name: Fault.TIMEOUT_BEFORE if name == "put" else None
+    with pytest.raises(TransientError, match="timeout: put"):
+        made.merge(files, removed, 19)
+
+    assert store.objects.keys() >= {file.key for file in removed}
+    assert finals(store) > {files[0].key}
+
+
+def test_a_fenced_writer_leaves_nothing_of_its_merge() -> None:
+    store = FakeStore()
+    made, removed = merged(store)
+    files = [final(made, store, 10)]
+    writer(store, 2).open()
+    with pytest.raises(Fenced, match="sync id 2"):
+        made.merge(files, removed, 19)
+
+    assert store.uploads == {}
+    assert store.objects.keys() >= {file.key for file in removed}
+
+
+def test_what_a_fenced_writer_published_too_late_is_put_right_by_the_newer_ones_close() -> None:
+    store = FakeStore()
+    made, removed = merged(store)
+    newer = writer(store, 2, publisher=Manifest())
+    newest: list[str] = []
+
+    def take_over(_number: int, name: str) -> None:
+        """While the first writer has merged and not published, the newer one finishes that and merges on."""
+        if name == "put":
+            store.hook = None
+            newer.open()
+            file = final(newer, store, 30)
+            newer.merge([file], newer.live_files().of(FileKind.FINAL), 19)
+            newest.append(file.key)
+
+    store.hook = take_over
+    with pytest.raises(Fenced, match="sync id 2"):
+        made.merge([final(made, store, 10)], removed, 19)
+    assert shown(store) != newest, "the late one hid the newer state for a moment"
+    newer.close()
+
+    assert shown(store) == newest
+    assert finals(store) == set(newest)
+
+
+def test_staged_files_that_no_block_names_can_be_dropped() -> None:
+    store = FakeStore()
+    made, _ = merged(store)
+    files = [final(made, store, 10), final(made, store, 10)]
+    made.drop(files)
+
+    assert store.uploads == {}
+
+
+def test_final_files_say_their_schema_generation_and_rows() -> None:
+    store = FakeStore()
+    made, removed = waiting(store)
+    result = made.replace([final(made, store, 10)], removed)
+    (file,) = made.live_files().of(FileKind.FINAL)
+
+    assert (file.schema_id, file.generation_id, file.rows, file.upload_id) == (0, 5, 10, None)
+    assert (result.sequence_number, result.rows, result.files, result.bytes, result.replayed) == (len(kinds(store)) - 1, 10, 1, 10, 0)
+    assert made.live_files().pending is None

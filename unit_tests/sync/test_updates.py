@@ -1,0 +1,123 @@
+"""Updates of many tables, one step after the other, on an engine that runs tasks where it is called."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from destination_s3_spark.errors import ConfigError, TransientError
+from destination_s3_spark.sync.updates import Updates
+from destination_s3_spark.tables.update import Update, Work
+from destination_s3_spark.tables.writer import CommitResult
+
+
+class Engine:
+    """Runs tasks here, and says so to `progress` as Spark would."""
+
+    cores = 2
+
+    def __init__(self) -> None:
+        self.jobs: list[list[Any]] = []
+
+    def run(
+        self, function: Callable[[Any], Any], groups: Sequence[Sequence[Any]], progress: Callable[[int, int], None] | None = None
+    ) -> list[list[Any]]:
+        self.jobs.append(sorted(task for group in groups for task in group))
+        if progress is not None:
+            progress(1, len(groups))
+        return [[function(task) for task in group] for group in groups]
+
+
+def doubled(task: int) -> int:
+    return 2 * task
+
+
+def negated(task: int) -> int:
+    if task == 13:
+        raise ConfigError("thirteen does not fit")
+    return -task
+
+
+def update(*tasks: int, done: list[int]) -> Update:
+    twice = yield Work(doubled, tasks, lambda task: task)
+    minus = yield Work(negated, twice or [], lambda task: task)
+    done += minus or []
+    return CommitResult(7, 1, 1, 1, 0)
+
+
+def one_step(*tasks: int, done: list[int]) -> Update:
+    done += (yield Work(negated, tasks, lambda task: task)) or []
+    return None
+
+
+def broken() -> Update:
+    raise TransientError("the store is away")
+    yield Work(doubled, (), lambda task: task)
+
+
+@pytest.fixture
+def engine() -> Engine:
+    return Engine()
+
+
+@pytest.fixture
+def pool() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(2) as executor:
+        yield executor
+
+
+def run(engine: Any, pool: ThreadPoolExecutor, *updates: Update, clock: Callable[[], float] = lambda: 0.0) -> None:
+    Updates(engine, pool, clock).run([(f"table {number}", one) for number, one in enumerate(updates)])
+
+
+def test_the_tasks_of_a_step_are_one_job_and_results_come_back_in_their_order(engine: Engine, pool: ThreadPoolExecutor) -> None:
+    first: list[int] = []
+    second: list[int] = []
+    run(engine, pool, update(3, 1, 2, done=first), update(5, done=second))
+    assert engine.jobs == [[1, 2, 3, 5], [2, 4, 6, 10]]
+    assert (first, second) == ([-6, -2, -4], [-10])
+
+
+def test_tables_at_different_work_go_on_side_by_side(engine: Engine, pool: ThreadPoolExecutor) -> None:
+    long: list[int] = []
+    short: list[int] = []
+    run(engine, pool, update(1, done=long), one_step(4, done=short))
+    assert (long, short) == ([-2], [-4])
+
+
+def test_a_table_that_fails_does_not_keep_the_others_from_their_turn(engine: Engine, pool: ThreadPoolExecutor) -> None:
+    done: list[int] = []
+    with pytest.raises(ConfigError, match="thirteen"):
+        run(engine, pool, one_step(13, done=[]), one_step(2, 3, done=done))
+    assert done == [-2, -3]
+
+
+def test_a_table_that_fails_before_its_work_does_not_either(engine: Engine, pool: ThreadPoolExecutor) -> None:
+    done: list[int] = []
+    with pytest.raises(TransientError, match="away"):
+        run(engine, pool, broken(), one_step(2, done=done))
+    assert done == [-2]
+
+
+def test_nothing_to_update_starts_no_job(engine: Engine, pool: ThreadPoolExecutor) -> None:
+    run(engine, pool)
+    assert engine.jobs == []
+
+
+def test_progress_is_logged_and_half_of_the_time_limit_is_warned_of_once(
+    engine: Engine, pool: ThreadPoolExecutor, caplog: pytest.LogCaptureFixture
+) -> None:
+    times = iter([0.0, 10.0, 3601.0, 3700.0, 3800.0])
+    with caplog.at_level(logging.INFO, logger="airbyte"):
+        run(engine, pool, update(1, done=[]), clock=lambda: next(times, 4000.0))
+        run(engine, pool, clock=lambda: 0.0)
+    levels = [(record.levelname, record.getMessage()) for record in caplog.records]
+    assert [message for level, message in levels if level == "WARNING"] == [
+        message for _, message in levels if "Half of the 2 hours" in message
+    ]
+    assert sum(level == "WARNING" for level, _ in levels) == 1
+    assert any("doubled tasks=1 groups_done=1 of 1 seconds_since_end_of_input=10" in message for _, message in levels)
