@@ -1,4 +1,7 @@
-"""A memory limit as a container has it: the command in a memory cgroup of its own, which it sees as its container's (Linux, cgroup v1, root)."""
+"""A memory limit as a container has it: a command in a memory cgroup of its own, which it sees as its container's.
+
+For root on a Linux with cgroup v1.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The input of the merge benchmarks: versions of invoices with keys of one's choice, made column by column and so faster than they are read.
+"""The input of the merge benchmarks: invoices with keys of one's choice, made column by column, faster than they are read.
 
-An invoice has 12 fields: a 64-bit key, the time of its last change as cursor, texts, numbers, booleans and timestamps; about 260 bytes of
-JSON, 370 a line. The same seed, version and keys make the same bytes.
+An invoice has 12 fields: a 64-bit key, the time of its last change as cursor, texts, numbers, booleans and timestamps; about 260 bytes
+of JSON, 370 a line. The same seed, version and keys make the same bytes.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ NAMESPACE = "shop"
 STREAM = "invoices"
 CHUNK_ROWS = 10_000
 NOTE_LETTERS = 32
+LINE_BYTES = 368
+"""What a record line takes on average, newline included; longer keys make longer lines."""
 
 _FIRST_MS = 1_767_225_600_000
 _DAY_MS = 86_400_000
@@ -71,7 +73,7 @@ def ending(number: int) -> bytes:
     state = {"type": "STATE", "state": {"type": "STREAM", "stream": {"stream_descriptor": stream, "stream_state": {"sync": number}}}}
     status = {"stream_descriptor": stream, "status": "COMPLETE"}
     trace = {"type": "TRACE", "trace": {"type": "STREAM_STATUS", "emitted_at": _FIRST_MS, "stream_status": status}}
-    return f"{json.dumps(state)}\n{json.dumps(trace)}\n".encode()
+    return b"".join(json.dumps(message, separators=(",", ":")).encode() + b"\n" for message in (state, trace))
 
 
 def catalog(mode: str, sync: int) -> dict[str, Any]:

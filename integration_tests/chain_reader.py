@@ -189,7 +189,7 @@ def _verify_order(chain: Chain) -> None:
             kinds = {file["kind"] for file in event["files"]}
             assert kinds <= ADDED_BY[event["kind"]], f"{chain.prefix}: a {event['kind']} adds {kinds}"
             assert event["files"] or event["kind"] != "AddData", f"{chain.prefix}: an AddData without files"
-    schemas = [{**event, "schemaId": 0, "changes": [], "label": ""} for event in chain.events("SetDataSchema")]
+    schemas = [{**event, "schemaId": 0, "version": "", "changes": [], "retyped": []} for event in chain.events("SetDataSchema")]
     assert all(one != other for one, other in pairwise(schemas)), f"{chain.prefix}: a schema set twice in a row"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -57,12 +58,17 @@ class CaseSync:
         return {self.streams[0]: self._rows(chosen[0])} if chosen else {}
 
     def _rows(self, rows: list[Row]) -> list[Row]:
+        declared = self.catalog["streams"][0]["stream"]["json_schema"].get("properties", {})
         return [
             {
                 "extracted_at_us": row["_airbyte_extracted_at"] * MILLISECOND_US,
                 "generation": row["_airbyte_generation_id"],
                 "meta": row["_airbyte_meta"],
-                "data": {self.renamed.get(name, name): _plain(value) for name, value in row["data"].items() if value is not None},
+                "data": {
+                    self.renamed.get(name, name): _stored(value, declared.get(name, {}))
+                    for name, value in row["data"].items()
+                    if value is not None
+                },
             }
             for row in rows
         ]
@@ -89,8 +95,11 @@ def comparable(row: Row) -> Row:
     }
 
 
-def _plain(value: Any) -> Any:
-    """Expected dates and times come with their text and their number; the number is what the file must hold."""
+def _stored(value: Any, schema: dict[str, Any]) -> Any:
+    """What a file must hold for an expected value. Dates and times come with their text and their number, or as timestamps in text."""
+    if isinstance(value, str) and schema.get("format") == "date-time":
+        at = datetime.fromisoformat(value)
+        return int(at.replace(tzinfo=at.tzinfo or UTC).timestamp()) * 1000 * MILLISECOND_US
     if isinstance(value, dict) and "iso" in value:
         (number,) = (item for name, item in value.items() if name != "iso")
         return number

@@ -1,4 +1,4 @@
-"""Airbyte's own end-to-end cases, as far as they need nothing but append."""
+"""Airbyte's own end-to-end cases for Parquet: what one sync leaves, and what several leave after each other."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import json
 
 import pytest
 
+from integration_tests.chain_reader import StreamName
 from integration_tests.connector import Outcome
-from integration_tests.corpus_cases import CaseSync, comparable, load
+from integration_tests.corpus_cases import PARQUET_VARIANTS, CaseSync, comparable, load
 from integration_tests.lake import Lake
 from integration_tests.servers import S3Server, new_bucket
 from integration_tests.source import JsonObject
@@ -30,8 +31,69 @@ def landed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return lake, outcome
 
 
+TYPING_DEDUPING = [
+    "allTypes", "cdcComplexUpdate", "cdcOrderingInsertAfterDelete", "cdcOrderingUpdateAfterDelete", "dedupWithBadValue", "incrementalAppend",
+    "incrementalDedup", "incrementalDedupChangeCursor", "incrementalDedupOtherStream", "mergeRefresh", "mixedCaseColumnName",
+    "nullPrimaryKey", "reservedKeywords", "truncateRefresh", "weirdColumnNames",
+]  # fmt: skip
+INTERRUPTED, KILLED = "testTruncateRefresh", "testInterruptedTruncateWithoutPriorData"
+LATER_SYNCS = [
+    "testAppend",
+    "testDedupNoCursor",
+    "testDedupWithStringKey",
+    INTERRUPTED,
+    KILLED,
+    *(f"typing_deduping/{case}" for case in TYPING_DEDUPING),
+]
+"""Cases of one or more syncs. The one that is interrupted has three, of which the second has no status; the killed one begins so."""
+VARIANTS = (*PARQUET_VARIANTS, "cdc_hard_delete")
+VARIANT_OF = {INTERRUPTED: "otherwise", KILLED: "commits_incrementally"}
+
+
+@pytest.fixture(scope="module")
+def later(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[StreamName, list[Row]]]]:
+    """The tables of each case after each of its syncs. The first ones run together, and so do the last ones."""
+    lake = Lake(new_bucket(moto), tmp_path_factory.mktemp("later"))
+    found: dict[str, list[dict[StreamName, list[Row]]]] = {case: [] for case in LATER_SYNCS}
+
+    def look(*cases: str) -> None:
+        for case in cases:
+            found[case].append(lake.tables(case_syncs(case)[0].streams))
+
+    firsts = [case for case in LATER_SYNCS if case != KILLED]
+    (to_kill, *_), (_, without_status, _) = case_syncs(KILLED), case_syncs(INTERRUPTED)
+    with lake.connector(batching={"max_batch_age_s": 1}).start(to_kill.catalog) as sync:
+        sync.send(*to_kill.messages)
+        run_together(lake, [case_syncs(case)[0] for case in firsts])
+        sync.wait_for_states(1)
+        sync.kill()
+    look(*LATER_SYNCS)
+    lake.connector().write(without_status.catalog, without_status.messages).expect_failure("transient_error")
+    look(INTERRUPTED)
+    seconds = [case for case in LATER_SYNCS if len(case_syncs(case)) > 1]
+    run_together(lake, [case_syncs(case)[-1] for case in seconds])
+    look(*seconds)
+    lake.verify_at_rest()
+    return found
+
+
+def run_together(lake: Lake, syncs: list[CaseSync]) -> None:
+    streams = [stream for sync in syncs for stream in sync.catalog["streams"]]
+    lake.connector().write({"streams": streams}, [line for sync in syncs for line in (*sync.messages, *sync.completions)]).expect_success()
+
+
+@pytest.mark.parametrize("case", LATER_SYNCS)
+def test_rows_are_those_of_the_case_after_each_of_its_syncs(later: dict[str, list[dict[StreamName, list[Row]]]], case: str) -> None:
+    syncs = case_syncs(case)
+    assert len(later[case]) == len(syncs)
+    known = (*VARIANTS, VARIANT_OF.get(case, "all"))
+    for sync, tables in zip(syncs, later[case], strict=True):
+        for stream, expected in sync.expected_rows(known).items():
+            assert sorted_rows([comparable(row) for row in tables[stream]]) == sorted_rows(expected)
+
+
 def case_syncs(case: str) -> list[CaseSync]:
-    return [sync.in_namespace(case) for sync in load(case)]
+    return [sync.in_namespace(case.removeprefix("typing_deduping/")) for sync in load(case)]
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -85,4 +147,7 @@ def without_truncate(catalog: JsonObject) -> JsonObject:
 
 
 def sorted_rows(rows: list[Row]) -> list[Row]:
+    """The rows in an order of their own, and so are the changes in each."""
+    for row in rows:
+        row["meta"]["changes"].sort(key=lambda change: str(change["field"]))
     return sorted(rows, key=lambda row: json.dumps(row, sort_keys=True, default=str))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from typing import TypeVar
 
 import pytest
 from fake_store import FakeStore, Fault
@@ -20,6 +21,10 @@ from destination_s3_spark.sync.checkpoints import Checkpoints
 from destination_s3_spark.sync.commits import Commits
 from destination_s3_spark.tables.slices import Segment, StagedSlice
 from destination_s3_spark.tables.writer import Outside, TableWriter
+
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 class Lake:
@@ -122,7 +127,7 @@ def test_tables_may_be_committed_side_by_side() -> None:
 def test_uploads_of_one_table_may_be_completed_side_by_side() -> None:
     used: list[int] = []
 
-    def map_files(function: Callable[[object], bool], files: Iterable[object]) -> list[bool]:
+    def map_files(function: Callable[[T], R], files: Iterable[T]) -> list[R]:
         found = [function(file) for file in files]
         used.append(len(found))
         return found

@@ -389,8 +389,8 @@ def test_a_file_that_is_gone_is_named_and_nothing_stays_staged(table: Table, ver
 
 @pytest.mark.parametrize("name", list(FORMATS))
 def test_an_upload_that_fails_leaves_nothing_staged(s3_settings: S3Settings, s3_proxy: Any, s3_error: Any, version: Any, name: str) -> None:
-    table = Table(s3_settings, table_format(name, target_file_bytes=2000))
-    run = table.run([version(number, f"{number:05}", deleted=number % 50 == 0) for number in range(400)])
+    table = Table(s3_settings, table_format(name, target_file_bytes=6000))
+    run = table.run([version(number, f"{number:05}", deleted=number % 50 == 0) for number in range(1000)])
     proxied = replace(s3_settings, endpoint=s3_proxy.endpoint)
     [task] = table.tasks(table.plan([run]), 20_000)
     done = 0

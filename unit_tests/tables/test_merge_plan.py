@@ -152,13 +152,13 @@ def test_many_runs_make_small_ranges_when_a_row_group_of_each_does_not_fit_in_me
     assert len(plan_merge([], runs, [], Sizes(10**9, 2 * budget, cores=1)).pieces) == 1
 
 
-def test_runs_of_the_same_keys_are_cut_where_their_rows_are() -> None:
-    size = LEAST_TASK_BYTES // 5
-    runs = [run_of((at, at + 100), (at + 100, at + 200), size=size, name=f"{at}") for at in range(10)]
+def test_the_rows_of_a_group_lie_between_its_bounds() -> None:
+    size = LEAST_TASK_BYTES // 80
+    runs = [run_of(*((at + shift, at + shift + 10) for at in range(0, 160, 10)), size=size, name=f"{shift}") for shift in range(10)]
     plan = plan_merge([], runs, [], Sizes(LEAST_TASK_BYTES, 10**12, cores=1))
 
-    # All groups begin near two keys, but most of their rows lie between these: cuts among the first ten would give empty ranges.
-    assert [piece.high for piece in plan.pieces] == [key(100), None]
+    # Keys go from 0 to 169; the middle of where groups begin would be 80.
+    assert [piece.high for piece in plan.pieces] == [key(85), None]
 
 
 def test_rows_are_as_large_as_those_of_the_table() -> None:

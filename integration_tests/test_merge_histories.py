@@ -1,0 +1,127 @@
+"""Thousands of small histories through the connector's own merge jobs, against a merge in plain Python.
+
+A history is what happens to a few keys over some syncs: ties, nulls, deletions, late rows. All histories of a kind share one table, under
+keys of their own, so that each sync merges all of them in one Spark job.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from integration_tests.lake import Lake
+from integration_tests.source import catalog, complete, record, state, stream
+from integration_tests.table_readers import read_pyarrow
+from unit_tests.tables.reference_merge import STORED, Version, surviving
+
+HISTORIES = 600
+"""Of each kind."""
+SYNCS = 3
+SEED = 20_261
+DELETED_AT = "_ab_cdc_deleted_at"
+NAMESPACE = "shop"
+PARQUET_MAGIC = b"PAR1"
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A table's key and cursor, and where their values come from; few of them, so that they tie."""
+
+    name: str
+    key: dict[str, Any]
+    keys: tuple[Any, ...]
+    cursor: dict[str, Any] | None
+    cursors: tuple[Any, ...]
+
+    def stream(self, sync_id: int) -> dict[str, Any]:
+        properties = {
+            "history": {"type": "integer"},
+            "key": self.key,
+            "version": {"type": "integer"},
+            DELETED_AT: {"type": ["null", "string"], "format": "date-time"},
+            **({} if self.cursor is None else {"cursor": self.cursor}),
+        }
+        return stream(
+            self.name,
+            NAMESPACE,
+            schema={"type": "object", "properties": properties},
+            mode="append_dedup",
+            sync_id=sync_id,
+            primary_key=[["history"], ["key"]],
+            cursor_field=[] if self.cursor is None else ["cursor"],
+        )
+
+
+DAYS = tuple(f"2026-01-0{day}" for day in range(1, 4))
+TIMES = tuple(f"{day}T00:00:00Z" for day in DAYS)
+KINDS = (
+    Kind("integers", {"type": "integer"}, (None, -1, 0, 2**62), {"type": "integer"}, (None, -5, 0, 7)),
+    Kind("texts", {"type": "string"}, (None, "", "a", "a\x00b", "é"), {"type": "string"}, (None, "", "10", "9")),
+    Kind(
+        "days",
+        {"type": "string", "format": "date"},
+        (None, *DAYS),
+        {"type": "string", "format": "date-time"},
+        (None, *(f"{day}T00:00:00Z" for day in DAYS)),
+    ),
+    Kind("without_cursor", {"type": "number"}, (None, -0.5, 0.0, 1e300), None, (None,)),
+)
+
+
+def sent_in(kind: Kind, sync: int, chance: random.Random, first_number: int) -> list[Version]:
+    """What all histories of a kind send in a sync, in the order it is sent."""
+    versions: list[Version] = []
+    for history in range(HISTORIES):
+        for _ in range(chance.choice((0, 1, 2, 4, 7))):
+            key = (history, chance.choice(kind.keys[: chance.choice((1, 2, len(kind.keys)))]))
+            extracted_at = 1_000 + chance.choice((0, 0, 1, 2)) + chance.choice((0, sync))
+            versions.append(Version(0, key, chance.choice(kind.cursors), extracted_at, chance.random() < 0.2, 0))
+    chance.shuffle(versions)
+    return [replace(version, number=first_number + place, offset=place) for place, version in enumerate(versions)]
+
+
+def as_record(kind: Kind, version: Version) -> bytes:
+    data = {"history": version.key[0], "key": version.key[1], "version": version.number, "cursor": version.cursor}
+    if version.deleted:
+        data[DELETED_AT] = "2026-01-01T00:00:00Z"
+    return record(data, kind.name, NAMESPACE, emitted_at=version.extracted_at)
+
+
+def merged(table: list[Version], arrived: list[Version]) -> list[Version]:
+    """The table after a merge, deletions included: what it had counts as arrived last."""
+    return surviving([*(replace(version, offset=STORED) for version in table), *arrived])
+
+
+@pytest.mark.parametrize("file_format", ["Parquet", "JSONL"])
+def test_histories_end_as_a_merge_in_plain_python_does(moto_lake: Lake, file_format: str) -> None:
+    chance = random.Random(SEED)
+    connector = moto_lake.connector(format={"format_type": file_format}, batching={"max_batch_mb": 1}, tables={"target_file_mb": 1})
+    tables: dict[str, list[Version]] = {kind.name: [] for kind in KINDS}
+    for sync in range(SYNCS):
+        lines: list[bytes] = []
+        for kind in KINDS:
+            arrived = sent_in(kind, sync, chance, 100_000 * sync)
+            half = len(arrived) // 2
+            for part, versions in enumerate((arrived[:half], arrived[half:])):
+                lines += [as_record(kind, version) for version in versions]
+                lines.append(state([sync, part], kind.name, NAMESPACE))
+            lines.append(complete(kind.name, NAMESPACE))
+            tables[kind.name] = merged(tables[kind.name], arrived)
+        connector.write(catalog(*(kind.stream(sync + 1) for kind in KINDS)), lines).expect_success()
+        for kind in KINDS:
+            expected = sorted(version.number for version in tables[kind.name] if not version.deleted)
+            assert versions_in(moto_lake.final_files((NAMESPACE, kind.name))) == expected, f"{kind.name}, sync {sync}"
+        moto_lake.verify_at_rest()
+
+
+def versions_in(files: list[Path]) -> list[int]:
+    """The versions in a table's final files."""
+    if all(file.read_bytes().startswith(PARQUET_MAGIC) for file in files):
+        return sorted(row["version"] for row in read_pyarrow(files))
+    return sorted(json.loads(line)["_airbyte_data"]["version"] for file in files for line in gzip.open(file))
