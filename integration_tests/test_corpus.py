@@ -32,9 +32,9 @@ def landed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 TYPING_DEDUPING = [
-    "allTypes", "cdcComplexUpdate", "cdcOrderingInsertAfterDelete", "cdcOrderingUpdateAfterDelete", "dedupWithBadValue", "incrementalAppend",
-    "incrementalDedup", "incrementalDedupChangeCursor", "incrementalDedupOtherStream", "mergeRefresh", "mixedCaseColumnName",
-    "nullPrimaryKey", "reservedKeywords", "truncateRefresh", "weirdColumnNames",
+    "allTypes", "cdcComplexUpdate", "cdcOrderingInsertAfterDelete", "cdcOrderingUpdateAfterDelete", "dedupWithBadValue",
+    "incrementalAppend", "incrementalDedup", "incrementalDedupChangeCursor", "incrementalDedupOtherStream", "mergeRefresh",
+    "mixedCaseColumnName", "nullPrimaryKey", "reservedKeywords", "truncateRefresh", "weirdColumnNames",
 ]  # fmt: skip
 INTERRUPTED, KILLED = "testTruncateRefresh", "testInterruptedTruncateWithoutPriorData"
 LATER_SYNCS = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -55,10 +56,17 @@ def shown(demo: subprocess.CompletedProcess[str]) -> dict[str, list[str]]:
     return sections(demo.stdout)
 
 
-def test_every_stream_is_a_table_with_all_its_rows(shown: dict[str, list[str]]) -> None:
+def test_every_stream_is_a_table_with_its_rows_and_customers_with_one_for_each_key(shown: dict[str, list[str]]) -> None:
     rows = {line.split()[0]: line.split()[2] for line in shown["Tables"][2:]}
 
-    assert rows == {f"shop.{name}": f"{count:,}" for name, count in shop.records_per_stream(RECORDS).items()}
+    counts = shop.records_per_stream(RECORDS)
+    keys = {json.loads(line)["record"]["data"]["id"] for line in sent_lines() if b'"stream":"customers"' in line[:80]}
+    assert len(keys) < counts["customers"], "the source sends no second version of a row"
+    assert rows == {f"shop.{name}": f"{count:,}" for name, count in {**counts, "customers": len(keys)}.items()}
+
+
+def sent_lines() -> list[bytes]:
+    return [line for chunk in Shop().read(RECORDS) for line in chunk.lines.splitlines()]
 
 
 def test_every_state_was_acknowledged(demo: subprocess.CompletedProcess[str]) -> None:

@@ -38,8 +38,9 @@ def published(table: StreamTable, s3: S3Settings) -> Update:
 def retyped(table: StreamTable, s3: S3Settings) -> Update:
     """Final files of an append table whose columns have other types than the table now has are written anew."""
     live = table.writer.live_files()
-    outdated = [file for file in live.of(FileKind.FINAL) if table.is_outdated(file)]
-    written = yield from _rewritten(table, live, outdated, s3, Misfits.REFUSE)
+    outdated = [file for file in live.of(FileKind.FINAL, FileKind.STATE) if table.is_outdated(file)]
+    final = [file for file in outdated if file.kind is FileKind.FINAL]
+    written = yield from _rewritten(table, live, final, s3, Misfits.REFUSE)
     table.record_schema()
     return table.writer.merge(written, outdated, None)
 
@@ -49,7 +50,7 @@ def rebuilt(table: StreamTable, s3: S3Settings) -> Update:
     live = table.writer.live_files()
     raw = [file for file in live.of(FileKind.RAW) if not live.is_pending(file)]
     written = yield from _rewritten(table, live, raw, s3, Misfits.REFUSE)
-    made = [file for file in live.of(FileKind.FINAL, FileKind.DELTA) if not live.is_pending(file)]
+    made = [file for file in live.files if file.kind is not FileKind.RAW and not live.is_pending(file)]
     return table.writer.merge(written, [*made, *live.dropped], None)
 
 

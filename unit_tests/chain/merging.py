@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 
 from fake_store import Completes, Crash, FakeStore, Fault, Hook
 
-from destination_s3_spark.chain.blocks import Block, decode
+from destination_s3_spark.chain.blocks import Block, block_name, decode
 from destination_s3_spark.chain.events import AddData, MergeData, ReplaceData, Void
 from destination_s3_spark.chain.files import DataFile, FileEntry, FileKind
 from destination_s3_spark.chain.live_files import LiveFiles
@@ -78,14 +78,12 @@ class Lake:
         self.visible: Counter[int] = Counter()
         self.problems: list[str] = []
         self.two_writers = False  # a paused one may show readers an older state, and leave scratch, until a later sync ends
-        self._decoded: dict[str, Block] = {}
+        self._blocks: list[Block] = []
 
     def blocks(self) -> list[Block]:
-        keys = sorted(key for key in self.store.objects if key.startswith(TABLE.chain_prefix) and not key.endswith("hint.json"))
-        for key in keys:
-            if key not in self._decoded:
-                self._decoded[key] = decode(self.store.objects[key])
-        return [self._decoded[key] for key in keys]
+        while (body := self.store.objects.get(TABLE.chain_prefix + block_name(len(self._blocks)))) is not None:
+            self._blocks.append(decode(body))
+        return self._blocks
 
     def shown(self) -> list[str]:
         return self.store.objects.get(MANIFEST, b"").decode().split()

@@ -22,7 +22,6 @@ from destination_s3_spark.sync.commits import Commits
 from destination_s3_spark.tables.slices import Segment, StagedSlice
 from destination_s3_spark.tables.writer import Outside, TableWriter
 
-
 T = TypeVar("T")
 R = TypeVar("R")
 
