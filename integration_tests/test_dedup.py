@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from integration_tests.connector import Outcome
-from integration_tests.corpus_cases import comparable, load
 from integration_tests.histories import visible
 from integration_tests.lake import Lake
 from integration_tests.servers import S3Server, new_bucket
@@ -19,7 +16,6 @@ from integration_tests.source import JsonObject, catalog, complete, record, stat
 from integration_tests.table_readers import Row, without_meta
 
 NAMESPACE = "dedup"
-MB = 10**6
 TEXT, INTEGER, NUMBER, BOOLEAN = ({"type": name} for name in ("string", "integer", "number", "boolean"))
 MOMENT = {"type": "string", "format": "date-time", "airbyte_type": "timestamp_with_timezone"}
 LOCAL = {"type": "string", "format": "date-time", "airbyte_type": "timestamp_without_timezone"}
@@ -49,7 +45,6 @@ class Table:
     syncs: Sequence[Sync]
     key: tuple[str, ...] = ("id",)
     cursor: str | None = "cursor"
-    renamed: Mapping[str, str] = field(default_factory=dict)
 
     def entry(self, name: str, number: int) -> JsonObject:
         sync, schema = self.syncs[number], {"type": "object", "properties": dict(self.fields)}
@@ -70,22 +65,26 @@ class Table:
     def messages(self, name: str, number: int) -> list[bytes]:
         sync = self.syncs[number]
         at = 1000 * (number + 1) if sync.at is None else sync.at
-        return [*(record(data, name, NAMESPACE, emitted_at=at) for data in sync.sent), state(number, name, NAMESPACE), complete(name, NAMESPACE)]
+        return [
+            *(record(data, name, NAMESPACE, emitted_at=at) for data in sync.sent),
+            state(number, name, NAMESPACE),
+            complete(name, NAMESPACE),
+        ]
 
 
 def of(data: str, more: Data | None = None) -> list[Data]:
-    """Records in short: `1@5a` is id 1, cursor 5, value a; without a digit behind the `@` the cursor is null."""
+    """Records in short: `1@5a` is id 1, cursor 5, value a; `1@a` has no cursor, and `1@5!` is a deletion, which comes without a value."""
     records = []
     for one in data.split():
         key, _, rest = one.partition("@")
-        found = {"id": int(key), "cursor": int(rest[:-1]) if rest[:-1] else None, "value": rest[-1:], **(more or {})}
-        records.append({name: value for name, value in found.items() if value not in (None, "")})
+        cursor = {"cursor": int(rest[:-1])} if rest[:-1] else {}
+        records.append({"id": int(key), **cursor, **(DELETED if rest[-1] == "!" else {"value": rest[-1]}), **(more or {})})
     return records
 
 
-def deleted(data: str) -> list[Data]:
-    """Deletions; they come without a value."""
-    return [{name: value for name, value in one.items() if name != "value"} for one in of(data, DELETED)]
+def own_names(suffix: str, **values: Any) -> Data:
+    """A record whose fields are named like the connector's columns."""
+    return {f"_airbyte_{name}{suffix}": value for name, value in values.items()}
 
 
 BASIC = {"id": INTEGER, "cursor": INTEGER, "value": TEXT}
@@ -94,18 +93,17 @@ CDC = {**BASIC, "_ab_cdc_deleted_at": MOMENT}
 
 def by_key_type(schema: JsonObject, one: Any, other: Any, same_as_one: Any, stored: Mapping[Any, Any] | None = None) -> Table:
     """The same history for keys of any type; `same_as_one` is another spelling of the key `one`."""
-    as_stored = (lambda value: stored[value]) if stored else (lambda value: value)
-    third = {"id": as_stored(one), "cursor": 3, "value": "c"}
+    first, second = (stored[one], stored[other]) if stored else (one, other)
     return Table(
         {"id": schema, "cursor": INTEGER, "value": TEXT},
         [
             Sync(
                 [{"id": one, "cursor": 1, "value": "a"}, {"id": other, "cursor": 1, "value": "b"}, {"cursor": 1, "value": "n"}],
-                [{"id": as_stored(one), "cursor": 1, "value": "a"}, {"id": as_stored(other), "cursor": 1, "value": "b"}, {"cursor": 1, "value": "n"}],
+                [{"id": first, "cursor": 1, "value": "a"}, {"id": second, "cursor": 1, "value": "b"}, {"cursor": 1, "value": "n"}],
             ),
             Sync(
-                [{"id": same_as_one, "cursor": 3, "value": "c"}, {"id": other, "cursor": 0, "value": "x"}, {"id": None, "cursor": 2, "value": "m"}],
-                [third, {"id": as_stored(other), "cursor": 1, "value": "b"}, {"cursor": 2, "value": "m"}],
+                [{"id": same_as_one, "cursor": 3, "value": "c"}, {"id": other, "cursor": 0}, {"id": None, "cursor": 2, "value": "m"}],
+                [{"id": first, "cursor": 3, "value": "c"}, {"id": second, "cursor": 1, "value": "b"}, {"cursor": 2, "value": "m"}],
             ),
         ],
     )
@@ -140,7 +138,11 @@ TABLES = {
         {**BASIC, "other": TEXT},
         [
             Sync([*of("1@1a", {"other": "p"}), *of("2@2b", {"other": "p"})], [*of("1@1a", {"other": "p"}), *of("2@2b", {"other": "p"})]),
-            Sync(of("3@1c", {"other": "p"}) + of("4@1d", {"other": "q"}), [*of("2@2b", {"other": "p"}), *of("4@1d", {"other": "q"})], key=("other",)),
+            Sync(
+                [*of("3@1c", {"other": "p"}), *of("4@1d", {"other": "q"})],
+                [*of("2@2b", {"other": "p"}), *of("4@1d", {"other": "q"})],
+                key=("other",),
+            ),
             Sync(of("5@9e", {"other": "q"}), [*of("2@2b", {"other": "p"}), *of("5@9e", {"other": "q"})], key=("other",)),
         ],
     ),
@@ -153,7 +155,7 @@ TABLES = {
             ),
             Sync(
                 [*of("1@3d"), {"part": "x", "cursor": 4}, *of("1@1z", {"part": ""})],
-                [*of("1@1a", {"part": "x"}), *of("1@3d"), {"part": "x", "cursor": 4}, {"cursor": 2}, {"id": 1, "cursor": 1, "value": "z", "part": ""}],
+                [*of("1@1a", {"part": "x"}), *of("1@3d"), {"part": "x", "cursor": 4}, {"cursor": 2}, *of("1@1z", {"part": ""})],
             ),
         ],
         key=("part", "id"),
@@ -183,74 +185,139 @@ TABLES = {
         ],
     ),
     "a deletion removes the row": Table(
-        CDC, [Sync(of("1@1a 2@1a"), of("1@1a 2@1a")), Sync(deleted("1@2"), of("2@1a")), Sync(deleted("7@2"), of("2@1a"))]
+        CDC, [Sync(of("1@1a 2@1a"), of("1@1a 2@1a")), Sync(of("1@2!"), of("2@1a")), Sync(of("7@2!"), of("2@1a"))]
     ),
     "a late update does not bring a deleted row back, a newer one does": Table(
         CDC,
         [
             Sync(of("1@1a 2@1a"), of("1@1a 2@1a")),
-            Sync(deleted("1@5 2@5 3@5"), []),
+            Sync(of("1@5! 2@5! 3@5!"), []),
             Sync(of("1@3x 2@6b 3@4x"), of("2@6b")),
             Sync(of("1@4x 3@9c"), of("2@6b 3@9c")),
         ],
     ),
     "a late deletion does not remove a newer row": Table(
-        CDC, [Sync(of("1@5a 2@5a"), of("1@5a 2@5a")), Sync(deleted("1@4 2@5"), of("1@5a"))]
+        CDC, [Sync(of("1@5a 2@5a"), of("1@5a 2@5a")), Sync(of("1@4! 2@5!"), of("1@5a"))]
     ),
     "insert, update and deletion of one moment": Table(
         CDC,
         [
-            Sync([*of("1@1a 1@2b"), *deleted("1@3"), *of("2@1a"), *deleted("2@2"), *of("2@3c"), *deleted("3@3"), *of("3@2b 3@1a")], of("2@3c"), at=7),
+            Sync(of("1@1a 1@2b 1@3! 2@1a 2@2! 2@3c 3@3! 3@2b 3@1a"), of("2@3c"), at=7),
         ],
     ),
     "a refresh forgets deletions": Table(
         CDC,
         [
             Sync(of("1@1a 2@1a"), of("1@1a 2@1a")),
-            Sync(deleted("1@5"), of("2@1a")),
+            Sync(of("1@5!"), of("2@1a")),
             Sync(of("1@2b"), of("1@2b"), generation=(2, 2)),
             Sync(of("2@1a"), of("1@2b 2@1a"), generation=(2, 0)),
         ],
     ),
-    "a deletion time that is none is no deletion": Table(CDC, [Sync([{**one, "_ab_cdc_deleted_at": {}} for one in of("1@1a")], of("1@1a"))]),
+    "a deletion time that is none is no deletion": Table(CDC, [Sync(of("1@1a", {"_ab_cdc_deleted_at": {}}), of("1@1a"))]),
     "fields that are named as the connector's own": Table(
-        {**BASIC, "_airbyte_meta": TEXT, "_airbyte_extracted_at": INTEGER, "_airbyte_key": TEXT, "_airbyte_cursor": INTEGER, "_airbyte_offset": INTEGER,
-         "_airbyte_deleted": BOOLEAN},
+        {**{f"_airbyte_{name}": TEXT for name in ("key", "meta", "deleted", "offset")}, "_airbyte_cursor": INTEGER},
         [
             Sync(
-                of("1@1a", {"_airbyte_meta": "m", "_airbyte_extracted_at": 5, "_airbyte_key": "k", "_airbyte_offset": 3, "_airbyte_deleted": True}),
-                of("1@1a", {"_airbyte_meta_1": "m", "_airbyte_extracted_at_1": 5, "_airbyte_key_1": "k", "_airbyte_offset_1": 3, "_airbyte_deleted_1": True}),
+                [own_names("", key="k", cursor=2, meta="m", deleted="d"), own_names("", key="l", cursor=2, offset="o")],
+                [own_names("_1", key="k", cursor=2, meta="m", deleted="d"), own_names("_1", key="l", cursor=2, offset="o")],
             ),
-            Sync(of("1@2b", {"_airbyte_key": "l"}), of("1@2b", {"_airbyte_key_1": "l"})),
+            Sync(
+                [own_names("", key="k", cursor=1), own_names("", key="l", cursor=3, offset="p")],
+                [own_names("_1", key="k", cursor=2, meta="m", deleted="d"), own_names("_1", key="l", cursor=3, offset="p")],
+            ),
         ],
         key=("_airbyte_key",),
+        cursor="_airbyte_cursor",
     ),
 }  # fmt: skip
-NAMES = {about: f"table_{number}" for number, about in enumerate(TABLES)}
+NAMED = {f"table_{number}": table for number, table in enumerate(TABLES.values())}
+"""By the name of their stream."""
 ROUNDS = max(len(table.syncs) for table in TABLES.values())
 
 
-def sync_together(lake: Lake, tables: Mapping[str, Table], number: int, more: tuple[list[JsonObject], list[bytes]], **options: Any) -> Outcome:
-    entries, messages = [table.entry(NAMES[about], number) for about, table in tables.items()], []
-    for about, table in tables.items():
-        messages += table.messages(NAMES[about], number)
-    return lake.connector(**options).write(catalog(*entries, *more[0]), [*messages, *more[1]], timeout_s=300).expect_success()
+BIG = "big"
+BIG_STREAM = stream(
+    BIG, NAMESPACE, schema={"type": "object", "properties": BASIC}, mode="append_dedup", primary_key=[["id"]], cursor_field=["cursor"]
+)  # fmt: skip
+BIG_TABLE = (NAMESPACE, BIG)
+BIG_SYNCS = [(range(2500), 5000), (range(2500), 5000), (range(20), 40)]
+"""Keys and number of records of each sync of a table of some MB: many versions of a key over many batches, and then a narrow change."""
 
 
-BIG, BIG_KEYS, BIG_RECORDS = "big", 997, 12_000
+@dataclass(slots=True)
+class BigSource:
+    """Sends versions of keys in random order, and knows which one is to remain."""
+
+    newest: dict[int, tuple[tuple[bool, int, int], Data]] = field(default_factory=dict)
+
+    def sync(self, number: int) -> list[bytes]:
+        """The lines of a sync, a STATE after each 500 records."""
+        dice, lines = random.Random(number), []
+        keys, count = BIG_SYNCS[number]
+        for position in range(count):
+            data = {"id": dice.choice(keys), "cursor": dice.choice([None, *range(40 + number)]), "value": dice.randbytes(1000).hex()}
+            at = 1000 * number + dice.randrange(3)
+            order = (data["cursor"] is not None, data["cursor"] or 0, at)
+            if data["id"] not in self.newest or order >= self.newest[data["id"]][0]:
+                self.newest[data["id"]] = order, without_nulls(data)
+            lines.append(record(data, BIG, NAMESPACE, emitted_at=at))
+            if position % 500 == 499:
+                lines.append(state(f"{number}.{position}", BIG, NAMESPACE))
+        return [*lines, complete(BIG, NAMESPACE)]
 
 
-def big_sync(number: int, keys: Sequence[int], count: int) -> tuple[tuple[list[JsonObject], list[bytes]], list[Data]]:
-    """A stream with few keys and many versions of each, larger than a batch; with the records it sends."""
-    dice = random.Random(number)
-    sent = [{"id": dice.choice(keys), "cursor": dice.choice([None, *range(40)]), "value": dice.randbytes(150).hex()} for _ in range(count)]
-    lines = []
-    for position, data in enumerate(sent):
-        lines.append(record(data, BIG, NAMESPACE, emitted_at=1000 * number + dice.randrange(3)))
-        if position % 2000 == 1999:
-            lines.append(state(f"{number}.{position}", BIG, NAMESPACE))
-    entry = stream(
-        BIG, NAMESPACE, schema={"type": "object", "properties": BASIC}, mode="append_dedup", sync_id=number,
-        primary_key=[["id"]], cursor_field=["cursor"],
-    )  # fmt: skip
-    return ([entry], [*lines, complete(BIG, NAMESPACE)]), sent
+def without_nulls(row: Row) -> Row:
+    return {name: value for name, value in row.items() if value is not None}
+
+
+def in_order(rows: Iterable[Row]) -> list[Row]:
+    return sorted(map(without_nulls, rows), key=lambda row: repr(sorted(row.items())))
+
+
+@dataclass(slots=True)
+class Deduplicated:
+    """What the tables held after each round, and the final files of the big one."""
+
+    seen: list[dict[str, list[Row]]] = field(default_factory=list)
+    big: list[list[Data]] = field(default_factory=list)
+    files: list[list[str]] = field(default_factory=list)
+
+
+@pytest.fixture(scope="module")
+def deduplicated(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Deduplicated:
+    """All tables together, in batches so small that the big one is landed and committed in many pieces."""
+    lake = Lake(new_bucket(moto), tmp_path_factory.mktemp("dedup"))
+    connector = lake.connector(batching={"max_batch_mb": 1}, tables={"target_file_mb": 1})
+    found, source = Deduplicated(), BigSource()
+    for number in range(ROUNDS):
+        tables = {name: table for name, table in NAMED.items() if number < len(table.syncs)}
+        entries = [table.entry(name, number) for name, table in tables.items()]
+        messages = [line for name, table in tables.items() for line in table.messages(name, number)]
+        if number < len(BIG_SYNCS):
+            entries.append(BIG_STREAM)
+            messages += source.sync(number)
+        connector.write(catalog(*entries), messages, timeout_s=300).expect_success()
+        found.seen.append({name: [without_meta(row) for row in rows] for name, rows in visible(lake, NAMESPACE).items()})
+        found.big.append([data for _, data in source.newest.values()])
+        found.files.append(lake.chains()[BIG_TABLE].final_keys)
+    lake.verify_at_rest()
+    return found
+
+
+@pytest.mark.parametrize("about", TABLES)
+def test_the_row_that_wins_remains(deduplicated: Deduplicated, about: str) -> None:
+    name = f"table_{list(TABLES).index(about)}"
+    for number, sync in enumerate(TABLES[about].syncs):
+        assert in_order(deduplicated.seen[number].get(name, [])) == in_order(sync.seen), f"after sync {number + 1}"
+
+
+def test_versions_of_a_key_over_many_batches_and_syncs(deduplicated: Deduplicated) -> None:
+    for number in range(len(BIG_SYNCS)):
+        assert in_order(deduplicated.seen[number][BIG]) == in_order(deduplicated.big[number]), f"after sync {number + 1}"
+
+
+def test_a_merge_leaves_files_without_a_changed_key_alone(deduplicated: Deduplicated) -> None:
+    before, after = map(set, deduplicated.files[1:3])
+    assert len(before) > 2
+    assert len(before - after) == 1

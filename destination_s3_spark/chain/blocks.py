@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import msgspec
 
 from destination_s3_spark.chain.events import DATA_FIELDS, FORMAT_VERSION, Event, KnownEvent, Seed, SetDataSchema, UnknownEvent
-from destination_s3_spark.errors import ConfigError
+from destination_s3_spark.errors import Bug, ConfigError
 
 BLOCK_FORMAT = 1
 
@@ -70,6 +70,20 @@ def block_hash(body: bytes) -> str:
 def canonical(value: object) -> bytes:
     """Canonical JSON of a value that holds no floats."""
     return _ENCODER.encode(value)
+
+
+def _refuse_float(number: str) -> float:
+    raise Bug(f"The schema payload holds the number {number}; numbers in a block must be integers. Please report this.")
+
+
+_PAYLOAD = msgspec.json.Decoder(float_hook=_refuse_float)
+
+
+def as_recorded(payload: dict[str, Any]) -> dict[str, Any]:
+    """The payload as it comes back from a block, so that it can be compared with one. Floats have no canonical form and are refused."""
+
+    schema: dict[str, Any] = _PAYLOAD.decode(canonical(payload))
+    return schema
 
 
 def encode(block: Block) -> bytes:

@@ -90,9 +90,7 @@ class Engine:
         with _watched(context, len(groups), progress):
             return self._collected(context, function, groups)
 
-    def _collected(
-        self, context: SparkContext, function: Callable[[Task], Result], groups: Sequence[Sequence[Task]]
-    ) -> list[list[Result]]:
+    def _collected(self, context: SparkContext, function: Callable[[Task], Result], groups: Sequence[Sequence[Task]]) -> list[list[Result]]:
         try:
             outcomes = context.parallelize(list(groups), len(groups)).map(guarded(function)).collect()
         except Exception as error:  # Py4JJavaError and what else Spark raises when workers keep dying or the JVM is gone

@@ -33,8 +33,15 @@ class _Running:
 
     def advance(self, results: list[Any] | None) -> None:
         """Give the update the results of its work, and take what it wants done next."""
+        self._go_on(lambda: self.update.send(results))
+
+    def fail(self, error: SyncError) -> None:
+        """Tell the update that its work failed."""
+        self._go_on(lambda: self.update.throw(error))
+
+    def _go_on(self, step: Callable[[], Work]) -> None:
         try:
-            self.work = self.update.send(results)
+            self.work = step()
         except StopIteration as stop:
             self.work, self.result = None, stop.value
         except SyncError as error:
@@ -71,22 +78,23 @@ class Updates:
             if one.work is not None:
                 kinds.setdefault(one.work.function, []).append(one)
         for together in kinds.values():
+            results: Sequence[list[Any] | None]
             try:
                 results = self._job(together)
             except SyncError as error:
                 # Whose task it was is not known, and one table that cannot be merged must not keep the others from it.
                 results = [self._alone(one, error if len(together) == 1 else None) for one in together]
-            going_on = [(one, result) for one, result in zip(together, results, strict=True) if one.error is None]
+            going_on = [(one, result) for one, result in zip(together, results, strict=True) if result is not None]
             list(self._pool.map(lambda pair: pair[0].advance(pair[1]), going_on))
 
-    def _alone(self, one: _Running, known: SyncError | None) -> list[Any]:
+    def _alone(self, one: _Running, known: SyncError | None) -> list[Any] | None:
         try:
             if known is not None:
                 raise known
             return self._job([one])[0]
         except SyncError as error:
-            one.work, one.error = None, error
-            return []
+            one.fail(error)
+            return None
 
     def _job(self, together: Sequence[_Running]) -> list[list[Any]]:
         """One Spark job for the work of these updates, which is of one kind; the results of each in the order of its tasks."""

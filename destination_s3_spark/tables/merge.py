@@ -17,7 +17,16 @@ from destination_s3_spark.chain.files import DataFile, FileKind
 from destination_s3_spark.storage.ranged import RangedFile
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.keys import KEY, KeySpec
-from destination_s3_spark.tables.merge_output import PIECE_BYTES, FileKeys, MergeOutput, TableFormat, pieces, tombstone_file, tombstones
+from destination_s3_spark.tables.merge_output import (
+    PIECE_BYTES,
+    FileKeys,
+    FileSize,
+    MergeOutput,
+    TableFormat,
+    pieces,
+    tombstone_file,
+    tombstones,
+)
 from destination_s3_spark.tables.merge_plan import Piece
 from destination_s3_spark.tables.merged_rows import RowStream, merged_rows
 from destination_s3_spark.tables.presence import present
@@ -44,7 +53,8 @@ class Source:
 class MergeTask:
     """A range of keys (`low` <= key < `high`, None: no end), all that may have keys of it, and the files it becomes.
 
-    `keys` are for more files than needed; when they run out the last file grows. `budget_bytes` is for rows in Arrow's memory.
+    `keys` are for more files than needed; when they run out the last file grows. A file ends when it has `file_bytes`, reckoned with
+    `row_bytes` for a row that is not encoded yet. `budget_bytes` is for rows in Arrow's memory.
     """
 
     low: bytes
@@ -53,6 +63,8 @@ class MergeTask:
     table: TableFormat
     keys: tuple[FileKeys, ...]
     tombstone_key: str
+    file_bytes: float
+    row_bytes: float
     budget_bytes: int
     s3: S3Settings
 
@@ -93,7 +105,7 @@ def merge_range(task: MergeTask) -> MergedRange:
     """Merge one range. Raises ConfigError, TransientError, or DataError for a file that is gone; then nothing stays staged."""
     spec = task.table.spec
     with (
-        MergeOutput(task.table, task.keys, task.tombstone_key, task.s3) as output,
+        MergeOutput(task.table, task.keys, task.tombstone_key, FileSize(task.file_bytes, task.row_bytes), task.s3) as output,
         _streams(task.sources, task.table.form, (task.low, task.high), task.budget_bytes, task.s3) as streams,
     ):
         for rows in merged_rows(streams, spec.cursor is not None):

@@ -31,8 +31,6 @@ from destination_s3_spark.typing.plan import RowPlan
 
 PIECE_BYTES = 2**20
 """Arrow memory of the rows written at a time: the precision of the sizes of files and row groups."""
-FULL_SHARE = 3 / 2
-"""A file ends when it has this much of the target size: a merge is planned to fill files about once, and would leave crumbs otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +79,20 @@ class TableFormat:
         return {"ab-generation-id": str(self.generation_id)}
 
 
+@dataclass(frozen=True, slots=True)
+class FileSize:
+    """When a file is full: `full` bytes, where a row takes about `row` bytes. Rows wait for their row group, so bytes alone do not tell."""
+
+    full: float
+    row: float
+
+
 class MergeOutput:
     """The files of one range of keys. Used as a context manager; what is staged is dropped when it is left with an error."""
 
-    def __init__(self, table: TableFormat, keys: Sequence[FileKeys], tombstone_key: str, s3: S3Settings) -> None:
+    def __init__(self, table: TableFormat, keys: Sequence[FileKeys], tombstone_key: str, size: FileSize, s3: S3Settings) -> None:
         self._table = table
+        self._size = size
         self._keys = iter(keys)
         self._next_keys = next(self._keys, None)
         self._tombstone_key = tombstone_key
@@ -112,7 +119,7 @@ class MergeOutput:
         if pc.any(deleted).as_py():
             self._bury(winners.filter(pc.and_(deleted, pc.not_equal(winners[OFFSET], STORED_OFFSET))))
             live = winners.filter(pc.invert(deleted))
-        for batch in pieces(live, min(PIECE_BYTES, self._table.target_file_bytes // 4)):
+        for batch in pieces(live, min(PIECE_BYTES, int(self._size.full) // 4 + 1)):
             self._put(batch)
 
     def stage(self) -> tuple[DataFile, ...]:
@@ -124,7 +131,7 @@ class MergeOutput:
         return tuple(self._staged)
 
     def _put(self, batch: pa.RecordBatch) -> None:
-        if self._live is not None and self._next_keys is not None and self._live.bytes >= FULL_SHARE * self._table.target_file_bytes:
+        if self._live is not None and self._next_keys is not None and self._live.bytes(self._size.row) >= self._size.full:
             self._staged += self._live.stage()
             self._live = None
         if self._live is None:
@@ -191,6 +198,7 @@ class _LiveFile:
     def __init__(self, table: TableFormat, keys: FileKeys, s3: S3Settings, stack: ExitStack) -> None:
         self._table = table
         self._payload = table.form.payload
+        self._rows = 0
         self._state: StagedFile | None = None
         sink = StagedFileSink(s3, keys.final, table.metadata)
         if isinstance(table.options, ParquetOptions):
@@ -200,12 +208,12 @@ class _LiveFile:
             self._state = stack.enter_context(_state_file(table, keys, s3))
         self._final = stack.enter_context(StagedFile(FileKind.FINAL, sink, writer))
 
-    @property
-    def bytes(self) -> int:
-        """What is written of the final file so far."""
-        return self._final.sink.tell()
+    def bytes(self, row_bytes: float) -> float:
+        """About what the final file has or will have, as far as its rows are known."""
+        return max(self._final.sink.tell(), self._rows * row_bytes)
 
     def write(self, batch: pa.RecordBatch) -> None:
+        self._rows += batch.num_rows
         keys = batch[KEY]
         payload = _columns(batch, self._payload)
         if self._state is not None:

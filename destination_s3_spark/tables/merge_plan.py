@@ -6,11 +6,12 @@ inside, never narrower. Ranges are half open: `low <= key < high`, where b"" is 
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import accumulate
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
 from math import ceil
+from typing import Any
 
 from destination_s3_spark.tables.keys import after
 from destination_s3_spark.tables.run_file import RowGroup
@@ -46,6 +47,19 @@ class Run:
         ends = [*(group.first_key for group in index[1:]), last]
         groups = (Group(group.first_key, end, group.rows, group.bytes) for group, end in zip(index, ends, strict=True))
         return cls(key, size, offset, tuple(groups))
+
+    def divided(self, files: Sequence[TableFile], keys_of: Callable[[int], Sequence[Any]]) -> Run:
+        """The same run with a group for each stretch of its keys that lies in one file of the table, or between two.
+
+        Row groups lie side by side, so a few scattered keys would seem to touch everything between them. `keys_of` gives the ascending
+        keys of a row group, as Arrow scalars.
+        """
+        bounds = sorted({*(file.first for file in files), *(after(file.last) for file in files)})
+        groups: list[Group] = []
+        for number, group in enumerate(self.groups):
+            inside = bounds[bisect_right(bounds, group.first) : bisect_right(bounds, group.last)]
+            groups += _stretches(group, keys_of(number), inside) if inside else [group]
+        return replace(self, groups=tuple(groups))
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +100,11 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class MergePlan:
-    """Pieces in the order of their keys, and the files of the table that they replace."""
+    """Pieces in the order of their keys, the files of the table that they replace, and the bytes a row takes in a final file."""
 
     pieces: tuple[Piece, ...]
     replaced: tuple[TableFile, ...]
+    row_bytes: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +151,7 @@ def plan_merge(files: Sequence[TableFile], runs: Sequence[Run], tombstones: Sequ
     spans = [span for span in _spans(_clusters(files), intervals, sizes.target_file_bytes) if _overlapping(intervals, span.low, span.high)]
     row_bytes = _bytes_per_row(files, runs)
     total = sum(_rows(span, runs) for span in spans) * row_bytes
-    task_rows = min(sizes.target_file_bytes, max(LEAST_TASK_BYTES, total / sizes.cores)) / row_bytes
+    task_rows = max(min(sizes.target_file_bytes, total / sizes.cores), LEAST_TASK_BYTES) / row_bytes
     pieces: list[Piece] = []
     for span in spans:
         cuts = _cuts(span, runs, task_rows, sizes.budget_bytes)
@@ -145,7 +160,16 @@ def plan_merge(files: Sequence[TableFile], runs: Sequence[Run], tombstones: Sequ
             parts = tuple(_parts(runs, low, high))
             size = sum(file.bytes for file in table) + sum(part.run.groups[index].bytes for part in parts for index in part.groups)
             pieces.append(Piece(low, high, table, parts, tuple(_parts(tombstones, low, high)), size))
-    return MergePlan(tuple(pieces), tuple(file for span in spans for file in span.files))
+    return MergePlan(tuple(pieces), tuple(file for span in spans for file in span.files), row_bytes)
+
+
+def _stretches(group: Group, keys: Sequence[Any], bounds: Sequence[bytes]) -> Iterator[Group]:
+    """The group cut at the bounds, without what has no keys."""
+    cuts = [0, *(bisect_left(keys, bound, key=lambda key: key.as_py()) for bound in bounds), len(keys)]
+    for start, end in pairwise(cuts):
+        if start < end:
+            rows = end - start
+            yield Group(keys[start].as_py(), keys[end - 1].as_py(), rows, group.bytes * rows // group.rows)
 
 
 def _united(intervals: Iterable[_Interval]) -> list[_Interval]:

@@ -15,7 +15,7 @@ import msgspec
 
 from destination_s3_spark.chain.files import DataFile, FileEntry, FileKind, KeyRange
 from destination_s3_spark.chain.live_files import LiveFiles
-from destination_s3_spark.errors import ConfigError
+from destination_s3_spark.errors import Bug, ConfigError, DataError
 from destination_s3_spark.storage.ranged import RangedFile
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.keys import KeySpec, lower, upper
@@ -25,7 +25,7 @@ from destination_s3_spark.tables.merge_plan import MergePlan, Piece, Run, Sizes,
 from destination_s3_spark.tables.published import extension, keys_of, raw_covers, replaced_by_pending, stored
 from destination_s3_spark.tables.rewrite import Stored
 from destination_s3_spark.tables.row_plan import control_plan, file_columns
-from destination_s3_spark.tables.run_file import sorted_index
+from destination_s3_spark.tables.run_file import row_group_keys, sorted_index
 from destination_s3_spark.tables.sorting import SortTask, sort_rows
 from destination_s3_spark.tables.stored_rows import Misfits
 from destination_s3_spark.tables.stream_table import StreamTable
@@ -33,9 +33,13 @@ from destination_s3_spark.tables.update import Update, Work
 
 MOST_TOMBSTONE_FILES = 16
 """More files of deletions than this are made one: each is read by every merge of its keys."""
+LOOK_CLOSELY_BELOW = 4
+"""Runs of less than one part in so many of the table's rows are looked at key by key, to find which files they really touch."""
 LEAST_FILE_BYTES = 2 * 2**20
 FILES_OF_A_TABLE = 128
 """Files are cut smaller than the user's target as long as the table would have fewer of them, but not smaller than the least size."""
+FULL_SHARE = 3 / 2
+"""A file alone in its range ends when it has this much of the target size: a full file is not halved for a few new rows."""
 EARLIER = 2**62
 """Added to the arrivals of rows the table already had when they come as runs: as in the table itself, they win a tie with later rows."""
 
@@ -78,6 +82,14 @@ def rebuilt(table: StreamTable, spec: KeySpec, resources: Resources) -> Update:
 
 
 def _merged(table: StreamTable, live: LiveFiles, form: TableFormat, inputs: _Inputs, resources: Resources) -> Update:
+    try:
+        return (yield from _steps(table, live, form, inputs, resources))
+    except DataError:
+        table.writer.check_not_fenced()
+        raise
+
+
+def _steps(table: StreamTable, live: LiveFiles, form: TableFormat, inputs: _Inputs, resources: Resources) -> Update:
     writer = table.writer
     sorted_runs: list[FileEntry] = []
     if inputs.unsorted:
@@ -86,8 +98,9 @@ def _merged(table: StreamTable, live: LiveFiles, form: TableFormat, inputs: _Inp
     plan = _plan(table, inputs, sorted_runs, form, resources)
     ranges: list[MergedRange] = []
     if plan.pieces:
-        tasks = [_task(table, piece, form, resources) for piece in plan.pieces]
+        tasks = [_task(table, piece, plan.row_bytes, form, resources) for piece in plan.pieces]
         ranges = (yield Work(merge_range, tasks, _weight)) or []
+        _check_complete(table, inputs, sorted_runs, plan, ranges)
     compacted: list[DataFile] = []
     if len(inputs.tombstones) > MOST_TOMBSTONE_FILES:
         compacted = (yield Work(compact_tombstones, [_compaction(table, inputs, form, resources)], _weight)) or []
@@ -204,34 +217,57 @@ def _with_arrivals(inputs: _Inputs, done: Iterable[Sequence[FileEntry]]) -> Iter
 
 
 def _plan(table: StreamTable, inputs: _Inputs, sorted_runs: Sequence[FileEntry], form: TableFormat, resources: Resources) -> MergePlan:
-    def run(file: FileEntry) -> Run:
-        with closing(RangedFile(resources.s3, file.key, file.bytes)) as source:
-            return Run.of(file.key, file.bytes, file.offset or 0, sorted_index(source), upper(keys_of(file)))
-
-    runs = list(table.writer.map_files(run, [*inputs.runs, *sorted_runs]))
-    tombstones = list(table.writer.map_files(run, inputs.tombstones))
     files = [
         TableFile(rows.key, rows.bytes, lower(keys_of(rows)), upper(keys_of(rows)), rows.rows, final.bytes) for rows, final in inputs.table
     ]
+    waiting = [*inputs.runs, *sorted_runs]
+    # Where much of the table changes, nearly every file is touched, and to look closer would only cost.
+    closely = sum(file.rows for file in waiting) * LOOK_CLOSELY_BELOW < sum(file.rows for file in files)
+
+    def run(file: FileEntry) -> Run:
+        with closing(RangedFile(resources.s3, file.key, file.bytes)) as source:
+            found = Run.of(file.key, file.bytes, file.offset or 0, sorted_index(source), upper(keys_of(file)))
+            return found.divided(files, lambda number: row_group_keys(source, number)) if closely else found
+
+    runs = list(table.writer.map_files(run, waiting))
+    tombstones = list(table.writer.map_files(run, inputs.tombstones))
     return plan_merge(files, runs, tombstones, Sizes(form.target_file_bytes, resources.budget_bytes, resources.cores))
 
 
-def _task(table: StreamTable, piece: Piece, form: TableFormat, resources: Resources) -> MergeTask:
+def _task(table: StreamTable, piece: Piece, row_bytes: float, form: TableFormat, resources: Resources) -> MergeTask:
     writer, layout = table.writer, table.layout
-    # Rows may turn out larger than planned, and a file that has no key to be cut at only grows.
-    files = 2 + 2 * piece.bytes // form.target_file_bytes
+    files = max(1, round(piece.bytes / form.target_file_bytes))
+    full = piece.bytes / files if files > 1 else FULL_SHARE * form.target_file_bytes
+    # Rows may turn out larger than reckoned, and what is left over then makes further files.
     keys = tuple(
         FileKeys(table.final_key(writer.next_token()), layout.state_key(writer.next_token()) if form.has_state else None)
-        for _ in range(files)
+        for _ in range(2 * files + 1)
     )
     tombstone = layout.tombstone_key(writer.next_token())
-    return MergeTask(piece.low, piece.high, sources_of(piece, form), form, keys, tombstone, resources.budget_bytes, resources.s3)
+    sources = sources_of(piece, form)
+    return MergeTask(piece.low, piece.high, sources, form, keys, tombstone, full, row_bytes, resources.budget_bytes, resources.s3)
 
 
 def _compaction(table: StreamTable, inputs: _Inputs, form: TableFormat, resources: Resources) -> CompactTask:
     sources = tuple(Source(FileKind.TOMBSTONE, file.key, file.bytes) for file in inputs.tombstones)
     key = table.layout.tombstone_key(table.writer.next_token())
     return CompactTask(sources, form, key, resources.budget_bytes, resources.s3)
+
+
+def _check_complete(
+    table: StreamTable, inputs: _Inputs, sorted_runs: Sequence[FileEntry], plan: MergePlan, ranges: Sequence[MergedRange]
+) -> None:
+    """Every row that was to be merged was read by exactly one task; if not, nothing is committed."""
+    run_rows = sum(file.rows for file in (*inputs.runs, *sorted_runs))
+    table_rows = sum(file.rows for file in plan.replaced)
+    read = sum(done.run_rows for done in ranges), sum(done.table_rows for done in ranges)
+    if read != (run_rows, table_rows):
+        table.writer.drop([file for done in ranges for file in done.files])
+        raise Bug(
+            f"Stream '{table.stream.id}': a merge read {read[0]} new and {read[1]} stored rows, there are {run_rows} and {table_rows}. "
+            "Nothing was changed. Please report this.",
+            stream=table.stream.id,
+        )
 
 
 def _replaced(inputs: _Inputs, plan: MergePlan) -> Iterator[FileEntry]:

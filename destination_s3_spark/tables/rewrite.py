@@ -20,7 +20,7 @@ from destination_s3_spark.tables.adoption import GENERATION
 from destination_s3_spark.tables.stored_rows import DoesNotFit, Misfits, cast_rows, retyped_rows
 from destination_s3_spark.typing.plan import RowPlan
 
-ROWS_AT_ONCE = 16_384
+ROWS_AT_ONCE = 4_096
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,9 @@ class Stored:
     def rows(self, s3: S3Settings) -> Iterator[tuple[pa.RecordBatch | None, pa.RecordBatch]]:
         """Batches of rows as the plan has them, each with its raw rows where the file holds such. Raises ConfigError for a misfit."""
         with closing(RangedFile(s3, self.file.key, self.file.bytes)) as source:
-            batches = pq.ParquetFile(source, pre_buffer=True).iter_batches(ROWS_AT_ONCE)
+            file = pq.ParquetFile(source, pre_buffer=True)
+            # One row group after the other, because what is read ahead of those asked for stays in memory.
+            batches = (batch for group in range(file.num_row_groups) for batch in file.iter_batches(ROWS_AT_ONCE, row_groups=[group]))
             if self.schema is None:
                 yield from retyped_rows(batches, self.plan)
                 return

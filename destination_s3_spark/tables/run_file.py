@@ -165,6 +165,11 @@ def sorted_index(file: SeekableFile) -> tuple[RowGroup, ...]:
     return _index(pq.ParquetFile(file).metadata)
 
 
+def row_group_keys(file: SeekableFile, number: int) -> pa.ChunkedArray[Any]:
+    """The keys in a row group of a run or of tombstones, ascending; reads only that column."""
+    return pq.ParquetFile(file).read_row_group(number, columns=[KEY])[KEY]
+
+
 @dataclass(frozen=True, slots=True)
 class MergeForm:
     """Rows of files as merges take them: `project` finds the columns of `payload` in a file of this schema or an older one."""

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from destination_s3_spark.chain.blocks import canonical
+from destination_s3_spark.chain.blocks import as_recorded
 from destination_s3_spark.chain.events import AddData, Close, Event, MergeData, OffsetInterval, ReplaceData, SetDataSchema
 from destination_s3_spark.chain.files import DataFile, FileEntry, FileKind
 from destination_s3_spark.chain.live_files import LiveFiles
@@ -25,10 +25,10 @@ from destination_s3_spark.chain.settle import MapCalls, complete, finish, take_b
 from destination_s3_spark.chain.state import TableState
 from destination_s3_spark.chain.strays import StrayUploads
 from destination_s3_spark.chain.tokens import Token
-from destination_s3_spark.errors import Bug, Fenced, SyncError, TransientError
+from destination_s3_spark.errors import Bug, DataError, Fenced, SyncError, TransientError
 from destination_s3_spark.schema.schema_event import from_event
 from destination_s3_spark.schema.table_schema import TableSchema
-from destination_s3_spark.storage.object_store import ObjectStore, StagedUpload
+from destination_s3_spark.storage.object_store import ObjectNotFound, ObjectStore, StagedUpload
 from destination_s3_spark.tables.batch import Batch, TableCheckpoint, cut_batch
 from destination_s3_spark.tables.slices import StagedSlice
 
@@ -123,7 +123,7 @@ class TableWriter:
         """Make `payload` (with `schemaId`) the schema of the data that follows; a block is written only when it differs."""
         with self._ending_on_error():
             self._open()
-            schema = _as_json(payload)
+            schema = as_recorded(payload)
             if schema == self._chain.head.schema:
                 return
             if self._staged:
@@ -239,8 +239,22 @@ class TableWriter:
         return {schema_id: from_event(payload) for schema_id, payload in self._chain.schemas(ids).items()}
 
     def copy(self, file: FileEntry, key: str, metadata: Mapping[str, str]) -> StagedUpload:
-        """Stage a copy of a live file, made inside the store."""
-        return self._store.stage_copy(file.key, key, metadata)
+        """Stage a copy of a live file, made inside the store. Raises Fenced or DataError when it is gone."""
+        try:
+            return self._store.stage_copy(file.key, key, metadata)
+        except ObjectNotFound:
+            self.check_not_fenced()
+            raise DataError(
+                f"Table {self._table.stream}: the file '{file.key}' is gone. Only this connector may delete there. Restore it from a "
+                "backup or an older version, or run a refresh that removes the records.",
+                stream=(self._table.stream.namespace, self._table.stream.name),
+            ) from None
+
+    def check_not_fenced(self) -> None:
+        """Raise Fenced when another writer has taken the table over: a file that is gone may be its doing."""
+        other = self._chain.successor()
+        if other is not None:
+            raise fenced(self._table.stream, other)
 
     def delete_scratch(self, keys: Sequence[str]) -> None:
         """Delete rows that were only kept for the merge that is done."""
@@ -375,17 +389,3 @@ class TableWriter:
         return Bug(
             f"Table {self._table.stream}: {what}. Please report this.", stream=(self._table.stream.namespace, self._table.stream.name)
         )
-
-
-def _refuse_float(number: str) -> float:
-    raise Bug(f"The schema payload holds the number {number}; numbers in a block must be integers. Please report this.")
-
-
-_SCHEMA = msgspec.json.Decoder(float_hook=_refuse_float)
-
-
-def _as_json(payload: dict[str, Any]) -> dict[str, Any]:
-    """The payload as it comes back from a block, so that it can be compared with one. Floats have no canonical form and are refused."""
-
-    schema: dict[str, Any] = _SCHEMA.decode(canonical(payload))
-    return schema

@@ -103,6 +103,20 @@ def test_a_table_that_fails_before_its_work_does_not_either(engine: Engine, pool
     assert done == [-2]
 
 
+def retried(done: list[int]) -> Update:
+    try:
+        yield Work(negated, (13,), lambda task: task)
+    except ConfigError:
+        done += (yield Work(negated, (1,), lambda task: task)) or []
+    return None
+
+
+def test_an_update_is_told_what_failed_and_may_go_another_way(engine: Engine, pool: ThreadPoolExecutor) -> None:
+    done: list[int] = []
+    run(engine, pool, retried(done), one_step(2, done=[]))
+    assert done == [-1]
+
+
 def test_nothing_to_update_starts_no_job(engine: Engine, pool: ThreadPoolExecutor) -> None:
     run(engine, pool)
     assert engine.jobs == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -49,7 +50,7 @@ def test_a_first_load_is_one_unbounded_range() -> None:
 def test_without_runs_there_is_nothing_to_do() -> None:
     plan = plan_merge([table_file(1, 5, size=1)], [], [run_of((2, 2), name="dead")], SIZES)
 
-    assert plan == MergePlan((), ())
+    assert (plan.pieces, plan.replaced) == ((), ())
 
 
 def test_only_the_files_with_keys_of_a_run_are_replaced() -> None:
@@ -57,6 +58,26 @@ def test_only_the_files_with_keys_of_a_run_are_replaced() -> None:
 
     assert replaced(plan) == ["20-29"]
     assert ranges(plan) == [(key(19) + b"\0", key(30))]
+
+
+def test_scattered_keys_touch_only_the_files_they_are_in() -> None:
+    files = [table_file(10, 19), table_file(20, 29), table_file(30, 39), table_file(40, 49)]
+    keys = pa.array([key(12), key(25), key(26), key(60)], pa.binary())
+
+    run = run_of((12, 60), rows=4, size=400).divided(files, lambda number: keys)
+
+    assert [(group.first, group.last, group.rows, group.bytes) for group in run.groups] == [
+        (key(12), key(12), 1, 100),
+        (key(25), key(26), 2, 200),
+        (key(60), key(60), 1, 100),
+    ]
+    assert replaced(plan_merge(files, [run], [], SIZES)) == ["10-19", "20-29"]
+
+
+def test_the_keys_of_a_group_within_one_file_are_not_looked_at() -> None:
+    run = run_of((12, 15))
+
+    assert run.divided([table_file(10, 19)], lambda number: pytest.fail("read")) == run
 
 
 def test_one_key_on_a_bound_touches() -> None:
@@ -127,10 +148,19 @@ def test_much_data_is_cut_into_ranges_of_about_the_target_size() -> None:
 
 
 def test_a_full_file_is_not_halved_for_a_few_new_rows() -> None:
-    plan = plan_merge([table_file(0, 100)], [run_of(*((at, at + 1) for at in range(40)), rows=1)], [], SIZES)
+    sizes = Sizes(LEAST_TASK_BYTES, 10**12, cores=1)
+    full = table_file(0, 100, size=LEAST_TASK_BYTES)
 
-    assert len(plan.pieces) == 1
-    assert len(plan_merge([table_file(0, 100)], [run_of(*((at, at + 1) for at in range(60)), rows=1)], [], SIZES).pieces) == 2
+    assert len(plan_merge([full], [run_of(*((at, at + 1) for at in range(40)), rows=1)], [], sizes).pieces) == 1
+    assert len(plan_merge([full], [run_of(*((at, at + 1) for at in range(60)), rows=1)], [], sizes).pieces) == 2
+
+
+def test_a_task_writes_many_files_when_they_are_small() -> None:
+    run = run_of(*((at, at + 1) for at in range(100)), size=LEAST_TASK_BYTES // 25)
+    plan = plan_merge([], [run], [], Sizes(LEAST_TASK_BYTES // 10, 10**12, cores=2))
+
+    assert len(plan.pieces) == 4
+    assert all(0.9 * LEAST_TASK_BYTES < piece.bytes for piece in plan.pieces)
 
 
 def test_every_core_gets_a_task_when_there_is_enough_for_it() -> None:
