@@ -44,14 +44,14 @@ _PROPERTIES: dict[str, Any] = {
     "gift": {"type": ["null", "boolean"]},
 }
 
-_Integers = np.ndarray[Any, np.dtype[np.int64]]
+Integers = np.ndarray[Any, np.dtype[np.int64]]
 
 
 @dataclass(frozen=True, slots=True)
 class Invoices:
     """The invoices with these keys, as they were changed in one version: a later version has later times of change."""
 
-    keys: _Integers
+    keys: Integers
     version: int = 0
     seed: int = 7
 
@@ -60,11 +60,6 @@ class Invoices:
         for number, start in enumerate(range(0, len(self.keys), CHUNK_ROWS)):
             random = np.random.default_rng([self.seed, self.version, number])
             yield _lines(self.keys[start : start + CHUNK_ROWS], self.version, random)
-
-
-def drawn(rows: int, pool: int, seed: int) -> _Integers:
-    """Keys below `pool`, as many as rows, drawn at random: with 0.8 keys a row, 57 % of them are distinct."""
-    return np.random.default_rng([seed, rows]).integers(0, pool, rows)
 
 
 def ending(number: int) -> bytes:
@@ -93,7 +88,7 @@ def catalog(mode: str, sync: int) -> dict[str, Any]:
     return {"streams": [configured]}
 
 
-def _lines(keys: _Integers, version: int, random: np.random.Generator) -> memoryview:
+def _lines(keys: Integers, version: int, random: np.random.Generator) -> memoryview:
     rows = len(keys)
     changed = _FIRST_MS + version * _DAY_MS + random.integers(0, _DAY_MS, rows)
     customers = pc.cast(pa.array(random.integers(0, 1_000_000, rows)), pa.string())
@@ -120,7 +115,7 @@ def _lines(keys: _Integers, version: int, random: np.random.Generator) -> memory
     return memoryview(text)[: np.frombuffer(ends, np.int32)[rows]]
 
 
-def _times(milliseconds: _Integers) -> pa.StringArray:
+def _times(milliseconds: Integers) -> pa.StringArray:
     """ISO 8601."""
     spaced = pc.cast(pa.array(milliseconds.astype("datetime64[ms]")), pa.string())
     return pc.binary_replace_slice(spaced, len("2026-01-01"), len("2026-01-01 "), "T")

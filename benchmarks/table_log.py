@@ -59,14 +59,15 @@ class TableLog:
             Files.of(_final(events[:number]), "final"), Files.of(merge["filesRemoved"], "final"), Files.of(merge["files"], "final"), runs
         )
 
-    def download(self, directory: Path) -> list[Path]:
-        """Copy the table's final files into the directory."""
+    def files(self) -> Files:
+        """The final files of today."""
+        return Files.of(_final(self._events()), "final")
+
+    def download(self, directory: Path) -> None:
+        """Copy the table's final files into a new directory."""
         directory.mkdir()
-        paths = []
         for number, file in enumerate(_final(self._events())):
-            paths.append(directory / f"{number:05}.parquet")
-            self.client.download_file(self.bucket, file["key"], str(paths[-1]))
-        return paths
+            self.client.download_file(self.bucket, file["key"], str(directory / f"{number:05}.parquet"))
 
     def clear(self) -> None:
         """Delete everything under the prefix, so that the server's memory does not fill up."""

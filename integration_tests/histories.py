@@ -66,3 +66,8 @@ def visible(lake: Lake, namespace: str) -> dict[str, list[Row]]:
         if key.endswith(DATA_EXTENSIONS):
             found.setdefault(key.removeprefix(root).split("/")[0], []).append(key)
     return {name: read_pyarrow(download(lake.bucket, keys, lake.directory / "visible" / name)) for name, keys in found.items()}
+
+
+def without_nulls(row: Row) -> Row:
+    """The row's columns that have a value."""
+    return {name: value for name, value in row.items() if value is not None}

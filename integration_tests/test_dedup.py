@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from integration_tests.histories import visible
+from integration_tests.histories import visible, without_nulls
 from integration_tests.lake import Lake
 from integration_tests.servers import S3Server, new_bucket
 from integration_tests.source import JsonObject, catalog, complete, record, state, stream
@@ -265,10 +265,6 @@ class BigSource:
             if position % 500 == 499:
                 lines.append(state(f"{number}.{position}", BIG, NAMESPACE))
         return [*lines, complete(BIG, NAMESPACE)]
-
-
-def without_nulls(row: Row) -> Row:
-    return {name: value for name, value in row.items() if value is not None}
 
 
 def in_order(rows: Iterable[Row]) -> list[Row]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
@@ -64,19 +64,27 @@ class KeySpec:
     def fingerprint(self) -> str:
         """8 hex digits over what is stored of rows beside their columns: files of equal fingerprint can be merged as they are.
 
-        That is the key they are sorted by, its sources and types in their order, and the cursor of rows that are text.
+        That is the key they are sorted by, its sources and types in their order; of rows that are text also that, and the cursor.
         """
-        cursor = (self.cursor,) if self.cursor is not None and self.cursor_in_text else ()
-        return _fingerprint(self.key, cursor)
+        return _fingerprint(self.key, self._cursor) if self.cursor_in_text else _fingerprint(self.key)
 
     @property
     def cursor_fingerprint(self) -> str:
         """The same over the cursor: stored values of one cursor are not comparable with those of another."""
-        return _fingerprint(() if self.cursor is None else (self.cursor,))
+        return _fingerprint(self._cursor)
+
+    @property
+    def of_deletions(self) -> KeySpec:
+        """The same for files of deletions. They have no row, so they say the same whatever the table's rows are."""
+        return replace(self, cursor_in_text=False)
+
+    @property
+    def _cursor(self) -> tuple[Field, ...]:
+        return () if self.cursor is None else (self.cursor,)
 
 
-def _fingerprint(fields: Sequence[Field], beside: Sequence[Field] = ()) -> str:
-    columns = [[[field.source, type_to_json(field.type)] for field in part] for part in (fields, beside) if part]
+def _fingerprint(*parts: Sequence[Field]) -> str:
+    columns = [[[field.source, type_to_json(field.type)] for field in part] for part in parts]
     return hashlib.sha256(json.dumps(columns, separators=(",", ":")).encode()).hexdigest()[:8]
 
 

@@ -184,7 +184,7 @@ class StagedFile:
 def tombstone_file(key: str, spec: KeySpec, s3: S3Settings, metadata: Mapping[str, str]) -> StagedFile:
     """A new tombstone file; rows are `tombstones` of winners."""
     sink = StagedFileSink(s3, key, metadata)
-    return StagedFile(FileKind.TOMBSTONE, sink, SortedFileWriter(sink, tombstone_schema(spec), spec))
+    return StagedFile(FileKind.TOMBSTONE, sink, SortedFileWriter(sink, tombstone_schema(spec), spec.of_deletions))
 
 
 def tombstones(batch: pa.RecordBatch, spec: KeySpec) -> pa.RecordBatch:

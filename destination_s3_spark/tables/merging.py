@@ -146,21 +146,22 @@ def _inputs(table: StreamTable, live: LiveFiles, form: TableFormat) -> _Inputs:
     buried = [] if pending else list(live.of(FileKind.TOMBSTONE))
     anew = [*(rows for rows, _ in others), *(file for file in deltas if not fits(file))]
     try:
-        sources = _stored(table, live, anew, Misfits.NULL if pending else Misfits.REFUSE, form)
+        sources = _stored(table, live, anew, Misfits.NULL if pending else Misfits.REFUSE, form, s3)
     except ConfigError:
         if pending or not raw_covers(table, live):
             raise
         return _raw_inputs(table, live, form)
-    old_tombstones = [file for file in buried if not fits(file)]
+    tombstones = tuple(file for file in buried if keys_of(file).of == form.spec.of_deletions.fingerprint)
+    old_tombstones = [file for file in buried if file not in tombstones]
     if old_tombstones:
         logger.warning(
-            "stream %s: deletions of %d keys under an earlier primary key or cursor are forgotten, since they say nothing about today's",
+            "stream %s: deletions of %d keys under an earlier primary key are forgotten, since they say nothing about the key of today",
             table.stream.id, sum(file.rows for file in old_tombstones),
         )  # fmt: skip
     return _Inputs(
         table=tuple(kept),
         runs=tuple(file for file in deltas if fits(file)),
-        tombstones=tuple(file for file in buried if fits(file)),
+        tombstones=tombstones,
         unsorted=tuple(zip(anew, sources, strict=True)),
         consumed=(*deltas, *{file.key: file for pair in others for file in pair}.values(), *old_tombstones),
     )

@@ -199,7 +199,8 @@ class SortedFile:
         self._offset = offset
         self.row_groups = _index(self._file.metadata)
         metadata = _footer(self._file.metadata)
-        if metadata[KEY_FINGERPRINT] != form.spec.fingerprint:
+        spec = form.spec.of_deletions if kind is FileKind.TOMBSTONE else form.spec
+        if metadata[KEY_FINGERPRINT] != spec.fingerprint:
             raise Bug("A file is not sorted by the table's primary key of today; nothing was merged. Please report this.")
         self._same_cursor = metadata[CURSOR_FINGERPRINT] == form.spec.cursor_fingerprint
 

@@ -1,0 +1,136 @@
+"""Deduplicated tables in every format, and on their way from one format to the next: values, deletions and order survive all of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from integration_tests.chain_reader import Chain
+from integration_tests.formats.forms import Form, exact_json, rows_of
+from integration_tests.formats.landing import cell
+from integration_tests.lake import USERS, Lake
+from integration_tests.servers import S3Server, new_bucket
+from integration_tests.source import JsonObject, catalog, complete, record, state, stream
+from integration_tests.table_readers import Row
+
+TEXT, INTEGER, NUMBER = ({"type": name} for name in ("string", "integer", "number"))
+FIELDS: JsonObject = {
+    "id": INTEGER,
+    "cursor": INTEGER,
+    "day": {"type": "string", "format": "date"},
+    "clock": {"type": "string", "format": "time", "airbyte_type": "time_without_timezone"},
+    "moment": {"type": "string", "format": "date-time"},
+    "amount": NUMBER,
+    "tags": {"type": "array", "items": TEXT},
+    "place": {"type": "object", "properties": {"city": TEXT, "zip": INTEGER}},
+    "free": {"type": "object"},
+    "either": {"oneOf": [INTEGER, TEXT]},
+    "_ab_cdc_deleted_at": {"type": "string", "format": "date-time"},
+}
+STREAM = {"schema": {"type": "object", "properties": FIELDS}, "mode": "append_dedup", "primary_key": [["id"]], "cursor_field": ["cursor"]}
+UNTOUCHED = (5, 6, 7)
+"""Keys that only the first sync sends."""
+SYNCS = [Form.AVRO, Form.AVRO, Form.JSONL, Form.JSONL, Form.CSV_FLAT, Form.CSV_FLAT, Form.PARQUET]
+
+
+def sent(key: int, cursor: int, number: int) -> Row:
+    """A record whose values say which sync they are of; one field is not declared, and one has a wrong type in every third key."""
+    return {
+        "id": key,
+        "cursor": cursor,
+        "day": f"2026-01-{number + 1:02d}",
+        "clock": f"0{number}:00:00",
+        "moment": f"1970-01-01T0{number}:00:00Z",
+        "amount": 0.5 + number,
+        "tags": ["é", None, f"tag {number}"],
+        "place": {"city": "Zürich", "zip": "no number" if key % 3 == 0 else 8000 + number},
+        "free": {"b": 1.10, "a": [number]},
+        "either": number if key % 2 else f"text {number}",
+        "undeclared": 9007199254740993,
+    }
+
+
+def stored(form: Form, key: int, cursor: int, number: int) -> Row:
+    """The same record in a row of a typed form, without nulls."""
+    hour_us = 3_600_000_000
+    kind, either = ("integer", number) if key % 2 else ("string", f"text {number}")
+    return {
+        "id": key,
+        "cursor": cursor,
+        "day": 20454 + number,
+        "clock": number * hour_us,
+        "moment": number * hour_us,
+        "amount": 0.5 + number,
+        "tags": ["é", None, f"tag {number}"],
+        "place": {"city": "Zürich", **({} if key % 3 == 0 else {"zip": 8000 + number})},
+        "free": f'{{"b":1.1,"a":[{number}]}}',
+        "either": either if form is Form.AVRO else {"type": kind, kind: either},
+    }
+
+
+@dataclass(slots=True)
+class Model:
+    """What the table is to hold: by key the cursor and the sync its row came with."""
+
+    rows: dict[int, tuple[int, int]] = field(default_factory=dict)
+
+    def sync(self, number: int) -> list[bytes]:
+        """A row that changes in every sync, one that is new, one that is deleted, and a late update of the one deleted before."""
+        records = [sent(0, number + 1, number), sent(10 + number, 1, number)]
+        self.rows |= {0: (number + 1, number), 10 + number: (1, number)}
+        if number == 0:
+            records += [sent(key, 1, number) for key in UNTOUCHED]
+            self.rows |= dict.fromkeys(UNTOUCHED, (1, 0))
+        if number >= 1:
+            records.append({"id": 9 + number, "cursor": 5, "_ab_cdc_deleted_at": "2026-01-01T00:00:00Z"})
+            del self.rows[9 + number]
+        if number >= 2:
+            records.append(sent(8 + number, 2, number))
+        return [*(record(one, emitted_at=1000 * (number + 1)) for one in records), state(number), complete()]
+
+    def expected(self, form: Form) -> list[Row]:
+        rows = {key: (cursor, number) for key, (cursor, number) in sorted(self.rows.items())}
+        if not form.is_text:
+            return [stored(form, key, *row) for key, row in rows.items()]
+        texts = [exact_json(record(sent(key, *row)))["record"]["data"] for key, row in rows.items()]
+        return [{name: cell(text.get(name)) for name in FIELDS} for text in texts] if form is Form.CSV_FLAT else texts
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The table after a sync: its rows by key, what they were to be, and its chain."""
+
+    found: list[Row]
+    expected: list[Row]
+    chain: Chain
+
+
+def rows_of_table(lake: Lake, form: Form) -> list[Row]:
+    rows = [row for path in lake.final_files() for row in rows_of(form, path)]
+    return sorted((row["data"] for row in rows), key=lambda row: int(getattr(row["id"], "digits", row["id"])))
+
+
+@pytest.fixture(scope="module")
+def steps(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> list[Step]:
+    """One table through all formats."""
+    lake, model, found = Lake(new_bucket(moto), tmp_path_factory.mktemp("formats")), Model(), []
+    for number, form in enumerate(SYNCS):
+        connector = lake.connector(format=form.config)
+        connector.write(catalog(stream(sync_id=number + 1, **STREAM)), model.sync(number)).expect_success()
+        found.append(Step(rows_of_table(lake, form), model.expected(form), lake.chains()[USERS]))
+        lake.verify_at_rest()
+    return found
+
+
+@pytest.mark.parametrize("number", range(len(SYNCS)), ids=[f"{number}-{form.value}" for number, form in enumerate(SYNCS)])
+def test_the_rows_are_right_after_each_sync(steps: list[Step], number: int) -> None:
+    assert steps[number].found == steps[number].expected
+
+
+def test_a_table_has_files_of_its_format_only(steps: list[Step]) -> None:
+    extensions = {Form.AVRO: ".avro", Form.JSONL: ".jsonl.gz", Form.CSV_FLAT: ".csv", Form.PARQUET: ".parquet"}
+    for form, step in zip(SYNCS, steps, strict=True):
+        assert all(key.endswith(extensions[form]) for key in step.chain.final_keys)
+        assert (len(step.chain.keys("state")) == len(step.chain.final_keys)) == (form is not Form.PARQUET)
+        assert (step.chain.keys("state") == []) == (form is Form.PARQUET)
