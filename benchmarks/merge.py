@@ -122,7 +122,8 @@ class Bench:
     def compare(self, prefix: str) -> None:
         """Raise SystemExit unless the table under the prefix has the rows Spark made of the same input."""
         self.log(prefix).download(self.fresh("ours"))
-        ours, spark = (duckdb.sql(DIGEST.format(self.directory / name)).fetchall() for name in ("ours", "merged"))
+        connection = duckdb.connect()
+        ours, spark = (connection.execute(DIGEST.format(self.directory / name)).fetchall() for name in ("ours", "merged"))
         if ours != spark:
             raise SystemExit(f"The connector made {ours} (rows, sum of keys, sum of times) of what Spark made {spark} of.")
 

@@ -1,4 +1,4 @@
-"""The rival: the merge everybody writes in Spark SQL, over local Parquet files. All rows of the table and the delta, the newest of each key.
+"""The rival: the merge everybody writes in Spark SQL, over local Parquet files: the newest of all rows of a key.
 
 Run as a process of its own: `spark_rival.py MEMORY WARM-UP INPUT... TARGET`, where MEMORY is the driver's, such as 4g, and the others are
 directories of Parquet files. It prints the seconds the statement took, without those in which Spark started and warmed up.

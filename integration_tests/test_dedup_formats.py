@@ -28,7 +28,12 @@ FIELDS: JsonObject = {
     "either": {"oneOf": [INTEGER, TEXT]},
     "_ab_cdc_deleted_at": {"type": "string", "format": "date-time"},
 }
-STREAM = {"schema": {"type": "object", "properties": FIELDS}, "mode": "append_dedup", "primary_key": [["id"]], "cursor_field": ["cursor"]}
+STREAM: JsonObject = {
+    "schema": {"type": "object", "properties": FIELDS},
+    "mode": "append_dedup",
+    "primary_key": [["id"]],
+    "cursor_field": ["cursor"],
+}
 UNTOUCHED = (5, 6, 7)
 """Keys that only the first sync sends."""
 SYNCS = [Form.AVRO, Form.AVRO, Form.JSONL, Form.JSONL, Form.CSV_FLAT, Form.CSV_FLAT, Form.PARQUET]

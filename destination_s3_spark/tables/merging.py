@@ -71,14 +71,14 @@ def merged(table: StreamTable, spec: KeySpec, resources: Resources) -> Update:
     """Merge the runs of a deduplicated table into it, or publish a pending generation, which is made of its runs alone."""
     live = table.writer.live_files()
     form = _table_format(table, spec, live)
-    return (yield from _merged(table, live, form, _inputs(table, live, form), resources))
+    return (yield from _merged(table, live, form, _inputs(table, live, form, resources.s3), resources))
 
 
 def rebuilt(table: StreamTable, spec: KeySpec, resources: Resources) -> Update:
     """Make a deduplicated table anew from its raw rows."""
     live = table.writer.live_files()
     form = _table_format(table, spec, live)
-    return (yield from _merged(table, live, form, _raw_inputs(table, live, form), resources))
+    return (yield from _merged(table, live, form, _raw_inputs(table, live, form, resources.s3), resources))
 
 
 def _merged(table: StreamTable, live: LiveFiles, form: TableFormat, inputs: _Inputs, resources: Resources) -> Update:
@@ -132,7 +132,7 @@ def _file_bytes(table: StreamTable, live: LiveFiles) -> int:
     return min(table.rules.target_file_bytes, max(LEAST_FILE_BYTES, size // FILES_OF_A_TABLE))
 
 
-def _inputs(table: StreamTable, live: LiveFiles, form: TableFormat) -> _Inputs:
+def _inputs(table: StreamTable, live: LiveFiles, form: TableFormat, s3: S3Settings) -> _Inputs:
     """What there is to merge, by whether it is sorted as the table is today."""
     pending = live.pending is not None
 
@@ -150,7 +150,7 @@ def _inputs(table: StreamTable, live: LiveFiles, form: TableFormat) -> _Inputs:
     except ConfigError:
         if pending or not raw_covers(table, live):
             raise
-        return _raw_inputs(table, live, form)
+        return _raw_inputs(table, live, form, s3)
     tombstones = tuple(file for file in buried if keys_of(file).of == form.spec.of_deletions.fingerprint)
     old_tombstones = [file for file in buried if file not in tombstones]
     if old_tombstones:
@@ -167,10 +167,10 @@ def _inputs(table: StreamTable, live: LiveFiles, form: TableFormat) -> _Inputs:
     )
 
 
-def _raw_inputs(table: StreamTable, live: LiveFiles, form: TableFormat) -> _Inputs:
+def _raw_inputs(table: StreamTable, live: LiveFiles, form: TableFormat, s3: S3Settings) -> _Inputs:
     """All raw rows of the table, in place of everything made of them."""
     raw = [file for file in live.of(FileKind.RAW) if not live.is_pending(file)]
-    sources = _stored(table, live, raw, Misfits.REFUSE, form)
+    sources = _stored(table, live, raw, Misfits.REFUSE, form, s3)
     made = live.of(FileKind.FINAL, FileKind.STATE, FileKind.DELTA, FileKind.TOMBSTONE)
     consumed = tuple(file for file in made if not live.is_pending(file))
     return _Inputs((), (), (), tuple(zip(raw, sources, strict=True)), consumed)
@@ -193,8 +193,10 @@ def _shows(form: TableFormat, rows: FileEntry, final: FileEntry) -> bool:
     return same_format and (rows.kind is FileKind.STATE) == form.has_state
 
 
-def _stored(table: StreamTable, live: LiveFiles, files: Sequence[FileEntry], misfits: Misfits, form: TableFormat) -> list[Stored]:
-    sources = stored(table, live, files, misfits)
+def _stored(
+    table: StreamTable, live: LiveFiles, files: Sequence[FileEntry], misfits: Misfits, form: TableFormat, s3: S3Settings
+) -> list[Stored]:
+    sources = stored(table, live, files, misfits, s3)
     if form.plan is None:
         return sources
     plan = control_plan(table.stream, form.spec)

@@ -6,15 +6,21 @@ Files are copied inside the store (UploadPartCopy) wherever they are what the ta
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
+
+import pyarrow.parquet as pq
 
 from destination_s3_spark.chain.files import DataFile, FileEntry, FileKind, KeyRange
 from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.errors import Bug
 from destination_s3_spark.formats.parquet import ParquetOptions
+from destination_s3_spark.schema.arrow import RAW_SCHEMA
+from destination_s3_spark.storage.ranged import RangedFile
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.adoption import GENERATION
+from destination_s3_spark.tables.presence import present
 from destination_s3_spark.tables.rewrite import RewriteTask, Stored, rewrite_file
 from destination_s3_spark.tables.row_plan import file_columns
 from destination_s3_spark.tables.stored_rows import Misfits
@@ -92,17 +98,14 @@ def keys_of(file: FileEntry) -> KeyRange:
     return file.keys
 
 
-def stored(table: StreamTable, live: LiveFiles, files: Sequence[FileEntry], misfits: Misfits) -> list[Stored]:
+def stored(table: StreamTable, live: LiveFiles, files: Sequence[FileEntry], misfits: Misfits, s3: S3Settings) -> list[Stored]:
     """How to read each file as rows of today's columns: from its raw rows where they are kept, else by cast.
 
     Raises ConfigError for a file that can only be had from raw rows which are not kept.
     """
-    raw: dict[str, FileEntry] = {}
-    for file in files:
-        # The rows of a run of a text format are raw rows, and a raw file may be asked for itself.
-        source = raw_twin(live, file) or (file if _is_run(file) and table.layout.of_text else None)
-        if source is not None:
-            raw[file.key] = source
+    twins = {file.key: raw_twin(live, file) for file in files}
+    own = list(table.writer.map_files(lambda file: twins[file.key] is None and _has_raw_rows(file, s3), files))
+    raw = {file.key: twins[file.key] or file for file, has_raw_rows in zip(files, own, strict=True) if has_raw_rows or twins[file.key]}
     cast = [file for file in files if file.key not in raw]
     unreadable = next((file for file in cast if table.layout.of_text or not file.key.endswith(ParquetOptions.extension)), None)
     if unreadable is not None:
@@ -119,6 +122,14 @@ def stored(table: StreamTable, live: LiveFiles, files: Sequence[FileEntry], misf
     ]
 
 
+def _has_raw_rows(file: FileEntry, s3: S3Settings) -> bool:
+    """Whether the rows are raw ones, as in the runs and states of a table with files of text. The table's format says it of new ones only."""
+    if file.kind is FileKind.FINAL or not file.key.endswith(ParquetOptions.extension):
+        return False
+    with present(file.key, s3), closing(RangedFile(s3, file.key, file.bytes)) as source:
+        return set(RAW_SCHEMA.names) <= set(pq.read_schema(source).names)
+
+
 def _is_run(file: FileEntry) -> bool:
     """Whether it was landed for a merge, and so in other columns than a final file has."""
     return file.keys is not None
@@ -132,7 +143,7 @@ def _rewritten(
         return []
     plan, layout = table.plan, table.layout
     columns = file_columns(table.schema, plan)
-    sources = stored(table, live, files, misfits)
+    sources = stored(table, live, files, misfits, s3)
     tasks = [RewriteTask(source, table.final_key(table.writer.next_token()), columns, layout.final, s3) for source in sources]
     done = yield Work(rewrite_file, tasks, lambda task: int(task.stored.file.bytes))
     return [replace(file, offset=source.offset) for file, source in zip(done or [], files, strict=True)]
