@@ -134,9 +134,8 @@ def _report(result: SyncRun, rows: int, limit: int) -> None:
 def _report_merge(log: TableLog, rows: int) -> None:
     merge = log.last_merge()
     runs, table = merge.runs, merge.written
-    print(
-        f"merged {runs.count} runs of {runs.rows:,} rows, {runs.bytes / MB:.0f} MB -> {table.count} files, {table.rows:,} rows, {table.bytes / MB:.0f} MB"
-    )
+    print(f"merged {runs.count} runs of {runs.rows:,} rows, {runs.bytes / MB:.0f} MB")
+    print(f"into {table.count} files of {table.rows:,} rows, {table.bytes / MB:.0f} MB")
     if runs.rows != rows:
         raise SystemExit(f"{rows:,} rows were sent, but {runs.rows:,} were merged.")
 

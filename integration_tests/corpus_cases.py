@@ -95,6 +95,13 @@ def comparable(row: Row) -> Row:
     }
 
 
+def sorted_rows(rows: list[Row]) -> list[Row]:
+    """Comparable rows in an order of their own, and so are the changes in each."""
+    for row in rows:
+        row["meta"]["changes"].sort(key=lambda change: str(change["field"]))
+    return sorted(rows, key=lambda row: json.dumps(row, sort_keys=True, default=str))
+
+
 def _stored(value: Any, schema: dict[str, Any]) -> Any:
     """What a file must hold for an expected value. Dates and times come with their text and their number, or as timestamps in text."""
     if isinstance(value, str) and schema.get("format") == "date-time":

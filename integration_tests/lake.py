@@ -111,10 +111,9 @@ class Lake:
         assert not raw or set(ids) <= set(raw_ids), f"{chain.prefix}: rows without their raw rows"
         if chain.contents.merged and chain.key_columns:
             _verify_keys(chain, rows)
-        schemas = list(chain.schemas.values())
-        for path in final:
-            found = pq.read_schema(path)
-            assert any(found.equals(schema, check_metadata=False) for schema in schemas), f"{path}: {found} is no schema of the chain"
+        for file, path in zip(chain.files("final"), final, strict=True):
+            found, schema = pq.read_schema(path), chain.schemas[file["schemaId"]]
+            assert found.equals(schema, check_metadata=False), f"{file['key']}: {found}, not schema {file['schemaId']}: {schema}"
 
     def _verified_files(self, chain: Chain, files: list[Json]) -> list[Path]:
         """Local copies of the files, each as large and with as many rows as its chain says."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import UTC, date, datetime, time, timedelta
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import duckdb
@@ -26,11 +26,12 @@ META_COLUMNS = ("_airbyte_raw_id", "_airbyte_extracted_at", "_airbyte_meta", "_a
 
 
 def download(bucket: Bucket, keys: Iterable[str], directory: Path) -> list[Path]:
-    """Fetch the objects into `directory`, under flat names (no engine here has an S3 client of its own)."""
+    """Fetch the objects into `directory`, under flat names with their extension (no engine here has an S3 client of its own)."""
     directory.mkdir(parents=True, exist_ok=True)
     paths = []
     for number, key in enumerate(keys):
-        path = directory / f"{number:05d}.parquet"
+        suffixes = PurePosixPath(key).suffixes
+        path = directory / f"{number:05d}{''.join(suffixes[-2 if key.endswith('.gz') else -1 :])}"
         path.write_bytes(bucket.read(key))
         paths.append(path)
     return paths

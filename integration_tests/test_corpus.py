@@ -8,7 +8,7 @@ import pytest
 
 from integration_tests.chain_reader import StreamName
 from integration_tests.connector import Outcome
-from integration_tests.corpus_cases import PARQUET_VARIANTS, CaseSync, comparable, load
+from integration_tests.corpus_cases import PARQUET_VARIANTS, CaseSync, comparable, load, sorted_rows
 from integration_tests.lake import Lake
 from integration_tests.servers import S3Server, new_bucket
 from integration_tests.source import JsonObject
@@ -144,10 +144,3 @@ def test_a_state_of_mid_sync_is_acknowledged_and_its_record_survives_the_kill(mo
 def without_truncate(catalog: JsonObject) -> JsonObject:
     """The catalog as an append. One case is a first truncate, and makes no statement about it."""
     return {"streams": [{**stream, "minimum_generation_id": 0} for stream in catalog["streams"]]}
-
-
-def sorted_rows(rows: list[Row]) -> list[Row]:
-    """The rows in an order of their own, and so are the changes in each."""
-    for row in rows:
-        row["meta"]["changes"].sort(key=lambda change: str(change["field"]))
-    return sorted(rows, key=lambda row: json.dumps(row, sort_keys=True, default=str))

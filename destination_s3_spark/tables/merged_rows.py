@@ -26,15 +26,25 @@ class RowStream:
         self._pool = pool
         self._ahead: Future[pa.Table | None] | None = pool.submit(next, portions, None)
         self._rows: pa.Table | None = None
+        self._portion = 0
         self.taken = 0
         """How many rows went out."""
 
     def fill(self) -> bool:
-        """Have rows to take; false at the end. Raises what reading raises."""
-        if self._rows is None and self._ahead is not None:
+        """Have rows to take; false at the end. Raises what reading raises.
+
+        It reads on as soon as half of a portion is gone: were a source to use up its portion first, every round would only reach to the end
+        of one source's, and many sources would make many small rounds.
+        """
+        while self._ahead is not None and (self._rows is None or 2 * len(self._rows) < self._portion):
             rows = self._ahead.result()
-            self._rows = None if rows is None else _compact(rows)
-            self._ahead = None if rows is None else self._pool.submit(next, self._portions, None)
+            if rows is None:
+                self._ahead = None
+                break
+            self._ahead = self._pool.submit(next, self._portions, None)
+            self._portion = len(rows)
+            rows = _compact(rows)
+            self._rows = rows if self._rows is None else pa.concat_tables([self._rows, rows])
         return self._rows is not None
 
     @property

@@ -123,7 +123,7 @@ def stored(table: StreamTable, live: LiveFiles, files: Sequence[FileEntry], misf
 
 
 def _has_raw_rows(file: FileEntry, s3: S3Settings) -> bool:
-    """Whether the rows are raw ones, as in the runs and states of a table with files of text. The table's format says it of new ones only."""
+    """Whether the rows are raw ones, as in runs and states of a table that has, or had, files of text."""
     if file.kind is FileKind.FINAL or not file.key.endswith(ParquetOptions.extension):
         return False
     with present(file.key, s3), closing(RangedFile(s3, file.key, file.bytes)) as source:

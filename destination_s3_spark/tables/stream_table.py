@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.opening import Keeps, Session, pending_in
-from destination_s3_spark.chain.state import TableState
+from destination_s3_spark.chain.state import Counters, TableState
 from destination_s3_spark.errors import Bug, ConfigError
 from destination_s3_spark.formats.file_writer import FileColumns
 from destination_s3_spark.formats.options import require_fitting
@@ -28,6 +28,9 @@ from destination_s3_spark.tables.row_plan import control_plan, file_columns, row
 from destination_s3_spark.tables.slices import Slice
 from destination_s3_spark.tables.writer import TableWriter
 from destination_s3_spark.typing.plan import RowPlan, Values
+
+TEXT_EXTENSIONS = (".jsonl", ".csv")
+"""Of the files of TextOptions, before what compression adds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +134,8 @@ class StreamTable:
         evolution, self._unrecorded = self._evolve(state, replaces=pending)
         self._landing = self._landing_of(evolution.schema, pending)
         self.types_since = evolution.schema.schema_id if evolution.retyped else state.types_since
+        if self.deduplicated and not pending:
+            self._refuse_unreadable(state)
         rewrite = not pending and self._has_rows_of_other_types()
         if not rewrite:
             self.record_schema()
@@ -200,10 +205,31 @@ class StreamTable:
         """Files that destination-s3 wrote have rows without an order; a deduplicated table cannot begin with them."""
         contents = state.contents
         if self.deduplicated and contents.adopted and contents.pending is None:
+            first = min(self.writer.live_files().adopted)
             raise self.refuse(
-                f"{contents.adopted} files of an earlier connector are under {state.identity.final_root}, and append_dedup cannot tell "
-                "their rows apart. Run a refresh that removes the records, or choose another path."
+                f"{contents.adopted:,} files of an earlier connector are part of its table, from '{first}' on, and "
+                "append_dedup cannot tell their rows apart. Run a refresh that removes the records, or choose another path."
             )
+
+    def _refuse_unreadable(self, state: TableState) -> None:
+        """A merge reads the rows there are as those of today's format: from the files themselves, or else all from the raw table."""
+        contents = state.contents
+        if contents.held.get(FileKind.RAW.value, Counters()).rows == contents.landed:
+            return
+        live = self.writer.live_files()
+        states = {file.keys for file in live.of(FileKind.STATE)}
+        unreadable = [file.key for file in live.of(FileKind.FINAL) if not self._is_mergeable(file.key, has_state=file.keys in states)]
+        if unreadable:
+            raise self.refuse(
+                f"{len(unreadable):,} files of its table are of another format than {self.layout.final.extension}, from '{unreadable[0]}' "
+                "on, and merges could only go on from its raw table, which does not have all rows. Take the earlier format, or run a "
+                "refresh that removes the records."
+            )
+
+    def _is_mergeable(self, key: str, *, has_state: bool) -> bool:
+        if self.layout.of_text:
+            return has_state and key.removesuffix(".gz").endswith(TEXT_EXTENSIONS)
+        return has_state or key.endswith(ParquetOptions.extension)
 
     def _evolve(self, state: TableState | None, *, replaces: bool) -> tuple[Evolution, dict[str, object] | None]:
         """The columns this sync lands in, and the SetDataSchema payload that records them, None when the chain has it already."""

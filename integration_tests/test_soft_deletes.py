@@ -1,0 +1,83 @@
+"""Deduplicated tables with soft deletions and without raw tables; from text to columns they get without those, but not back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from integration_tests.chain_reader import StreamName
+from integration_tests.corpus_cases import CaseSync, comparable, load, sorted_rows
+from integration_tests.formats.forms import Form
+from integration_tests.histories import without_nulls
+from integration_tests.lake import USERS, Lake
+from integration_tests.servers import S3Server, new_bucket
+from integration_tests.source import catalog, complete, record, state, stream
+from integration_tests.table_readers import Row, without_meta
+
+MOMENT = {"type": "string", "format": "date-time"}
+SCHEMA = {
+    "type": "object",
+    "properties": {"id": {"type": "integer"}, "cursor": {"type": "integer"}, "value": {"type": "number"}, "_ab_cdc_deleted_at": MOMENT},
+}
+ENTRY = stream(schema=SCHEMA, mode="append_dedup", primary_key=[["id"]], cursor_field=["cursor"])
+WITHOUT_RAW: dict[str, Any] = {"tables": {"cdc_deletion_mode": "soft", "raw_tables": False}}
+DELETED = {"_ab_cdc_deleted_at": "1970-01-01T00:00:00Z"}
+CORPUS = "testDedupWithStringKey"
+FIRST = [{"id": 1, "cursor": 1, "value": 1}, {"id": 2, "cursor": 1, "value": "2.5"}, {"id": 3, "cursor": 5, **DELETED}]
+SECOND = [{"id": 1, "cursor": 2, **DELETED}, {"id": 3, "cursor": 4, "value": 9}, {"id": 4, "cursor": 1, "value": 4}]
+SEEN = [
+    {"id": 1, "cursor": 2, "_ab_cdc_deleted_at": 0},
+    {"id": 2, "cursor": 1, "value": 2.5},
+    {"id": 3, "cursor": 5, "_ab_cdc_deleted_at": 0},
+    {"id": 4, "cursor": 1, "value": 4.0},
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Soft:
+    """The tables after two syncs, the first in JSON Lines and the second in Parquet, and what was said to a third one in JSON Lines."""
+
+    tables: dict[StreamName, list[Row]]
+    refusal: str
+    states: int
+
+
+@pytest.fixture(scope="module")
+def soft(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Soft:
+    lake = Lake(new_bucket(moto), tmp_path_factory.mktemp("soft"))
+    for form, records, case in zip((Form.JSONL, Form.PARQUET), (FIRST, SECOND), load(CORPUS), strict=True):
+        connector = lake.connector(format=form.config, **WITHOUT_RAW)
+        connector.write(
+            {"streams": [ENTRY, *case.catalog["streams"]]}, [*messages(records), *case.messages, *case.completions]
+        ).expect_success()
+        lake.verify_at_rest()
+    tables = lake.tables()
+    back = lake.connector(format=Form.JSONL.config, **WITHOUT_RAW).write(catalog(ENTRY), messages(FIRST)).expect_failure("config_error")
+    lake.verify()
+    assert lake.tables() == tables
+    return Soft(tables, back.error_message, len(back.states))
+
+
+def messages(records: list[dict[str, Any]]) -> list[bytes]:
+    return [*(record(one) for one in records), state(1), complete()]
+
+
+def test_a_softly_deleted_row_stays_and_loses_only_to_a_newer_one(soft: Soft) -> None:
+    rows = [without_nulls(without_meta(row)) for row in soft.tables[USERS]]
+    assert sorted(rows, key=lambda row: int(row["id"])) == SEEN
+
+
+def test_rows_are_those_of_the_case_for_soft_deletions(soft: Soft) -> None:
+    last: CaseSync = load(CORPUS)[-1]
+    ((stream_name, expected),) = last.expected_rows(("cdc_soft_delete",)).items()
+    found = [comparable(row) for row in soft.tables[stream_name]]
+    assert sorted_rows(found) == sorted_rows(expected)
+
+
+def test_text_cannot_be_made_of_columns_and_the_sync_says_so_before_it_takes_anything(soft: Soft) -> None:
+    assert soft.states == 0
+    assert "shop.users" in soft.refusal
+    assert "refresh" in soft.refusal
+    assert ".parquet" in soft.refusal
