@@ -6,12 +6,14 @@ For root on a Linux with cgroup v1.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path("/sys/fs/cgroup/memory")
+ENDING_S = 10
 ENTER = 'echo $$ > "$0/cgroup.procs" && exec unshare --mount sh -c \'mount --bind "$0" "$1" && shift && exec "$@"\' "$0" "$@"'
 """Shell: enter the cgroup `$0`, put it where a container's own is mounted, and become the command."""
 
@@ -62,11 +64,19 @@ def obstacle() -> str | None:
 
 @contextmanager
 def limited(limit_bytes: int) -> Iterator[Container]:
-    """A cgroup with this limit; nothing may run in it any more at the end."""
+    """A cgroup with this limit; nothing may be started in it any more at the end."""
     container = Container(ROOT / f"merge-memory-{os.getpid()}")
     container.folder.mkdir()
     try:
         (container.folder / "memory.limit_in_bytes").write_text(str(limit_bytes))
         yield container
     finally:
-        container.folder.rmdir()
+        _remove(container.folder)
+
+
+def _remove(folder: Path) -> None:
+    """Remove the cgroup once the last process in it has ended."""
+    give_up = time.monotonic() + ENDING_S
+    while (folder / "cgroup.procs").read_text() and time.monotonic() < give_up:
+        time.sleep(0.1)
+    folder.rmdir()

@@ -66,7 +66,7 @@ class Change:
     def __str__(self) -> str:
         rewritten = f"{self.share:.2%} of the bytes rewritten, {self.files:.0f} of {self.files_before:.0f} files"
         rows = f"{self.rows_read:,.0f} rows read, {self.rows_written:,.0f} written"
-        text = f"{rewritten}; {rows}; {self.seconds:.1f} s of {self.process_seconds:.1f} s"
+        text = f"{rewritten if self.files_before else 'a new table'}; {rows}; {self.seconds:.1f} s of {self.process_seconds:.1f} s"
         if math.isnan(self.spark_seconds):
             return text
         ours, spark = self.rows / self.seconds, self.rows / self.spark_seconds

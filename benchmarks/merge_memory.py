@@ -142,7 +142,7 @@ def _report_merge(log: TableLog, rows: int) -> None:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--limit-mb", type=int, default=1536, help="the memory limit in MiB (default: %(default)s)")
+    parser.add_argument("--limit-mb", type=int, default=1280, help="the memory limit in MiB (default: %(default)s)")
     parser.add_argument("--factor", type=float, default=10.0, help="how many times the limit is sent (default: %(default)s)")
     parser.add_argument("--spool-gb", type=float, default=1.0, help="local disk for waiting records (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=7, help="seed of the generator (default: %(default)s)")

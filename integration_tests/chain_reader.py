@@ -268,7 +268,9 @@ def _added(before: Contents, event: Json, where: str) -> Contents:
     assert end >= start, where
     added, next_offset = [], {"raw": start, "final": start, "delta": start}
     for file in event["files"]:
-        added.append({"schemaId": event["schemaId"], **file, "offset": next_offset[file["kind"]]})
+        added.append(
+            {"schemaId": event["schemaId"], "generationId": event.get("generationId"), **file, "offset": next_offset[file["kind"]]}
+        )
         next_offset[file["kind"]] += file["rows"]
     assert set(next_offset.values()) <= {start, end + 1}, f"{where}: its files do not hold its rows"
     kinds = {file["kind"] for file in added}

@@ -44,10 +44,20 @@ def test_check_refuses_a_bad_configuration_too(moto_lake: Lake) -> None:
     assert "SUCCEEDED" not in said
 
 
+WITH_OBJECT: JsonObject = {
+    "type": "object",
+    "properties": {"id": {"type": "integer"}, "place": {"type": "object", "properties": {"city": {"type": "string"}}}},
+}
 BAD_STREAMS: list[tuple[JsonObject, list[str]]] = [
-    (stream(mode="append_dedup", primary_key=[["id"]]), ["shop.users", "append_dedup"]),
-    (stream(mode="overwrite"), ["shop.users", "overwrite"]),
-    (stream(generation=3, minimum_generation=3), ["shop.users", "minimum_generation_id"]),
+    (stream(mode="append_dedup"), ["shop.users", "primary_key"]),
+    (stream(mode="append_dedup", primary_key=[["missing"]]), ["shop.users", "primary_key", "missing"]),
+    (stream(mode="append_dedup", primary_key=[["id", "part"]]), ["shop.users", "primary_key", "id.part"]),
+    (stream(mode="append_dedup", primary_key=[["id"], ["place"]], schema=WITH_OBJECT), ["shop.users", "primary_key", "place", "object"]),
+    (stream(mode="append_dedup", primary_key=[["id"]], cursor_field=["missing"]), ["shop.users", "cursor_field", "missing"]),
+    (
+        stream(mode="append_dedup", primary_key=[["id"]], cursor_field=["place"], schema=WITH_OBJECT),
+        ["shop.users", "cursor_field", "place", "object"],
+    ),
     (stream(generation=3, minimum_generation=2), ["shop.users", "minimum_generation_id"]),
     (stream(generation=None), ["shop.users", "generation_id"]),
     (stream(mode="soft_delete"), ["shop.users", "soft_delete"]),
@@ -60,6 +70,12 @@ def test_a_stream_that_cannot_be_written_names_stream_and_option(moto_lake: Lake
     message = refused(moto_lake, catalog(stream("orders"), entry))
     assert [name for name in named if name not in message] == [], message
     assert "orders" not in message
+
+
+@pytest.mark.parametrize("entry", [stream(mode="append_dedup", primary_key=[["id"]]), stream(generation=3, minimum_generation=3)])
+def test_a_table_that_is_to_be_merged_or_replaced_shares_no_folder(moto_lake: Lake, entry: JsonObject) -> None:
+    message = refused(moto_lake, catalog(stream("orders"), entry), s3_path_format="all/")
+    assert [name for name in ("shop.users", "shop.orders", "s3_path_format") if name not in message] == [], message
 
 
 def test_a_stream_given_twice_is_refused(moto_lake: Lake) -> None:

@@ -37,3 +37,32 @@ def test_memory_and_spool_reports_what_one_long_checkpoint_took(tmp_path: Path) 
     memory, spool = map(int, re.search(r"process tree (\d+) MB, peak spool (\d+) MB", output).groups())  # type: ignore[union-attr]
     assert memory > 100
     assert spool >= 3
+
+
+def test_merge_compares_updates_with_spark(tmp_path: Path) -> None:
+    output = run("merge.py", ["--rows", "20000", "--runs", "1", "--driver-memory", "512m"], tmp_path)
+
+    assert re.search(r"^table: 20,000 rows, 2 MB in \d files; ", output, re.MULTILINE)
+    medians = output.split("medians\n")[1]
+    assert re.search(r"^first load: a new table; 20,000 rows read, 11,\d{3} written; .* ratio \d+\.\d\d$", medians, re.MULTILINE)
+    neighbours = re.search(
+        r"^neighbouring keys: [\d.]+% of the bytes rewritten, [12] of \d files; ([\d,]+) rows read", medians, re.MULTILINE
+    )
+    assert neighbours is not None
+    assert 200 < int(neighbours[1].replace(",", "")) <= 20_200
+    assert re.search(
+        r"^random keys: 100\.00% of the bytes rewritten, (\d) of \1 files; 20,200 rows read, 20,000 written", medians, re.MULTILINE
+    )
+    assert re.search(r"^new keys: .* 200 rows read, 200 written|^new keys: .* rows read, [\d,]+ written", medians, re.MULTILINE)
+
+
+def test_merge_memory_reports_what_one_large_merge_took(tmp_path: Path) -> None:
+    output = run("merge_memory.py", ["--factor", "0.003"], tmp_path)
+
+    assert re.search(r"^sent 10,9\d\d rows, 4 MB, 0\.0 times the limit: 1 STATE back, exit code 0$", output, re.MULTILINE)
+    assert re.search(r"^merged \d runs? of 10,9\d\d rows", output, re.MULTILINE)
+    assert re.search(r"^into \d+ files of 6,\d{3} rows", output, re.MULTILINE)
+    peak = re.search(
+        r"^container of 1342 MB: peak \d+ MB with page cache, (\d+) MB without; \d+ times at the limit, 0 processes", output, re.MULTILINE
+    )
+    assert (peak is not None and 100 < int(peak[1]) < 1342) or "no memory limit: " in output

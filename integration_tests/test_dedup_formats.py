@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from integration_tests.chain_reader import Chain
+from integration_tests.chain_reader import Chain, StreamName
 from integration_tests.formats.forms import Form, exact_json, rows_of
 from integration_tests.formats.landing import cell
 from integration_tests.lake import USERS, Lake
@@ -36,6 +36,9 @@ STREAM: JsonObject = {
 }
 UNTOUCHED = (5, 6, 7)
 """Keys that only the first sync sends."""
+LATE = ("shop", "late")
+"""A table that is appended to at first, in a format of text, and then deduplicated."""
+LATE_SYNCS = {2: ("append", [(1, "a"), (1, "b"), (2, "c")]), 3: ("append_dedup", [(2, "d")])}
 SYNCS = [Form.AVRO, Form.AVRO, Form.JSONL, Form.JSONL, Form.CSV_FLAT, Form.CSV_FLAT, Form.PARQUET]
 
 
@@ -102,6 +105,16 @@ class Model:
         return [{name: cell(text.get(name)) for name in FIELDS} for text in texts] if form is Form.CSV_FLAT else texts
 
 
+def late_sync(number: int) -> tuple[list[JsonObject], list[bytes]]:
+    """The other table's part in a sync, if it has one."""
+    if number not in LATE_SYNCS:
+        return [], []
+    mode, rows = LATE_SYNCS[number]
+    entry = stream("late", mode=mode, primary_key=[["id"]], schema={"type": "object", "properties": {"id": INTEGER, "value": TEXT}})
+    lines = [record({"id": key, "value": value}, "late", emitted_at=1000 * number) for key, value in rows]
+    return [entry], [*lines, state(number, "late"), complete("late")]
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
     """The table after a sync: its rows by key, what they were to be, and its chain."""
@@ -111,21 +124,33 @@ class Step:
     chain: Chain
 
 
-def rows_of_table(lake: Lake, form: Form) -> list[Row]:
-    rows = [row for path in lake.final_files() for row in rows_of(form, path)]
+def rows_of_table(lake: Lake, form: Form, stream_name: StreamName) -> list[Row]:
+    rows = [row for path in lake.final_files(stream_name) for row in rows_of(form, path)]
     return sorted((row["data"] for row in rows), key=lambda row: int(getattr(row["id"], "digits", row["id"])))
 
 
 @pytest.fixture(scope="module")
-def steps(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> list[Step]:
-    """One table through all formats."""
-    lake, model, found = Lake(new_bucket(moto), tmp_path_factory.mktemp("formats")), Model(), []
+def history(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Step], list[list[tuple[str, str]]]]:
+    """One table through all formats, and the rows of the other one after each of its syncs."""
+    lake, model, found, late = Lake(new_bucket(moto), tmp_path_factory.mktemp("formats")), Model(), [], []
     for number, form in enumerate(SYNCS):
         connector = lake.connector(format=form.config)
-        connector.write(catalog(stream(sync_id=number + 1, **STREAM)), model.sync(number)).expect_success()
-        found.append(Step(rows_of_table(lake, form), model.expected(form), lake.chains()[USERS]))
+        entries, messages = late_sync(number)
+        connector.write(catalog(stream(sync_id=number + 1, **STREAM), *entries), [*model.sync(number), *messages]).expect_success()
+        found.append(Step(rows_of_table(lake, form, USERS), model.expected(form), lake.chains()[USERS]))
+        if number in LATE_SYNCS:
+            late.append([(row["id"].digits, row["value"]) for row in rows_of_table(lake, form, LATE)])
         lake.verify_at_rest()
-    return found
+    return found, late
+
+
+@pytest.fixture(scope="module")
+def steps(history: tuple[list[Step], list[list[tuple[str, str]]]]) -> list[Step]:
+    return history[0]
+
+
+def test_rows_that_were_appended_as_text_are_deduplicated(history: tuple[list[Step], list[list[tuple[str, str]]]]) -> None:
+    assert history[1] == [[("1", "a"), ("1", "b"), ("2", "c")], [("1", "b"), ("2", "d")]]
 
 
 @pytest.mark.parametrize("number", range(len(SYNCS)), ids=[f"{number}-{form.value}" for number, form in enumerate(SYNCS)])

@@ -24,7 +24,7 @@ Part = tuple[JsonObject, list[bytes]]
 
 
 def part(name: str, schema: Mapping[str, JsonObject], *records: Row, mode: str = "append", generation: int = 1, minimum: int = 0) -> Part:
-    keys = {"primary_key": [["id"]], "cursor_field": ["cursor"]} if mode == "append_dedup" else {}
+    keys: JsonObject = {"primary_key": [["id"]], "cursor_field": ["cursor"]} if mode == "append_dedup" else {}
     entry = stream(
         name,
         NAMESPACE,

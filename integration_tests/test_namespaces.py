@@ -31,6 +31,8 @@ HOSTILE: list[StreamName] = [
     ("shop", "中国語"),
     ("shop", "airbyte_internal"),
     ("airbyte_internal", "raw"),
+    ("99namespace", "users"),
+    ("namespace_with_spécial_character", "users"),
     ("shop", "🛒" * 50),
     ("shop", "x" * 700),
     ("shop", "x" * 699 + "y"),

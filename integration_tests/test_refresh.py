@@ -123,6 +123,22 @@ HISTORIES = {
         (append(1), cut(truncate(2)), None, append(gen=2), None),
         (ONE, ONE, ONE, *[[(1, 1, 1), (2, 2, 2)]] * 2),
     ),
+    "a cancelled refresh goes on as append_dedup": History(
+        (append(1), cut(truncate(1, 2)), None, dedup(2, gen=2), dedup(2, gen=2)),
+        (ONE, ONE, ONE, [(1, 2, 2), (2, 4, 2)], [(1, 2, 2), (2, 5, 2)]),
+    ),
+    "a cancelled refresh goes on as append": History(
+        (dedup(1), cut(dedup_truncate(1, 2)), None, append(2, gen=2), append(3, gen=2)),
+        (
+            ONE, ONE, ONE,
+            [(1, 1, 1), (1, 2, 2), (2, 2, 2), (2, 4, 2)],
+            [(1, 1, 1), (1, 2, 2), (2, 2, 2), (2, 4, 2), (3, 5, 2)],
+        ),
+    ),
+    "a clear gives up the interrupted refresh": History(
+        (append(1), cut(truncate(2)), cut(truncate(gen=3)), truncate(gen=4), None),
+        (ONE, ONE, ONE, [], []),
+    ),
     "another generation gives up the interrupted one": History(
         (append(1), cut(truncate(2)), cut(truncate(3, gen=4)), truncate(4, gen=3), None),
         (ONE, ONE, ONE, *[[(4, 4, 3)]] * 2),

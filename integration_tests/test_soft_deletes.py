@@ -25,8 +25,8 @@ ENTRY = stream(schema=SCHEMA, mode="append_dedup", primary_key=[["id"]], cursor_
 WITHOUT_RAW: dict[str, Any] = {"tables": {"cdc_deletion_mode": "soft", "raw_tables": False}}
 DELETED = {"_ab_cdc_deleted_at": "1970-01-01T00:00:00Z"}
 CORPUS = "testDedupWithStringKey"
-FIRST = [{"id": 1, "cursor": 1, "value": 1}, {"id": 2, "cursor": 1, "value": "2.5"}, {"id": 3, "cursor": 5, **DELETED}]
-SECOND = [{"id": 1, "cursor": 2, **DELETED}, {"id": 3, "cursor": 4, "value": 9}, {"id": 4, "cursor": 1, "value": 4}]
+FIRST: list[Row] = [{"id": 1, "cursor": 1, "value": 1}, {"id": 2, "cursor": 1, "value": "2.5"}, {"id": 3, "cursor": 5, **DELETED}]
+SECOND: list[Row] = [{"id": 1, "cursor": 2, **DELETED}, {"id": 3, "cursor": 4, "value": 9}, {"id": 4, "cursor": 1, "value": 4}]
 SEEN = [
     {"id": 1, "cursor": 2, "_ab_cdc_deleted_at": 0},
     {"id": 2, "cursor": 1, "value": 2.5},
@@ -60,7 +60,7 @@ def soft(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Soft:
     return Soft(tables, back.error_message, len(back.states))
 
 
-def messages(records: list[dict[str, Any]]) -> list[bytes]:
+def messages(records: list[Row]) -> list[bytes]:
     return [*(record(one) for one in records), state(1), complete()]
 
 

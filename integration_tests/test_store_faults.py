@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from integration_tests.connector import Connector
 from integration_tests.lake import Lake
 from integration_tests.s3_proxy import Fault, S3Call, S3Proxy, When
 from integration_tests.servers import free_port
@@ -13,7 +14,7 @@ CATALOG = catalog(stream())
 GIVE_UP_S = 400
 """A store that is down may be tried for some minutes before the sync gives up."""
 
-WRITING_ACTIONS = ["PutObject", "CreateMultipartUpload", "UploadPart", "CompleteMultipartUpload"]
+WRITING_ACTIONS = ["PutObject", "CreateMultipartUpload", "UploadPart", "UploadPartCopy", "CompleteMultipartUpload", "DeleteObjects"]
 READING_ACTIONS = ["GetObject", "ListObjects", "ListMultipartUploads", "HeadObject"]
 
 
@@ -39,6 +40,39 @@ def test_the_first_answer_to_every_write_may_be_lost(moto_lake: Lake, proxy: S3P
     outcome = moto_lake.connector(proxy.endpoint).write(CATALOG, [*users([1, 2]), state(2), complete()]).expect_success()
     assert [cursor_of(answer) for answer in outcome.state_lines] == [2]
     assert moto_lake.ids() == [1, 2]
+    moto_lake.verify()
+
+
+def test_a_merge_and_a_refresh_survive_what_a_store_does_to_them(moto_lake: Lake, proxy: S3Proxy) -> None:
+    """First every request fails twice and a table cannot be seen at first, then the first answer to every write is lost."""
+    refreshed, written = ("shop", "refreshed"), set()
+
+    def sync(number: int, connector: Connector) -> None:
+        streams = catalog(
+            stream(mode="append_dedup", primary_key=[["id"]], sync_id=number),
+            stream("refreshed", generation=number, minimum_generation=number, sync_id=number),
+        )
+        messages = [*users([1, 2, number]), state(number), *users([1, number], "refreshed"), state(number, "refreshed")]
+        connector.write(streams, [*messages, complete(), complete("refreshed")], timeout_s=240).expect_success()
+        assert (moto_lake.ids(), moto_lake.ids(refreshed)) == ([1, 2, *range(3, number + 1)], sorted([1, number]))
+
+    def first_try(call: S3Call) -> bool:
+        tried = (call.action, call.key) in written
+        written.add((call.action, call.key))
+        return call.action in WRITING_ACTIONS and not tried
+
+    sync(3, moto_lake.connector())
+    proxy.inject(Fault("GetObject", "hint.json", times=2, status=404, code="NoSuchKey"))
+    for action in (*WRITING_ACTIONS, *READING_ACTIONS):
+        proxy.inject(Fault(action, times=1))
+        proxy.inject(Fault(action, times=1, status=500, code="InternalError"))
+    sync(4, moto_lake.connector(proxy.endpoint))
+    assert {"UploadPartCopy", "DeleteObjects"} <= proxy.counts().keys()
+    moto_lake.verify_at_rest()
+
+    proxy.forget()
+    proxy.inject(Fault(only=first_try, status=0, when=When.AFTER))
+    sync(5, moto_lake.connector(proxy.endpoint))
     moto_lake.verify()
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from integration_tests.lake import Lake
-from integration_tests.source import catalog, complete, cursor_of, state, stream, users
+from integration_tests.s3_proxy import Fault, S3Call, s3_proxy
+from integration_tests.source import JsonObject, catalog, complete, cursor_of, state, stream, users
 
 SECOND_BATCH_AGE = {"max_batch_age_s": 1}
 
@@ -25,6 +26,34 @@ def test_a_second_writer_of_a_table_fences_the_first(lake: Lake) -> None:
     assert [cursor_of(answer) for answer in loser.state_lines] == [2]
     assert lake.ids() == [1, 2, 11, 12]
     lake.verify()
+
+
+DEDUP: JsonObject = {"mode": "append_dedup", "primary_key": [["id"]]}
+
+
+def test_a_second_writer_that_merges_first_fences_the_first_in_its_merge(lake: Lake) -> None:
+    """The second one merges what the first one has landed, runs and all, while the first one is about to read them."""
+    second, won = lake.connector(), []
+    first_rows, second_rows = [*users([1, 2, 3]), state(3), complete()], [*users([3, 4]), state(4), complete()]
+
+    def overtake(_: S3Call) -> None:
+        won.append(second.write(catalog(stream(sync_id=2, **DEDUP)), second_rows).expect_success())
+
+    with s3_proxy(lake.bucket.server.endpoint) as proxy:
+        proxy.inject(Fault("GetObject", "/delta/", status=None, times=1, effect=overtake))
+        loser = lake.connector(proxy.endpoint).write(catalog(stream(sync_id=1, **DEDUP)), first_rows)
+
+    assert len(won) == 1
+    message = loser.expect_failure("system_error").error_message
+    assert "two connections" in message.lower()
+    assert "sync id 2" in message
+    assert [cursor_of(answer) for answer in loser.state_lines] == [3], "its rows were committed, and came in with the winner's merge"
+    assert lake.ids() == [1, 2, 3, 4]
+    lake.verify()
+
+    second.write(catalog(stream(sync_id=3, **DEDUP)), [*users([5]), state(5), complete()]).expect_success()
+    assert lake.ids() == [1, 2, 3, 4, 5]
+    lake.verify_at_rest()
 
 
 def test_two_syncs_that_start_together_never_lose_what_was_acknowledged(moto_lake: Lake) -> None:

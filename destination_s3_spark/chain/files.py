@@ -42,7 +42,7 @@ class DataFile:
     """A staged file: the upload that makes it visible and the `rows` in it. Its size in bytes is `upload.size`.
 
     `keys`: bounds of its keys, if it is sorted by them. `offset`: the chain offset of its first row, if its rows are those that landed in
-    one slice and not known by the block that adds it.
+    one slice and not known by the block that adds it. `schema_id` and `generation_id`: those of its rows, if not the block's own.
     """
 
     kind: FileKind
@@ -50,6 +50,8 @@ class DataFile:
     rows: int
     keys: KeyRange | None = None
     offset: int | None = None
+    schema_id: int | None = None
+    generation_id: int | None = None
 
     @property
     def key(self) -> str:
@@ -79,7 +81,18 @@ class FileEntry(Struct, frozen=True, rename="camel", omit_defaults=True):
     def of(cls, file: DataFile) -> FileEntry:
         """The entry of a staged file."""
         upload = file.upload
-        return cls(file.kind, upload.key, file.rows, upload.size, upload.upload_id, upload.part_etags, file.keys, offset=file.offset)
+        return cls(
+            file.kind,
+            upload.key,
+            file.rows,
+            upload.size,
+            upload.upload_id,
+            upload.part_etags,
+            file.keys,
+            file.schema_id,
+            file.generation_id,
+            file.offset,
+        )
 
     def upload(self) -> StagedUpload:
         """The upload to complete or abort. Only for entries of data blocks, which always have one."""

@@ -7,6 +7,7 @@ import functools
 import hashlib
 import os
 import socket
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from botocore.awsrequest import AWSHTTPConnection, AWSHTTPConnectionPool, AWSHTTPSConnection, AWSHTTPSConnectionPool
@@ -26,13 +27,21 @@ if TYPE_CHECKING:
     from mypy_boto3_s3.client import S3Client
 
 
-@functools.lru_cache(maxsize=8)
+_BUILDING = Lock()
+
+
 def s3_client(settings: S3Settings, limits: ClientLimits) -> S3Client:
     """The process's client for these settings, thread-safe.
 
-    Cached because a Spark worker lands many slices, and building a client costs tens of milliseconds. Raises ConfigError for an
-    endpoint that must not be contacted, and for settings that cannot make a client.
+    Cached because a Spark worker lands many slices, and building a client costs tens of milliseconds and ten megabytes, also for threads
+    that begin together. Raises ConfigError for an endpoint that must not be contacted, and for settings that cannot make a client.
     """
+    with _BUILDING:
+        return _built(settings, limits)
+
+
+@functools.lru_cache(maxsize=8)
+def _built(settings: S3Settings, limits: ClientLimits) -> S3Client:
     if settings.endpoint:
         check_endpoint(settings.endpoint)
     config = _config(settings, limits)

@@ -31,9 +31,6 @@ from destination_s3_spark.tables.slices import Slice
 from destination_s3_spark.tables.stream_table import StreamTable
 from destination_s3_spark.tables.update import Update
 
-RUN_SHARE = 3
-"""A slice of a deduplicated table is sorted in memory: its rows are there about so many times, each about as large as its line."""
-RUN_LEAST_BYTES = 8 * 2**20
 LOOK_EVERY_S = 0.05
 """How often it is asked whether a batch is due: asking costs a look at every stream, and events may come 100,000 times a second."""
 
@@ -182,7 +179,8 @@ class Sync:
         cut: list[Slice] = []
         for stop in stops:
             start = self._cut.get(stream, 0)
-            most = max(RUN_LEAST_BYTES, parts.resources.budget_bytes // RUN_SHARE) if parts.tables[stream].deduplicated else None
+            # Sorted in memory, where its rows are about three times, each at most as large as its line: as much as a merge task takes.
+            most = parts.resources.budget_bytes if parts.tables[stream].deduplicated else None
             count = pieces(stop - start, batch_bytes, parts.engine.cores, most)
             cut += parts.spool.cut(stream, stop, count, [b for b in boundaries if start < b <= stop])
             self._cut[stream] = stop

@@ -13,16 +13,20 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from destination_s3_spark.chain.files import DataFile, FileKind
+from destination_s3_spark.chain.files import DataFile, FileEntry, FileKind
 from destination_s3_spark.storage.ranged import RangedFile
 from destination_s3_spark.storage.settings import S3Settings
+from destination_s3_spark.storage.staging import StagedFileSink
+from destination_s3_spark.tables import run_file
 from destination_s3_spark.tables.keys import KEY, KeySpec
 from destination_s3_spark.tables.merge_output import (
     PIECE_BYTES,
     FileKeys,
     FileSize,
     MergeOutput,
+    StagedFile,
     TableFormat,
+    columns,
     pieces,
     tombstone_file,
     tombstones,
@@ -30,7 +34,8 @@ from destination_s3_spark.tables.merge_output import (
 from destination_s3_spark.tables.merge_plan import Piece
 from destination_s3_spark.tables.merged_rows import RowStream, merged_rows
 from destination_s3_spark.tables.presence import present
-from destination_s3_spark.tables.run_file import MergeForm, SortedFile, tombstone_schema
+from destination_s3_spark.tables.run_file import RUN_OPTIONS, MergeForm, SortedFile, SortedFileWriter, run_schema, tombstone_schema
+from destination_s3_spark.tables.sorting import visible_run
 from destination_s3_spark.tables.winners import EXTRACTED_AT
 
 READERS = 8
@@ -91,6 +96,25 @@ class CompactTask:
     s3: S3Settings
 
 
+@dataclass(frozen=True, slots=True)
+class CombineTask:
+    """Runs that become one, with the winner of each key among them, at the key of a scratch object."""
+
+    sources: tuple[Source, ...]
+    form: MergeForm
+    key: str
+    budget_bytes: int
+    s3: S3Settings
+
+
+@dataclass(frozen=True, slots=True)
+class CombinedRun:
+    """The run that others became, and how many rows were read of those."""
+
+    file: FileEntry
+    rows_read: int
+
+
 def sources_of(piece: Piece, table: TableFormat) -> tuple[Source, ...]:
     """The sources of a planned piece."""
     kind = FileKind.STATE if table.has_state else FileKind.FINAL
@@ -130,6 +154,22 @@ def compact_tombstones(task: CompactTask) -> DataFile:
         return file.stage()
 
 
+def combine_runs(task: CombineTask) -> CombinedRun:
+    """Merge runs, which have rows, into one that is an object of its own; arrivals stay what they were. Raises as `merge_range`."""
+    spec = task.form.spec
+    schema = run_schema(task.form.payload, spec)
+    sink = StagedFileSink(task.s3, task.key)
+    with (
+        StagedFile(FileKind.DELTA, sink, SortedFileWriter(sink, schema, spec)) as file,
+        _streams(task.sources, task.form, (b"", None), task.budget_bytes, task.s3) as streams,
+    ):
+        for rows in merged_rows(streams, spec.cursor is not None):
+            for batch in pieces(rows, run_file.PIECE_BYTES):
+                file.write(columns(batch, schema), batch[KEY])
+        staged = file.stage()
+    return CombinedRun(visible_run(staged, task.s3), sum(stream.taken for stream in streams))
+
+
 def _deletions(spec: KeySpec) -> MergeForm:
     """The merge form of tombstones among themselves."""
     payload = pa.schema([tombstone_schema(spec).field(EXTRACTED_AT)])
@@ -147,7 +187,9 @@ def _streams(
         sizes = [file.size(low, high) for file in files]
         share = budget_bytes / PORTIONS_SHARE / max(1, sum(sizes))
         yield [
-            RowStream(_read(source, file.read(low, high, max(1, int(size * share))), s3), pool)
+            RowStream(
+                _read(source, file.read(low, high, max(RUN_OPTIONS.row_group_bytes, int(size * share))), s3), pool, file.first_key(low)
+            )
             for source, file, size in zip(sources, files, sizes, strict=True)
         ]
 

@@ -189,7 +189,7 @@ def tombstone_file(key: str, spec: KeySpec, s3: S3Settings, metadata: Mapping[st
 
 def tombstones(batch: pa.RecordBatch, spec: KeySpec) -> pa.RecordBatch:
     """What is kept of deletions in merge form."""
-    return _columns(batch, tombstone_schema(spec))
+    return columns(batch, tombstone_schema(spec))
 
 
 class _LiveFile:
@@ -215,9 +215,9 @@ class _LiveFile:
     def write(self, batch: pa.RecordBatch) -> None:
         self._rows += batch.num_rows
         keys = batch[KEY]
-        payload = _columns(batch, self._payload)
+        payload = columns(batch, self._payload)
         if self._state is not None:
-            self._state.write(_columns(batch, self._table.state), keys)
+            self._state.write(columns(batch, self._table.state), keys)
         if self._table.plan is None:
             self._final.write(payload, keys)
             return
@@ -247,5 +247,6 @@ def pieces(rows: pa.Table, size: int) -> Iterator[pa.RecordBatch]:
         yield from rows.combine_chunks().to_batches(max_chunksize=max(1, len(rows) * size // max(rows.nbytes, 1)))
 
 
-def _columns(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+def columns(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The batch's columns of the schema."""
     return pa.RecordBatch.from_arrays([batch[name] for name in schema.names], schema=schema)

@@ -8,6 +8,7 @@ one key has more versions than fit: its rows are reduced round by round.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Executor, Future
 
@@ -19,19 +20,24 @@ from destination_s3_spark.tables.winners import winners
 
 
 class RowStream:
-    """The rows of one source. It reads on in the pool while what it has is being merged."""
+    """The rows of one source, none with a key below `first`. It reads on in the pool while what it has is being merged."""
 
-    def __init__(self, portions: Iterator[pa.Table], pool: Executor) -> None:
+    def __init__(self, portions: Iterator[pa.Table], pool: Executor, first: bytes = b"") -> None:
         self._portions = portions
         self._pool = pool
-        self._ahead: Future[pa.Table | None] | None = pool.submit(next, portions, None)
+        self.first = first
+        self._ahead: Future[pa.Table | None] | None = None
         self._rows: pa.Table | None = None
         self._portion = 0
         self.taken = 0
         """How many rows went out."""
 
+    def start(self) -> None:
+        """Begin to read."""
+        self._ahead = self._pool.submit(next, self._portions, None)
+
     def fill(self) -> bool:
-        """Have rows to take; false at the end. Raises what reading raises.
+        """Have rows to take, once started; false at the end. Raises what reading raises.
 
         It reads on as soon as half of a portion is gone: were a source to use up its portion first, every round would only reach to the end
         of one source's, and many sources would make many small rounds.
@@ -46,6 +52,11 @@ class RowStream:
             rows = _compact(rows)
             self._rows = rows if self._rows is None else pa.concat_tables([self._rows, rows])
         return self._rows is not None
+
+    @property
+    def has_more(self) -> bool:
+        """Whether there may be rows beyond those it has."""
+        return self._ahead is not None
 
     @property
     def last(self) -> bytes:
@@ -85,16 +96,47 @@ class RowStream:
 def merged_rows(streams: Iterable[RowStream], has_cursor: bool) -> Iterator[pa.Table]:
     """The winners of all keys, in merge form, as tables whose keys ascend."""
     pending: list[pa.Table] = []
-    live = [stream for stream in streams if stream.fill()]
-    while live:
-        bound = min(stream.last for stream in live)
-        best = winners(pa.concat_tables([*pending, *(stream.take(bound) for stream in live)]), has_cursor)
+    reading = _Reading(streams)
+    while parts := reading.next_round():
+        best = winners(pa.concat_tables([*pending, *parts]), has_cursor)
         # A copy of the row, which would keep the whole table in memory.
         pending = [best.take([len(best) - 1])]
         if len(best) > 1:
             yield best.slice(0, len(best) - 1)
-        live = [stream for stream in live if stream.fill()]
     yield from pending
+
+
+class _Reading:
+    """The sources that are being read: not those yet whose keys all come later, so that files side by side take memory one by one."""
+
+    def __init__(self, streams: Iterable[RowStream]) -> None:
+        self._waiting = deque(sorted(streams, key=lambda stream: stream.first))
+        self._live: list[RowStream] = []
+
+    def next_round(self) -> list[pa.Table]:
+        """The rows of all sources up to a key, the last one of some source that must read on; none at the end."""
+        self._live = [stream for stream in self._live if stream.fill()]
+        while self._waiting and (not self._live or self._waiting[0].first <= self._bound):
+            self._start()
+        if not self._live:
+            return []
+        bound = self._bound
+        return [stream.take(bound) for stream in self._live]
+
+    @property
+    def _bound(self) -> bytes:
+        """The key up to which all rows are there. Only with live sources, which have rows."""
+        short = [stream.last for stream in self._live if stream.has_more]
+        return min(short) if short else max(stream.last for stream in self._live)
+
+    def _start(self) -> None:
+        """Start those that come next, side by side."""
+        bound = self._bound if self._live else self._waiting[0].first
+        started = []
+        while self._waiting and self._waiting[0].first <= bound:
+            started.append(self._waiting.popleft())
+            started[-1].start()
+        self._live += [stream for stream in started if stream.fill()]
 
 
 def _compact(rows: pa.Table) -> pa.Table:

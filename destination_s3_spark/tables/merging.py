@@ -10,6 +10,7 @@ import logging
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 
 import msgspec
 
@@ -18,10 +19,12 @@ from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.errors import Bug, ConfigError, DataError
 from destination_s3_spark.storage.ranged import RangedFile
 from destination_s3_spark.storage.settings import S3Settings
+from destination_s3_spark.tables.combining import combined
 from destination_s3_spark.tables.keys import KeySpec, lower, upper
 from destination_s3_spark.tables.merge import CompactTask, MergedRange, MergeTask, Source, compact_tombstones, merge_range, sources_of
 from destination_s3_spark.tables.merge_output import FileKeys, TableFormat
 from destination_s3_spark.tables.merge_plan import MergePlan, Piece, Run, Sizes, TableFile, plan_merge
+from destination_s3_spark.tables.presence import present
 from destination_s3_spark.tables.published import extension, keys_of, raw_covers, replaced_by_pending, stored
 from destination_s3_spark.tables.rewrite import Stored
 from destination_s3_spark.tables.row_plan import control_plan, file_columns
@@ -95,12 +98,14 @@ def _steps(table: StreamTable, live: LiveFiles, form: TableFormat, inputs: _Inpu
     if inputs.unsorted:
         done = yield Work(sort_rows, _sort_tasks(table, inputs, form, resources), lambda task: int(task.stored.file.bytes))
         sorted_runs = list(_with_arrivals(inputs, done or []))
-    plan = _plan(table, inputs, sorted_runs, form, resources)
+    found = [*inputs.runs, *sorted_runs]
+    waiting = yield from combined(found, form.form, partial(_scratch_key, table), resources.budget_bytes, resources.s3)
+    plan = _plan(table, inputs, waiting.runs, form, resources)
     ranges: list[MergedRange] = []
     if plan.pieces:
         tasks = [_task(table, piece, plan.row_bytes, form, resources) for piece in plan.pieces]
         ranges = (yield Work(merge_range, tasks, _weight)) or []
-        _check_complete(table, inputs, sorted_runs, plan, ranges)
+        _check_complete(table, waiting.runs, plan, ranges)
     compacted: list[DataFile] = []
     if len(inputs.tombstones) > MOST_TOMBSTONE_FILES:
         compacted = (yield Work(compact_tombstones, [_compaction(table, inputs, form, resources)], _weight)) or []
@@ -113,7 +118,7 @@ def _steps(table: StreamTable, live: LiveFiles, form: TableFormat, inputs: _Inpu
         removed = [*inputs.consumed, *_replaced(inputs, plan), *gone, *live.dropped]
         offsets = [file.offset + file.rows - 1 for file in inputs.consumed if file.kind is FileKind.DELTA and file.offset is not None]
         result = writer.merge(files, removed, max(offsets, default=None))
-    writer.delete_scratch([run.key for run in sorted_runs])
+    writer.delete_scratch([*(run.key for run in sorted_runs), *waiting.scratch])
     return result
 
 
@@ -145,6 +150,8 @@ def _inputs(table: StreamTable, live: LiveFiles, form: TableFormat, s3: S3Settin
     others = [pair for pair in pairs if pair not in kept]
     buried = [] if pending else list(live.of(FileKind.TOMBSTONE))
     anew = [*(rows for rows, _ in others), *(file for file in deltas if not fits(file))]
+    if not pending and any(map(table.is_outdated, anew)) and raw_covers(table, live):
+        return _raw_inputs(table, live, form, s3)  # a value that does not fit its new type becomes null there, and ends the sync in a cast
     try:
         sources = _stored(table, live, anew, Misfits.NULL if pending else Misfits.REFUSE, form, s3)
     except ConfigError:
@@ -219,16 +226,19 @@ def _with_arrivals(inputs: _Inputs, done: Iterable[Sequence[FileEntry]]) -> Iter
             yield msgspec.structs.replace(run, offset=earlier + (file.offset or 0))
 
 
-def _plan(table: StreamTable, inputs: _Inputs, sorted_runs: Sequence[FileEntry], form: TableFormat, resources: Resources) -> MergePlan:
+def _scratch_key(table: StreamTable) -> str:
+    return f"{table.layout.scratch_prefix(table.writer.next_token())}0.parquet"
+
+
+def _plan(table: StreamTable, inputs: _Inputs, waiting: Sequence[FileEntry], form: TableFormat, resources: Resources) -> MergePlan:
     files = [
         TableFile(rows.key, rows.bytes, lower(keys_of(rows)), upper(keys_of(rows)), rows.rows, final.bytes) for rows, final in inputs.table
     ]
-    waiting = [*inputs.runs, *sorted_runs]
     # Where much of the table changes, nearly every file is touched, and to look closer would only cost.
     closely = sum(file.rows for file in waiting) * LOOK_CLOSELY_BELOW < sum(file.rows for file in files)
 
     def run(file: FileEntry) -> Run:
-        with closing(RangedFile(resources.s3, file.key, file.bytes)) as source:
+        with present(file.key, resources.s3), closing(RangedFile(resources.s3, file.key, file.bytes)) as source:
             found = Run.of(file.key, file.bytes, file.offset or 0, sorted_index(source), upper(keys_of(file)))
             return found.divided(files, lambda number: row_group_keys(source, number)) if closely else found
 
@@ -257,11 +267,9 @@ def _compaction(table: StreamTable, inputs: _Inputs, form: TableFormat, resource
     return CompactTask(sources, form, key, resources.budget_bytes, resources.s3)
 
 
-def _check_complete(
-    table: StreamTable, inputs: _Inputs, sorted_runs: Sequence[FileEntry], plan: MergePlan, ranges: Sequence[MergedRange]
-) -> None:
+def _check_complete(table: StreamTable, waiting: Sequence[FileEntry], plan: MergePlan, ranges: Sequence[MergedRange]) -> None:
     """Every row that was to be merged was read by exactly one task; if not, nothing is committed."""
-    run_rows = sum(file.rows for file in (*inputs.runs, *sorted_runs))
+    run_rows = sum(file.rows for file in waiting)
     table_rows = sum(file.rows for file in plan.replaced)
     read = sum(done.run_rows for done in ranges), sum(done.table_rows for done in ranges)
     if read != (run_rows, table_rows):

@@ -146,7 +146,7 @@ def _rewritten(
     sources = stored(table, live, files, misfits, s3)
     tasks = [RewriteTask(source, table.final_key(table.writer.next_token()), columns, layout.final, s3) for source in sources]
     done = yield Work(rewrite_file, tasks, lambda task: int(task.stored.file.bytes))
-    return [replace(file, offset=source.offset) for file, source in zip(done or [], files, strict=True)]
+    return [replace(file, offset=source.offset, generation_id=source.generation_id) for file, source in zip(done or [], files, strict=True)]
 
 
 def _copied(table: StreamTable, deltas: Sequence[FileEntry]) -> list[DataFile]:
@@ -154,7 +154,8 @@ def _copied(table: StreamTable, deltas: Sequence[FileEntry]) -> list[DataFile]:
 
     def copy(file: FileEntry) -> DataFile:
         key = keys[file.key]
-        return DataFile(FileKind.FINAL, table.writer.copy(file, key, {GENERATION: str(file.generation_id)}), file.rows, offset=file.offset)
+        upload = table.writer.copy(file, key, {GENERATION: str(file.generation_id)})
+        return DataFile(FileKind.FINAL, upload, file.rows, None, file.offset, file.schema_id, file.generation_id)
 
     keys = {file.key: table.final_key(table.writer.next_token(), extension(file)) for file in deltas}
     return list(table.writer.map_files(copy, deltas))

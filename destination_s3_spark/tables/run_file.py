@@ -27,9 +27,9 @@ from destination_s3_spark.schema.arrow import arrow_type
 from destination_s3_spark.tables.keys import CURSOR, DELETED, KEY, OFFSET, KeySpec, cursor_column, deleted_column, key_column, key_range
 from destination_s3_spark.tables.winners import EXTRACTED_AT, STORED_OFFSET, sorted_by_key
 
-RUN_OPTIONS = ParquetOptions(codec=Codec.ZSTD, row_group_bytes=2 * 2**20, dictionary=Dictionary.OFF)
-"""How runs and tombstones are written. Small row groups, because a merge task reads only those of its range; no dictionaries, which make
-small row groups larger and slower.
+RUN_OPTIONS = ParquetOptions(codec=Codec.ZSTD, row_group_bytes=512 * 2**10, dictionary=Dictionary.OFF)
+"""How runs and tombstones are written. Small row groups, because a merge holds one of each of many runs; no dictionaries, which make small
+row groups larger and slower.
 """
 
 FIRST_KEYS = "airbyte.first_keys"
@@ -39,7 +39,7 @@ GROUP_BYTES = "airbyte.row_group_bytes"
 KEY_FINGERPRINT = "airbyte.key"
 CURSOR_FINGERPRINT = "airbyte.cursor"
 
-_PIECE_BYTES = 256 * 2**10
+PIECE_BYTES = 128 * 2**10
 """What a run is cut into for writing: the precision of its row groups' size."""
 READ_BYTES = 16 * 2**20
 """What is read at once, in Arrow's memory, unless the reader wants less."""
@@ -121,7 +121,7 @@ class RunFile:
     def __init__(self, sink: Sink, payload: pa.Schema, spec: KeySpec, first_offset: int) -> None:
         self._payload = payload
         self._spec = spec
-        self._schema = pa.schema([*payload, *_controls(spec), pa.field(DELETED, pa.bool_()), pa.field(OFFSET, pa.int64())])
+        self._schema = run_schema(payload, spec)
         self._next_offset = first_offset
         self._batches: list[pa.RecordBatch] = []
         self._file = SortedFileWriter(sink, self._schema, spec)
@@ -140,7 +140,7 @@ class RunFile:
         rows = pa.Table.from_batches(self._batches, self._schema)
         self._batches.clear()
         rows = sorted_by_key(rows)
-        for piece in rows.to_batches(max_chunksize=max(1, rows.num_rows * _PIECE_BYTES // max(rows.nbytes, 1))):
+        for piece in rows.to_batches(max_chunksize=max(1, rows.num_rows * PIECE_BYTES // max(rows.nbytes, 1))):
             self._file.write(piece, piece[KEY])
         return self._file.close()
 
@@ -153,6 +153,11 @@ class RunFile:
     def keys(self) -> KeyRange | None:
         """The bounds of the keys once closed, None when there are no rows."""
         return self._file.keys
+
+
+def run_schema(payload: pa.Schema, spec: KeySpec) -> pa.Schema:
+    """The columns of a run."""
+    return pa.schema([*payload, *_controls(spec), pa.field(DELETED, pa.bool_()), pa.field(OFFSET, pa.int64())])
 
 
 def tombstone_schema(spec: KeySpec) -> pa.Schema:
@@ -182,7 +187,7 @@ class MergeForm:
     def schema(self) -> pa.Schema:
         """All nullable, because tombstones have no payload."""
         payload = [field.with_nullable(True) for field in self.payload]
-        return pa.schema([*payload, *_controls(self.spec), pa.field(DELETED, pa.bool_()), pa.field(OFFSET, pa.int64())])
+        return run_schema(pa.schema(payload), self.spec)
 
 
 class SortedFile:
@@ -192,13 +197,13 @@ class SortedFile:
     """
 
     def __init__(self, file: SeekableFile, kind: FileKind, form: MergeForm, offset: int = 0) -> None:
-        # Reads a row group's columns with one request for what lies together.
-        self._file = pq.ParquetFile(file, pre_buffer=True)
+        self._source = file
+        self._footer = pq.ParquetFile(file).metadata
         self._kind = kind
         self._form = form
         self._offset = offset
-        self.row_groups = _index(self._file.metadata)
-        metadata = _footer(self._file.metadata)
+        self.row_groups = _index(self._footer)
+        metadata = _footer(self._footer)
         spec = form.spec.of_deletions if kind is FileKind.TOMBSTONE else form.spec
         if metadata[KEY_FINGERPRINT] != spec.fingerprint:
             raise Bug("A file is not sorted by the table's primary key of today; nothing was merged. Please report this.")
@@ -208,19 +213,33 @@ class SortedFile:
         """Bytes in Arrow's memory of the row groups that can have keys of the range."""
         return sum(self.row_groups[number].bytes for number in self._overlapping(low, high))
 
+    def first_key(self, low: bytes = b"") -> bytes:
+        """A lower bound for the keys not below `low`."""
+        return max(low, self.row_groups[0].first_key)
+
     def read(self, low: bytes = b"", high: bytes | None = None, portion_bytes: int = READ_BYTES) -> Iterator[pa.Table]:
         """The rows with `low` <= key < `high` (None: no end) in the order of their keys, in tables of about `portion_bytes` at most.
 
-        Memory: a table, and what is compressed of the row groups it comes from.
+        Memory: a table, which nothing here holds on to, and for row groups larger than that what is compressed of one.
         """
+
+        def part(rows: pa.Table) -> pa.Table:
+            return _within(self._merge_form(rows), low, high)
+
         for numbers in self._portions(low, high, portion_bytes):
-            groups = [self.row_groups[number] for number in numbers]
-            rows, size = sum(group.rows for group in groups), sum(group.bytes for group in groups)
-            rows_at_once = max(1, rows * portion_bytes // max(size, portion_bytes))
-            for batch in self._file.iter_batches(rows_at_once, numbers):
-                part = _within(self._merge_form(pa.Table.from_batches([batch])), low, high)
-                if len(part):
-                    yield part
+            yield from filter(len, map(part, self._tables(numbers, portion_bytes)))
+
+    def _tables(self, numbers: list[int], portion_bytes: int) -> Iterator[pa.Table]:
+        """The rows of the row groups, which make a portion or are one that is larger."""
+        rows, size = (sum(getattr(self.row_groups[number], what) for number in numbers) for what in ("rows", "bytes"))
+        if size <= 2 * portion_bytes:
+            yield self._reader().read_row_groups(numbers)
+        else:
+            yield from map(_table, self._reader().iter_batches(max(1, rows * portion_bytes // size), numbers))
+
+    def _reader(self) -> pq.ParquetFile:
+        """A new one for each portion: it keeps what it fetched, with one request for what lies together."""
+        return pq.ParquetFile(self._source, metadata=self._footer, pre_buffer=True)
 
     def _portions(self, low: bytes, high: bytes | None, portion_bytes: int) -> Iterator[list[int]]:
         """The row groups of the range, as many at a time as make a portion, and at least one."""
@@ -261,6 +280,10 @@ class SortedFile:
             return payload[cursor.name]
         # Where only the values of another cursor are known, any row with a value of this one is newer.
         return stored[CURSOR] if self._same_cursor else pa.nulls(len(stored), arrow_type(cursor.type))
+
+
+def _table(batch: pa.RecordBatch) -> pa.Table:
+    return pa.Table.from_batches([batch])
 
 
 def _controls(spec: KeySpec) -> list[pa.Field[Any]]:

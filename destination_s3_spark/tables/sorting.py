@@ -51,16 +51,21 @@ def sort_rows(task: SortTask) -> tuple[FileEntry, ...]:
 
     Raises ConfigError, DataError or TransientError.
     """
-    store = S3Store(task.s3)
     runs: list[FileEntry] = []
     first = 0
     for batches in _portions(_rows(task), task.budget_bytes // COPIES):
-        run = FileEntry.of(_staged(task, f"{task.scratch}{len(runs)}.parquet", batches, first))
-        if not complete(store, [run]):
-            raise TransientError(f"The upload of s3://{task.s3.bucket}/{run.key} has gone before it was complete. Run the sync again.")
-        runs.append(run.visible())
+        run = visible_run(_staged(task, f"{task.scratch}{len(runs)}.parquet", batches, first), task.s3)
+        runs.append(run)
         first += run.rows
     return tuple(runs)
+
+
+def visible_run(staged: DataFile, s3: S3Settings) -> FileEntry:
+    """Make a staged scratch run an object that can be read. Raises TransientError."""
+    run = FileEntry.of(staged)
+    if not complete(S3Store(s3), [run]):
+        raise TransientError(f"The upload of s3://{s3.bucket}/{run.key} has gone before it was complete. Run the sync again.")
+    return run.visible()
 
 
 def _rows(task: SortTask) -> Iterator[_Rows]:

@@ -287,8 +287,7 @@ class TableWriter:
     def _rewrite(self, staged: Sequence[DataFile], event: Callable[[tuple[FileEntry, ...]], Event]) -> CommitResult:
         self._need_open()
         with self._ending_on_error():
-            schema_id, generation = self._chain.head.schema_id, self._session.generation_id
-            files = tuple(msgspec.structs.replace(FileEntry.of(file), schema_id=schema_id, generation_id=generation) for file in staged)
+            files = tuple(self._written_out(FileEntry.of(file)) for file in staged)
             try:
                 self._append(event(files))
             except Fenced:
@@ -299,6 +298,12 @@ class TableWriter:
             self._settle(files)
             rows = sum(file.rows for file in files if file.kind is FileKind.FINAL)
             return CommitResult(number, rows, len(files), sum(file.bytes for file in files), 0)
+
+    def _written_out(self, file: FileEntry) -> FileEntry:
+        """The entry with the schema and generation of its rows, which are the session's but for files that were copied or written anew."""
+        schema_id = self._chain.head.schema_id if file.schema_id is None else file.schema_id
+        generation = self._session.generation_id if file.generation_id is None else file.generation_id
+        return msgspec.structs.replace(file, schema_id=schema_id, generation_id=generation)
 
     def _take(self, checkpoints: Sequence[TableCheckpoint]) -> Batch:
         """The batch the checkpoints cover. Its slices are no longer ours to abort: a block may name them from here on."""

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -53,6 +55,17 @@ def use_every_call(settings: S3Settings) -> None:
     list(store.list_uploads(""))
     store.abort_upload(copy.key, copy.upload_id)
     store.delete([info.key for info in store.list("")])
+
+
+def test_threads_that_begin_together_share_one_client(s3_settings: S3Settings) -> None:
+    together = Barrier(8)
+
+    def client(_: int) -> int:
+        together.wait()
+        return id(S3Store(s3_settings, ClientLimits(read_timeout_s=77)).client)
+
+    with ThreadPoolExecutor(8) as pool:
+        assert len(set(pool.map(client, range(8)))) == 1
 
 
 def test_secrets_show_neither_in_repr_nor_in_str_and_settings_travel_by_pickle() -> None:

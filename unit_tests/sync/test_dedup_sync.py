@@ -9,9 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from inline_lake import Lake, line, state, status
 
+from destination_s3_spark.chain.events import AddData
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.chain.log import Chain
@@ -19,7 +22,10 @@ from destination_s3_spark.chain.state import StreamName
 from destination_s3_spark.protocol.catalog import Catalog, parse_catalog
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
-from destination_s3_spark.tables import merging
+from destination_s3_spark.sync.batches import Limits
+from destination_s3_spark.tables import combining, merging
+
+CHAIN = "lake/airbyte_internal/_raw__stream_users/chain/"
 
 
 @pytest.fixture
@@ -58,7 +64,7 @@ def noise(number: int) -> str:
 
 
 def live(lake: Lake) -> LiveFiles:
-    chain = Chain(S3Store(lake.settings), "lake/airbyte_internal/_raw__stream_users/chain/", StreamName(None, "users"))
+    chain = Chain(S3Store(lake.settings), CHAIN, StreamName(None, "users"))
     chain.read()
     chain.catch_up()
     return chain.live_files()
@@ -110,6 +116,23 @@ def test_many_small_merges_leave_one_file_of_deletions(lake: Lake, monkeypatch: 
     assert sum(file.rows for file in files) == 5
     lake.sync(catalog, [rows([{"id": 0}, {"id": 1}], 15), state(9), status("COMPLETE")])
     assert lake.ids() == [5, 6, 7, 8, 9], "an older row brought a deleted one back"
+
+
+def test_more_runs_than_a_task_can_hold_are_combined_first_and_arrival_still_decides(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(combining, "PORTIONS", 2**40)
+    lake.limits = Limits(batch_bytes=100, age_s=900, spool_bytes=100)
+    syncs = [[rows(({"id": i, "note": f"{version}"} for i in range(version, 20)), 1), state(version)] for version in range(9)]
+    lake.sync(dedup_catalog(), [*(block for blocks in syncs for block in blocks), status("COMPLETE")])
+    store = S3Store(lake.settings)
+    chain = Chain(store, CHAIN, StreamName(None, "users"))
+    chain.read()
+    chain.catch_up()
+    landed = [file for block in chain.blocks() if isinstance(block.event, AddData) for file in block.event.files]
+    [table] = [pq.read_table(pa.BufferReader(body)) for body in lake.files(".parquet")]
+
+    assert len(landed) > 4, "too few runs for two rounds"
+    assert dict(zip(table["id"].to_pylist(), table["note"].to_pylist(), strict=True)) == {i: f"{min(i, 8)}" for i in range(20)}
+    assert [found.key for found in store.list("lake/airbyte_internal/") if "/scratch/" in found.key or "/delta/" in found.key] == []
 
 
 def with_deletions(catalog: Catalog) -> Catalog:

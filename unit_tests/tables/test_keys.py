@@ -143,6 +143,14 @@ def test_the_cursors_fingerprint_is_of_the_cursor() -> None:
     assert spec(ID).cursor_fingerprint == spec(NAME).cursor_fingerprint
 
 
+def test_rows_that_are_text_are_not_merged_with_others_but_deletions_are() -> None:
+    cursors = [None, AT]
+    typed, text = ([KeySpec((ID,), cursor, None, CdcDeletion.HARD, in_text) for cursor in cursors] for in_text in (False, True))
+    assert {one.fingerprint for one in typed} == {spec(ID).fingerprint}
+    assert len({spec(ID).fingerprint, *(one.fingerprint for one in text)}) == 3
+    assert {one.of_deletions.fingerprint for one in (*typed, *text)} == {spec(ID).fingerprint}
+
+
 @given(st.lists(st.text(st.sampled_from("a\x00\x7f\U0010ffff"), max_size=80), min_size=1, max_size=4))
 def test_bounds_of_a_file_hold_all_its_keys(texts: list[str]) -> None:
     keys = sorted(encode_key([pa.array(texts)]).to_pylist())

@@ -35,7 +35,17 @@ from destination_s3_spark.schema.arrow import META_FIELDS, RAW_SCHEMA, arrow_fie
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.keys import CdcDeletion, KeySpec, lower, upper
-from destination_s3_spark.tables.merge import CompactTask, MergedRange, MergeTask, Source, compact_tombstones, merge_range, sources_of
+from destination_s3_spark.tables.merge import (
+    CombineTask,
+    CompactTask,
+    MergedRange,
+    MergeTask,
+    Source,
+    combine_runs,
+    compact_tombstones,
+    merge_range,
+    sources_of,
+)
 from destination_s3_spark.tables.merge_output import FileKeys, TableFormat
 from destination_s3_spark.tables.merge_plan import MergePlan, Run, Sizes, TableFile, plan_merge
 from destination_s3_spark.tables.run_file import FIRST_KEYS, RunFile, sorted_index
@@ -259,6 +269,32 @@ def test_a_table_is_what_the_reference_says_after_every_merge(
     assert len(table.files) > 3
     assert [file.keys for file in table.states.values()] == ([file.keys for file in table.files.values()] if table.states else [])
     assert list(table.store.list_uploads("")) == []
+
+
+@pytest.mark.parametrize("name", list(FORMATS))
+def test_runs_that_became_one_merge_to_the_same(s3_settings: S3Settings, reference_merge: ModuleType, version: Any, name: str) -> None:
+    table = Table(s3_settings, table_format(name))
+    table.merge([table.run(history(version, 1, 0, 300, 200))])
+    arrived = history(version, 2, 1000, 600, 300)
+    parts = [arrived[start : start + 60] for start in range(0, 600, 60)]
+    runs = [table.run(part, part[0].number) for part in parts]
+    sources = tuple(Source(FileKind.DELTA, one.key, one.size, one.offset) for one in runs)
+    task = CombineTask(sources[::2], table.form.form, "scratch/one", 100_000, s3_settings)
+    done = combine_runs(pickle.loads(pickle.dumps(task)))
+    body = table.store.get("scratch/one")
+    one = Run.of("scratch/one", len(body), 0, sorted_index(io.BytesIO(body)), upper(done.file.keys))
+    expected = Table(s3_settings, table.form, dict(table.files), dict(table.states), list(table.dead), 1000)
+
+    assert done.rows_read == 300 > done.file.rows == len({each.key for part in parts[::2] for each in part})
+    assert (done.file.kind, done.file.bytes, done.file.upload_id) == (FileKind.DELTA, len(body), None)
+    [plain] = [merge_range(task) for task in expected.tasks(expected.plan(runs), 2**26)]
+    [merged] = table.merge([one, *runs[1::2]])
+    assert (merged.rows, merged.deletions) == (plain.rows, plain.deletions)
+    survivors = reference_merge.surviving(
+        [*(replace(each, offset=reference_merge.STORED) for each in reference_merge.surviving(history(version, 1, 0, 300, 200))), *arrived]
+    )
+    assert [number for numbers in table.numbers() for number in numbers] == [each.number for each in survivors if not each.deleted]
+    assert list(table.store.list_uploads("scratch")) == []
 
 
 def test_files_that_no_run_reaches_are_neither_read_nor_replaced(table: Table, version: Any) -> None:

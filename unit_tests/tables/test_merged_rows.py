@@ -95,6 +95,38 @@ def test_each_table_goes_on_behind_the_one_before(reference_merge: ModuleType, p
     assert sum(map(len, tables)) == 1000
 
 
+def test_a_source_is_not_read_before_its_first_key_is_reached(reference_merge: ModuleType, pool: ThreadPoolExecutor) -> None:
+    read = [0] * 10
+    streams: list[RowStream] = []
+
+    def counted(of: int, table: pa.Table) -> Iterator[pa.Table]:
+        for portion in portions(table, 10):
+            read[of] += len(portion)
+            yield portion
+
+    for of in range(10):
+        table = source([reference_merge.Version(number, (f"{number:05}",), 0, 0, False, 0) for number in range(100 * of, 100 * of + 100)])
+        streams.append(RowStream(counted(of, table), pool, table[KEY][0].as_py()))
+    seen = 0
+    for table in merged_rows(reversed(streams), has_cursor=True):
+        begun = [of for of in range(10) if read[of]]
+        assert begun == [*range(len(begun))]
+        assert len(begun) <= seen // 100 + 2
+        assert table["number"].to_pylist() == [*range(seen, seen + len(table))]
+        seen += len(table)
+
+    assert seen == 1000
+
+
+def test_many_sources_make_few_rounds(reference_merge: ModuleType, pool: ThreadPoolExecutor) -> None:
+    histories = [[reference_merge.Version(number, (f"{number:05}",), 0, 0, False, 0) for number in range(of, 4000, 40)] for of in range(40)]
+    tables = merged([source(history) for history in histories], [10] * 40, pool)
+
+    # Each source has ten portions; a round for each of these would be 400.
+    assert len(tables) <= 12
+    assert sum(map(len, tables)) == 4000
+
+
 def test_what_reading_raises_comes_through(pool: ThreadPoolExecutor) -> None:
     def failing() -> Iterator[pa.Table]:
         yield source([])
@@ -107,6 +139,7 @@ def test_what_reading_raises_comes_through(pool: ThreadPoolExecutor) -> None:
 def test_few_rows_of_a_large_row_group_do_not_keep_it_in_memory(reference_merge: ModuleType, pool: ThreadPoolExecutor) -> None:
     whole = source([reference_merge.Version(number, (f"{number:05}",), 0, 0, False, 0) for number in range(10_000)])
     stream = RowStream(iter([whole.slice(5000, 10)]), pool)
+    stream.start()
 
     assert stream.fill()
     rows = stream.take(stream.last)

@@ -216,6 +216,18 @@ def test_what_is_read_at_once_is_bounded_for_small_and_for_large_row_groups(piec
     assert pa.concat_tables(tables)["id"].to_pylist() == list(range(300))
 
 
+def test_a_reader_between_two_tables_holds_nothing() -> None:
+    file = run_of(typed([{"id": number, "text": f"{number}" * 50} for number in range(20_000)]))
+    source = SortedFile(file, FileKind.DELTA, form())
+    before = pa.total_allocated_bytes()
+    tables = source.read(portion_bytes=max(group.bytes for group in source.row_groups))
+    size = next(tables).nbytes
+
+    assert size > 100_000
+    assert pa.total_allocated_bytes() - before < size / 10
+    assert next(tables).num_rows > 0
+
+
 def test_a_final_file_gets_its_control_columns_from_its_values() -> None:
     rows = typed([{"id": None}, {"id": 1, "region": "a", "seen": 5}, {"id": 1, "region": "b", "_ab_cdc_deleted_at": "x"}])
     found = read(sorted_file(rows), FileKind.FINAL)
