@@ -7,24 +7,51 @@ whose keys overlap. Where keys come in order, runs do not overlap and stay as th
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import Any
 
-from destination_s3_spark.chain.files import FileEntry, FileKind
+import pyarrow as pa
+
+from destination_s3_spark.chain.files import DataFile, FileEntry, FileKind
 from destination_s3_spark.errors import Bug
 from destination_s3_spark.storage.settings import S3Settings
-from destination_s3_spark.tables.keys import after, lower, upper
-from destination_s3_spark.tables.merge import CombinedRun, CombineTask, Source, combine_runs
+from destination_s3_spark.storage.staging import StagedFileSink
+from destination_s3_spark.tables.keys import KEY, after, lower, upper
+from destination_s3_spark.tables.merge import Source, row_streams
+from destination_s3_spark.tables.merge_output import StagedFile, columns, pieces
+from destination_s3_spark.tables.merged_rows import merged_rows
 from destination_s3_spark.tables.published import keys_of
-from destination_s3_spark.tables.run_file import RUN_OPTIONS, MergeForm
+from destination_s3_spark.tables.run_file import PIECE_BYTES, RUN_OPTIONS, MergeForm, SortedFileWriter, run_schema
+from destination_s3_spark.tables.sorting import visible_run
 from destination_s3_spark.tables.update import Work
 
+COMBINED_BYTES = 64 * 2**20
+"""An object of a combined run ends when its rows take so much of Arrow's memory: a reader also has the footer, which grows with it."""
 PORTIONS = 5
 """Row groups of each run a merge has in memory, all in all: those it takes rows of, the next one, and copies."""
 ARROW_BYTES = 4
 """About what a byte of a run takes in Arrow's memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class CombineTask:
+    """Runs that become one, with the winner of each key among them, as scratch objects `<scratch><number>.parquet`."""
+
+    sources: tuple[Source, ...]
+    form: MergeForm
+    scratch: str
+    budget_bytes: int
+    s3: S3Settings
+
+
+@dataclass(frozen=True, slots=True)
+class CombinedRun:
+    """The objects that runs became, each a run whose keys follow those of the one before, and how many rows were read."""
+
+    files: tuple[FileEntry, ...]
+    rows_read: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,20 +63,46 @@ class Combined:
 
 
 def combined(
-    runs: Sequence[FileEntry], form: MergeForm, next_key: Callable[[], str], budget_bytes: int, s3: S3Settings
+    runs: Sequence[FileEntry], form: MergeForm, next_scratch: Callable[[], str], budget_bytes: int, s3: S3Settings
 ) -> Generator[Work, list[Any] | None, Combined]:
-    """The steps of an update after which the runs, which have rows, are few enough for tasks of this budget. `next_key`: for an object."""
+    """The steps of an update after which the runs, which have rows, are few enough for tasks of this budget. `next_scratch`: for a task."""
     scratch: list[str] = []
     while _deepest(runs) * PORTIONS > budget_bytes:
         groups = list(_groups(runs, budget_bytes))
-        tasks = [CombineTask(tuple(map(_source, group)), form, next_key(), budget_bytes, s3) for group in groups if len(group) > 1]
+        tasks = [CombineTask(tuple(map(_source, group)), form, next_scratch(), budget_bytes, s3) for group in groups if len(group) > 1]
         if not tasks:
             break
         done: list[CombinedRun] = (yield Work(combine_runs, tasks, lambda task: sum(source.size for source in task.sources))) or []
         _check_complete([file for group in groups if len(group) > 1 for file in group], done)
-        scratch += (run.file.key for run in done)
-        runs = [*(run.file for run in done), *(group[0] for group in groups if len(group) == 1)]
+        scratch += (file.key for run in done for file in run.files)
+        runs = [*(file for run in done for file in run.files), *(group[0] for group in groups if len(group) == 1)]
     return Combined(tuple(runs), tuple(scratch))
+
+
+def combine_runs(task: CombineTask) -> CombinedRun:
+    """Merge runs, which have rows, into one; arrivals stay what they were. Raises ConfigError, TransientError or DataError."""
+    files: list[FileEntry] = []
+    with row_streams(task.sources, task.form, (b"", None), task.budget_bytes, task.s3) as streams:
+        tables = merged_rows(streams, task.form.spec.cursor is not None)
+        batches = chain.from_iterable(pieces(rows, PIECE_BYTES) for rows in tables)
+        while (first := next(batches, None)) is not None:
+            staged = _staged(task, f"{task.scratch}{len(files)}.parquet", chain([first], batches))
+            files.append(visible_run(staged, task.s3))
+    return CombinedRun(tuple(files), sum(stream.taken for stream in streams))
+
+
+def _staged(task: CombineTask, key: str, batches: Iterable[pa.RecordBatch]) -> DataFile:
+    """An object of the next rows in merge form; takes no more than go into it."""
+    schema = run_schema(task.form.payload, task.form.spec)
+    sink = StagedFileSink(task.s3, key)
+    with StagedFile(FileKind.DELTA, sink, SortedFileWriter(sink, schema, task.form.spec)) as file:
+        size = 0
+        for batch in batches:
+            file.write(columns(batch, schema), batch[KEY])
+            size += batch.nbytes
+            if size >= COMBINED_BYTES:
+                break
+        return file.stage()
 
 
 def _deepest(runs: Sequence[FileEntry]) -> float:
@@ -86,7 +139,7 @@ def _freed(sizes: Sequence[float]) -> float:
 
 
 def _source(run: FileEntry) -> Source:
-    return Source(FileKind.DELTA, run.key, run.bytes, run.offset or 0)
+    return Source(FileKind.DELTA, run.key, run.bytes, run.offset or 0, lower(keys_of(run)))
 
 
 def _check_complete(runs: Sequence[FileEntry], done: Sequence[CombinedRun]) -> None:

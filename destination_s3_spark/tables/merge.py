@@ -8,25 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
 import pyarrow as pa
 
-from destination_s3_spark.chain.files import DataFile, FileEntry, FileKind
+from destination_s3_spark.chain.files import DataFile, FileKind
 from destination_s3_spark.storage.ranged import RangedFile
 from destination_s3_spark.storage.settings import S3Settings
-from destination_s3_spark.storage.staging import StagedFileSink
-from destination_s3_spark.tables import run_file
 from destination_s3_spark.tables.keys import KEY, KeySpec
 from destination_s3_spark.tables.merge_output import (
     PIECE_BYTES,
     FileKeys,
     FileSize,
     MergeOutput,
-    StagedFile,
     TableFormat,
-    columns,
     pieces,
     tombstone_file,
     tombstones,
@@ -34,8 +30,7 @@ from destination_s3_spark.tables.merge_output import (
 from destination_s3_spark.tables.merge_plan import Piece
 from destination_s3_spark.tables.merged_rows import RowStream, merged_rows
 from destination_s3_spark.tables.presence import present
-from destination_s3_spark.tables.run_file import RUN_OPTIONS, MergeForm, SortedFile, SortedFileWriter, run_schema, tombstone_schema
-from destination_s3_spark.tables.sorting import visible_run
+from destination_s3_spark.tables.run_file import RUN_OPTIONS, MergeForm, SortedFile, tombstone_schema
 from destination_s3_spark.tables.winners import EXTRACTED_AT
 
 READERS = 8
@@ -46,12 +41,16 @@ PORTIONS_SHARE = 4
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A sorted object of `size` bytes. FINAL or STATE: rows of the table; DELTA: a run, whose arrivals count from `offset`; TOMBSTONE."""
+    """A sorted object of `size` bytes. FINAL or STATE: rows of the table; DELTA: a run, whose arrivals count from `offset`; TOMBSTONE.
+
+    No key of it is below `first`.
+    """
 
     kind: FileKind
     key: str
     size: int
     offset: int = 0
+    first: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,32 +95,13 @@ class CompactTask:
     s3: S3Settings
 
 
-@dataclass(frozen=True, slots=True)
-class CombineTask:
-    """Runs that become one, with the winner of each key among them, at the key of a scratch object."""
-
-    sources: tuple[Source, ...]
-    form: MergeForm
-    key: str
-    budget_bytes: int
-    s3: S3Settings
-
-
-@dataclass(frozen=True, slots=True)
-class CombinedRun:
-    """The run that others became, and how many rows were read of those."""
-
-    file: FileEntry
-    rows_read: int
-
-
 def sources_of(piece: Piece, table: TableFormat) -> tuple[Source, ...]:
     """The sources of a planned piece."""
     kind = FileKind.STATE if table.has_state else FileKind.FINAL
     return (
-        *(Source(kind, file.key, file.size) for file in piece.table),
-        *(Source(FileKind.TOMBSTONE, part.run.key, part.run.size) for part in piece.tombstones),
-        *(Source(FileKind.DELTA, part.run.key, part.run.size, part.run.offset) for part in piece.runs),
+        *(Source(kind, file.key, file.size, first=file.first) for file in piece.table),
+        *(Source(FileKind.TOMBSTONE, part.run.key, part.run.size, first=part.first) for part in piece.tombstones),
+        *(Source(FileKind.DELTA, part.run.key, part.run.size, part.run.offset, part.first) for part in piece.runs),
     )
 
 
@@ -130,7 +110,7 @@ def merge_range(task: MergeTask) -> MergedRange:
     spec = task.table.spec
     with (
         MergeOutput(task.table, task.keys, task.tombstone_key, FileSize(task.file_bytes, task.row_bytes), task.s3) as output,
-        _streams(task.sources, task.table.form, (task.low, task.high), task.budget_bytes, task.s3) as streams,
+        row_streams(task.sources, task.table.form, (task.low, task.high), task.budget_bytes, task.s3) as streams,
     ):
         for rows in merged_rows(streams, spec.cursor is not None):
             output.write(rows)
@@ -146,28 +126,12 @@ def compact_tombstones(task: CompactTask) -> DataFile:
     spec = task.table.spec
     with (
         tombstone_file(task.key, spec, task.s3, task.table.metadata) as file,
-        _streams(task.sources, _deletions(spec), (b"", None), task.budget_bytes, task.s3) as streams,
+        row_streams(task.sources, _deletions(spec), (b"", None), task.budget_bytes, task.s3) as streams,
     ):
         for rows in merged_rows(streams, spec.cursor is not None):
             for batch in pieces(rows, PIECE_BYTES):
                 file.write(tombstones(batch, spec), batch[KEY])
         return file.stage()
-
-
-def combine_runs(task: CombineTask) -> CombinedRun:
-    """Merge runs, which have rows, into one that is an object of its own; arrivals stay what they were. Raises as `merge_range`."""
-    spec = task.form.spec
-    schema = run_schema(task.form.payload, spec)
-    sink = StagedFileSink(task.s3, task.key)
-    with (
-        StagedFile(FileKind.DELTA, sink, SortedFileWriter(sink, schema, spec)) as file,
-        _streams(task.sources, task.form, (b"", None), task.budget_bytes, task.s3) as streams,
-    ):
-        for rows in merged_rows(streams, spec.cursor is not None):
-            for batch in pieces(rows, run_file.PIECE_BYTES):
-                file.write(columns(batch, schema), batch[KEY])
-        staged = file.stage()
-    return CombinedRun(visible_run(staged, task.s3), sum(stream.taken for stream in streams))
 
 
 def _deletions(spec: KeySpec) -> MergeForm:
@@ -177,28 +141,17 @@ def _deletions(spec: KeySpec) -> MergeForm:
 
 
 @contextmanager
-def _streams(
+def row_streams(
     sources: Sequence[Source], form: MergeForm, bounds: tuple[bytes, bytes | None], budget_bytes: int, s3: S3Settings
 ) -> Iterator[list[RowStream]]:
-    """The sources' rows within the bounds, each read in portions that reach about as far as those of the others."""
-    low, high = bounds
+    """The sources' rows within the bounds. Each is opened when its first key is reached, and a footer is dropped at its end: those of many
+    runs would take more memory than their rows.
+    """
+    portion_bytes = max(RUN_OPTIONS.row_group_bytes, budget_bytes // PORTIONS_SHARE // max(1, len(sources)))
     with ThreadPoolExecutor(READERS, "merge-read") as pool:
-        files = list(pool.map(lambda source: _opened(source, form, s3), sources))
-        sizes = [file.size(low, high) for file in files]
-        share = budget_bytes / PORTIONS_SHARE / max(1, sum(sizes))
-        yield [
-            RowStream(
-                _read(source, file.read(low, high, max(RUN_OPTIONS.row_group_bytes, int(size * share))), s3), pool, file.first_key(low)
-            )
-            for source, file, size in zip(sources, files, sizes, strict=True)
-        ]
+        yield [RowStream(_read(source, form, bounds, portion_bytes, s3), pool, max(bounds[0], source.first)) for source in sources]
 
 
-def _opened(source: Source, form: MergeForm, s3: S3Settings) -> SortedFile:
-    with present(source.key, s3):
-        return SortedFile(RangedFile(s3, source.key, source.size), source.kind, form, source.offset)
-
-
-def _read(source: Source, portions: Iterator[pa.Table], s3: S3Settings) -> Iterator[pa.Table]:
-    with present(source.key, s3):
-        yield from portions
+def _read(source: Source, form: MergeForm, bounds: tuple[bytes, bytes | None], portion_bytes: int, s3: S3Settings) -> Iterator[pa.Table]:
+    with present(source.key, s3), closing(RangedFile(s3, source.key, source.size)) as file:
+        yield from SortedFile(file, source.kind, form, source.offset).read(*bounds, portion_bytes)

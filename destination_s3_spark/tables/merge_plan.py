@@ -83,6 +83,11 @@ class Part:
     run: Run
     groups: range
 
+    @property
+    def first(self) -> bytes:
+        """A lower bound of the keys."""
+        return self.run.groups[self.groups.start].first
+
 
 @dataclass(frozen=True, slots=True)
 class Piece:

@@ -99,7 +99,7 @@ def _steps(table: StreamTable, live: LiveFiles, form: TableFormat, inputs: _Inpu
         done = yield Work(sort_rows, _sort_tasks(table, inputs, form, resources), lambda task: int(task.stored.file.bytes))
         sorted_runs = list(_with_arrivals(inputs, done or []))
     found = [*inputs.runs, *sorted_runs]
-    waiting = yield from combined(found, form.form, partial(_scratch_key, table), resources.budget_bytes, resources.s3)
+    waiting = yield from combined(found, form.form, partial(_next_scratch, table), resources.budget_bytes, resources.s3)
     plan = _plan(table, inputs, waiting.runs, form, resources)
     ranges: list[MergedRange] = []
     if plan.pieces:
@@ -226,8 +226,8 @@ def _with_arrivals(inputs: _Inputs, done: Iterable[Sequence[FileEntry]]) -> Iter
             yield msgspec.structs.replace(run, offset=earlier + (file.offset or 0))
 
 
-def _scratch_key(table: StreamTable) -> str:
-    return f"{table.layout.scratch_prefix(table.writer.next_token())}0.parquet"
+def _next_scratch(table: StreamTable) -> str:
+    return table.layout.scratch_prefix(table.writer.next_token())
 
 
 def _plan(table: StreamTable, inputs: _Inputs, waiting: Sequence[FileEntry], form: TableFormat, resources: Resources) -> MergePlan:

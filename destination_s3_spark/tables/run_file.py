@@ -209,14 +209,6 @@ class SortedFile:
             raise Bug("A file is not sorted by the table's primary key of today; nothing was merged. Please report this.")
         self._same_cursor = metadata[CURSOR_FINGERPRINT] == form.spec.cursor_fingerprint
 
-    def size(self, low: bytes = b"", high: bytes | None = None) -> int:
-        """Bytes in Arrow's memory of the row groups that can have keys of the range."""
-        return sum(self.row_groups[number].bytes for number in self._overlapping(low, high))
-
-    def first_key(self, low: bytes = b"") -> bytes:
-        """A lower bound for the keys not below `low`."""
-        return max(low, self.row_groups[0].first_key)
-
     def read(self, low: bytes = b"", high: bytes | None = None, portion_bytes: int = READ_BYTES) -> Iterator[pa.Table]:
         """The rows with `low` <= key < `high` (None: no end) in the order of their keys, in tables of about `portion_bytes` at most.
 

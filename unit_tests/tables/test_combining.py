@@ -13,9 +13,8 @@ from destination_s3_spark.errors import Bug
 from destination_s3_spark.schema.airbyte_type import Field, Scalar
 from destination_s3_spark.schema.arrow import META_FIELDS, arrow_field
 from destination_s3_spark.storage.settings import AccessKey, S3Settings
-from destination_s3_spark.tables.combining import ARROW_BYTES, PORTIONS, Combined, combined
-from destination_s3_spark.tables.keys import CdcDeletion, KeySpec, encode_key, key_range
-from destination_s3_spark.tables.merge import CombinedRun, CombineTask, combine_runs
+from destination_s3_spark.tables.combining import ARROW_BYTES, PORTIONS, Combined, CombinedRun, CombineTask, combine_runs, combined
+from destination_s3_spark.tables.keys import CdcDeletion, KeySpec, encode_key, key_range, lower
 from destination_s3_spark.tables.run_file import RUN_OPTIONS, MergeForm
 from destination_s3_spark.tables.stored_rows import project
 
@@ -39,7 +38,7 @@ def finished(runs: Sequence[FileEntry], lost: int = 0) -> tuple[Combined, list[l
     """Let the steps come to their end with workers that halve the rows; `lost` of them are not read."""
     by_key = {file.key: file for file in runs}
     numbers = count()
-    steps = combined(runs, FORM, lambda: f"scratch/{next(numbers)}", BUDGET, S3)
+    steps = combined(runs, FORM, lambda: f"scratch/{next(numbers)}/", BUDGET, S3)
     jobs: list[list[CombineTask]] = []
     done: list[Any] | None = None
     while True:
@@ -52,13 +51,14 @@ def finished(runs: Sequence[FileEntry], lost: int = 0) -> tuple[Combined, list[l
         done = []
         for task in work.tasks:
             files = [by_key[source.key] for source in task.sources]
-            assert [(source.kind, source.size, source.offset) for source in task.sources] == [
-                (FileKind.DELTA, file.bytes, file.offset or 0) for file in files
+            assert [(source.kind, source.size, source.offset, source.first) for source in task.sources] == [
+                (FileKind.DELTA, file.bytes, file.offset or 0, lower(file.keys)) for file in files if file.keys is not None
             ]
             rows = sum(file.rows for file in files)
             keys = files[0].keys
-            by_key[task.key] = FileEntry(FileKind.DELTA, task.key, rows // 2, sum(file.bytes for file in files) // 2, keys=keys)
-            done.append(CombinedRun(by_key[task.key], rows - lost))
+            made = FileEntry(FileKind.DELTA, f"{task.scratch}0", rows // 2, sum(file.bytes for file in files) // 2, keys=keys)
+            by_key[made.key] = made
+            done.append(CombinedRun((made,), rows - lost))
 
 
 def test_few_runs_stay_as_they_are() -> None:
@@ -71,7 +71,7 @@ def test_as_many_runs_are_combined_as_a_task_has_to_be_spared() -> None:
     result, [tasks] = finished([run(0, 100, f"{number}") for number in range(5 * FITTING)])
 
     assert [len(task.sources) for task in tasks] == [FITTING] * 4 + [FITTING // 2]
-    assert list(result.scratch) == [f"scratch/{number}" for number in range(5)]
+    assert list(result.scratch) == [f"scratch/{number}/0" for number in range(5)]
     assert len(result.runs) == FITTING
 
 

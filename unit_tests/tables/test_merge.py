@@ -11,6 +11,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
+from itertools import pairwise
 from types import ModuleType
 from typing import Any
 from uuid import UUID
@@ -20,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from destination_s3_spark.chain.files import DataFile, FileKind
+from destination_s3_spark.chain.files import DataFile, FileEntry, FileKind
 from destination_s3_spark.errors import DataError
 from destination_s3_spark.formats.avro import AvroOptions
 from destination_s3_spark.formats.csv import CsvOptions
@@ -34,14 +35,14 @@ from destination_s3_spark.schema.airbyte_type import Field, Scalar
 from destination_s3_spark.schema.arrow import META_FIELDS, RAW_SCHEMA, arrow_field
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
-from destination_s3_spark.tables.keys import CdcDeletion, KeySpec, lower, upper
+from destination_s3_spark.tables import combining
+from destination_s3_spark.tables.combining import CombineTask, combine_runs
+from destination_s3_spark.tables.keys import KEY, CdcDeletion, KeySpec, lower, upper
 from destination_s3_spark.tables.merge import (
-    CombineTask,
     CompactTask,
     MergedRange,
     MergeTask,
     Source,
-    combine_runs,
     compact_tombstones,
     merge_range,
     sources_of,
@@ -136,6 +137,11 @@ class Table:
         key = self.name("delta")
         self.store.put(key, target.getvalue())
         return Run.of(key, len(target.getvalue()), offset, sorted_index(target), upper(file.keys))
+
+    def object_run(self, file: FileEntry) -> Run:
+        body = self.store.get(file.key)
+        assert (file.kind, file.bytes, file.upload_id) == (FileKind.DELTA, len(body), None)
+        return Run.of(file.key, file.bytes, 0, sorted_index(io.BytesIO(body)), upper(file.keys))
 
     def plan(self, runs: Sequence[Run], sizes: Sizes = LARGE) -> MergePlan:
         of_state = self.states if self.form.has_state else self.files
@@ -272,23 +278,28 @@ def test_a_table_is_what_the_reference_says_after_every_merge(
 
 
 @pytest.mark.parametrize("name", list(FORMATS))
-def test_runs_that_became_one_merge_to_the_same(s3_settings: S3Settings, reference_merge: ModuleType, version: Any, name: str) -> None:
+def test_runs_that_became_one_merge_to_the_same(
+    s3_settings: S3Settings, reference_merge: ModuleType, version: Any, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     table = Table(s3_settings, table_format(name))
     table.merge([table.run(history(version, 1, 0, 300, 200))])
     arrived = history(version, 2, 1000, 600, 300)
     parts = [arrived[start : start + 60] for start in range(0, 600, 60)]
     runs = [table.run(part, part[0].number) for part in parts]
-    sources = tuple(Source(FileKind.DELTA, one.key, one.size, one.offset) for one in runs)
-    task = CombineTask(sources[::2], table.form.form, "scratch/one", 100_000, s3_settings)
-    done = combine_runs(pickle.loads(pickle.dumps(task)))
-    body = table.store.get("scratch/one")
-    one = Run.of("scratch/one", len(body), 0, sorted_index(io.BytesIO(body)), upper(done.file.keys))
+    sources = tuple(Source(FileKind.DELTA, one.key, one.size, one.offset, one.groups[0].first) for one in runs)
+    monkeypatch.setattr(combining, "COMBINED_BYTES", 10_000)
+    monkeypatch.setattr(combining, "PIECE_BYTES", 4_000)
+    done = combine_runs(pickle.loads(pickle.dumps(CombineTask(sources[::2], table.form.form, "scratch/token/", 100_000, s3_settings))))
+    combined = [table.object_run(file) for file in done.files]
     expected = Table(s3_settings, table.form, dict(table.files), dict(table.states), list(table.dead), 1000)
 
-    assert done.rows_read == 300 > done.file.rows == len({each.key for part in parts[::2] for each in part})
-    assert (done.file.kind, done.file.bytes, done.file.upload_id) == (FileKind.DELTA, len(body), None)
+    assert len(done.files) > 2
+    assert [file.key for file in done.files] == [f"scratch/token/{number}.parquet" for number in range(len(done.files))]
+    keys = [pq.read_table(io.BytesIO(table.store.get(file.key)))[KEY].to_pylist() for file in done.files]
+    assert all(one[-1] < other[0] for one, other in pairwise(keys))
+    assert done.rows_read == 300 > sum(file.rows for file in done.files) == len({each.key for part in parts[::2] for each in part})
     [plain] = [merge_range(task) for task in expected.tasks(expected.plan(runs), 2**26)]
-    [merged] = table.merge([one, *runs[1::2]])
+    [merged] = table.merge([*combined, *runs[1::2]])
     assert (merged.rows, merged.deletions) == (plain.rows, plain.deletions)
     survivors = reference_merge.surviving(
         [*(replace(each, offset=reference_merge.STORED) for each in reference_merge.surviving(history(version, 1, 0, 300, 200))), *arrived]

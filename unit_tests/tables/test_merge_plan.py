@@ -160,7 +160,7 @@ def test_a_task_writes_many_files_when_they_are_small() -> None:
     plan = plan_merge([], [run], [], Sizes(LEAST_TASK_BYTES // 10, 10**12, cores=2))
 
     assert len(plan.pieces) == 4
-    assert all(0.9 * LEAST_TASK_BYTES < piece.bytes for piece in plan.pieces)
+    assert all(piece.bytes > 0.9 * LEAST_TASK_BYTES for piece in plan.pieces)
 
 
 def test_every_core_gets_a_task_when_there_is_enough_for_it() -> None:
