@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, chain
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -18,9 +18,10 @@ from destination_s3_spark.chain.files import DataFile, FileEntry, FileKind
 from destination_s3_spark.errors import Bug
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.storage.staging import StagedFileSink
-from destination_s3_spark.tables.keys import KEY, after, lower, upper
+from destination_s3_spark.tables.keys import KEY, lower, upper
 from destination_s3_spark.tables.merge import Source, row_streams
 from destination_s3_spark.tables.merge_output import StagedFile, columns, pieces
+from destination_s3_spark.tables.merge_plan import deepest
 from destination_s3_spark.tables.merged_rows import merged_rows
 from destination_s3_spark.tables.published import keys_of
 from destination_s3_spark.tables.run_file import PIECE_BYTES, RUN_OPTIONS, MergeForm, SortedFileWriter, run_schema
@@ -107,9 +108,7 @@ def _staged(task: CombineTask, key: str, batches: Iterable[pa.RecordBatch]) -> D
 
 def _deepest(runs: Sequence[FileEntry]) -> float:
     """Bytes of the row groups that a merge is in at the same time, where most runs overlap."""
-    begins = [(lower(keys_of(run)), _group_bytes(run)) for run in runs]
-    ends = [(after(upper(keys_of(run))), -_group_bytes(run)) for run in runs]
-    return max(accumulate(size for _, size in sorted([*begins, *ends])), default=0.0)
+    return deepest((lower(keys_of(run)), upper(keys_of(run)), _group_bytes(run)) for run in runs)
 
 
 def _group_bytes(run: FileEntry) -> float:

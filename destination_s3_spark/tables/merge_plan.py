@@ -292,14 +292,22 @@ def _rows_before(points: Sequence[bytes], stretches: Iterable[Group | TableFile]
 def _parts_in_memory(span: _Span, runs: Sequence[Run], budget_bytes: int) -> int:
     """How many parts there must be at least.
 
-    A task holds a row group of each run. When there are so many runs that these alone are too much, it must be able to hold all its rows.
+    A task holds a row group of each run it has reached. Where these alone are too much, it must be able to hold all its rows.
     """
     inside = [list(_groups([run], span.low, span.high)) for run in runs]
-    if sum(max((group.bytes for group in groups), default=0) for groups in inside) <= budget_bytes:
+    if deepest((groups[0].first, groups[-1].last, max(group.bytes for group in groups)) for groups in inside if groups) <= budget_bytes:
         return 1
     size = sum(group.bytes for groups in inside for group in groups)
     rows = sum(group.rows for groups in inside for group in groups)
     return ceil(size * (1 + sum(file.rows for file in span.files) / rows) / budget_bytes)
+
+
+def deepest(stretches: Iterable[tuple[bytes, bytes, float]]) -> float:
+    """The sum of the sizes of stretches of keys (first, last, size) where it is greatest."""
+    edges: list[tuple[bytes, float]] = []
+    for first, last, size in stretches:
+        edges += (first, size), (after(last), -size)
+    return max(accumulate(size for _, size in sorted(edges)), default=0.0)
 
 
 def _parts(runs: Sequence[Run], low: bytes, high: bytes | None) -> Iterator[Part]:

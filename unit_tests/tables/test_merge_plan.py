@@ -182,6 +182,12 @@ def test_many_runs_make_small_ranges_when_a_row_group_of_each_does_not_fit_in_me
     assert len(plan_merge([], runs, [], Sizes(10**9, 2 * budget, cores=1)).pieces) == 1
 
 
+def test_many_runs_beside_each_other_are_read_one_after_the_other() -> None:
+    runs = [run_of((10 * number, 10 * number + 9), size=100, name=f"run-{number}") for number in range(20)]
+
+    assert len(plan_merge([], runs, [], Sizes(10**9, 1000, cores=1)).pieces) == 1
+
+
 def test_the_rows_of_a_group_lie_between_its_bounds() -> None:
     size = LEAST_TASK_BYTES // 80
     runs = [run_of(*((at + shift, at + shift + 10) for at in range(0, 160, 10)), size=size, name=f"{shift}") for shift in range(10)]
