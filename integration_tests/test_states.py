@@ -133,7 +133,8 @@ def test_an_input_that_ends_without_a_status_is_a_transient_failure(idle_source:
 def test_records_behind_the_last_state_of_an_incomplete_stream_are_not_kept(idle_source: tuple[list[float], Outcome, Lake]) -> None:
     _, _, lake = idle_source
     assert lake.ids() == [0, 1, 2]
-    lake.verify_at_rest()
+    lake.verify()
+    assert lake.bucket.open_uploads() == []
 
 
 def test_nothing_but_airbyte_messages_is_on_stdout(stream_states: Outcome) -> None:
