@@ -37,6 +37,51 @@ def part(name: str, schema: Mapping[str, JsonObject], *records: Row, mode: str =
     return entry, [*(record(one, name, NAMESPACE) for one in records), state(len(records), name, NAMESPACE)]
 
 
+PLACE: JsonObject = {"place": {"type": "object", "properties": {"city": TEXT}}}
+LARGER_PLACE: JsonObject = {"place": {"type": "object", "properties": {"city": TEXT, "zip": INTEGER}}}
+FIRST = [
+    part("flipping", {"price": TEXT}, {"id": 1, "price": "low"}),
+    part("flipping_dedup", {"price": TEXT, "cursor": INTEGER}, {"id": 1, "price": "low"}, {"id": 2, "price": "x"}, mode="append_dedup"),
+    part("growing", {"old": TEXT, **PLACE}, {"id": 1, "old": "a", "place": {"city": "Bern"}}),
+    part("deciding", {"cursor": INTEGER}, {"id": 1, "cursor": 1}, {"id": 2, "cursor": 7}, mode="append_dedup"),
+    part("refreshed", {"price": TEXT}, {"id": 1, "price": "old"}),
+    part("refreshed_cast", {"price": TEXT}, {"id": 1, "price": "old"}),
+    part("refreshed_wider", {"price": TEXT}, {"id": 1, "price": "old"}),
+    part("refreshed_type", {"price": TEXT}, {"id": 1, "price": "old"}),
+    part("rewritten", {"price": TEXT}, {"id": 1, "price": "7"}, {"id": 2, "price": "x"}),
+    part("rewritten_dedup", {"price": TEXT, "cursor": INTEGER}, {"id": 1, "price": "7"}, {"id": 2, "price": "x"}, mode="append_dedup"),
+]
+INTERRUPTED_WITHOUT_RAW = [
+    part("cast", {"price": TEXT}, {"id": 1, "price": "7"}),
+    part("misfit", {"price": TEXT}, {"id": 1, "price": "x"}),
+    part("refreshed_cast", {"price": TEXT}, {"id": 2, "price": "2"}, {"id": 3, "price": "x"}, generation=2, minimum=2),
+]
+INTERRUPTED = [
+    part("refreshed", {"price": TEXT}, {"id": 2, "price": "2"}, {"id": 3, "price": "x"}, generation=2, minimum=2),
+    part("refreshed_wider", {"price": TEXT}, {"id": 2, "price": "2"}, generation=2, minimum=2),
+]
+SECOND = [
+    part("flipping", {"price": INTEGER}, {"id": 2, "price": 5}),
+    part("flipping_dedup", {"price": INTEGER, "cursor": INTEGER}, {"id": 2, "price": 5, "cursor": 1}, mode="append_dedup"),
+    part("growing", {"new": TEXT, **LARGER_PLACE}, {"id": 2, "new": "b", "place": {"city": "Chur", "zip": 7000}}),
+    part("deciding", {"cursor": NUMBER}, {"id": 1, "cursor": 0.5}, {"id": 2, "cursor": 7.5}, mode="append_dedup"),
+    part("refreshed", {"price": INTEGER}, {"id": 4, "price": 4}, generation=2, minimum=2),
+    part("refreshed_cast", {"price": INTEGER}, {"id": 4, "price": 4}, generation=2, minimum=2),
+    part("refreshed_wider", {"price": TEXT, "more": TEXT}, {"id": 4, "price": "4", "more": "m"}, generation=2, minimum=2),
+    part("refreshed_type", {"price": INTEGER}, {"id": 2, "price": 2}, generation=2, minimum=2),
+]
+THIRD = [
+    part("flipping", {"price": TEXT}, {"id": 3, "price": "high"}),
+    part("flipping_dedup", {"price": TEXT, "cursor": INTEGER}, {"id": 1, "price": "high", "cursor": 1}, mode="append_dedup"),
+    part("growing", {"old": TEXT, **PLACE}, {"id": 3, "old": "c"}),
+]
+REWRITTEN = [
+    part("rewritten", {"price": INTEGER}, {"id": 3, "price": 8}),
+    part("rewritten_dedup", {"price": INTEGER, "cursor": INTEGER}, {"id": 1, "price": 8, "cursor": 1}, mode="append_dedup"),
+    part("cast", {"price": INTEGER}, {"id": 2, "price": 8}),
+]
+
+
 def name_of(one: Part) -> str:
     return str(one[0]["stream"]["name"])
 
@@ -55,61 +100,12 @@ def interrupted(lake: Lake, tables: Mapping[str, Any], *parts: Part) -> None:
 def migrated(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> tuple[Lake, dict[str, Outcome]]:
     """All tables after all of their syncs, and the syncs that were refused."""
     lake = Lake(new_bucket(moto), tmp_path_factory.mktemp("migration"))
-    place = {"place": {"type": "object", "properties": {"city": TEXT}}}
-    run(
-        lake,
-        {},
-        part("flipping", {"price": TEXT}, {"id": 1, "price": "low"}),
-        part("flipping_dedup", {"price": TEXT, "cursor": INTEGER}, {"id": 1, "price": "low"}, {"id": 2, "price": "x"}, mode="append_dedup"),
-        part("growing", {"old": TEXT, **place}, {"id": 1, "old": "a", "place": {"city": "Bern"}}),
-        part("deciding", {"cursor": INTEGER}, {"id": 1, "cursor": 1}, {"id": 2, "cursor": 7}, mode="append_dedup"),
-        part("refreshed", {"price": TEXT}, {"id": 1, "price": "old"}),
-        part("refreshed_cast", {"price": TEXT}, {"id": 1, "price": "old"}),
-        part("refreshed_wider", {"price": TEXT}, {"id": 1, "price": "old"}),
-        part("refreshed_type", {"price": TEXT}, {"id": 1, "price": "old"}),
-        part("rewritten", {"price": TEXT}, {"id": 1, "price": "7"}, {"id": 2, "price": "x"}),
-        part("rewritten_dedup", {"price": TEXT, "cursor": INTEGER}, {"id": 1, "price": "7"}, {"id": 2, "price": "x"}, mode="append_dedup"),
-    ).expect_success()
-    interrupted(
-        lake,
-        NO_RAW,
-        part("cast", {"price": TEXT}, {"id": 1, "price": "7"}),
-        part("misfit", {"price": TEXT}, {"id": 1, "price": "x"}),
-        part("refreshed_cast", {"price": TEXT}, {"id": 2, "price": "2"}, {"id": 3, "price": "x"}, generation=2, minimum=2),
-    )
-    interrupted(
-        lake,
-        {},
-        part("refreshed", {"price": TEXT}, {"id": 2, "price": "2"}, {"id": 3, "price": "x"}, generation=2, minimum=2),
-        part("refreshed_wider", {"price": TEXT}, {"id": 2, "price": "2"}, generation=2, minimum=2),
-    )
-    more_place = {"place": {"type": "object", "properties": {"city": TEXT, "zip": INTEGER}}}
-    run(
-        lake,
-        {},
-        part("flipping", {"price": INTEGER}, {"id": 2, "price": 5}),
-        part("flipping_dedup", {"price": INTEGER, "cursor": INTEGER}, {"id": 2, "price": 5, "cursor": 1}, mode="append_dedup"),
-        part("growing", {"new": TEXT, **more_place}, {"id": 2, "new": "b", "place": {"city": "Chur", "zip": 7000}}),
-        part("deciding", {"cursor": NUMBER}, {"id": 1, "cursor": 0.5}, {"id": 2, "cursor": 7.5}, mode="append_dedup"),
-        part("refreshed", {"price": INTEGER}, {"id": 4, "price": 4}, generation=2, minimum=2),
-        part("refreshed_cast", {"price": INTEGER}, {"id": 4, "price": 4}, generation=2, minimum=2),
-        part("refreshed_wider", {"price": TEXT, "more": TEXT}, {"id": 4, "price": "4", "more": "m"}, generation=2, minimum=2),
-        part("refreshed_type", {"price": INTEGER}, {"id": 2, "price": 2}, generation=2, minimum=2),
-    ).expect_success()
-    run(
-        lake,
-        {},
-        part("flipping", {"price": TEXT}, {"id": 3, "price": "high"}),
-        part("flipping_dedup", {"price": TEXT, "cursor": INTEGER}, {"id": 1, "price": "high", "cursor": 1}, mode="append_dedup"),
-        part("growing", {"old": TEXT, **place}, {"id": 3, "old": "c"}),
-    ).expect_success()
-    run(
-        lake,
-        REWRITE,
-        part("rewritten", {"price": INTEGER}, {"id": 3, "price": 8}),
-        part("rewritten_dedup", {"price": INTEGER, "cursor": INTEGER}, {"id": 1, "price": 8, "cursor": 1}, mode="append_dedup"),
-        part("cast", {"price": INTEGER}, {"id": 2, "price": 8}),
-    ).expect_success()
+    run(lake, {}, *FIRST).expect_success()
+    interrupted(lake, NO_RAW, *INTERRUPTED_WITHOUT_RAW)
+    interrupted(lake, {}, *INTERRUPTED)
+    run(lake, {}, *SECOND).expect_success()
+    run(lake, {}, *THIRD).expect_success()
+    run(lake, REWRITE, *REWRITTEN).expect_success()
     before = lake.tables()
     refused = {
         "misfit": run(lake, REWRITE, part("misfit", {"price": INTEGER}, {"id": 2, "price": 8})),

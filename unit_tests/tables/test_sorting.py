@@ -25,7 +25,7 @@ from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.keys import DELETED, KEY, OFFSET, CdcDeletion, KeySpec, encode_key, lower, upper
 from destination_s3_spark.tables.rewrite import Stored
 from destination_s3_spark.tables.run_file import sorted_index
-from destination_s3_spark.tables.sorting import SortTask, sort_rows
+from destination_s3_spark.tables.sorting import COPIES, SortTask, sort_rows
 from destination_s3_spark.tables.stored_rows import Misfits
 from destination_s3_spark.typing.plan import RowPlan
 
@@ -70,7 +70,7 @@ def put(store: S3Store) -> Any:
     return write
 
 
-def task_of(file: FileEntry, s3: S3Settings, payload: pa.Schema, budget_bytes: int = 2**20) -> SortTask:
+def task_of(file: FileEntry, s3: S3Settings, payload: pa.Schema, budget_bytes: int = COPIES * 2**20) -> SortTask:
     plan, schema = (PLAN, SCHEMA) if file.kind is FileKind.FINAL else (KEY_PLAN if payload == RAW_SCHEMA else PLAN, None)
     return SortTask(Stored(file, plan, schema, SCHEMA, Misfits.REFUSE), payload, SPEC, "scratch/token-", budget_bytes, s3)
 
@@ -80,19 +80,19 @@ def runs_of(store: S3Store, files: Sequence[FileEntry]) -> list[pa.Table]:
 
 
 @pytest.mark.parametrize(
-    ("kind", "table", "payload"),
-    [(FileKind.FINAL, typed_table, SCHEMA.arrow), (FileKind.RAW, raw_table, SCHEMA.arrow), (FileKind.RAW, raw_table, RAW_SCHEMA)],
+    ("kind", "table", "payload", "count"),
+    [(FileKind.FINAL, typed_table, SCHEMA.arrow, 3), (FileKind.RAW, raw_table, SCHEMA.arrow, 3), (FileKind.RAW, raw_table, RAW_SCHEMA, 4)],
     ids=["typed", "typed from raw", "text"],
 )
 def test_stored_rows_become_sorted_runs_that_know_the_order_of_arrival(
-    store: S3Store, s3_settings: S3Settings, put: Any, kind: FileKind, table: Any, payload: pa.Schema
+    store: S3Store, s3_settings: S3Settings, put: Any, kind: FileKind, table: Any, payload: pa.Schema, count: int
 ) -> None:
     stored = table(KEYS)
     files = sort_rows(pickle.loads(pickle.dumps(task_of(put(stored, kind), s3_settings, payload))))
     runs = runs_of(store, files)
     encoded = encode_key([pa.array(KEYS, pa.int64())])
 
-    assert len(files) == 3
+    assert len(files) == count
     assert [file.key for file in files] == [f"scratch/token-{number}.parquet" for number in range(len(files))]
     assert sum(file.rows for file in files) == len(KEYS)
     first = 0
