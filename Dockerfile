@@ -1,37 +1,58 @@
-# The connector's image: Airbyte's Python base, a JRE for Spark, the locked packages, and the connector on top.
-# Any Debian 12 image with Python 3.11 can stand in: --build-arg BASE_IMAGE=docker.io/library/python:3.11-slim-bookworm
+# The connector's image: Airbyte's Python base, a JRE for Spark, the locked packages, and the connector on top. `make image` builds it.
+# Any Debian with Python 3.11 or later can be the base: --build-arg BASE_IMAGE=... (`make base-image` makes one from Debian's packages).
 ARG BASE_IMAGE=docker.io/airbyte/python-connector-base:4.1.0
-FROM ${BASE_IMAGE}
 
-# Spark 4 runs on Java 17 and 21. Debian 12 has 17; for a base on Debian 13 pass openjdk-21-jre-headless. Where neither is packaged,
-# replace this step by: COPY --from=docker.io/library/eclipse-temurin:17-jre /opt/java/openjdk /opt/java/openjdk
-# and put /opt/java/openjdk/bin into PATH.
-ARG JRE_PACKAGE=openjdk-17-jre-headless
+# The locked packages in an environment without pip, less what the connector never loads. What builds them stays behind in this stage.
+FROM ${BASE_IMAGE} AS packages
 USER root
-RUN apt-get update \
- && apt-get install --yes --no-install-recommends "${JRE_PACKAGE}" \
- && rm -rf /var/lib/apt/lists/*
-
-# Spark asks the system for the name of its user, so the user must exist in a base that is not Airbyte's, too.
-RUN id --user airbyte >/dev/null 2>&1 || useradd --uid 1000 --create-home airbyte
-
-WORKDIR /airbyte/integration_code
-ENV PIP_NO_CACHE_DIR=1 \
-    PIP_ROOT_USER_ACTION=ignore \
-    PIP_DISABLE_PIP_VERSION_CHECK=1
-
-# The packages change rarely, the code often: two layers.
+RUN python3 -c 'import ensurepip' 2>/dev/null \
+ || (apt-get update --quiet --quiet && apt-get install --yes --quiet --quiet --no-install-recommends python3-venv)
+RUN python3 -m venv /build && python3 -m venv --without-pip /opt/destination-s3-spark
+WORKDIR /src
+ENV PIP_DISABLE_PIP_VERSION_CHECK=1
+# A machine behind a proxy or a mirror passes its settings as secrets: they are mounted for one command and stored nowhere.
 COPY requirements.lock ./
-RUN pip install --require-hashes --requirement requirements.lock
+RUN --mount=type=secret,id=pip.conf,target=/etc/pip.conf \
+    --mount=type=secret,id=ca-certificates \
+    --mount=type=cache,target=/root/.cache/pip \
+    if [ -s /run/secrets/ca-certificates ]; then export PIP_CERT=/run/secrets/ca-certificates; fi \
+ && /build/bin/pip install --quiet 'setuptools>=77' wheel \
+ && /build/bin/pip --python /opt/destination-s3-spark/bin/python install --quiet --require-hashes --requirement requirements.lock
+COPY scripts/trim-packages scripts/order-jars scripts/
+RUN PIP=/build/bin/pip scripts/trim-packages /opt/destination-s3-spark \
+ && scripts/order-jars /opt/destination-s3-spark
+
+FROM packages AS connector
 COPY pyproject.toml README.md LICENSE ./
 COPY destination_s3_spark ./destination_s3_spark
-RUN pip install --no-deps .
+RUN /build/bin/pip wheel --quiet --no-build-isolation --no-deps --wheel-dir /wheels .
+
+FROM ${BASE_IMAGE}
+# Spark 4 runs on Java 17 and 21. Debian 12 has 17; for a base on Debian 13 pass openjdk-21-jre-headless.
+ARG JRE_PACKAGE=openjdk-17-jre-headless
+USER root
+# The directory is not there in slim images, and the package fails without it.
+RUN mkdir -p /usr/share/man/man1 \
+ && apt-get update --quiet --quiet \
+ && DEBIAN_FRONTEND=noninteractive apt-get install --yes --quiet --quiet --no-install-recommends "${JRE_PACKAGE}" \
+ && rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin /var/log/*.log /var/log/apt
+# Spark asks the system for the name of its user, so the user must exist in a base that is not Airbyte's, too.
+RUN id 1000 >/dev/null 2>&1 || useradd --uid 1000 --create-home airbyte
+
+# The packages change rarely, the code often: two layers.
+COPY --from=packages /opt/destination-s3-spark /opt/destination-s3-spark
+RUN --mount=type=bind,from=connector,source=/build,target=/build \
+    --mount=type=bind,from=connector,source=/wheels,target=/wheels \
+    /build/bin/pip --python /opt/destination-s3-spark/bin/python install --quiet --no-deps --no-index --no-cache-dir /wheels/*.whl \
+ && /opt/destination-s3-spark/bin/python -m destination_s3_spark.engine.class_data
 
 USER 1000
+WORKDIR /airbyte/integration_code
 # Without PYTHONUNBUFFERED, what Python itself prints could wait in a buffer while the platform waits for it.
 ENV PYTHONUNBUFFERED=1 \
-    AIRBYTE_ENTRYPOINT="destination-s3-spark"
-ENTRYPOINT ["destination-s3-spark"]
+    PATH="/opt/destination-s3-spark/bin:${PATH}" \
+    AIRBYTE_ENTRYPOINT="/opt/destination-s3-spark/bin/destination-s3-spark"
+ENTRYPOINT ["/opt/destination-s3-spark/bin/destination-s3-spark"]
 
 LABEL io.airbyte.name="airbyte/destination-s3-spark" \
       io.airbyte.version="0.1.0" \

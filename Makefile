@@ -3,11 +3,14 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 IMAGE ?= airbyte/destination-s3-spark:dev
+# Empty: the base that the Dockerfile names. `make base-image` makes the other one.
+BASE_IMAGE ?=
+LOCAL_BASE := destination-s3-spark-base:local
 COMPILE := $(BIN)/python -m uv pip compile --quiet --generate-hashes --no-header --no-emit-index-url --no-annotate --universal --python-version 3.11
 export PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check spec lock image test-image
+.PHONY: help install demo test check spec lock base-image image image-test
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -42,8 +45,12 @@ lock: install ## Write both lock files anew from pyproject.toml
 	@$(COMPILE) --output-file requirements.lock pyproject.toml
 	@$(COMPILE) --extra dev --output-file requirements-dev.lock pyproject.toml
 
-image: ## Build the Docker image
-	docker build --tag $(IMAGE) .
+base-image: ## Make a base image from this machine's Debian packages, for where none can be pulled
+	@scripts/base-image $(LOCAL_BASE)
+	@echo "==> made $(LOCAL_BASE); build on it with: make image BASE_IMAGE=$(LOCAL_BASE)"
 
-test-image: install image ## Run Airbyte's standard tests against the image
-	@$(BIN)/python -m pytest -m image_tests --connector-image=$(IMAGE) integration_tests
+image: ## Build the Docker image
+	@scripts/image $(IMAGE) $(BASE_IMAGE)
+
+image-test: install ## Run the tests that need the image
+	@$(BIN)/python -m pytest -m image_tests --connector-image=$(IMAGE) integration_tests $(PYTEST_ARGS)

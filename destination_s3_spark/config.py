@@ -16,7 +16,8 @@ from pydantic import AfterValidator, ConfigDict, Field, SecretStr, ValidationErr
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.format_options import SPELLINGS, Format, with_current_spelling
 from destination_s3_spark.settings_model import OpenSettings, Settings, Shape
-from destination_s3_spark.spark_conf import refusal
+from destination_s3_spark.spark_conf import MASTER, is_encrypted, is_on_this_machine, refusal
+from destination_s3_spark.table_options import ChangeLog, Publish, Tables
 
 Region = Literal[
     "", "af-south-1", "ap-east-1", "ap-east-2", "ap-northeast-1", "ap-northeast-2", "ap-northeast-3", "ap-south-1", "ap-south-2",
@@ -30,63 +31,17 @@ ADVANCED = "advanced"
 """The group of the options destination-s3 does not have; its own options stay ungrouped, on top."""
 
 
-class Tables(Settings):
-    """What is kept of each stream."""
-
-    raw_tables: bool = Field(
-        True,
-        title="Keep raw tables",
-        description="Whether each stream also keeps a raw table: every record as the JSON text it came in, next to its typed row.",
-    )
-    schema_change: Literal["recover", "rewrite", "fail"] = Field(
-        "recover",
-        title="Changed column types",
-        description=(
-            "What a source does to a table by declaring another type for a column: recover keeps the column and adds another one for the "
-            "new type, rewrite gives the column the new type and rewrites the table, fail ends the sync."
-        ),
-    )
-    cdc_deletion_mode: Literal["hard", "soft"] = Field(
-        "hard",
-        title="CDC deletion mode",
-        description=(
-            "What a deletion does to a deduplicated table: hard removes the row, soft keeps it with _ab_cdc_deleted_at set. Only for "
-            "sources that report deletions."
-        ),
-    )
-    target_file_mb: int = Field(
-        128,
-        ge=1,
-        le=4096,
-        title="File size of deduplicated tables (MB)",
-        description=(
-            "The size final files of deduplicated tables grow to as the table grows. Smaller files make small changes cheaper, larger ones "
-            "reading."
-        ),
-    )
-
-
-class Publish(Settings):
-    """How tables are shown to engines that do not read the connector's own log."""
-
-    symlink: bool = Field(
-        True,
-        title="Symlink manifest",
-        description=(
-            "Whether each Parquet table has a list of its files (_symlink_format_manifest/manifest), through which Athena, Trino, Redshift "
-            "and Hive see every change at once. Tables that share a folder have none."
-        ),
-    )
-
-
 class Spark(Settings):
-    """How Spark runs inside this connector."""
+    """How and where Spark runs."""
 
-    master: Annotated[str, Shape(r"^local(\[(\*|[1-9][0-9]*)\])?$", "local[*] or local[4]")] = Field(
+    master: Annotated[str, Shape(MASTER, "local[*], local[4] or spark://host:7077")] = Field(
         "local[*]",
         title="Master",
-        description="How many tasks Spark runs at once inside this connector: local[*] for one per CPU, local[N] for N.",
-        examples=["local[*]", "local[4]"],
+        description=(
+            "Where tasks run. Inside this connector: local[*] for one per CPU at once, local[N] for N. On a cluster: spark://host:port, its "
+            "standalone master; yarn and k8s are untested."
+        ),
+        examples=["local[*]", "local[4]", "spark://spark-master:7077"],
     )
     driver_memory: Annotated[str, Shape(r"^[1-9][0-9]*[mg]$", "512m or 1g")] | None = Field(
         None,
@@ -100,14 +55,33 @@ class Spark(Settings):
         description="More Spark properties by name. Those that load other code, choose other executables or write event logs are refused.",
         examples=[{"spark.python.worker.memory": "1g"}],
     )
+    executor_credentials: Literal["own", "forward"] = Field(
+        "own",
+        title="Credentials of executors",
+        description=(
+            "How executors on a cluster reach the bucket: own means by AWS's default chain on their machines, forward sends them this "
+            "connector's credentials with each job, which takes an authenticated and encrypted cluster. Without meaning for local[...]."
+        ),
+    )
 
     @field_validator("conf")
     @classmethod
-    def _no_refused_key(cls, conf: dict[str, str]) -> dict[str, str]:
-        problem = refusal(conf)
+    def _no_refused_key(cls, conf: dict[str, str], info: ValidationInfo) -> dict[str, str]:
+        problem = refusal(conf, info.data.get("master", "local"))
         if problem is not None:
             raise ValueError(problem)
         return conf
+
+    @field_validator("executor_credentials")
+    @classmethod
+    def _no_credentials_in_the_open(cls, credentials: str, info: ValidationInfo) -> str:
+        master, conf = info.data.get("master", "local"), info.data.get("conf", {})
+        if credentials == "forward" and not is_on_this_machine(master) and not is_encrypted(conf):
+            raise ValueError(
+                "forward would send credentials over the network in the open. Set spark.authenticate and spark.network.crypto.enabled to "
+                "true in spark.conf, and on the cluster, or choose own"
+            )
+        return credentials
 
 
 class Batching(Settings):
@@ -277,25 +251,30 @@ class Config(OpenSettings):
         title="Tables",
         json_schema_extra={"order": 10, "group": ADVANCED},
     )
+    change_log: ChangeLog = Field(
+        default_factory=ChangeLog,
+        title="Change log",
+        json_schema_extra={"order": 11, "group": ADVANCED},
+    )
     publish: Publish = Field(
         default_factory=Publish,
         title="Publishing",
-        json_schema_extra={"order": 11, "group": ADVANCED},
+        json_schema_extra={"order": 12, "group": ADVANCED},
     )
     batching: Batching = Field(
         default_factory=Batching,
         title="Batching",
-        json_schema_extra={"order": 12, "group": ADVANCED},
+        json_schema_extra={"order": 13, "group": ADVANCED},
     )
     s3: S3 = Field(
         default_factory=S3,
         title="S3 requests",
-        json_schema_extra={"order": 13, "group": ADVANCED},
+        json_schema_extra={"order": 14, "group": ADVANCED},
     )
     spark: Spark = Field(
         default_factory=Spark,
         title="Spark",
-        json_schema_extra={"order": 14, "group": ADVANCED},
+        json_schema_extra={"order": 15, "group": ADVANCED},
     )
 
     @classmethod

@@ -117,7 +117,7 @@ def test_a_missing_required_option_is_named(option: str) -> None:
 
 
 def test_every_problem_is_named_at_once() -> None:
-    message = refusal(s3_bucket_region="mars", batching={"max_batch_mb": 0}, spark={"master": "yarn"})
+    message = refusal(s3_bucket_region="mars", batching={"max_batch_mb": 0}, spark={"master": "mesos"})
 
     assert "s3_bucket_region: " in message
     assert "batching.max_batch_mb: " in message
@@ -302,9 +302,70 @@ def test_local_masters_are_accepted(master: str) -> None:
     assert parse(spark={"master": master}).spark.master == master
 
 
-@pytest.mark.parametrize("master", ["yarn", "k8s://https://host", "spark://host:7077", "local[0]", "local[]", "local[2,3]", "local[*]\n"])
+@pytest.mark.parametrize(
+    "master", ["spark://host:7077", "spark://one:7077,two:7077", "spark://[::1]:7077", "yarn", "k8s://https://host:443"]
+)
+def test_clusters_are_accepted_and_their_executors_have_credentials_of_their_own(master: str) -> None:
+    assert parse(spark={"master": master}).spark.master == master
+    assert parse(spark={"master": master}).spark.executor_credentials == "own"
+
+
+@pytest.mark.parametrize(
+    "master",
+    ["mesos://host:5050", "k8s://", "spark://host", "spark://:7077", "spark://a:1,", "local[0]", "local[]", "local[2,3]", "local[*]\n"],
+)
 def test_other_masters_are_refused(master: str) -> None:
     assert "spark.master: must look like" in refusal(spark={"master": master})
+
+
+ENCRYPTED = {"spark.authenticate": "true", "spark.network.crypto.enabled": "true"}
+TLS = {"spark.authenticate": "true", "spark.ssl.rpc.enabled": "true"}
+
+
+@pytest.mark.parametrize(
+    ("master", "conf"),
+    [
+        ("local[*]", {}),
+        ("spark://127.0.0.1:7077", {}),
+        ("spark://localhost:7077,[::1]:7078", {}),
+        ("spark://host:7077", ENCRYPTED),
+        ("spark://host:7077", TLS),
+        ("yarn", ENCRYPTED),
+    ],
+)
+def test_credentials_are_forwarded_where_nobody_else_can_read_them(master: str, conf: dict[str, str]) -> None:
+    chosen = parse(spark={"master": master, "conf": conf, "executor_credentials": "forward"})
+    assert chosen.spark.executor_credentials == "forward"
+
+
+@pytest.mark.parametrize(
+    ("master", "conf"),
+    [
+        ("spark://host:7077", {}),
+        ("spark://localhost:7077,host:7077", {}),
+        ("spark://localhost.example.com:7077", {}),
+        ("spark://host:7077", {"spark.authenticate": "true"}),
+        ("spark://host:7077", {"spark.network.crypto.enabled": "true"}),
+        ("spark://host:7077", {**ENCRYPTED, "spark.authenticate": "false"}),
+        ("spark://host:7077", {**TLS, "spark.ssl.enabled": "false"}),
+        ("yarn", {}),
+        ("k8s://https://127.0.0.1:443", {}),
+    ],
+)
+def test_credentials_are_not_forwarded_over_an_open_network(master: str, conf: dict[str, str]) -> None:
+    message = refusal(spark={"master": master, "conf": conf, "executor_credentials": "forward"})
+
+    assert "spark.executor_credentials: forward would send credentials over the network in the open" in message
+
+
+def test_the_interpreter_of_executors_is_the_users_on_a_cluster_alone() -> None:
+    conf = {"spark.pyspark.python": "/opt/python/bin/python3.11"}
+
+    assert parse(spark={"master": "spark://host:7077", "conf": conf}).spark.conf == conf
+    assert "`spark.pyspark.python` is refused" in refusal(spark={"conf": conf})
+    assert "`spark.pyspark.driver.python` is refused" in refusal(
+        spark={"master": "spark://host:7077", "conf": {"spark.pyspark.driver.python": "python3"}}
+    )
 
 
 @pytest.mark.parametrize("memory", ["1", "1gb", "0m", "-1g", "1 g"])
@@ -341,6 +402,8 @@ def test_memory_that_spark_would_misread_is_refused(memory: str) -> None:
         "spark.pyspark.python",
         "spark.pyspark.driver.python",
         "spark.python.worker.module",
+        "spark.speculation",
+        "spark.speculation.quantile",
         "spark.executorEnv.PYTHONPATH",
         "spark.hadoop.fs.s3a.secret.key",
         "hadoop.fs.something",

@@ -12,18 +12,19 @@ PACKAGE = "destination_s3_spark"
 ROOT = Path(__file__).parents[1] / PACKAGE
 
 LAYERS = [
-    {"__main__", "cli", "destination", "demo"},
+    {"__main__", "cli", "destination", "process", "demo"},
     {"sync"},
     {"tables"},
     {"chain"},
     {"schema"},
     {"typing"},
+    {"change_log"},
     {"formats"},
     {"engine"},
     {"storage"},
     {"protocol"},
     {"config", "specification"},
-    {"errors", "format_options", "settings_model", "spark_conf"},
+    {"errors", "format_options", "table_options", "settings_model", "spark_conf"},
 ]
 OPEN_TO_ALL = {"schema.airbyte_type"}
 """Type definitions that lower layers may import."""

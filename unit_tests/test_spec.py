@@ -201,6 +201,7 @@ def test_examples_and_defaults_fit_their_own_schema() -> None:
         {"format": {"format_type": "Avro", "compression_codec": {"codec": "zstandard", "compression_level": 3, "include_checksum": True}}},
         {"format": {"format_type": "Parquet", "compression_codec": "ZSTD", "block_size_mb": 1, "dictionary_encoding": False}},
         {"format": {"format_type": "Parquet", "time_encoding": "int64"}},
+        {"spark": {"master": "spark://host:7077", "executor_credentials": "own"}},
         {"spark": {"master": "", "driver_memory": ""}, "batching": {"spool_dir": "", "max_spool_gb": 0.1}, "s3": {"kms_key_id": ""}},
     ],
 )
@@ -221,7 +222,8 @@ def test_what_the_spec_accepts_the_connector_reads(changes: dict[str, Any]) -> N
         {"format": {"format_type": "Parquet", "time_encoding": "INT96"}},
         {"batching": {"max_batch_age_s": 901}},
         {"batching": {"max_batch_gb": 1}},
-        {"spark": {"master": "yarn"}},
+        {"spark": {"master": "mesos://host:5050"}},
+        {"spark": {"executor_credentials": "both"}},
         {"spark": {"conf": {"spark.task.cpus": 1}}},
         {"s3": {"expected_bucket_owner": "me"}},
     ],

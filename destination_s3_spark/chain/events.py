@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from destination_s3_spark.chain.files import FileEntry
 from destination_s3_spark.chain.state import Checkpoint, Opener, Pending, StreamName, TableState
+from destination_s3_spark.change_log.events import OperationCount
 
 FORMAT_VERSION = 1
 """Version of the chain's format, in the Seed; a higher one is refused."""
@@ -101,7 +102,10 @@ class AddData(_Event, frozen=True):
 
 
 class MergeData(_Event, frozen=True):
-    """Rows that were added earlier, up to `consumed_offset`, come into the final table: files are added and others leave, all at once."""
+    """Rows that were added earlier, up to `consumed_offset`, come into the final table: files are added and others leave, all at once.
+
+    `operation_count`: what the change log counts up to with the files of it that are added; None without one.
+    """
 
     schema_id: int
     sync_id: int
@@ -109,16 +113,18 @@ class MergeData(_Event, frozen=True):
     consumed_offset: int | None
     files: tuple[FileEntry, ...]
     files_removed: tuple[FileEntry, ...]
+    operation_count: OperationCount | None = None
 
 
 class ReplaceData(_Event, frozen=True):
-    """A generation is published: its files are all that the final table has from here on."""
+    """A generation is published: its files are all that the final table has from here on. `operation_count` as in MergeData."""
 
     schema_id: int | None
     sync_id: int
     generation_id: int
     files: tuple[FileEntry, ...]
     files_removed: tuple[FileEntry, ...]
+    operation_count: OperationCount | None = None
 
 
 class Void(_Event, frozen=True):

@@ -27,6 +27,8 @@ class FileKind(Enum):
     """Deleted keys, so that a late older row does not bring one back."""
     ADOPTED = "adopted"
     """A final file that destination-s3 wrote before this connector took over."""
+    CHANGES = "changes"
+    """A file of the change log: made visible with its block, and no part of the table."""
 
 
 class KeyRange(Struct, frozen=True):

@@ -195,7 +195,8 @@ def _add_data(state: TableState, number: int, event: AddData) -> TableState:
     contents = replace(_exchanged(before, event.files, ()), next_offset=end + 1)
     rows = end - start + 1
     if before.pending is None:
-        contents = replace(contents, landed=before.landed + rows)
+        count = None if any(file.kind is FileKind.FINAL for file in event.files) else before.operation_count
+        contents = replace(contents, landed=before.landed + rows, operation_count=count)
     else:
         contents = replace(contents, pending_rows=before.pending_rows + rows)
     replay = (state.replay + event.checkpoints)[-REPLAY_LIMIT:]
@@ -208,6 +209,7 @@ def _merge_data(state: TableState, number: int, event: MergeData) -> TableState:
     if not event.files and not event.files_removed:
         raise InvalidChain(Rule.NO_OP, f"block {number}")
     contents = _exchanged(state.contents, event.files, event.files_removed)
+    contents = replace(contents, operation_count=event.operation_count)
     return _rewritten(state, number, event, contents)
 
 
@@ -218,7 +220,15 @@ def _replace_data(state: TableState, number: int, event: ReplaceData) -> TableSt
     if not event.files and not event.files_removed and state.contents.pending is None:
         raise InvalidChain(Rule.NO_OP, f"block {number}")
     left = _exchanged(state.contents, event.files, event.files_removed)
-    contents = Contents(event.generation_id, left.next_offset, left.held, left.adopted, landed=left.pending_rows, begun_by=event.sync_id)
+    contents = Contents(
+        event.generation_id,
+        left.next_offset,
+        left.held,
+        left.adopted,
+        landed=left.pending_rows,
+        begun_by=event.sync_id,
+        operation_count=event.operation_count,
+    )
     return _rewritten(state, number, event, contents)
 
 
@@ -232,6 +242,8 @@ def _exchanged(before: Contents, files: tuple[FileEntry, ...], removed: tuple[Fi
     held, adopted = dict(before.held), before.adopted
     for sign, entries in ((1, files), (-1, removed)):
         for file in entries:
+            if file.kind is FileKind.CHANGES:
+                continue
             if file.kind is FileKind.ADOPTED:
                 adopted += sign
                 continue

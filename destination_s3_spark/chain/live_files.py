@@ -77,7 +77,8 @@ class LiveFilesFold:
                 self.before = self.now
                 left = self.now.without(event.files_removed)
                 pending = None if isinstance(event, ReplaceData) else left.pending
-                self.now = replace(left, files=(*left.files, *(file.visible() for file in event.files)), pending=pending)
+                added_files = (file.visible() for file in event.files if file.kind is not FileKind.CHANGES)
+                self.now = replace(left, files=(*left.files, *added_files), pending=pending)
             case Void():
                 # Void takes back the last data block before it; a session that began in between changed nothing.
                 self.now = self.before

@@ -11,6 +11,7 @@ from typing import Any
 from msgspec import Struct
 
 from destination_s3_spark.chain.files import FileEntry, FileKind
+from destination_s3_spark.change_log.events import OperationCount
 
 
 class StreamName(Struct, frozen=True):
@@ -78,6 +79,7 @@ class Contents(Struct, frozen=True, rename="camel"):
     `held` are the live files the chain added, by kind; `adopted` counts those it took over. `generation` is Current: the generation of
     the last session, or of the last ReplaceData after it. `landed` are the rows that came in since the table was last replaced, merged
     or not; those of a pending generation are `pending_rows`. `begun_by`: the sync that found the table empty or replaced it last.
+    `operation_count`: what the change log counts up to, None where there is none or it does not reach to here.
     """
 
     generation: int
@@ -88,6 +90,7 @@ class Contents(Struct, frozen=True, rename="camel"):
     pending: Pending | None = None
     pending_rows: int = 0
     begun_by: int = 0
+    operation_count: OperationCount | None = None
 
     @property
     def empty(self) -> bool:

@@ -1,4 +1,4 @@
-"""The operator commands, for a person at a terminal: `demo`, `inspect` and `repair`. Airbyte itself never calls them."""
+"""The operator commands, for a person at a terminal: `demo`, `inspect`, `changes`, `repair`, `rebuild`. Airbyte never calls them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,47 @@ from pathlib import Path
 
 from destination_s3_spark.errors import ConfigError, SyncError
 
-OPERATOR_COMMANDS = ("demo", "inspect", "repair", "rebuild")
+_COMMANDS = {
+    "demo": (
+        "see the connector work, without an account or a bucket",
+        (
+            "Starts an S3 server on this machine, syncs a made-up shop's data into it with this connector, and shows the tables, the "
+            "values that did not fit their type, and the chain of blocks. Takes less than a minute and leaves nothing behind. Needs moto: "
+            "pip install 'moto[server]'."
+        ),
+    ),
+    "inspect": (
+        "show what is in the tables of a configuration",
+        (
+            "Reads the chains under the configured bucket path, which are the truth about the tables, and changes nothing. Without "
+            "--stream: one line per table. With it: the table's state, its columns and its blocks."
+        ),
+    ),
+    "changes": (
+        "print the change log of a table as JSON lines",
+        (
+            "Reads the change log of a deduplicated table, in whatever format it is written, and prints one JSON object for each event or "
+            "row, in log order. Reads only the log's own objects and changes nothing."
+        ),
+    ),
+    "repair": (
+        "clear up what a dead sync left behind, without a sync",
+        (
+            "Finishes or takes back the last commit of a sync that died, drops its open uploads and scratch objects, and writes the "
+            "manifests anew. A table that needs nothing is not touched. A sync that is running is stopped; run it again to go on."
+        ),
+    ),
+    "rebuild": (
+        "make a final table anew from its raw table",
+        (
+            "Types every raw row of a stream's table again, deduplicates them where the table is deduplicated, and puts the result in "
+            "place of the final table in one step. Then says how many rows are as before. Needs a raw table that has every row."
+        ),
+    ),
+}
+"""What the help says of each command: in a line, and in full."""
+
+OPERATOR_COMMANDS = tuple(_COMMANDS)
 """First arguments that belong to this module; all others are Airbyte's."""
 
 DEMO_RECORDS = 50_000
@@ -33,6 +73,8 @@ def operator_command(argv: Sequence[str]) -> int:
             if arguments.stream is None:
                 raise ConfigError("rebuild makes one table anew: say which with --stream.")
             return rebuild_command.run(arguments.config, arguments.stream, arguments.namespace)
+        if arguments.command == "changes":
+            return _changes(arguments)
         return _inspect(arguments)
     except SyncError as error:
         sys.stderr.write(f"{error.message}\n")
@@ -53,56 +95,55 @@ def _inspect(arguments: argparse.Namespace) -> int:
     return inspect_command.export_schema(arguments.config, arguments.stream, arguments.namespace, Path(arguments.export_schema), form)
 
 
+def _changes(arguments: argparse.Namespace) -> int:
+    from destination_s3_spark.change_log.reading import Interval  # noqa: PLC0415
+    from destination_s3_spark.cli import changes_command  # noqa: PLC0415
+
+    if arguments.stream is None:
+        raise ConfigError("changes prints the log of one table: say which with --stream.")
+    wanted = changes_command.Wanted(
+        key={} if arguments.key is None else changes_command.key_filter(arguments.key),
+        interval=Interval(arguments.first, arguments.last),
+        since=changes_command.Since.LAST_SNAPSHOT if arguments.latest_snapshot else changes_command.Since.BEGINNING,
+    )
+    return changes_command.run(arguments.config, arguments.stream, arguments.namespace, wanted)
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="destination-s3-spark",
         description="Commands for operators. The Airbyte commands spec, check and write are described by `destination-s3-spark --help`.",
     )
-    commands = parser.add_subparsers(dest="command", required=True)
-    demo = commands.add_parser(
-        "demo",
-        help="see the connector work, without an account or a bucket",
-        description=(
-            "Starts an S3 server on this machine, syncs a made-up shop's data into it with this connector, and shows the tables, the "
-            "values that did not fit their type, and the chain of blocks. Takes less than a minute and leaves nothing behind. Needs moto: "
-            "pip install 'moto[server]'."
-        ),
-    )
+    parsers = parser.add_subparsers(dest="command", required=True)
+    commands = {name: parsers.add_parser(name, help=line, description=text) for name, (line, text) in _COMMANDS.items()}
+    _add_demo_options(commands["demo"])
+    _add_inspect_options(commands["inspect"])
+    _add_changes_options(commands["changes"])
+    _add_tables(commands["repair"], "repair this stream's table only")
+    _add_tables(commands["rebuild"], "the stream whose table is made anew")
+    return parser
+
+
+def _add_demo_options(demo: argparse.ArgumentParser) -> None:
     demo.add_argument("--records", type=_positive, default=DEMO_RECORDS, help="how many records to send (default: %(default)s)")
     demo.add_argument("--seed", type=int, default=7, help="another number makes another shop (default: %(default)s)")
     demo.add_argument("--keep", action="store_true", help="leave the S3 server running and say how to read the tables")
-    inspect = commands.add_parser(
-        "inspect",
-        help="show what is in the tables of a configuration",
-        description=(
-            "Reads the chains under the configured bucket path, which are the truth about the tables, and changes nothing. Without "
-            "--stream: one line per table. With it: the table's state, its columns and its blocks."
-        ),
-    )
+
+
+def _add_inspect_options(inspect: argparse.ArgumentParser) -> None:
     _add_tables(inspect, "show this stream's table in detail")
     inspect.add_argument("--export-schema", metavar="FILE", help="instead, write the table's Arrow schema to this file; needs --stream")
     inspect.add_argument(
         "--form", choices=("ipc", "odf"), default="ipc", help="of that file: an Arrow IPC message, or Open Data Fabric's bare flatbuffer"
     )
-    repair = commands.add_parser(
-        "repair",
-        help="clear up what a dead sync left behind, without a sync",
-        description=(
-            "Finishes or takes back the last commit of a sync that died, drops its open uploads and scratch objects, and writes the "
-            "manifests anew. A table that needs nothing is not touched. A sync that is running is stopped; run it again to go on."
-        ),
-    )
-    _add_tables(repair, "repair this stream's table only")
-    rebuild = commands.add_parser(
-        "rebuild",
-        help="make a final table anew from its raw table",
-        description=(
-            "Types every raw row of a stream's table again, deduplicates them where the table is deduplicated, and puts the result in "
-            "place of the final table in one step. Then says how many rows are as before. Needs a raw table that has every row."
-        ),
-    )
-    _add_tables(rebuild, "the stream whose table is made anew")
-    return parser
+
+
+def _add_changes_options(changes: argparse.ArgumentParser) -> None:
+    _add_tables(changes, "the stream whose change log is printed")
+    changes.add_argument("--key", metavar="JSON", help="only records of rows with this key, such as '{\"id\": 42}'")
+    changes.add_argument("--from", dest="first", type=_positive, metavar="N", help="only records from this sequence number on")
+    changes.add_argument("--to", dest="last", type=_positive, metavar="N", help="only records up to this sequence number")
+    changes.add_argument("--latest-snapshot", action="store_true", help="begin at the last snapshot: all that is needed to make the table")
 
 
 def _add_tables(command: argparse.ArgumentParser, stream: str) -> None:

@@ -27,10 +27,11 @@ from destination_s3_spark.schema.json_schema import StreamFields
 from destination_s3_spark.schema.schema_event import from_event
 from destination_s3_spark.storage.configured import path_template, s3_settings
 from destination_s3_spark.storage.s3 import S3Store
-from destination_s3_spark.sync.settings import RAW_PARQUET, final_options, rules, spark_settings, task_bytes
+from destination_s3_spark.storage.table_paths import changes_root
+from destination_s3_spark.sync.settings import RAW_PARQUET, final_options, rules, task_bytes
+from destination_s3_spark.sync.spark import engine_of
 from destination_s3_spark.sync.updates import Updates
 from destination_s3_spark.tables.due import rebuild_of
-from destination_s3_spark.tables.land import warm_up
 from destination_s3_spark.tables.layout import Layout
 from destination_s3_spark.tables.merging import Resources
 from destination_s3_spark.tables.publishers.symlink import SymlinkManifest, wants_manifests
@@ -63,7 +64,7 @@ def run(config_path: str, name: str, namespace: str | None) -> int:
         scratch = Path(tempfile.mkdtemp(prefix="destination-s3-spark-", dir=config.batching.spool_dir))
         stack.callback(shutil.rmtree, scratch, ignore_errors=True)
         pool = stack.enter_context(ThreadPoolExecutor(CALLS_AT_ONCE))
-        engine = Engine(spark_settings(config, scratch), warm_up)
+        engine = engine_of(config, scratch)
         stack.callback(engine.stop)
         engine.start()
         tools = _Tools(config, store, engine, pool)
@@ -117,7 +118,8 @@ def _stream_table(tools: _Tools, found: FoundTable) -> StreamTable:
         tools.store, identity, session, StrayUploads(tools.store, template.base), Outside(map_files=tools.pool.map, publisher=publisher)
     )
     writer.read()
-    layout = Layout(template, found.seed.final_root, chain_folder, final_options(config), RAW_PARQUET)
+    changes = changes_root(template, (found.stream.namespace, found.stream.name))
+    layout = Layout(template, found.seed.final_root, chain_folder, changes, final_options(config), RAW_PARQUET)
     stream, fields = _declared(found, state.schema or {}, state.contents.generation)
     return StreamTable(stream, fields, writer, layout, rules(config), session)
 

@@ -1,7 +1,7 @@
 """The Spark session of a sync: started in the background while records are already being read, one per process.
 
-Spark schedules, retries, isolates and scales functions over tasks. The records themselves stay in the Python workers: a task carries
-file extents and keys, never rows.
+Spark schedules, retries, isolates and scales functions over tasks, inside this process's machine or on a cluster. The records themselves
+stay in the Python workers: a task carries file extents and keys, never rows.
 """
 
 from __future__ import annotations
@@ -17,8 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
 
+from destination_s3_spark.engine import worker_daemon
+from destination_s3_spark.engine.cluster import Cluster, conf_of, no_executors, package_archive, require_working_executors
+from destination_s3_spark.engine.cpus import available_cpus
 from destination_s3_spark.engine.outcome import Failed, guarded
-from destination_s3_spark.errors import TransientError
+from destination_s3_spark.errors import SyncError, TransientError
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -29,7 +32,12 @@ Result = TypeVar("Result")
 Progress = Callable[[int, int], None]
 """Takes the number of groups of tasks that are done, and of all of them."""
 
+Groups = Sequence[Sequence[Any]]
+"""Tasks of a job; those of a group run one after the other on one worker."""
+
 PROGRESS_EVERY_S = 10.0
+GOODBYE_S = 3.0
+"""How long a cluster may take to let go of its executors; later it notices by itself that the driver has gone."""
 TASK_ATTEMPTS = 3
 """A task whose Python worker died (killed for memory, say) is tried again; its uploads of earlier attempts stay invisible."""
 LOG4J = Path(__file__).with_name("log4j2.properties")
@@ -37,28 +45,40 @@ LOG4J = Path(__file__).with_name("log4j2.properties")
 
 @dataclass(frozen=True, slots=True)
 class SparkSettings:
-    """What the session needs. `cores` is the number of tasks that run at once, `local_dir` holds Spark's scratch files."""
+    """What the session needs. `local_dir` holds Spark's scratch files.
+
+    `cores` is the number of tasks that run at once inside the connector; on a cluster, if one is given, its executors decide.
+    """
 
     cores: int
     heap_mb: int
     local_dir: Path
     conf: Mapping[str, str]
+    cluster: Cluster | None = None
+    java_options: tuple[str, ...] = ()
+    """For the JVM, beside our own."""
 
 
 def local_cores(master: str) -> int:
     """The number of task slots of a `local[...]` master; `*` means the CPUs this process may use."""
     count = master.removeprefix("local").strip("[]").split(",")[0]
     if count == "*":
-        return len(os.sched_getaffinity(0))
+        return available_cpus()
     return int(count or 1)
 
 
 class Engine:
-    """Runs functions over tasks on Spark. `start` returns at once; `run` waits for the session."""
+    """Runs functions over tasks on Spark. `start` returns at once; `run` waits for the session.
 
-    def __init__(self, settings: SparkSettings, warm_up: Callable[[int], object]) -> None:
+    `prepare` is given the tasks of each job before they leave this process, and returns them as executors shall have them.
+    """
+
+    def __init__(
+        self, settings: SparkSettings, warm_up: Callable[[int], object], prepare: Callable[[Groups], Groups] = lambda groups: groups
+    ) -> None:
         self._settings = settings
         self._warm_up = warm_up
+        self._prepare = prepare
         self._context: SparkContext | None = None
         self._failure: Exception | None = None
         self._starter: threading.Thread | None = None
@@ -67,8 +87,8 @@ class Engine:
 
     @property
     def cores(self) -> int:
-        """How many tasks run at once."""
-        return self._settings.cores
+        """How many tasks run at once. On a cluster this waits for the session."""
+        return self._settings.cores if self._settings.cluster is None else int(self._ready().defaultParallelism)
 
     def start(self) -> None:
         """Begin starting the session in the background, once."""
@@ -92,12 +112,14 @@ class Engine:
 
     def _collected(self, context: SparkContext, function: Callable[[Task], Result], groups: Sequence[Sequence[Task]]) -> list[list[Result]]:
         try:
-            outcomes = context.parallelize(list(groups), len(groups)).map(guarded(function)).collect()
+            outcomes = context.parallelize(list(self._prepare(groups)), len(groups)).map(guarded(function)).collect()
+        except SyncError:
+            raise
         except Exception as error:  # Py4JJavaError and what else Spark raises when workers keep dying or the JVM is gone
+            where = "the container more memory (4 GiB is advised)" if self._settings.cluster is None else "executors more memory"
             raise TransientError(
                 f"Spark gave up on a batch ({type(error).__name__}): its workers died {TASK_ATTEMPTS} times, most often for want of "
-                "memory. Nothing after the last acknowledged STATE was kept. Give the container more memory (4 GiB is advised) and run "
-                "the sync again."
+                f"memory. Nothing after the last acknowledged STATE was kept. Give {where} and run the sync again."
             ) from error
         done: list[list[Result]] = []
         for outcome in outcomes:
@@ -117,6 +139,11 @@ class Engine:
         gateway = getattr(spark_context, "_gateway", None)
         if spark_context is None or gateway is None:
             return
+        if self._settings.cluster is not None and self._context is not None:
+            # A cluster that is told gives the executors to others at once.
+            goodbye = threading.Thread(target=self._context.stop, name="spark-goodbye", daemon=True)
+            goodbye.start()
+            goodbye.join(GOODBYE_S)
         gateway.proc.kill()
         with suppress(subprocess.TimeoutExpired):  # a busy machine; the kernel ends it all the same
             gateway.proc.wait(timeout=10)
@@ -126,8 +153,13 @@ class Engine:
     def _ready(self) -> SparkContext:
         self.start()
         assert self._starter is not None  # noqa: S101 (start() has just set it)
-        self._starter.join()
+        cluster = self._settings.cluster
+        self._starter.join(None if cluster is None else cluster.start_limit_s)
         if self._context is None:
+            if isinstance(self._failure, SyncError):
+                raise self._failure
+            if cluster is not None and self._failure is None:
+                raise no_executors(cluster, self._settings.conf)
             raise TransientError(
                 f"Spark did not start ({type(self._failure).__name__}). Give the container more memory (4 GiB is advised) and look at "
                 "Spark's own messages on stderr."
@@ -136,8 +168,12 @@ class Engine:
 
     def _start(self) -> None:
         try:
-            context = _spark_context(self._settings)
+            context = _spark_context(self._settings, self._warm_up.__module__)
             slots = self._settings.cores
+            if self._settings.cluster is not None:
+                context.addPyFile(str(package_archive(self._settings.local_dir)))
+                require_working_executors(context)
+                slots = context.defaultParallelism
             context.parallelize(range(slots), slots).map(self._warm_up).collect()
             self._context = context
         except Exception as error:  # noqa: BLE001 (raised again, on the thread that waits for the session)
@@ -169,29 +205,35 @@ def _watched(context: SparkContext, groups: int, progress: Progress | None) -> I
         over.set()
 
 
-def _spark_context(settings: SparkSettings) -> SparkContext:
+def _spark_context(settings: SparkSettings, tasks: str) -> SparkContext:
+    """`tasks` is the module of the tasks' functions."""
     from pyspark import SparkConf, SparkContext  # noqa: PLC0415 (spec and check must not pay for it)
 
-    # Workers must run this very interpreter, or they would not find our packages.
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    # Workers must run this very interpreter, or they would not find our packages. Those of a cluster have packages of their own.
+    os.environ["PYSPARK_PYTHON"] = sys.executable if settings.cluster is None else settings.cluster.python
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    if settings.cluster is None:
+        os.environ["SPARK_LOCAL_HOSTNAME"] = "localhost"  # or Spark asks for the host name's address, which a container need not have
     conf = SparkConf(loadDefaults=False)
     for key, value in {**_our_conf(settings), **settings.conf}.items():
         conf.set(key, value)
-    return SparkContext(conf=conf)
+    return SparkContext(conf=conf, environment={**worker_daemon.ENVIRONMENT, worker_daemon.TASKS_VARIABLE: tasks})
 
 
 def _our_conf(settings: SparkSettings) -> dict[str, Any]:
-    java_options = (
-        # C1 only: the JVM runs for seconds and never touches a record, so the optimizing compiler costs more than it returns.
-        f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xss512k -Dlog4j2.configurationFile={LOG4J.as_uri()}"
-    )
-    return {
-        "spark.app.name": "destination-s3-spark",
+    # C1 only: the JVM runs for seconds and never touches a record, so the optimizing compiler costs more than it returns.
+    java_options = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xss512k", f"-Dlog4j2.configurationFile={LOG4J.as_uri()}")
+    inside = {
         "spark.master": f"local[{settings.cores},{TASK_ATTEMPTS}]",
-        "spark.driver.memory": f"{settings.heap_mb}m",
-        "spark.driver.extraJavaOptions": java_options,
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
+        "spark.python.daemon.module": worker_daemon.__name__,  # executors elsewhere get our package too late for it
+    }
+    return {
+        **(inside if settings.cluster is None else {**conf_of(settings.cluster), "spark.task.maxFailures": str(TASK_ATTEMPTS)}),
+        "spark.app.name": "destination-s3-spark",
+        "spark.driver.memory": f"{settings.heap_mb}m",
+        "spark.driver.extraJavaOptions": " ".join((*java_options, *settings.java_options)),
         "spark.local.dir": str(settings.local_dir),
         "spark.log.level": "ERROR",
         "spark.ui.enabled": "false",

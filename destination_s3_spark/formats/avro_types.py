@@ -21,7 +21,7 @@ Schema = Any
 """A schema as JSON: a name, a list for a union, or a dict."""
 _Numbers = np.ndarray[Any, Any]
 
-_NOTHING, _ZERO, _ONE, _SECOND_BRANCH = (pa.scalar(value, pa.binary()) for value in (b"", b"\x00", b"\x01", b"\x02"))
+_NOTHING, _ZERO, _ONE, _SECOND_BRANCH = b"", b"\x00", b"\x01", b"\x02"
 
 
 class AvroType(ABC):

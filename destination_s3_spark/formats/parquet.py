@@ -5,17 +5,24 @@ Format 2.6, microsecond timestamps and times in UTC, three-level lists. The file
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from itertools import chain
 from typing import Any, ClassVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from destination_s3_spark.formats.file_writer import Sink, require_columns
 
 MIB = 1024 * 1024
+
+_SAMPLE_ROWS = 4096
+_SAMPLE_LEAST = 512
+"""Fewer values say nothing, and their dictionary costs nothing."""
+_MOSTLY_DISTINCT = 0.9
 
 
 class Codec(Enum):
@@ -30,7 +37,7 @@ class Codec(Enum):
 
 
 class Dictionary(Enum):
-    """Whether columns are dictionary encoded, as long as their dictionary fits its page."""
+    """Whether columns whose values repeat are dictionary encoded, as long as their dictionary fits its page."""
 
     ON = "on"
     OFF = "off"
@@ -99,18 +106,7 @@ class ParquetFile:
         self._buffered_bytes = 0
         self._rows = 0
         self._outlet = _Outlet(sink)
-        compression: Any = "none" if options.codec is Codec.UNCOMPRESSED else options.codec.value.lower()
-        self._writer = pq.ParquetWriter(
-            self._outlet,
-            self._stored,
-            version="2.6",
-            compression=compression,
-            use_dictionary=options.dictionary is Dictionary.ON,
-            data_page_size=options.page_bytes,
-            dictionary_pagesize_limit=options.dictionary_page_bytes,
-            coerce_timestamps=None,  # each timestamp keeps its own unit: ms for the time of extraction, µs for data
-            write_time_adjusted_to_utc=True,
-        )
+        self._writer: pq.ParquetWriter | None = None
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Append rows. pa.ArrowInvalid when names or types of the columns are not those of the schema; nullability may differ."""
@@ -132,8 +128,9 @@ class ParquetFile:
         """Write what is buffered and the footer with this metadata, and return the number of rows in the file."""
         if self._batches:
             self._write_row_group()
-        self._writer.add_key_value_metadata(dict(metadata or {}))
-        self._writer.close()
+        writer = self._writer or self._open(self._stored.empty_table())
+        writer.add_key_value_metadata(dict(metadata or {}))
+        writer.close()
         self._outlet.shut()
         return self._rows
 
@@ -148,7 +145,56 @@ class ParquetFile:
         self._buffered_bytes = 0
         if self._stored is not self._schema:
             table = table.cast(self._stored)
+        if self._writer is None:
+            self._writer = self._open(table)
         self._writer.write_table(table, row_group_size=table.num_rows)
+
+    def _open(self, first: pa.Table) -> pq.ParquetWriter:
+        """Arrow's writer, set up for rows like these."""
+        options = self._options
+        compression: Any = "none" if options.codec is Codec.UNCOMPRESSED else options.codec.value.lower()
+        return pq.ParquetWriter(
+            self._outlet,
+            self._stored,
+            version="2.6",
+            compression=compression,
+            use_dictionary=repeating_columns(first) if options.dictionary is Dictionary.ON else False,  # type: ignore[arg-type]
+            data_page_size=options.page_bytes,
+            dictionary_pagesize_limit=options.dictionary_page_bytes,
+            coerce_timestamps=None,  # each timestamp keeps its own unit: ms for the time of extraction, µs for data
+            write_time_adjusted_to_utc=True,
+        )
+
+
+def repeating_columns(table: pa.Table) -> list[str]:
+    """The Parquet columns of a table whose values repeat, going by its first rows.
+
+    Of the others Arrow would fill a dictionary until its page is full, only to drop it: that cost a fifth of the time of encoding.
+    """
+    leaves = chain.from_iterable(_leaves(array, name) for name, array in _first_rows(table))
+    return [path for path, values in leaves if not _hardly_repeats(values)]
+
+
+def _first_rows(table: pa.Table) -> Iterator[tuple[str, pa.Array[Any]]]:
+    rows = table.slice(0, _SAMPLE_ROWS).combine_chunks()
+    for name, column in zip(rows.column_names, rows.columns, strict=True):
+        yield name, column.chunk(0) if column.num_chunks else pa.array([], column.type)
+
+
+def _leaves(array: pa.Array[Any], path: str) -> Iterator[tuple[str, pa.Array[Any]]]:
+    """Arrays without children, with their paths as Parquet writes them."""
+    if isinstance(array, pa.StructArray):
+        for member in array.type:
+            yield from _leaves(array.field(member.name), f"{path}.{member.name}")
+    elif isinstance(array, pa.ListArray):
+        yield from _leaves(array.flatten(), f"{path}.list.element")
+    else:
+        yield path, array
+
+
+def _hardly_repeats(values: pa.Array[Any]) -> bool:
+    present = len(values) - values.null_count
+    return present >= _SAMPLE_LEAST and pc.count_distinct(values).as_py() > present * _MOSTLY_DISTINCT
 
 
 def stored_schema(schema: pa.Schema, time_encoding: TimeEncoding) -> pa.Schema:

@@ -10,14 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 Piece = Any
-"""A pa.BinaryArray, or a binary pa.Scalar that stands in every row."""
-
-_NOTHING = pa.scalar(b"", pa.binary())
+"""A pa.BinaryArray, or bytes that stand in every row."""
 
 
 def joined(pieces: Sequence[Piece]) -> pa.BinaryArray:
     """The pieces of each row put together; null is nothing."""
-    rows: pa.BinaryArray = pc.binary_join_element_wise(*pieces, _NOTHING, null_handling="replace", null_replacement=b"")
+    rows: pa.BinaryArray = pc.binary_join_element_wise(*pieces, b"", null_handling="replace", null_replacement=b"")
     return rows
 
 

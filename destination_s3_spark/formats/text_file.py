@@ -38,10 +38,10 @@ class Flattening(Enum):
 class TextFile(ABC):
     """One text file on its way into a sink."""
 
-    def __init__(self, sink: Sink, columns: pa.Schema, compression: Compression) -> None:
+    def __init__(self, sink: Sink, columns: pa.Schema, compression: Compression, gzip_level: int = _GZIP_LEVEL) -> None:
         self._sink: Sink | None = sink
         self._columns = columns
-        self._gzip = zlib.compressobj(_GZIP_LEVEL, zlib.DEFLATED, _GZIP_WINDOW) if compression is Compression.GZIP else None
+        self._gzip = zlib.compressobj(gzip_level, zlib.DEFLATED, _GZIP_WINDOW) if compression is Compression.GZIP else None
         self._rows = 0
 
     def write(self, batch: pa.RecordBatch) -> None:

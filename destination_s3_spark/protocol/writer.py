@@ -1,6 +1,6 @@
 """The only way to stdout: protocol messages, one per line, each flushed before the call returns.
 
-STATE lines go out as they are. Text for people (LOG, TRACE, anything built from AirbyteMessages) passes the CDK's secret filter first.
+STATE lines go out as they are. Text for people (LOG, TRACE, anything built from AirbyteMessages) passes the secret filter first.
 """
 
 from __future__ import annotations
@@ -9,15 +9,17 @@ import logging
 import threading
 import time
 import traceback
+from collections.abc import Iterable
 from enum import Enum
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import orjson
-from airbyte_cdk.models.airbyte_protocol import AirbyteMessage
-from airbyte_cdk.models.airbyte_protocol_serializers import AirbyteMessageSerializer
-from airbyte_cdk.utils.airbyte_secrets_utils import filter_secrets
 
 from destination_s3_spark.errors import Bug, FailureType, SyncError, TransientError
+from destination_s3_spark.protocol.secrets import SecretFilter
+
+if TYPE_CHECKING:
+    from airbyte_cdk.models import AirbyteMessage
 
 UNKNOWN_FAILURE = (
     "The connector failed in a way it did not foresee; no further STATE was acknowledged. Report the error with its stack trace."
@@ -42,6 +44,11 @@ class ProtocolWriter:
         self._stream = stream
         self._lock = threading.Lock()
         self._closed = False
+        self._filter = SecretFilter()
+
+    def mask(self, secrets: Iterable[str]) -> None:
+        """Mask these in all text for people from now on."""
+        self._filter.add(secrets)
 
     def state(self, line: bytes) -> None:
         """Send a STATE line, as it is. Raises TransientError when nobody reads any more: the sync must stop."""
@@ -70,10 +77,22 @@ class ProtocolWriter:
 
     def message(self, message: AirbyteMessage) -> None:
         """Send a message of the CDK (SPEC, CONNECTION_STATUS, …)."""
+        from airbyte_cdk.models import AirbyteMessageSerializer  # noqa: PLC0415 (its import is slow, and a sync needs none of it)
+
         self._send(AirbyteMessageSerializer.dump(message))
 
     def _send(self, document: Any) -> None:
-        self._write(orjson.dumps(_filtered(document)) + b"\n")
+        self._write(orjson.dumps(self._filtered(document)) + b"\n")
+
+    def _filtered(self, value: Any) -> Any:
+        """The value with the secrets in its texts masked; before they become JSON, which would spell some of them differently."""
+        if isinstance(value, str):
+            return self._filter.masked(value.encode("utf-8", "replace").decode())
+        if isinstance(value, dict):
+            return {key: self._filtered(item) for key, item in value.items()}
+        if isinstance(value, list):
+            return [self._filtered(item) for item in value]
+        return value
 
     def _write(self, line: bytes) -> bool:
         """Whether the line went out."""
@@ -106,17 +125,6 @@ class ProtocolLogHandler(logging.Handler):
         if record.exc_info and record.exc_info[1] is not None:
             message += "\n" + _frames(record.exc_info[1])
         self._writer.log(next((level for least, level in self._LEVELS if record.levelno >= least), Level.DEBUG), message)
-
-
-def _filtered(value: Any) -> Any:
-    """The value with the secrets in its texts masked; before they become JSON, which would spell some of them differently."""
-    if isinstance(value, str):
-        return filter_secrets(value.encode("utf-8", "replace").decode())
-    if isinstance(value, dict):
-        return {key: _filtered(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_filtered(item) for item in value]
-    return value
 
 
 def _causes(error: BaseException) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from enum import Enum
 from typing import Any
 
 import boto3
@@ -52,6 +53,22 @@ def forwardable(settings: S3Settings) -> S3Settings:
         raise explain(error, "Getting AWS credentials", settings) from error
     keys = AccessKey(str(frozen.access_key), str(frozen.secret_key), frozen.token)
     return replace(settings, credentials=keys, role_arn=None, external_id=None)
+
+
+class ExecutorCredentials(Enum):
+    """How executors on other machines reach the bucket."""
+
+    OWN = "own"
+    """By AWS's default chain where they run: nothing of the configuration's credentials leaves the driver."""
+    FORWARD = "forward"
+    """With the credentials the driver has."""
+
+
+def for_executors(settings: S3Settings, credentials: ExecutorCredentials) -> S3Settings:
+    """The settings as tasks on a cluster get them. Forwarded credentials may expire; ask again for each job. Raises as `forwardable`."""
+    if credentials is ExecutorCredentials.FORWARD:
+        return forwardable(settings)
+    return replace(settings, credentials=None, role_arn=None, external_id=None)
 
 
 class _AssumedRole(CredentialProvider):

@@ -40,6 +40,18 @@ def internal_root(template: PathTemplate, stream: StreamParts) -> str:
     return f"{template.base}{INTERNAL_FOLDER}/{table_id(stream)}/"
 
 
+def changes_root(template: PathTemplate, stream: StreamParts) -> str:
+    """The folder of the table's change log, ending in "/": `airbyte_changes/<namespace>/<stream>/`, different for different streams.
+
+    A name that had to be changed, or only looks so, gets the stream's hash. Without a namespace there is no folder for it.
+    """
+    namespace, name = stream[0] or "", stream[1]
+    folders = [safe_segments(safe_characters(part).replace("/", "_"))[:_MAX_TABLE_ID] for part in (namespace, name)]
+    if folders != [namespace, name] or not name or _LOOKS_HASHED.search(name):
+        folders[1] = f"{folders[1]}_{stream_hash(stream)}"
+    return "/".join([f"{template.base}{CHANGES_FOLDER}", *filter(None, folders), ""])
+
+
 def resolve_roots(
     streams: Iterable[StreamParts], template: PathTemplate, recorded: Mapping[StreamParts, str] | None = None
 ) -> dict[StreamParts, str]:

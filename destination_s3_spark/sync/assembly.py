@@ -13,24 +13,25 @@ from pathlib import Path
 
 from destination_s3_spark.chain.strays import StrayUploads
 from destination_s3_spark.config import Config
-from destination_s3_spark.engine.session import Engine
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.protocol.catalog import Catalog
 from destination_s3_spark.protocol.input_stream import read_blocks
 from destination_s3_spark.protocol.reader import ProtocolReader
 from destination_s3_spark.protocol.state import StateMessage
 from destination_s3_spark.protocol.writer import ProtocolWriter
+from destination_s3_spark.spark_conf import is_local
 from destination_s3_spark.storage.configured import path_template, s3_settings
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.sync.checkpoints import Checkpoints
 from destination_s3_spark.sync.commits import Commits, Emit
 from destination_s3_spark.sync.pipeline import Pipeline
-from destination_s3_spark.sync.settings import limits, spark_settings, task_bytes
+from destination_s3_spark.sync.remote_landing import RemoteLanding
+from destination_s3_spark.sync.settings import limits, task_bytes
+from destination_s3_spark.sync.spark import engine_of
 from destination_s3_spark.sync.spool import Spool
 from destination_s3_spark.sync.sync import Parts, Sync
 from destination_s3_spark.sync.table_set import TableSet
 from destination_s3_spark.sync.updates import Updates
-from destination_s3_spark.tables.land import warm_up
 from destination_s3_spark.tables.merging import Resources
 
 IDLE_S = 0.2
@@ -72,10 +73,11 @@ def _assembled(config: Config, catalog: Catalog, emit: Emit) -> Iterator[Parts]:
         scratch = _scratch(config)
         stack.callback(shutil.rmtree, scratch, ignore_errors=True)
         spool = Spool(scratch / "spool", limits(config).spool_bytes)
-        engine = Engine(spark_settings(config, scratch / "spark"), warm_up)
+        engine = engine_of(config, scratch / "spark")
         checkpoints = Checkpoints()
         commits = Commits({i: table.writer for i, table in tables.items()}, checkpoints, emit, tables_pool.map)
-        pipeline = Pipeline(tables, spool, engine, commits, s3)
+        land = None if is_local(config.spark.master) else RemoteLanding(engine, store, tables).land
+        pipeline = Pipeline(tables, spool, engine, commits, s3, land)
         stack.callback(pipeline.stop)
         stack.callback(engine.stop)  # first of all: it ends what the pipeline may still be waiting for
         try:
@@ -89,7 +91,7 @@ def _assembled(config: Config, catalog: Catalog, emit: Emit) -> Iterator[Parts]:
                 engine,
                 pipeline,
                 Updates(engine, tables_pool),
-                Resources(s3, task_bytes(config), engine.cores),
+                lambda: Resources(s3, task_bytes(config), engine.cores),
                 limits(config),
                 tables_pool,
                 lambda: StrayUploads(store, base),

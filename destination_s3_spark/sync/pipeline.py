@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 
 from destination_s3_spark.engine.session import Engine
 from destination_s3_spark.errors import DataError
@@ -20,13 +21,16 @@ from destination_s3_spark.sync.batches import grouped
 from destination_s3_spark.sync.commits import Commits
 from destination_s3_spark.sync.spool import Spool
 from destination_s3_spark.tables.land import LandTask, UnreadableLine, land_slice
-from destination_s3_spark.tables.slices import Slice
+from destination_s3_spark.tables.slices import Slice, StagedSlice
 from destination_s3_spark.tables.stream_table import StreamTable
 from destination_s3_spark.tables.writer import CommitResult
 
 logger = logging.getLogger("airbyte")
 
 MB = 10**6
+
+Land = Callable[[Sequence[Sequence[LandTask]]], list[list[StagedSlice]]]
+"""Lands tasks in groups, and returns the results in the same shape."""
 
 
 class AfterLanding(Enum):
@@ -50,14 +54,26 @@ class Batch:
 
 
 class Pipeline:
-    """Lands and commits batches on a thread of its own, one at a time. `streams` by catalog index."""
+    """Lands and commits batches on a thread of its own, one at a time. `streams` by catalog index.
 
-    def __init__(self, streams: Mapping[int, StreamTable], spool: Spool, engine: Engine, commits: Commits, s3: S3Settings) -> None:
+    `land` is for an engine whose workers cannot read the spool.
+    """
+
+    def __init__(
+        self,
+        streams: Mapping[int, StreamTable],
+        spool: Spool,
+        engine: Engine,
+        commits: Commits,
+        s3: S3Settings,
+        land: Land | None = None,
+    ) -> None:
         self._streams = streams
         self._spool = spool
         self._engine = engine
         self._commits = commits
         self._s3 = s3
+        self._land_groups = land or partial(engine.run, land_slice)
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="pipeline")
         self._running: Future[None] | None = None
         self.uncommitted_bytes = 0
@@ -97,7 +113,7 @@ class Pipeline:
     def _land(self, slices: Sequence[Slice]) -> None:
         groups = grouped(self._tasks(slices), lambda task: task.slice.end - task.slice.start, self._engine.cores)
         try:
-            landed = self._engine.run(land_slice, groups)
+            landed = self._land_groups(groups)
         except UnreadableLine as failure:
             raise self._placed(failure) from None
         staged = {(task.slice.stream, task.slice.start): result for group, results in zip(groups, landed, strict=True)

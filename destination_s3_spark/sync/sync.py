@@ -39,7 +39,7 @@ LOOK_EVERY_S = 0.05
 class Parts:
     """What a sync is put together from; `tables` by catalog index, `pool` for S3 calls of many tables.
 
-    `orphans` lists the open uploads anew, among them those of task attempts that died."""
+    `resources` may have to wait for Spark. `orphans` lists the open uploads anew, among them those of task attempts that died."""
 
     catalog: Catalog
     tables: Mapping[int, StreamTable]
@@ -49,7 +49,7 @@ class Parts:
     engine: Engine
     pipeline: Pipeline
     updates: Updates
-    resources: Resources
+    resources: Callable[[], Resources]
     limits: Limits
     pool: ThreadPoolExecutor
     orphans: Callable[[], StrayUploads]
@@ -168,7 +168,7 @@ class Sync:
         parts = self._parts
         opened = zip(ends, parts.pool.map(lambda stream: parts.tables[stream].open(), ends), strict=True)
         outdated = [parts.tables[stream] for stream, is_outdated in opened if is_outdated]
-        parts.updates.run([(str(table.stream.id), rewrite_of(table, parts.resources)) for table in outdated])
+        parts.updates.run([(str(table.stream.id), rewrite_of(table, parts.resources())) for table in outdated])
         total = sum(end - self._cut.get(stream, 0) for stream, end in ends.items())
         return tuple(piece for stream, end in ends.items() for piece in self._cut_stream(stream, end, total))
 
@@ -180,7 +180,7 @@ class Sync:
         for stop in stops:
             start = self._cut.get(stream, 0)
             # Sorted in memory, where its rows are about three times, each at most as large as its line: as much as a merge task takes.
-            most = parts.resources.budget_bytes if parts.tables[stream].deduplicated else None
+            most = parts.resources().budget_bytes if parts.tables[stream].deduplicated else None
             count = pieces(stop - start, batch_bytes, parts.engine.cores, most)
             cut += parts.spool.cut(stream, stop, count, [b for b in boundaries if start < b <= stop])
             self._cut[stream] = stop

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from destination_s3_spark.storage.configured import path_template
 from destination_s3_spark.storage.names import StreamParts
 from destination_s3_spark.storage.object_store import ObjectStore
 from destination_s3_spark.storage.paths import PathTemplate
-from destination_s3_spark.storage.table_paths import internal_root, overlaps, resolve_roots, table_id
+from destination_s3_spark.storage.table_paths import changes_root, internal_root, overlaps, resolve_roots, table_id
 from destination_s3_spark.sync.settings import RAW_PARQUET, final_options, rules
 from destination_s3_spark.tables.adoption import earlier_files
 from destination_s3_spark.tables.dedup import is_deduplicated
@@ -27,6 +28,8 @@ from destination_s3_spark.tables.layout import Layout
 from destination_s3_spark.tables.publishers.symlink import SymlinkManifest, symlinked
 from destination_s3_spark.tables.stream_table import StreamTable, keeps
 from destination_s3_spark.tables.writer import Outside, TableWriter
+
+logger = logging.getLogger("airbyte")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,8 @@ class TableSet:
 
     def read(self, catalog: Catalog) -> dict[int, StreamTable]:
         """The table of each stream by catalog index, its chain read. Raises ConfigError when a stream does not fit its table."""
+        if self.config.change_log.enabled:
+            require_primary_keys(catalog)
         unfit = Unfit.TEXT if isinstance(final_options(self.config), TextOptions) else Unfit.FAIL
         declared = [stream_fields(stream.json_schema, stream.id, unfit) for stream in catalog.streams]
         template = path_template(self.config, self.started_at, catalog.streams[0].sync_id)
@@ -88,8 +93,24 @@ class TableSet:
 
     def _table(self, stream: Stream, fields: StreamFields, writer: TableWriter, template: PathTemplate, root: str) -> StreamTable:
         raw = RAW_PARQUET if self.config.tables.raw_tables else None
-        layout = Layout(template, root, internal_root(template, stream.id), final_options(self.config), raw)
+        layout = Layout(
+            template, root, internal_root(template, stream.id), changes_root(template, stream.id), final_options(self.config), raw
+        )
         return StreamTable(stream, fields, writer, layout, rules(self.config), self._session(stream))
+
+
+def require_primary_keys(catalog: Catalog) -> None:
+    """Raise ConfigError for a stream whose rows a change log could not tell apart; say which streams will have none."""
+    for stream in catalog.streams:
+        if not stream.primary_key:
+            raise ConfigError(
+                f"Stream '{stream.id}' has no primary key, and change_log is enabled, which tells rows apart by it. Choose append_dedup and "
+                "a primary key for the stream in the connection, leave the stream out, or set change_log.enabled to false.",
+                stream=stream.id,
+            )
+    without = [str(stream.id) for stream in catalog.streams if not is_deduplicated(stream)]
+    if without:
+        logger.warning("change_log is for append_dedup streams only; these have none: %s", ", ".join(without))
 
 
 def require_own_roots(catalog: Catalog, roots: Mapping[StreamParts, str], template: PathTemplate) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.chain.opening import Keeps
 from destination_s3_spark.tables.merging import Resources, merged, rebuilt
@@ -11,8 +13,8 @@ from destination_s3_spark.tables.stream_table import StreamTable
 from destination_s3_spark.tables.update import Update
 
 
-def update_of(table: StreamTable, resources: Resources, *, complete: bool) -> Update | None:
-    """The update the table is due when its stream has ended; None when there is nothing to do.
+def update_of(table: StreamTable, resources: Callable[[], Resources], *, complete: bool) -> Update | None:
+    """The update the table is due when its stream has ended; None when there is nothing to do, and then no resources are asked for.
 
     Rows that only add to the table come in whether or not the stream is complete. A generation that is to replace it is published when
     its stream is complete, and waits otherwise.
@@ -27,7 +29,7 @@ def update_of(table: StreamTable, resources: Resources, *, complete: bool) -> Up
     contents = table.writer.open().contents
     if contents.pending is None and not contents.files(FileKind.DELTA):
         return None
-    return published(table, resources.s3) if table.spec is None else merged(table, table.spec, resources)
+    return published(table, resources().s3) if table.spec is None else merged(table, table.spec, resources())
 
 
 def rebuild_of(table: StreamTable, resources: Resources) -> Update:

@@ -11,7 +11,7 @@ from destination_s3_spark.storage.paths import PathTemplate
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """`root` is the final table's folder, `folder` the connector's own one for the table, both "" or ending in "/".
+    """`root` is the final table's folder, `folder` the connector's own one for the table, `changes` its change log's; "" or ending in "/".
 
     `final` and `raw` are the formats of the two tables; `raw` None: no raw table is kept.
     """
@@ -19,6 +19,7 @@ class Layout:
     template: PathTemplate
     root: str
     folder: str
+    changes: str
     final: FileOptions
     raw: ParquetOptions | None
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 from destination_s3_spark.chain.files import DataFile, FileKind
 from destination_s3_spark.storage.ranged import RangedFile
 from destination_s3_spark.storage.settings import S3Settings
+from destination_s3_spark.tables.change_output import ChangeOutput, LoggedRange, LogTask
 from destination_s3_spark.tables.keys import KEY, KeySpec
 from destination_s3_spark.tables.merge_output import (
     PIECE_BYTES,
@@ -28,7 +29,7 @@ from destination_s3_spark.tables.merge_output import (
     tombstones,
 )
 from destination_s3_spark.tables.merge_plan import Piece
-from destination_s3_spark.tables.merged_rows import RowStream, merged_rows
+from destination_s3_spark.tables.merged_rows import RowStream, complete_rows, merged_rows
 from destination_s3_spark.tables.presence import present
 from destination_s3_spark.tables.run_file import RUN_OPTIONS, MergeForm, SortedFile, tombstone_schema
 from destination_s3_spark.tables.winners import EXTRACTED_AT
@@ -58,7 +59,7 @@ class MergeTask:
     """A range of keys (`low` <= key < `high`, None: no end), all that may have keys of it, and the files it becomes.
 
     `keys` are for more files than needed; when they run out the last file grows. A file ends when it has `file_bytes`, reckoned with
-    `row_bytes` for a row that is not encoded yet. `budget_bytes` is for rows in Arrow's memory.
+    `row_bytes` for a row that is not encoded yet. `budget_bytes` is for rows in Arrow's memory. `log`: what the change log is to get.
     """
 
     low: bytes
@@ -71,6 +72,7 @@ class MergeTask:
     row_bytes: float
     budget_bytes: int
     s3: S3Settings
+    log: LogTask | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,7 @@ class MergedRange:
     table_rows: int
     rows: int
     deletions: int
+    logged: LoggedRange | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,18 +110,29 @@ def sources_of(piece: Piece, table: TableFormat) -> tuple[Source, ...]:
 
 def merge_range(task: MergeTask) -> MergedRange:
     """Merge one range. Raises ConfigError, TransientError, or DataError for a file that is gone; then nothing stays staged."""
-    spec = task.table.spec
     with (
         MergeOutput(task.table, task.keys, task.tombstone_key, FileSize(task.file_bytes, task.row_bytes), task.s3) as output,
         row_streams(task.sources, task.table.form, (task.low, task.high), task.budget_bytes, task.s3) as streams,
     ):
-        for rows in merged_rows(streams, spec.cursor is not None):
-            output.write(rows)
+        logged = _merge(task, streams, output)
         files = output.stage()
     taken = dict.fromkeys(FileKind, 0)
     for source, stream in zip(task.sources, streams, strict=True):
         taken[source.kind] += stream.taken
-    return MergedRange(files, taken[FileKind.DELTA], taken[FileKind.FINAL] + taken[FileKind.STATE], output.rows, output.deletions)
+    table_rows = taken[FileKind.FINAL] + taken[FileKind.STATE]
+    return MergedRange(files, taken[FileKind.DELTA], table_rows, output.rows, output.deletions, logged)
+
+
+def _merge(task: MergeTask, streams: list[RowStream], output: MergeOutput) -> LoggedRange | None:
+    has_cursor = task.table.spec.cursor is not None
+    if task.log is None:
+        for rows in merged_rows(streams, has_cursor):
+            output.write(rows)
+        return None
+    with ChangeOutput(task.log, has_cursor, task.budget_bytes, task.s3) as log:
+        for rows in complete_rows(streams):
+            output.write(log.take(rows))
+        return log.finish()
 
 
 def compact_tombstones(task: CompactTask) -> DataFile:

@@ -167,12 +167,14 @@ class StagedFile:
             self.writer.abandon()
         self.sink.__exit__(kind, error, trace)
 
-    def write(self, batch: pa.RecordBatch, keys: pa.BinaryArray) -> None:
+    def write(self, batch: pa.RecordBatch, keys: pa.BinaryArray | None = None) -> None:
         """Append rows; a sorted file also wants their keys."""
-        if isinstance(self.writer, SortedFileWriter):
+        if not isinstance(self.writer, SortedFileWriter):
+            self.writer.write(batch)
+        elif keys is not None:
             self.writer.write(batch, keys)
         else:
-            self.writer.write(batch)
+            raise Bug("Rows of a sorted file came without their keys; nothing was committed. Please report this.")
 
     def stage(self) -> DataFile:
         """Finish the file, which has rows."""

@@ -106,6 +106,43 @@ def merged_rows(streams: Iterable[RowStream], has_cursor: bool) -> Iterator[pa.T
     yield from pending
 
 
+def complete_rows(streams: Iterable[RowStream]) -> Iterator[pa.Table]:
+    """All rows, none left out, as tables with the rows of one key together; the keys of a table come after those of the one before it.
+
+    Memory is that of `merged_rows`, and all rows of one key.
+    """
+    held: list[pa.Table] = []
+    held_key = b""
+    reading = _Reading(streams)
+    while parts := reading.next_round():
+        last = max(part[KEY][len(part) - 1].as_py() for part in parts if len(part))
+        if held and last == held_key:
+            held += map(_compact, parts)
+            continue
+        starts = [_first_of(part, last) for part in parts]
+        yield from _put_together([*held, *(part.slice(0, start) for part, start in zip(parts, starts, strict=True))])
+        held = [_compact(part.slice(start)) for part, start in zip(parts, starts, strict=True) if start < len(part)]
+        held_key = last
+    yield from _put_together(held)
+
+
+def _put_together(parts: list[pa.Table]) -> Iterator[pa.Table]:
+    if any(map(len, parts)):
+        yield pa.concat_tables(parts)
+
+
+def _first_of(rows: pa.Table, key: bytes) -> int:
+    """The first row with this key, which is the greatest."""
+    low, high = 0, len(rows)
+    while low < high:
+        middle = (low + high) // 2
+        if rows[KEY][middle].as_py() < key:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
 class _Reading:
     """The sources that are being read: not those yet whose keys all come later, so that files side by side take memory one by one."""
 

@@ -7,10 +7,11 @@ that are not sorted so (a table that was appended to, had another key, format or
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import msgspec
 
@@ -22,6 +23,7 @@ from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.combining import combined
 from destination_s3_spark.tables.keys import KeySpec, lower, upper
 from destination_s3_spark.tables.merge import CompactTask, MergedRange, MergeTask, Source, compact_tombstones, merge_range, sources_of
+from destination_s3_spark.tables.merge_log import NO_LOG, LogGroup, MergeLog
 from destination_s3_spark.tables.merge_output import FileKeys, TableFormat
 from destination_s3_spark.tables.merge_plan import MergePlan, Piece, Run, Sizes, TableFile, plan_merge
 from destination_s3_spark.tables.presence import present
@@ -101,25 +103,50 @@ def _steps(table: StreamTable, live: LiveFiles, form: TableFormat, inputs: _Inpu
     found = [*inputs.runs, *sorted_runs]
     waiting = yield from combined(found, form.form, partial(_next_scratch, table), resources.budget_bytes, resources.s3)
     plan = _plan(table, inputs, waiting.runs, form, resources)
+    log = _log(table, inputs)
     ranges: list[MergedRange] = []
     if plan.pieces:
-        tasks = [_task(table, piece, plan.row_bytes, form, resources) for piece in plan.pieces]
+        tasks = [_task(table, piece, plan.row_bytes, form, resources, log) for piece in plan.pieces]
         ranges = (yield Work(merge_range, tasks, _weight)) or []
         _check_complete(table, waiting.runs, plan, ranges)
     compacted: list[DataFile] = []
     if len(inputs.tombstones) > MOST_TOMBSTONE_FILES:
         compacted = (yield Work(compact_tombstones, [_compaction(table, inputs, form, resources)], _weight)) or []
     table.record_schema()
-    files = [*(file for done in ranges for file in done.files), *compacted]
+    logged = yield from _logged(log, inputs, plan, ranges, form, resources)
+    files = [*(file for done in ranges for file in done.files), *compacted, *logged.files]
     if live.pending is not None:
-        result = writer.replace(files, replaced_by_pending(live))
+        result = writer.replace(files, replaced_by_pending(live), logged.count)
     else:
         gone = inputs.tombstones if compacted else ()
         removed = [*inputs.consumed, *_replaced(inputs, plan), *gone, *live.dropped]
         offsets = [file.offset + file.rows - 1 for file in inputs.consumed if file.kind is FileKind.DELTA and file.offset is not None]
-        result = writer.merge(files, removed, max(offsets, default=None))
-    writer.delete_scratch([*(run.key for run in sorted_runs), *waiting.scratch])
+        result = writer.merge(files, removed, max(offsets, default=None), logged.count)
+    writer.delete_scratch([*(run.key for run in sorted_runs), *waiting.scratch, *logged.scratch])
     return result
+
+
+def _log(table: StreamTable, inputs: _Inputs) -> MergeLog | None:
+    """The merge's part of the change log, where the table has one."""
+    options = table.rules.change_log
+    if options is None:
+        return None
+    records = [file for file in inputs.consumed if file.kind is FileKind.DELTA]
+    anew = any(file.kind is not FileKind.DELTA for file, _ in inputs.unsorted)
+    return MergeLog(table, options, records, anew=anew)
+
+
+def _logged(
+    log: MergeLog | None, inputs: _Inputs, plan: MergePlan, ranges: Sequence[MergedRange], form: TableFormat, resources: Resources
+) -> Generator[Work, list[Any] | None, LogGroup]:
+    """The steps to what the merge adds to the change log."""
+    if log is None:
+        return NO_LOG
+    replaced = {file.key for file in plan.replaced}
+    kept = [rows for rows, _ in inputs.table if rows.key not in replaced]
+    tasks = log.snapshot_tasks(kept, form, resources.budget_bytes, resources.s3)
+    found = [done.logged for done in ranges if done.logged is not None]
+    return (yield from log.group(found, tasks, resources.budget_bytes, resources.cores, resources.s3))
 
 
 def _table_format(table: StreamTable, spec: KeySpec, live: LiveFiles) -> TableFormat:
@@ -247,7 +274,7 @@ def _plan(table: StreamTable, inputs: _Inputs, waiting: Sequence[FileEntry], for
     return plan_merge(files, runs, tombstones, Sizes(form.target_file_bytes, resources.budget_bytes, resources.cores))
 
 
-def _task(table: StreamTable, piece: Piece, row_bytes: float, form: TableFormat, resources: Resources) -> MergeTask:
+def _task(table: StreamTable, piece: Piece, row_bytes: float, form: TableFormat, resources: Resources, log: MergeLog | None) -> MergeTask:
     writer, layout = table.writer, table.layout
     files = max(1, round(piece.bytes / form.target_file_bytes))
     full = piece.bytes / files if files > 1 else FULL_SHARE * form.target_file_bytes
@@ -258,7 +285,8 @@ def _task(table: StreamTable, piece: Piece, row_bytes: float, form: TableFormat,
     )
     tombstone = layout.tombstone_key(writer.next_token())
     sources = sources_of(piece, form)
-    return MergeTask(piece.low, piece.high, sources, form, keys, tombstone, full, row_bytes, resources.budget_bytes, resources.s3)
+    logged = None if log is None else log.task(len(keys), form.target_file_bytes)
+    return MergeTask(piece.low, piece.high, sources, form, keys, tombstone, full, row_bytes, resources.budget_bytes, resources.s3, logged)
 
 
 def _compaction(table: StreamTable, inputs: _Inputs, form: TableFormat, resources: Resources) -> CompactTask:
@@ -273,7 +301,7 @@ def _check_complete(table: StreamTable, waiting: Sequence[FileEntry], plan: Merg
     table_rows = sum(file.rows for file in plan.replaced)
     read = sum(done.run_rows for done in ranges), sum(done.table_rows for done in ranges)
     if read != (run_rows, table_rows):
-        table.writer.drop([file for done in ranges for file in done.files])
+        table.writer.drop([file for done in ranges for file in (*done.files, *(done.logged.files if done.logged else ()))])
         raise Bug(
             f"Stream '{table.stream.id}': a merge read {read[0]} new and {read[1]} stored rows, there are {run_rows} and {table_rows}. "
             "Nothing was changed. Please report this.",

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.opening import Keeps, Session, pending_in
 from destination_s3_spark.chain.state import Counters, TableState
+from destination_s3_spark.change_log.options import ChangeLogOptions
 from destination_s3_spark.errors import Bug, ConfigError
 from destination_s3_spark.formats.file_writer import FileColumns
 from destination_s3_spark.formats.options import require_fitting
@@ -35,11 +36,15 @@ TEXT_EXTENSIONS = (".jsonl", ".csv")
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What the user decided about tables. `target_file_bytes`: size of the final files of a deduplicated table."""
+    """What the user decided about tables. `target_file_bytes`: size of the final files of a deduplicated table.
+
+    `change_log`: what the log of its changes looks like, None for none.
+    """
 
     schema_change: SchemaChange
     deletion: CdcDeletion
     target_file_bytes: int
+    change_log: ChangeLogOptions | None = None
 
 
 def keeps(stream: Stream) -> Keeps:

@@ -7,7 +7,8 @@ files nor ranges.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +21,22 @@ STORED_OFFSET = 2**63 - 1
 """The `_airbyte_offset` of rows and tombstones the table already has: they count as the latest arrivals, so a tie changes nothing."""
 
 _GROUP = "group"
-_Indices = np.ndarray[Any, np.dtype[np.int64]]
+_Indices: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
+_Flags: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """Rows by key, and those of a key from the winner down. `order` are indices of the rows; `first` says where in it a key begins."""
+
+    order: _Indices
+    first: _Flags
+
+    @property
+    def winners(self) -> _Indices:
+        """The index of the winner of each key, in the order of the keys."""
+        winning: _Indices = self.order[self.first]
+        return winning
 
 
 def winners(rows: pa.Table, has_cursor: bool) -> pa.Table:
@@ -28,7 +44,21 @@ def winners(rows: pa.Table, has_cursor: bool) -> pa.Table:
 
     Memory: a copy of the winners beside `rows`.
     """
-    return rows.take(pa.array(_winning(rows, has_cursor)))
+    return rows.take(pa.array(ranking(rows, has_cursor).winners))
+
+
+def ranking(rows: pa.Table, has_cursor: bool) -> Ranking:
+    """The order that decides."""
+    keys = _contiguous(rows, KEY)
+    order = np.array(key_order(keys), np.int64)
+    first = _starts(keys.take(pa.array(order)))
+    # Most keys have one row, and only the others need the whole order.
+    contested = ~(first & np.append(first[1:], True))
+    if contested.any():
+        groups = np.cumsum(first) - 1
+        indices = order[contested]
+        order[contested] = indices[_ranked(rows, indices, groups[contested], has_cursor)]
+    return Ranking(order, first)
 
 
 def sorted_by_key(rows: pa.Table) -> pa.Table:
@@ -42,24 +72,6 @@ def key_order(keys: pa.BinaryArray) -> pa.UInt64Array:
     return pc.sort_indices(keys)
 
 
-def _winning(rows: pa.Table, has_cursor: bool) -> _Indices:
-    """The index of the winner of each key, in the order of the keys."""
-    keys = _contiguous(rows, KEY)
-    order = np.asarray(key_order(keys), np.int64)
-    first = _starts(keys.take(pa.array(order)))
-    group = np.cumsum(first) - 1
-    # Most keys have one row, and only the others need the whole order.
-    alone = first & np.append(first[1:], True)
-    contested = order[~alone]
-    winning: _Indices = order[first]
-    if len(contested):
-        ranked = _ranked(rows, contested, group[~alone], has_cursor)
-        groups = group[~alone][ranked]
-        best = np.append(True, groups[1:] != groups[:-1])
-        winning[groups[best]] = contested[ranked][best]
-    return winning
-
-
 def _ranked(rows: pa.Table, indices: _Indices, groups: _Indices, has_cursor: bool) -> _Indices:
     """The order of the rows at `indices` by group, winners first."""
     names = [CURSOR, EXTRACTED_AT, OFFSET] if has_cursor else [EXTRACTED_AT, OFFSET]
@@ -70,7 +82,7 @@ def _ranked(rows: pa.Table, indices: _Indices, groups: _Indices, has_cursor: boo
     return ranked
 
 
-def _starts(keys: pa.BinaryArray) -> np.ndarray[Any, np.dtype[np.bool_]]:
+def _starts(keys: pa.BinaryArray) -> _Flags:
     """Where a key differs from the one before it."""
     first = np.ones(len(keys), np.bool_)
     if len(keys) > 1:

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import msgspec
@@ -25,6 +26,7 @@ from destination_s3_spark.chain.settle import MapCalls, complete, finish, take_b
 from destination_s3_spark.chain.state import TableState
 from destination_s3_spark.chain.strays import StrayUploads
 from destination_s3_spark.chain.tokens import Token
+from destination_s3_spark.change_log.events import OperationCount
 from destination_s3_spark.errors import Bug, DataError, Fenced, SyncError, TransientError
 from destination_s3_spark.schema.schema_event import from_event
 from destination_s3_spark.schema.table_schema import TableSchema
@@ -171,32 +173,25 @@ class TableWriter:
             self._settle(files)
             return CommitResult(number, rest.records, len(files), sum(file.bytes for file in files), replayed.records)
 
-    def merge(self, files: Sequence[DataFile], removed: Sequence[FileEntry], consumed_offset: int | None) -> CommitResult:
-        """Bring rows that are in deltas into the final table: its staged files appear and the removed ones go, in one step."""
-        return self._rewrite(
-            files,
-            lambda entries: MergeData(
-                schema_id=self._chain.head.schema_id or 0,
-                sync_id=self._session.sync_id,
-                generation_id=self._session.generation_id,
-                consumed_offset=consumed_offset,
-                files=entries,
-                files_removed=tuple(removed),
-            ),
-        )
+    def merge(
+        self,
+        files: Sequence[DataFile],
+        removed: Sequence[FileEntry],
+        consumed_offset: int | None,
+        operation_count: OperationCount | None = None,
+    ) -> CommitResult:
+        """Bring rows that are in deltas into the final table: its staged files appear and the removed ones go, in one step.
 
-    def replace(self, files: Sequence[DataFile], removed: Sequence[FileEntry]) -> CommitResult:
-        """Publish the session's generation: its staged files are all the final table has from now on."""
-        return self._rewrite(
-            files,
-            lambda entries: ReplaceData(
-                schema_id=self._chain.head.schema_id,
-                sync_id=self._session.sync_id,
-                generation_id=self._session.generation_id,
-                files=entries,
-                files_removed=tuple(removed),
-            ),
-        )
+        `operation_count`: what the change log counts up to with its files among the staged ones; None ends the log there is.
+        """
+        event = partial(MergeData, consumed_offset=consumed_offset, operation_count=operation_count)
+        return self._rewrite(files, removed, event)
+
+    def replace(
+        self, files: Sequence[DataFile], removed: Sequence[FileEntry], operation_count: OperationCount | None = None
+    ) -> CommitResult:
+        """Publish the session's generation: its staged files are all the final table has from now on. `operation_count` as in `merge`."""
+        return self._rewrite(files, removed, partial(ReplaceData, operation_count=operation_count))
 
     def close(self, orphans: StrayUploads | None = None) -> None:
         """End the session after a successful sync: from now on nothing of it counts as a replay.
@@ -284,12 +279,20 @@ class TableWriter:
         if other is not None:
             raise BlockTaken(other)
 
-    def _rewrite(self, staged: Sequence[DataFile], event: Callable[[tuple[FileEntry, ...]], Event]) -> CommitResult:
+    def _rewrite(self, staged: Sequence[DataFile], removed: Sequence[FileEntry], event: Callable[..., Event]) -> CommitResult:
         self._need_open()
         with self._ending_on_error():
             files = tuple(self._written_out(FileEntry.of(file)) for file in staged)
             try:
-                self._append(event(files))
+                self._append(
+                    event(
+                        schema_id=self._chain.head.schema_id,
+                        sync_id=self._session.sync_id,
+                        generation_id=self._session.generation_id,
+                        files=files,
+                        files_removed=tuple(removed),
+                    )
+                )
             except Fenced:
                 with suppress(TransientError):  # certain to be in no block; whoever opened the table aborts what is left
                     self._abort(staged)

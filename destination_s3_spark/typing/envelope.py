@@ -15,7 +15,7 @@ import numpy as np
 
 from destination_s3_spark.protocol.catalog import StreamId
 from destination_s3_spark.typing import exact
-from destination_s3_spark.typing.line_pattern import LinePattern
+from destination_s3_spark.typing.line_pattern import Ints, LinePattern
 
 _Int64 = Annotated[int, msgspec.Meta(ge=exact.INT64_MIN, le=exact.INT64_MAX)]
 _INTEGER = re.compile(rb"-?(?:0|[1-9]\d{0,18})")
@@ -66,10 +66,14 @@ class Record(msgspec.Struct, kw_only=True):
 
 
 class Unwrapped(NamedTuple):
-    """The records of some lines: texts of `data` (not yet known to be objects), times in ms since the epoch, and metas with their rows."""
+    """The records of some lines: texts of `data` (not yet known to be objects), times in ms since the epoch, and metas with their rows.
 
+    All texts are in `source`, between ASCII characters or its ends.
+    """
+
+    source: bytes
     texts: list[bytes]
-    emitted_at: list[int]
+    emitted_at: Ints
     metas: list[tuple[int, Meta]]
 
 
@@ -93,18 +97,18 @@ class Envelopes:
         if self._pattern is None:
             return None
         parts = self._pattern.take_apart(lines)
-        odd = [position for position, other in enumerate(parts.others) if other] if any(parts.others) else []
-        if len(odd) > len(parts.others) * _ODD_SHARE:
+        texts = list(map(lines.__getitem__, map(slice, parts.data_starts.tolist(), parts.data_ends.tolist())))
+        odd = np.flatnonzero(~parts.alike).tolist()
+        if len(odd) > len(texts) * _ODD_SHARE:
             self._pattern, self._alike = None, False
-        texts, stamps, metas = list(parts.data), list(parts.emitted_at), []
-        numbers = [int(stamp or 0) for stamp in stamps] if odd else list(map(int, stamps))
+        metas = []
         for position in odd:
-            record = self._read_line(parts.others[position].removesuffix(b"\n"), first + position)
+            record = self._read_line(lines[parts.line_starts[position] : parts.line_ends[position]], first + position)
             texts[position] = bytes(record.data)
-            numbers[position] = record.emitted_at
+            parts.emitted_at[position] = record.emitted_at
             if record.meta is not None:
                 metas.append((first + position, record.meta))
-        return Unwrapped(texts, numbers, metas)
+        return Unwrapped(lines, texts, parts.emitted_at, metas)
 
     def read(self, lines: bytes, first: int) -> Unwrapped:
         """The records of whole lines; `first` is the ordinal in the block of the first of them."""
@@ -112,7 +116,8 @@ class Envelopes:
         if self._alike and self._pattern is None:
             self._pattern = LinePattern.of(lines[: lines.find(b"\n")])
         metas = [(row, record.meta) for row, record in enumerate(records, first) if record.meta is not None]
-        return Unwrapped([bytes(record.data) for record in records], [record.emitted_at for record in records], metas)
+        emitted_at = np.fromiter((record.emitted_at for record in records), np.int64, len(records))
+        return Unwrapped(lines, [bytes(record.data) for record in records], emitted_at, metas)
 
     def _records(self, lines: bytes, first: int) -> list[Record]:
         try:

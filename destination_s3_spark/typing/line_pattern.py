@@ -3,49 +3,108 @@
 A source writes all lines of a stream alike. Once one of them is known to be a good record, a line with the same bytes around the two
 values is one too, provided that each value's text is one complete JSON value of its own kind: then there is no other way to read the
 line. The number is checked here; the text of `data` is not, so whoever decodes it must refuse what is not exactly one object.
+
+Numbers have as many digits as the example's, so that all but `data` stands at fixed distances from the two ends of a line, and whole
+columns of bytes are compared at once.
 """
 
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from destination_s3_spark.protocol.exact_json import members
 
-_OBJECT = rb"(?P<data>\{.*\})"
-_INTEGER = rb"(?P<emitted_at>-?(?:0|[1-9][0-9]{0,17}))"
-_OTHER = rb"(?P<other>[^\n]*\n)"
+_NUMBER = re.compile(rb"[1-9][0-9]{0,17}")
+_ZERO, _NEWLINE, _OPENING, _CLOSING = b"0\n{}"
+
+Ints = np.ndarray[Any, np.dtype[np.int64]]
+Bools = np.ndarray[Any, np.dtype[np.bool_]]
+Texts = np.ndarray[Any, np.dtype[np.uint8]]
 
 
 class Parts(NamedTuple):
-    """The lines of a part of a block, in order: `others` holds those unlike the example, whose `data` and `emitted_at` are empty."""
+    """Where in a text the lines and their `data` begin and end, the values of `emitted_at`, and which lines are like the example.
 
-    data: tuple[bytes, ...]
-    emitted_at: tuple[bytes, ...]
-    others: tuple[bytes, ...]
+    For the others only the line's own places mean something.
+    """
+
+    line_starts: Ints
+    line_ends: Ints
+    data_starts: Ints
+    data_ends: Ints
+    emitted_at: Ints
+    alike: Bools
+
+
+class _Frame:
+    """The bytes at one end of a line: fixed ones, and perhaps the digits of the number among them."""
+
+    def __init__(self, text: bytes, digits: slice | None) -> None:
+        self.width = len(text)
+        self._low: Texts = np.frombuffer(text, np.uint8).copy()
+        self._span: Texts = np.zeros(self.width, np.uint8)
+        self._digits = digits
+        if digits is not None:
+            self._low[digits] = _ZERO
+            self._span[digits] = 9
+            self._low[digits.start] += 1  # no number begins with a zero
+            self._span[digits.start] = 8
+
+    def fits(self, text: Texts, starts: Ints) -> tuple[Bools, Ints | None]:
+        """At which of these places the frame stands, and the numbers in it if it has one."""
+        windows: Texts = np.ndarray((len(text) - self.width + 1, self.width), np.uint8, text, 0, (1, 1))
+        differences = windows[starts] - self._low  # what is below the lowest byte allowed wraps around to a large number
+        fits: Bools = np.asarray((differences <= self._span).all(axis=1))
+        if self._digits is None:
+            return fits, None
+        digits = differences[:, self._digits].astype(np.int64)
+        digits[:, 0] += 1
+        return fits, digits @ 10 ** np.arange(digits.shape[1] - 1, -1, -1, dtype=np.int64)
 
 
 class LinePattern:
-    """The lines like one example."""
+    """The lines like one example. `before` and `behind` are what stands on both sides of its `data`."""
 
-    def __init__(self, pattern: bytes) -> None:
-        self._findall = re.compile(pattern + rb"\n|" + _OTHER).findall
-        self._data_first = pattern.index(_OBJECT) < pattern.index(_INTEGER)
+    def __init__(self, before: _Frame, behind: _Frame) -> None:
+        self._before = before
+        self._behind = behind
 
     @classmethod
     def of(cls, line: bytes) -> LinePattern | None:
-        """The pattern of a good record line without its newline; None when it has a `meta`, which is not the same for all."""
+        """The pattern of a good record line without its newline.
+
+        None when it has a `meta`, which is not the same for all, or a time that is not after 1970.
+        """
         record = {member.key: member for member in members(line)}["record"]
         inside = {member.key: member for member in members(line, record.start, record.end)}
-        if "meta" in inside:
+        data, number = inside["data"], inside["emitted_at"]
+        if "meta" in inside or not _NUMBER.fullmatch(line[number.start : number.end]):
             return None
-        spans = sorted((inside[key].start, inside[key].end, group) for key, group in (("data", _OBJECT), ("emitted_at", _INTEGER)))
-        (start, end, first), (second_start, second_end, second) = spans
-        around = (line[:start], line[end:second_start], line[second_end:])
-        before, between, behind = map(re.escape, around)
-        return cls(before + first + between + second + behind)
+        if number.start < data.start:
+            return cls(_Frame(line[: data.start], slice(number.start, number.end)), _Frame(line[data.end :], None))
+        digits = slice(number.start - data.end, number.end - data.end)
+        return cls(_Frame(line[: data.start], None), _Frame(line[data.end :], digits))
 
     def take_apart(self, lines: bytes) -> Parts:
         """The parts of whole lines (at least one)."""
-        first, second, others = zip(*self._findall(lines if lines.endswith(b"\n") else lines + b"\n"), strict=True)
-        return Parts(first, second, others) if self._data_first else Parts(second, first, others)
+        text = np.frombuffer(lines, np.uint8)
+        ends = np.flatnonzero(text == _NEWLINE)
+        if not lines.endswith(b"\n"):
+            ends = np.append(ends, len(lines))
+        starts = np.concatenate([np.zeros(1, np.int64), ends[:-1] + 1])
+        data_starts, data_ends = starts + self._before.width, ends - self._behind.width
+        alike = data_ends - data_starts >= len(b"{}")
+        emitted_at = np.zeros(len(starts), np.int64)
+        rows = np.flatnonzero(alike)  # only these are long enough to look at both ends
+        if len(rows):
+            fits_before, early = self._before.fits(text, starts[rows])
+            fits_behind, late = self._behind.fits(text, data_ends[rows])
+            braced = (text[data_starts[rows]] == _OPENING) & (text[data_ends[rows] - 1] == _CLOSING)
+            alike[rows] = fits_before & fits_behind & braced
+            numbers = early if late is None else late
+            assert numbers is not None  # noqa: S101 (one of the two frames has the digits)
+            emitted_at[rows] = numbers
+        return Parts(starts, ends, data_starts, data_ends, emitted_at, alike)

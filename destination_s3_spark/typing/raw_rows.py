@@ -27,13 +27,13 @@ def row_runs(texts: pa.StringArray, run_bytes: int) -> Iterator[tuple[int, int]]
 def records_of(raw: pa.RecordBatch, first: int) -> Unwrapped:
     """The records of rows of `schema.arrow.RAW_SCHEMA`; `first` is the ordinal in the block of the first of them."""
     texts: list[bytes] = raw["_airbyte_data"].cast(pa.binary()).fill_null(b"").to_pylist()
-    emitted_at = raw["_airbyte_extracted_at"].cast(pa.int64()).to_pylist()
+    emitted_at = raw["_airbyte_extracted_at"].cast(pa.int64()).to_numpy()
     metas: dict[int, Meta] = {}
     for change in stored_changes(raw["_airbyte_meta"]):
         of_row = metas.setdefault(first + change.row, Meta([])).changes
         if of_row is not None:
             of_row.append(SourceChange(change.field, change.change, change.reason))
-    return Unwrapped(texts, emitted_at, list(metas.items()))
+    return Unwrapped(b"\n".join(texts), texts, emitted_at, list(metas.items()))
 
 
 def stored_changes(meta: pa.StructArray) -> list[Change]:

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from destination_s3_spark.schema.airbyte_type import Scalar
 from destination_s3_spark.typing import exact
+from destination_s3_spark.typing.cast_temporal import cast_temporals
 from destination_s3_spark.typing.changes import Changes, Places, Reason, Spot
 from destination_s3_spark.typing.column import Column, RawColumn, Slot
 from destination_s3_spark.typing.exact import Text
@@ -102,6 +103,9 @@ class TemporalColumn(Column):
     def array(self, slots: Sequence[Slot], places: Places, changes: Changes) -> pa.Array[Any]:
         """Plain forms are parsed as a column, the others one by one."""
         texts = pa.array(slots, pa.string())
+        plain = cast_temporals(self._of, texts, self._arrow_type)
+        if plain is not None:
+            return plain
         values, read = plain_temporals(self._of, texts)
         if not read.all():
             for position in np.flatnonzero(~read).tolist():

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -42,28 +43,36 @@ _HASHES = 2**128
 _DATA_COLUMN = "_airbyte_data"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TypedBlock:
     """The rows of a block of record lines, in the order of the lines.
 
-    `final` has the plan's table schema, `raw` the four `_airbyte_*` columns and `_airbyte_data`, the exact text of `data`; both carry the
-    same row ids, and `_airbyte_meta.changes` of `raw` are the source's alone. `multiset` is the sum of the 128-bit XXH3 hashes of those
-    texts modulo 2**128. `changes` counts the entries of `_airbyte_meta.changes` in `final` by reason, the source's included.
+    `final` has the plan's table schema. `multiset` is the sum of the 128-bit XXH3 hashes of the texts of `data` modulo 2**128. `changes`
+    counts the entries of `_airbyte_meta.changes` in `final` by reason, the source's included.
     """
 
     records: int
     final: pa.RecordBatch
-    raw: pa.RecordBatch
     multiset: int
     changes: Counter[str]
+    make_raw: Callable[[], pa.RecordBatch]
+
+    @cached_property
+    def raw(self) -> pa.RecordBatch:
+        """The rows of the raw table: the four `_airbyte_*` columns and `_airbyte_data`, the exact text of `data`.
+
+        They carry the ids of `final`, and their `_airbyte_meta.changes` are the source's alone. Made when asked for: not all tables
+        have them.
+        """
+        return self.make_raw()
 
 
 @dataclass(frozen=True, slots=True)
 class _Unit:
-    """A part of a block: `data` is the raw column, `columns` are those of the plan's fields."""
+    """A part of a block: `texts` are those of `data`, `columns` those of the plan's fields."""
 
     emitted_at: pa.Array[Any]
-    data: pa.StringArray
+    texts: Sequence[bytes]
     columns: list[pa.Array[Any]]
     multiset: int
 
@@ -100,10 +109,12 @@ class Typist:
             for part in _parts(lines):
                 unit = self._type_unit(part, records, changes)
                 units.append(unit)
-                records += len(unit.data)
+                records += len(unit.texts)
         entries = changes.in_order()
-        final, raw = self._batches(units, records, entries)
-        return TypedBlock(records, final, raw, _multiset(units), _reasons(entries))
+        own = self._own_columns(units, records, entries)
+        final = self._final([*own, *self._data_columns(units, records)])
+        texts = [unit.texts for unit in units]
+        return TypedBlock(records, final, _multiset(units), _reasons(entries), lambda: self._raw(own, texts, entries))
 
     def retype(self, raw: pa.RecordBatch) -> TypedBlock:
         """Type rows of a raw table (`schema.arrow.RAW_SCHEMA`) again: the block their lines would give, under the rows' own ids.
@@ -126,7 +137,7 @@ class Typist:
             raw["_airbyte_generation_id"],
         ]
         final = self._final([*columns, *self._data_columns(units, len(raw))])
-        return TypedBlock(len(raw), final, raw, _multiset(units), _reasons(entries))
+        return TypedBlock(len(raw), final, _multiset(units), _reasons(entries), lambda: raw)
 
     def _type_unit(self, lines: bytes, first: int, changes: Changes) -> _Unit:
         known = len(changes.entries)
@@ -139,14 +150,14 @@ class Typist:
         return self._typed_unit(self._envelopes.read(lines, first), first, changes)
 
     def _typed_unit(self, records: Unwrapped, first: int, changes: Changes) -> _Unit:
-        data = _text_array(records.texts, first)
+        _require_utf8(records, first)
         for row, meta in records.metas:
             _take_source_changes(meta, row, changes)
-        columns = self._arrays(records.texts, data, first, changes)
-        return _Unit(pa.array(records.emitted_at, pa.int64()), data, columns, sum(map(xxh3_128_intdigest, records.texts)))
+        columns = self._arrays(records.texts, first, changes)
+        return _Unit(pa.array(records.emitted_at), records.texts, columns, sum(map(xxh3_128_intdigest, records.texts)))
 
-    def _arrays(self, texts: Sequence[bytes], data: pa.StringArray, first: int, changes: Changes) -> list[pa.Array[Any]]:  # noqa: ARG002
-        """The columns of a unit, given each record's `data` as a text and in the raw column."""
+    def _arrays(self, texts: Sequence[bytes], first: int, changes: Changes) -> list[pa.Array[Any]]:
+        """The columns of a unit, given the text of each record's `data`."""
         rows, refused = self._rows(texts, first, changes)
         columns = [
             column.array(slots, ColumnPlaces(declared, source, first), changes)
@@ -198,22 +209,23 @@ class Typist:
         if common:
             self._decode_as([TextColumn(column) if ordinal in common else column for ordinal, column in enumerate(columns)])
 
-    def _batches(self, units: Sequence[_Unit], records: int, entries: Sequence[Change]) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+    def _own_columns(self, units: Sequence[_Unit], records: int, entries: Sequence[Change]) -> list[pa.Array[Any]]:
         own = self._own_fields()
         sync_ids = pa.array(np.full(records, self._plan.sync_id, np.int64))
         extracted_at = _joined([unit.emitted_at for unit in units], pa.int64()).view(own[1].type)
-        meta = meta_array(sync_ids, entries, own[2].type)
         generation = pa.array(np.full(records, self._plan.generation_id, np.int64))
-        ids = raw_ids(records)
+        return [raw_ids(records), extracted_at, meta_array(sync_ids, entries, own[2].type), generation]
+
+    def _raw(self, own: Sequence[pa.Array[Any]], texts: Sequence[Sequence[bytes]], entries: Sequence[Change]) -> pa.RecordBatch:
+        """The raw rows of a block, given its `_airbyte_*` columns."""
+        ids, extracted_at, meta, generation = own
         # The raw row holds the record as it came, so nothing was done to it here: only the source's changes belong to it.
         of_source = [entry for entry in entries if not entry.order]
-        raw_meta = meta if len(of_source) == len(entries) else meta_array(sync_ids, of_source, own[2].type)
-        data = _joined([unit.data for unit in units], pa.string())
-        raw_schema = pa.schema([*own, pa.field(_DATA_COLUMN, pa.string())])
-        return (
-            self._final([ids, extracted_at, meta, generation, *self._data_columns(units, records)]),
-            pa.RecordBatch.from_arrays([ids, extracted_at, raw_meta, generation, data], schema=raw_schema),
-        )
+        if len(of_source) < len(entries):
+            meta = meta_array(meta.field("sync_id"), of_source, meta.type)
+        data = _joined([text_array(part) for part in texts], pa.string())
+        schema = pa.schema([*self._own_fields(), pa.field(_DATA_COLUMN, pa.string())])
+        return pa.RecordBatch.from_arrays([ids, extracted_at, meta, generation, data], schema=schema)
 
     def _own_fields(self) -> list[pa.Field[Any]]:
         return [self._plan.table_schema.field(ordinal) for ordinal in range(META_COLUMNS)]
@@ -253,23 +265,28 @@ def _parts(lines: bytes) -> Iterator[bytes]:
         start = end
 
 
-def _text_array(texts: Sequence[bytes], first: int) -> pa.StringArray:
-    """The texts as a string column. UnreadableRecord for the first that is not UTF-8, which msgspec does not look at."""
+def text_array(texts: Sequence[bytes]) -> pa.StringArray:
+    """The texts, known to be UTF-8, as a string column."""
     offsets = np.zeros(len(texts) + 1, np.int32)
     np.cumsum(np.fromiter(map(len, texts), np.int32, len(texts)), out=offsets[1:])
-    array = pa.StringArray.from_buffers(len(texts), pa.py_buffer(offsets), pa.py_buffer(b"".join(texts)))
-    try:
-        array.validate(full=True)
-    except pa.ArrowInvalid:
-        row = next(row for row, text in enumerate(texts, first) if not _is_utf8(text))
-        raise UnreadableRecord(row) from None
-    return array
+    return pa.StringArray.from_buffers(len(texts), pa.py_buffer(offsets), pa.py_buffer(b"".join(texts)))
+
+
+def _require_utf8(records: Unwrapped, first: int) -> None:
+    """UnreadableRecord for the first text that is not UTF-8, which msgspec does not look at everywhere."""
+    if _is_utf8(records.source):
+        return
+    for row, text in enumerate(records.texts, first):
+        if not _is_utf8(text):
+            raise UnreadableRecord(row)
 
 
 def _is_utf8(text: bytes) -> bool:
+    """Checked by Arrow, which is several times as fast at it as Python."""
+    offsets = np.array([0, len(text)], np.int32)
     try:
-        text.decode()
-    except UnicodeDecodeError:
+        pa.StringArray.from_buffers(1, pa.py_buffer(offsets), pa.py_buffer(text)).validate(full=True)
+    except pa.ArrowInvalid:
         return False
     return True
 

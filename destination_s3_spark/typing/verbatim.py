@@ -19,7 +19,7 @@ from destination_s3_spark.typing.column import Column, RawColumn, Slot
 from destination_s3_spark.typing.json_text import Step, non_numbers, to_rewrite, without
 from destination_s3_spark.typing.metadata import META_COLUMNS
 from destination_s3_spark.typing.plan import RowPlan, Values
-from destination_s3_spark.typing.typist import Typist
+from destination_s3_spark.typing.typist import Typist, text_array
 
 _SURROGATES = (rb"\ud", rb"\uD")
 """What every escaped surrogate begins with."""
@@ -43,8 +43,9 @@ class RecordTypist(Typist):
         super().__init__(plan)
         self._sources = [(META_COLUMNS, "")]
 
-    def _arrays(self, texts: Sequence[bytes], data: pa.StringArray, first: int, changes: Changes) -> list[pa.Array[Any]]:
+    def _arrays(self, texts: Sequence[bytes], first: int, changes: Changes) -> list[pa.Array[Any]]:
         self._rows(texts, first, changes)  # nothing is taken from the records, but each is known to be an object then
+        data = text_array(texts)
         if len(texts) == 0 or len(rows := to_rewrite(data)) == 0:
             return [data]
         rewritten = [_record_json(texts[row], first + row, changes) for row in rows.tolist()]

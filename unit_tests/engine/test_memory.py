@@ -11,6 +11,13 @@ def test_cgroup_v2_limit_is_used(tmp_path: Path) -> None:
     assert container_memory_bytes((limit,)) == GIB
 
 
+def test_cgroup_v1_limit_is_used(tmp_path: Path) -> None:
+    limit = tmp_path / "memory" / "memory.limit_in_bytes"
+    limit.parent.mkdir()
+    limit.write_text(f"{GIB}\n")
+    assert container_memory_bytes((tmp_path / "memory.max", limit)) == GIB
+
+
 def test_without_a_cgroup_limit_the_machine_counts(tmp_path: Path) -> None:
     limit = tmp_path / "memory.max"
     limit.write_text("max\n")

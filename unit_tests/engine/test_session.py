@@ -8,6 +8,7 @@ from types import ModuleType
 import pytest
 from pyspark import cloudpickle
 
+from destination_s3_spark.engine.cpus import available_cpus
 from destination_s3_spark.engine.session import Engine, SparkSettings, local_cores
 from destination_s3_spark.errors import Bug, DataError, TransientError
 
@@ -98,6 +99,6 @@ def test_workers_that_always_die_end_the_sync_with_a_transient_error(engine: Eng
         engine.run(_die, [[1]])
 
 
-@pytest.mark.parametrize(("master", "cores"), [("local", 1), ("local[3]", 3), ("local[*]", len(os.sched_getaffinity(0)))])
+@pytest.mark.parametrize(("master", "cores"), [("local", 1), ("local[3]", 3), ("local[*]", available_cpus())])
 def test_cores_of_a_local_master(master: str, cores: int) -> None:
     assert local_cores(master) == cores

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from airbyte_cdk.models import AirbyteConnectionStatus, AirbyteMessage, Status, Type
-from airbyte_cdk.utils.airbyte_secrets_utils import update_secrets
 
 from destination_s3_spark.errors import Bug, ConfigError, DataError, Fenced, SyncError, TransientError
 from destination_s3_spark.protocol.writer import Level, ProtocolLogHandler, ProtocolWriter
@@ -30,10 +29,8 @@ def writer(output: io.BytesIO) -> ProtocolWriter:
 
 
 @pytest.fixture
-def secrets() -> Iterator[None]:
-    update_secrets([SECRET])
-    yield
-    update_secrets([])
+def secrets(writer: ProtocolWriter) -> None:
+    writer.mask([SECRET])
 
 
 @pytest.fixture

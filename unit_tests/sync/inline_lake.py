@@ -25,6 +25,7 @@ from destination_s3_spark.sync.batches import Limits
 from destination_s3_spark.sync.checkpoints import Checkpoints
 from destination_s3_spark.sync.commits import Commits
 from destination_s3_spark.sync.pipeline import Pipeline
+from destination_s3_spark.sync.remote_landing import RemoteLanding
 from destination_s3_spark.sync.spool import Spool
 from destination_s3_spark.sync.sync import Parts, Sync
 from destination_s3_spark.sync.table_set import TableSet
@@ -49,7 +50,7 @@ class InlineEngine:
 
 @dataclass
 class Lake:
-    """A bucket, and syncs into it."""
+    """A bucket, and syncs into it. `cluster`: an engine whose tasks do not see the spool."""
 
     settings: S3Settings
     directory: Path
@@ -57,6 +58,7 @@ class Lake:
     states: list[dict[str, Any]] = field(default_factory=list)
     format: dict[str, Any] = field(default_factory=lambda: {"format_type": "Parquet"})
     options: Mapping[str, Any] = field(default_factory=dict)
+    cluster: Any = None
 
     def sync(self, catalog: Catalog, blocks: Iterable[bytes]) -> None:
         store = S3Store(self.settings)
@@ -74,8 +76,9 @@ class Lake:
             checkpoints = Checkpoints()
             commits = Commits({i: table.writer for i, table in tables.items()}, checkpoints, self._emit, tables_pool.map)
             spool = Spool(self.directory / "spool", self.limits.spool_bytes)
-            engine: Any = InlineEngine()
-            pipeline = Pipeline(tables, spool, engine, commits, self.settings)
+            engine: Any = self.cluster or InlineEngine()
+            land = RemoteLanding(engine, store, tables).land if self.cluster else None
+            pipeline = Pipeline(tables, spool, engine, commits, self.settings, land)
             parts = Parts(
                 catalog,
                 tables,
@@ -85,7 +88,7 @@ class Lake:
                 engine,
                 pipeline,
                 Updates(engine, tables_pool),
-                Resources(self.settings, 2**26, 2),
+                lambda: Resources(self.settings, 2**26, 2),
                 self.limits,
                 tables_pool,
                 lambda: StrayUploads(store, "lake/"),

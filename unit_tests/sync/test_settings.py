@@ -1,11 +1,15 @@
 from __future__ import annotations
 
 import pickle
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from destination_s3_spark.config import Config
+from destination_s3_spark.engine.cluster import Cluster
+from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.formats.avro import AvroOptions, Checksum
 from destination_s3_spark.formats.avro import Codec as AvroCodec
 from destination_s3_spark.formats.csv import CsvOptions
@@ -13,7 +17,7 @@ from destination_s3_spark.formats.jsonl import JsonlOptions
 from destination_s3_spark.formats.options import FileOptions
 from destination_s3_spark.formats.parquet import Codec, Dictionary, ParquetOptions, TimeEncoding
 from destination_s3_spark.formats.text_file import Compression, Flattening
-from destination_s3_spark.sync.settings import final_options
+from destination_s3_spark.sync.settings import CLUSTER_TASK_BYTES, final_options, spark_settings, task_bytes
 
 NO_GZIP = {"compression_type": "No Compression"}
 
@@ -67,3 +71,35 @@ def test_every_avro_codec_has_its_level_and_checksum(codec: dict[str, Any], opti
 
 def test_avro_is_uncompressed_by_default() -> None:
     assert options_of({"format_type": "Avro"}) == AvroOptions()
+
+
+MASTER = "spark://host:7077"
+
+
+def on(master: str, **conf: str) -> Config:
+    options = {"s3_bucket_name": "lake", "s3_bucket_path": "", "s3_bucket_region": "", "format": {"format_type": "Parquet"}}
+    return Config.parse({**options, "spark": {"master": master, "conf": conf}})
+
+
+def test_inside_the_connector_the_master_says_how_many_tasks_run_at_once() -> None:
+    settings = spark_settings(on("local[3]"), Path("scratch"))
+
+    assert (settings.cores, settings.cluster, settings.local_dir) == (3, None, Path("scratch"))
+    assert 32 * 2**20 <= task_bytes(on("local[3]")) <= 512 * 2**20
+
+
+def test_a_cluster_starts_the_python_of_this_version_unless_one_is_named() -> None:
+    python = f"python{sys.version_info.major}.{sys.version_info.minor}"
+
+    assert spark_settings(on(MASTER), Path(), 7).cluster == Cluster(MASTER, python, 7)
+    named = spark_settings(on(MASTER, **{"spark.pyspark.python": "/opt/python"}), Path(), 7).cluster
+    assert named == Cluster(MASTER, "/opt/python", 7)
+    assert task_bytes(on(MASTER)) == CLUSTER_TASK_BYTES
+
+
+def test_in_airbyte_cloud_there_are_no_clusters(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DEPLOYMENT_MODE", "CLOUD")
+
+    assert spark_settings(on("local[1]"), Path()).cores == 1
+    with pytest.raises(ConfigError, match=r"spark\.master"):
+        spark_settings(on(MASTER), Path())

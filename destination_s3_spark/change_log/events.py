@@ -1,0 +1,149 @@
+"""What the change log of a table consists of: events, each of which changed one row, and how many there were of each kind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from itertools import chain
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from destination_s3_spark.formats.text_file import text_join
+from destination_s3_spark.protocol.catalog import StreamId
+
+IN_NEW, IN_OLD = 1, 2
+"""The bits of Exists: the column is in the new image, in the old image."""
+
+
+class Operation(Enum):
+    """What an event did to its row; the value is its letter in every format."""
+
+    INSERT = "I"
+    UPDATE = "U"
+    DELETE = "D"
+
+
+class BeforeImage(Enum):
+    """The columns whose old values an update or a deletion shows."""
+
+    KEY = "KEY"
+    ALL = "ALL"
+
+
+class AfterImage(Enum):
+    """The columns whose new values an update shows."""
+
+    UPDATED = "UPDATED"
+    ALL = "ALL"
+
+
+class OperationCount(msgspec.Struct, frozen=True, rename="camel"):
+    """How many events of each kind the log had since its last snapshot, whose rows count as inserts."""
+
+    insert_count: int = 0
+    update_count: int = 0
+    delete_count: int = 0
+    replace_count: int = 0
+
+    @property
+    def total(self) -> int:
+        """The sequence number of the last event counted."""
+        return self.insert_count + self.update_count + self.delete_count + self.replace_count
+
+    def __add__(self, other: OperationCount) -> OperationCount:
+        return OperationCount(
+            self.insert_count + other.insert_count,
+            self.update_count + other.update_count,
+            self.delete_count + other.delete_count,
+            self.replace_count + other.replace_count,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LogColumns:
+    """What the change log of a stream shows: its data columns in the table's order, and which of them are the key. Picklable."""
+
+    stream: StreamId
+    fields: tuple[pa.Field[Any], ...]
+    key: tuple[str, ...]
+
+    @property
+    def event_schema(self) -> pa.Schema:
+        """A batch of events: byte i of `exists` has the bits of field i; a value stands in `new` and `old` only where its bit is set."""
+        row = pa.struct(self.fields)
+        return pa.schema(
+            [
+                pa.field("op", pa.string(), nullable=False),
+                pa.field("cursor", pa.string(), nullable=False),
+                pa.field("position", pa.int64(), nullable=False),
+                pa.field("exists", pa.binary(max(1, len(self.fields))), nullable=False),
+                pa.field("new", row, nullable=False),
+                pa.field("old", row, nullable=False),
+            ]
+        )
+
+    @property
+    def row_schema(self) -> pa.Schema:
+        """A batch of rows, as snapshots have them."""
+        return pa.schema(self.fields)
+
+    @property
+    def key_indices(self) -> tuple[int, ...]:
+        """Where the columns of the key stand among the fields."""
+        names = [field.name for field in self.fields]
+        return tuple(names.index(name) for name in self.key)
+
+
+@dataclass(frozen=True, slots=True)
+class CountColumns:
+    """The running count of each kind after each event of a batch."""
+
+    insert: pa.Int64Array
+    update: pa.Int64Array
+    delete: pa.Int64Array
+    replace: pa.Int64Array
+
+    @property
+    def total(self) -> pa.Int64Array:
+        """The sequence numbers of the events."""
+        sequence: pa.Int64Array = pc.add(pc.add(self.insert, self.update), pc.add(self.delete, self.replace))
+        return sequence
+
+    def json(self) -> pa.StringArray:
+        """Each event's `OperationCount` as compact JSON."""
+        kinds = (("insert", self.insert), ("update", self.update), ("delete", self.delete), ("replace", self.replace))
+        pieces = chain.from_iterable((f',"{kind}Count":', numbers.cast(pa.string())) for kind, numbers in kinds)
+        return pc.binary_replace_slice(text_join(*pieces, "}"), 0, 1, "{")
+
+
+class RunningCount:
+    """Counts the events of a file, batch after batch."""
+
+    def __init__(self, start: OperationCount) -> None:
+        self.count = start
+
+    def advance(self, op: pa.StringArray) -> CountColumns:
+        """Count a batch; returns the counts after each of its events."""
+        before = self.count
+        insert, update, delete = (
+            pc.cumulative_sum(pc.equal(op, operation.value).cast(pa.int64()), start=start)
+            for operation, start in (
+                (Operation.INSERT, before.insert_count),
+                (Operation.UPDATE, before.update_count),
+                (Operation.DELETE, before.delete_count),
+            )
+        )
+        if len(op):
+            self.count = OperationCount(insert[-1].as_py(), update[-1].as_py(), delete[-1].as_py(), before.replace_count)
+        return CountColumns(insert, update, delete, pa.repeat(before.replace_count, len(op)))
+
+
+def exists_columns(exists: pa.FixedSizeBinaryArray) -> list[np.ndarray[Any, Any]]:
+    """The Exists of each column over the events of a batch, as uint8."""
+    width = exists.type.byte_width
+    data = np.frombuffer(exists.buffers()[1] or b"", np.uint8)[exists.offset * width : (exists.offset + len(exists)) * width]
+    return list(np.ascontiguousarray(data.reshape(-1, width).T))

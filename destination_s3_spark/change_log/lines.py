@@ -1,0 +1,57 @@
+"""What the text formats of the change log have in common: gzip, counting events, and the texts of Exists."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from destination_s3_spark.change_log.events import LogColumns, OperationCount, RunningCount
+from destination_s3_spark.formats.file_writer import Sink
+from destination_s3_spark.formats.text_file import Compression, TextFile
+
+_BLOCK_BYTES = 4 * 2**20
+"""Arrow bytes that are turned into text at once: the text of one event can take several times as much, and strings end at 2 GiB."""
+
+_GZIP_LEVEL = 3
+"""Measured on events of twelve columns: a third to two thirds faster than 4, for files of up to 7 % more."""
+
+
+class LogLines(TextFile):
+    """One text file of the change log on its way into a sink."""
+
+    def __init__(self, sink: Sink, schema: pa.Schema) -> None:
+        super().__init__(sink, schema, Compression.GZIP, _GZIP_LEVEL)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Append rows or events. pa.ArrowInvalid when the columns of the batch are not those of the file."""
+        for block in blocks(batch):
+            super().write(block)
+
+
+class EventLines(LogLines):
+    """One text file of events. `start` is the count before its first one."""
+
+    def __init__(self, sink: Sink, columns: LogColumns, start: OperationCount) -> None:
+        super().__init__(sink, columns.event_schema)
+        self._running = RunningCount(start)
+
+    @property
+    def operation_count(self) -> OperationCount:
+        """The count after the last event written."""
+        return self._running.count
+
+
+def blocks(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """The batch in parts of about the size that is turned into text at once; an empty one as it is."""
+    rows = batch.num_rows * _BLOCK_BYTES // max(batch.nbytes, _BLOCK_BYTES) or 1
+    for start in range(0, max(batch.num_rows, 1), rows):
+        yield batch.slice(start, rows)
+
+
+def digits(numbers: np.ndarray[Any, Any]) -> pa.StringArray:
+    """The texts of numbers from 0 to 9."""
+    offsets = np.arange(len(numbers) + 1, dtype=np.int32)
+    return pa.StringArray.from_buffers(len(numbers), pa.py_buffer(offsets), pa.py_buffer(numbers.astype(np.uint8) + np.uint8(ord("0"))))

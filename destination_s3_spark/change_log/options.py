@@ -1,0 +1,86 @@
+"""The formats a change log can have, chosen by their options."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+from destination_s3_spark.change_log.events import AfterImage, BeforeImage, LogColumns, OperationCount
+from destination_s3_spark.change_log.replicant_csv import CsvChanges, CsvSnapshot
+from destination_s3_spark.change_log.replicant_json import ReplicantJsonChanges, ReplicantJsonSnapshot
+from destination_s3_spark.change_log.typed_jsonl import TypedJsonlChanges, TypedJsonlSnapshot
+from destination_s3_spark.change_log.typed_parquet import PARQUET, ParquetChanges
+from destination_s3_spark.formats.file_writer import FileWriter, Sink
+from destination_s3_spark.formats.parquet import ParquetFile
+
+
+class ChangeLogFormat(Enum):
+    """How events and rows are written; the value is the configuration's word."""
+
+    REPLICANT_CSV = "replicant_csv"
+    REPLICANT_JSON = "replicant_json"
+    JSONL = "jsonl"
+    PARQUET = "parquet"
+
+    @property
+    def extension(self) -> str:
+        """What keys of such files end in."""
+        return _EXTENSIONS[self]
+
+
+_EXTENSIONS = {
+    ChangeLogFormat.REPLICANT_CSV: ".csv.gz",
+    ChangeLogFormat.REPLICANT_JSON: ".jsonl.gz",
+    ChangeLogFormat.JSONL: ".jsonl.gz",
+    ChangeLogFormat.PARQUET: ".parquet",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeLogOptions:
+    """What a table's change log looks like. Only the CSV format has a header. Picklable."""
+
+    format: ChangeLogFormat = ChangeLogFormat.REPLICANT_CSV
+    before_image: BeforeImage = BeforeImage.KEY
+    after_image: AfterImage = AfterImage.UPDATED
+    include_header: bool = False
+
+    @property
+    def extension(self) -> str:
+        """What keys of such files end in."""
+        return self.format.extension
+
+
+class ChangeFile(FileWriter, Protocol):
+    """One file of events on its way into a sink; batches have `LogColumns.event_schema`."""
+
+    @property
+    def operation_count(self) -> OperationCount:
+        """The count after the last event written."""
+
+
+def open_changes(sink: Sink, columns: LogColumns, options: ChangeLogOptions, start: OperationCount) -> ChangeFile:
+    """A new file of events on its way into `sink`. `start` is the count before its first event."""
+    match options.format:
+        case ChangeLogFormat.REPLICANT_CSV:
+            return CsvChanges(sink, columns, start, header=options.include_header)
+        case ChangeLogFormat.REPLICANT_JSON:
+            return ReplicantJsonChanges(sink, columns, start)
+        case ChangeLogFormat.JSONL:
+            return TypedJsonlChanges(sink, columns, start)
+        case ChangeLogFormat.PARQUET:
+            return ParquetChanges(sink, columns, start)
+
+
+def open_snapshot(sink: Sink, columns: LogColumns, options: ChangeLogOptions) -> FileWriter:
+    """A new file of rows on its way into `sink`; batches have `LogColumns.row_schema`."""
+    match options.format:
+        case ChangeLogFormat.REPLICANT_CSV:
+            return CsvSnapshot(sink, columns, header=options.include_header)
+        case ChangeLogFormat.REPLICANT_JSON:
+            return ReplicantJsonSnapshot(sink, columns)
+        case ChangeLogFormat.JSONL:
+            return TypedJsonlSnapshot(sink, columns)
+        case ChangeLogFormat.PARQUET:
+            return ParquetFile(sink, columns.row_schema, PARQUET)

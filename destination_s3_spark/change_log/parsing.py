@@ -1,0 +1,178 @@
+"""Files of the change log -> events and rows, for each format: the inverse of the writers.
+
+Values come as JSON has them. In the formats whose cells are text, numbers, booleans and containers are read back by their column's type;
+dates and times stay text, as they are in every format.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from io import BufferedReader
+from typing import Any, TypeAlias
+
+import msgspec
+import orjson
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+
+from destination_s3_spark.change_log import cells, replicant_csv, replicant_json
+from destination_s3_spark.change_log.events import IN_NEW, IN_OLD, OperationCount
+from destination_s3_spark.change_log.manifest import Manifest
+from destination_s3_spark.change_log.options import ChangeLogFormat
+
+Values: TypeAlias = dict[str, Any]
+"""Values by column; a column that is not in the image has no member."""
+
+BinarySource: TypeAlias = Any
+"""A seekable binary file of the kind Arrow can read: `io.BytesIO`, `storage.ranged.RangedFile`."""
+
+_READ_BYTES = 8 * 2**20
+_CSV_BLOCK_BYTES = 64 * 2**20
+"""What Arrow reads at once; no row can be longer."""
+_ROWS_AT_ONCE = 8192
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One event of a file."""
+
+    op: str
+    new: Values
+    old: Values
+    cursor: dict[str, Any]
+    operation_count: dict[str, int]
+
+
+def read_events(manifest: Manifest, file: BinarySource) -> Iterator[Event]:
+    """The events of a file of changes."""
+    match manifest.format:
+        case ChangeLogFormat.REPLICANT_CSV:
+            return _csv_events(manifest, file)
+        case ChangeLogFormat.REPLICANT_JSON:
+            return _replicant_json_events(manifest, file)
+        case ChangeLogFormat.JSONL:
+            return (Event(e["op"], e["new"], e["old"], e["cursor"], e["operationCount"]) for e in _json_lines(file))
+        case ChangeLogFormat.PARQUET:
+            return _parquet_events(file)
+
+
+def read_rows(manifest: Manifest, file: BinarySource) -> Iterator[Values]:
+    """The rows of a file of a snapshot or of upserts."""
+    match manifest.format:
+        case ChangeLogFormat.REPLICANT_CSV:
+            return _csv_rows(manifest, file)
+        case ChangeLogFormat.REPLICANT_JSON:
+            return _replicant_json_rows(manifest, file)
+        case ChangeLogFormat.JSONL:
+            return _json_lines(file)
+        case ChangeLogFormat.PARQUET:
+            return _parquet_rows(file)
+
+
+def _csv_events(manifest: Manifest, file: BinarySource) -> Iterator[Event]:
+    names, parsers = _columns(manifest)
+    for *triplets, op, cursor, counts in _csv_cells(manifest, file, 3 * len(names) + len(replicant_csv.EVENT_COLUMNS)):
+        exists = [int(cell) for cell in triplets[2::3]]
+        values = [_parsed(parsers, cells) for cells in (triplets[0::3], triplets[1::3])]
+        new, old = (_image(names, image, exists, bit) for image, bit in zip(values, (IN_NEW, IN_OLD), strict=True))
+        yield Event(op, new, old, orjson.loads(cursor), orjson.loads(counts))
+
+
+def _csv_rows(manifest: Manifest, file: BinarySource) -> Iterator[Values]:
+    names, parsers = _columns(manifest)
+    for row in _csv_cells(manifest, file, len(names)):
+        yield dict(zip(names, _parsed(parsers, row), strict=True))
+
+
+def _csv_cells(manifest: Manifest, file: BinarySource, width: int) -> Iterator[tuple[str, ...]]:
+    """The cells of each row, None for a bare NULL, which Python's own reader could not tell from the text."""
+    names = [str(index) for index in range(width)]
+    batches = pa_csv.open_csv(
+        _unzipped(file),
+        pa_csv.ReadOptions(column_names=names, block_size=_CSV_BLOCK_BYTES, skip_rows_after_names=int(manifest.include_header)),
+        pa_csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False),
+        pa_csv.ConvertOptions(
+            column_types=dict.fromkeys(names, pa.string()),
+            null_values=[replicant_csv.NULL],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+        ),
+    )
+    for batch in batches:
+        for start in range(0, batch.num_rows, _ROWS_AT_ONCE):
+            yield from zip(*(column.to_pylist() for column in batch.slice(start, _ROWS_AT_ONCE).columns), strict=True)
+
+
+def _replicant_json_events(manifest: Manifest, file: BinarySource) -> Iterator[Event]:
+    names, parsers = _columns(manifest)
+    for event in _json_lines(file):
+        exists = [int(event["exists"][name]) for name in names]
+        values = [_parsed(parsers, _not_null(event[image][name] for name in names)) for image in ("after", "before")]
+        new, old = (_image(names, image, exists, bit) for image, bit in zip(values, (IN_NEW, IN_OLD), strict=True))
+        yield Event(event["opType"], new, old, orjson.loads(event["cursor"]), orjson.loads(event["operationcount"]))
+
+
+def _replicant_json_rows(manifest: Manifest, file: BinarySource) -> Iterator[Values]:
+    names, parsers = _columns(manifest)
+    for row in _json_lines(file):
+        yield dict(zip(names, _parsed(parsers, _not_null(row[name] for name in names)), strict=True))
+
+
+def _parquet_events(file: BinarySource) -> Iterator[Event]:
+    for batch in _parquet_batches(file):
+        columns = (
+            batch["op"].to_pylist(),
+            *(map(orjson.loads, cells.json_texts(batch[image]).to_pylist()) for image in ("new", "old")),
+            batch["exists"].to_pylist(),
+            map(orjson.loads, batch["cursor"].to_pylist()),
+            batch["operation_count"].to_pylist(),
+        )
+        for op, new, old, exists, cursor, counts in zip(*columns, strict=True):
+            images = (_image(new, new.values(), exists.values(), IN_NEW), _image(old, old.values(), exists.values(), IN_OLD))
+            yield Event(op, *images, cursor, msgspec.to_builtins(OperationCount(**counts)))
+
+
+def _parquet_rows(file: BinarySource) -> Iterator[Values]:
+    for batch in _parquet_batches(file):
+        rows = pa.StructArray.from_arrays(batch.columns, batch.schema.names)
+        yield from map(orjson.loads, cells.json_texts(rows).to_pylist())
+
+
+def _parquet_batches(file: BinarySource) -> Iterator[pa.RecordBatch]:
+    with pq.ParquetFile(file) as parquet:
+        yield from parquet.iter_batches(_ROWS_AT_ONCE)
+
+
+def _json_lines(file: BinarySource) -> Iterator[dict[str, Any]]:
+    return map(orjson.loads, BufferedReader(_unzipped(file)))
+
+
+def _unzipped(file: BinarySource) -> pa.NativeFile:
+    return pa.CompressedInputStream(pa.BufferedInputStream(pa.PythonFile(file, mode="r"), _READ_BYTES), "gzip")
+
+
+def _columns(manifest: Manifest) -> tuple[list[str], list[Callable[[str], Any]]]:
+    """The names of the columns, and what makes a value of a text of theirs."""
+    return [column.name for column in manifest.columns], [_parser(column.type) for column in manifest.columns]
+
+
+def _parser(type_text: str) -> Callable[[str], Any]:
+    match type_text.partition("<")[0]:
+        case "int64" | "double" | "bool" | "struct" | "list":
+            return orjson.loads
+        case _:
+            return str
+
+
+def _parsed(parsers: Iterable[Callable[[str], Any]], texts: Iterable[str | None]) -> list[Any]:
+    return [None if text is None else parse(text) for parse, text in zip(parsers, texts, strict=True)]
+
+
+def _image(names: Iterable[str], values: Iterable[Any], exists: Iterable[int], bit: int) -> Values:
+    return {name: value for name, value, bits in zip(names, values, exists, strict=True) if bits & bit}
+
+
+def _not_null(texts: Iterable[str]) -> Iterator[str | None]:
+    return (None if text == replicant_json.NULL else text for text in texts)

@@ -1,0 +1,118 @@
+"""A change log as records, whatever its format: from its manifests and files alone, one file at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from destination_s3_spark.change_log.manifest import LogFile, Manifest
+from destination_s3_spark.change_log.names import GroupName, LogKind, LogName
+from destination_s3_spark.change_log.parsing import BinarySource, Event, Values, read_events, read_rows
+from destination_s3_spark.errors import DataError
+from destination_s3_spark.storage.object_store import ObjectNotFound, ObjectStore
+
+ROW = "S"
+"""The `op` of a row of a snapshot or of upserts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """Sequence numbers, both ends inclusive; None is no limit."""
+
+    first: int | None = None
+    last: int | None = None
+
+    def meets(self, first: int, last: int) -> bool:
+        """Whether it and the interval from `first` to `last` have a number in common."""
+        return (self.first is None or self.first <= last) and (self.last is None or first <= self.last)
+
+
+class ChangeLog:
+    """The change log in a folder (ending in `/`) of a bucket. `open_file` gives an object's bytes by its key and size."""
+
+    def __init__(self, store: ObjectStore, folder: str, open_file: Callable[[str, int], BinarySource]) -> None:
+        self._store = store
+        self._folder = folder
+        self._open_file = open_file
+        # Without a namespace a stream's folder also has those of a namespace of its name in it.
+        listed = ((found.key.removeprefix(folder), found.size) for found in store.list(folder))
+        self._sizes = {name: size for name, size in listed if "/" not in name}
+
+    @property
+    def groups(self) -> list[GroupName]:
+        """The groups whose manifest is there, in log order."""
+        return [group for name in self._sizes if (group := GroupName.of_manifest(name)) is not None]
+
+    def from_last_snapshot(self) -> list[GroupName]:
+        """Its last snapshot and what came after it: all that is needed to make the table."""
+        snapshots = {found.group for name in self._sizes if (found := LogName.parse(name)) and found.kind is LogKind.SNAPSHOT}
+        groups = self.groups
+        starts = [index for index, group in enumerate(groups) if group in snapshots]
+        return groups[starts[-1] :] if starts else groups
+
+    def manifest(self, group: GroupName) -> Manifest:
+        """What the group is."""
+        key = self._folder + group.manifest
+        try:
+            return Manifest.from_bytes(self._store.get(key), key)
+        except ObjectNotFound as error:
+            raise _gone(key) from error
+
+    def records(self, manifest: Manifest, interval: Interval) -> Iterator[dict[str, Any]]:
+        """The group's records whose sequence number is in the interval, in log order.
+
+        Events have `generation, sequence, op, key, new, old, cursor, operationCount`, rows `generation, sequence, op, key, new`. `new` and
+        `old` have the columns that are in the image. DataError for a damaged file or one that is not there.
+        """
+        before = manifest.operation_count_before.total
+        for file in manifest.files:
+            if file.rows and interval.meets(before + 1, before + file.rows):
+                for sequence, record in enumerate(self._file_records(manifest, file), start=before + 1):
+                    if interval.meets(sequence, sequence):
+                        yield {"generation": manifest.generation_id, "sequence": sequence, **record}
+            before += file.rows
+
+    def _file_records(self, manifest: Manifest, file: LogFile) -> Iterator[dict[str, Any]]:
+        key = self._folder + file.key
+        if file.key not in self._sizes:
+            raise _gone(key)
+        rows = 0
+        try:
+            content = self._open_file(key, self._sizes[file.key])
+            for rows, record in enumerate(_records(manifest, content), start=1):  # noqa: B007 (counted for the check below)
+                yield record
+        except ObjectNotFound as error:
+            raise _gone(key) from error
+        except (OSError, EOFError, ValueError, KeyError) as error:
+            raise DataError(f"The file {key} of a change log is damaged: {type(error).__name__} after {rows:,} rows.") from error
+        if rows != file.rows:
+            raise DataError(f"The file {key} of a change log is damaged: it has {rows:,} rows, its manifest says {file.rows:,}.")
+
+
+def _records(manifest: Manifest, content: BinarySource) -> Iterator[dict[str, Any]]:
+    if manifest.kind is LogKind.CHANGES:
+        return (_event_record(event, manifest.primary_key) for event in read_events(manifest, content))
+    return (_row_record(row, manifest.primary_key) for row in read_rows(manifest, content))
+
+
+def _event_record(event: Event, key: tuple[str, ...]) -> dict[str, Any]:
+    return {
+        "op": event.op,
+        "key": {name: event.old[name] if name in event.old else event.new[name] for name in key},
+        "new": event.new,
+        "old": event.old,
+        "cursor": event.cursor,
+        "operationCount": event.operation_count,
+    }
+
+
+def _row_record(row: Values, key: tuple[str, ...]) -> dict[str, Any]:
+    return {"op": ROW, "key": {name: row[name] for name in key}, "new": row}
+
+
+def _gone(key: str) -> DataError:
+    return DataError(
+        f"The object {key} of a change log is not there. A commit that died is finished by the next sync or by `repair`; an object "
+        "that was deleted does not come back."
+    )

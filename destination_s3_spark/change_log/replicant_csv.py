@@ -1,0 +1,84 @@
+"""Writes the change log as the CSV of Arcion Replicant: three cells per column (new value, old value, Exists) and three about the event.
+
+RFC 4180 with quotes only where they are needed, lines end in LF. A bare `NULL` is null or absent, which Exists tells apart; the text NULL
+stands in quotes. Snapshots have one cell per column.
+"""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from destination_s3_spark.change_log import cells
+from destination_s3_spark.change_log.events import LogColumns, OperationCount, exists_columns
+from destination_s3_spark.change_log.lines import EventLines, LogLines, digits
+from destination_s3_spark.formats.file_writer import Sink
+from destination_s3_spark.formats.text_file import text_join
+
+NULL = "NULL"
+EVENT_COLUMNS = ("opType", "cursor", "operationcount")
+COLUMN_SUFFIXES = ("_New_Val", "_Old_Val", "_Exists_Val")
+
+_MARKS = (b",", b'"', b"\r", b"\n")
+_NEEDS_QUOTES = '[,"\r\n]'
+
+
+class CsvChanges(EventLines):
+    """One CSV file of events on its way into a sink."""
+
+    def __init__(self, sink: Sink, columns: LogColumns, start: OperationCount, *, header: bool) -> None:
+        super().__init__(sink, columns, start)
+        if header:
+            names = [field.name + suffix for field in columns.fields for suffix in COLUMN_SUFFIXES]
+            self._put(_header([*names, *EVENT_COLUMNS]))
+
+    def _lines(self, batch: pa.RecordBatch) -> pa.StringArray:
+        op, cursor, _, exists, new, old = batch.columns
+        images = zip(map(_cells, new.flatten()), map(_cells, old.flatten()), map(digits, exists_columns(exists)), strict=True)
+        row = pc.binary_join_element_wise(*chain.from_iterable(images), op, ",")
+        return text_join(row, ',"', _doubled(cursor), '","', _doubled(self._running.advance(op).json()), '"\n')
+
+
+class CsvSnapshot(LogLines):
+    """One CSV file of rows on its way into a sink."""
+
+    def __init__(self, sink: Sink, columns: LogColumns, *, header: bool) -> None:
+        super().__init__(sink, columns.row_schema)
+        if header:
+            self._put(_header([field.name for field in columns.fields]))
+
+    def _lines(self, batch: pa.RecordBatch) -> pa.StringArray:
+        row = [_cells(column) for column in batch.columns]
+        if len(row) == 1:  # many readers skip an empty line
+            row = [pc.if_else(pc.equal(row[0], ""), '""', row[0])]
+        return text_join(pc.binary_join_element_wise(*row, ","), "\n")
+
+
+def _cells(values: pa.Array[Any]) -> pa.StringArray:
+    if values.null_count == len(values):
+        return pa.repeat(NULL, len(values))
+    texts = cells.texts(values)
+    if cells.holds_free_text(values.type):
+        texts = _quoted_where_needed(texts)
+    return pc.fill_null(texts, NULL)
+
+
+def _quoted_where_needed(texts: pa.StringArray) -> pa.StringArray:
+    data = cells.string_bytes(texts)
+    needy = pc.equal(texts, NULL) if NULL.encode() in data else None
+    if any(mark in data for mark in _MARKS):
+        marked = pc.match_substring_regex(texts, _NEEDS_QUOTES)
+        needy = marked if needy is None else pc.or_(marked, needy)
+    return texts if needy is None else pc.if_else(needy, text_join('"', _doubled(texts), '"'), texts)
+
+
+def _doubled(texts: pa.StringArray) -> pa.StringArray:
+    return pc.replace_substring(texts, '"', '""')
+
+
+def _header(names: list[str]) -> bytes:
+    quoted = _quoted_where_needed(pa.array(names, pa.string()))
+    return ",".join(quoted.to_pylist()).encode() + b"\n"

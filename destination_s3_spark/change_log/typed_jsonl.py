@@ -1,0 +1,67 @@
+"""Writes the change log as typed JSON Lines: values keep their types, `new` and `old` name just the columns that are in the image."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from destination_s3_spark.change_log import cells
+from destination_s3_spark.change_log.events import IN_NEW, IN_OLD, LogColumns, OperationCount, exists_columns
+from destination_s3_spark.change_log.lines import EventLines, LogLines
+from destination_s3_spark.formats.file_writer import Sink
+from destination_s3_spark.formats.text_file import text_join
+
+
+class TypedJsonlChanges(EventLines):
+    """One file of events on its way into a sink."""
+
+    def __init__(self, sink: Sink, columns: LogColumns, start: OperationCount) -> None:
+        super().__init__(sink, columns, start)
+        self._names = [field.name for field in columns.fields]
+        self._key = columns.key_indices
+
+    def _lines(self, batch: pa.RecordBatch) -> pa.StringArray:
+        op, cursor, _, exists, new, old = batch.columns
+        bits = exists_columns(exists)
+        new_values = [_where(values, bit & IN_NEW) for values, bit in zip(new.flatten(), bits, strict=True)]
+        old_values = [_where(values, bit & IN_OLD) for values, bit in zip(old.flatten(), bits, strict=True)]
+        key = [pc.coalesce(old_values[index], new_values[index]) for index in self._key]
+        counts = self._running.advance(op)
+        return text_join(
+            '{"op":"', op,
+            '","sequence":', counts.total.cast(pa.string()),
+            ',"key":', _object([self._names[index] for index in self._key], key),
+            ',"new":', _object(self._names, new_values),
+            ',"old":', _object(self._names, old_values),
+            ',"cursor":', cursor,
+            ',"operationCount":', counts.json(), "}\n",
+        )  # fmt: skip
+
+
+class TypedJsonlSnapshot(LogLines):
+    """One file of rows on its way into a sink."""
+
+    def __init__(self, sink: Sink, columns: LogColumns) -> None:
+        super().__init__(sink, columns.row_schema)
+
+    def _lines(self, batch: pa.RecordBatch) -> pa.StringArray:
+        values = [pc.fill_null(cells.json_texts(column), "null") for column in batch.columns]
+        return text_join(_object(batch.schema.names, values), "\n")
+
+
+def _where(values: pa.Array[Any], exists: Any) -> pa.StringArray:
+    """The JSON of the values that exist, `null` for null; null for those that do not exist."""
+    texts = cells.json_texts(values)
+    missing = pa.array(exists == 0)
+    return pc.if_else(missing, None, pc.fill_null(texts, "null"))
+
+
+def _object(names: list[str], columns: Iterable[pa.Array[Any]]) -> pa.StringArray:
+    """Objects of the members that are not null."""
+    members = [text_join(f",{cells.json_name(name)}:", column) for name, column in zip(names, columns, strict=True)]
+    # Not null_handling="skip": that leaves out rows in which all are null.
+    joined = pc.binary_join_element_wise(*members, "", null_handling="replace", null_replacement="")
+    return text_join(pc.binary_replace_slice(joined, 0, 1, "{"), "}")

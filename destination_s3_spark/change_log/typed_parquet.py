@@ -1,0 +1,71 @@
+"""Writes the change log as Parquet with typed columns, zstd: `new`, `old`, `key` and `exists` are structs with a member per column."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from destination_s3_spark.change_log.events import LogColumns, OperationCount, RunningCount, exists_columns
+from destination_s3_spark.formats.file_writer import Sink, require_columns
+from destination_s3_spark.formats.parquet import Codec, ParquetFile, ParquetOptions
+
+PARQUET = ParquetOptions(codec=Codec.ZSTD)
+
+_COUNTS = pa.struct([pa.field(f"{kind}_count", pa.int64(), nullable=False) for kind in ("insert", "update", "delete", "replace")])
+
+
+def parquet_schema(columns: LogColumns) -> pa.Schema:
+    """The columns of a file of events."""
+    row = pa.struct(columns.fields)
+    return pa.schema(
+        [
+            pa.field("op", pa.string(), nullable=False),
+            pa.field("sequence", pa.int64(), nullable=False),
+            pa.field("key", pa.struct([columns.fields[index] for index in columns.key_indices]), nullable=False),
+            pa.field("new", row, nullable=False),
+            pa.field("old", row, nullable=False),
+            # Signed, because Spark has no unsigned types and would read them as wider ones.
+            pa.field("exists", pa.struct([pa.field(field.name, pa.int8(), nullable=False) for field in columns.fields]), nullable=False),
+            pa.field("cursor", pa.string(), nullable=False),
+            pa.field("operation_count", _COUNTS, nullable=False),
+        ]
+    )
+
+
+class ParquetChanges:
+    """One Parquet file of events on its way into a sink."""
+
+    def __init__(self, sink: Sink, columns: LogColumns, start: OperationCount) -> None:
+        self._events = columns.event_schema
+        self._key = columns.key_indices
+        self._schema = parquet_schema(columns)
+        self._running = RunningCount(start)
+        self._file = ParquetFile(sink, self._schema, PARQUET)
+
+    @property
+    def operation_count(self) -> OperationCount:
+        """The count after the last event written."""
+        return self._running.count
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Append events. pa.ArrowInvalid when the columns of the batch are not those of the file."""
+        require_columns(batch, self._events)
+        op, cursor, _, exists, new, old = batch.columns
+        news, olds = new.flatten(), old.flatten()
+        bits = [pa.array(column.view("int8")) for column in exists_columns(exists)]
+        counts = self._running.advance(op)
+        kinds = (counts.insert, counts.update, counts.delete, counts.replace)
+        # A value stands in an image only where it exists, so the key is wherever it stands.
+        key = [pc.if_else(pc.is_valid(olds[index]), olds[index], news[index]) for index in self._key]
+        columns = {"op": op, "sequence": counts.total, "new": new, "old": old, "cursor": cursor}
+        for name, members in (("key", key), ("exists", bits), ("operation_count", kinds)):
+            columns[name] = pa.StructArray.from_arrays(members, fields=list(self._schema.field(name).type))
+        self._file.write(pa.RecordBatch.from_arrays([columns[name] for name in self._schema.names], schema=self._schema))
+
+    def close(self) -> int:
+        """Write what is left and return the number of events in the file."""
+        return self._file.close()
+
+    def abandon(self) -> None:
+        """Let go of the sink, which gets nothing more."""
+        self._file.abandon()

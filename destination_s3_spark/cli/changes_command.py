@@ -1,0 +1,95 @@
+"""`changes`: the change log of a stream's table as JSON lines, from its own objects alone."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from destination_s3_spark.change_log.manifest import Manifest
+from destination_s3_spark.change_log.reading import ChangeLog, Interval
+from destination_s3_spark.cli.configuration import read_config
+from destination_s3_spark.errors import ConfigError
+from destination_s3_spark.protocol.catalog import StreamId
+from destination_s3_spark.storage.configured import path_template, s3_settings
+from destination_s3_spark.storage.object_store import ObjectStore
+from destination_s3_spark.storage.ranged import RangedFile
+from destination_s3_spark.storage.s3 import S3Store
+from destination_s3_spark.storage.table_paths import CHANGES_FOLDER, changes_root
+
+
+class Since(Enum):
+    """Where the log is read from."""
+
+    BEGINNING = "beginning"
+    LAST_SNAPSHOT = "last snapshot"
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which records to print. `key` has values of key columns; a record has to have all of them."""
+
+    key: Mapping[str, Any]
+    interval: Interval
+    since: Since
+
+
+def run(config_path: str, name: str, namespace: str | None, wanted: Wanted) -> int:
+    """Print the records in log order, one a line. Raises ConfigError where there is no log, DataError where it is damaged."""
+    config = read_config(Path(config_path))
+    store = S3Store(s3_settings(config))
+    stream = StreamId.of(namespace, name)
+    template = path_template(config, datetime.now(UTC), sync_id=0)
+    folder = changes_root(template, stream)
+    log = ChangeLog(store, folder, lambda key, size: RangedFile(store.settings, key, size))
+    if not log.groups:
+        raise ConfigError(_no_log(store, f"{template.base}{CHANGES_FOLDER}/", stream, config.s3_bucket_name))
+    try:
+        for record in _records(log, wanted):
+            sys.stdout.buffer.write(orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE))
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        # The reader has seen enough (`| head`). What is still buffered must not fail again when Python ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
+
+
+def key_filter(text: str) -> Mapping[str, Any]:
+    """The values of key columns in a JSON object. Raises ConfigError when it is none."""
+    try:
+        key = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        key = None
+    if not isinstance(key, dict) or not key:
+        raise ConfigError(f'--key takes a JSON object of key columns and their values, such as {{"id": 42}}, not {text}.')
+    return key
+
+
+def _records(log: ChangeLog, wanted: Wanted) -> Iterator[dict[str, Any]]:
+    groups = log.groups if wanted.since is Since.BEGINNING else log.from_last_snapshot()
+    _require_key_columns(log.manifest(groups[-1]), wanted.key)
+    for group in groups:
+        for record in log.records(log.manifest(group), wanted.interval):
+            if wanted.key.items() <= record["key"].items():
+                yield record
+
+
+def _require_key_columns(manifest: Manifest, key: Mapping[str, Any]) -> None:
+    if unknown := key.keys() - set(manifest.primary_key):
+        raise ConfigError(f"--key names {', '.join(sorted(unknown))}, but the primary key is {', '.join(manifest.primary_key)}.")
+
+
+def _no_log(store: ObjectStore, changes: str, stream: StreamId, bucket: str) -> str:
+    folders = sorted({found.key.removeprefix(changes).rpartition("/")[0] for found in store.list(changes)})
+    known = f"Logs there: {', '.join(folders)} (namespace/stream)." if folders else "There is none at all."
+    return (
+        f"There is no change log of stream {stream} under s3://{bucket}/{changes}. {known} Only deduplicated tables have one, since "
+        "change_log is on; a stream with a namespace needs --namespace."
+    )

@@ -1,0 +1,34 @@
+"""The process that Spark's Python workers are forked from, with what their tasks import already in it: imported once, and shared memory.
+
+Spark's own daemon imports nothing, for fear of libraries that start threads. Those of Arrow's memory allocator take care of forks
+themselves, and OpenBLAS, which would start some for nothing, is told not to.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import os
+import sys
+from contextlib import suppress
+
+TASKS_VARIABLE = "DESTINATION_S3_SPARK_TASKS"
+"""Names the module of the tasks' functions."""
+PYSPARK_ARCHIVES = "/pyspark/python/lib/"
+ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1"}
+
+
+def main() -> None:
+    """Import, and go on as Spark's daemon."""
+    # Spark puts pyspark as an archive in front of the path, and nothing in an archive is kept compiled. The installed one is the same.
+    sys.path[:] = [entry for entry in sys.path if not entry.endswith(".zip") or PYSPARK_ARCHIVES not in entry]
+    from pyspark import daemon, worker  # noqa: F401, PLC0415 (the worker module is there for the forks)
+
+    with suppress(ImportError):  # then the functions travel with their tasks, and workers import what they need themselves
+        importlib.import_module(os.environ[TASKS_VARIABLE])
+    gc.freeze()  # what is shared stays shared: no fork looks through it for garbage
+    daemon.manager()
+
+
+if __name__ == "__main__":
+    main()

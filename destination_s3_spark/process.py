@@ -1,0 +1,124 @@
+"""The connector as a process: its stdout, its log, its signals and its exit code; and `write`, from the command line to the sync.
+
+`write` has no use for the CDK, whose import alone takes as long as a small sync's own work, so nothing here imports it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import Any, BinaryIO, NoReturn
+
+import orjson
+
+from destination_s3_spark.config import Config
+from destination_s3_spark.errors import ConfigError
+from destination_s3_spark.protocol.catalog import parse_catalog
+from destination_s3_spark.protocol.secrets import secrets_of
+from destination_s3_spark.protocol.writer import ProtocolLogHandler, ProtocolWriter
+from destination_s3_spark.sync.assembly import write as write_sync
+
+TERMINATION_S = 8.0
+"""How long clearing up may take after SIGTERM: a store that does not answer must not hold the process up until it is killed."""
+EXIT_OK, EXIT_FAILED, EXIT_TERMINATED = 0, 1, 128 + signal.SIGTERM
+SPEC_FILE = Path(__file__).with_name("spec.json")
+
+logger = logging.getLogger("airbyte")
+
+
+class Terminated(BaseException):
+    """SIGTERM came: stop where we are. What is not committed is aborted by the next sync, or by us if there is time."""
+
+
+def run(command: Callable[[ProtocolWriter], None]) -> int:
+    """Run a command with the real stdout; the exit code. Whatever happens is told there in the protocol's way."""
+    output = ProtocolWriter(_claim_stdout())
+    _log_through(output)
+    try:
+        command(output)
+    except Terminated:
+        # Threads may still wait for S3; the platform waits ten seconds.
+        logger.warning("stopped by SIGTERM; what was not acknowledged is sent again by the next sync")
+        os._exit(EXIT_TERMINATED)
+    except Exception as error:  # noqa: BLE001 (the last resort: every failure leaves as a TRACE)
+        output.trace_error(error)
+        return EXIT_FAILED
+    return EXIT_OK
+
+
+def write(arguments: Sequence[str]) -> int:
+    """Sync stdin as the command line says (`write --config FILE --catalog FILE`); the exit code."""
+    parser = argparse.ArgumentParser(prog="destination-s3-spark write", description="Writes data to the destination")
+    parser.add_argument("--config", required=True, help="path to the JSON configuration file")
+    parser.add_argument("--catalog", required=True, help="path to the configured catalog JSON file")
+    parsed = parser.parse_args(arguments)
+    return run(lambda output: _write(Path(parsed.config), Path(parsed.catalog), output))
+
+
+def options_of(path: Path, output: ProtocolWriter) -> dict[str, Any]:
+    """The configuration in a file, its secrets masked in all output from now on. It is validated by `Config`. Raises ConfigError."""
+    try:
+        options = orjson.loads(_read_file(path, "configuration"))
+    except orjson.JSONDecodeError:
+        options = None
+    if not isinstance(options, dict):
+        raise ConfigError(f"The configuration file {path} does not hold a JSON object.")
+    specification: Mapping[str, Any] = orjson.loads(SPEC_FILE.read_bytes())
+    output.mask(secrets_of(specification["connectionSpecification"], options))
+    return options
+
+
+def _write(config: Path, catalog: Path, output: ProtocolWriter) -> None:
+    parsed = Config.parse(options_of(config, output))
+    with _stopping_on_sigterm():
+        write_sync(parsed, parse_catalog(_read_file(catalog, "catalog")), sys.stdin.fileno(), output)
+
+
+def _claim_stdout() -> BinaryIO:
+    """The real stdout for the protocol alone: whatever else prints, the JVM included, goes to stderr from now on."""
+    protocol = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    return protocol
+
+
+def _log_through(output: ProtocolWriter) -> None:
+    """Make LOG messages of what Python code logs: ours from INFO on, that of libraries from WARNING on."""
+    root = logging.getLogger()
+    root.handlers = [ProtocolLogHandler(output)]
+    root.setLevel(logging.WARNING)
+    for name in ("airbyte", __package__ or ""):
+        ours = logging.getLogger(name)
+        ours.handlers = []
+        ours.propagate = True
+        ours.setLevel(logging.INFO)
+
+
+@contextlib.contextmanager
+def _stopping_on_sigterm() -> Iterator[None]:
+    def stop(_number: int, _frame: FrameType | None) -> NoReturn:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        last_resort = threading.Timer(TERMINATION_S, os._exit, [EXIT_TERMINATED])
+        last_resort.daemon = True
+        last_resort.start()
+        raise Terminated
+
+    previous = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
+def _read_file(path: Path, what: str) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"The {what} file {path} cannot be read: {error.strerror}.") from error

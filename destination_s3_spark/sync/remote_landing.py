@@ -1,0 +1,63 @@
+"""Landing on a cluster: executors see no spool, so slices travel through the bucket."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from destination_s3_spark.engine.session import Engine
+from destination_s3_spark.errors import SyncError
+from destination_s3_spark.storage.object_store import ObjectStore
+from destination_s3_spark.tables.land import LandTask
+from destination_s3_spark.tables.remote_slice import RemoteLandTask, land_remote_slice, object_keys, remote, upload_lines
+from destination_s3_spark.tables.slices import StagedSlice
+from destination_s3_spark.tables.stream_table import StreamTable
+
+UPLOADS_AT_ONCE = 4
+"""Slices compressed and uploaded side by side."""
+
+logger = logging.getLogger("airbyte")
+
+
+class RemoteLanding:
+    """Lands the slices of a sync's tables, given by catalog index, on executors of a cluster."""
+
+    def __init__(self, engine: Engine, store: ObjectStore, tables: dict[int, StreamTable]) -> None:
+        self._engine = engine
+        self._store = store
+        self._tables = tables
+
+    def land(self, groups: Sequence[Sequence[LandTask]]) -> list[list[StagedSlice]]:
+        """Land every task, as `Engine.run` does with `land_slice`. Nothing of the slices stays in the bucket, unless this process dies."""
+        travelling = [[self._named(task) for task in tasks] for tasks in groups]
+        keys = [key for tasks in travelling for task in tasks for key in task.objects]
+        try:
+            self._upload(groups, travelling)
+            landed = self._engine.run(land_remote_slice, travelling)
+        except BaseException:
+            self._clear_up(keys)
+            raise
+        self._store.delete(keys)
+        return landed
+
+    def _named(self, task: LandTask) -> RemoteLandTask:
+        table = self._tables[task.slice.stream]
+        prefix = table.layout.scratch_prefix(table.writer.next_token())
+        return remote(task, object_keys(task.slice, prefix))
+
+    def _upload(self, groups: Sequence[Sequence[LandTask]], travelling: Sequence[Sequence[RemoteLandTask]]) -> None:
+        pairs = [
+            (here.slice, there.objects)
+            for tasks, twins in zip(groups, travelling, strict=True)
+            for here, there in zip(tasks, twins, strict=True)
+        ]
+        with ThreadPoolExecutor(UPLOADS_AT_ONCE, "slices") as pool:
+            list(pool.map(lambda pair: upload_lines(pair[0], pair[1], self._store), pairs))
+
+    def _clear_up(self, keys: Sequence[str]) -> None:
+        """After a failure, whose own news matters more; what stays is deleted when its table is opened next."""
+        try:
+            self._store.delete(keys)
+        except SyncError as error:
+            logger.warning("records on their way to executors were left for the next sync to delete: %s", error)

@@ -1,0 +1,196 @@
+"""What merged records did to their rows: the events of the change log, from the rows of a key in their order.
+
+Comes in: all rows of some keys in merge form, the table's own included. Goes out: the winners, and an event for each record that changed
+its row: inserted (I), updated (U) or deleted (D) it, with the images of the row before and after that the log is to show. A record that
+is older than what the table has, or changes nothing, makes no event. A value the source did not provide is that of the row before.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from destination_s3_spark.change_log.cells import json_texts
+from destination_s3_spark.change_log.events import IN_NEW, IN_OLD, AfterImage, BeforeImage, LogColumns, Operation
+from destination_s3_spark.formats.text_file import text_join
+from destination_s3_spark.schema.airbyte_type import Scalar
+from destination_s3_spark.tables.history import Flags, History, Indices
+from destination_s3_spark.tables.keys import OFFSET
+from destination_s3_spark.tables.provided import Provided
+from destination_s3_spark.tables.winners import EXTRACTED_AT
+from destination_s3_spark.typing.plain_temporal import plain_temporals
+
+UPDATED_AT = "_ab_cdc_updated_at"
+"""The field in which CDC sources say when a change was made."""
+POSITION = "position"
+RANK = "rank"
+"""Column of events beside those of the log: the order of events at one position, which are of one key."""
+
+OPERATIONS = pa.array([operation.value for operation in Operation])
+_INSERT, _UPDATE, _DELETE = range(3)
+_VERSION = 1
+"""`v` of the cursor cell: which members it has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Images:
+    """What events show. Picklable.
+
+    `cursor` are the names of the columns that say where in the source's log a record stands, by their keys; `updated_at` among them is
+    the time of the change in the source.
+    """
+
+    columns: LogColumns
+    before: BeforeImage
+    after: AfterImage
+    cursor: tuple[tuple[str, str], ...]
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of events."""
+        return self.columns.event_schema.append(pa.field(RANK, pa.int64()))
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """The columns of a history. `at` are its rows' places in `table`; columns with values that were not provided stand in `provided`."""
+
+    history: History
+    table: pa.Table
+    at: Indices
+    provided: Mapping[str, Provided]
+
+    def take(self, name: str, rows: Indices, shown: Flags | None = None) -> pa.Array[Any]:
+        """The values of a column in these rows of the history; null where they are not `shown`."""
+        hidden = None if shown is None else ~shown
+        found = self.provided.get(name)
+        if found is not None:
+            return found.values.take(pa.array(rows, mask=hidden))
+        if hidden is not None:
+            # A row of the history has an index, one that is not shown needs none.
+            rows = np.where(hidden, 0, rows)
+        return _contiguous(self.table[name].take(pa.array(self.at[rows], mask=hidden)))
+
+    def given(self, name: str, rows: Indices) -> Flags:
+        """Which of these records had a value for the column."""
+        found = self.provided.get(name)
+        return np.ones(len(rows), np.bool_) if found is None else found.given[rows]
+
+
+@dataclass(frozen=True, slots=True)
+class Events:
+    """Which records of a history made an event, as numbers of its rows, what each did, and per column of the log what it changed."""
+
+    rows: Indices
+    operation: np.ndarray[Any, np.dtype[np.int8]]
+    changed: tuple[Flags, ...]
+
+    @classmethod
+    def of(cls, values: Values, columns: LogColumns) -> Events:
+        """The events of a history."""
+        history = values.history
+        on_live, gone = history.on_live, history.gone
+        operation = np.full(len(history.rows), -1, np.int8)
+        operation[history.record & gone & on_live] = _DELETE
+        operation[history.record & ~gone & ~on_live] = _INSERT
+        updates = np.flatnonzero(history.record & ~gone & on_live)
+        changed = [
+            np.zeros(len(updates), np.bool_)
+            if field.name in columns.key
+            else _differ(values.take(field.name, updates), values.take(field.name, updates + 1))
+            for field in columns.fields
+        ]
+        operation[updates[np.logical_or.reduce(changed)]] = _UPDATE
+        rows = np.flatnonzero(operation >= 0)
+        place = np.searchsorted(updates, rows[operation[rows] == _UPDATE])
+        spread = []
+        for flags in changed:
+            of_events = np.zeros(len(rows), np.bool_)
+            of_events[operation[rows] == _UPDATE] = flags[place]
+            spread.append(of_events)
+        return cls(rows, operation[rows], tuple(spread))
+
+    def table(self, values: Values, merged: pa.Table, images: Images) -> pa.Table:
+        """The events as the log's canonical rows; `merged` are the rows in merge form that the history is of."""
+        columns = images.columns
+        exists = self._exists(values, images)
+        new, old = [], []
+        for field, bits in zip(columns.fields, exists, strict=True):
+            new.append(values.take(field.name, self.rows, (bits & IN_NEW) > 0))
+            old.append(values.take(field.name, np.minimum(self.rows + 1, len(values.at) - 1), (bits & IN_OLD) > 0))
+        position = self._positions(values.history, np.asarray(merged[OFFSET])[values.history.rows])
+        digits = np.ascontiguousarray(np.stack(exists, axis=1))
+        arrays = [
+            OPERATIONS.take(pa.array(self.operation)),
+            _cursors(values, self.rows, merged, images.cursor),
+            pa.array(position),
+            pa.FixedSizeBinaryArray.from_buffers(pa.binary(digits.shape[1]), len(digits), [None, pa.py_buffer(digits)]),
+            pa.StructArray.from_arrays(new, fields=columns.fields),
+            pa.StructArray.from_arrays(old, fields=columns.fields),
+            # The history has the newest first.
+            pa.array(-self.rows),
+        ]
+        return pa.table(arrays, schema=images.schema)
+
+    def _exists(self, values: Values, images: Images) -> list[np.ndarray[Any, np.dtype[np.uint8]]]:
+        """Per column, in which image of each event it stands."""
+        inserts, updates, deletes = (self.operation == kind for kind in (_INSERT, _UPDATE, _DELETE))
+        found = []
+        for field, changed in zip(images.columns.fields, self.changed, strict=True):
+            in_old = (updates | deletes) & (images.before is BeforeImage.ALL or field.name in images.columns.key)
+            in_new = inserts | (updates & (changed | (images.after is AfterImage.ALL)))
+            in_new &= values.given(field.name, self.rows)
+            found.append((in_new * IN_NEW + in_old * IN_OLD).astype(np.uint8))
+        return found
+
+    def _positions(self, history: History, offsets: Indices) -> Indices:
+        """Where each event stands in the log: the arrival of its record, or of a later one of its key that is older by the cursor."""
+        arrived = offsets[self.rows][::-1]
+        if not len(arrived):
+            return arrived
+        group = history.group[self.rows][::-1]
+        since = arrived - arrived.min()
+        # The highest so far among the events of the same key: of each later key, all are higher.
+        base = (group.max() - group) * (since.max() + 1)
+        highest: Indices = np.maximum.accumulate(base + since) - base + arrived.min()
+        return highest[::-1]
+
+
+def _differ(new: pa.Array[Any], old: pa.Array[Any]) -> Flags:
+    """Where values are not the same; null is the same as null."""
+    if pa.types.is_nested(new.type):
+        new, old = json_texts(new), json_texts(old)
+    same = pc.or_(pc.equal(new, old).fill_null(False), pc.and_(pc.is_null(new), pc.is_null(old)))
+    differ: Flags = ~same.to_numpy(zero_copy_only=False)
+    return differ
+
+
+def _cursors(values: Values, rows: Indices, merged: pa.Table, cursor: Sequence[tuple[str, str]]) -> pa.StringArray:
+    """The cursor cells: the fields that say where in the source's log a record stands, as far as it has them, and its times in ms."""
+    members: list[pa.Array[Any]] = []
+    for source, name in cursor:
+        column = values.take(name, rows)
+        members.append(text_join(f"{json.dumps(source)}:", json_texts(column), ","))
+        if source == UPDATED_AT:
+            members.append(text_join('"timestamp":', _milliseconds(column), ","))
+    extracted = _contiguous(merged[EXTRACTED_AT].take(pa.array(values.history.rows[rows])))
+    members.append(text_join('"extractionTimestamp":', _milliseconds(extracted), f',"v":{_VERSION}}}'))
+    return text_join("{", *(member.fill_null("") for member in members))
+
+
+def _milliseconds(times: pa.Array[Any]) -> pa.StringArray:
+    """Timestamps, or their usual text, as milliseconds since 1970 UTC; null for what is none."""
+    if pa.types.is_string(times.type):
+        microseconds, valid = plain_temporals(Scalar.TIMESTAMP_WITH_TIMEZONE, times.fill_null(""))
+        times = pa.array(microseconds, pa.int64(), mask=~valid).cast(pa.timestamp("us", "UTC"))
+    return times.cast(pa.timestamp("ms", "UTC"), safe=False).cast(pa.int64()).cast(pa.string())
+
+
+def _contiguous(values: pa.Array[Any] | pa.ChunkedArray[Any]) -> pa.Array[Any]:
+    return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values

@@ -1,0 +1,74 @@
+"""Whole columns of plain dates and timestamps -> Arrow, by Arrow's own cast, where it is known to read the texts as `temporal.temporal`.
+
+The cast is all or nothing: one text that it does not read, or might read otherwise, leaves the column to `plain_temporal`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from destination_s3_spark.schema.airbyte_type import Scalar
+
+_SECONDS_LENGTH = len("yyyy-MM-ddTHH:mm:ss")
+"""Arrow also takes shorter timestamps, such as a date alone, which are none here."""
+_OFFSET_LENGTH = len("+HH:mm")
+_YEAR_ONE_DAY = -719_162
+"""0001-01-01 as a day; Arrow takes a year 0, which does not exist."""
+_YEAR_ONE_US = (_YEAR_ONE_DAY + 2) * 86_400_000_000
+"""Later than any time of the year 0, whatever its offset."""
+_CAST_TYPES: Mapping[Scalar, pa.DataType] = MappingProxyType(
+    {
+        Scalar.DATE: pa.date32(),
+        Scalar.TIMESTAMP_WITH_TIMEZONE: pa.timestamp("us", "UTC"),  # Arrow then wants an offset in every text,
+        Scalar.TIMESTAMP_WITHOUT_TIMEZONE: pa.timestamp("us"),  # and here none
+    }
+)
+
+
+def cast_temporals(kind: Scalar, texts: pa.StringArray, arrow_type: pa.DataType) -> pa.Array[Any] | None:
+    """The column, stored as this type, or None unless all of it is plain."""
+    cast_type = _CAST_TYPES.get(kind)
+    if cast_type is None or (kind is not Scalar.DATE and not _plain_timestamps(texts, zoned=kind is Scalar.TIMESTAMP_WITH_TIMEZONE)):
+        return None
+    try:
+        values = pc.cast(texts, cast_type)
+    except pa.ArrowInvalid:
+        return None
+    stored = values.view(pa.int32() if kind is Scalar.DATE else pa.int64())
+    earliest = pc.min(stored).as_py()
+    first = _YEAR_ONE_DAY if kind is Scalar.DATE else _YEAR_ONE_US
+    return values.view(arrow_type) if earliest is None or earliest >= first else None
+
+
+def _plain_timestamps(texts: pa.StringArray, *, zoned: bool) -> bool:
+    """Whether all texts are as long as a timestamp with seconds, and their offsets, if they are to have one, `Z` or up to 17:59."""
+    _, offsets_buffer, data_buffer = texts.buffers()
+    if data_buffer is None:
+        return False
+    offsets = np.frombuffer(offsets_buffer, np.int32)[texts.offset : texts.offset + len(texts) + 1]
+    lengths = np.diff(offsets)
+    if texts.null_count:  # whose length is 0, like that of an empty text, which the cast refuses
+        present = lengths > 0
+        ends, lengths = offsets[1:][present], lengths[present]
+    else:
+        ends = offsets[1:]
+    if not len(lengths) or lengths.min() < _SECONDS_LENGTH + zoned:
+        return False
+    if not zoned:
+        return True
+    data = np.frombuffer(data_buffer, np.uint8)
+    others = data[ends - 1] != ord("Z")
+    return not others.any() or _plain_offsets(data, ends[others], lengths[others])
+
+
+def _plain_offsets(data: np.ndarray[Any, Any], ends: np.ndarray[Any, Any], lengths: np.ndarray[Any, Any]) -> bool:
+    sign, tens, ones = (data[ends - place] for place in (6, 5, 4))
+    small = (tens == ord("0")) | ((tens == ord("1")) & (ones <= ord("7")))
+    signed = (sign == ord("+")) | (sign == ord("-"))
+    return bool((small & signed).all()) and int(lengths.min()) >= _SECONDS_LENGTH + _OFFSET_LENGTH

@@ -1,0 +1,133 @@
+"""A standalone Spark cluster of two workers on this machine, with nothing in common but the network, and interpreters for its executors."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pyspark
+from packaging.requirements import Requirement
+
+from integration_tests.servers import free_port, wait_for_http
+
+SPARK_HOME = Path(pyspark.__file__).parent
+HOST = "127.0.0.1"
+WORKERS = 2
+START_TIMEOUT_S = 60
+QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
+PASSED_ON = ("PATH", "JAVA_HOME", "LANG")
+
+
+@dataclass(frozen=True, slots=True)
+class SparkCluster:
+    """A running cluster; each worker has one core and a directory of its own."""
+
+    master: str
+    web: str
+    workers: tuple[Path, ...]
+
+    def executors(self) -> list[int]:
+        """How many executors each worker has started so far."""
+        return [len(list(directory.glob("work/app-*/*/stderr"))) for directory in self.workers]
+
+    def state(self) -> dict[str, Any]:
+        """What the master says of itself."""
+        with urllib.request.urlopen(f"{self.web}/json/", timeout=5) as answer:
+            state: dict[str, Any] = json.load(answer)
+        return state
+
+    def wait_until_free(self) -> None:
+        """Return once no application holds a core."""
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while self.state()["coresused"]:
+            assert time.monotonic() < deadline, self.state()
+            time.sleep(0.2)
+
+
+@contextmanager
+def spark_cluster(directory: Path, environment: Mapping[str, str]) -> Iterator[SparkCluster]:
+    """A cluster whose executors have this environment, beside the bare one."""
+    port, web_port = free_port(), free_port()
+    master, web = f"spark://{HOST}:{port}", f"http://{HOST}:{web_port}"
+    processes = []
+    try:
+        head = directory / "master"
+        processes.append(_daemon(head, "master.Master", ["--host", HOST, "--port", str(port), "--webui-port", str(web_port)], {}))
+        wait_for_http(web, processes[0], head / "log", START_TIMEOUT_S)
+        workers = tuple(directory / f"worker-{number}" for number in range(WORKERS))
+        processes += [_worker(worker, master, environment) for worker in workers]
+        cluster = SparkCluster(master, web, workers)
+        _await_workers(cluster)
+        yield cluster
+    finally:
+        for process in reversed(processes):
+            _stop(process)
+
+
+def _worker(directory: Path, master: str, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    arguments = ["--host", HOST, "--cores", "1", "--memory", "1g", "--webui-port", "0", "--work-dir", str(directory / "work"), master]
+    return _daemon(directory, "worker.Worker", arguments, {**environment, "SPARK_LOCAL_DIRS": str(directory / "local")})
+
+
+def _daemon(directory: Path, name: str, arguments: list[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    for folder in ("local", "tmp", "home"):
+        (directory / folder).mkdir(parents=True)
+    bare = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+    own = {"SPARK_HOME": str(SPARK_HOME), "SPARK_LOCAL_IP": HOST, "HOME": str(directory / "home"), "TMPDIR": str(directory / "tmp")}
+    quick = {"SPARK_DAEMON_MEMORY": "256m", "JAVA_TOOL_OPTIONS": QUICK_JVM}
+    command = [str(SPARK_HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}", *arguments]
+    with (directory / "log").open("wb") as log:
+        return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, cwd=directory, env={**bare, **own, **quick, **environment})
+
+
+def _await_workers(cluster: SparkCluster) -> None:
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while cluster.state()["aliveworkers"] < WORKERS:
+        assert time.monotonic() < deadline, cluster.state()
+        time.sleep(0.2)
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    family = psutil.Process(process.pid).children(recursive=True) if process.poll() is None else []
+    process.terminate()
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(10)
+    for member in (process, *family):
+        with suppress(psutil.NoSuchProcess):
+            member.kill()
+    process.wait(10)
+
+
+def interpreter(directory: Path, packages: Iterable[str]) -> Path:
+    """A virtual environment with these packages of ours and what they need, and nothing else; its interpreter."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(directory)], check=True)
+    library = next(directory.glob("lib/python*/site-packages"))
+    for package in _with_requirements(packages).values():
+        for entry in {file.parts[0] for file in package.files or () if file.parts[0] not in ("..", "__pycache__")}:
+            (library / entry).symlink_to(Path(str(package.locate_file(entry))))
+    return directory / "bin" / "python"
+
+
+def _with_requirements(packages: Iterable[str]) -> dict[str, Distribution]:
+    found: dict[str, Distribution] = {}
+    left = list(packages)
+    while left:
+        name = left.pop().lower()
+        if name in found:
+            continue
+        with suppress(PackageNotFoundError):  # of another platform or Python
+            found[name] = distribution(name)
+            wanted = [Requirement(text) for text in found[name].requires or ()]
+            left += [one.name for one in wanted if one.marker is None or one.marker.evaluate({"extra": ""})]
+    return found

@@ -1,0 +1,200 @@
+"""Spark on a standalone cluster: the same tables as inside the connector, and nothing left over, whatever dies."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from destination_s3_spark.engine.environment import PACKAGES
+from integration_tests.chain_reader import StreamName
+from integration_tests.connector import Connector, Outcome
+from integration_tests.lake import USERS, Lake
+from integration_tests.s3_proxy import Fault, S3Proxy, When, s3_proxy
+from integration_tests.servers import S3Server, free_port, new_bucket
+from integration_tests.source import catalog, complete, record, state, stream, users
+from integration_tests.spark_cluster import SparkCluster, interpreter, spark_cluster
+from integration_tests.table_readers import Row
+
+pytestmark = pytest.mark.slow
+
+ORDERS: StreamName = ("shop", "orders")
+ORDER_FIELDS = {
+    "id": {"type": "integer"},
+    "changed": {"type": "string", "format": "date-time", "airbyte_type": "timestamp_with_timezone"},
+    "amount": {"type": "number"},
+    "lines": {"type": "array", "items": {"type": "object", "properties": {"sku": {"type": "string"}, "count": {"type": "integer"}}}},
+    "_ab_cdc_deleted_at": {"type": "string", "format": "date-time"},
+}
+EXECUTOR_KEY = "AKIAOFTHEEXECUTORS"
+RECORDS = 2_000
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
+    """Executors have credentials of their own in their environment."""
+    environment = {"AWS_ACCESS_KEY_ID": EXECUTOR_KEY, "AWS_SECRET_ACCESS_KEY": "of-the-executors", "AWS_EC2_METADATA_DISABLED": "true"}
+    with spark_cluster(tmp_path_factory.mktemp("cluster"), environment) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An interpreter for executors with the packages we say they need; the connector is not among them."""
+    return interpreter(tmp_path_factory.mktemp("python"), PACKAGES)
+
+
+@pytest.fixture(scope="module")
+def watched(moto: S3Server) -> Iterator[S3Proxy]:
+    with s3_proxy(moto.endpoint) as proxy:
+        yield proxy
+
+
+def on(cluster: SparkCluster, python: Path, **more: Any) -> dict[str, Any]:
+    """The `spark` group of a configuration that runs there."""
+    return {"master": cluster.master, "conf": {"spark.pyspark.python": str(python), "spark.executor.memory": "512m"}, **more}
+
+
+def order(number: int, sync: int) -> dict[str, Any]:
+    data = {
+        "id": number,
+        "changed": f"2026-01-{sync:02}T00:00:{number % 60:02}Z",
+        "amount": "a lot" if number % 97 == 0 else number / 8,
+        "lines": [{"sku": f"s{number % 7}", "count": number}] * (number % 3),
+    }
+    return {**data, "_ab_cdc_deleted_at": "2026-01-31T00:00:00Z"} if sync > 1 and number % 10 == 0 else data
+
+
+def two_syncs(connector: Connector, sparks: tuple[dict[str, Any], dict[str, Any]]) -> list[Outcome]:
+    """Users are appended; orders are deduplicated, half of them change in the second sync and some are deleted."""
+    outcomes = []
+    for sync, spark in enumerate(sparks, start=1):
+        streams = catalog(
+            stream("users", sync_id=sync),
+            stream(
+                "orders",
+                schema={"type": "object", "properties": ORDER_FIELDS},
+                mode="append_dedup",
+                sync_id=sync,
+                primary_key=[["id"]],
+                cursor_field=["changed"],
+            ),
+        )
+        first = (sync - 1) * RECORDS // 2
+        messages = [
+            *users(range(first, first + RECORDS)),
+            state(sync, "users"),
+            *(record(order(number, sync), "orders") for number in range(first, first + RECORDS)),
+            state(sync, "orders"),
+            complete("users"),
+            complete("orders"),
+        ]
+        outcomes.append(connector.write(streams, messages, spark=spark).expect_success())
+    return outcomes
+
+
+@pytest.fixture(scope="module")
+def local(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    """The tables as Spark inside the connector makes them."""
+    lake = Lake(new_bucket(moto), tmp_path_factory.mktemp("local"))
+    two_syncs(lake.connector(), ({"master": "local[2]"}, {"master": "local[2]"}))
+    return lake
+
+
+@pytest.fixture(scope="module")
+def remote(
+    moto: S3Server, watched: S3Proxy, cluster: SparkCluster, python: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Lake, list[Outcome]]:
+    """The same by the cluster, whose executors use their own credentials in the first sync and ours in the second."""
+    lake = Lake(new_bucket(moto), tmp_path_factory.mktemp("remote"))
+    sparks = (on(cluster, python), on(cluster, python, executor_credentials="forward"))
+    return lake, two_syncs(lake.connector(watched.endpoint), sparks)
+
+
+def comparable(rows: list[Row]) -> list[str]:
+    """The rows without their random ids, in an order of their own."""
+    return sorted(json.dumps({name: value for name, value in row.items() if name != "_airbyte_raw_id"}, sort_keys=True) for row in rows)
+
+
+@pytest.mark.parametrize("table", [USERS, ORDERS])
+def test_a_cluster_makes_the_same_tables(local: Lake, remote: tuple[Lake, list[Outcome]], table: StreamName) -> None:
+    lake, _ = remote
+    rows = comparable(lake.rows(table))
+
+    assert rows == comparable(local.rows(table))
+    assert len(rows) == (2 * RECORDS if table == USERS else RECORDS * 3 // 2 - RECORDS // 10)
+    assert comparable(lake.raw_rows(table)) == comparable(local.raw_rows(table))
+    assert any("DESTINATION_SERIALIZATION_ERROR" in row for row in rows) == (table == ORDERS)
+
+
+def test_nothing_is_left_over_after_syncs_on_a_cluster(remote: tuple[Lake, list[Outcome]], watched: S3Proxy) -> None:
+    lake, outcomes = remote
+
+    lake.verify_at_rest()
+    assert [len(outcome.states) for outcome in outcomes] == [2, 2]
+    travelled = [call.key for call in watched.calls if call.action == "PutObject" and "/scratch/" in call.key]
+    assert len(travelled) == 4, travelled
+    assert all(key.endswith("/0.jsonl.zst") for key in travelled)
+
+
+def test_both_workers_took_part(remote: tuple[Lake, list[Outcome]], cluster: SparkCluster) -> None:
+    assert remote
+    assert min(cluster.executors()) >= 2
+
+
+def test_executors_sign_with_their_own_credentials_or_with_ours(remote: tuple[Lake, list[Outcome]], watched: S3Proxy) -> None:
+    lake, _ = remote
+    signed = [(call.key, call.headers["authorization"].split("Credential=")[1].split("/")[0]) for call in watched.calls
+              if call.action == "UploadPart" and "/raw/" in call.key]  # fmt: skip
+
+    assert [key for _, key in signed] == [EXECUTOR_KEY] * 2 + [lake.bucket.server.access_key] * 2
+
+
+def test_records_on_their_way_when_the_connector_died_are_deleted_by_the_next_sync(
+    moto: S3Server, cluster: SparkCluster, python: Path, proxy: S3Proxy, tmp_path: Path
+) -> None:
+    lake = Lake(new_bucket(moto), tmp_path)
+    streams = catalog(stream())
+    with lake.connector(proxy.endpoint).start(streams, spark=on(cluster, python)) as sync:
+        fetch = Fault("GetObject", "/scratch/", status=None, when=When.BEFORE, times=1, effect=lambda _: sync.kill())
+        proxy.inject(fetch)
+        sync.send(*users(range(10)), state(1), complete()).end_input()
+        assert sync.finish().exit_code != 0
+    assert [key for key in lake.bucket.list_keys() if "/scratch/" in key]
+
+    lake.connector().write(streams, [*users(range(10)), state(1), complete()]).expect_success()
+
+    lake.verify_at_rest()
+    assert lake.ids() == list(range(10))
+    cluster.wait_until_free()
+
+
+def check_message(lake: Lake, spark: dict[str, Any]) -> str:
+    status = lake.connector().check(spark=spark).connection_status
+    return "" if status["status"] == "SUCCEEDED" else str(status["message"])
+
+
+def test_check_runs_a_task_and_leaves_nothing(moto_lake: Lake, cluster: SparkCluster, python: Path) -> None:
+    assert check_message(moto_lake, on(cluster, python)) == ""
+    assert moto_lake.bucket.list_keys() == []
+    assert moto_lake.bucket.open_uploads() == []
+
+
+def test_check_names_what_executors_lack(moto_lake: Lake, cluster: SparkCluster, tmp_path: Path) -> None:
+    bare = interpreter(tmp_path / "bare", ["msgspec"])
+
+    message = check_message(moto_lake, on(cluster, bare))
+
+    assert "pyarrow 26" in message
+    assert "(it has none)" in message
+    assert "msgspec" not in message
+    assert "spark.pyspark.python" in message
+
+
+def test_check_says_at_once_that_no_master_answers(moto_lake: Lake) -> None:
+    master = f"spark://127.0.0.1:{free_port()}"
+
+    assert f"No Spark master answers at {master}" in check_message(moto_lake, {"master": master})

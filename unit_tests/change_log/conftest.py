@@ -1,0 +1,76 @@
+"""Events as a test writes them down, and the bytes of a file that has them."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from destination_s3_spark.change_log.events import IN_NEW, IN_OLD, LogColumns, OperationCount
+from destination_s3_spark.change_log.options import ChangeLogOptions, open_changes, open_snapshot
+from destination_s3_spark.protocol.catalog import StreamId
+
+NO_COUNT = OperationCount()
+
+EventRow = tuple[str, dict[str, Any], dict[str, Any], str]
+"""Op, new image, old image, cursor. A column that is not in the image has no member."""
+
+
+@dataclass(frozen=True)
+class Log:
+    """The log of a stream with these columns."""
+
+    fields: Sequence[tuple[str, pa.DataType]]
+    key: Sequence[str]
+    options: ChangeLogOptions = field(default_factory=ChangeLogOptions)
+    stream: StreamId = StreamId("shop", "users")  # noqa: RUF009 (a tuple)
+
+    @property
+    def columns(self) -> LogColumns:
+        return LogColumns(self.stream, tuple(pa.field(name, kind) for name, kind in self.fields), tuple(self.key))
+
+    def events(self, rows: Iterable[EventRow]) -> pa.RecordBatch:
+        names = [name for name, _ in self.fields]
+        listed = [
+            {
+                "op": op,
+                "cursor": cursor,
+                "position": position,
+                "exists": bytes(IN_NEW * (name in new) + IN_OLD * (name in old) for name in names),
+                "new": new,
+                "old": old,
+            }
+            for position, (op, new, old, cursor) in enumerate(rows)
+        ]
+        return pa.RecordBatch.from_pylist(listed, schema=self.columns.event_schema)
+
+    def rows(self, rows: Iterable[dict[str, Any]]) -> pa.RecordBatch:
+        return pa.RecordBatch.from_pylist(list(rows), schema=self.columns.row_schema)
+
+    def changes_file(self, batches: Iterable[pa.RecordBatch], start: OperationCount = NO_COUNT) -> bytes:
+        sink = io.BytesIO()
+        file = open_changes(sink, self.columns, self.options, start)
+        return _closed(sink, file, batches)
+
+    def snapshot_file(self, batches: Iterable[pa.RecordBatch]) -> bytes:
+        sink = io.BytesIO()
+        return _closed(sink, open_snapshot(sink, self.columns, self.options), batches)
+
+
+def _closed(sink: io.BytesIO, file: Any, batches: Iterable[pa.RecordBatch]) -> bytes:
+    rows = 0
+    for batch in batches:
+        file.write(batch)
+        rows += batch.num_rows
+    assert file.close() == rows
+    return sink.getvalue()
+
+
+@pytest.fixture(scope="session")
+def log() -> Callable[..., Log]:
+    """`log(fields, key, options)`: see Log."""
+    return Log

@@ -1,0 +1,17 @@
+from pathlib import Path
+
+from destination_s3_spark.engine.class_data import ARCHIVE, java_options
+
+
+def test_an_archive_that_is_there_is_used(tmp_path: Path) -> None:
+    archive = tmp_path / "spark.jsa"
+    archive.touch()
+    assert java_options(archive) == (f"-XX:SharedArchiveFile={archive}",)
+
+
+def test_without_an_archive_the_jvm_starts_as_ever(tmp_path: Path) -> None:
+    assert java_options(tmp_path / "spark.jsa") == ()
+
+
+def test_an_environment_that_is_not_the_image_has_none() -> None:
+    assert not ARCHIVE.exists()
