@@ -35,6 +35,7 @@ USER root
 RUN mkdir -p /usr/share/man/man1 \
  && apt-get update --quiet --quiet \
  && DEBIAN_FRONTEND=noninteractive apt-get install --yes --quiet --quiet --no-install-recommends "${JRE_PACKAGE}" \
+ && apt-get clean \
  && rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin /var/log/*.log /var/log/apt
 # Spark asks the system for the name of its user, so the user must exist in a base that is not Airbyte's, too.
 RUN id 1000 >/dev/null 2>&1 || useradd --uid 1000 --create-home airbyte

@@ -7,6 +7,12 @@ import pytest
 pytest_plugins = ["airbyte_cdk.test.standard_tests.pytest_hooks"]
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Let `airbyte-cdk connector test` work: the test it writes is in `.tmp`, which is no name of a package for importlib."""
+    if any("/.tmp/" in argument for argument in config.args):
+        config.option.importmode = "prepend"
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """The CDK would build the image with its own Dockerfile, which has no JVM, so image tests run on a given image only."""
     if config.getoption("--connector-image"):

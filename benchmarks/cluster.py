@@ -31,6 +31,7 @@ from integration_tests.spark_cluster import SparkCluster, spark_cluster
 
 INTERVAL_S = 0.1
 DRIVER, EXECUTORS = ("driver's Python", "driver's JVM"), ("executors' Python", "executors' JVMs")
+OTHERS = "the S3 server and Spark's daemons"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,21 +68,22 @@ class CpuWatch:
         while not self._over.wait(INTERVAL_S):
             for process in psutil.Process().children(recursive=True):
                 with suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
-                    # Read each time: a process that was just forked still has the name of its parent.
-                    part, times = part_of(process.cmdline()), process.cpu_times()
-                    self._seen[process.pid, process.create_time()] = part, times.user + times.system
+                    # Read each time: a process that was just forked has the name of its parent still, one that has ended has none.
+                    command, times = process.cmdline(), process.cpu_times()
+                    if command:
+                        self._seen[process.pid, process.create_time()] = part_of(command), times.user + times.system
 
 
 def part_of(command: list[str]) -> str:
     """Which part of the whole a process is, by its command line."""
     text = " ".join(command)
-    if "CoarseGrainedExecutorBackend" in text:
-        return EXECUTORS[1]
+    if command[:1] and command[0].endswith("java"):
+        if "spark.deploy.master" in text or "spark.deploy.worker" in text:
+            return OTHERS
+        return EXECUTORS[1] if "CoarseGrainedExecutorBackend" in text else DRIVER[1]
     if "pyspark.daemon" in text or "engine.worker_daemon" in text:
         return EXECUTORS[0]
-    if "SparkSubmit" in text:
-        return DRIVER[1]
-    return DRIVER[0] if "destination_s3_spark" in text else "others (server, Spark's daemons)"
+    return DRIVER[0] if "destination_s3_spark write" in text else OTHERS
 
 
 def main() -> None:
@@ -93,7 +95,7 @@ def main() -> None:
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         address = stack.enter_context(target.endpoint(None, "benchmark", directory))
-        cluster = stack.enter_context(spark_cluster(directory / "cluster", {}))
+        cluster = stack.enter_context(spark_cluster(directory / "cluster", {}, {}))
         bucket = Bucket(address, "benchmark", boto3.client("s3", endpoint_url=address))
         for number in range(args.runs):
             for name, spark in (("cluster", _on(cluster)), ("local[2]", {"master": "local[2]"})):

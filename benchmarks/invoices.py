@@ -44,22 +44,36 @@ _PROPERTIES: dict[str, Any] = {
     "gift": {"type": ["null", "boolean"]},
 }
 
+_CDC_PROPERTIES: dict[str, Any] = {
+    "_ab_cdc_lsn": {"type": ["null", "integer"]},
+    "_ab_cdc_updated_at": _TEXT,
+    "_ab_cdc_deleted_at": _TEXT,
+}
+
 Integers = np.ndarray[Any, np.dtype[np.int64]]
 
 
 @dataclass(frozen=True, slots=True)
 class Invoices:
-    """The invoices with these keys, as they were changed in one version: a later version has later times of change."""
+    """The invoices with these keys, as they were changed in one version: a later version has later times of change.
+
+    With `cdc` they come as a source reads them from a database's log, every hundredth as a deletion of a later version than 0.
+    """
 
     keys: Integers
     version: int = 0
     seed: int = 7
+    cdc: bool = False
 
     def chunks(self) -> Iterator[memoryview]:
         """Whole record lines, so many rows at a time, in the order of the keys given."""
         for number, start in enumerate(range(0, len(self.keys), CHUNK_ROWS)):
             random = np.random.default_rng([self.seed, self.version, number])
-            yield _lines(self.keys[start : start + CHUNK_ROWS], self.version, random)
+            yield _lines(self.keys[start : start + CHUNK_ROWS], self.version, random, self._first_lsn + start if self.cdc else None)
+
+    @property
+    def _first_lsn(self) -> int:
+        return self.version * 10**9
 
 
 def ending(number: int) -> bytes:
@@ -71,16 +85,16 @@ def ending(number: int) -> bytes:
     return b"".join(json.dumps(message, separators=(",", ":")).encode() + b"\n" for message in (state, trace))
 
 
-def catalog(mode: str, sync: int) -> dict[str, Any]:
+def catalog(mode: str, sync: int, *, cdc: bool = False) -> dict[str, Any]:
     """The configured catalog of the stream in a destination sync mode, for the sync of this number."""
-    schema = {"type": "object", "properties": _PROPERTIES}
+    schema = {"type": "object", "properties": _PROPERTIES | (_CDC_PROPERTIES if cdc else {})}
     stream = {"name": STREAM, "namespace": NAMESPACE, "json_schema": schema, "supported_sync_modes": ["incremental"]}
     configured = {
         "stream": stream,
         "sync_mode": "incremental",
         "destination_sync_mode": mode,
         "primary_key": [["id"]],
-        "cursor_field": ["updated"],
+        "cursor_field": ["_ab_cdc_lsn" if cdc else "updated"],
         "generation_id": 1,
         "minimum_generation_id": 0,
         "sync_id": sync,
@@ -88,7 +102,7 @@ def catalog(mode: str, sync: int) -> dict[str, Any]:
     return {"streams": [configured]}
 
 
-def _lines(keys: Integers, version: int, random: np.random.Generator) -> memoryview:
+def _lines(keys: Integers, version: int, random: np.random.Generator, lsn: int | None) -> memoryview:
     rows = len(keys)
     changed = _FIRST_MS + version * _DAY_MS + random.integers(0, _DAY_MS, rows)
     customers = pc.cast(pa.array(random.integers(0, 1_000_000, rows)), pa.string())
@@ -108,11 +122,25 @@ def _lines(keys: Integers, version: int, random: np.random.Generator) -> memoryv
         ',"price":', pc.cast(price, pa.string()),
         ',"paid":', _BOOLEANS.take(pa.array(random.integers(0, 2, rows))),
         ',"gift":', _BOOLEANS.take(pa.array(random.integers(0, 2, rows))),
+        *([] if lsn is None else _cdc(changed, version, lsn)),
         "}}}\n",
     ]  # fmt: skip
     lines: pa.StringArray = pc.binary_join_element_wise(*parts, "")
     _, ends, text = lines.buffers()
     return memoryview(text)[: np.frombuffer(ends, np.int32)[rows]]
+
+
+def _cdc(changed: Integers, version: int, lsn: int) -> list[Any]:
+    """The fields of a source that reads a database's log."""
+    rows = np.arange(len(changed))
+    times = _times(changed)
+    quoted = pc.binary_join_element_wise('"', times, 'Z"', "")
+    deleted = pc.if_else(pa.array((rows % 100 == 0) & (version > 0)), quoted, "null")
+    return [
+        ',"_ab_cdc_lsn":', pc.cast(pa.array(lsn + rows), pa.string()),
+        ',"_ab_cdc_updated_at":"', times,
+        'Z","_ab_cdc_deleted_at":', deleted,
+    ]  # fmt: skip
 
 
 def _times(milliseconds: Integers) -> pa.StringArray:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
+from pathlib import Path
 
 EXIT_TERMINATED = 128 + signal.SIGTERM
 
@@ -12,19 +14,30 @@ EXIT_TERMINATED = 128 + signal.SIGTERM
 def main() -> None:
     """Run an Airbyte command (spec, check, write) or an operator command (`cli.OPERATOR_COMMANDS`) and exit with its code."""
     argv = sys.argv[1:]
-    from destination_s3_spark import cli  # noqa: PLC0415 (each branch imports only what it needs: spec must start fast)
+    if argv == ["spec"]:
+        return _print_specification()
+    from destination_s3_spark import cli  # noqa: PLC0415 (each branch imports only what it needs)
 
     if argv and argv[0] in cli.OPERATOR_COMMANDS:
         sys.exit(cli.operator_command(argv))
+    if os.getpid() == 1:
+        # A signal without a handler does not reach the first process of a container. A sync has a handler of its own.
+        signal.signal(signal.SIGTERM, lambda *_: os._exit(EXIT_TERMINATED))
     if argv[:1] == ["write"]:
         from destination_s3_spark import process  # noqa: PLC0415
 
         sys.exit(process.write(argv[1:]))
-    # The kernel keeps a signal without a handler from process 1 of a container. A sync has a handler of its own.
-    signal.signal(signal.SIGTERM, lambda *_: os._exit(EXIT_TERMINATED))
     from destination_s3_spark.destination import DestinationS3Spark  # noqa: PLC0415
 
     sys.exit(DestinationS3Spark().launch(argv))
+
+
+def _print_specification() -> None:
+    """The SPEC message of the CDK, less its import, which takes longer than all the rest."""
+    from destination_s3_spark.protocol.writer import ProtocolWriter  # noqa: PLC0415
+
+    with os.fdopen(1, "wb", closefd=False) as stdout:
+        ProtocolWriter(stdout).spec(json.loads(Path(__file__).with_name("spec.json").read_bytes()))
 
 
 if __name__ == "__main__":

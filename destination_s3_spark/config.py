@@ -55,6 +55,12 @@ class Spark(Settings):
         description="More Spark properties by name. Those that load other code, choose other executables or write event logs are refused.",
         examples=[{"spark.python.worker.memory": "1g"}],
     )
+    authenticate_secret: SecretStr | None = Field(
+        None,
+        title="Secret of the cluster",
+        description="The secret that a standalone cluster with spark.authenticate shares with its applications.",
+        json_schema_extra={"airbyte_secret": True},
+    )
     executor_credentials: Literal["own", "forward"] = Field(
         "own",
         title="Credentials of executors",

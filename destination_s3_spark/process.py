@@ -20,6 +20,7 @@ from typing import Any, BinaryIO, NoReturn
 import orjson
 
 from destination_s3_spark.config import Config
+from destination_s3_spark.engine.without_pandas import keep_out_pandas
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.protocol.catalog import parse_catalog
 from destination_s3_spark.protocol.secrets import secrets_of
@@ -60,6 +61,7 @@ def write(arguments: Sequence[str]) -> int:
     parser.add_argument("--config", required=True, help="path to the JSON configuration file")
     parser.add_argument("--catalog", required=True, help="path to the configured catalog JSON file")
     parsed = parser.parse_args(arguments)
+    keep_out_pandas()
     return run(lambda output: _write(Path(parsed.config), Path(parsed.catalog), output))
 
 

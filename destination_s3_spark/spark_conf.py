@@ -38,6 +38,7 @@ REFUSED: tuple[tuple[str, str], ...] = (
     ("*discoveryScript", FOREIGN_CODE),
     ("*discoveryPlugin", FOREIGN_CODE),
     ("spark.pyspark.*", OTHER_PYTHON),
+    ("spark.authenticate.secret", OWN_OPTION.format("authenticate_secret")),
     ("spark.speculation*", "a second copy of a task would upload its files a second time"),
     ("spark.python.daemon.module", OTHER_PYTHON),
     ("spark.python.worker.module", OTHER_PYTHON),

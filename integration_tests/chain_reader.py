@@ -28,8 +28,8 @@ EVENTS = {"Seed", "OpenEpoch", "SetDataSchema", "AddData", "MergeData", "Replace
 DATA_EVENTS = ("AddData", "MergeData", "ReplaceData")
 ADDED_BY = {
     "AddData": {"raw", "final", "delta"},
-    "MergeData": {"final", "state", "tombstone"},
-    "ReplaceData": {"final", "state", "tombstone"},
+    "MergeData": {"final", "state", "tombstone", "changes"},
+    "ReplaceData": {"final", "state", "tombstone", "changes"},
 }
 """The kinds of files each event may add."""
 

@@ -56,11 +56,13 @@ class SparkCluster:
 
 
 @contextmanager
-def spark_cluster(directory: Path, environment: Mapping[str, str]) -> Iterator[SparkCluster]:
-    """A cluster whose executors have this environment, beside the bare one."""
+def spark_cluster(directory: Path, environment: Mapping[str, str], properties: Mapping[str, str]) -> Iterator[SparkCluster]:
+    """A cluster whose executors have this environment, beside the bare one, and all of whose parts have these Spark properties."""
     port, web_port = free_port(), free_port()
     master, web = f"spark://{HOST}:{port}", f"http://{HOST}:{web_port}"
     processes = []
+    (directory / "conf").mkdir(parents=True)
+    (directory / "conf" / "spark-defaults.conf").write_text("".join(f"{key} {value}\n" for key, value in properties.items()))
     try:
         head = directory / "master"
         processes.append(_daemon(head, "master.Master", ["--host", HOST, "--port", str(port), "--webui-port", str(web_port)], {}))
@@ -85,6 +87,7 @@ def _daemon(directory: Path, name: str, arguments: list[str], environment: Mappi
         (directory / folder).mkdir(parents=True)
     bare = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
     own = {"SPARK_HOME": str(SPARK_HOME), "SPARK_LOCAL_IP": HOST, "HOME": str(directory / "home"), "TMPDIR": str(directory / "tmp")}
+    own["SPARK_CONF_DIR"] = str(directory.parent / "conf")
     quick = {"SPARK_DAEMON_MEMORY": "256m", "JAVA_TOOL_OPTIONS": QUICK_JVM}
     command = [str(SPARK_HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}", *arguments]
     with (directory / "log").open("wb") as log:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +17,8 @@ from moto.server import ThreadedMotoServer
 
 from destination_s3_spark.destination import DestinationS3Spark
 
+ROOT = Path(__file__).parent.parent
+NOT_PART_OF_IT = shutil.ignore_patterns(".*", "__pycache__", "*.egg-info", "build", "benchmarks", "unit_tests")
 KEYS = {"access_key_id": "standards-key-1", "secret_access_key": "standards-secret-1"}
 
 
@@ -66,3 +71,15 @@ class TestAirbyteStandards(DestinationTestSuiteBase):
         config_path.write_text(config_path.read_text().replace('"lake"', '"no-such-lake"'))
 
         self.test_check(ConnectorTestScenario(config_path=config_path, status="failed"))
+
+
+def test_the_cdks_own_test_command_passes_in_a_checkout(tmp_path: Path) -> None:
+    """It goes by the directory's name, and writes into it."""
+    checkout = tmp_path / "destination-s3-spark"
+    shutil.copytree(ROOT, checkout, ignore=NOT_PART_OF_IT)
+    command = [str(Path(sys.executable).with_name("airbyte-cdk")), "connector", "test", "--pytest-arg=-m not image_tests"]
+
+    ended = subprocess.run(command, cwd=checkout, capture_output=True, text=True, timeout=120, check=False)
+
+    assert ended.returncode == 0, ended.stdout[-3000:] + ended.stderr[-3000:]
+    assert " passed" in ended.stdout

@@ -29,15 +29,17 @@ ORDER_FIELDS = {
     "lines": {"type": "array", "items": {"type": "object", "properties": {"sku": {"type": "string"}, "count": {"type": "integer"}}}},
     "_ab_cdc_deleted_at": {"type": "string", "format": "date-time"},
 }
+PROTECTED = {"spark.authenticate": "true", "spark.network.crypto.enabled": "true"}
+SECRET = "a-secret=of: the cluster"
 EXECUTOR_KEY = "AKIAOFTHEEXECUTORS"
 RECORDS = 2_000
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
-    """Executors have credentials of their own in their environment."""
+    """Executors have credentials of their own in their environment; nobody takes part who does not know the secret."""
     environment = {"AWS_ACCESS_KEY_ID": EXECUTOR_KEY, "AWS_SECRET_ACCESS_KEY": "of-the-executors", "AWS_EC2_METADATA_DISABLED": "true"}
-    with spark_cluster(tmp_path_factory.mktemp("cluster"), environment) as running:
+    with spark_cluster(tmp_path_factory.mktemp("cluster"), environment, {**PROTECTED, "spark.authenticate.secret": SECRET}) as running:
         yield running
 
 
@@ -55,7 +57,8 @@ def watched(moto: S3Server) -> Iterator[S3Proxy]:
 
 def on(cluster: SparkCluster, python: Path, **more: Any) -> dict[str, Any]:
     """The `spark` group of a configuration that runs there."""
-    return {"master": cluster.master, "conf": {"spark.pyspark.python": str(python), "spark.executor.memory": "512m"}, **more}
+    conf = {**PROTECTED, "spark.pyspark.python": str(python), "spark.executor.memory": "512m"}
+    return {"master": cluster.master, "conf": conf, "authenticate_secret": SECRET, **more}
 
 
 def order(number: int, sync: int) -> dict[str, Any]:

@@ -402,6 +402,7 @@ def test_memory_that_spark_would_misread_is_refused(memory: str) -> None:
         "spark.pyspark.python",
         "spark.pyspark.driver.python",
         "spark.python.worker.module",
+        "spark.authenticate.secret",
         "spark.speculation",
         "spark.speculation.quantile",
         "spark.executorEnv.PYTHONPATH",

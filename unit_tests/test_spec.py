@@ -179,9 +179,9 @@ def test_our_groups_are_optional_closed_and_in_a_group_of_their_own() -> None:
 
 
 def test_secrets_are_masked_by_the_cdk() -> None:
-    config = {**MINIMAL, "access_key_id": "an id", "secret_access_key": "a secret"}
+    config = {**MINIMAL, "access_key_id": "an id", "secret_access_key": "a secret", "spark": {"authenticate_secret": "of the cluster"}}
 
-    assert sorted(get_secrets(SCHEMA, config)) == ["a secret", "an id"]
+    assert sorted(get_secrets(SCHEMA, config)) == ["a secret", "an id", "of the cluster"]
 
 
 def test_examples_and_defaults_fit_their_own_schema() -> None:

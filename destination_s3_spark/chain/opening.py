@@ -45,7 +45,7 @@ class Table:
 
     @property
     def scratch_prefix(self) -> str:
-        """Where merges keep rows they are still sorting; no block names them."""
+        """Where merges keep rows they are still sorting, and lines wait for executors of a cluster; no block names them."""
         return f"{self.folder}scratch/"
 
 
@@ -147,7 +147,7 @@ def pending_in(state: TableState, session: Session) -> Pending | None:
 
 
 def dead_scratch(store: ObjectStore, table: Table, state: TableState, before_epoch: int) -> list[str]:
-    """Keys of what merges of sessions before that epoch kept for themselves."""
+    """Keys of what sessions before that epoch kept for themselves: their merges' rows, lines on their way to executors."""
     number, dead = state.identity.table_number, []
     for found in store.list(table.scratch_prefix):
         # Each task has a folder of its own, named by a token.

@@ -6,15 +6,16 @@ dates and times stay text, as they are in every format.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from io import BufferedReader
+from itertools import islice
 from typing import Any, TypeAlias
 
 import msgspec
 import orjson
 import pyarrow as pa
-import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from destination_s3_spark.change_log import cells, replicant_csv, replicant_json
@@ -29,8 +30,7 @@ BinarySource: TypeAlias = Any
 """A seekable binary file of the kind Arrow can read: `io.BytesIO`, `storage.ranged.RangedFile`."""
 
 _READ_BYTES = 8 * 2**20
-_CSV_BLOCK_BYTES = 64 * 2**20
-"""What Arrow reads at once; no row can be longer."""
+_CSV_CELL = re.compile(r'(?:^|,)(?:"((?:[^"]++|"")*+)"|([^,"]*+))')
 _ROWS_AT_ONCE = 8192
 
 
@@ -73,36 +73,44 @@ def read_rows(manifest: Manifest, file: BinarySource) -> Iterator[Values]:
 
 def _csv_events(manifest: Manifest, file: BinarySource) -> Iterator[Event]:
     names, parsers = _columns(manifest)
-    for *triplets, op, cursor, counts in _csv_cells(manifest, file, 3 * len(names) + len(replicant_csv.EVENT_COLUMNS)):
+    for *triplets, op, cursor, counts in _csv_cells(manifest, file):
         exists = [int(cell) for cell in triplets[2::3]]
-        values = [_parsed(parsers, cells) for cells in (triplets[0::3], triplets[1::3])]
+        values = [_parsed(parsers, image) for image in (triplets[0::3], triplets[1::3])]
         new, old = (_image(names, image, exists, bit) for image, bit in zip(values, (IN_NEW, IN_OLD), strict=True))
         yield Event(op, new, old, orjson.loads(cursor), orjson.loads(counts))
 
 
 def _csv_rows(manifest: Manifest, file: BinarySource) -> Iterator[Values]:
     names, parsers = _columns(manifest)
-    for row in _csv_cells(manifest, file, len(names)):
+    for row in _csv_cells(manifest, file):
         yield dict(zip(names, _parsed(parsers, row), strict=True))
 
 
-def _csv_cells(manifest: Manifest, file: BinarySource, width: int) -> Iterator[tuple[str, ...]]:
-    """The cells of each row, None for a bare NULL, which Python's own reader could not tell from the text."""
-    names = [str(index) for index in range(width)]
-    batches = pa_csv.open_csv(
-        _unzipped(file),
-        pa_csv.ReadOptions(column_names=names, block_size=_CSV_BLOCK_BYTES, skip_rows_after_names=int(manifest.include_header)),
-        pa_csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False),
-        pa_csv.ConvertOptions(
-            column_types=dict.fromkeys(names, pa.string()),
-            null_values=[replicant_csv.NULL],
-            strings_can_be_null=True,
-            quoted_strings_can_be_null=False,
-        ),
-    )
-    for batch in batches:
-        for start in range(0, batch.num_rows, _ROWS_AT_ONCE):
-            yield from zip(*(column.to_pylist() for column in batch.slice(start, _ROWS_AT_ONCE).columns), strict=True)
+def _csv_cells(manifest: Manifest, file: BinarySource) -> Iterator[list[Any]]:
+    """The texts of each row's cells, None for a bare NULL, which Python's own reader cannot tell from the text."""
+    lines = iter(BufferedReader(_unzipped(file)))
+    rows = iter(lambda: _csv_row(lines), b"")
+    for row in islice(rows, int(manifest.include_header), None):
+        yield [_csv_cell(cell) for cell in _CSV_CELL.finditer(row.decode().removesuffix("\n"))]
+
+
+def _csv_row(lines: Iterator[bytes]) -> bytes:
+    """The next row with its line end; nothing at the end of the file."""
+    row = [next(lines, b"")]
+    quotes = row[0].count(b'"')
+    while quotes % 2:
+        row.append(next(lines, b""))
+        if not row[-1]:
+            raise ValueError("the file ends inside of quotes")
+        quotes += row[-1].count(b'"')
+    return b"".join(row)
+
+
+def _csv_cell(found: re.Match[str]) -> str | None:
+    quoted, bare = found.groups()
+    if quoted is not None:
+        return quoted.replace('""', '"')
+    return None if bare == replicant_csv.NULL else bare
 
 
 def _replicant_json_events(manifest: Manifest, file: BinarySource) -> Iterator[Event]:

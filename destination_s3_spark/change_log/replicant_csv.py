@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from destination_s3_spark.change_log import cells
 from destination_s3_spark.change_log.events import LogColumns, OperationCount, exists_columns
-from destination_s3_spark.change_log.lines import EventLines, LogLines, digits
+from destination_s3_spark.change_log.lines import EventLines, LogLines, digits, line_ends
 from destination_s3_spark.formats.file_writer import Sink
 from destination_s3_spark.formats.text_file import text_join
 
@@ -54,12 +54,12 @@ class CsvSnapshot(LogLines):
         row = [_cells(column) for column in batch.columns]
         if len(row) == 1:  # many readers skip an empty line
             row = [pc.if_else(pc.equal(row[0], ""), '""', row[0])]
-        return text_join(pc.binary_join_element_wise(*row, ","), "\n")
+        return text_join(pc.binary_join_element_wise(*row, ","), line_ends(batch))
 
 
-def _cells(values: pa.Array[Any]) -> pa.StringArray:
+def _cells(values: pa.Array[Any]) -> pa.StringArray | pa.StringScalar:
     if values.null_count == len(values):
-        return pa.repeat(NULL, len(values))
+        return pa.scalar(NULL)
     texts = cells.texts(values)
     if cells.holds_free_text(values.type):
         texts = _quoted_where_needed(texts)

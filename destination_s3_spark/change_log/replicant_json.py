@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from destination_s3_spark.change_log import cells
 from destination_s3_spark.change_log.events import LogColumns, OperationCount, exists_columns
-from destination_s3_spark.change_log.lines import EventLines, LogLines, digits
+from destination_s3_spark.change_log.lines import EventLines, LogLines, digits, line_ends
 from destination_s3_spark.formats.file_writer import Sink
 from destination_s3_spark.formats.text_file import text_join
 from destination_s3_spark.protocol.catalog import StreamId
@@ -51,7 +51,7 @@ class ReplicantJsonSnapshot(LogLines):
         super().__init__(sink, columns.row_schema)
 
     def _lines(self, batch: pa.RecordBatch) -> pa.StringArray:
-        return text_join(_strings(batch.schema.names, map(_texts, batch.columns)), "\n")
+        return text_join(_strings(batch.schema.names, map(_texts, batch.columns)), line_ends(batch))
 
 
 def objects_hash(*values: str | int | None) -> int:
@@ -85,9 +85,9 @@ def _strings(names: list[str], columns: Iterable[pa.StringArray]) -> pa.StringAr
     return pc.binary_replace_slice(text_join(*members, '"}'), 0, 2, "{")
 
 
-def _texts(values: pa.Array[Any]) -> pa.StringArray:
+def _texts(values: pa.Array[Any]) -> pa.StringArray | pa.StringScalar:
     if values.null_count == len(values):
-        return pa.repeat(NULL, len(values))
+        return pa.scalar(NULL)
     texts = cells.texts(values)
     if cells.holds_free_text(values.type):
         texts = cells.escaped(texts)

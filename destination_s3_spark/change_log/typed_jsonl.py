@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -52,16 +53,20 @@ class TypedJsonlSnapshot(LogLines):
         return text_join(_object(batch.schema.names, values), "\n")
 
 
-def _where(values: pa.Array[Any], exists: Any) -> pa.StringArray:
+def _where(values: pa.Array[Any], exists: np.ndarray[Any, Any]) -> pa.StringArray:
     """The JSON of the values that exist, `null` for null; null for those that do not exist."""
-    texts = cells.json_texts(values)
-    missing = pa.array(exists == 0)
-    return pc.if_else(missing, None, pc.fill_null(texts, "null"))
+    if not exists.any():
+        return pa.nulls(len(values), pa.string())
+    texts = pc.fill_null(cells.json_texts(values), "null")
+    return texts if exists.all() else pc.if_else(pa.array(exists != 0), texts, None)
 
 
-def _object(names: list[str], columns: Iterable[pa.Array[Any]]) -> pa.StringArray:
+def _object(names: list[str], columns: Iterable[pa.Array[Any]]) -> pa.StringArray | pa.StringScalar:
     """Objects of the members that are not null."""
-    members = [text_join(f",{cells.json_name(name)}:", column) for name, column in zip(names, columns, strict=True)]
+    named = [(f",{cells.json_name(name)}:", column) for name, column in zip(names, columns, strict=True) if column.null_count < len(column)]
+    if not named:
+        return pa.scalar("{}")
+    members = [text_join(name, column) for name, column in named]
     # Not null_handling="skip": that leaves out rows in which all are null.
     joined = pc.binary_join_element_wise(*members, "", null_handling="replace", null_replacement="")
     return text_join(pc.binary_replace_slice(joined, 0, 1, "{"), "}")

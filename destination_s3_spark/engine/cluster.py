@@ -7,9 +7,13 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
+import threading
+import time
 import zipfile
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,26 +25,51 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
 
 PACKAGE = Path(__file__).parents[1]
+LOOK_EVERY_S = 10.0
 SCRATCH_VARIABLE = "SPARK_LOCAL_DIRS"
 """Where Spark tells a Python worker which directories it clears when the executor ends, with commas between them."""
+
+SUBMIT_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
+"""Where pyspark looks for what else it shall tell the JVM it starts."""
 
 _LAST_FAILURE = re.compile(r"most recent failure: [^\n]*?: (?P<cause>[^\n]+)")
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Where the cluster is (`spark://host:port`, `yarn`, `k8s://...`), the interpreter its executors start, and how many seconds they may
-    take to appear."""
+    """Where the cluster is (`spark://host:port`, `yarn`, `k8s://...`), the interpreter its executors start, how many seconds they may take
+    to appear, and the secret of `spark.authenticate`."""
 
     master: str
     python: str
     start_limit_s: float
+    secret: str | None = field(default=None, repr=False)
 
 
 def conf_of(cluster: Cluster) -> dict[str, str]:
     """Where the session is and where its driver can be reached; the user's own properties come on top."""
     driver = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"} if is_on_this_machine(cluster.master) else {}
     return {"spark.master": cluster.master, **driver}
+
+
+@contextmanager
+def told_the_secret(cluster: Cluster | None, directory: Path) -> Iterator[None]:
+    """While a session starts inside, its JVM finds the secret in a file only we can read: arguments can be seen by everybody here."""
+    if cluster is None or cluster.secret is None:
+        yield
+        return
+    directory.mkdir(parents=True, exist_ok=True)
+    file = directory / "secret.properties"
+    file.touch(mode=0o600)
+    units = cluster.secret.encode("utf-16-be").hex()
+    escaped = "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
+    file.write_text(f"spark.authenticate.secret={escaped}\n")
+    os.environ[SUBMIT_ARGUMENTS] = f"--properties-file {shlex.quote(str(file))} pyspark-shell"
+    try:
+        yield
+    finally:
+        del os.environ[SUBMIT_ARGUMENTS]
+        file.unlink()
 
 
 def package_archive(directory: Path) -> Path:
@@ -65,6 +94,38 @@ def require_working_executors(context: SparkContext) -> None:
             f"Executors of the Spark cluster cannot run this connector's tasks. They need {missing}. Install it where they run, or name "
             f"another interpreter there in spark.conf as {PYTHON}."
         )
+
+
+@contextmanager
+def giving_up_without_executors(
+    context: SparkContext, cluster: Cluster, conf: Mapping[str, str], look_every_s: float = LOOK_EVERY_S
+) -> Iterator[None]:
+    """Run a job inside. Raises TransientError when the cluster has had no executor for it for as long as they may take to appear."""
+    over, alone = threading.Event(), threading.Event()
+
+    def watch() -> None:
+        since = time.monotonic()
+        while not over.wait(look_every_s):
+            try:
+                # Of everyone who holds blocks, one is the driver.
+                if context._jsc.sc().getExecutorMemoryStatus().size() > 1:
+                    since = time.monotonic()
+                elif time.monotonic() - since >= cluster.start_limit_s:
+                    alone.set()
+                    context.cancelAllJobs()
+                    return
+            except Exception:  # noqa: BLE001 (the session has ended, and its job says so)
+                return
+
+    threading.Thread(target=watch, name="spark-executors", daemon=True).start()
+    try:
+        yield
+    except Exception as error:
+        if alone.is_set():
+            raise no_executors(cluster, conf) from error
+        raise
+    finally:
+        over.set()
 
 
 def no_executors(cluster: Cluster, conf: Mapping[str, str]) -> TransientError:
@@ -96,4 +157,8 @@ def _unusable(text: str) -> SyncError:
         return ConfigError(f"Executors of the Spark cluster cannot start Python: {cause}. Name one in spark.conf as {PYTHON}.")
     if found:
         return ConfigError(f"Executors of the Spark cluster cannot run a first task: {cause}. Their logs in Spark's web page say more.")
-    return TransientError("The Spark cluster did not run a first task. Is its master up, has it workers? Spark's messages are on stderr.")
+    return TransientError(
+        "The Spark cluster ended the session before a first task ran. Either its master cannot be reached, or executors start and cannot "
+        "reach this driver (spark.driver.host, spark.driver.port, spark.driver.blockManager.port), or the two do not share the secret of "
+        "spark.authenticate. Spark's own messages are on stderr."
+    )

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
-PACKAGES = ("boto3", "msgspec", "numpy", "pyarrow", "tzdata", "xxhash", "zstandard")
+PACKAGES = ("boto3", "isal", "msgspec", "numpy", "orjson", "pyarrow", "tzdata", "xxhash", "zstandard")
 """What tasks need, besides what these bring along themselves."""
 
 

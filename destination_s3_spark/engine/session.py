@@ -11,14 +11,22 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
 
 from destination_s3_spark.engine import worker_daemon
-from destination_s3_spark.engine.cluster import Cluster, conf_of, no_executors, package_archive, require_working_executors
+from destination_s3_spark.engine.cluster import (
+    Cluster,
+    conf_of,
+    giving_up_without_executors,
+    no_executors,
+    package_archive,
+    require_working_executors,
+    told_the_secret,
+)
 from destination_s3_spark.engine.cpus import available_cpus
 from destination_s3_spark.engine.outcome import Failed, guarded
 from destination_s3_spark.errors import SyncError, TransientError
@@ -107,8 +115,13 @@ class Engine:
         if not groups:
             return []
         context = self._ready()
-        with _watched(context, len(groups), progress):
+        with self._not_for_ever(context), _watched(context, len(groups), progress):
             return self._collected(context, function, groups)
+
+    def _not_for_ever(self, context: SparkContext) -> AbstractContextManager[None]:
+        """Spark itself would wait for a cluster's executors until the end of days."""
+        cluster = self._settings.cluster
+        return nullcontext() if cluster is None else giving_up_without_executors(context, cluster, self._settings.conf)
 
     def _collected(self, context: SparkContext, function: Callable[[Task], Result], groups: Sequence[Sequence[Task]]) -> list[list[Result]]:
         try:
@@ -168,7 +181,8 @@ class Engine:
 
     def _start(self) -> None:
         try:
-            context = _spark_context(self._settings, self._warm_up.__module__)
+            with told_the_secret(self._settings.cluster, self._settings.local_dir):
+                context = _spark_context(self._settings, self._warm_up.__module__)
             slots = self._settings.cores
             if self._settings.cluster is not None:
                 context.addPyFile(str(package_archive(self._settings.local_dir)))

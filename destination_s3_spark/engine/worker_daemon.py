@@ -12,16 +12,24 @@ import os
 import sys
 from contextlib import suppress
 
+from destination_s3_spark.engine.without_pandas import keep_out_pandas
+
 TASKS_VARIABLE = "DESTINATION_S3_SPARK_TASKS"
 """Names the module of the tasks' functions."""
 PYSPARK_ARCHIVES = "/pyspark/python/lib/"
-ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1"}
+ENVIRONMENT = {
+    "OPENBLAS_NUM_THREADS": "1",
+    # Blocks of lines come and go by the megabyte. Given back to the kernel each time, their pages would be zeroed anew each time.
+    "MALLOC_MMAP_THRESHOLD_": str(64 * 2**20),
+    "MALLOC_TRIM_THRESHOLD_": str(128 * 2**20),
+}
 
 
 def main() -> None:
     """Import, and go on as Spark's daemon."""
     # Spark puts pyspark as an archive in front of the path, and nothing in an archive is kept compiled. The installed one is the same.
     sys.path[:] = [entry for entry in sys.path if not entry.endswith(".zip") or PYSPARK_ARCHIVES not in entry]
+    keep_out_pandas()
     from pyspark import daemon, worker  # noqa: F401, PLC0415 (the worker module is there for the forks)
 
     with suppress(ImportError):  # then the functions travel with their tasks, and workers import what they need themselves

@@ -19,7 +19,7 @@ from destination_s3_spark.formats.file_writer import Sink, require_columns
 
 MIB = 1024 * 1024
 
-_SAMPLE_ROWS = 4096
+_SAMPLE_ROWS = 2048
 _SAMPLE_LEAST = 512
 """Fewer values say nothing, and their dictionary costs nothing."""
 _MOSTLY_DISTINCT = 0.9
@@ -158,7 +158,7 @@ class ParquetFile:
             self._stored,
             version="2.6",
             compression=compression,
-            use_dictionary=repeating_columns(first) if options.dictionary is Dictionary.ON else False,  # type: ignore[arg-type]
+            use_dictionary=repeating_columns(first) if options.dictionary is Dictionary.ON else False,
             data_page_size=options.page_bytes,
             dictionary_pagesize_limit=options.dictionary_page_bytes,
             coerce_timestamps=None,  # each timestamp keeps its own unit: ms for the time of extraction, µs for data
@@ -194,7 +194,7 @@ def _leaves(array: pa.Array[Any], path: str) -> Iterator[tuple[str, pa.Array[Any
 
 def _hardly_repeats(values: pa.Array[Any]) -> bool:
     present = len(values) - values.null_count
-    return present >= _SAMPLE_LEAST and pc.count_distinct(values).as_py() > present * _MOSTLY_DISTINCT
+    return bool(present >= _SAMPLE_LEAST and pc.count_distinct(values).as_py() > present * _MOSTLY_DISTINCT)
 
 
 def stored_schema(schema: pa.Schema, time_encoding: TimeEncoding) -> pa.Schema:

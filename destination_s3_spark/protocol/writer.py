@@ -9,7 +9,7 @@ import logging
 import threading
 import time
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -74,6 +74,10 @@ class ProtocolWriter:
             namespace, name = concerned
             details["stream_descriptor"] = {"name": name} if namespace is None else {"name": name, "namespace": namespace}
         self._send({"type": "TRACE", "trace": {"type": "ERROR", "emitted_at": time.time_ns() // 1_000_000, "error": details}})
+
+    def spec(self, specification: Mapping[str, Any]) -> None:
+        """Send the SPEC message."""
+        self._send({"type": "SPEC", "spec": specification})
 
     def message(self, message: AirbyteMessage) -> None:
         """Send a message of the CDK (SPEC, CONNECTION_STATUS, …)."""

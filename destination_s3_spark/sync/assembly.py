@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import logging
 import shutil
-import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
-from pathlib import Path
 
 from destination_s3_spark.chain.strays import StrayUploads
 from destination_s3_spark.config import Config
-from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.protocol.catalog import Catalog
 from destination_s3_spark.protocol.input_stream import read_blocks
 from destination_s3_spark.protocol.reader import ProtocolReader
@@ -27,7 +24,7 @@ from destination_s3_spark.sync.commits import Commits, Emit
 from destination_s3_spark.sync.pipeline import Pipeline
 from destination_s3_spark.sync.remote_landing import RemoteLanding
 from destination_s3_spark.sync.settings import limits, task_bytes
-from destination_s3_spark.sync.spark import engine_of
+from destination_s3_spark.sync.spark import engine_of, scratch_directory
 from destination_s3_spark.sync.spool import Spool
 from destination_s3_spark.sync.sync import Parts, Sync
 from destination_s3_spark.sync.table_set import TableSet
@@ -70,7 +67,7 @@ def _assembled(config: Config, catalog: Catalog, emit: Emit) -> Iterator[Parts]:
         store = S3Store(s3)
         started_at = datetime.now(UTC)
         tables = TableSet(config, store, started_at, tables_pool, files_pool).read(catalog)
-        scratch = _scratch(config)
+        scratch = scratch_directory(config)
         stack.callback(shutil.rmtree, scratch, ignore_errors=True)
         spool = Spool(scratch / "spool", limits(config).spool_bytes)
         engine = engine_of(config, scratch / "spark")
@@ -101,15 +98,3 @@ def _assembled(config: Config, catalog: Catalog, emit: Emit) -> Iterator[Parts]:
             pipeline.stop()
             commits.abandon()
             raise
-
-
-def _scratch(config: Config) -> Path:
-    """A directory of our own for the spool and for Spark."""
-    parent = config.batching.spool_dir
-    try:
-        return Path(tempfile.mkdtemp(prefix="destination-s3-spark-", dir=parent))
-    except OSError as error:
-        where = parent or tempfile.gettempdir()
-        raise ConfigError(
-            f"The spool directory {where} cannot be written ({error.strerror}). Set batching.spool_dir to a writable directory."
-        ) from error

@@ -18,6 +18,8 @@ SLICE_MIN_BYTES = 32 * 2**20
 """A smaller slice would make small files and cost more calls than it saves time."""
 OPEN_CHECKPOINT_MIN_BYTES = 16 * 2**20
 """Inside an unfinished checkpoint a stream is only landed from this size on, so that 300 slow streams do not make 300 tiny files."""
+IDLE_SHARE = 0.05
+"""How much longer than the others one core may work on a batch; then fewer and larger files are worth more."""
 TASKS_PER_CORE = 8
 """More groups than this only add scheduling; fewer leave a core idle at the end of a batch."""
 
@@ -78,12 +80,31 @@ def cut_ends(backlog: Mapping[int, Backlog], reason: Due) -> dict[int, int]:
     return {**whole, **inside} or {stream: b.end for stream, b in backlog.items() if b.bytes}
 
 
-def pieces(stream_bytes: int, batch_bytes: int, cores: int, most_bytes: int | None = None) -> int:
-    """Into how many slices a stream's part of a batch is cut, so that slices of a batch are alike and every core has work.
+def slice_bytes(streams: Sequence[int], cores: int) -> int:
+    """How large the slices of a batch of streams with so many bytes should be: as large as keeps all cores at work to its end."""
+    share = sum(streams) / cores
+    target = SLICE_MIN_BYTES
+    for slices_a_core in range(2, TASKS_PER_CORE + 1):
+        target = max(SLICE_MIN_BYTES, int(share) // slices_a_core)
+        if target == SLICE_MIN_BYTES or _busiest(streams, target, cores) <= share * (1 + IDLE_SHARE):
+            break
+    return target
+
+
+def _busiest(streams: Sequence[int], target: int, cores: int) -> float:
+    """The bytes that fall to the core with the most of them."""
+    slices = [size / count for size in streams for count in [pieces(size, target)] for _ in range(count)]
+    loads = [0.0] * cores
+    for size in sorted(slices, reverse=True):
+        heapq.heapreplace(loads, loads[0] + size)
+    return max(loads)
+
+
+def pieces(stream_bytes: int, target: int, most_bytes: int | None = None) -> int:
+    """Into how many slices of about `target` bytes a stream's part of a batch is cut.
 
     `most_bytes`: no slice may be larger, since it is sorted in memory.
     """
-    target = max(SLICE_MIN_BYTES, batch_bytes // (2 * cores))
     return max(1, -(-stream_bytes // min(target, most_bytes or target)))
 
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import shutil
 import socket
-import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as Late
 from contextlib import ExitStack
-from pathlib import Path
 from uuid import uuid4
 
 from destination_s3_spark.config import Config
@@ -21,7 +19,7 @@ from destination_s3_spark.storage.paths import PathTemplate
 from destination_s3_spark.storage.table_paths import INTERNAL_FOLDER
 from destination_s3_spark.storage.upload_probe import UploadProbe, try_upload
 from destination_s3_spark.sync.check import CHECK_LIMITS
-from destination_s3_spark.sync.spark import engine_of
+from destination_s3_spark.sync.spark import engine_of, scratch_directory
 
 MASTER_LIMIT_S = 5.0
 START_LIMIT_S = 120.0
@@ -40,9 +38,9 @@ def check_cluster(config: Config, template: PathTemplate) -> None:
     if master.startswith("spark://"):
         _reach(addresses(master), master)
     with ExitStack() as stack:
-        scratch = tempfile.mkdtemp(prefix="destination-s3-spark-", dir=config.batching.spool_dir)
+        scratch = scratch_directory(config)
         stack.callback(shutil.rmtree, scratch, ignore_errors=True)
-        engine = engine_of(config, Path(scratch), START_LIMIT_S)
+        engine = engine_of(config, scratch, START_LIMIT_S)
         stack.callback(engine.stop)
         key = f"{template.base}{INTERNAL_FOLDER}/check/{uuid4().hex}/executor"
         _try_executor(engine, UploadProbe(key, s3_settings(config), CHECK_LIMITS), config)

@@ -137,7 +137,8 @@ def _cluster(spark: Spark, start_limit_s: float) -> Cluster:
     if cloud_deployment():
         raise ConfigError("spark.master must be local[...] in Airbyte Cloud, where nothing may reach a connector from outside.")
     python = spark.conf.get(PYTHON) or f"python{sys.version_info.major}.{sys.version_info.minor}"
-    return Cluster(spark.master, python, start_limit_s)
+    secret = spark.authenticate_secret.get_secret_value() if spark.authenticate_secret else None
+    return Cluster(spark.master, python, start_limit_s, secret)
 
 
 def task_bytes(config: Config) -> int:

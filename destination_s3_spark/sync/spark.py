@@ -1,7 +1,8 @@
-"""The engine of a sync, as its configuration wants it."""
+"""The engine of a sync as its configuration wants it, and its place on the local disk."""
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 from destination_s3_spark.config import Config
 from destination_s3_spark.engine.session import Engine, Groups
+from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.spark_conf import is_local
 from destination_s3_spark.storage.credentials import ExecutorCredentials, for_executors
 from destination_s3_spark.storage.settings import S3Settings
@@ -38,3 +40,15 @@ def with_credentials(groups: Groups, credentials: ExecutorCredentials) -> list[l
         return [dressed(task) for task in tasks]
 
     return [all_of(tasks) for tasks in groups]
+
+
+def scratch_directory(config: Config) -> Path:
+    """Make a directory of our own for the spool and for Spark; the caller's to remove. Raises ConfigError."""
+    parent = config.batching.spool_dir
+    try:
+        return Path(tempfile.mkdtemp(prefix="destination-s3-spark-", dir=parent))
+    except OSError as error:
+        where = parent or tempfile.gettempdir()
+        raise ConfigError(
+            f"The spool directory {where} cannot be written ({error.strerror}). Set batching.spool_dir to a writable directory."
+        ) from error

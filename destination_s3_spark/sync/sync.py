@@ -19,7 +19,7 @@ from destination_s3_spark.engine.session import Engine
 from destination_s3_spark.errors import TransientError
 from destination_s3_spark.protocol.catalog import Catalog
 from destination_s3_spark.protocol.messages import Event, Idle, Records, State, Status, StreamStatus
-from destination_s3_spark.sync.batches import Backlog, Due, Limits, cut_ends, due, pieces
+from destination_s3_spark.sync.batches import Backlog, Due, Limits, cut_ends, due, pieces, slice_bytes
 from destination_s3_spark.sync.checkpoints import Checkpoints
 from destination_s3_spark.sync.commits import Commits
 from destination_s3_spark.sync.pipeline import AfterLanding, Batch, Pipeline
@@ -169,10 +169,10 @@ class Sync:
         opened = zip(ends, parts.pool.map(lambda stream: parts.tables[stream].open(), ends), strict=True)
         outdated = [parts.tables[stream] for stream, is_outdated in opened if is_outdated]
         parts.updates.run([(str(table.stream.id), rewrite_of(table, parts.resources())) for table in outdated])
-        total = sum(end - self._cut.get(stream, 0) for stream, end in ends.items())
-        return tuple(piece for stream, end in ends.items() for piece in self._cut_stream(stream, end, total))
+        target = slice_bytes([end - self._cut.get(stream, 0) for stream, end in ends.items()], parts.engine.cores) if ends else 0
+        return tuple(piece for stream, end in ends.items() for piece in self._cut_stream(stream, end, target))
 
-    def _cut_stream(self, stream: int, end: int, batch_bytes: int) -> list[Slice]:
+    def _cut_stream(self, stream: int, end: int, slice_target: int) -> list[Slice]:
         parts = self._parts
         boundaries = [b for b in parts.checkpoints.boundaries(stream) if self._cut.get(stream, 0) < b <= end]
         stops = sorted({*boundaries, end}) if parts.tables[stream].writer.guarding else [end]
@@ -181,7 +181,7 @@ class Sync:
             start = self._cut.get(stream, 0)
             # Sorted in memory, where its rows are about three times, each at most as large as its line: as much as a merge task takes.
             most = parts.resources().budget_bytes if parts.tables[stream].deduplicated else None
-            count = pieces(stop - start, batch_bytes, parts.engine.cores, most)
+            count = pieces(stop - start, slice_target, most)
             cut += parts.spool.cut(stream, stop, count, [b for b in boundaries if start < b <= stop])
             self._cut[stream] = stop
         return cut

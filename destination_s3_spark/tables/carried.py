@@ -12,10 +12,10 @@ import pyarrow as pa
 from destination_s3_spark.schema.arrow import META_FIELDS
 from destination_s3_spark.tables.changes import Values
 from destination_s3_spark.tables.history import Flags
+from destination_s3_spark.tables.provided import DATA
 from destination_s3_spark.typing.exact import split_object
 
 META = META_FIELDS[2].name
-DATA = "_airbyte_data"
 NOT_PROVIDED = {"change": "NULLED", "reason": "SOURCE_RETRIEVAL_ERROR"}
 """The entry in `_airbyte_meta.changes` for a value that no record of the key had."""
 

@@ -27,7 +27,7 @@ from destination_s3_spark.tables.changes import OPERATIONS, POSITION, RANK, Even
 from destination_s3_spark.tables.history import History
 from destination_s3_spark.tables.keys import DELETED, CdcDeletion, KeySpec
 from destination_s3_spark.tables.merge_output import StagedFile, pieces
-from destination_s3_spark.tables.provided import has_placeholder, provided
+from destination_s3_spark.tables.provided import DATA, has_placeholder, may_have_placeholder, provided
 from destination_s3_spark.tables.run_file import RunFile
 from destination_s3_spark.tables.sorting import COPIES, visible_run
 from destination_s3_spark.tables.stored_rows import retyped_rows
@@ -38,7 +38,7 @@ SPANS = 1024
 """Of how many spans of the log each task counts its events, so that files can be cut there."""
 EVENTS_SHARE = 8
 """One part in so many of a task's budget is for events that wait to be sorted."""
-WRITE_BYTES = 2**20
+WRITE_BYTES = 8 * 2**20
 
 EVENT_SPEC = KeySpec((Field(POSITION, POSITION, Scalar.INTEGER), Field(RANK, RANK, Scalar.INTEGER)), None, None, CdcDeletion.SOFT)
 """Runs of events are sorted by where they stand in the log."""
@@ -66,7 +66,7 @@ class Span:
     def count(self, events: pa.Table) -> Counts:
         """How many events each part has, by operation."""
         part = (np.asarray(events[POSITION]) - self.first) // self.width
-        operation = np.asarray(pc.index_in(events["op"], OPERATIONS))
+        operation = np.asarray(pc.index_in(events["op"], pa.array(OPERATIONS)))
         counted = np.bincount(part * len(OPERATIONS) + operation, minlength=SPANS * len(OPERATIONS))
         return counted.reshape(SPANS, len(OPERATIONS))
 
@@ -122,7 +122,7 @@ class ChangeOutput:
         task = self._task
         ranked = ranking(rows, self._has_cursor)
         best = rows.take(pa.array(ranked.winners))
-        if task.kind is not LogKind.SNAPSHOT or any(map(has_placeholder, rows.columns)):
+        if task.kind is not LogKind.SNAPSHOT or may_have_placeholder(rows, of_text=task.plan is not None):
             history = History.of(rows, ranked, np.asarray(rows[DELETED].combine_chunks()), net=task.kind is LogKind.UPSERTS)
             if len(history.rows):
                 values = self._values(rows, history)
@@ -157,8 +157,8 @@ class ChangeOutput:
         stored = rows.take(pa.array(history.rows))
         at = np.arange(len(stored))
         if self._task.plan is not None:
-            has_text = np.asarray(stored["_airbyte_data"].combine_chunks().is_valid())  # deletions the table keeps have none
-            at = np.cumsum(has_text) - has_text
+            has_text = np.asarray(stored[DATA].combine_chunks().is_valid())  # deletions the table keeps have none
+            at = np.maximum(np.cumsum(has_text) - 1, 0)
             stored = _typed(stored.filter(pa.array(has_text)), self._task.plan)
         if self._task.soft is not None:
             deleted = stored[self._task.soft].combine_chunks().is_valid().to_numpy(zero_copy_only=False)

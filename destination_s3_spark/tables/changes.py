@@ -32,7 +32,8 @@ POSITION = "position"
 RANK = "rank"
 """Column of events beside those of the log: the order of events at one position, which are of one key."""
 
-OPERATIONS = pa.array([operation.value for operation in Operation])
+OPERATIONS = tuple(operation.value for operation in Operation)
+"""No Arrow array: Arrow imports pandas for the first one of a process, and most syncs need none."""
 _INSERT, _UPDATE, _DELETE = range(3)
 _VERSION = 1
 """`v` of the cursor cell: which members it has."""
@@ -127,7 +128,7 @@ class Events:
         position = self._positions(values.history, np.asarray(merged[OFFSET])[values.history.rows])
         digits = np.ascontiguousarray(np.stack(exists, axis=1))
         arrays = [
-            OPERATIONS.take(pa.array(self.operation)),
+            pa.array(OPERATIONS).take(pa.array(self.operation)),
             _cursors(values, self.rows, merged, images.cursor),
             pa.array(position),
             pa.FixedSizeBinaryArray.from_buffers(pa.binary(digits.shape[1]), len(digits), [None, pa.py_buffer(digits)]),

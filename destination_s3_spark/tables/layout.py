@@ -45,5 +45,5 @@ class Layout:
         return f"{self.folder}tombstones/{token}.parquet"
 
     def scratch_prefix(self, token: str) -> str:
-        """Where a task keeps rows it is sorting for a merge; no block ever names them."""
+        """Where a task keeps rows it is sorting for a merge, or finds the lines it is to land; no block ever names them."""
         return f"{self.folder}scratch/{token}/"

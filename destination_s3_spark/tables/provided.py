@@ -14,6 +14,8 @@ import pyarrow.compute as pc
 
 from destination_s3_spark.tables.history import Flags, History
 
+DATA = "_airbyte_data"
+"""The column of rows that are text."""
 PLACEHOLDER = "__debezium_unavailable_value"
 
 
@@ -29,6 +31,13 @@ class Provided:
 def has_placeholder(values: pa.Array[Any] | pa.ChunkedArray[Any]) -> bool:
     """Whether the column has a value that was not provided; only text has."""
     return pa.types.is_string(values.type) and bool(pc.any(pc.equal(values, PLACEHOLDER)).as_py())
+
+
+def may_have_placeholder(rows: pa.Table, *, of_text: bool) -> bool:
+    """Whether rows in merge form may have a value that was not provided: in a column, or in their text."""
+    if of_text:
+        return bool(pc.any(pc.match_substring(rows[DATA], PLACEHOLDER)).as_py())
+    return any(map(has_placeholder, rows.columns))
 
 
 def provided(values: pa.Array[Any], history: History) -> Provided:

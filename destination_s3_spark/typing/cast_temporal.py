@@ -22,43 +22,45 @@ _YEAR_ONE_DAY = -719_162
 """0001-01-01 as a day; Arrow takes a year 0, which does not exist."""
 _YEAR_ONE_US = (_YEAR_ONE_DAY + 2) * 86_400_000_000
 """Later than any time of the year 0, whatever its offset."""
-_CAST_TYPES: Mapping[Scalar, pa.DataType] = MappingProxyType(
+_LONGEST = 2**31 - 1
+_CASTS: Mapping[Scalar, pc.CastOptions] = MappingProxyType(
     {
-        Scalar.DATE: pa.date32(),
-        Scalar.TIMESTAMP_WITH_TIMEZONE: pa.timestamp("us", "UTC"),  # Arrow then wants an offset in every text,
-        Scalar.TIMESTAMP_WITHOUT_TIMEZONE: pa.timestamp("us"),  # and here none
+        Scalar.DATE: pc.CastOptions.safe(pa.date32()),
+        Scalar.TIMESTAMP_WITH_TIMEZONE: pc.CastOptions.safe(pa.timestamp("us", "UTC")),  # Arrow then wants an offset in every text,
+        Scalar.TIMESTAMP_WITHOUT_TIMEZONE: pc.CastOptions.safe(pa.timestamp("us")),  # and here none
     }
 )
 
+Ints = np.ndarray[Any, np.dtype[np.int32]]
+
 
 def cast_temporals(kind: Scalar, texts: pa.StringArray, arrow_type: pa.DataType) -> pa.Array[Any] | None:
-    """The column, stored as this type, or None unless all of it is plain."""
-    cast_type = _CAST_TYPES.get(kind)
-    if cast_type is None or (kind is not Scalar.DATE and not _plain_timestamps(texts, zoned=kind is Scalar.TIMESTAMP_WITH_TIMEZONE)):
+    """The column, stored as this type, or None unless all of it is plain. The array must not be sliced."""
+    options = _CASTS.get(kind)
+    if options is None or (kind is not Scalar.DATE and not _plain_timestamps(texts, zoned=kind is Scalar.TIMESTAMP_WITH_TIMEZONE)):
         return None
     try:
-        values = pc.cast(texts, cast_type)
+        values = pc.call_function("cast", [texts], options)
     except pa.ArrowInvalid:
         return None
-    stored = values.view(pa.int32() if kind is Scalar.DATE else pa.int64())
-    earliest = pc.min(stored).as_py()
-    first = _YEAR_ONE_DAY if kind is Scalar.DATE else _YEAR_ONE_US
-    return values.view(arrow_type) if earliest is None or earliest >= first else None
+    stored, first = (np.int32, _YEAR_ONE_DAY) if kind is Scalar.DATE else (np.int64, _YEAR_ONE_US)
+    # Nulls are zero here; if they were anything else, a column would at worst be read the slower way.
+    earliest = np.frombuffer(values.buffers()[1], stored, len(texts)).min(initial=0)
+    return values.view(arrow_type) if earliest >= first else None
 
 
 def _plain_timestamps(texts: pa.StringArray, *, zoned: bool) -> bool:
     """Whether all texts are as long as a timestamp with seconds, and their offsets, if they are to have one, `Z` or up to 17:59."""
     _, offsets_buffer, data_buffer = texts.buffers()
-    if data_buffer is None:
+    if data_buffer is None or not len(texts):
         return False
-    offsets = np.frombuffer(offsets_buffer, np.int32)[texts.offset : texts.offset + len(texts) + 1]
-    lengths = np.diff(offsets)
+    offsets: Ints = np.frombuffer(offsets_buffer, np.int32, len(texts) + 1)
+    ends = offsets[1:]
+    lengths = ends - offsets[:-1]
     if texts.null_count:  # whose length is 0, like that of an empty text, which the cast refuses
         present = lengths > 0
-        ends, lengths = offsets[1:][present], lengths[present]
-    else:
-        ends = offsets[1:]
-    if not len(lengths) or lengths.min() < _SECONDS_LENGTH + zoned:
+        ends, lengths = ends[present], lengths[present]
+    if int(lengths.min(initial=_LONGEST)) < _SECONDS_LENGTH + zoned:
         return False
     if not zoned:
         return True
@@ -67,8 +69,8 @@ def _plain_timestamps(texts: pa.StringArray, *, zoned: bool) -> bool:
     return not others.any() or _plain_offsets(data, ends[others], lengths[others])
 
 
-def _plain_offsets(data: np.ndarray[Any, Any], ends: np.ndarray[Any, Any], lengths: np.ndarray[Any, Any]) -> bool:
-    sign, tens, ones = (data[ends - place] for place in (6, 5, 4))
+def _plain_offsets(data: np.ndarray[Any, np.dtype[np.uint8]], ends: Ints, lengths: Ints) -> bool:
+    sign, tens, ones = data[ends - 6], data[ends - 5], data[ends - 4]
     small = (tens == ord("0")) | ((tens == ord("1")) & (ones <= ord("7")))
     signed = (sign == ord("+")) | (sign == ord("-"))
-    return bool((small & signed).all()) and int(lengths.min()) >= _SECONDS_LENGTH + _OFFSET_LENGTH
+    return int(lengths.min()) >= _SECONDS_LENGTH + _OFFSET_LENGTH and bool((small & signed).all())

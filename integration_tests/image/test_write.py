@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,6 +24,7 @@ ALL_IDS = list(range(CHECKPOINTS * ROWS))
 GRACE_S = 10
 """What container runtimes give between SIGTERM and SIGKILL."""
 USERS = catalog(stream())
+ORDERS_SCHEMA = {"type": "object", "properties": {"id": {"type": "integer"}, "at": {"type": "integer"}}}
 HOG = "import time\nkept = []\nwhile True:\n    kept.append(b'x' * 2**24)\n    time.sleep(0.01)"
 
 
@@ -53,11 +55,11 @@ def started(connector: ImageConnector) -> Sync:
 
 def test_a_sync_lands_its_tables_and_acknowledges_its_states(in_image: Make, moto_lake: Lake) -> None:
     connector = in_image()
-    streams = catalog(stream(), stream("orders", mode="append_dedup", primary_key=[["id"]], cursor_field=["at"]))
+    orders_stream = stream("orders", schema=ORDERS_SCHEMA, mode="append_dedup", primary_key=[["id"]], cursor_field=["at"])
     orders = [record({"id": number % 10, "at": number}, "orders") for number in range(50)]
     messages = [*users(range(ROWS)), state(1), *orders, state(2, "orders"), complete(), complete("orders")]
 
-    outcome = connector.write(streams, messages).expect_success()
+    outcome = connector.write(catalog(stream(), orders_stream), messages).expect_success()
 
     assert [cursor_of(answer) for answer in outcome.state_lines] == [1, 2]
     assert moto_lake.ids() == list(range(ROWS))
@@ -66,13 +68,10 @@ def test_a_sync_lands_its_tables_and_acknowledges_its_states(in_image: Make, mot
 
 
 def test_the_jvms_heap_follows_the_containers_memory(in_image: Make) -> None:
-    with in_image(Limits("6g")).start(USERS) as sync:
-        sync.wait_for_jvm()
-        deadline = time.monotonic() + 30
-        while not (options := [option for member in sync.family() for option in member.cmdline() if option.startswith("-Xmx")]):
-            assert time.monotonic() < deadline, "no JVM with a heap limit"
-            time.sleep(0.1)
-    assert options == ["-Xmx768m"]
+    with in_image(Limits("6g")).start(USERS, batching=SECOND_BATCH_AGE) as sync:
+        sync.send(*checkpoint(0)).wait_for_states(1)
+        heaps = [option for member in sync.family() for option in member.cmdline() if option.startswith("-Xmx")]
+    assert heaps == ["-Xmx768m"]
 
 
 def test_a_configuration_error_ends_with_one_trace_and_exit_code_1(in_image: Make) -> None:
@@ -93,10 +92,23 @@ def test_a_container_that_is_stopped_ends_with_143_in_time_and_loses_nothing(in_
     moto_lake.verify_at_rest()
 
 
-def test_a_container_that_is_stopped_before_it_reads_ends_with_143(in_image: Make) -> None:
+def test_a_container_that_is_stopped_while_it_starts_ends_with_143(in_image: Make) -> None:
     with in_image().start(USERS) as sync:
-        process_of(sync).container.stop(timeout=GRACE_S)
+        process = process_of(sync)
+        wait_for_handler(process.pid)
+        process.container.stop(timeout=GRACE_S)
         assert sync.finish().exit_code == 143
+
+
+def wait_for_handler(pid: int) -> None:
+    """Return once the process has any handler for SIGTERM: the first process of a container gets no signal without one."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        (caught,) = (line.split()[1] for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("SigCgt"))
+        if int(caught, 16) >> (signal.SIGTERM - 1) & 1:
+            return
+        time.sleep(0.01)
+    raise AssertionError("no handler for SIGTERM within 30 s")
 
 
 def test_a_container_that_is_killed_for_its_memory_loses_nothing(in_image: Make, moto_lake: Lake) -> None:

@@ -49,6 +49,7 @@ def test_plain_values(kind: pa.DataType, value: Any, text: str) -> None:
         (UTC, 1_700_000_000_123_000, "2023-11-14T22:13:20.123000Z"),
         (UTC, 253_402_300_800_000_000, "10000-01-01T00:00:00Z"),
         (pa.timestamp("us"), 1_700_000_000_000_000, "2023-11-14T22:13:20"),
+        (pa.timestamp("ms", tz="UTC"), 1_700_000_000_123, "2023-11-14T22:13:20.123000Z"),
     ],
 )
 def test_dates_and_times(kind: pa.DataType, number: int, text: str) -> None:

@@ -56,7 +56,7 @@ def test_members_of_newer_versions_are_passed_over(manifest: Manifest) -> None:
 
 @pytest.mark.parametrize("spoilt", [b"", b"{}", b"[1]", b"\xff"])
 def test_what_is_no_manifest_is_named(spoilt: bytes) -> None:
-    with pytest.raises(DataError, match="lake/x-manifest.json"):
+    with pytest.raises(DataError, match=r"lake/x-manifest\.json"):
         Manifest.from_bytes(spoilt, "lake/x-manifest.json")
 
 

@@ -60,7 +60,7 @@ def fits(options: ChangeLogOptions, images: Sequence[dict[str, Any]]) -> bool:
 
 
 @pytest.mark.parametrize("options", EVERY_FORMAT, ids=NAMES)
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=40)
 @given(events=EVENTS)
 def test_events_read_back(
     log: Callable[..., Any], options: ChangeLogOptions, events: list[tuple[str, dict[str, Any], dict[str, Any]]]
@@ -91,6 +91,15 @@ def test_rows_read_back(log: Callable[..., Any], options: ChangeLogOptions, rows
     read = list(read_rows(described(users, LogKind.SNAPSHOT), io.BytesIO(users.snapshot_file([users.rows(rows)]))))
 
     assert read == rows
+
+
+@pytest.mark.parametrize("options", EVERY_FORMAT, ids=NAMES)
+@pytest.mark.parametrize("width", [1, len(USERS)])
+def test_rows_of_nothing_but_null_read_back(log: Callable[..., Any], options: ChangeLogOptions, width: int) -> None:
+    users = log(USERS[:width], ["id"], options)
+    rows = [dict.fromkeys(users.columns.row_schema.names)] * 3
+
+    assert list(read_rows(described(users, LogKind.SNAPSHOT), io.BytesIO(users.snapshot_file([users.rows(rows)])))) == rows
 
 
 @pytest.mark.parametrize("options", EVERY_FORMAT, ids=NAMES)

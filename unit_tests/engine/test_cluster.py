@@ -1,19 +1,27 @@
 from __future__ import annotations
 
+import os
+import shlex
 import subprocess
 import sys
+import threading
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from destination_s3_spark.engine.cluster import (
+    SUBMIT_ARGUMENTS,
     Cluster,
     conf_of,
+    giving_up_without_executors,
     no_executors,
     package_archive,
     require_working_executors,
     scratch_directory,
+    told_the_secret,
 )
 from destination_s3_spark.engine.environment import Environment, environment
 from destination_s3_spark.errors import ConfigError, TransientError
@@ -81,7 +89,7 @@ def test_executors_that_cannot_work_are_a_config_error_that_says_why(answer: Env
 
 
 def test_a_session_that_ended_is_transient() -> None:
-    with pytest.raises(TransientError, match="Is its master up"):
+    with pytest.raises(TransientError, match="master cannot be reached"):
         require_working_executors(Context(RuntimeError("SparkContext was shut down")))
 
 
@@ -93,8 +101,74 @@ def test_a_cluster_without_executors_is_transient_and_names_what_to_look_at() ->
     assert "the driver at 10.0.0.1 (spark.driver.host, spark.driver.port, spark.driver.blockManager.port)" in error.message
 
 
+class Session:
+    """A session whose executors, and the driver, are as many as `members` says, one look after the other; then as the last."""
+
+    def __init__(self, *members: int) -> None:
+        self._members = list(members)
+        self.looks = threading.Semaphore(0)
+        self.cancelled = threading.Event()
+        status = SimpleNamespace(getExecutorMemoryStatus=lambda: SimpleNamespace(size=self._look))
+        self._jsc = SimpleNamespace(sc=lambda: status)
+
+    def _look(self) -> int:
+        self.looks.release()
+        if not self._members:
+            raise ConnectionError("the JVM has gone")
+        return self._members.pop(0) if len(self._members) > 1 else self._members[0]
+
+    def cancelAllJobs(self) -> None:  # noqa: N802 (Spark's name)
+        self.cancelled.set()
+
+
+def failing_job(session: Session, limit_s: float, said: str, until: Callable[[], bool]) -> None:
+    cluster = Cluster("spark://host:7077", "python3", limit_s)
+    with giving_up_without_executors(session, cluster, {}, look_every_s=0.001):
+        assert until()
+        raise RuntimeError(said)
+
+
+def test_a_job_without_executors_is_given_up() -> None:
+    session = Session(3, 1)
+
+    with pytest.raises(TransientError, match=r"No executor of the Spark cluster spark://host:7077"):
+        failing_job(session, 0.01, "Job 0 cancelled", lambda: session.cancelled.wait(10))
+
+
+@pytest.mark.parametrize("members", [(1, 1, 3), ()], ids=["executors come", "the session ends"])
+def test_other_ends_of_a_job_are_its_own(members: tuple[int, ...]) -> None:
+    session = Session(*members)
+
+    with pytest.raises(RuntimeError, match="Job 0 failed"):
+        failing_job(session, 3600, "Job 0 failed", lambda: all(session.looks.acquire(timeout=10) for _ in members or (1,)))
+    assert not session.cancelled.is_set()
+
+
 def test_scratch_is_where_spark_clears_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPARK_LOCAL_DIRS", "/one/blockmgr,/two/blockmgr")
     assert scratch_directory() == "/one/blockmgr"
     monkeypatch.delenv("SPARK_LOCAL_DIRS")
     assert scratch_directory() is None
+
+
+def test_the_secret_is_in_a_file_of_ours_while_the_session_starts(tmp_path: Path) -> None:
+    cluster = Cluster("spark://host:7077", "python3", 1, "#a = b\\\n ü\U0001f511")
+
+    with told_the_secret(cluster, tmp_path / "new dir"):
+        option, name, shell = shlex.split(os.environ[SUBMIT_ARGUMENTS])
+        file = Path(name)
+        key, value = file.read_text().rstrip("\n").split("=")
+        assert (option, shell, file.stat().st_mode & 0o777) == ("--properties-file", "pyspark-shell", 0o600)
+        assert key == "spark.authenticate.secret"
+        assert value.encode().decode("unicode-escape").encode("utf-16", "surrogatepass").decode("utf-16") == cluster.secret
+
+    assert SUBMIT_ARGUMENTS not in os.environ
+    assert not file.exists()
+    assert "#a" not in repr(cluster)
+
+
+def test_without_a_secret_nothing_is_told(tmp_path: Path) -> None:
+    for cluster in (None, Cluster("spark://host:7077", "python3", 1)):
+        with told_the_secret(cluster, tmp_path):
+            assert SUBMIT_ARGUMENTS not in os.environ
+    assert not list(tmp_path.iterdir())

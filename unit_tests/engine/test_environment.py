@@ -1,12 +1,21 @@
 from __future__ import annotations
 
+import ast
+import subprocess
 import sys
+from collections.abc import Iterator
 from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 
 from destination_s3_spark.engine.environment import PACKAGES, Environment, environment, shortcomings
 
+TASK_MODULES = ("combining", "land", "merge", "merge_log", "remote_slice", "rewrite", "row_digests", "sorting")
+"""Of `tables`: those whose functions run on executors."""
+LOADED = "import sys; print(*(m.__file__ for n, m in sys.modules.items() if n.startswith('destination_s3_spark') and m.__file__))"
+BROUGHT_ALONG = {"botocore", "urllib3"}
+"""By boto3."""
 DRIVER = Environment("3.11", {"pyarrow": "26.0.1", "msgspec": "0.22.3", "tzdata": "2026.1"})
 
 
@@ -44,3 +53,22 @@ def test_what_is_missing_or_too_different_is_named_with_both_versions(packages: 
 
 def test_another_python_is_named_first() -> None:
     assert shortcomings(executor("3.12", pyarrow=None), DRIVER) == "Python 3.11 (it has 3.12), pyarrow 26.0.1 (it has none)"
+
+
+def imported_at_once(module: Path) -> Iterator[str]:
+    """The first names of what a module imports when it is loaded."""
+    for node in ast.parse(module.read_text()).body:
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield str(node.module).partition(".")[0]
+
+
+def test_the_packages_are_what_the_modules_of_tasks_import() -> None:
+    program = f"import {', '.join(f'destination_s3_spark.tables.{name}' for name in TASK_MODULES)}; {LOADED}"
+
+    answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    found = {name for path in answer.stdout.split() for name in imported_at_once(Path(path))}
+    foreign = found - set(sys.stdlib_module_names) - {"destination_s3_spark"} - BROUGHT_ALONG
+    assert foreign == set(PACKAGES) - {"tzdata"}

@@ -1,9 +1,11 @@
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from destination_s3_spark.sync.batches import (
     OPEN_CHECKPOINT_MIN_BYTES,
     SLICE_MIN_BYTES,
+    TASKS_PER_CORE,
     Backlog,
     Due,
     Limits,
@@ -11,6 +13,7 @@ from destination_s3_spark.sync.batches import (
     due,
     grouped,
     pieces,
+    slice_bytes,
 )
 
 MIB = 2**20
@@ -49,10 +52,28 @@ def test_many_short_open_checkpoints_are_taken_when_nothing_else_can_be() -> Non
     assert cut_ends({0: Backlog(0, 0, 100), 1: Backlog(3, 3, 3)}, Due.PRESSURE) == {0: 100}
 
 
-def test_pieces_follow_the_batch_and_the_cores() -> None:
-    assert pieces(10, 10, cores=2) == 1
-    assert pieces(512 * MIB, 512 * MIB, cores=2) == 4
-    assert pieces(SLICE_MIN_BYTES + 1, SLICE_MIN_BYTES + 1, cores=16) == 2
+def test_pieces_are_about_as_large_as_asked_and_never_larger_than_allowed() -> None:
+    assert pieces(10, 100) == 1
+    assert pieces(400, 100) == 4
+    assert pieces(401, 100) == 5
+    assert pieces(400, 100, most_bytes=50) == 8
+    assert pieces(400, 100, most_bytes=500) == 4
+
+
+def test_slices_are_as_large_as_keeps_the_cores_equally_long_at_work() -> None:
+    assert slice_bytes([512 * MIB], cores=2) == 128 * MIB
+    assert slice_bytes([190 * MIB, 100 * MIB, 220 * MIB], cores=2) == 85 * MIB  # 128 would leave one core with 305, the other with 205
+
+
+@pytest.mark.parametrize("streams", [[], [0], [10], [SLICE_MIN_BYTES + 1], [1] * 1000, [SLICE_MIN_BYTES, 5]])
+def test_small_batches_have_slices_of_the_least_size(streams: list[int]) -> None:
+    assert slice_bytes(streams, cores=4) == SLICE_MIN_BYTES
+
+
+def test_slices_are_never_too_many() -> None:
+    streams = [1000 * MIB, 999 * MIB, 1]
+    target = slice_bytes(streams, cores=16)
+    assert sum(pieces(stream, target) for stream in streams) <= 16 * TASKS_PER_CORE + len(streams)
 
 
 @given(st.lists(st.integers(0, 1000), min_size=1, max_size=300), st.integers(1, 8))

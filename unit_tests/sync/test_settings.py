@@ -97,6 +97,16 @@ def test_a_cluster_starts_the_python_of_this_version_unless_one_is_named() -> No
     assert task_bytes(on(MASTER)) == CLUSTER_TASK_BYTES
 
 
+def test_the_secret_of_a_cluster_shows_nowhere() -> None:
+    options = {"s3_bucket_name": "lake", "s3_bucket_path": "", "s3_bucket_region": "", "format": {"format_type": "Parquet"}}
+    config = Config.parse({**options, "spark": {"master": MASTER, "authenticate_secret": "of the cluster"}})
+    settings = spark_settings(config, Path())
+
+    assert settings.cluster is not None
+    assert settings.cluster.secret == "of the cluster"
+    assert "of the cluster" not in repr(settings) + repr(config)
+
+
 def test_in_airbyte_cloud_there_are_no_clusters(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DEPLOYMENT_MODE", "CLOUD")
 

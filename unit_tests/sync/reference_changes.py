@@ -1,0 +1,102 @@
+"""What a change log says, in plain Python: every record of a key in its turn, against the row there is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+PLACEHOLDER = "__debezium_unavailable_value"
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A record of the key `id`; `lsn` is its cursor. `offset` counts the records of the stream from its beginning."""
+
+    id: int
+    values: Mapping[str, Any]
+    lsn: int | None
+    deleted: bool
+    extracted_at: int
+    offset: int
+
+    @property
+    def age(self) -> tuple[int, int, int]:
+        return (-1 if self.lsn is None else self.lsn), self.extracted_at, self.offset
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """`given` are the columns the record had values for."""
+
+    op: str
+    id: int
+    new: Row
+    old: Row
+    given: frozenset[str]
+    position: int
+
+    def images(self, before: str, after: str) -> tuple[Row, Row]:
+        """The new and the old image."""
+        changed = {name for name in self.new if name != "id" and self.new[name] != self.old.get(name)}
+        new = {
+            name: value for name, value in self.new.items() if name in self.given and (self.op == "I" or after == "ALL" or name in changed)
+        }
+        old = {name: value for name, value in self.old.items() if name == "id" or before == "ALL"}
+        return ({} if self.op == "D" else new), ({} if self.op == "I" else old)
+
+
+@dataclass
+class Table:
+    """The rows there are, and how old the newest version of each key is, a deletion included."""
+
+    rows: dict[int, Row] = field(default_factory=dict)
+    ages: dict[int, tuple[int, int]] = field(default_factory=dict)
+
+    def merge(self, records: Iterable[Record]) -> list[Event]:
+        """Take the records of a sync; returns the events in the order of the log."""
+        by_key: dict[int, list[Record]] = {}
+        for record in records:
+            by_key.setdefault(record.id, []).append(record)
+        found: list[Event] = []
+        for id_, of_key in by_key.items():
+            position = -1
+            for record in sorted(of_key, key=lambda record: record.age):
+                if id_ in self.ages and record.age[:2] <= self.ages[id_]:
+                    continue  # what the table has is newer, or as old
+                event = self._apply(record)
+                if event is not None:
+                    position = max(position, record.offset)
+                    found.append(Event(*event, position))
+            newest = max(of_key, key=lambda record: record.age).age[:2]
+            self.ages[id_] = max(self.ages.get(id_, newest), newest)
+        return sorted(found, key=lambda event: event.position)
+
+    def _apply(self, record: Record) -> tuple[str, int, Row, Row, frozenset[str]] | None:
+        before = self.rows.get(record.id)
+        if record.deleted:
+            self.rows.pop(record.id, None)
+            return None if before is None else ("D", record.id, {}, before, frozenset())
+        given = frozenset({"id", *(name for name, value in record.values.items() if value != PLACEHOLDER)})
+        row: Row = {"id": record.id}
+        for name, value in record.values.items():
+            row[name] = value if name in given else (before or {}).get(name)
+        self.rows[record.id] = row
+        if before == row:
+            return None
+        return ("I" if before is None else "U"), record.id, row, before or {}, given
+
+
+def replayed(rows: dict[int, Row], log: Iterable[Mapping[str, Any]], columns: Iterable[str]) -> dict[int, Row]:
+    """The rows after the log's records, as `changes` prints them."""
+    for record in log:
+        id_ = record["key"]["id"]
+        match record["op"]:
+            case "S" | "I":
+                rows[id_] = dict.fromkeys(columns) | record["new"]
+            case "U":
+                rows[id_] = rows[id_] | record["new"]
+            case "D":
+                del rows[id_]
+    return rows

@@ -1,0 +1,424 @@
+"""The change log through whole syncs: what is in it, when it begins anew, and that it makes the table."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from inline_lake import InlineEngine, Lake, line, state, status
+from reference_changes import PLACEHOLDER, Record, Row, Table, replayed
+
+from destination_s3_spark.change_log.manifest import Manifest
+from destination_s3_spark.change_log.reading import ChangeLog, Interval
+from destination_s3_spark.errors import ConfigError, TransientError
+from destination_s3_spark.protocol.catalog import Catalog, parse_catalog
+from destination_s3_spark.storage.ranged import RangedFile
+from destination_s3_spark.storage.s3 import S3Store
+from destination_s3_spark.storage.settings import S3Settings
+from destination_s3_spark.sync.batches import Limits
+from destination_s3_spark.tables import merging
+
+FOLDER = "lake/airbyte_changes/users/"
+COLUMNS = ("amount", "id", "name", "tags")
+CDC: dict[str, Any] = {
+    "_ab_cdc_lsn": {"type": ["null", "integer"]},
+    "_ab_cdc_updated_at": {"type": ["null", "string"]},
+    "_ab_cdc_deleted_at": {"type": ["null", "string"]},
+}
+DATA: dict[str, Any] = {
+    "id": {"type": "integer"},
+    "amount": {"type": ["null", "number"]},
+    "name": {"type": ["null", "string"]},
+    "tags": {"type": ["null", "array"], "items": {"type": "string"}},
+}
+POLICIES = [("KEY", "UPDATED"), ("KEY", "ALL"), ("ALL", "UPDATED"), ("ALL", "ALL")]
+KEYS = 100
+
+
+@pytest.fixture
+def make_lake(s3_settings: S3Settings, tmp_path: Path) -> Callable[..., Lake]:
+    def make(file_format: str = "Parquet", tables: dict[str, Any] | None = None, **change_log: Any) -> Lake:
+        options = {"change_log": {"enabled": True, "format": "jsonl", **change_log}, "tables": tables or {}}
+        return Lake(s3_settings, tmp_path, options=options, format={"format_type": file_format})
+
+    return make
+
+
+def cdc_catalog(generation: int = 1, minimum: int = 0, properties: dict[str, Any] | None = None, key: str | None = "id") -> Catalog:
+    properties = DATA | CDC if properties is None else properties
+    entry = {
+        "stream": {"name": "users", "json_schema": {"type": "object", "properties": properties}, "supported_sync_modes": ["incremental"]},
+        "sync_mode": "incremental",
+        "destination_sync_mode": "append_dedup" if key else "append",
+        "primary_key": [[key]] if key else [],
+        "cursor_field": ["_ab_cdc_lsn"] if "_ab_cdc_lsn" in properties else [],
+        "generation_id": generation,
+        "minimum_generation_id": minimum,
+        "sync_id": generation,
+    }
+    return parse_catalog(json.dumps({"streams": [entry]}).encode())
+
+
+def data_of(record: Record) -> Row:
+    deleted = "2026-01-02T00:00:00Z" if record.deleted else None
+    cdc = {"_ab_cdc_lsn": record.lsn, "_ab_cdc_updated_at": "2026-01-02T03:04:05.678Z", "_ab_cdc_deleted_at": deleted}
+    return {"id": record.id, **record.values, **cdc}
+
+
+def lines(records: Iterable[Record]) -> bytes:
+    return b"".join(
+        line({"type": "RECORD", "record": {"stream": "users", "emitted_at": record.extracted_at, "data": data_of(record)}})
+        for record in records
+    )
+
+
+class Source:
+    """Makes records and numbers them."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def record(self, id_: int, lsn: int | None, extracted_at: int = 1_000, *, deleted: bool = False, **values: Any) -> Record:
+        values = {name: values.get(name) for name in ("amount", "name", "tags")}
+        self.count += 1
+        return Record(id_, values, lsn, deleted, extracted_at, self.count - 1)
+
+    def random_records(self, chance: random.Random, count: int, first_lsn: int) -> list[Record]:
+        return [
+            self.record(
+                chance.randrange(KEYS),
+                chance.choice([None, *range(first_lsn, first_lsn + 12)]),
+                chance.randrange(1_000, 1_004),
+                deleted=chance.random() < 0.2,
+                amount=chance.choice([None, 0.5, 2, -7.25]),
+                name=chance.choice([None, "a,b", 'say "x"', "NULL", "", "two\nlines", PLACEHOLDER, PLACEHOLDER]),
+                tags=chance.choice([None, [], ["x"], ["x", "y"]]),
+            )
+            for _ in range(count)
+        ]
+
+
+def run(lake: Lake, records: Sequence[Record], number: int, catalog: Catalog | None = None) -> None:
+    lake.sync(catalog or cdc_catalog(), [lines(records), state(number), status("COMPLETE")])
+
+
+def change_log(lake: Lake) -> ChangeLog:
+    store = S3Store(lake.settings)
+    return ChangeLog(store, FOLDER, lambda key, size: RangedFile(store.settings, key, size))
+
+
+def manifests(lake: Lake) -> list[Manifest]:
+    log = change_log(lake)
+    return [log.manifest(group) for group in log.groups]
+
+
+def records_of(lake: Lake, manifest: Manifest) -> list[dict[str, Any]]:
+    return list(change_log(lake).records(manifest, Interval()))
+
+
+def stored(lake: Lake) -> dict[int, Row]:
+    """The rows of the table's Parquet files, or of its states where these have another format."""
+    found: dict[int, Row] = {}
+    for file in lake.files(".parquet"):
+        for row in pq.read_table(pa.BufferReader(file)).to_pylist():
+            found[row["id"]] = {name: row[name] for name in COLUMNS}
+    for file in lake.files(".jsonl.gz"):
+        for text in gzip.decompress(file).splitlines():
+            row = json.loads(text)["_airbyte_data"]
+            found[row["id"]] = {name: row.get(name) for name in COLUMNS}
+    return found
+
+
+@pytest.mark.parametrize(
+    ("log_format", "file_format", "images"),
+    [
+        *(("jsonl", "Parquet", images) for images in POLICIES),
+        *(("parquet", "Parquet", images) for images in POLICIES),
+        ("jsonl", "JSONL", POLICIES[0]),
+        ("jsonl", "JSONL", POLICIES[3]),
+        ("replicant_csv", "Parquet", POLICIES[1]),
+        ("replicant_json", "Parquet", POLICIES[2]),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, tuple) else value,
+)
+def test_a_log_says_what_happened_to_each_key_and_makes_the_table(
+    make_lake: Callable[..., Lake], monkeypatch: pytest.MonkeyPatch, images: tuple[str, str], log_format: str, file_format: str
+) -> None:
+    monkeypatch.setattr(merging, "LEAST_FILE_BYTES", 6_000)
+    before, after = images
+    lake = make_lake(file_format, format=log_format, before_image=before, after_image=after)
+    lake.limits = Limits(batch_bytes=2**30, age_s=3600, spool_bytes=2**31)
+    chance, source, table = random.Random(f"{images}{log_format}{file_format}"), Source(), Table()
+    typed = log_format in ("jsonl", "parquet")
+    rows: dict[int, Row] = {}
+    for number in range(1, 4):
+        records = source.random_records(chance, 3 * KEYS, number * 7)
+        expected = table.merge(records)
+        run(lake, records, number)
+
+        manifest = manifests(lake)[-1]
+        found = records_of(lake, manifest)
+        if number == 1:
+            assert {record["op"] for record in found} == {"S"}
+            assert manifest.operation_count.insert_count == len(table.rows)
+        else:
+            assert [(record["op"], record["key"]["id"]) for record in found] == [(event.op, event.id) for event in expected]
+            assert [record["operationCount"] for record in found] == counts(manifest, [event.op for event in expected])
+        if typed and number > 1:
+            assert [(record["new"], record["old"]) for record in found] == [event.images(before, after) for event in expected]
+        if typed:
+            rows = replayed(rows, found, COLUMNS)
+            assert rows == table.rows
+        assert stored(lake) == table.rows
+
+
+def counts(manifest: Manifest, ops: Iterable[str]) -> list[dict[str, int]]:
+    """The running counts a log has to show."""
+    before = manifest.operation_count_before
+    running = {"I": before.insert_count, "U": before.update_count, "D": before.delete_count}
+    found = []
+    for op in ops:
+        running[op] += 1
+        found.append(
+            {"insertCount": running["I"], "updateCount": running["U"], "deleteCount": running["D"], "replaceCount": before.replace_count}
+        )
+    return found
+
+
+def test_events_come_in_the_order_of_arrival_over_many_ranges_and_files(
+    make_lake: Callable[..., Lake], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(merging, "LEAST_FILE_BYTES", 2_000)
+    monkeypatch.setattr("destination_s3_spark.tables.merge_log.LEAST_FILE_BYTES", 5_000)
+    lake, source, chance = make_lake(), Source(), random.Random(5)
+    ids = list(range(2_000))
+    run(lake, [source.record(id_, 1, name=noise(chance)) for id_ in ids], 1)
+    chance.shuffle(ids)
+    run(lake, [source.record(id_, 2, name=noise(chance)) for id_ in ids], 2)
+
+    manifest = manifests(lake)[-1]
+    records = records_of(lake, manifest)
+
+    assert len(manifest.files) == InlineEngine.cores
+    assert sorted(file.key for file in manifest.files) == [file.key for file in manifest.files]
+    assert [record["key"]["id"] for record in records] == ids
+    assert [record["sequence"] for record in records] == list(range(2_001, 4_001))
+    assert len(lake.files(".parquet")) > 2
+    assert not list(S3Store(lake.settings).list("lake/airbyte_internal/_raw__stream_users/scratch/"))
+
+
+def noise(chance: random.Random) -> str:
+    return "".join(chance.choices("abcdefghijklmnopqrstuvwxyz", k=60))
+
+
+def test_a_value_that_was_not_provided_is_that_of_the_row_before(make_lake: Callable[..., Lake]) -> None:
+    lake, source = make_lake(after_image="ALL"), Source()
+    run(lake, [source.record(1, 1, name="large"), source.record(2, 1, name=PLACEHOLDER)], 1)
+    run(lake, [source.record(1, 2, name=PLACEHOLDER, amount=2), source.record(3, 3, name=PLACEHOLDER)], 2)
+
+    found = records_of(lake, manifests(lake)[-1])
+
+    assert stored(lake)[1] == {"id": 1, "name": "large", "amount": 2.0, "tags": None}
+    assert stored(lake)[2]["name"] is None
+    assert [record["new"] for record in found] == [{"id": 1, "amount": 2.0, "tags": None}, {"id": 3, "amount": None, "tags": None}]
+    metas = {
+        row["id"]: row["_airbyte_meta"]["changes"]
+        for file in lake.files(".parquet")
+        for row in pq.read_table(pa.BufferReader(file)).to_pylist()
+    }
+    lost = [{"field": "name", "change": "NULLED", "reason": "SOURCE_RETRIEVAL_ERROR"}]
+    assert metas == {1: [], 2: lost, 3: lost}
+
+
+def test_a_cursor_cell_says_where_the_record_stands_in_the_source(make_lake: Callable[..., Lake]) -> None:
+    lake, source = make_lake(), Source()
+    run(lake, [source.record(1, 1)], 1)
+    run(lake, [source.record(1, 17, extracted_at=1_234, name="x")], 2)
+
+    assert records_of(lake, manifests(lake)[-1])[0]["cursor"] == {
+        "_ab_cdc_lsn": 17,
+        "_ab_cdc_updated_at": "2026-01-02T03:04:05.678Z",
+        "timestamp": 1767323045678,
+        "extractionTimestamp": 1234,
+        "v": 1,
+    }
+
+
+def test_a_refresh_begins_the_log_anew(make_lake: Callable[..., Lake]) -> None:
+    lake, source = make_lake(), Source()
+    run(lake, [source.record(1, 9, name="a"), source.record(2, 9)], 1)
+    run(lake, [source.record(1, 10, name="b")], 2)
+    run(lake, [source.record(3, 1, name="c")], 3, cdc_catalog(generation=2, minimum=2))
+    run(lake, [source.record(3, 2, name="d")], 4, cdc_catalog(generation=2))
+
+    kinds = [(m.kind.value, m.generation_id, m.operation_count.insert_count, m.operation_count.update_count) for m in manifests(lake)]
+
+    assert kinds == [("snapshot", 1, 2, 0), ("changes", 1, 2, 1), ("snapshot", 2, 1, 0), ("changes", 2, 1, 1)]
+
+
+def test_a_table_that_was_emptied_has_a_snapshot_without_rows(make_lake: Callable[..., Lake]) -> None:
+    lake, source = make_lake(), Source()
+    run(lake, [source.record(1, 9)], 1)
+    lake.sync(cdc_catalog(generation=2, minimum=2), [status("COMPLETE")])
+
+    manifest = manifests(lake)[-1]
+
+    assert (manifest.kind.value, [file.rows for file in manifest.files], manifest.operation_count.total) == ("snapshot", [0], 0)
+    assert records_of(lake, manifest) == []
+
+
+def test_a_log_that_begins_later_begins_with_the_whole_table(make_lake: Callable[..., Lake], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(merging, "LEAST_FILE_BYTES", 2_000)
+    chance, source = random.Random(1), Source()
+    lake = make_lake()
+    lake.options = {}
+    run(lake, [source.record(id_, 1, name=noise(chance)) for id_ in range(800)], 1)
+    files = len(lake.files(".parquet"))
+    lake.options = {"change_log": {"enabled": True, "format": "jsonl"}}
+    run(lake, [source.record(5, 2, name="new"), source.record(6, 2, deleted=True)], 2)
+
+    manifest = manifests(lake)[-1]
+    rows = replayed({}, records_of(lake, manifest), COLUMNS)
+
+    assert files > 2
+    assert (manifest.kind.value, manifest.operation_count.insert_count) == ("snapshot", 799)
+    assert rows == stored(lake)
+    assert [record["sequence"] for record in records_of(lake, manifest)] == list(range(1, 800))
+
+
+def test_a_log_with_a_gap_begins_anew(make_lake: Callable[..., Lake]) -> None:
+    lake, source = make_lake(), Source()
+    logged = lake.options
+    for number, options in enumerate([logged, {}, logged], 1):
+        lake.options = options
+        run(lake, [source.record(number, number)], number)
+
+    assert [manifest.kind.value for manifest in manifests(lake)] == ["snapshot", "snapshot"]
+    assert replayed({}, records_of(lake, manifests(lake)[-1]), COLUMNS) == stored(lake)
+
+
+def test_without_cdc_fields_a_log_has_the_rows_that_changed(make_lake: Callable[..., Lake]) -> None:
+    lake, source = make_lake(), Source()
+
+    def sync(records: Sequence[Record], number: int) -> None:
+        text = b"".join(
+            line(
+                {
+                    "type": "RECORD",
+                    "record": {"stream": "users", "emitted_at": record.extracted_at, "data": {"id": record.id, **record.values}},
+                }
+            )
+            for record in records
+        )
+        lake.sync(cdc_catalog(properties=DATA), [text, state(number), status("COMPLETE")])
+
+    sync([source.record(1, None, name="a"), source.record(2, None, name="b")], 1)
+    sync([source.record(id_, None, 2_000, name=name) for id_, name in ((1, "x"), (1, "a2"), (2, "b"), (3, "c"))], 2)
+
+    upserts = manifests(lake)[-1]
+
+    assert (upserts.kind.value, upserts.operation_count.insert_count) == ("upserts", 4)
+    assert [record["new"]["name"] for record in records_of(lake, upserts)] == ["a2", "c"]
+
+
+def test_a_soft_deletion_is_one_in_the_log(make_lake: Callable[..., Lake]) -> None:
+    lake, source = make_lake(tables={"cdc_deletion_mode": "soft"}), Source()
+    run(lake, [source.record(1, 1, name="a"), source.record(2, 1, deleted=True)], 1)
+    run(lake, [source.record(1, 2, deleted=True)], 2)
+    run(lake, [source.record(1, 3, name="back")], 3)
+
+    log = [[(record["op"], record["key"]["id"]) for record in records_of(lake, manifest)] for manifest in manifests(lake)]
+
+    assert log == [[("S", 1)], [("D", 1)], [("I", 1)]]
+    assert sorted(stored(lake)) == [1, 2]
+
+
+def test_a_merge_that_changes_nothing_adds_nothing(make_lake: Callable[..., Lake]) -> None:
+    lake, source = make_lake(), Source()
+    run(lake, [source.record(1, 1, name="a")], 1)
+    run(lake, [source.record(1, 2, name="a"), source.record(1, 0, name="late"), source.record(9, 5, deleted=True)], 2)
+    run(lake, [source.record(1, 3, name="b")], 3)
+
+    assert [manifest.operation_count.total for manifest in manifests(lake)] == [1, 2]
+
+
+def test_another_schema_is_another_group_with_the_new_columns_last(make_lake: Callable[..., Lake]) -> None:
+    lake, source = make_lake(format="replicant_csv", include_header=True), Source()
+    run(lake, [source.record(1, 1)], 1)
+    run(lake, [source.record(1, 2, name="b")], 2)
+    wider = {"aaa": {"type": ["null", "string"]}, **DATA, **CDC}
+    run(lake, [source.record(1, 3, name="c")], 3, cdc_catalog(properties=wider))
+
+    found = manifests(lake)
+
+    assert [[column.name for column in manifest.columns] for manifest in found] == [list(COLUMNS)] * 2 + [[*COLUMNS, "aaa"]]
+    text = gzip.decompress(S3Store(lake.settings).get(FOLDER + found[-1].files[0].key)).decode()
+    assert text.startswith("amount_New_Val,amount_Old_Val,amount_Exists_Val,id_New_Val,")
+    assert ",aaa_New_Val,aaa_Old_Val,aaa_Exists_Val,opType,cursor,operationcount\n" in text
+
+
+def test_a_commit_that_failed_is_made_again_with_the_same_bytes(make_lake: Callable[..., Lake], monkeypatch: pytest.MonkeyPatch) -> None:
+    lake, source = make_lake(format="replicant_csv"), Source()
+    run(lake, [source.record(id_, 1, name=str(id_)) for id_ in range(50)], 1)
+    second = [source.record(id_, 2, name=f"{id_}b") for id_ in range(0, 70, 2)]
+    rendered: list[bytes] = []
+
+    def dying(self: InlineEngine, function: Callable[[Any], Any], groups: Any, progress: object = None) -> Any:
+        done = [[function(task) for task in tasks] for tasks in groups]
+        if function.__name__ == "render_changes":
+            raise TransientError("the machine is gone")
+        return done
+
+    with monkeypatch.context() as patch:
+        patch.setattr(InlineEngine, "run", dying)
+        with pytest.raises(TransientError):
+            run(lake, second, 2)
+    assert len(manifests(lake)) == 1
+    lake.sync(cdc_catalog(), [state(3), status("COMPLETE")])
+
+    manifest = manifests(lake)[-1]
+    rendered = [gzip.decompress(S3Store(lake.settings).get(FOLDER + file.key)) for file in manifest.files]
+    other = make_lake(format="replicant_csv")
+    assert (manifest.operation_count.insert_count, manifest.operation_count.update_count) == (60, 25)
+    assert b"".join(rendered).count(b"\n") == 35
+    assert not [name for name in change_log_names(other) if name.endswith("snapshot.csv.gz")][1:]
+
+
+def change_log_names(lake: Lake) -> Iterator[str]:
+    yield from (found.key for found in S3Store(lake.settings).list(FOLDER))
+
+
+def test_a_stream_without_a_primary_key_is_refused_at_the_start(make_lake: Callable[..., Lake]) -> None:
+    with pytest.raises(ConfigError, match=r"Stream 'users' has no primary key, and change_log is enabled"):
+        make_lake().sync(cdc_catalog(key=None), [status("COMPLETE")])
+
+
+def test_rows_of_one_key_that_fill_many_portions_keep_their_order(make_lake: Callable[..., Lake]) -> None:
+    lake, source, chance = make_lake(), Source(), random.Random(2)
+    lake.limits = Limits(batch_bytes=200_000, age_s=3600, spool_bytes=2**31)
+    run(lake, [source.record(1, 0, name="first")], 1)
+    records = [source.record(1, lsn, name=noise(chance) * 20) for lsn in range(1, 2_001)]
+    pieces = [lines(records[start : start + 100]) + state(start) for start in range(0, 2_000, 100)]
+    lake.sync(cdc_catalog(), [*pieces, status("COMPLETE")])
+
+    found = records_of(lake, manifests(lake)[-1])
+
+    assert [record["cursor"]["_ab_cdc_lsn"] for record in found] == list(range(1, 2_001))
+    assert {record["op"] for record in found} == {"U"}
+    assert stored(lake)[1]["name"] == records[-1].values["name"]
+
+
+def test_headers_and_text_formats_are_gzip_files_that_any_tool_reads(make_lake: Callable[..., Lake]) -> None:
+    lake, source = make_lake(format="replicant_csv", include_header=True), Source()
+    run(lake, [source.record(1, 1, name="a")], 1)
+
+    key = next(name for name in change_log_names(lake) if name.endswith("-snapshot.csv.gz"))
+
+    assert gzip.decompress(S3Store(lake.settings).get(key)) == b"amount,id,name,tags\nNULL,1,a,NULL\n"
