@@ -1,7 +1,8 @@
 """The decimal token in the name of every data file: which table, which session, which file.
 
 Token = 10 digits table number, 8 digits epoch, 8 digits running number of the session. A name ends in `-<token>` and its extension, or
-is the token alone with its extension. The first digit is not 0, so a token may be kept as a number.
+is the token alone with its extension; the files of a change log go on with their part and kind. The first digit is not 0, so a token may
+be kept as a number.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from destination_s3_spark.errors import Bug
 
 MAX_EPOCH = MAX_FILE_NUMBER = 10**8 - 1
 
-_TOKEN = re.compile(r"(?:^|[-/])(\d{10})(\d{8})(\d{8})(?=$|\.[^/]*$)")
+_TOKEN = re.compile(r"(?:^|[-/])(\d{10})(\d{8})(\d{8})(?=(?:-(?:\d{5}-[a-z]+|manifest))?\.[^/]*$|$)")
 
 
 class Token(NamedTuple):

@@ -18,6 +18,8 @@ TEXT = "12345678900000000300000017"
     [
         f"lake/2026_01_01_0-{TEXT}.parquet",
         f"a/b-{TEXT}.jsonl.gz",
+        f"airbyte_changes/users/00000000000000000007-{TEXT}-00012-changes.csv.gz",
+        f"airbyte_changes/users/00000000000000000007-{TEXT}-manifest.json",
         f"f-{TEXT}",
         f"-{TEXT}.csv",
         f"x-{'9' * 26}-{TEXT}.avro",
@@ -39,6 +41,8 @@ def test_the_token_is_found_before_the_extension(key: str) -> None:
         f"f-{TEXT}0.parquet",
         f"f-{TEXT[1:]}.csv",
         f"f-{TEXT}_.csv",
+        f"f-{TEXT}-00012.csv",
+        f"f-{TEXT}-other.json",
     ],
 )
 def test_other_names_have_no_token(key: str) -> None:
