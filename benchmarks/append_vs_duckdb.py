@@ -69,6 +69,7 @@ class Run:
     """One timed run."""
 
     megabytes_per_second: float
+    cpu_seconds: float
     peak_rss_mb: float
 
 
@@ -91,8 +92,9 @@ def _pair(number: int, args: argparse.Namespace, load: Workload, bucket: Bucket,
     rival = [sys.executable, str(RIVAL), *files, bucket.endpoint, bucket.name, f"duckdb{number}", "null" if args.dirty_share else "stop"]
     duckdb = timed(rival, load, bucket, f"duckdb{number}", directory)
     print(
-        f"run {number + 1}: ours {ours.megabytes_per_second:.1f} MB/s, {ours.peak_rss_mb:.0f} MB; DuckDB {duckdb.megabytes_per_second:.1f} "
-        f"MB/s, {duckdb.peak_rss_mb:.0f} MB; ratio {ours.megabytes_per_second / duckdb.megabytes_per_second:.2f}",
+        f"run {number + 1}: ours {ours.megabytes_per_second:.1f} MB/s, {ours.cpu_seconds:.1f} CPU s, {ours.peak_rss_mb:.0f} MB; "
+        f"DuckDB {duckdb.megabytes_per_second:.1f} MB/s, {duckdb.cpu_seconds:.1f} CPU s, {duckdb.peak_rss_mb:.0f} MB; "
+        f"ratio {ours.megabytes_per_second / duckdb.megabytes_per_second:.2f}",
         flush=True,
     )
     return ours, duckdb
@@ -118,7 +120,7 @@ def timed(command: list[str], load: Workload, bucket: Bucket, prefix: str, direc
     if found != load.records:
         raise SystemExit(f"{prefix} wrote {found} rows, but {load.records} records were sent.")
     bucket.clear(prefix)
-    return Run(load.size_bytes / 1e6 / seconds, sampler.peak_rss_bytes / 1e6)
+    return Run(load.size_bytes / 1e6 / seconds, sum(sampler.cpu_seconds.values()), sampler.peak_rss_bytes / 1e6)
 
 
 def _our_command(args: argparse.Namespace, load: Workload, bucket: Bucket, directory: Path, prefix: str) -> list[str]:
@@ -133,6 +135,8 @@ def report(pairs: list[tuple[Run, Run]]) -> None:
     for name, runs in (("ours", [pair[0] for pair in pairs]), ("DuckDB", [pair[1] for pair in pairs])):
         speed = statistics.median(run.megabytes_per_second for run in runs)
         print(f"{name:7} median {speed:6.1f} MB/s   peak RSS of the process tree {max(run.peak_rss_mb for run in runs):6.0f} MB")
+    cpu = statistics.median(duckdb.cpu_seconds / ours.cpu_seconds for ours, duckdb in pairs)
+    print(f"work for the same CPU time, ours/DuckDB: median {cpu:.2f}")
     print(f"ratio ours/DuckDB: {', '.join(f'{ratio:.2f}' for ratio in ratios)}; median {statistics.median(ratios):.2f}")
 
 

@@ -30,6 +30,7 @@ class Sampler:
 
     def __init__(self, pid: int, directory: Path | None = None) -> None:
         self.samples: list[Sample] = []
+        self._cpu_seconds: dict[int, tuple[str, float]] = {}
         self._root = psutil.Process(pid)
         self._directory = directory
         self._stopped = threading.Event()
@@ -62,6 +63,24 @@ class Sampler:
             size = 0 if self._directory is None else directory_bytes(self._directory)
             self.samples.append(Sample(time.monotonic(), self._rss(), size))
 
+    @property
+    def cpu_seconds(self) -> dict[str, float]:
+        """User and system time by role: `driver` (the process itself), `jvm`, `workers`; but for what a process did after its last sample."""
+        totals: dict[str, float] = {}
+        for role, seconds in self._cpu_seconds.values():
+            totals[role] = totals.get(role, 0.0) + seconds
+        return totals
+
+    def _take_cpu(self, process: psutil.Process) -> None:
+        times = process.cpu_times()
+        role, _ = self._cpu_seconds.get(process.pid) or (self._role(process), 0.0)
+        self._cpu_seconds[process.pid] = role, times.user + times.system
+
+    def _role(self, process: psutil.Process) -> str:
+        if process.pid == self._root.pid:
+            return "driver"
+        return "jvm" if "java" in process.name() else "workers"
+
     def _rss(self) -> int:
         total = 0
         try:
@@ -71,6 +90,7 @@ class Sampler:
         for process in processes:
             try:
                 total += process.memory_info().rss
+                self._take_cpu(process)
             except psutil.NoSuchProcess:
                 continue
         return total

@@ -104,8 +104,8 @@ def require_primary_keys(catalog: Catalog) -> None:
     for stream in catalog.streams:
         if not stream.primary_key:
             raise ConfigError(
-                f"Stream '{stream.id}' has no primary key, and change_log is enabled, which tells rows apart by it. Choose append_dedup and "
-                "a primary key for the stream in the connection, leave the stream out, or set change_log.enabled to false.",
+                f"Stream '{stream.id}' has no primary key, and change_log is enabled, which tells rows apart by it. Choose append_dedup "
+                "and a primary key for the stream in the connection, leave the stream out, or set change_log.enabled to false.",
                 stream=stream.id,
             )
     without = [str(stream.id) for stream in catalog.streams if not is_deduplicated(stream)]

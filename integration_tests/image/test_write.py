@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from integration_tests.connector import Sync
@@ -70,7 +71,8 @@ def test_a_sync_lands_its_tables_and_acknowledges_its_states(in_image: Make, mot
 def test_the_jvms_heap_follows_the_containers_memory(in_image: Make) -> None:
     with in_image(Limits("6g")).start(USERS, batching=SECOND_BATCH_AGE) as sync:
         sync.send(*checkpoint(0)).wait_for_states(1)
-        heaps = [option for member in sync.family() for option in member.cmdline() if option.startswith("-Xmx")]
+        running = [member for member in sync.family() if member.status() != psutil.STATUS_ZOMBIE]
+        heaps = [option for member in running for option in member.cmdline() if option.startswith("-Xmx")]
     assert heaps == ["-Xmx768m"]
 
 
