@@ -65,7 +65,7 @@ class Sampler:
 
     @property
     def cpu_seconds(self) -> dict[str, float]:
-        """User and system time by role: `driver` (the process itself), `jvm`, `workers`; but for what a process did after its last sample."""
+        """User and system time by role: `driver` (the process itself), `jvm`, `workers`; without what came after the last sample."""
         totals: dict[str, float] = {}
         for role, seconds in self._cpu_seconds.values():
             totals[role] = totals.get(role, 0.0) + seconds

@@ -173,7 +173,7 @@ def test_our_groups_are_optional_closed_and_in_a_group_of_their_own() -> None:
     ours = {name: schema for name, schema in SCHEMA["properties"].items() if name not in dict(DESTINATION_S3_TITLES)}
 
     assert list(ours) == ["tables", "change_log", "publish", "batching", "s3", "spark"]
-    assert [schema["order"] for schema in ours.values()] == [10, 11, 12, 13, 14]
+    assert [schema["order"] for schema in ours.values()] == [10, 11, 12, 13, 14, 15]
     assert all(schema["additionalProperties"] is False for schema in ours.values())
     assert {schema["group"] for schema in ours.values()} == {group["id"] for group in SCHEMA["groups"]}
 

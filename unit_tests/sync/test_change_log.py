@@ -364,6 +364,26 @@ def test_another_schema_is_another_group_with_the_new_columns_last(make_lake: Ca
     assert ",aaa_New_Val,aaa_Old_Val,aaa_Exists_Val,opType,cursor,operationcount\n" in text
 
 
+def test_rows_that_are_written_anew_begin_the_log_anew(make_lake: Callable[..., Lake]) -> None:
+    lake, source = make_lake(tables={"schema_change": "rewrite"}), Source()
+    run(lake, [source.record(1, 1, amount=2), source.record(2, 1)], 1)
+    as_text = {**DATA, **CDC, "amount": {"type": ["null", "string"]}}
+    run(lake, [source.record(1, 2, amount=7)], 2, cdc_catalog(properties=as_text))
+    run(lake, [source.record(2, 2, amount=8)], 3, cdc_catalog(properties=as_text))
+    run(lake, [source.record(3, 3, name="x")], 4, cdc_catalog(properties=as_text, key="name"))
+
+    found = manifests(lake)
+
+    assert [(manifest.kind.value, manifest.schema_id, manifest.primary_key) for manifest in found] == [
+        ("snapshot", 0, ("id",)),
+        ("snapshot", 1, ("id",)),
+        ("changes", 1, ("id",)),
+        ("changes", 1, ("id",)),
+        ("snapshot", 2, ("name",)),
+    ]
+    assert [record["new"] for record in records_of(lake, found[2])] == [{"amount": "7"}]
+
+
 def test_a_commit_that_failed_is_made_again_with_the_same_bytes(make_lake: Callable[..., Lake], monkeypatch: pytest.MonkeyPatch) -> None:
     lake, source = make_lake(format="replicant_csv"), Source()
     run(lake, [source.record(id_, 1, name=str(id_)) for id_ in range(50)], 1)
