@@ -1,7 +1,7 @@
 """What a change log adds to the merge of a batch of CDC records, for each of its formats: a ratio of merges of the same rows in one run.
 
 Tables of invoices are built through the connector in append_dedup mode, one without a change log and one with each format. Then each gets
-the same batch: updates and deletions of keys drawn at random, and new keys. See docs/benchmarks.md.
+the same batches: updates and deletions of keys drawn at random, and new keys. See docs/benchmarks.md.
 """
 
 from __future__ import annotations
@@ -22,10 +22,9 @@ import sync_run
 import target
 from invoices import Invoices
 from machine import describe_machine
-from table_log import TableLog
 
 FORMATS = ("replicant_csv", "replicant_json", "jsonl", "parquet")
-IMAGES = {"before_image": "ALL", "after_image": "ALL"}
+ALL_IMAGES = {"before_image": "ALL", "after_image": "ALL"}
 NEW_SHARE = 0.2
 MB = 1e6
 
@@ -61,17 +60,15 @@ class Bench:
         pages = client.get_paginator("list_objects_v2").paginate(Bucket=self.bucket, Prefix=f"{name}/airbyte_changes/")
         return sum(found["Size"] for page in pages for found in page.get("Contents", []) if "-changes" in found["Key"])
 
-    def clear(self, name: str) -> None:
-        """Remove the table and all that belongs to it."""
-        TableLog(boto3.client("s3", endpoint_url=self.address), self.bucket, name).clear()
-
 
 def main() -> None:
     """Parse the command line, run everything so many times in turn and print medians."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", type=int, default=1_000_000, help="rows of the table, and records of the batch (default: %(default)s)")
-    parser.add_argument("--runs", type=int, default=3, help="how often each is measured (default: %(default)s)")
+    parser.add_argument("--rows", type=int, default=5_000_000, help="rows of the table (default: %(default)s)")
+    parser.add_argument("--records", type=int, default=1_000_000, help="records of the batch (default: %(default)s)")
+    parser.add_argument("--runs", type=int, default=3, help="how many batches are measured (default: %(default)s)")
     parser.add_argument("--formats", nargs="+", choices=FORMATS, default=FORMATS, help="of the change log (default: all)")
+    parser.add_argument("--all-images", action="store_true", help="events with all old and new values, not only what changed")
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument(
         "--endpoint", help="an S3 endpoint to use instead of a local moto server; keys come from AWS_ACCESS_KEY_ID and so on"
@@ -87,24 +84,22 @@ def main() -> None:
 
 def _measure(bench: Bench, args: argparse.Namespace) -> None:
     random = np.random.default_rng(args.seed)
-    first = Invoices(random.permutation(args.rows), seed=args.seed, cdc=True)
-    new = int(args.rows * NEW_SHARE)
-    keys = np.concatenate([random.integers(0, args.rows, args.rows - new), np.arange(args.rows, args.rows + new)])
-    batch = Invoices(random.permutation(keys), version=1, seed=args.seed, cdc=True)
+    images = ALL_IMAGES if args.all_images else {}
     kinds: dict[str, dict[str, Any]] = {"none": {}} | {
-        f"{word} {images}": {"change_log": {"enabled": True, "format": word, **(IMAGES if images == "ALL" else {})}}
-        for word in args.formats
-        for images in ("KEY", "ALL")
+        word: {"change_log": {"enabled": True, "format": word, **images}} for word in args.formats
     }
+    first = Invoices(random.permutation(args.rows), seed=args.seed, cdc=True)
+    for kind, options in kinds.items():
+        print(f"{kind}: {args.rows:,} rows merged into a new table in {bench.merge(kind, options, first):.1f} s", flush=True)
     seconds: dict[str, list[float]] = {kind: [] for kind in kinds}
-    for _ in range(args.runs):
+    for version in range(1, args.runs + 1):
+        new = int(args.records * NEW_SHARE)
+        keys = [random.integers(0, args.rows, args.records - new), args.rows + version * new + np.arange(new)]
+        batch = Invoices(random.permutation(np.concatenate(keys)), version=version, seed=args.seed, cdc=True)
         for kind, options in kinds.items():
-            name = kind.replace(" ", "-")
-            bench.merge(name, options, first)
-            seconds[kind].append(bench.merge(name, options, batch))
+            seconds[kind].append(bench.merge(kind, options, batch))
             ratio = seconds[kind][-1] / seconds["none"][-1]
-            print(f"{kind}: merge {seconds[kind][-1]:.1f} s, x {ratio:.2f}, log {bench.log_bytes(name) / MB:.0f} MB", flush=True)
-            bench.clear(name)
+            print(f"{kind}: merge {seconds[kind][-1]:.1f} s, x {ratio:.2f}, log {bench.log_bytes(kind) / MB:.0f} MB", flush=True)
     print("medians of the ratios to no change log")
     for kind, found in seconds.items():
         print(f"{kind}: {statistics.median(a / b for a, b in zip(found, seconds['none'], strict=True)):.2f}")

@@ -73,8 +73,7 @@ class Sampler:
 
     def _take_cpu(self, process: psutil.Process) -> None:
         times = process.cpu_times()
-        role, _ = self._cpu_seconds.get(process.pid) or (self._role(process), 0.0)
-        self._cpu_seconds[process.pid] = role, times.user + times.system
+        self._cpu_seconds[process.pid] = self._role(process), times.user + times.system
 
     def _role(self, process: psutil.Process) -> str:
         if process.pid == self._root.pid:

@@ -7,7 +7,6 @@ docs/benchmarks.md.
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import subprocess
 import sys
@@ -17,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import orjson
 import sync_run
 import target
 from machine import describe_machine
@@ -64,7 +64,7 @@ def main() -> None:
 
 def _bare() -> Took:
     started = time.monotonic()
-    process = subprocess.Popen([sys.executable, "-c", BARE_SESSION], stderr=subprocess.DEVNULL)
+    process = subprocess.Popen([sys.executable, "-c", BARE_SESSION], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     with Sampler(process.pid) as sampler:
         code = process.wait()
     if code != 0:
@@ -100,8 +100,7 @@ def _input(streams: int) -> tuple[dict[str, Any], bytes]:
         descriptor = {"name": name, "namespace": NAMESPACE}
         state = {"type": "STREAM", "stream": {"stream_descriptor": descriptor, "stream_state": {"at": number}}}
         status = {"type": "STREAM_STATUS", "emitted_at": 1, "stream_status": {"stream_descriptor": descriptor, "status": "COMPLETE"}}
-        messages.append(json.dumps({"type": "STATE", "state": state}).encode())
-        messages.append(json.dumps({"type": "TRACE", "trace": status}).encode())
+        messages += [orjson.dumps({"type": "STATE", "state": state}), orjson.dumps({"type": "TRACE", "trace": status})]
     return {"streams": configured}, b"\n".join(messages) + b"\n"
 
 

@@ -162,6 +162,15 @@ def test_executors_sign_with_their_own_credentials_or_with_ours(remote: tuple[La
     assert [key for _, key in signed] == [EXECUTOR_KEY] * 2 + [lake.bucket.server.access_key] * 2
 
 
+def test_forwarded_credentials_are_in_no_file_of_the_cluster(remote: tuple[Lake, list[Outcome]], cluster: SparkCluster) -> None:
+    lake, _ = remote
+    secret = lake.bucket.server.secret_key.encode()
+    files = [path for path in cluster.workers[0].parent.rglob("*") if path.is_file()]
+
+    assert any(path.name == "stderr" and path.stat().st_size for path in files)
+    assert [path for path in files if secret in path.read_bytes()] == []
+
+
 def test_records_on_their_way_when_the_connector_died_are_deleted_by_the_next_sync(
     moto: S3Server, cluster: SparkCluster, python: Path, proxy: S3Proxy, tmp_path: Path
 ) -> None:

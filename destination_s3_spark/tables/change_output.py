@@ -28,7 +28,7 @@ from destination_s3_spark.tables.history import History
 from destination_s3_spark.tables.keys import DELETED, CdcDeletion, KeySpec
 from destination_s3_spark.tables.merge_output import StagedFile, pieces
 from destination_s3_spark.tables.provided import DATA, has_placeholder, may_have_placeholder, provided
-from destination_s3_spark.tables.run_file import RunFile
+from destination_s3_spark.tables.run_file import RUN_OPTIONS, RunFile
 from destination_s3_spark.tables.sorting import COPIES, visible_run
 from destination_s3_spark.tables.stored_rows import retyped_rows
 from destination_s3_spark.tables.winners import ranking
@@ -40,6 +40,8 @@ EVENTS_SHARE = 8
 """One part in so many of a task's budget is for events that wait to be sorted."""
 WRITE_BYTES = 8 * 2**20
 
+EVENT_OPTIONS = replace(RUN_OPTIONS, row_group_bytes=2 * 2**20)
+"""How runs of events are written. They are few and have many columns: in row groups of four times the size they read in half the time."""
 EVENT_SPEC = KeySpec((Field(POSITION, POSITION, Scalar.INTEGER), Field(RANK, RANK, Scalar.INTEGER)), None, None, CdcDeletion.SOFT)
 """Runs of events are sorted by where they stand in the log."""
 
@@ -243,7 +245,7 @@ class _EventRuns:
     def _flush(self) -> None:
         key = f"{self._task.keys[0]}{len(self._runs)}.parquet"
         with StagedFileSink(self._s3, key) as sink:
-            run = RunFile(sink, self._task.images.schema, EVENT_SPEC, 0)
+            run = RunFile(sink, self._task.images.schema, EVENT_SPEC, 0, EVENT_OPTIONS)
             for events in self._waiting:
                 for batch in events.to_batches():
                     run.write(batch, batch)

@@ -118,13 +118,13 @@ class RunFile:
     Rows of one key stay in the order of their arrival. For one thread; it ends with `close` or `abandon`.
     """
 
-    def __init__(self, sink: Sink, payload: pa.Schema, spec: KeySpec, first_offset: int) -> None:
+    def __init__(self, sink: Sink, payload: pa.Schema, spec: KeySpec, first_offset: int, options: ParquetOptions = RUN_OPTIONS) -> None:
         self._payload = payload
         self._spec = spec
         self._schema = run_schema(payload, spec)
         self._next_offset = first_offset
         self._batches: list[pa.RecordBatch] = []
-        self._file = SortedFileWriter(sink, self._schema, spec)
+        self._file = SortedFileWriter(sink, self._schema, spec, options)
 
     def write(self, batch: pa.RecordBatch, typed: pa.RecordBatch) -> None:
         """Take payload rows, and the same rows with the columns of the key, cursor and deletion. pa.ArrowInvalid for other columns."""
