@@ -19,10 +19,12 @@ from destination_s3_spark.formats.file_writer import Sink, require_columns
 
 MIB = 1024 * 1024
 
-_SAMPLE_ROWS = 2048
+_SAMPLE_RUNS = 8
+_SAMPLE_RUN_ROWS = 256
 _SAMPLE_LEAST = 512
 """Fewer values say nothing, and their dictionary costs nothing."""
-_MOSTLY_DISTINCT = 0.9
+_MOSTLY_DISTINCT = 0.98
+"""Of 2,048 rows: so it is with 50,000 values of equal frequency, whose dictionary rarely fits its page."""
 
 
 class Codec(Enum):
@@ -167,16 +169,17 @@ class ParquetFile:
 
 
 def repeating_columns(table: pa.Table) -> list[str]:
-    """The Parquet columns of a table whose values repeat, going by its first rows.
+    """The Parquet columns of a table whose values repeat, going by rows from all over it.
 
     Of the others Arrow would fill a dictionary until its page is full, only to drop it: that cost a fifth of the time of encoding.
     """
-    leaves = chain.from_iterable(_leaves(array, name) for name, array in _first_rows(table))
+    leaves = chain.from_iterable(_leaves(array, name) for name, array in _some_rows(table))
     return [path for path, values in leaves if not _hardly_repeats(values)]
 
 
-def _first_rows(table: pa.Table) -> Iterator[tuple[str, pa.Array[Any]]]:
-    rows = table.slice(0, _SAMPLE_ROWS).combine_chunks()
+def _some_rows(table: pa.Table) -> Iterator[tuple[str, pa.Array[Any]]]:
+    starts = {table.num_rows * run // _SAMPLE_RUNS for run in range(_SAMPLE_RUNS)}
+    rows = pa.concat_tables([table.slice(start, _SAMPLE_RUN_ROWS) for start in sorted(starts)]).combine_chunks()
     for name, column in zip(rows.column_names, rows.columns, strict=True):
         yield name, column.chunk(0) if column.num_chunks else pa.array([], column.type)
 

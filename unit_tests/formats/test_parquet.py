@@ -132,6 +132,35 @@ def test_dictionary_encoding_can_be_turned_off(dictionary: Dictionary, encoded: 
     assert ("RLE_DICTIONARY" in file.metadata.row_group(0).column(2).encodings) is encoded
 
 
+def test_columns_that_hardly_repeat_get_no_dictionary_at_any_depth() -> None:
+    schema = pa.schema(
+        [
+            ("id", pa.string()),
+            ("kind", pa.string()),
+            ("place", pa.struct([("name", pa.string()), ("street.number", pa.int64())])),
+            ("tags", pa.list_(pa.struct([("tag", pa.string()), ("at", pa.int64())]))),
+            ("nothing", pa.string()),
+        ]
+    )
+    rows = [
+        {
+            "id": f"id {number}",
+            "kind": f"kind {number % 7}",
+            "place": {"name": f"place {number % 50}", "street.number": number},
+            "tags": [{"tag": "a", "at": 2 * number}, {"tag": "b", "at": 2 * number + 1}],
+        }
+        for number in range(5000)
+    ]
+    sink = io.BytesIO()
+    file = ParquetFile(sink, schema, ParquetOptions())
+    file.write(pa.RecordBatch.from_pylist(rows, schema=schema))
+    assert file.close() == 5000
+    columns = [pq.ParquetFile(sink).metadata.row_group(0).column(index) for index in range(7)]
+    encoded = {column.path_in_schema for column in columns if "RLE_DICTIONARY" in column.encodings}
+    assert encoded == {"kind", "place.name", "tags.list.element.tag", "nothing"}
+    assert pq.read_table(sink).to_pylist() == [{**row, "nothing": None} for row in rows]
+
+
 def test_a_column_falls_back_from_its_dictionary_when_that_outgrows_its_page() -> None:
     rows = batch([ROWS[1] | {"text": f"{number:0100}"} for number in range(3000)] * 2)
     small, large = (
