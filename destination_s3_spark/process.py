@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import ctypes
 import logging
 import os
 import signal
@@ -30,6 +31,8 @@ from destination_s3_spark.sync.assembly import write as write_sync
 TERMINATION_S = 8.0
 """How long clearing up may take after SIGTERM: a store that does not answer must not hold the process up until it is killed."""
 EXIT_OK, EXIT_FAILED, EXIT_TERMINATED = 0, 1, 128 + signal.SIGTERM
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+"""Of malloc.h."""
 SPEC_FILE = Path(__file__).with_name("spec.json")
 
 logger = logging.getLogger("airbyte")
@@ -62,7 +65,16 @@ def write(arguments: Sequence[str]) -> int:
     parser.add_argument("--catalog", required=True, help="path to the configured catalog JSON file")
     parsed = parser.parse_args(arguments)
     keep_out_pandas()
+    keep_freed_memory()
     return run(lambda output: _write(Path(parsed.config), Path(parsed.catalog), output))
+
+
+def keep_freed_memory() -> None:
+    """Let the C library, if it is glibc, keep what is freed for the next block of lines, which the kernel would have to zero each time."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_M_MMAP_THRESHOLD, 64 * 2**20)
+        mallopt(_M_TRIM_THRESHOLD, 128 * 2**20)
 
 
 def options_of(path: Path, output: ProtocolWriter) -> dict[str, Any]:

@@ -39,6 +39,21 @@ def test_memory_and_spool_reports_what_one_long_checkpoint_took(tmp_path: Path) 
     assert spool >= 3
 
 
+def test_small_syncs_are_compared_with_a_bare_session(tmp_path: Path) -> None:
+    output = run("small_syncs.py", ["--runs", "1"], tmp_path)
+
+    assert re.search(r"^3 streams / bare session: \d+\.\d\d by the clock, \d+\.\d\d in CPU time$", output, re.MULTILINE)
+    assert re.search(r"^200 streams / 3 streams: \d+\.\d\d by the clock, \d+\.\d\d in CPU time$", output, re.MULTILINE)
+
+
+def test_scaling_reports_sizes_and_cores(tmp_path: Path) -> None:
+    output = run("scaling.py", ["--sizes-mb", "2", "3"], tmp_path)
+
+    assert len(re.findall(r"^ +[23] MB, [12] at once: .* CPU s, .* peak \d+ MB$", output, re.MULTILINE)) == 4
+    assert re.search(r"^2 at once: .* CPU s \+ .* CPU s/GB, at most \d+% off that line$", output, re.MULTILINE)
+    assert re.search(r"^3 MB: 2 at once are \d+\.\d\d times as fast as 1$", output, re.MULTILINE)
+
+
 def test_merge_compares_updates_with_spark(tmp_path: Path) -> None:
     output = run("merge.py", ["--rows", "20000", "--runs", "1", "--driver-memory", "512m"], tmp_path)
 
