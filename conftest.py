@@ -14,6 +14,19 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Which tests run, and which of them in one process."""
+    _keep_together(items)
+    _skip_without_image(config, items)
+
+
+def _keep_together(items: list[pytest.Item]) -> None:
+    """The tests of a file share fixtures. A process can have one Spark session, so files that start one in theirs run one after the other."""
+    with_spark = {item.path for item in items if item.path.parent.name == "engine" or "spark_session" in getattr(item, "fixturenames", ())}
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group("spark" if item.path in with_spark else str(item.path)))
+
+
+def _skip_without_image(config: pytest.Config, items: list[pytest.Item]) -> None:
     """The CDK would build the image with its own Dockerfile, which has no JVM, so image tests run on a given image only."""
     if config.getoption("--connector-image"):
         return

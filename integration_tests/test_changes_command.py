@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from integration_tests.connector import TIMEOUT_S
+from integration_tests.connector import SCRIPT, TIMEOUT_S
 from integration_tests.lake import Lake
 from integration_tests.source import JsonObject, catalog, complete, record, state, stream
 from integration_tests.table_readers import without_meta
@@ -56,7 +56,7 @@ def printed(config: dict[str, Any], directory: Path) -> list[dict[str, Any]]:
     file = directory / "changes-config.json"
     file.write_text(json.dumps(config))
     arguments = ["changes", "--config", str(file), "--namespace", "shop", "--stream", "users", "--latest-snapshot"]
-    done = subprocess.run(["destination-s3-spark", *arguments], capture_output=True, timeout=TIMEOUT_S, check=False)
+    done = subprocess.run([str(SCRIPT), *arguments], capture_output=True, timeout=TIMEOUT_S, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
     return [json.loads(line) for line in done.stdout.splitlines()]
 
