@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from destination_s3_spark.engine.class_data import ARCHIVE, java_options
+from destination_s3_spark.engine.class_data import java_options
 
 
 def test_an_archive_that_is_there_is_used(tmp_path: Path) -> None:
@@ -11,7 +11,3 @@ def test_an_archive_that_is_there_is_used(tmp_path: Path) -> None:
 
 def test_without_an_archive_the_jvm_starts_as_ever(tmp_path: Path) -> None:
     assert java_options(tmp_path / "spark.jsa") == ()
-
-
-def test_an_environment_that_is_not_the_image_has_none() -> None:
-    assert not ARCHIVE.exists()
