@@ -1,6 +1,6 @@
 """Class data sharing for Spark's JVM: it maps the classes of an archive, parsed and verified, instead of reading them from jars.
 
-The image and a checkout's `.venv` have such an archive, made by `python -m destination_s3_spark.engine.class_data`. Where there is none, the
+The image and the `.venv` of `make install` have one, made by `python -m destination_s3_spark.engine.class_data`. Where there is none, the
 JVM starts as ever, and one that does not fit the JVM or its class path is left aside by the JVM itself.
 """
 

@@ -110,6 +110,8 @@ class ChangeOutput:
         self._has_cursor = has_cursor
         self._s3 = s3
         self._stack = ExitStack()
+        shown = [*task.images.columns.row_schema.names, *(name for _, name in task.images.cursor)]
+        self._needed = RAW_SCHEMA.names if task.plan is not None else shown
         self._rows = _RowFiles(task, s3, self._stack)
         self._events = _EventRuns(task, budget_bytes // EVENTS_SHARE, s3)
 
@@ -156,7 +158,7 @@ class ChangeOutput:
 
     def _values(self, rows: pa.Table, history: History) -> Values:
         """The history's rows with their typed columns."""
-        stored = rows.take(pa.array(history.rows))
+        stored = rows.select(self._needed).take(pa.array(history.rows))
         at = np.arange(len(stored))
         if self._task.plan is not None:
             has_text = np.asarray(stored[DATA].combine_chunks().is_valid())  # deletions the table keeps have none
