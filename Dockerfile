@@ -9,12 +9,13 @@ RUN python3 -c 'import ensurepip' 2>/dev/null \
  || (apt-get update --quiet --quiet && apt-get install --yes --quiet --quiet --no-install-recommends python3-venv)
 RUN python3 -m venv /build && python3 -m venv --without-pip /opt/destination-s3-spark
 WORKDIR /src
-ENV PIP_DISABLE_PIP_VERSION_CHECK=1
+ENV PIP_DISABLE_PIP_VERSION_CHECK=1 \
+    PIP_CACHE_DIR=/var/cache/pip
 # A machine behind a proxy or a mirror passes its settings as secrets: they are mounted for one command and stored nowhere.
 COPY requirements.lock ./
 RUN --mount=type=secret,id=pip.conf,target=/etc/pip.conf \
     --mount=type=secret,id=ca-certificates \
-    --mount=type=cache,target=/root/.cache/pip \
+    --mount=type=cache,target=/var/cache/pip \
     if [ -s /run/secrets/ca-certificates ]; then export PIP_CERT=/run/secrets/ca-certificates; fi \
  && /build/bin/pip install --quiet 'setuptools>=77' wheel \
  && /build/bin/pip --python /opt/destination-s3-spark/bin/python install --quiet --require-hashes --requirement requirements.lock

@@ -68,7 +68,7 @@ def test_no_setting_of_the_machine_that_built_the_image_is_in_it(image: str, ima
     assert [name for name in names if re.search("index|proxy|cert", name, re.IGNORECASE)] == []
     history = json.dumps(docker.from_env().images.get(image).history())
     assert re.search(r"index-url|_proxy=", history, re.IGNORECASE) is None
-    places = "ls -d /etc/pip.conf /root/.config/pip /root/.pip /run/secrets 2>/dev/null || true"
+    places = "ls -d /etc/pip.conf ~/.config/pip ~/.pip /run/secrets 2>/dev/null || true"
     assert run(image, "-c", places, entrypoint="sh", user="0") == ""
 
 
@@ -87,7 +87,7 @@ def test_the_platforms_way_of_starting_it_gives_the_same(image: str) -> None:
 def test_nothing_that_only_builds_and_tests_need_is_in_it(image: str) -> None:
     found = f"import importlib.util as u; print([name for name in {UNWANTED} if u.find_spec(name)])"
     assert run(image, "-c", found, entrypoint="python").strip() == "[]"
-    assert run(image, "-c", "find /root /home /var/cache -name '*pip*' 2>/dev/null || true", entrypoint="sh", user="0") == ""
+    assert run(image, "-c", "find ~ /home /var/cache -name '*pip*' 2>/dev/null || true", entrypoint="sh", user="0") == ""
 
 
 def test_python_writes_no_bytecode_at_run_time(image: str) -> None:
