@@ -43,8 +43,7 @@ _VERSION = 1
 class Images:
     """What events show. Picklable.
 
-    `cursor` are the names of the columns that say where in the source's log a record stands, by their keys; `updated_at` among them is
-    the time of the change in the source.
+    `cursor` are the columns that say where in the source's log a record stands, as (JSON key, name).
     """
 
     columns: LogColumns
@@ -101,21 +100,13 @@ class Events:
         operation[history.record & gone & on_live] = _DELETE
         operation[history.record & ~gone & ~on_live] = _INSERT
         updates = np.flatnonzero(history.record & ~gone & on_live)
-        changed = [
-            np.zeros(len(updates), np.bool_)
-            if field.name in columns.key
-            else _differ(values.take(field.name, updates), values.take(field.name, updates + 1))
-            for field in columns.fields
-        ]
-        operation[updates[np.logical_or.reduce(changed)]] = _UPDATE
+        changed = np.zeros((len(columns.fields), len(history.rows)), np.bool_)
+        for of_column, field in zip(changed, columns.fields, strict=True):
+            if field.name not in columns.key:
+                of_column[updates] = _differ(values.take(field.name, updates), values.take(field.name, updates + 1))
+        operation[changed.any(axis=0)] = _UPDATE
         rows = np.flatnonzero(operation >= 0)
-        place = np.searchsorted(updates, rows[operation[rows] == _UPDATE])
-        spread = []
-        for flags in changed:
-            of_events = np.zeros(len(rows), np.bool_)
-            of_events[operation[rows] == _UPDATE] = flags[place]
-            spread.append(of_events)
-        return cls(rows, operation[rows], tuple(spread))
+        return cls(rows, operation[rows], tuple(changed[:, rows]))
 
     def table(self, values: Values, merged: pa.Table, images: Images) -> pa.Table:
         """The events as the log's canonical rows; `merged` are the rows in merge form that the history is of."""

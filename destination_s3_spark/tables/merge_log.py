@@ -200,9 +200,11 @@ class MergeLog:
         return f"{self._table.layout.changes}{name.file_name(self._options.extension)}"
 
     def _soft(self) -> str | None:
+        """The column by which rows that the table keeps are deleted ones."""
         spec = self._table.spec
-        soft = spec is not None and spec.deleted_at is not None and spec.deletion is CdcDeletion.SOFT
-        return spec.deleted_at.name if soft and spec is not None and spec.deleted_at is not None else None
+        if spec is None or spec.deleted_at is None or spec.deletion is CdcDeletion.HARD:
+            return None
+        return spec.deleted_at.name
 
     def _plan(self) -> RowPlan | None:
         """How rows that are text are typed for the log."""

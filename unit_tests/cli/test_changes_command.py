@@ -18,31 +18,9 @@ from destination_s3_spark.change_log.options import ChangeLogFormat, ChangeLogOp
 from destination_s3_spark.cli import operator_command
 from destination_s3_spark.protocol.catalog import StreamId
 from destination_s3_spark.storage.s3 import S3Store
-from destination_s3_spark.storage.settings import S3Settings
 
 OPTIONS = ChangeLogOptions(ChangeLogFormat.JSONL)
 FIELDS = (pa.field("id", pa.int64()), pa.field("line", pa.int64()), pa.field("name", pa.string()))
-
-
-@pytest.fixture
-def store(s3_settings: S3Settings) -> S3Store:
-    return S3Store(s3_settings)
-
-
-@pytest.fixture
-def config(s3_settings: S3Settings, tmp_path: Path) -> Path:
-    path = tmp_path / "config.json"
-    options = {
-        "s3_bucket_name": s3_settings.bucket,
-        "s3_bucket_path": "lake",
-        "s3_bucket_region": "us-east-1",
-        "s3_endpoint": s3_settings.endpoint,
-        "access_key_id": "key",
-        "secret_access_key": "hidden-secret",
-        "format": {"format_type": "Parquet"},
-    }
-    path.write_text(json.dumps(options))
-    return path
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,27 +22,6 @@ from destination_s3_spark.storage.settings import S3Settings
 STARTED = datetime(2026, 3, 1, tzinfo=UTC)
 SCHEMA = pa.schema([*META_FIELDS, ("id", pa.int64())])
 FOLDER = "lake/airbyte_internal/"
-
-
-@pytest.fixture
-def store(s3_settings: S3Settings) -> S3Store:
-    return S3Store(s3_settings)
-
-
-@pytest.fixture
-def config(s3_settings: S3Settings, tmp_path: Path) -> Path:
-    path = tmp_path / "config.json"
-    options = {
-        "s3_bucket_name": s3_settings.bucket,
-        "s3_bucket_path": "lake",
-        "s3_bucket_region": "us-east-1",
-        "s3_endpoint": s3_settings.endpoint,
-        "access_key_id": "key",
-        "secret_access_key": "hidden-secret",
-        "format": {"format_type": "Parquet"},
-    }
-    path.write_text(json.dumps(options))
-    return path
 
 
 @pytest.fixture
