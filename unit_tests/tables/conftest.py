@@ -1,4 +1,4 @@
-"""What the tests of this folder share: the plain reference of a merge."""
+"""What the tests of this folder share: the plain reference of a merge, and the modules beside this file."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
 
 
 @pytest.fixture(scope="session")

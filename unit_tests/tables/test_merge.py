@@ -2,221 +2,39 @@
 
 from __future__ import annotations
 
-import csv
 import gzip
 import io
 import json
 import pickle
 import random
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from hashlib import sha256
+from dataclasses import replace
 from itertools import pairwise
 from types import ModuleType
 from typing import Any
 from uuid import UUID
 
-import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from merged_table import FIELDS, FORMATS, HARD, STREAM, TYPED, Table, batches, table_format
 
-from destination_s3_spark.chain.files import DataFile, FileEntry, FileKind
+from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.errors import DataError
-from destination_s3_spark.formats.avro import AvroOptions
-from destination_s3_spark.formats.csv import CsvOptions
 from destination_s3_spark.formats.file_writer import FileColumns
-from destination_s3_spark.formats.jsonl import JsonlOptions
-from destination_s3_spark.formats.options import FileOptions
-from destination_s3_spark.formats.parquet import Codec, ParquetOptions
-from destination_s3_spark.formats.text_file import Flattening
-from destination_s3_spark.protocol.catalog import StreamId
 from destination_s3_spark.schema.airbyte_type import Field, Scalar
-from destination_s3_spark.schema.arrow import META_FIELDS, RAW_SCHEMA, arrow_field
-from destination_s3_spark.storage.s3 import S3Store
+from destination_s3_spark.schema.arrow import RAW_SCHEMA, arrow_field
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables import combining
 from destination_s3_spark.tables.combining import CombineTask, combine_runs
-from destination_s3_spark.tables.keys import KEY, CdcDeletion, KeySpec, lower, upper
+from destination_s3_spark.tables.keys import KEY, CdcDeletion
 from destination_s3_spark.tables.merge import (
     CompactTask,
-    MergedRange,
-    MergeTask,
     Source,
     compact_tombstones,
     merge_range,
-    sources_of,
 )
-from destination_s3_spark.tables.merge_output import FileKeys, TableFormat
-from destination_s3_spark.tables.merge_plan import MergePlan, Run, Sizes, TableFile, plan_merge
-from destination_s3_spark.tables.run_file import FIRST_KEYS, RunFile, sorted_index
-from destination_s3_spark.typing.plan import RowPlan, Values
-
-STREAM = StreamId("shop", "users")
-FIELDS = (
-    Field("id", "id", Scalar.STRING),
-    Field("updated", "updated", Scalar.INTEGER),
-    Field("_ab_cdc_deleted_at", "_ab_cdc_deleted_at", Scalar.STRING),
-    Field("number", "number", Scalar.INTEGER),
-    Field("text", "text", Scalar.STRING),
-)
-TYPED = pa.schema([*META_FIELDS, *map(arrow_field, FIELDS)])
-HARD = KeySpec(FIELDS[:1], FIELDS[1], FIELDS[2], CdcDeletion.HARD)
-CELLS = pa.schema([*META_FIELDS, *(pa.field(each.name, pa.string()) for each in FIELDS)])
-FORMATS: dict[str, tuple[FileOptions, RowPlan | None]] = {
-    "parquet": (ParquetOptions(Codec.ZSTD, row_group_bytes=4096), None),
-    "avro": (AvroOptions(), None),
-    "jsonl": (JsonlOptions(), RowPlan(STREAM, 7, 3, (), RAW_SCHEMA, Values.RECORD)),
-    "csv": (CsvOptions(Flattening.ROOT), RowPlan(STREAM, 7, 3, tuple(replace(f, type=Scalar.STRING) for f in FIELDS), CELLS, Values.CELLS)),
-}
-LARGE = Sizes(target_file_bytes=2**30, budget_bytes=2**26, cores=1)
-
-
-def table_format(name: str = "parquet", spec: KeySpec = HARD, target_file_bytes: int = 2**30) -> TableFormat:
-    options, plan = FORMATS[name]
-    columns = FileColumns(STREAM, FIELDS if plan is None else (), TYPED if plan is None else plan.table_schema)
-    return TableFormat(columns, options, plan, spec, 3, target_file_bytes)
-
-
-def record(version: Any) -> dict[str, Any]:
-    key, cursor = version.key[0], version.cursor
-    deleted_at = "2026-01-01" if version.deleted else None
-    return {
-        "id": key,
-        "updated": cursor,
-        "_ab_cdc_deleted_at": deleted_at,
-        "number": version.number,
-        "text": sha256(b"%d" % version.number).hexdigest(),
-    }
-
-
-def batches(versions: Sequence[Any]) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-    """The raw and the typed rows of the versions."""
-    records = [record(version) for version in versions]
-    own = [
-        pa.array([str(UUID(int=version.number)) for version in versions], pa.string()),
-        pa.array([version.extracted_at for version in versions], pa.timestamp("ms", "UTC")),
-        pa.array([{"sync_id": 7, "changes": []} for _ in versions], META_FIELDS[2].type),
-        pa.array([3 for _ in versions], pa.int64()),
-    ]
-    typed = [pa.array([each[column.source] for each in records], arrow_field(column).type) for column in FIELDS]
-    raw = pa.array([json.dumps(each, separators=(",", ":")) for each in records], pa.string())
-    return pa.RecordBatch.from_arrays([*own, raw], schema=RAW_SCHEMA), pa.RecordBatch.from_arrays([*own, *typed], schema=TYPED)
-
-
-@dataclass
-class Table:
-    """A deduplicated table as the chain would know it, merged without Spark."""
-
-    s3: S3Settings
-    form: TableFormat
-    files: dict[str, DataFile] = field(default_factory=dict)
-    states: dict[str, DataFile] = field(default_factory=dict)
-    dead: list[DataFile] = field(default_factory=list)
-    names: int = 0
-
-    @property
-    def store(self) -> S3Store:
-        return S3Store(self.s3)
-
-    def name(self, folder: str) -> str:
-        self.names += 1
-        return f"{folder}/{self.names:05}"
-
-    def run(self, versions: Sequence[Any], offset: int = 0, batch_rows: int = 64) -> Run:
-        """A run of the versions, landed in their order."""
-        parts = [batches(versions[start : start + batch_rows]) for start in range(0, len(versions), batch_rows)]
-        return self.land([(raw if self.form.plan else typed, typed) for raw, typed in parts], offset)
-
-    def land(self, rows: Sequence[tuple[pa.RecordBatch, pa.RecordBatch]], offset: int) -> Run:
-        target = io.BytesIO()
-        file = RunFile(target, self.form.form.payload, self.form.spec, 0)
-        for batch, typed in rows:
-            file.write(batch, typed)
-        file.close()
-        key = self.name("delta")
-        self.store.put(key, target.getvalue())
-        return Run.of(key, len(target.getvalue()), offset, sorted_index(target), upper(file.keys))
-
-    def object_run(self, file: FileEntry) -> Run:
-        body = self.store.get(file.key)
-        assert (file.kind, file.bytes, file.upload_id) == (FileKind.DELTA, len(body), None)
-        return Run.of(file.key, file.bytes, 0, sorted_index(io.BytesIO(body)), upper(file.keys))
-
-    def plan(self, runs: Sequence[Run], sizes: Sizes = LARGE) -> MergePlan:
-        of_state = self.states if self.form.has_state else self.files
-        files = [
-            TableFile(state.key, state.upload.size, lower(state.keys), upper(state.keys), state.rows, final.upload.size)
-            for final, state in zip(self.files.values(), of_state.values(), strict=True)
-        ]
-        return plan_merge(files, runs, [self.tombstone_run(file) for file in self.dead], sizes)
-
-    def tombstone_run(self, file: DataFile) -> Run:
-        index = sorted_index(io.BytesIO(self.store.get(file.key)))
-        return Run.of(file.key, file.upload.size, 0, index, upper(file.keys))
-
-    def tasks(self, plan: MergePlan, budget_bytes: int, files: int = 50) -> list[MergeTask]:
-        def keys() -> tuple[FileKeys, ...]:
-            return tuple(FileKeys(self.name("final"), self.name("state") if self.form.has_state else None) for _ in range(files))
-
-        return [
-            MergeTask(
-                piece.low,
-                piece.high,
-                sources_of(piece, self.form),
-                self.form,
-                keys(),
-                self.name("dead"),
-                self.form.target_file_bytes,
-                plan.row_bytes,
-                budget_bytes,
-                self.s3,
-            )
-            for piece in plan.pieces
-        ]
-
-    def merge(self, runs: Sequence[Run], sizes: Sizes = LARGE) -> list[MergedRange]:
-        """Merge and commit."""
-        plan = self.plan(runs, sizes)
-        done = [merge_range(task) for task in self.tasks(plan, sizes.budget_bytes)]
-        # Files cut off at the same prefix of their keys have equal bounds; they overlap, so they are replaced together.
-        of_state = self.states if self.form.has_state else self.files
-        ranges = [of_state[old.key].keys for old in plan.replaced]
-        gone = [file.key for file in [*self.files.values(), *self.states.values()] if file.keys in ranges]
-        self.store.delete(gone)
-        self.files, self.states = ({key: files[key] for key in files.keys() - set(gone)} for files in (self.files, self.states))
-        for file in (file for merged in done for file in merged.files):
-            self.store.complete_upload(file.upload)
-            if file.kind is FileKind.TOMBSTONE:
-                self.dead.append(file)
-            else:
-                (self.files if file.kind is FileKind.FINAL else self.states)[file.key] = file
-        self.files, self.states = by_key(self.files), by_key(self.states)
-        return done
-
-    def numbers(self) -> list[list[int]]:
-        """What readers see of each final file, in the order of keys."""
-        return [numbers_in(self.store.get(file.key), self.form.options) for file in self.files.values()]
-
-    def stored(self, kind: FileKind) -> list[pa.Table]:
-        found = {FileKind.FINAL: self.files, FileKind.STATE: self.states}.get(kind, {file.key: file for file in self.dead})
-        return [pq.read_table(io.BytesIO(self.store.get(key))) for key in found]
-
-
-def by_key(files: dict[str, DataFile]) -> dict[str, DataFile]:
-    return dict(sorted(files.items(), key=lambda item: item[1].keys.first))
-
-
-def numbers_in(body: bytes, options: FileOptions) -> list[int]:
-    match options:
-        case ParquetOptions():
-            return list(pq.read_table(io.BytesIO(body))["number"].to_pylist())
-        case AvroOptions():
-            return [row["number"] for row in fastavro.reader(io.BytesIO(body))]
-        case JsonlOptions():
-            return [json.loads(line)["_airbyte_data"]["number"] for line in gzip.decompress(body).splitlines()]
-        case CsvOptions():
-            return [int(row["number"]) for row in csv.DictReader(io.StringIO(gzip.decompress(body).decode(), newline=""))]
+from destination_s3_spark.tables.merge_plan import Sizes
+from destination_s3_spark.tables.run_file import FIRST_KEYS
 
 
 @pytest.fixture
