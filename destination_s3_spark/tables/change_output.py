@@ -5,6 +5,7 @@ Comes in: all rows of some keys in merge form. Goes out: the winners, as they ar
 
 from __future__ import annotations
 
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from types import TracebackType
@@ -14,36 +15,29 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from destination_s3_spark.chain.files import DataFile, FileEntry, FileKind
+from destination_s3_spark.chain.files import DataFile, FileKind
 from destination_s3_spark.change_log.names import LogKind
 from destination_s3_spark.change_log.options import ChangeLogOptions, open_snapshot
 from destination_s3_spark.errors import Bug
-from destination_s3_spark.schema.airbyte_type import Field, Scalar
 from destination_s3_spark.schema.arrow import RAW_SCHEMA
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.storage.staging import StagedFileSink
 from destination_s3_spark.tables.carried import carried
-from destination_s3_spark.tables.changes import OPERATIONS, POSITION, RANK, Events, Images, Values
+from destination_s3_spark.tables.changes import OPERATIONS, POSITION, Events, Images, Values
+from destination_s3_spark.tables.event_runs import EventRun, write_run
 from destination_s3_spark.tables.history import History
-from destination_s3_spark.tables.keys import DELETED, CdcDeletion, KeySpec
+from destination_s3_spark.tables.keys import DELETED
 from destination_s3_spark.tables.merge_output import StagedFile, pieces
 from destination_s3_spark.tables.provided import DATA, has_placeholder, may_have_placeholder, provided
-from destination_s3_spark.tables.run_file import RUN_OPTIONS, RunFile
-from destination_s3_spark.tables.sorting import COPIES, visible_run
 from destination_s3_spark.tables.stored_rows import retyped_rows
 from destination_s3_spark.tables.winners import ranking
 from destination_s3_spark.typing.plan import RowPlan
 
 SPANS = 1024
 """Of how many spans of the log each task counts its events, so that files can be cut there."""
-EVENTS_SHARE = 8
-"""One part in so many of a task's budget is for events that wait to be sorted."""
+EVENTS_SHARE = 24
+"""One part in so many of a task's budget is for events that wait to be put in order, which takes three times their memory."""
 WRITE_BYTES = 8 * 2**20
-
-EVENT_OPTIONS = replace(RUN_OPTIONS, row_group_bytes=2 * 2**20)
-"""How runs of events are written. They are few and have many columns: in row groups of four times the size they read in half the time."""
-EVENT_SPEC = KeySpec((Field(POSITION, POSITION, Scalar.INTEGER), Field(RANK, RANK, Scalar.INTEGER)), None, None, CdcDeletion.SOFT)
-"""Runs of events are sorted by where they stand in the log."""
 
 Counts: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 """Events by span of the log and operation."""
@@ -98,7 +92,7 @@ class LoggedRange:
 
     files: tuple[DataFile, ...]
     rows: int
-    runs: tuple[FileEntry, ...]
+    runs: tuple[EventRun, ...]
     counts: Counts
 
 
@@ -113,7 +107,8 @@ class ChangeOutput:
         shown = [*task.images.columns.row_schema.names, *(name for _, name in task.images.cursor)]
         self._needed = RAW_SCHEMA.names if task.plan is not None else shown
         self._rows = _RowFiles(task, s3, self._stack)
-        self._events = _EventRuns(task, budget_bytes // EVENTS_SHARE, s3)
+        pool = self._stack.enter_context(ThreadPoolExecutor(1, "event-runs"))
+        self._events = _EventRuns(task, budget_bytes // EVENTS_SHARE, s3, pool)
 
     def __enter__(self) -> ChangeOutput:
         return self
@@ -221,15 +216,16 @@ class _RowFiles:
 
 
 class _EventRuns:
-    """Runs of events in the order of the log, as scratch objects."""
+    """Runs of events, each of as many as may wait to be put in order. One is written while the next one's events come in."""
 
-    def __init__(self, task: LogTask, run_bytes: int, s3: S3Settings) -> None:
+    def __init__(self, task: LogTask, run_bytes: int, s3: S3Settings, pool: Executor) -> None:
         self._task = task
-        self._run_bytes = run_bytes // COPIES
+        self._run_bytes = run_bytes
         self._s3 = s3
+        self._pool = pool
         self._waiting: list[pa.Table] = []
         self._bytes = 0
-        self._runs: list[FileEntry] = []
+        self._runs: list[Future[EventRun]] = []
         self.counts: Counts = np.zeros((SPANS, len(OPERATIONS)), np.int64)
 
     def write(self, events: pa.Table) -> None:
@@ -239,22 +235,17 @@ class _EventRuns:
         if self._bytes >= self._run_bytes:
             self._flush()
 
-    def finish(self) -> tuple[FileEntry, ...]:
+    def finish(self) -> tuple[EventRun, ...]:
         if self._waiting:
             self._flush()
-        return tuple(self._runs)
+        return tuple(run.result() for run in self._runs)
 
     def _flush(self) -> None:
-        key = f"{self._task.keys[0]}{len(self._runs)}.parquet"
-        with StagedFileSink(self._s3, key) as sink:
-            run = RunFile(sink, self._task.images.schema, EVENT_SPEC, 0, EVENT_OPTIONS)
-            for events in self._waiting:
-                for batch in events.to_batches():
-                    run.write(batch, batch)
-            self._waiting, self._bytes = [], 0
-            rows = run.close()
-            staged = DataFile(FileKind.DELTA, sink.stage(), rows, run.keys)
-        self._runs.append(visible_run(staged, self._s3))
+        if self._runs:
+            self._runs[-1].result()
+        key = f"{self._task.keys[0]}{len(self._runs)}.arrows"
+        self._runs.append(self._pool.submit(write_run, self._waiting, key, self._s3))
+        self._waiting, self._bytes = [], 0
 
 
 def _typed(rows: pa.Table, plan: RowPlan) -> pa.Table:

@@ -77,6 +77,15 @@ class Values:
             rows = np.where(hidden, 0, rows)
         return _contiguous(self.table[name].take(pa.array(self.at[rows], mask=hidden)))
 
+    def column(self, name: str) -> pa.Array[Any]:
+        """A column in all rows of the history."""
+        found = self.provided.get(name)
+        if found is not None:
+            return found.values
+        column = _contiguous(self.table[name])
+        # Most often every row of the history has one in the table.
+        return column if len(column) == len(self.at) else column.take(pa.array(self.at))
+
     def given(self, name: str, rows: Indices) -> Flags:
         """Which of these records had a value for the column."""
         found = self.provided.get(name)
@@ -99,11 +108,12 @@ class Events:
         operation = np.full(len(history.rows), -1, np.int8)
         operation[history.record & gone & on_live] = _DELETE
         operation[history.record & ~gone & ~on_live] = _INSERT
-        updates = np.flatnonzero(history.record & ~gone & on_live)
+        updates = history.record & ~gone & on_live
         changed = np.zeros((len(columns.fields), len(history.rows)), np.bool_)
         for of_column, field in zip(changed, columns.fields, strict=True):
             if field.name not in columns.key:
-                of_column[updates] = _differ(values.take(field.name, updates), values.take(field.name, updates + 1))
+                column = values.column(field.name)
+                of_column[:-1] = _differ(column[:-1], column[1:]) & updates[:-1]
         operation[changed.any(axis=0)] = _UPDATE
         rows = np.flatnonzero(operation >= 0)
         return cls(rows, operation[rows], tuple(changed[:, rows]))

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from destination_s3_spark.chain.files import DataFile, FileEntry, FileKind
 from destination_s3_spark.change_log.events import LogColumns, OperationCount
@@ -23,14 +22,13 @@ from destination_s3_spark.schema.airbyte_type import Field
 from destination_s3_spark.schema.arrow import arrow_field
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.storage.staging import StagedFileSink
-from destination_s3_spark.tables.change_output import EVENT_SPEC, SPANS, WRITE_BYTES, ChangeOutput, Counts, LoggedRange, LogTask, Span
+from destination_s3_spark.tables.change_output import SPANS, WRITE_BYTES, ChangeOutput, Counts, LoggedRange, LogTask, Span
 from destination_s3_spark.tables.changes import Images
-from destination_s3_spark.tables.combining import combined
-from destination_s3_spark.tables.keys import CdcDeletion, encode_key
+from destination_s3_spark.tables.event_runs import EventRun, read_events
+from destination_s3_spark.tables.keys import CdcDeletion
 from destination_s3_spark.tables.merge import Source, row_streams
 from destination_s3_spark.tables.merge_output import StagedFile, TableFormat, pieces
-from destination_s3_spark.tables.merged_rows import complete_rows, merged_rows
-from destination_s3_spark.tables.run_file import MergeForm
+from destination_s3_spark.tables.merged_rows import complete_rows
 from destination_s3_spark.tables.stream_table import StreamTable
 from destination_s3_spark.tables.update import Work
 from destination_s3_spark.typing.plan import RowPlan, Values
@@ -55,11 +53,11 @@ NO_LOG = LogGroup((), None, ())
 
 @dataclass(frozen=True, slots=True)
 class RenderTask:
-    """A file of events, those at positions from `low` on and below `high` (None: no end). `start` counts all before it."""
+    """A file of events, those at positions from `low` on and below `high`. `start` counts all before it."""
 
-    sources: tuple[Source, ...]
+    runs: tuple[EventRun, ...]
     low: int
-    high: int | None
+    high: int
     images: Images
     options: ChangeLogOptions
     start: OperationCount
@@ -154,30 +152,25 @@ class MergeLog:
         counts = sum((logged.counts for logged in ranges), np.zeros((SPANS, 3), np.int64))
         if not runs:
             return LogGroup((), before, ())
-        scratch = [run.key for run in runs]
-        form = MergeForm(self._images.schema, EVENT_SPEC, _as_it_is)
-        layout, writer = self._table.layout, self._table.writer
-        waiting = yield from combined(runs, form, lambda: layout.scratch_prefix(writer.next_token()), budget_bytes, s3)
-        sources = tuple(Source(FileKind.DELTA, run.key, run.bytes) for run in waiting.runs)
-        size = sum(run.bytes for run in waiting.runs)
+        size = sum(run.size for run in runs)
         parts = max(1, -(-size // self._table.rules.target_file_bytes), min(cores, size // LEAST_FILE_BYTES))
         tasks, expected = [], []
         start = before
         for low, high, inside in _cut(counts, parts):
             key = self._next_key()
-            bounds = self._span.position(low), None if high == SPANS else self._span.position(high)
-            tasks.append(RenderTask(sources, *bounds, self._images, self._options, start, key, budget_bytes, s3))
+            bounds = self._span.position(low), self._span.position(high)
+            tasks.append(RenderTask(tuple(runs), *bounds, self._images, self._options, start, key, budget_bytes, s3))
             start += inside
             expected.append(inside.total)
         files: list[DataFile] = (yield Work(render_changes, tasks, lambda _: size)) or []
         if [file.rows for file in files] != expected:
-            writer.drop(files)
+            self._table.writer.drop(files)
             raise Bug(
                 f"Stream '{self._table.stream.id}': {sum(expected)} changes were found and {sum(file.rows for file in files)} were "
                 "written to the change log. Nothing was changed. Please report this.",
                 stream=self._table.stream.id,
             )
-        return LogGroup(tuple(files), start, (*scratch, *waiting.scratch))
+        return LogGroup(tuple(files), start, tuple(run.key for run in runs))
 
     def _manifest(self, files: Sequence[DataFile], before: OperationCount, after: OperationCount, s3: S3Settings) -> DataFile:
         table = self._table
@@ -218,16 +211,11 @@ class MergeLog:
 
 def render_changes(task: RenderTask) -> DataFile:
     """Stage a file of the log. Raises TransientError, or DataError for a scratch run that is gone; then nothing stays staged."""
-    form = MergeForm(task.images.schema, EVENT_SPEC, _as_it_is)
     columns = task.images.columns
-    bounds = _bound(task.low), None if task.high is None else _bound(task.high)
     sink = StagedFileSink(task.s3, task.key)
-    with (
-        StagedFile(FileKind.CHANGES, sink, open_changes(sink, columns, task.options, task.start)) as file,
-        row_streams(task.sources, form, bounds, task.budget_bytes, task.s3) as streams,
-    ):
-        for rows in merged_rows(streams, has_cursor=False):
-            for batch in pieces(rows.select(columns.event_schema.names), WRITE_BYTES):
+    with StagedFile(FileKind.CHANGES, sink, open_changes(sink, columns, task.options, task.start)) as file:
+        for events in read_events(task.runs, task.low, task.high, task.images.schema, task.budget_bytes, task.s3):
+            for batch in pieces(events.select(columns.event_schema.names), WRITE_BYTES):
                 file.write(batch)
         return file.stage()
 
@@ -265,13 +253,3 @@ def _cut(counts: Counts, parts: int) -> Iterator[tuple[int, int, OperationCount]
         if sum(inside):
             yield low, high, OperationCount(*inside)
             low = high
-
-
-def _bound(position: int) -> bytes:
-    """The least key of an event at this position."""
-    key: bytes = encode_key([pa.array([position]), pa.array([-(2**63)])])[0].as_py()
-    return key
-
-
-def _as_it_is(rows: pa.Table) -> pa.Table:
-    return rows
