@@ -33,8 +33,9 @@ class MapCalls(Protocol):
 
 
 def complete(store: ObjectStore, files: Iterable[FileEntry], map_files: MapCalls = map) -> bool:
-    """Complete the uploads; false when one of them has gone and left no object."""
-    return all(list(map_files(lambda file: _complete_one(store, file), files)))
+    """Complete the uploads, the largest ones first; false when one of them has gone and left no object."""
+    # A store puts a large object together for as long as it does many small ones: they go on side by side.
+    return all(list(map_files(lambda file: _complete_one(store, file), sorted(files, key=lambda file: -file.bytes))))
 
 
 def finish(chain: Chain, store: ObjectStore, publish: Publish) -> None:

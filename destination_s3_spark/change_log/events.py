@@ -115,9 +115,13 @@ class CountColumns:
 
     def json(self) -> pa.StringArray:
         """Each event's `OperationCount` as compact JSON."""
-        kinds = (("insert", self.insert), ("update", self.update), ("delete", self.delete), ("replace", self.replace))
-        pieces = chain.from_iterable((f',"{kind}Count":', numbers.cast(pa.string())) for kind, numbers in kinds)
-        return pc.binary_replace_slice(text_join(*pieces, "}"), 0, 1, "{")
+        return text_join(*self.json_pieces())
+
+    def json_pieces(self, quote: str = '"') -> list[str | pa.StringArray]:
+        """What that JSON is put together of, with another text for its quotation marks if need be."""
+        kinds = (("{", "insert", self.insert), (",", "update", self.update), (",", "delete", self.delete), (",", "replace", self.replace))
+        pieces = ((f"{before}{quote}{kind}Count{quote}:", numbers.cast(pa.string())) for before, kind, numbers in kinds)
+        return [*chain.from_iterable(pieces), "}"]
 
 
 class RunningCount:

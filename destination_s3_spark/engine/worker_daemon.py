@@ -22,7 +22,8 @@ ENVIRONMENT = {
     # Blocks of lines come and go by the megabyte. Given back to the kernel each time, their pages would be zeroed anew each time.
     "MALLOC_MMAP_THRESHOLD_": str(64 * 2**20),
     "MALLOC_TRIM_THRESHOLD_": str(128 * 2**20),
-    # Arrow's own allocator gives pages back after ten milliseconds.
+    # Heaps of threads are given back at once; and Arrow's own allocator gives pages back after ten milliseconds.
+    "MALLOC_ARENA_MAX": "1",
     "ARROW_DEFAULT_MEMORY_POOL": "system",
 }
 

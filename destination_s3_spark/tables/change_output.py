@@ -104,7 +104,7 @@ class ChangeOutput:
         self._has_cursor = has_cursor
         self._s3 = s3
         self._stack = ExitStack()
-        shown = [*task.images.columns.row_schema.names, *(name for _, name in task.images.cursor)]
+        shown = [*task.images.columns.row_schema.names, *(field.name for _, field in task.images.cursor)]
         self._needed = RAW_SCHEMA.names if task.plan is not None else shown
         self._rows = _RowFiles(task, s3, self._stack)
         pool = self._stack.enter_context(ThreadPoolExecutor(1, "event-runs"))

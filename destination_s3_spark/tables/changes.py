@@ -28,6 +28,7 @@ from destination_s3_spark.typing.plain_temporal import plain_temporals
 
 UPDATED_AT = "_ab_cdc_updated_at"
 """The field in which CDC sources say when a change was made."""
+CURSOR_CELL = "cursor"
 POSITION = "position"
 RANK = "rank"
 """Column of events beside those of the log: the order of events at one position, which are of one key."""
@@ -43,18 +44,26 @@ _VERSION = 1
 class Images:
     """What events show. Picklable.
 
-    `cursor` are the columns that say where in the source's log a record stands, as (JSON key, name).
+    `cursor` are the columns that say where in the source's log a record stands, as (JSON key, column).
     """
 
     columns: LogColumns
     before: BeforeImage
     after: AfterImage
-    cursor: tuple[tuple[str, str], ...]
+    cursor: tuple[tuple[str, pa.Field[Any]], ...]
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns of events."""
-        return self.columns.event_schema.append(pa.field(RANK, pa.int64()))
+        """The columns of events on their way to the log: those they have there, the cursor still as its values, and their rank."""
+        events = self.columns.event_schema
+        values = pa.struct([*(field for _, field in self.cursor), pa.field(EXTRACTED_AT, pa.timestamp("ms", "UTC"))])
+        return events.set(events.get_field_index(CURSOR_CELL), pa.field(CURSOR_CELL, values)).append(pa.field(RANK, pa.int64()))
+
+    def logged(self, events: pa.RecordBatch) -> pa.RecordBatch:
+        """These events with the columns they have in the log."""
+        column = events.schema.get_field_index(CURSOR_CELL)
+        cells = _cursor_cells(events[CURSOR_CELL], [source for source, _ in self.cursor])
+        return events.set_column(column, CURSOR_CELL, cells).select(self.columns.event_schema.names).cast(self.columns.event_schema)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +128,7 @@ class Events:
         return cls(rows, operation[rows], tuple(changed[:, rows]))
 
     def table(self, values: Values, merged: pa.Table, images: Images) -> pa.Table:
-        """The events as the log's canonical rows; `merged` are the rows in merge form that the history is of."""
+        """The events with the columns of `Images.schema`; `merged` are the rows in merge form that the history is of."""
         columns = images.columns
         exists = self._exists(values, images)
         new, old = [], []
@@ -130,7 +139,7 @@ class Events:
         digits = np.ascontiguousarray(np.stack(exists, axis=1))
         arrays = [
             pa.array(OPERATIONS).take(pa.array(self.operation)),
-            _cursors(values, self.rows, merged, images.cursor),
+            self._cursors(values, merged, images),
             pa.array(position),
             pa.FixedSizeBinaryArray.from_buffers(pa.binary(digits.shape[1]), len(digits), [None, pa.py_buffer(digits)]),
             pa.StructArray.from_arrays(new, fields=columns.fields),
@@ -150,6 +159,13 @@ class Events:
             in_new &= values.given(field.name, self.rows)
             found.append((in_new * IN_NEW + in_old * IN_OLD).astype(np.uint8))
         return found
+
+    def _cursors(self, values: Values, merged: pa.Table, images: Images) -> pa.StructArray:
+        """Where in the source's log the records stand, and when they were extracted."""
+        fields = images.schema.field(CURSOR_CELL).type
+        extracted = _contiguous(merged[EXTRACTED_AT].take(pa.array(values.history.rows[self.rows]))).cast(fields[-1].type)
+        columns = [values.take(field.name, self.rows) for _, field in images.cursor]
+        return pa.StructArray.from_arrays([*columns, extracted], fields=list(fields))
 
     def _positions(self, history: History, offsets: Indices) -> Indices:
         """Where each event stands in the log: the arrival of its record, or of a later one of its key that is older by the cursor."""
@@ -173,17 +189,22 @@ def _differ(new: pa.Array[Any], old: pa.Array[Any]) -> Flags:
     return differ
 
 
-def _cursors(values: Values, rows: Indices, merged: pa.Table, cursor: Sequence[tuple[str, str]]) -> pa.StringArray:
+def _cursor_cells(values: pa.StructArray, sources: Sequence[str]) -> pa.StringArray:
     """The cursor cells: the fields that say where in the source's log a record stands, as far as it has them, and its times in ms."""
-    members: list[pa.Array[Any]] = []
-    for source, name in cursor:
-        column = values.take(name, rows)
-        members.append(text_join(f"{json.dumps(source)}:", json_texts(column), ","))
+    *columns, extracted = values.flatten()
+    members: list[str | pa.Array[Any]] = []
+    for source, column in zip(sources, columns, strict=True):
+        members += _member(json.dumps(source), json_texts(column))
         if source == UPDATED_AT:
-            members.append(text_join('"timestamp":', _milliseconds(column), ","))
-    extracted = _contiguous(merged[EXTRACTED_AT].take(pa.array(values.history.rows[rows])))
-    members.append(text_join('"extractionTimestamp":', _milliseconds(extracted), f',"v":{_VERSION}}}'))
-    return text_join("{", *(member.fill_null("") for member in members))
+            members += _member('"timestamp"', _milliseconds(column))
+    return text_join("{", *members, '"extractionTimestamp":', _milliseconds(extracted), f',"v":{_VERSION}}}')
+
+
+def _member(name: str, texts: pa.StringArray) -> tuple[str | pa.Array[Any], ...]:
+    """What puts together a member and the comma after it, or nothing where there is no text."""
+    if texts.null_count == 0:
+        return f"{name}:", texts, ","
+    return (text_join(f"{name}:", texts, ",").fill_null(""),)
 
 
 def _milliseconds(times: pa.Array[Any]) -> pa.StringArray:

@@ -27,6 +27,8 @@ PIECE_BYTES = 512 * 2**10
 """What a run is cut into, in Arrow's memory: so much of each is read to get at the first event of a window."""
 READERS = 8
 """Runs that are read side by side: enough to hide the store's latency."""
+WINDOW_BYTES = 48 * 2**20
+"""Events that are put in order at once, in Arrow's memory, while the next ones are read."""
 WINDOWS_SHARE = 6
 """One part in so many of a task's budget is for the events of a window; as much again is read ahead, put in order and rendered."""
 _OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
@@ -76,7 +78,7 @@ def read_events(runs: Sequence[EventRun], low: int, high: int, schema: pa.Schema
     """
     with ThreadPoolExecutor(READERS, "event-read") as pool:
         waiting: list[Iterator[pa.Table | None]] = []
-        for window in _windows(runs, low, high, budget_bytes // WINDOWS_SHARE):
+        for window in _windows(runs, low, high, min(WINDOW_BYTES, budget_bytes // WINDOWS_SHARE)):
             waiting.append(pool.map(partial(_pieces, window=window, schema=schema, s3=s3), runs))
             if len(waiting) > 1:
                 yield from _put_together(waiting.pop(0))

@@ -215,8 +215,8 @@ def render_changes(task: RenderTask) -> DataFile:
     sink = StagedFileSink(task.s3, task.key)
     with StagedFile(FileKind.CHANGES, sink, open_changes(sink, columns, task.options, task.start)) as file:
         for events in read_events(task.runs, task.low, task.high, task.images.schema, task.budget_bytes, task.s3):
-            for batch in pieces(events.select(columns.event_schema.names), WRITE_BYTES):
-                file.write(batch)
+            for batch in pieces(events, WRITE_BYTES):
+                file.write(task.images.logged(batch))
         return file.stage()
 
 
@@ -238,7 +238,7 @@ def _images(table: StreamTable, options: ChangeLogOptions) -> Images:
         raise Bug(f"Stream '{table.stream.id}' is not deduplicated and has no change log. Please report this.", stream=table.stream.id)
     columns = [Field(column.source, column.name, column.type) for column in table.schema.fields]
     data = tuple(arrow_field(column) for column in columns if not column.source.startswith(CDC_FIELDS))
-    cursor = tuple((column.source, column.name) for column in columns if column.source.startswith(CDC_FIELDS))
+    cursor = tuple((column.source, arrow_field(column)) for column in columns if column.source.startswith(CDC_FIELDS))
     log_columns = LogColumns(table.stream.id, data, tuple(field.name for field in spec.key))
     return Images(log_columns, options.before_image, options.after_image, cursor)
 
