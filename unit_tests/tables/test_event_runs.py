@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import pickle
+import random
+from collections.abc import Iterator
+from itertools import pairwise
+
+import pyarrow as pa
+import pytest
+
+from destination_s3_spark.errors import DataError
+from destination_s3_spark.storage.s3 import S3Store
+from destination_s3_spark.storage.settings import S3Settings
+from destination_s3_spark.tables import event_runs
+from destination_s3_spark.tables.changes import POSITION, RANK
+from destination_s3_spark.tables.event_runs import EventRun, read_events, write_run
+
+SCHEMA = pa.schema([(POSITION, pa.int64()), (RANK, pa.int64()), ("value", pa.struct([("text", pa.string())]))])
+AMPLE = 2**30
+FIRST = 1_000
+Event = tuple[int, int]
+"""Position and rank."""
+
+
+@pytest.fixture
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pieces of a few events, windows of some pieces."""
+    monkeypatch.setattr(event_runs, "PIECE_BYTES", 200)
+    monkeypatch.setattr(event_runs, "WINDOW_BYTES", 2_000)
+
+
+def table(events: list[Event]) -> pa.Table:
+    rows = [{POSITION: position, RANK: rank, "value": {"text": f"{position}/{rank}"}} for position, rank in events]
+    return pa.Table.from_pylist(rows, SCHEMA)
+
+
+def events_at(positions: range, seed: int) -> list[Event]:
+    """Most positions have no event, a few have many: more than a piece holds."""
+    chance = random.Random(seed)
+    return [(position, -rank) for position in positions for rank in range(chance.choice((0, 0, 0, 1, 1, 30)))]
+
+
+def some_runs(settings: S3Settings, events: list[Event], count: int) -> list[EventRun]:
+    """The events, those of one position together, in runs that overlap, each of several tables in no order."""
+    chance = random.Random(7)
+    owner = {position: chance.randrange(count) for position, _ in events}
+    runs = []
+    for number in range(count):
+        own = [event for event in events if owner[event[0]] == number]
+        chance.shuffle(own)
+        tables = [table(own[start : start + 40]) for start in range(0, len(own), 40)]
+        runs.append(write_run(tables, f"scratch/{number}", settings))
+    return pickle.loads(pickle.dumps(runs))
+
+
+def read(runs: list[EventRun], low: int, high: int, settings: S3Settings) -> Iterator[list[Event]]:
+    for rows in read_events(runs, low, high, SCHEMA, AMPLE, settings):
+        found = list(zip(rows[POSITION].to_pylist(), rows[RANK].to_pylist(), strict=True))
+        assert [value["text"] for value in rows["value"].to_pylist()] == [f"{position}/{rank}" for position, rank in found]
+        yield found
+
+
+@pytest.mark.usefixtures("small_pieces")
+@pytest.mark.parametrize("count", [1, 5])
+def test_events_of_many_runs_come_in_the_order_of_the_log(s3_settings: S3Settings, count: int) -> None:
+    events = events_at(range(FIRST, FIRST + 300), seed=count)
+    runs = some_runs(s3_settings, events, count)
+    windows = list(read(runs, FIRST, FIRST + 300, s3_settings))
+    assert len(windows) > 10, "all of it was in memory at once"
+    assert [event for window in windows for event in window] == sorted(events)
+
+
+@pytest.mark.usefixtures("small_pieces")
+def test_ranges_side_by_side_have_every_event_once(s3_settings: S3Settings) -> None:
+    events = events_at(range(FIRST, FIRST + 200), seed=3)
+    runs = some_runs(s3_settings, events, 4)
+    bounds = [FIRST, FIRST + 1, FIRST + 90, FIRST + 91, FIRST + 200]
+    found = [list(read(runs, low, high, s3_settings)) for low, high in pairwise(bounds)]
+    assert [event for windows in found for window in windows for event in window] == sorted(events)
+
+
+def test_events_of_one_position_come_in_one_table(s3_settings: S3Settings) -> None:
+    runs = [write_run([table([(FIRST, -rank) for rank in range(500)])], "scratch/0", s3_settings)]
+    [window] = read(runs, FIRST, FIRST + 1, s3_settings)
+    assert window == [(FIRST, rank) for rank in range(-499, 1)]
+
+
+def test_a_range_without_events_has_no_table(s3_settings: S3Settings) -> None:
+    runs = some_runs(s3_settings, [(FIRST, 0), (FIRST + 9, 0)], 2)
+    assert not list(read(runs, FIRST + 1, FIRST + 9, s3_settings))
+
+
+def test_a_run_that_is_gone_is_named(s3_settings: S3Settings) -> None:
+    runs = some_runs(s3_settings, [(FIRST, 0)], 1)
+    S3Store(s3_settings).delete([runs[0].key])
+    with pytest.raises(DataError, match="scratch/0"):
+        list(read(runs, FIRST, FIRST + 1, s3_settings))
