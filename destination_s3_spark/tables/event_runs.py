@@ -2,7 +2,7 @@
 
 Comes in: the events of a merge task. Goes out: scratch objects, each in the order of the log and cut into pieces that can be read alone,
 and from many of those the events of some positions, in order. The objects live for one sync, so they are Arrow's own bytes: of that many
-columns Parquet takes six times as long to write.
+columns Parquet takes four times as long to write.
 """
 
 from __future__ import annotations

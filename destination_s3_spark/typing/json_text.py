@@ -6,7 +6,7 @@ Digits, escapes (also of lone surrogates), the order of keys and duplicate keys 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,8 +14,15 @@ import pyarrow as pa
 
 from destination_s3_spark.typing import exact
 
-_TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[\[\]{},]|NaN|-?Infinity')
+_STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
+_TOKEN = re.compile(_STRING + rb"|[\[\]{},]|NaN|-?Infinity")
+_STRINGS = re.compile(_STRING)
+_TO_NON_NUMBER = re.compile(rb'(?:[^"NI]++|' + _STRING + rb")*+(NaN|Infinity)")
+_STRING_OR_KEY = re.compile(_STRING + rb"(\s*+:)?")
+_MOST_OWN = 16
+"""Of so many NaN and Infinity in one record, each of which means to look at what is before it."""
 _NON_NUMBERS = (b"NaN", b"Infinity")
+_MINUS = ord("-")
 _BLANKS = np.zeros(256, np.bool_)
 _BLANKS[list(b" \t\r\n")] = True
 _MARKS = np.zeros(256, np.bool_)
@@ -70,7 +77,37 @@ def non_numbers(text: bytes) -> Iterator[NonNumber]:
                 levels[-1].key = mark
 
 
-def without(found: list[NonNumber], text: bytes) -> bytes:
+def own_non_numbers(text: bytes) -> Mapping[str, NonNumber]:
+    """The same by key, of an object in which they are values of its own members alone; none where that is not plain to see.
+
+    Several times as fast. The text is UTF-8 and need not be well-formed.
+    """
+    found: dict[str, NonNumber] = {}
+    if b"\\" in text and any(match[1] and b"\\" in match[0] for match in _STRING_OR_KEY.finditer(text)):
+        return {}  # a key with an escape can be the duplicate of one without
+    at = 0
+    while (match := _TO_NON_NUMBER.match(text, at)) is not None:
+        at = match.end()
+        start = match.start(1) - (text[match.start(1) - 1] == _MINUS)
+        key = _own_key(text, start)
+        if key is None or text.count(b'"%b"' % key) > 1 or len(found) == _MOST_OWN:
+            return {}
+        found[key.decode()] = NonNumber(start, at, ())
+    return found
+
+
+def _own_key(text: bytes, value: int) -> bytes | None:
+    """The key of an object's own member, given where its value begins."""
+    named = text[:value].rstrip()
+    quoted = named[:-1].rstrip()
+    if named[-1:] != b":" or quoted[-1:] != b'"':
+        return None
+    outside = _STRINGS.sub(b"", quoted)
+    depth = sum(outside.count(mark) for mark in (b"{", b"[")) - sum(outside.count(mark) for mark in (b"}", b"]"))
+    return quoted[quoted.rindex(b'"', 0, -1) + 1 : -1] if depth == 1 else None
+
+
+def without(found: Iterable[NonNumber], text: bytes) -> bytes:
     """The text with null in these places."""
     pieces = []
     position = 0

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from destination_s3_spark.protocol.catalog import StreamId
 from destination_s3_spark.schema.airbyte_type import Field, Scalar
 from destination_s3_spark.schema.arrow import META_FIELDS, RAW_SCHEMA
-from destination_s3_spark.typing.json_text import non_numbers, to_rewrite, without
+from destination_s3_spark.typing.json_text import non_numbers, own_non_numbers, to_rewrite, without
 from destination_s3_spark.typing.plan import RowPlan, Values
 from destination_s3_spark.typing.typist import Typist, UnreadableRecord
 from destination_s3_spark.typing.verbatim import typist_of
@@ -80,11 +80,44 @@ def test_non_numbers_are_found_with_the_way_to_them() -> None:
     assert [place.steps for place in non_numbers(b"NaN")] == [()]
 
 
+@pytest.mark.parametrize(
+    ("text", "keys"),
+    [
+        ('{"a":NaN,"b":"NaN, -Infinity","c" : -Infinity , "d":Infinity}', ["a", "c", "d"]),
+        ('{"é\\":Infinity}', []),
+        ('{"a":NaN,"note":"\\"NaN\\": \\\\"}', ["a"]),
+        ('{"n":{"a":[1]},"a b":NaN}', ["a b"]),
+        ('{"a":NaN,"n":{"b":NaN}}', []),
+        ('{"a":[NaN]}', []),
+        ('{"a":NaN,"a":1}', []),
+        ('{"a":NaN,"\\u0061":1}', []),
+        ("NaN", []),
+        ("[NaN]", []),
+        ('{"a":NaN', ["a"]),
+        ('{NaN:1,"a":2}', []),
+        ('{"a":"NaN', []),
+        ("{" + ",".join(f'"{number}":NaN' for number in range(16)) + "}", [str(number) for number in range(16)]),
+        ("{" + ",".join(f'"{number}":NaN' for number in range(17)) + "}", []),
+    ],
+)
+def test_own_non_numbers_are_found_by_key_where_that_is_plain_to_see(text: str, keys: list[str]) -> None:
+    assert list(own_non_numbers(text.encode())) == keys
+
+
 VALUES = st.recursive(
     st.none() | st.floats() | st.integers() | st.text(st.sampled_from('ab ,:{}[]"\\Naé\t')),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(st.sampled_from(' a,:"{NaN')), inner, max_size=3),
     max_leaves=6,
 )
+
+
+@given(st.dictionaries(st.text(st.sampled_from(' a,:"{N\\é')), VALUES, max_size=5), st.sampled_from([(",", ":"), (" , ", " : ")]))
+def test_own_non_numbers_are_those_there_are_or_none(record: dict[str, Any], separators: tuple[str, str]) -> None:
+    text = json.dumps(record, separators=separators, ensure_ascii=False).encode()
+    found = own_non_numbers(text)
+    every = {place.steps[0][1]: (place.start, place.end) for place in non_numbers(text) if len(place.steps) == 1}
+    assert not found or {key: (place.start, place.end) for key, place in found.items()} == every
+    assert not found or len(every) == len(list(non_numbers(text)))
 
 
 @given(
