@@ -82,7 +82,8 @@ def _cases(seed: int, megabytes: int) -> Iterator[Case]:
         "text column: all numbers": _replaced(clean, rb'"note":(?:null|"[^"]*")', rb'"note":12.50'),
         "timestamp column: all unreadable": _replaced(clean, rb'"updated_at":"[^"]*"', rb'"updated_at":"yesterday"'),
         "timestamp column: all lenient": _replaced(clean, rb'"updated_at":"[^"]*"', rb'"updated_at":"2026/01/02 03:04:05 PST"'),
-        "NaN in every row": _replaced(clean, rb'"data":\{"id"', rb'"data":{"x":NaN,"id"'),
+        "number column: all NaN": _replaced(clean, rb'"(credit_limit|weight_kg|tax)":[^,}]+', rb'"\1":NaN'),
+        "NaN in every row, not declared": _replaced(clean, rb'"data":\{"id"', rb'"data":{"x":NaN,"id"'),
     }
     for name, blocks in variants.items():
         yield Case(name, blocks, [Typist(_plan(stream)).type_block for stream in streams])

@@ -17,6 +17,8 @@ from destination_s3_spark.protocol.catalog import StreamId
 
 IN_NEW, IN_OLD = 1, 2
 """The bits of Exists: the column is in the new image, in the old image."""
+EXISTS = ("0", "1", "2", "3")
+"""The texts of Exists."""
 
 
 class Operation(Enum):

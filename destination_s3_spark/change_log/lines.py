@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -48,10 +48,12 @@ def blocks(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         yield batch.slice(start, rows)
 
 
-def digits(numbers: np.ndarray[Any, Any]) -> pa.StringArray:
-    """The texts of numbers from 0 to 9."""
-    offsets = np.arange(len(numbers) + 1, dtype=np.int32)
-    return pa.StringArray.from_buffers(len(numbers), pa.py_buffer(offsets), pa.py_buffer(numbers.astype(np.uint8) + np.uint8(ord("0"))))
+def choices(numbers: np.ndarray[Any, Any], texts: Sequence[str]) -> pa.StringArray:
+    """For each number the text with that index; all texts are ASCII and of one length."""
+    width = len(texts[0])
+    data = np.frombuffer("".join(texts).encode(), np.uint8).reshape(-1, width)[numbers]
+    offsets = np.arange(0, len(numbers) * width + 1, width, dtype=np.int32)
+    return pa.StringArray.from_buffers(len(numbers), pa.py_buffer(offsets), pa.py_buffer(data))
 
 
 def line_ends(batch: pa.RecordBatch) -> pa.StringArray:

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from destination_s3_spark.change_log import cells
-from destination_s3_spark.change_log.events import LogColumns, OperationCount, exists_columns
-from destination_s3_spark.change_log.lines import EventLines, LogLines, line_ends
+from destination_s3_spark.change_log.events import EXISTS, LogColumns, OperationCount, exists_columns
+from destination_s3_spark.change_log.lines import EventLines, LogLines, choices, line_ends
 from destination_s3_spark.formats.file_writer import Sink
 from destination_s3_spark.formats.text_file import text_join
 
@@ -64,16 +64,8 @@ class CsvSnapshot(LogLines):
 def _column(new: _Cells, old: _Cells, exists: np.ndarray[Any, Any]) -> tuple[_Cells | str, ...]:
     """The pieces of a column's three cells in every row, each cell with the comma after it."""
     if isinstance(old, pa.Array):
-        return new, ",", old, _choices(exists, [f",{bits}," for bits in range(4)])
-    return new, _choices(exists, [f",{old},{bits}," for bits in range(4)])
-
-
-def _choices(numbers: np.ndarray[Any, Any], texts: list[str]) -> pa.StringArray:
-    """The text of each number, all of one length."""
-    width = len(texts[0])
-    data = np.frombuffer("".join(texts).encode(), np.uint8).reshape(-1, width)[numbers]
-    offsets = np.arange(0, len(numbers) * width + 1, width, dtype=np.int32)
-    return pa.StringArray.from_buffers(len(numbers), pa.py_buffer(offsets), pa.py_buffer(data))
+        return new, ",", old, choices(exists, [f",{bits}," for bits in EXISTS])
+    return new, choices(exists, [f",{old},{bits}," for bits in EXISTS])
 
 
 def _cells(values: pa.Array[Any]) -> _Cells:

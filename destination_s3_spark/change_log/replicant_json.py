@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from destination_s3_spark.change_log import cells
-from destination_s3_spark.change_log.events import LogColumns, OperationCount, exists_columns
-from destination_s3_spark.change_log.lines import EventLines, LogLines, digits, line_ends
+from destination_s3_spark.change_log.events import EXISTS, LogColumns, OperationCount, exists_columns
+from destination_s3_spark.change_log.lines import EventLines, LogLines, choices, line_ends
 from destination_s3_spark.formats.file_writer import Sink
 from destination_s3_spark.formats.text_file import text_join
 from destination_s3_spark.protocol.catalog import StreamId
@@ -39,7 +39,7 @@ class ReplicantJsonChanges(EventLines):
             '","cursor":"', cells.escaped(cursor),
             '","before":', _strings(self._names, map(_texts, old.flatten())),
             ',"after":', _strings(self._names, map(_texts, new.flatten())),
-            ',"exists":', _strings(self._names, map(digits, exists_columns(exists))),
+            ',"exists":', _strings(self._names, (choices(bits, EXISTS) for bits in exists_columns(exists))),
             ',"operationcount":"', cells.escaped(self._running.advance(op).json()), '"}\n',
         )  # fmt: skip
 

@@ -24,7 +24,7 @@ from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.storage.staging import StagedFileSink
 from destination_s3_spark.tables.carried import carried
 from destination_s3_spark.tables.changes import OPERATIONS, POSITION, Events, Images, Values
-from destination_s3_spark.tables.event_runs import EventRun, write_run
+from destination_s3_spark.tables.event_runs import RUNS_SHARE, EventRun, piece_bytes, write_run
 from destination_s3_spark.tables.history import History
 from destination_s3_spark.tables.keys import DELETED
 from destination_s3_spark.tables.merge_output import StagedFile, pieces
@@ -35,8 +35,6 @@ from destination_s3_spark.typing.plan import RowPlan
 
 SPANS = 1024
 """Of how many spans of the log each task counts its events, so that files can be cut there."""
-EVENTS_SHARE = 24
-"""One part in so many of a task's budget is for events that wait to be put in order, which takes three times their memory."""
 WRITE_BYTES = 8 * 2**20
 
 Counts: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
@@ -72,7 +70,8 @@ class LogTask:
     """What a merge task does for the log. Picklable.
 
     `plan` types rows that are text. `soft` is the column by which a row that is kept counts as deleted, None where such rows go. `keys`
-    are those of the log's files, or of one scratch prefix for runs of events; `span` is of the records.
+    are those of the log's files, or of one scratch prefix for runs of events; `span` is of the records, and `event_bytes` about what the
+    events of all tasks take of Arrow's memory.
     """
 
     kind: LogKind
@@ -84,6 +83,7 @@ class LogTask:
     keys: tuple[str, ...]
     file_bytes: int
     span: Span
+    event_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ class ChangeOutput:
         self._needed = RAW_SCHEMA.names if task.plan is not None else shown
         self._rows = _RowFiles(task, s3, self._stack)
         pool = self._stack.enter_context(ThreadPoolExecutor(1, "event-runs"))
-        self._events = _EventRuns(task, budget_bytes // EVENTS_SHARE, s3, pool)
+        self._events = _EventRuns(task, budget_bytes, s3, pool)
 
     def __enter__(self) -> ChangeOutput:
         return self
@@ -165,7 +165,7 @@ class ChangeOutput:
         found = {}
         for field in self._task.images.columns.fields:
             if field.name not in self._task.images.columns.key and has_placeholder(stored[field.name]):
-                found[field.name] = provided(Values(history, stored, at, {}).take(field.name, np.arange(len(at))), history)
+                found[field.name] = provided(Values(history, stored, at, {}).column(field.name), history)
         return Values(history, stored, at, found)
 
     def _showable(self, live: pa.Table) -> pa.Table:
@@ -218,9 +218,10 @@ class _RowFiles:
 class _EventRuns:
     """Runs of events, each of as many as may wait to be put in order. One is written while the next one's events come in."""
 
-    def __init__(self, task: LogTask, run_bytes: int, s3: S3Settings, pool: Executor) -> None:
+    def __init__(self, task: LogTask, budget_bytes: int, s3: S3Settings, pool: Executor) -> None:
         self._task = task
-        self._run_bytes = run_bytes
+        self._run_bytes = budget_bytes // RUNS_SHARE
+        self._piece_bytes = piece_bytes(task.event_bytes, budget_bytes)
         self._s3 = s3
         self._pool = pool
         self._waiting: list[pa.Table] = []
@@ -244,7 +245,7 @@ class _EventRuns:
         if self._runs:
             self._runs[-1].result()
         key = f"{self._task.keys[0]}{len(self._runs)}.arrows"
-        self._runs.append(self._pool.submit(write_run, self._waiting, key, self._s3))
+        self._runs.append(self._pool.submit(write_run, self._waiting, key, self._piece_bytes, self._s3))
         self._waiting, self._bytes = [], 0
 
 

@@ -29,6 +29,7 @@ from destination_s3_spark.typing.plain_temporal import plain_temporals
 UPDATED_AT = "_ab_cdc_updated_at"
 """The field in which CDC sources say when a change was made."""
 CURSOR_CELL = "cursor"
+"""Column of events: where in the source's log the record stands."""
 POSITION = "position"
 RANK = "rank"
 """Column of events beside those of the log: the order of events at one position, which are of one key."""
@@ -53,11 +54,16 @@ class Images:
     cursor: tuple[tuple[str, pa.Field[Any]], ...]
 
     @property
+    def cursor_values(self) -> pa.StructType:
+        """What a cursor cell is made of."""
+        return pa.struct([*(field for _, field in self.cursor), pa.field(EXTRACTED_AT, pa.timestamp("ms", "UTC"))])
+
+    @property
     def schema(self) -> pa.Schema:
         """The columns of events on their way to the log: those they have there, the cursor still as its values, and their rank."""
         events = self.columns.event_schema
-        values = pa.struct([*(field for _, field in self.cursor), pa.field(EXTRACTED_AT, pa.timestamp("ms", "UTC"))])
-        return events.set(events.get_field_index(CURSOR_CELL), pa.field(CURSOR_CELL, values)).append(pa.field(RANK, pa.int64()))
+        values = pa.field(CURSOR_CELL, self.cursor_values)
+        return events.set(events.get_field_index(CURSOR_CELL), values).append(pa.field(RANK, pa.int64()))
 
     def logged(self, events: pa.RecordBatch) -> pa.RecordBatch:
         """These events with the columns they have in the log."""
@@ -162,10 +168,10 @@ class Events:
 
     def _cursors(self, values: Values, merged: pa.Table, images: Images) -> pa.StructArray:
         """Where in the source's log the records stand, and when they were extracted."""
-        fields = images.schema.field(CURSOR_CELL).type
+        fields = list(images.cursor_values)
         extracted = _contiguous(merged[EXTRACTED_AT].take(pa.array(values.history.rows[self.rows]))).cast(fields[-1].type)
         columns = [values.take(field.name, self.rows) for _, field in images.cursor]
-        return pa.StructArray.from_arrays([*columns, extracted], fields=list(fields))
+        return pa.StructArray.from_arrays([*columns, extracted], fields=fields)
 
     def _positions(self, history: History, offsets: Indices) -> Indices:
         """Where each event stands in the log: the arrival of its record, or of a later one of its key that is older by the cursor."""

@@ -23,8 +23,10 @@ from destination_s3_spark.tables.changes import POSITION, RANK
 from destination_s3_spark.tables.history import Indices
 from destination_s3_spark.tables.presence import present
 
+RUNS_SHARE = 24
+"""One part in so many of a task's budget is for the events of a run: five times that while it is written and the next one comes in."""
 PIECE_BYTES = 512 * 2**10
-"""What a run is cut into, in Arrow's memory: so much of each is read to get at the first event of a window."""
+"""The most of what a run is cut into, in Arrow's memory: small pieces take longer."""
 READERS = 8
 """Runs that are read side by side: enough to hide the store's latency."""
 WINDOW_BYTES = 48 * 2**20
@@ -36,45 +38,52 @@ _OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
 
 @dataclass(frozen=True, slots=True)
 class EventRun:
-    """A scratch object of `size` bytes. Of each piece: the position of its first event, its bytes in Arrow's memory, and where it begins.
-
-    `starts` also has the end of the last piece.
+    """A scratch object of `size` bytes. Of each piece: the positions of its first and last event, its bytes in Arrow's memory, and where
+    it begins; `starts` also has the end of the last piece.
     """
 
     key: str
     size: int
     firsts: Indices
+    lasts: Indices
     bytes: Indices
     starts: Indices
 
     def within(self, low: int, high: int) -> slice:
-        """The pieces that can have events from position `low` on and below `high`: events of one position can go on in the next piece."""
-        begin = max(0, int(np.searchsorted(self.firsts, low)) - 1)
+        """The pieces that reach into the positions from `low` on and below `high`."""
+        begin = int(np.searchsorted(self.lasts, low))
         return slice(begin, max(begin, int(np.searchsorted(self.firsts, high))))
 
 
-def write_run(events: Sequence[pa.Table], key: str, s3: S3Settings) -> EventRun:
-    """Put events in order and into an object. Memory: three times the events. Raises ConfigError or TransientError."""
+def piece_bytes(event_bytes: int, budget_bytes: int) -> int:
+    """What to cut runs into so that a window has room for a piece of each, if all events together take about so much of Arrow's memory."""
+    runs = event_bytes * RUNS_SHARE // budget_bytes + 1
+    return max(1, min(PIECE_BYTES, budget_bytes // WINDOWS_SHARE // runs))
+
+
+def write_run(events: Sequence[pa.Table], key: str, size: int, s3: S3Settings) -> EventRun:
+    """Put events in order and into an object, cut into pieces of this size. Raises ConfigError or TransientError."""
     rows = _in_order(pa.concat_tables(events))
     sink = pa.BufferOutputStream()
-    starts, sizes, firsts = [], [], []
+    firsts, lasts, sizes, starts = [], [], [], []
     with pa.ipc.new_stream(sink, rows.schema, options=_OPTIONS) as stream:
         stream.write_batch(pa.RecordBatch.from_pylist([], rows.schema))  # the schema goes out with the first one
-        for piece in rows.to_batches(max_chunksize=max(1, len(rows) * PIECE_BYTES // max(rows.nbytes, 1))):
+        for piece in rows.to_batches(max_chunksize=max(1, len(rows) * size // max(rows.nbytes, 1))):
             starts.append(sink.tell())
             sizes.append(piece.nbytes)
             firsts.append(piece[POSITION][0].as_py())
+            lasts.append(piece[POSITION][-1].as_py())
             stream.write_batch(piece)
         starts.append(sink.tell())
     body = sink.getvalue()
     S3Store(s3).put(key, body.to_pybytes())
-    return EventRun(key, body.size, *(np.array(column, np.int64) for column in (firsts, sizes, starts)))
+    return EventRun(key, body.size, *(np.array(column, np.int64) for column in (firsts, lasts, sizes, starts)))
 
 
 def read_events(runs: Sequence[EventRun], low: int, high: int, schema: pa.Schema, budget_bytes: int, s3: S3Settings) -> Iterator[pa.Table]:
     """The events at positions from `low` on and below `high`, in order. Raises DataError for a run that is gone, TransientError.
 
-    Memory: two windows within the budget, and copies of one; a window has at least a piece of each run, and all of one position.
+    Memory: within the budget, as long as a piece of each run and all events of one position fit into a window.
     """
     with ThreadPoolExecutor(READERS, "event-read") as pool:
         waiting: list[Iterator[pa.Table | None]] = []

@@ -24,6 +24,7 @@ from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.storage.staging import StagedFileSink
 from destination_s3_spark.tables.change_output import SPANS, WRITE_BYTES, ChangeOutput, Counts, LoggedRange, LogTask, Span
 from destination_s3_spark.tables.changes import Images
+from destination_s3_spark.tables.combining import ARROW_BYTES
 from destination_s3_spark.tables.event_runs import EventRun, read_events
 from destination_s3_spark.tables.keys import CdcDeletion
 from destination_s3_spark.tables.merge import Source, row_streams
@@ -35,6 +36,8 @@ from destination_s3_spark.typing.plan import RowPlan, Values
 
 CDC_FIELDS = "_ab_cdc_"
 """What the names of the fields begin with that a source adds to say where in its own log a change stands: no data of the row."""
+IMAGES = 2
+"""An event has two rows, the new one and the old one."""
 LEAST_FILE_BYTES = 4 * 2**20
 """Events of so many bytes are worth a file, and a task, of their own."""
 
@@ -87,6 +90,7 @@ class MergeLog:
         first = min((file.offset or 0 for file in records), default=contents.next_offset)
         last = max(((file.offset or 0) + file.rows - 1 for file in records), default=first)
         self._span = Span(first, last)
+        self._event_bytes = IMAGES * ARROW_BYTES * sum(file.bytes for file in records)
         self._before = contents.operation_count
         self._images = _images(table, options)
         self.kind = self._kind(begins=anew or contents.pending is not None)
@@ -101,7 +105,8 @@ class MergeLog:
         else:
             keys = tuple(self._next_key() for _ in range(files))
         sources = tuple((field.name, field.source) for field in table.schema.fields)
-        return LogTask(self.kind, self._images, self._options, self._plan(), self._soft(), sources, keys, file_bytes, self._span)
+        images, plan, soft = self._images, self._plan(), self._soft()
+        return LogTask(self.kind, images, self._options, plan, soft, sources, keys, file_bytes, self._span, self._event_bytes)
 
     def group(
         self, ranges: Sequence[LoggedRange], kept: Sequence[SnapshotTask], budget_bytes: int, cores: int, s3: S3Settings

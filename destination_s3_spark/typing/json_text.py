@@ -17,12 +17,11 @@ from destination_s3_spark.typing import exact
 _STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 _TOKEN = re.compile(_STRING + rb"|[\[\]{},]|NaN|-?Infinity")
 _STRINGS = re.compile(_STRING)
-_TO_NON_NUMBER = re.compile(rb'(?:[^"NI]++|' + _STRING + rb")*+(NaN|Infinity)")
+_TO_NON_NUMBER = re.compile(rb'(?:[^"NI-]++|-(?!I)|' + _STRING + rb")*+(NaN|-?Infinity)")
 _STRING_OR_KEY = re.compile(_STRING + rb"(\s*+:)?")
 _MOST_OWN = 16
 """Of so many NaN and Infinity in one record, each of which means to look at what is before it."""
 _NON_NUMBERS = (b"NaN", b"Infinity")
-_MINUS = ord("-")
 _BLANKS = np.zeros(256, np.bool_)
 _BLANKS[list(b" \t\r\n")] = True
 _MARKS = np.zeros(256, np.bool_)
@@ -58,7 +57,7 @@ class _Level:
 
 def non_numbers(text: bytes) -> Iterator[NonNumber]:
     """The numbers JSON does not have in a text that is well-formed but for them."""
-    if not any(token in text for token in _NON_NUMBERS):
+    if not _may_have_non_numbers(text):
         return
     levels: list[_Level] = []
     for token in _TOKEN.finditer(text):
@@ -77,22 +76,27 @@ def non_numbers(text: bytes) -> Iterator[NonNumber]:
                 levels[-1].key = mark
 
 
+def _may_have_non_numbers(text: bytes) -> bool:
+    return any(token in text for token in _NON_NUMBERS)
+
+
 def own_non_numbers(text: bytes) -> Mapping[str, NonNumber]:
     """The same by key, of an object in which they are values of its own members alone; none where that is not plain to see.
 
     Several times as fast. The text is UTF-8 and need not be well-formed.
     """
-    found: dict[str, NonNumber] = {}
+    if not _may_have_non_numbers(text):
+        return {}
     if b"\\" in text and any(match[1] and b"\\" in match[0] for match in _STRING_OR_KEY.finditer(text)):
         return {}  # a key with an escape can be the duplicate of one without
+    found: dict[str, NonNumber] = {}
     at = 0
     while (match := _TO_NON_NUMBER.match(text, at)) is not None:
         at = match.end()
-        start = match.start(1) - (text[match.start(1) - 1] == _MINUS)
-        key = _own_key(text, start)
+        key = _own_key(text, match.start(1))
         if key is None or text.count(b'"%b"' % key) > 1 or len(found) == _MOST_OWN:
             return {}
-        found[key.decode()] = NonNumber(start, at, ())
+        found[key.decode()] = NonNumber(match.start(1), at, ())
     return found
 
 

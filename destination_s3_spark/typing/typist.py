@@ -172,7 +172,7 @@ class Typist:
         return columns
 
     def _rows(self, texts: Sequence[bytes], first: int, changes: Changes) -> tuple[list[Any], list[bytes]]:
-        """A Struct of slots per record, and the texts that msgspec refused."""
+        """A Struct of slots per record, and the texts that msgspec refused for more than a NaN or an Infinity."""
         if self._decode is None:
             return [self._settled(text, row, changes) for row, text in enumerate(texts, first)], []
         rows: list[Any] = []
@@ -183,15 +183,15 @@ class Typist:
                 # What was decoded before a refusal stays in the list, and `left` then stands behind the refused text.
                 rows.extend(map(self._decode, left))
             except REFUSED:
-                text = texts[len(rows)]
-                refused.append(text)
-                rows.append(self._settled(text, first + len(rows), changes))
+                text, row = texts[len(rows)], first + len(rows)
+                slots = self._spared(text, row, changes)
+                if slots is None:
+                    refused.append(text)
+                    slots = self._settled(text, row, changes)
+                rows.append(slots)
         return rows, refused
 
     def _settled(self, text: bytes, row: int, changes: Changes) -> Any:
-        spared = self._spared(bytes(text), row, changes)
-        if spared is not None:
-            return spared
         try:
             return self._members.settle(text, [(places, row) for places in self._places], changes)
         except ValueError:
@@ -199,7 +199,8 @@ class Typist:
 
     def _spared(self, text: bytes, row: int, changes: Changes) -> Any:
         """The Struct of a record that is refused for nothing but a NaN or an Infinity among its own values: only these go the exact way."""
-        if self._decode is None or not (found := own_non_numbers(text)):
+        found = own_non_numbers(text)
+        if self._decode is None or not found:
             return None
         try:
             slots = self._decode(without(found.values(), text))

@@ -8,8 +8,10 @@ import pytest
 from fake_store import FakeStore
 from one_table import CHAIN, FIRST, SCHEMA, SECOND, STARTED, TABLE, event, kinds, land, staged, synced, writer
 
+from destination_s3_spark.chain.files import DataFile, FileEntry, FileKind
 from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.chain.opening import SNAPSHOT_EVERY, Session
+from destination_s3_spark.chain.settle import complete
 from destination_s3_spark.chain.strays import StrayUploads
 from destination_s3_spark.errors import Bug
 from destination_s3_spark.tables.publishers.symlink import SymlinkManifest
@@ -240,3 +242,10 @@ def test_a_snapshot_is_taken_when_the_last_one_is_far_and_carries_the_files() ->
     full = Chain(store, CHAIN, TABLE.stream)
     full.catch_up()
     assert full.state == state
+
+
+def test_the_largest_uploads_are_completed_first() -> None:
+    store = FakeStore()
+    files = [DataFile(FileKind.FINAL, store.stage(f"lake/users/{size}", b"x" * size), 1) for size in (2, 30, 1)]
+    assert complete(store, map(FileEntry.of, files))
+    assert [key for name, key in store.calls if name == "complete_upload"] == ["lake/users/30", "lake/users/2", "lake/users/1"]

@@ -44,6 +44,15 @@ def test_workers_import_pyspark_from_where_it_is_compiled(engine: Engine) -> Non
     assert ".zip" not in path
 
 
+def test_workers_take_the_memory_of_arrow_from_the_c_library(engine: Engine) -> None:
+    def backend(_: int) -> str:
+        import pyarrow  # noqa: PLC0415 (travels to a worker)
+
+        return pyarrow.default_memory_pool().backend_name
+
+    assert engine.run(backend, [[0]]) == [["system"]]
+
+
 def test_pandas_kept_out_is_as_if_it_were_not_installed() -> None:
     program = (
         "from destination_s3_spark.engine.without_pandas import keep_out_pandas; keep_out_pandas()\n"

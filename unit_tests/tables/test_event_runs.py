@@ -13,7 +13,7 @@ from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables import event_runs
 from destination_s3_spark.tables.changes import POSITION, RANK
-from destination_s3_spark.tables.event_runs import EventRun, read_events, write_run
+from destination_s3_spark.tables.event_runs import RUNS_SHARE, WINDOWS_SHARE, EventRun, piece_bytes, read_events, write_run
 
 SCHEMA = pa.schema([(POSITION, pa.int64()), (RANK, pa.int64()), ("value", pa.struct([("text", pa.string())]))])
 AMPLE = 2**30
@@ -22,11 +22,14 @@ Event = tuple[int, int]
 """Position and rank."""
 
 
+SMALL_PIECES = 200
+"""Of a few events."""
+
+
 @pytest.fixture
-def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pieces of a few events, windows of some pieces."""
-    monkeypatch.setattr(event_runs, "PIECE_BYTES", 200)
-    monkeypatch.setattr(event_runs, "WINDOW_BYTES", 2_000)
+def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Windows of some small pieces."""
+    monkeypatch.setattr(event_runs, "WINDOW_BYTES", 10 * SMALL_PIECES)
 
 
 def table(events: list[Event]) -> pa.Table:
@@ -49,7 +52,7 @@ def some_runs(settings: S3Settings, events: list[Event], count: int) -> list[Eve
         own = [event for event in events if owner[event[0]] == number]
         chance.shuffle(own)
         tables = [table(own[start : start + 40]) for start in range(0, len(own), 40)]
-        runs.append(write_run(tables, f"scratch/{number}", settings))
+        runs.append(write_run(tables, f"scratch/{number}", SMALL_PIECES, settings))
     return pickle.loads(pickle.dumps(runs))
 
 
@@ -60,7 +63,7 @@ def read(runs: list[EventRun], low: int, high: int, settings: S3Settings) -> Ite
         yield found
 
 
-@pytest.mark.usefixtures("small_pieces")
+@pytest.mark.usefixtures("small_windows")
 @pytest.mark.parametrize("count", [1, 5])
 def test_events_of_many_runs_come_in_the_order_of_the_log(s3_settings: S3Settings, count: int) -> None:
     events = events_at(range(FIRST, FIRST + 300), seed=count)
@@ -70,7 +73,7 @@ def test_events_of_many_runs_come_in_the_order_of_the_log(s3_settings: S3Setting
     assert [event for window in windows for event in window] == sorted(events)
 
 
-@pytest.mark.usefixtures("small_pieces")
+@pytest.mark.usefixtures("small_windows")
 def test_ranges_side_by_side_have_every_event_once(s3_settings: S3Settings) -> None:
     events = events_at(range(FIRST, FIRST + 200), seed=3)
     runs = some_runs(s3_settings, events, 4)
@@ -80,7 +83,7 @@ def test_ranges_side_by_side_have_every_event_once(s3_settings: S3Settings) -> N
 
 
 def test_events_of_one_position_come_in_one_table(s3_settings: S3Settings) -> None:
-    runs = [write_run([table([(FIRST, -rank) for rank in range(500)])], "scratch/0", s3_settings)]
+    runs = [write_run([table([(FIRST, -rank) for rank in range(500)])], "scratch/0", SMALL_PIECES, s3_settings)]
     [window] = read(runs, FIRST, FIRST + 1, s3_settings)
     assert window == [(FIRST, rank) for rank in range(-499, 1)]
 
@@ -95,3 +98,16 @@ def test_a_run_that_is_gone_is_named(s3_settings: S3Settings) -> None:
     S3Store(s3_settings).delete([runs[0].key])
     with pytest.raises(DataError, match="scratch/0"):
         list(read(runs, FIRST, FIRST + 1, s3_settings))
+
+
+@pytest.mark.parametrize("event_bytes", [0, 2**30, 2**36])
+@pytest.mark.parametrize("budget", [2**26, 2**29])
+def test_a_piece_of_each_run_fits_into_a_window(budget: int, event_bytes: int) -> None:
+    runs = -(-event_bytes // (budget // RUNS_SHARE))
+    assert piece_bytes(event_bytes, budget) * runs <= budget // WINDOWS_SHARE
+
+
+def test_runs_that_end_before_a_window_are_not_read_for_it(s3_settings: S3Settings) -> None:
+    [run] = some_runs(s3_settings, [(FIRST, 0), (FIRST + 5, 0)], 1)
+    S3Store(s3_settings).delete([run.key])
+    assert not list(read([run], FIRST + 6, FIRST + 9, s3_settings))
