@@ -12,7 +12,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from destination_s3_spark.formats.text_file import text_join
 from destination_s3_spark.protocol.catalog import StreamId
 
 IN_NEW, IN_OLD = 1, 2
@@ -107,7 +106,7 @@ class CountColumns:
     insert: pa.Int64Array
     update: pa.Int64Array
     delete: pa.Int64Array
-    replace: pa.Int64Array
+    replace: int
 
     @property
     def total(self) -> pa.Int64Array:
@@ -115,15 +114,11 @@ class CountColumns:
         sequence: pa.Int64Array = pc.add(pc.add(self.insert, self.update), pc.add(self.delete, self.replace))
         return sequence
 
-    def json(self) -> pa.StringArray:
-        """Each event's `OperationCount` as compact JSON."""
-        return text_join(*self.json_pieces())
-
-    def json_pieces(self, quote: str = '"') -> list[str | pa.StringArray]:
-        """What that JSON is put together of, with another text for its quotation marks if need be."""
-        kinds = (("{", "insert", self.insert), (",", "update", self.update), (",", "delete", self.delete), (",", "replace", self.replace))
+    def json(self, quote: str = '"') -> tuple[str | pa.StringArray, ...]:
+        """What to put together for each event's `OperationCount` as compact JSON, with another text for its quotation marks if need be."""
+        kinds = (("{", "insert", self.insert), (",", "update", self.update), (",", "delete", self.delete))
         pieces = ((f"{before}{quote}{kind}Count{quote}:", numbers.cast(pa.string())) for before, kind, numbers in kinds)
-        return [*chain.from_iterable(pieces), "}"]
+        return *chain.from_iterable(pieces), f",{quote}replaceCount{quote}:{self.replace}}}"
 
 
 class RunningCount:
@@ -145,7 +140,7 @@ class RunningCount:
         )
         if len(op):
             self.count = OperationCount(insert[-1].as_py(), update[-1].as_py(), delete[-1].as_py(), before.replace_count)
-        return CountColumns(insert, update, delete, pa.repeat(before.replace_count, len(op)))
+        return CountColumns(insert, update, delete, before.replace_count)
 
 
 def exists_columns(exists: pa.FixedSizeBinaryArray) -> list[np.ndarray[Any, Any]]:

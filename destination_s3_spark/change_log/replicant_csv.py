@@ -33,17 +33,14 @@ class CsvChanges(EventLines):
     """One CSV file of events on its way into a sink."""
 
     def __init__(self, sink: Sink, columns: LogColumns, start: OperationCount, *, header: bool) -> None:
-        super().__init__(sink, columns, start)
+        super().__init__(sink, start)
         if header:
             names = [field.name + suffix for field in columns.fields for suffix in COLUMN_SUFFIXES]
             self._put(_header([*names, *EVENT_COLUMNS]))
 
     def _lines(self, batch: pa.RecordBatch) -> pa.StringArray:
-        op, cursor, _, exists, new, old = batch.columns
-        images = zip(map(_cells, new.flatten()), map(_cells, old.flatten()), exists_columns(exists), strict=True)
-        count = self._running.advance(op).json_pieces(quote=_QUOTE_IN_QUOTES)
-        # All in one go: each further piece, and each time a line is put together again, costs as much as a cell.
-        return text_join(*chain.from_iterable(starmap(_column, images)), op, ',"', _doubled(cursor), '","', *count, '"\n')
+        op, _, text = batch.columns
+        return text_join(text, *self._running.advance(op).json(quote=_QUOTE_IN_QUOTES), '"\n')
 
 
 class CsvSnapshot(LogLines):
@@ -58,7 +55,17 @@ class CsvSnapshot(LogLines):
         row = [_cells(column) for column in batch.columns]
         if len(row) == 1:  # many readers skip an empty line
             row = [pc.if_else(pc.equal(row[0], ""), '""', row[0])]
-        return text_join(pc.binary_join_element_wise(*row, ","), line_ends(batch))
+        pieces = [*chain.from_iterable((cell, ",") for cell in row)]
+        pieces[-1] = line_ends(batch)
+        return _joined(*pieces)
+
+
+def csv_text(events: pa.RecordBatch) -> pa.StringArray:
+    """The lines of events up to their count."""
+    op, cursor, _, exists, new, old = events.columns
+    images = zip(map(_cells, new.flatten()), map(_cells, old.flatten()), exists_columns(exists), strict=True)
+    # All in one go: each further piece, and each time a line is put together again, costs as much as a cell.
+    return _joined(*chain.from_iterable(starmap(_column, images)), op, ',"', _doubled(cursor), '","')
 
 
 def _column(new: _Cells, old: _Cells, exists: np.ndarray[Any, Any]) -> tuple[_Cells | str, ...]:
@@ -74,7 +81,14 @@ def _cells(values: pa.Array[Any]) -> _Cells:
     texts = cells.texts(values)
     if cells.holds_free_text(values.type):
         texts = _quoted_where_needed(texts)
-    return pc.fill_null(texts, NULL)
+    return texts
+
+
+def _joined(*pieces: str | _Cells) -> pa.StringArray:
+    """The pieces of each row put together, with NULL for null."""
+    scalars = (pa.scalar(piece) if isinstance(piece, str) else piece for piece in pieces)
+    joined: pa.StringArray = pc.binary_join_element_wise(*scalars, "", null_handling="replace", null_replacement=NULL)
+    return joined
 
 
 def _quoted_where_needed(texts: pa.StringArray) -> pa.StringArray:

@@ -15,33 +15,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from destination_s3_spark.change_log import cells
-from destination_s3_spark.change_log.events import EXISTS, LogColumns, OperationCount, exists_columns
+from destination_s3_spark.change_log.events import EXISTS, LogColumns, exists_columns
 from destination_s3_spark.change_log.lines import EventLines, LogLines, choices, line_ends
 from destination_s3_spark.formats.file_writer import Sink
 from destination_s3_spark.formats.text_file import text_join
 from destination_s3_spark.protocol.catalog import StreamId
 
 NULL = "null"
+_QUOTE_IN_STRING = '\\"'
 
 
 class ReplicantJsonChanges(EventLines):
     """One file of events on its way into a sink."""
 
-    def __init__(self, sink: Sink, columns: LogColumns, start: OperationCount) -> None:
-        super().__init__(sink, columns, start)
-        self._begin = f'{{"tableName":{_table_name(columns.stream)},"opType":"'
-        self._names = [field.name for field in columns.fields]
-
     def _lines(self, batch: pa.RecordBatch) -> pa.StringArray:
-        op, cursor, _, exists, new, old = batch.columns
-        return text_join(
-            self._begin, op,
-            '","cursor":"', cells.escaped(cursor),
-            '","before":', _strings(self._names, map(_texts, old.flatten())),
-            ',"after":', _strings(self._names, map(_texts, new.flatten())),
-            ',"exists":', _strings(self._names, (choices(bits, EXISTS) for bits in exists_columns(exists))),
-            ',"operationcount":"', cells.escaped(self._running.advance(op).json()), '"}\n',
-        )  # fmt: skip
+        op, _, text = batch.columns
+        return text_join(text, *self._running.advance(op).json(quote=_QUOTE_IN_STRING), '"}\n')
 
 
 class ReplicantJsonSnapshot(LogLines):
@@ -52,6 +41,20 @@ class ReplicantJsonSnapshot(LogLines):
 
     def _lines(self, batch: pa.RecordBatch) -> pa.StringArray:
         return text_join(_strings(batch.schema.names, map(_texts, batch.columns)), line_ends(batch))
+
+
+def replicant_json_text(events: pa.RecordBatch, columns: LogColumns) -> pa.StringArray:
+    """The objects of events up to their count, which stands last."""
+    op, cursor, _, exists, new, old = events.columns
+    names = [field.name for field in columns.fields]
+    return text_join(
+        f'{{"tableName":{_table_name(columns.stream)},"opType":"', op,
+        '","cursor":"', cells.escaped(cursor),
+        '","before":', _strings(names, map(_texts, old.flatten())),
+        ',"after":', _strings(names, map(_texts, new.flatten())),
+        ',"exists":', _strings(names, (choices(bits, EXISTS) for bits in exists_columns(exists))),
+        ',"operationcount":"',
+    )  # fmt: skip
 
 
 def objects_hash(*values: str | int | None) -> int:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from destination_s3_spark.change_log import cells
-from destination_s3_spark.change_log.events import IN_NEW, IN_OLD, LogColumns, OperationCount, exists_columns
+from destination_s3_spark.change_log.events import IN_NEW, IN_OLD, LogColumns, exists_columns
 from destination_s3_spark.change_log.lines import EventLines, LogLines
 from destination_s3_spark.formats.file_writer import Sink
 from destination_s3_spark.formats.text_file import text_join
@@ -19,27 +19,10 @@ from destination_s3_spark.formats.text_file import text_join
 class TypedJsonlChanges(EventLines):
     """One file of events on its way into a sink."""
 
-    def __init__(self, sink: Sink, columns: LogColumns, start: OperationCount) -> None:
-        super().__init__(sink, columns, start)
-        self._names = [field.name for field in columns.fields]
-        self._key = columns.key_indices
-
     def _lines(self, batch: pa.RecordBatch) -> pa.StringArray:
-        op, cursor, _, exists, new, old = batch.columns
-        bits = exists_columns(exists)
-        new_values = [_where(values, bit & IN_NEW) for values, bit in zip(new.flatten(), bits, strict=True)]
-        old_values = [_where(values, bit & IN_OLD) for values, bit in zip(old.flatten(), bits, strict=True)]
-        key = [pc.coalesce(old_values[index], new_values[index]) for index in self._key]
+        op, _, text = batch.columns
         counts = self._running.advance(op)
-        return text_join(
-            '{"op":"', op,
-            '","sequence":', counts.total.cast(pa.string()),
-            ',"key":', _object([self._names[index] for index in self._key], key),
-            ',"new":', _object(self._names, new_values),
-            ',"old":', _object(self._names, old_values),
-            ',"cursor":', cursor,
-            ',"operationCount":', counts.json(), "}\n",
-        )  # fmt: skip
+        return text_join('{"op":"', op, '","sequence":', counts.total.cast(pa.string()), text, *counts.json(), "}\n")
 
 
 class TypedJsonlSnapshot(LogLines):
@@ -51,6 +34,23 @@ class TypedJsonlSnapshot(LogLines):
     def _lines(self, batch: pa.RecordBatch) -> pa.StringArray:
         values = [pc.fill_null(cells.json_texts(column), "null") for column in batch.columns]
         return text_join(_object(batch.schema.names, values), "\n")
+
+
+def jsonl_text(events: pa.RecordBatch, columns: LogColumns) -> pa.StringArray:
+    """What stands between the sequence number of each event and its count."""
+    _, cursor, _, exists, new, old = events.columns
+    bits = exists_columns(exists)
+    names = [field.name for field in columns.fields]
+    new_values = [_where(values, bit & IN_NEW) for values, bit in zip(new.flatten(), bits, strict=True)]
+    old_values = [_where(values, bit & IN_OLD) for values, bit in zip(old.flatten(), bits, strict=True)]
+    key = [pc.coalesce(old_values[index], new_values[index]) for index in columns.key_indices]
+    return text_join(
+        ',"key":', _object([names[index] for index in columns.key_indices], key),
+        ',"new":', _object(names, new_values),
+        ',"old":', _object(names, old_values),
+        ',"cursor":', cursor,
+        ',"operationCount":',
+    )  # fmt: skip
 
 
 def _where(values: pa.Array[Any], exists: np.ndarray[Any, Any]) -> pa.StringArray:

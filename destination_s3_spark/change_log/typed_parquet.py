@@ -54,7 +54,7 @@ class ParquetChanges:
         news, olds = new.flatten(), old.flatten()
         bits = [pa.array(column.view("int8")) for column in exists_columns(exists)]
         counts = self._running.advance(op)
-        kinds = (counts.insert, counts.update, counts.delete, counts.replace)
+        kinds = (counts.insert, counts.update, counts.delete, pa.repeat(counts.replace, len(op)))
         # A value stands in an image only where it exists, so the key is wherever it stands.
         key = [pc.if_else(pc.is_valid(olds[index]), olds[index], news[index]) for index in self._key]
         columns = {"op": op, "sequence": counts.total, "new": new, "old": old, "cursor": cursor}

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from destination_s3_spark.chain.files import DataFile, FileKind
 from destination_s3_spark.change_log.names import LogKind
-from destination_s3_spark.change_log.options import ChangeLogOptions, open_snapshot
+from destination_s3_spark.change_log.options import ChangeLogOptions, for_file, open_snapshot
 from destination_s3_spark.errors import Bug
 from destination_s3_spark.schema.arrow import RAW_SCHEMA
 from destination_s3_spark.storage.settings import S3Settings
@@ -57,7 +57,7 @@ class Span:
         """Where a part begins."""
         return self.first + part * self.width
 
-    def count(self, events: pa.Table) -> Counts:
+    def count(self, events: pa.RecordBatch) -> Counts:
         """How many events each part has, by operation."""
         part = (np.asarray(events[POSITION]) - self.first) // self.width
         operation = np.asarray(pc.index_in(events["op"], pa.array(OPERATIONS)))
@@ -146,9 +146,10 @@ class ChangeOutput:
         if not len(events.rows):
             return
         if task.kind is LogKind.CHANGES:
-            self._events.write(events.table(values, rows, task.images))
+            for batch in for_file(events.batch(values, rows, task.images), task.images.columns, task.options):
+                self._events.write(batch)
         else:
-            shown = [values.take(field.name, events.rows) for field in task.images.columns.fields]
+            shown = [values.take(field.name, events.rows[::-1]) for field in task.images.columns.fields]
             self._rows.write(pa.table(shown, schema=task.images.columns.row_schema))
 
     def _values(self, rows: pa.Table, history: History) -> Values:
@@ -224,12 +225,12 @@ class _EventRuns:
         self._piece_bytes = piece_bytes(task.event_bytes, budget_bytes)
         self._s3 = s3
         self._pool = pool
-        self._waiting: list[pa.Table] = []
+        self._waiting: list[pa.RecordBatch] = []
         self._bytes = 0
         self._runs: list[Future[EventRun]] = []
         self.counts: Counts = np.zeros((SPANS, len(OPERATIONS)), np.int64)
 
-    def write(self, events: pa.Table) -> None:
+    def write(self, events: pa.RecordBatch) -> None:
         self.counts += self._task.span.count(events)
         self._waiting.append(events)
         self._bytes += events.nbytes

@@ -28,11 +28,8 @@ from destination_s3_spark.typing.plain_temporal import plain_temporals
 
 UPDATED_AT = "_ab_cdc_updated_at"
 """The field in which CDC sources say when a change was made."""
-CURSOR_CELL = "cursor"
-"""Column of events: where in the source's log the record stands."""
 POSITION = "position"
-RANK = "rank"
-"""Column of events beside those of the log: the order of events at one position, which are of one key."""
+"""Column of events: where they stand in the log. Those at one position are of one key."""
 
 OPERATIONS = tuple(operation.value for operation in Operation)
 """No Arrow array: Arrow imports pandas for the first one of a process, and most syncs need none."""
@@ -53,24 +50,6 @@ class Images:
     after: AfterImage
     cursor: tuple[tuple[str, pa.Field[Any]], ...]
 
-    @property
-    def cursor_values(self) -> pa.StructType:
-        """What a cursor cell is made of."""
-        return pa.struct([*(field for _, field in self.cursor), pa.field(EXTRACTED_AT, pa.timestamp("ms", "UTC"))])
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The columns of events on their way to the log: those they have there, the cursor still as its values, and their rank."""
-        events = self.columns.event_schema
-        values = pa.field(CURSOR_CELL, self.cursor_values)
-        return events.set(events.get_field_index(CURSOR_CELL), values).append(pa.field(RANK, pa.int64()))
-
-    def logged(self, events: pa.RecordBatch) -> pa.RecordBatch:
-        """These events with the columns they have in the log."""
-        column = events.schema.get_field_index(CURSOR_CELL)
-        cells = _cursor_cells(events[CURSOR_CELL], [source for source, _ in self.cursor])
-        return events.set_column(column, CURSOR_CELL, cells).select(self.columns.event_schema.names).cast(self.columns.event_schema)
-
 
 @dataclass(frozen=True, slots=True)
 class Values:
@@ -81,16 +60,23 @@ class Values:
     at: Indices
     provided: Mapping[str, Provided]
 
-    def take(self, name: str, rows: Indices, shown: Flags | None = None) -> pa.Array[Any]:
-        """The values of a column in these rows of the history; null where they are not `shown`."""
-        hidden = None if shown is None else ~shown
+    def take(self, name: str, rows: Indices) -> pa.Array[Any]:
+        """The values of a column in these rows of the history."""
+        return self._taken(name, rows, self.at[rows], np.ones(len(rows), np.bool_))
+
+    def image(self, fields: Sequence[pa.Field[Any]], rows: Indices, shown: Sequence[Flags]) -> list[pa.Array[Any]]:
+        """The values of columns in these rows of the history; each is null where it is not `shown`."""
+        at = self.at[rows]
+        return [self._taken(field.name, rows, at, flags) for field, flags in zip(fields, shown, strict=True)]
+
+    def _taken(self, name: str, rows: Indices, at: Indices, shown: Flags) -> pa.Array[Any]:
         found = self.provided.get(name)
-        if found is not None:
-            return found.values.take(pa.array(rows, mask=hidden))
-        if hidden is not None:
-            # A row of the history has an index, one that is not shown needs none.
-            rows = np.where(hidden, 0, rows)
-        return _contiguous(self.table[name].take(pa.array(self.at[rows], mask=hidden)))
+        column, places = (self.table[name], at) if found is None else (found.values, rows)
+        if not shown.any():
+            return pa.nulls(len(rows), column.type)
+        # Arrow would go through all indices to make the same of them and a mask.
+        bitmap = None if shown.all() else pa.py_buffer(np.packbits(shown, bitorder="little"))
+        return _contiguous(column.take(pa.Array.from_buffers(pa.int64(), len(rows), [bitmap, pa.py_buffer(places)])))
 
     def column(self, name: str) -> pa.Array[Any]:
         """A column in all rows of the history."""
@@ -109,7 +95,10 @@ class Values:
 
 @dataclass(frozen=True, slots=True)
 class Events:
-    """Which records of a history made an event, as numbers of its rows, what each did, and per column of the log what it changed."""
+    """Which records of a history made an event, as numbers of its rows, what each did, and per column of the log what it changed.
+
+    Of one key the oldest comes first.
+    """
 
     rows: Indices
     operation: np.ndarray[Any, np.dtype[np.int8]]
@@ -130,17 +119,16 @@ class Events:
                 column = values.column(field.name)
                 of_column[:-1] = _differ(column[:-1], column[1:]) & updates[:-1]
         operation[changed.any(axis=0)] = _UPDATE
-        rows = np.flatnonzero(operation >= 0)
+        rows = np.flatnonzero(operation >= 0)[::-1]
         return cls(rows, operation[rows], tuple(changed[:, rows]))
 
-    def table(self, values: Values, merged: pa.Table, images: Images) -> pa.Table:
-        """The events with the columns of `Images.schema`; `merged` are the rows in merge form that the history is of."""
+    def batch(self, values: Values, merged: pa.Table, images: Images) -> pa.RecordBatch:
+        """The events as the log has them, `LogColumns.event_schema`; `merged` are the rows in merge form that the history is of."""
         columns = images.columns
         exists = self._exists(values, images)
-        new, old = [], []
-        for field, bits in zip(columns.fields, exists, strict=True):
-            new.append(values.take(field.name, self.rows, (bits & IN_NEW) > 0))
-            old.append(values.take(field.name, np.minimum(self.rows + 1, len(values.at) - 1), (bits & IN_OLD) > 0))
+        new = values.image(columns.fields, self.rows, [(bits & IN_NEW) > 0 for bits in exists])
+        before = np.minimum(self.rows + 1, len(values.at) - 1)
+        old = values.image(columns.fields, before, [(bits & IN_OLD) > 0 for bits in exists])
         position = self._positions(values.history, np.asarray(merged[OFFSET])[values.history.rows])
         digits = np.ascontiguousarray(np.stack(exists, axis=1))
         arrays = [
@@ -150,10 +138,8 @@ class Events:
             pa.FixedSizeBinaryArray.from_buffers(pa.binary(digits.shape[1]), len(digits), [None, pa.py_buffer(digits)]),
             pa.StructArray.from_arrays(new, fields=columns.fields),
             pa.StructArray.from_arrays(old, fields=columns.fields),
-            # The history has the newest first.
-            pa.array(-self.rows),
         ]
-        return pa.table(arrays, schema=images.schema)
+        return pa.record_batch(arrays, schema=columns.event_schema)
 
     def _exists(self, values: Values, images: Images) -> list[np.ndarray[Any, np.dtype[np.uint8]]]:
         """Per column, in which image of each event it stands."""
@@ -166,24 +152,28 @@ class Events:
             found.append((in_new * IN_NEW + in_old * IN_OLD).astype(np.uint8))
         return found
 
-    def _cursors(self, values: Values, merged: pa.Table, images: Images) -> pa.StructArray:
-        """Where in the source's log the records stand, and when they were extracted."""
-        fields = list(images.cursor_values)
-        extracted = _contiguous(merged[EXTRACTED_AT].take(pa.array(values.history.rows[self.rows]))).cast(fields[-1].type)
-        columns = [values.take(field.name, self.rows) for _, field in images.cursor]
-        return pa.StructArray.from_arrays([*columns, extracted], fields=fields)
+    def _cursors(self, values: Values, merged: pa.Table, images: Images) -> pa.StringArray:
+        """The cursor cells: the fields that say where in the source's log a record stands, as far as it has them, and its times in ms."""
+        members: list[str | pa.Array[Any]] = []
+        for source, field in images.cursor:
+            column = values.take(field.name, self.rows)
+            members += _member(json.dumps(source), json_texts(column))
+            if source == UPDATED_AT:
+                members += _member('"timestamp"', _milliseconds(column))
+        extracted = _contiguous(merged[EXTRACTED_AT].take(pa.array(values.history.rows[self.rows])))
+        return text_join("{", *members, '"extractionTimestamp":', _milliseconds(extracted), f',"v":{_VERSION}}}')
 
     def _positions(self, history: History, offsets: Indices) -> Indices:
         """Where each event stands in the log: the arrival of its record, or of a later one of its key that is older by the cursor."""
-        arrived = offsets[self.rows][::-1]
+        arrived = offsets[self.rows]
         if not len(arrived):
             return arrived
-        group = history.group[self.rows][::-1]
+        group = history.group[self.rows]
         since = arrived - arrived.min()
         # The highest so far among the events of the same key: of each later key, all are higher.
         base = (group.max() - group) * (since.max() + 1)
         highest: Indices = np.maximum.accumulate(base + since) - base + arrived.min()
-        return highest[::-1]
+        return highest
 
 
 def _differ(new: pa.Array[Any], old: pa.Array[Any]) -> Flags:
@@ -193,17 +183,6 @@ def _differ(new: pa.Array[Any], old: pa.Array[Any]) -> Flags:
     same = pc.or_(pc.equal(new, old).fill_null(False), pc.and_(pc.is_null(new), pc.is_null(old)))
     differ: Flags = ~same.to_numpy(zero_copy_only=False)
     return differ
-
-
-def _cursor_cells(values: pa.StructArray, sources: Sequence[str]) -> pa.StringArray:
-    """The cursor cells: the fields that say where in the source's log a record stands, as far as it has them, and its times in ms."""
-    *columns, extracted = values.flatten()
-    members: list[str | pa.Array[Any]] = []
-    for source, column in zip(sources, columns, strict=True):
-        members += _member(json.dumps(source), json_texts(column))
-        if source == UPDATED_AT:
-            members += _member('"timestamp"', _milliseconds(column))
-    return text_join("{", *members, '"extractionTimestamp":', _milliseconds(extracted), f',"v":{_VERSION}}}')
 
 
 def _member(name: str, texts: pa.StringArray) -> tuple[str | pa.Array[Any], ...]:

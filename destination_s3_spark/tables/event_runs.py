@@ -7,8 +7,8 @@ columns Parquet takes four times as long to write.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -19,7 +19,7 @@ import pyarrow.ipc
 
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
-from destination_s3_spark.tables.changes import POSITION, RANK
+from destination_s3_spark.tables.changes import POSITION
 from destination_s3_spark.tables.history import Indices
 from destination_s3_spark.tables.presence import present
 
@@ -29,10 +29,14 @@ PIECE_BYTES = 512 * 2**10
 """The most of what a run is cut into, in Arrow's memory: small pieces take longer."""
 READERS = 8
 """Runs that are read side by side: enough to hide the store's latency."""
-WINDOW_BYTES = 48 * 2**20
-"""Events that are put in order at once, in Arrow's memory, while the next ones are read."""
+FETCH_BYTES = 32 * 2**20
+"""What is read at once of all runs, compressed, while the events read before are rendered: each request costs time."""
+FETCHES_SHARE = 12
+"""One part in so many of a task's budget is for what is read at once; as much again is read ahead."""
+WINDOW_BYTES = 24 * 2**20
+"""Events that are put in order at once, in Arrow's memory."""
 WINDOWS_SHARE = 6
-"""One part in so many of a task's budget is for the events of a window; as much again is read ahead, put in order and rendered."""
+"""One part in so many of a task's budget is for the events of a window; twice as much again is put in order and rendered."""
 _OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
@@ -54,6 +58,14 @@ class EventRun:
         begin = int(np.searchsorted(self.lasts, low))
         return slice(begin, max(begin, int(np.searchsorted(self.firsts, high))))
 
+    def uncompressed(self, pieces: slice) -> Indices:
+        """The bytes of these pieces in Arrow's memory."""
+        return self.bytes[pieces]
+
+    def compressed(self, pieces: slice) -> Indices:
+        """The bytes of these pieces in the object."""
+        return np.diff(self.starts)[pieces]
+
 
 def piece_bytes(event_bytes: int, budget_bytes: int) -> int:
     """What to cut runs into so that a window has room for a piece of each, if all events together take about so much of Arrow's memory."""
@@ -61,9 +73,12 @@ def piece_bytes(event_bytes: int, budget_bytes: int) -> int:
     return max(1, min(PIECE_BYTES, budget_bytes // WINDOWS_SHARE // runs))
 
 
-def write_run(events: Sequence[pa.Table], key: str, size: int, s3: S3Settings) -> EventRun:
-    """Put events in order and into an object, cut into pieces of this size. Raises ConfigError or TransientError."""
-    rows = _in_order(pa.concat_tables(events))
+def write_run(events: Sequence[pa.RecordBatch], key: str, size: int, s3: S3Settings) -> EventRun:
+    """Put events in order and into an object, cut into pieces of this size; events at one position stay as they are among each other.
+
+    Raises ConfigError or TransientError.
+    """
+    rows = _in_order(pa.Table.from_batches(events))
     sink = pa.BufferOutputStream()
     firsts, lasts, sizes, starts = [], [], [], []
     with pa.ipc.new_stream(sink, rows.schema, options=_OPTIONS) as stream:
@@ -81,51 +96,77 @@ def write_run(events: Sequence[pa.Table], key: str, size: int, s3: S3Settings) -
 
 
 def read_events(runs: Sequence[EventRun], low: int, high: int, schema: pa.Schema, budget_bytes: int, s3: S3Settings) -> Iterator[pa.Table]:
-    """The events at positions from `low` on and below `high`, in order. Raises DataError for a run that is gone, TransientError.
+    """The events at positions from `low` on and below `high`, in order; those at one position must be of one run.
+
+    Raises DataError for a run that is gone, TransientError.
 
     Memory: within the budget, as long as a piece of each run and all events of one position fit into a window.
     """
+    window_bytes = min(WINDOW_BYTES, budget_bytes // WINDOWS_SHARE)
+    spans = _parts(runs, low, high, EventRun.compressed, min(FETCH_BYTES, budget_bytes // FETCHES_SHARE))
     with ThreadPoolExecutor(READERS, "event-read") as pool:
-        waiting: list[Iterator[pa.Table | None]] = []
-        for window in _windows(runs, low, high, min(WINDOW_BYTES, budget_bytes // WINDOWS_SHARE)):
-            waiting.append(pool.map(partial(_pieces, window=window, schema=schema, s3=s3), runs))
-            if len(waiting) > 1:
-                yield from _put_together(waiting.pop(0))
-        for parts in waiting:
-            yield from _put_together(parts)
+        for span, fetched in _read_ahead(pool, runs, spans, s3):
+            for window in _parts(runs, *span, EventRun.uncompressed, window_bytes):
+                found = [rows for part in fetched for rows in part.events(*window, schema)]
+                if found:
+                    yield _in_order(pa.concat_tables(found))
 
 
-def _windows(runs: Sequence[EventRun], low: int, high: int, window_bytes: int) -> Iterator[tuple[int, int]]:
+@dataclass(frozen=True, slots=True)
+class _Fetched:
+    """Consecutive pieces of a run, as bytes."""
+
+    run: EventRun
+    pieces: slice
+    data: pa.Buffer
+
+    def events(self, low: int, high: int, schema: pa.Schema) -> Iterator[pa.Table]:
+        """Those at positions from `low` on and below `high`, in order."""
+        run, chosen = self.run, self.run.within(low, high)
+        if chosen.start == chosen.stop:
+            return
+        source = pa.BufferReader(self.data)
+        source.seek(int(run.starts[chosen.start] - run.starts[self.pieces.start]))
+        batches = [pa.ipc.read_record_batch(pa.ipc.read_message(source), schema) for _ in range(chosen.start, chosen.stop)]
+        rows = pa.Table.from_batches(batches)
+        begin, end = np.searchsorted(np.asarray(rows[POSITION]), (low, high))
+        if begin < end:
+            yield rows.slice(begin, end - begin)
+
+
+def _read_ahead(
+    pool: Executor, runs: Sequence[EventRun], spans: Iterable[tuple[int, int]], s3: S3Settings
+) -> Iterator[tuple[tuple[int, int], list[_Fetched]]]:
+    """Each span with the pieces that reach into it; those of the next span are under way."""
+    waiting: list[tuple[tuple[int, int], Iterator[_Fetched]]] = []
+    for span in spans:
+        inside = [run for run in runs if run.within(*span).start < run.within(*span).stop]
+        waiting.append((span, pool.map(partial(_fetch, span=span, s3=s3), inside)))
+        if len(waiting) > 1:
+            first, fetched = waiting.pop(0)
+            yield first, list(fetched)
+    for last, fetched in waiting:
+        yield last, list(fetched)
+
+
+def _fetch(run: EventRun, span: tuple[int, int], s3: S3Settings) -> _Fetched:
+    pieces = run.within(*span)
+    with present(run.key, s3):
+        data = S3Store(s3).get_range(run.key, int(run.starts[pieces.start]), int(run.starts[pieces.stop]), run.size)
+    return _Fetched(run, pieces, pa.py_buffer(data))
+
+
+def _parts(
+    runs: Sequence[EventRun], low: int, high: int, sizes: Callable[[EventRun, slice], Indices], part_bytes: int
+) -> Iterator[tuple[int, int]]:
     """Consecutive ranges of positions (from, to) whose pieces have about as many bytes."""
     firsts = np.concatenate([run.firsts[run.within(low, high)] for run in runs])
-    sizes = np.concatenate([run.bytes[run.within(low, high)] for run in runs])
     order = np.argsort(firsts, kind="stable")
-    window = np.cumsum(sizes[order]) // max(1, window_bytes)
-    cuts = np.unique(firsts[order][1:][np.diff(window) > 0])
-    bounds = [low, *cuts[(cuts > low) & (cuts < high)].tolist(), high]
-    yield from pairwise(bounds)
-
-
-def _pieces(run: EventRun, window: tuple[int, int], schema: pa.Schema, s3: S3Settings) -> pa.Table | None:
-    """The events of a run at the positions of the window, in order."""
-    chosen = run.within(*window)
-    if chosen.start == chosen.stop:
-        return None
-    with present(run.key, s3):
-        data = S3Store(s3).get_range(run.key, int(run.starts[chosen.start]), int(run.starts[chosen.stop]), run.size)
-    source = pa.BufferReader(data)
-    batches = [pa.ipc.read_record_batch(pa.ipc.read_message(source), schema) for _ in range(chosen.start, chosen.stop)]
-    rows = pa.Table.from_batches(batches)
-    begin, end = np.searchsorted(np.asarray(rows[POSITION]), window)
-    return rows.slice(begin, end - begin)
-
-
-def _put_together(parts: Iterator[pa.Table | None]) -> Iterator[pa.Table]:
-    found = [rows for rows in parts if rows is not None and len(rows)]
-    if found:
-        yield _in_order(pa.concat_tables(found))
+    part = np.cumsum(np.concatenate([sizes(run, run.within(low, high)) for run in runs])[order]) // max(1, part_bytes)
+    cuts = np.unique(firsts[order][1:][np.diff(part) > 0])
+    yield from pairwise([low, *cuts[(cuts > low) & (cuts < high)].tolist(), high])
 
 
 def _in_order(events: pa.Table) -> pa.Table:
-    """By position, and at one position by rank."""
-    return events.combine_chunks().take(pa.array(np.lexsort((np.asarray(events[RANK]), np.asarray(events[POSITION])))))
+    """By position, stably."""
+    return events.combine_chunks().take(pa.array(np.argsort(np.asarray(events[POSITION]), kind="stable")))

@@ -16,7 +16,7 @@ from destination_s3_spark.chain.files import DataFile, FileEntry, FileKind
 from destination_s3_spark.change_log.events import LogColumns, OperationCount
 from destination_s3_spark.change_log.manifest import LogFile, manifest_of
 from destination_s3_spark.change_log.names import GroupName, LogKind, LogName
-from destination_s3_spark.change_log.options import ChangeLogOptions, open_changes, open_snapshot
+from destination_s3_spark.change_log.options import ChangeLogOptions, file_schema, open_changes, open_snapshot
 from destination_s3_spark.errors import Bug
 from destination_s3_spark.schema.airbyte_type import Field
 from destination_s3_spark.schema.arrow import arrow_field
@@ -36,8 +36,8 @@ from destination_s3_spark.typing.plan import RowPlan, Values
 
 CDC_FIELDS = "_ab_cdc_"
 """What the names of the fields begin with that a source adds to say where in its own log a change stands: no data of the row."""
-IMAGES = 2
-"""An event has two rows, the new one and the old one."""
+EVENT_ROWS = 4
+"""An event has two rows, the new one and the old one; as text they take about twice as much memory."""
 LEAST_FILE_BYTES = 4 * 2**20
 """Events of so many bytes are worth a file, and a task, of their own."""
 
@@ -61,7 +61,7 @@ class RenderTask:
     runs: tuple[EventRun, ...]
     low: int
     high: int
-    images: Images
+    columns: LogColumns
     options: ChangeLogOptions
     start: OperationCount
     key: str
@@ -90,7 +90,7 @@ class MergeLog:
         first = min((file.offset or 0 for file in records), default=contents.next_offset)
         last = max(((file.offset or 0) + file.rows - 1 for file in records), default=first)
         self._span = Span(first, last)
-        self._event_bytes = IMAGES * ARROW_BYTES * sum(file.bytes for file in records)
+        self._event_bytes = EVENT_ROWS * ARROW_BYTES * sum(file.bytes for file in records)
         self._before = contents.operation_count
         self._images = _images(table, options)
         self.kind = self._kind(begins=anew or contents.pending is not None)
@@ -164,7 +164,7 @@ class MergeLog:
         for low, high, inside in _cut(counts, parts):
             key = self._next_key()
             bounds = self._span.position(low), self._span.position(high)
-            tasks.append(RenderTask(tuple(runs), *bounds, self._images, self._options, start, key, budget_bytes, s3))
+            tasks.append(RenderTask(tuple(runs), *bounds, self._images.columns, self._options, start, key, budget_bytes, s3))
             start += inside
             expected.append(inside.total)
         files: list[DataFile] = (yield Work(render_changes, tasks, lambda _: size)) or []
@@ -216,12 +216,12 @@ class MergeLog:
 
 def render_changes(task: RenderTask) -> DataFile:
     """Stage a file of the log. Raises TransientError, or DataError for a scratch run that is gone; then nothing stays staged."""
-    columns = task.images.columns
+    columns = task.columns
     sink = StagedFileSink(task.s3, task.key)
     with StagedFile(FileKind.CHANGES, sink, open_changes(sink, columns, task.options, task.start)) as file:
-        for events in read_events(task.runs, task.low, task.high, task.images.schema, task.budget_bytes, task.s3):
+        for events in read_events(task.runs, task.low, task.high, file_schema(columns, task.options), task.budget_bytes, task.s3):
             for batch in pieces(events, WRITE_BYTES):
-                file.write(task.images.logged(batch))
+                file.write(batch)
         return file.stage()
 
 

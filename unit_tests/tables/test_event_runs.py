@@ -12,14 +12,14 @@ from destination_s3_spark.errors import DataError
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables import event_runs
-from destination_s3_spark.tables.changes import POSITION, RANK
+from destination_s3_spark.tables.changes import POSITION
 from destination_s3_spark.tables.event_runs import RUNS_SHARE, WINDOWS_SHARE, EventRun, piece_bytes, read_events, write_run
 
-SCHEMA = pa.schema([(POSITION, pa.int64()), (RANK, pa.int64()), ("value", pa.struct([("text", pa.string())]))])
+SCHEMA = pa.schema([(POSITION, pa.int64()), ("number", pa.int64()), ("value", pa.struct([("text", pa.string())]))])
 AMPLE = 2**30
 FIRST = 1_000
 Event = tuple[int, int]
-"""Position and rank."""
+"""Position, and which of the events at that position it is."""
 
 
 SMALL_PIECES = 200
@@ -28,38 +28,39 @@ SMALL_PIECES = 200
 
 @pytest.fixture
 def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Windows of some small pieces."""
+    """Windows of some small pieces, a few of which are fetched at once."""
     monkeypatch.setattr(event_runs, "WINDOW_BYTES", 10 * SMALL_PIECES)
+    monkeypatch.setattr(event_runs, "FETCH_BYTES", 60 * SMALL_PIECES)
 
 
-def table(events: list[Event]) -> pa.Table:
-    rows = [{POSITION: position, RANK: rank, "value": {"text": f"{position}/{rank}"}} for position, rank in events]
-    return pa.Table.from_pylist(rows, SCHEMA)
+def batch(events: list[Event]) -> pa.RecordBatch:
+    rows = [{POSITION: position, "number": number, "value": {"text": f"{position}/{number}"}} for position, number in events]
+    return pa.RecordBatch.from_pylist(rows, SCHEMA)
 
 
 def events_at(positions: range, seed: int) -> list[Event]:
     """Most positions have no event, a few have many: more than a piece holds."""
     chance = random.Random(seed)
-    return [(position, -rank) for position in positions for rank in range(chance.choice((0, 0, 0, 1, 1, 30)))]
+    return [(position, number) for position in positions for number in range(chance.choice((0, 0, 0, 1, 1, 30)))]
 
 
 def some_runs(settings: S3Settings, events: list[Event], count: int) -> list[EventRun]:
-    """The events, those of one position together, in runs that overlap, each of several tables in no order."""
+    """The events in runs that overlap, each of several batches. Positions are in no order, and each is in one of the runs."""
     chance = random.Random(7)
-    owner = {position: chance.randrange(count) for position, _ in events}
+    positions = list(dict.fromkeys(position for position, _ in events))
+    chance.shuffle(positions)
     runs = []
     for number in range(count):
-        own = [event for event in events if owner[event[0]] == number]
-        chance.shuffle(own)
-        tables = [table(own[start : start + 40]) for start in range(0, len(own), 40)]
-        runs.append(write_run(tables, f"scratch/{number}", SMALL_PIECES, settings))
+        own = [event for position in positions[number::count] for event in events if event[0] == position]
+        batches = [batch(own[start : start + 40]) for start in range(0, len(own), 40)]
+        runs.append(write_run(batches, f"scratch/{number}", SMALL_PIECES, settings))
     return pickle.loads(pickle.dumps(runs))
 
 
 def read(runs: list[EventRun], low: int, high: int, settings: S3Settings) -> Iterator[list[Event]]:
     for rows in read_events(runs, low, high, SCHEMA, AMPLE, settings):
-        found = list(zip(rows[POSITION].to_pylist(), rows[RANK].to_pylist(), strict=True))
-        assert [value["text"] for value in rows["value"].to_pylist()] == [f"{position}/{rank}" for position, rank in found]
+        found = list(zip(rows[POSITION].to_pylist(), rows["number"].to_pylist(), strict=True))
+        assert [value["text"] for value in rows["value"].to_pylist()] == [f"{position}/{number}" for position, number in found]
         yield found
 
 
@@ -83,9 +84,9 @@ def test_ranges_side_by_side_have_every_event_once(s3_settings: S3Settings) -> N
 
 
 def test_events_of_one_position_come_in_one_table(s3_settings: S3Settings) -> None:
-    runs = [write_run([table([(FIRST, -rank) for rank in range(500)])], "scratch/0", SMALL_PIECES, s3_settings)]
+    runs = [write_run([batch([(FIRST, number) for number in range(500)])], "scratch/0", SMALL_PIECES, s3_settings)]
     [window] = read(runs, FIRST, FIRST + 1, s3_settings)
-    assert window == [(FIRST, rank) for rank in range(-499, 1)]
+    assert window == [(FIRST, number) for number in range(500)]
 
 
 def test_a_range_without_events_has_no_table(s3_settings: S3Settings) -> None:
