@@ -29,7 +29,7 @@ PIECE_BYTES = 512 * 2**10
 """The most of what a run is cut into, in Arrow's memory: small pieces take longer."""
 READERS = 8
 """Runs that are read side by side: enough to hide the store's latency."""
-FETCH_BYTES = 32 * 2**20
+FETCH_BYTES = 64 * 2**20
 """What is read at once of all runs, compressed, while the events read before are rendered: each request costs time."""
 FETCHES_SHARE = 12
 """One part in so many of a task's budget is for what is read at once; as much again is read ahead."""
