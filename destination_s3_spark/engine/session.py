@@ -53,7 +53,7 @@ LOG4J = Path(__file__).with_name("log4j2.properties")
 
 @dataclass(frozen=True, slots=True)
 class SparkSettings:
-    """What the session needs. `local_dir` holds Spark's scratch files.
+    """What the session needs. `local_dir` holds the scratch files of Spark and its JVM; it is made if need be.
 
     `cores` is the number of tasks that run at once inside the connector; on a cluster, if one is given, its executors decide.
     """
@@ -181,6 +181,7 @@ class Engine:
 
     def _start(self) -> None:
         try:
+            self._settings.local_dir.mkdir(parents=True, exist_ok=True)
             with told_the_secret(self._settings.cluster, self._settings.local_dir):
                 context = _spark_context(self._settings, self._warm_up.__module__)
             slots = self._settings.cores
@@ -236,7 +237,10 @@ def _spark_context(settings: SparkSettings, tasks: str) -> SparkContext:
 
 def _our_conf(settings: SparkSettings) -> dict[str, Any]:
     # C1 only: the JVM runs for seconds and never touches a record, so the optimizing compiler costs more than it returns.
-    java_options = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xss512k", f"-Dlog4j2.configurationFile={LOG4J.as_uri()}")
+    java_options = (
+        *("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xss512k", f"-Dlog4j2.configurationFile={LOG4J.as_uri()}"),
+        f'"-Djava.io.tmpdir={settings.local_dir}"',  # a JVM that is killed leaves native libraries and a directory where it has them
+    )
     inside = {
         "spark.master": f"local[{settings.cores},{TASK_ATTEMPTS}]",
         "spark.driver.host": "127.0.0.1",

@@ -6,7 +6,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from pyspark import cloudpickle
+from pyspark import SparkContext, cloudpickle
 
 from destination_s3_spark.engine.cpus import available_cpus
 from destination_s3_spark.engine.session import Engine, SparkSettings, local_cores
@@ -18,7 +18,7 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
-    settings = SparkSettings(2, 512, tmp_path_factory.mktemp("spark"), {})
+    settings = SparkSettings(2, 512, tmp_path_factory.mktemp("spark") / "scratch files", {})
     engine = Engine(settings, _double)
     engine.start()
     yield engine
@@ -74,6 +74,16 @@ def test_a_session_that_cannot_start_says_so(tmp_path: Path) -> None:
 
 def test_results_keep_the_shape_of_the_groups(engine: Engine) -> None:
     assert engine.run(_double, [[1, 2], [3]]) == [[2, 4], [6]]
+
+
+def test_the_jvm_leaves_its_files_where_the_sync_clears_up(engine: Engine) -> None:
+    engine.run(_double, [[1]])
+    context = SparkContext._active_spark_context
+    assert context is not None
+    assert context._jvm is not None
+    directory = Path(context._jvm.System.getProperty("java.io.tmpdir"))
+    assert directory.name == "scratch files"
+    assert [path for path in directory.iterdir() if path.name.startswith("spark-")]
 
 
 def test_our_own_error_of_a_task_is_raised_as_it_was(engine: Engine) -> None:
