@@ -76,7 +76,7 @@ class Values:
             return pa.nulls(len(rows), column.type)
         # Arrow would go through all indices to make the same of them and a mask.
         bitmap = None if shown.all() else pa.py_buffer(np.packbits(shown, bitorder="little"))
-        return _contiguous(column.take(pa.Array.from_buffers(pa.int64(), len(rows), [bitmap, pa.py_buffer(places)])))
+        return _contiguous(column.take(pa.Array.from_buffers(pa.int64(), len(rows), [bitmap, pa.py_buffer(np.ascontiguousarray(places))])))
 
     def column(self, name: str) -> pa.Array[Any]:
         """A column in all rows of the history."""
