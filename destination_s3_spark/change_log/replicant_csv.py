@@ -57,7 +57,7 @@ class CsvSnapshot(LogLines):
             row = [pc.if_else(pc.equal(row[0], ""), '""', row[0])]
         pieces = [*chain.from_iterable((cell, ",") for cell in row)]
         pieces[-1] = line_ends(batch)
-        return _joined(*pieces)
+        return text_join(*pieces, null=NULL)
 
 
 def csv_text(events: pa.RecordBatch) -> pa.StringArray:
@@ -65,7 +65,7 @@ def csv_text(events: pa.RecordBatch) -> pa.StringArray:
     op, cursor, _, exists, new, old = events.columns
     images = zip(map(_cells, new.flatten()), map(_cells, old.flatten()), exists_columns(exists), strict=True)
     # All in one go: each further piece, and each time a line is put together again, costs as much as a cell.
-    return _joined(*chain.from_iterable(starmap(_column, images)), op, ',"', _doubled(cursor), '","')
+    return text_join(*chain.from_iterable(starmap(_column, images)), op, ',"', _doubled(cursor), '","', null=NULL)
 
 
 def _column(new: _Cells, old: _Cells, exists: np.ndarray[Any, Any]) -> tuple[_Cells | str, ...]:
@@ -82,13 +82,6 @@ def _cells(values: pa.Array[Any]) -> _Cells:
     if cells.holds_free_text(values.type):
         texts = _quoted_where_needed(texts)
     return texts
-
-
-def _joined(*pieces: str | _Cells) -> pa.StringArray:
-    """The pieces of each row put together, with NULL for null."""
-    scalars = (pa.scalar(piece) if isinstance(piece, str) else piece for piece in pieces)
-    joined: pa.StringArray = pc.binary_join_element_wise(*scalars, "", null_handling="replace", null_replacement=NULL)
-    return joined
 
 
 def _quoted_where_needed(texts: pa.StringArray) -> pa.StringArray:

@@ -88,7 +88,9 @@ def meta_json(meta: pa.StructArray) -> pa.StringArray:
     return text_join('{"sync_id":', sync_ids.cast(pa.string()), ',"changes":', texts, "}")
 
 
-def text_join(*pieces: str | pa.Scalar | pa.Array[Any]) -> pa.StringArray:
-    """The pieces of each row put together; a plain string stands in every row."""
-    joined: pa.StringArray = pc.binary_join_element_wise(*(pa.scalar(p) if isinstance(p, str) else p for p in pieces), pa.scalar(""))
+def text_join(*pieces: str | pa.Scalar | pa.Array[Any], null: str | None = None) -> pa.StringArray:
+    """The pieces of each row put together; a plain string stands in every row. A null piece makes the row null or, if given, is `null`."""
+    scalars = (pa.scalar(piece) if isinstance(piece, str) else piece for piece in pieces)
+    handling = "emit_null" if null is None else "replace"
+    joined: pa.StringArray = pc.binary_join_element_wise(*scalars, "", null_handling=handling, null_replacement=null or "")
     return joined

@@ -96,7 +96,7 @@ def write_run(events: Sequence[pa.RecordBatch], key: str, size: int, s3: S3Setti
 
 
 def read_events(runs: Sequence[EventRun], low: int, high: int, schema: pa.Schema, budget_bytes: int, s3: S3Settings) -> Iterator[pa.Table]:
-    """The events at positions from `low` on and below `high`, in order; those at one position must be of one run.
+    """The events at positions from `low` on and below `high`, in order; those at one position in the order of the runs.
 
     Raises DataError for a run that is gone, TransientError.
 

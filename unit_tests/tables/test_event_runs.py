@@ -89,6 +89,13 @@ def test_events_of_one_position_come_in_one_table(s3_settings: S3Settings) -> No
     assert window == [(FIRST, number) for number in range(500)]
 
 
+def test_events_of_one_position_come_in_the_order_of_their_runs(s3_settings: S3Settings) -> None:
+    parts = [(FIRST, number) for number in range(100)], [(FIRST, number) for number in range(100, 200)]
+    runs = [write_run([batch(part)], f"scratch/{number}", SMALL_PIECES, s3_settings) for number, part in enumerate(parts)]
+    [window] = read(runs, FIRST, FIRST + 1, s3_settings)
+    assert window == [*parts[0], *parts[1]]
+
+
 def test_a_range_without_events_has_no_table(s3_settings: S3Settings) -> None:
     runs = some_runs(s3_settings, [(FIRST, 0), (FIRST + 9, 0)], 2)
     assert not list(read(runs, FIRST + 1, FIRST + 9, s3_settings))
