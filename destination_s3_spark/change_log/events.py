@@ -66,11 +66,15 @@ class OperationCount(msgspec.Struct, frozen=True, rename="camel"):
 
 @dataclass(frozen=True, slots=True)
 class LogColumns:
-    """What the change log of a stream shows: its data columns in the table's order, and which of them are the key. Picklable."""
+    """What the change log of a stream shows: its data columns in the table's order, and which of them are the key. Picklable.
+
+    `cursor` are the members of the cursor, of which an event shows those that are not null.
+    """
 
     stream: StreamId
     fields: tuple[pa.Field[Any], ...]
     key: tuple[str, ...]
+    cursor: tuple[pa.Field[Any], ...]
 
     @property
     def event_schema(self) -> pa.Schema:
@@ -79,7 +83,7 @@ class LogColumns:
         return pa.schema(
             [
                 pa.field("op", pa.string(), nullable=False),
-                pa.field("cursor", pa.string(), nullable=False),
+                pa.field("cursor", pa.struct(self.cursor), nullable=False),
                 pa.field("position", pa.int64(), nullable=False),
                 pa.field("exists", pa.binary(max(1, len(self.fields))), nullable=False),
                 pa.field("new", row, nullable=False),

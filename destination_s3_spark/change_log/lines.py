@@ -1,4 +1,4 @@
-"""What the text formats of the change log have in common: gzip, counting events, and the texts of Exists.
+"""What the text formats of the change log have in common: gzip, counting events, objects, the cursor and the texts of Exists.
 
 Where in the log an event stands, and so the count after it, is known last. Its line is put together before, but for the count.
 """
@@ -10,10 +10,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from destination_s3_spark.change_log import cells
 from destination_s3_spark.change_log.events import OperationCount, RunningCount
 from destination_s3_spark.formats.file_writer import Sink
-from destination_s3_spark.formats.text_file import Compression, TextFile
+from destination_s3_spark.formats.text_file import Compression, TextFile, text_join
 
 _BLOCK_BYTES = 4 * 2**20
 """Arrow bytes that are turned into text at once: the text of one event can take several times as much, and strings end at 2 GiB."""
@@ -73,6 +75,34 @@ def choices(numbers: np.ndarray[Any, Any], texts: Sequence[str]) -> pa.StringArr
     data = np.frombuffer("".join(texts).encode(), f"V{width}").take(numbers).view(np.uint8)
     offsets = np.arange(0, len(numbers) * width + 1, width, dtype=np.int32)
     return pa.StringArray.from_buffers(len(numbers), pa.py_buffer(offsets), pa.py_buffer(data))
+
+
+def cursor_pieces(
+    cursor: pa.StructArray, inside: Callable[[pa.StringArray], pa.StringArray] = lambda texts: texts
+) -> tuple[str | pa.StringArray, ...]:
+    """What to put together for each cursor as compact JSON. Where it stands inside of quotes, `inside` makes texts of it ones that can."""
+    members = []
+    for field, column in zip(cursor.type, cursor.flatten(), strict=True):
+        name = inside(pa.array([cells.json_name(field.name)]))[0].as_py()
+        texts = cells.json_texts(column)
+        members.append((f"{name}:", texts if pa.types.is_integer(column.type) else inside(texts)))
+    return object_pieces(members)
+
+
+def object_pieces(members: Sequence[tuple[str, pa.StringArray]]) -> tuple[str | pa.StringArray, ...]:
+    """What to put together for an object of each row's members that are not null. Members, one at least, are (name and colon, value)."""
+    named = [(name, texts) for name, texts in members if texts.null_count < len(texts)]
+    if not named:
+        return (pa.repeat("{}", len(members[0][1])),)
+    everywhere = next((number for number, (_, texts) in enumerate(named) if texts.null_count == 0), None)
+    if everywhere is None:
+        listed = text_join(*(text_join(",", name, texts) for name, texts in named), null="")
+        return ("{", pc.binary_replace_slice(listed, 0, 1, ""), "}")
+    pieces: list[str | pa.StringArray] = ["{", *(text_join(name, texts, ",").fill_null("") for name, texts in named[:everywhere])]
+    pieces += named[everywhere]
+    for name, texts in named[everywhere + 1 :]:
+        pieces += (f",{name}", texts) if texts.null_count == 0 else (text_join(",", name, texts).fill_null(""),)
+    return (*pieces, "}")
 
 
 def line_ends(batch: pa.RecordBatch) -> pa.StringArray:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from destination_s3_spark.change_log import cells
 from destination_s3_spark.change_log.events import EXISTS, LogColumns, OperationCount, exists_columns
-from destination_s3_spark.change_log.lines import EventLines, LogLines, choices, line_ends
+from destination_s3_spark.change_log.lines import EventLines, LogLines, choices, cursor_pieces, line_ends
 from destination_s3_spark.formats.file_writer import Sink
 from destination_s3_spark.formats.text_file import text_join
 
@@ -65,7 +65,7 @@ def csv_text(events: pa.RecordBatch) -> pa.StringArray:
     op, cursor, _, exists, new, old = events.columns
     images = zip(map(_cells, new.flatten()), map(_cells, old.flatten()), exists_columns(exists), strict=True)
     # All in one go: each further piece, and each time a line is put together again, costs as much as a cell.
-    return text_join(*chain.from_iterable(starmap(_column, images)), op, ',"', _doubled(cursor), '","', null=NULL)
+    return text_join(*chain.from_iterable(starmap(_column, images)), op, ',"', *cursor_pieces(cursor, _doubled), '","', null=NULL)
 
 
 def _column(new: _Cells, old: _Cells, exists: np.ndarray[Any, Any]) -> tuple[_Cells | str, ...]:

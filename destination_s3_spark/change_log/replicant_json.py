@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from destination_s3_spark.change_log import cells
 from destination_s3_spark.change_log.events import EXISTS, LogColumns, exists_columns
-from destination_s3_spark.change_log.lines import EventLines, LogLines, choices, line_ends
+from destination_s3_spark.change_log.lines import EventLines, LogLines, choices, cursor_pieces, line_ends
 from destination_s3_spark.formats.file_writer import Sink
 from destination_s3_spark.formats.text_file import text_join
 from destination_s3_spark.protocol.catalog import StreamId
@@ -49,7 +49,7 @@ def replicant_json_text(events: pa.RecordBatch, columns: LogColumns) -> pa.Strin
     names = [field.name for field in columns.fields]
     return text_join(
         f'{{"tableName":{_table_name(columns.stream)},"opType":"', op,
-        '","cursor":"', cells.escaped(cursor),
+        '","cursor":"', *cursor_pieces(cursor, cells.escaped),
         '","before":', _strings(names, map(_texts, old.flatten())),
         ',"after":', _strings(names, map(_texts, new.flatten())),
         ',"exists":', _strings(names, (choices(bits, EXISTS) for bits in exists_columns(exists))),

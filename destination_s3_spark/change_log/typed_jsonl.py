@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from destination_s3_spark.change_log import cells
 from destination_s3_spark.change_log.events import IN_NEW, IN_OLD, LogColumns, exists_columns
-from destination_s3_spark.change_log.lines import EventLines, LogLines
+from destination_s3_spark.change_log.lines import EventLines, LogLines, cursor_pieces, object_pieces
 from destination_s3_spark.formats.file_writer import Sink
 from destination_s3_spark.formats.text_file import text_join
 
@@ -33,7 +33,7 @@ class TypedJsonlSnapshot(LogLines):
 
     def _lines(self, batch: pa.RecordBatch) -> pa.StringArray:
         values = [pc.fill_null(cells.json_texts(column), "null") for column in batch.columns]
-        return text_join(_object(batch.schema.names, values), "\n")
+        return text_join(*_object(batch.schema.names, values), "\n")
 
 
 def jsonl_text(events: pa.RecordBatch, columns: LogColumns) -> pa.StringArray:
@@ -45,10 +45,10 @@ def jsonl_text(events: pa.RecordBatch, columns: LogColumns) -> pa.StringArray:
     old_values = [_where(values, bit & IN_OLD) for values, bit in zip(old.flatten(), bits, strict=True)]
     key = [pc.coalesce(old_values[index], new_values[index]) for index in columns.key_indices]
     return text_join(
-        ',"key":', _object([names[index] for index in columns.key_indices], key),
-        ',"new":', _object(names, new_values),
-        ',"old":', _object(names, old_values),
-        ',"cursor":', cursor,
+        ',"key":', *_object([names[index] for index in columns.key_indices], key),
+        ',"new":', *_object(names, new_values),
+        ',"old":', *_object(names, old_values),
+        ',"cursor":', *cursor_pieces(cursor),
         ',"operationCount":',
     )  # fmt: skip
 
@@ -61,12 +61,5 @@ def _where(values: pa.Array[Any], exists: np.ndarray[Any, Any]) -> pa.StringArra
     return texts if exists.all() else pc.if_else(pa.array(exists != 0), texts, None)
 
 
-def _object(names: list[str], columns: Iterable[pa.Array[Any]]) -> pa.StringArray | pa.StringScalar:
-    """Objects of the members that are not null."""
-    named = [(f",{cells.json_name(name)}:", column) for name, column in zip(names, columns, strict=True) if column.null_count < len(column)]
-    if not named:
-        return pa.scalar("{}")
-    members = [text_join(name, column) for name, column in named]
-    # Not null_handling="skip": that leaves out rows in which all are null.
-    joined = pc.binary_join_element_wise(*members, "", null_handling="replace", null_replacement="")
-    return text_join(pc.binary_replace_slice(joined, 0, 1, "{"), "}")
+def _object(names: list[str], columns: Iterable[pa.StringArray]) -> tuple[str | pa.StringArray, ...]:
+    return object_pieces([(f"{cells.json_name(name)}:", column) for name, column in zip(names, columns, strict=True)])

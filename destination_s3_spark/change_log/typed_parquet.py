@@ -6,8 +6,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from destination_s3_spark.change_log.events import LogColumns, OperationCount, RunningCount, exists_columns
+from destination_s3_spark.change_log.lines import cursor_pieces
 from destination_s3_spark.formats.file_writer import Sink, require_columns
 from destination_s3_spark.formats.parquet import Codec, ParquetFile, ParquetOptions
+from destination_s3_spark.formats.text_file import text_join
 
 PARQUET = ParquetOptions(codec=Codec.ZSTD)
 
@@ -57,7 +59,8 @@ class ParquetChanges:
         kinds = (counts.insert, counts.update, counts.delete, pa.repeat(counts.replace, len(op)))
         # A value stands in an image only where it exists, so the key is wherever it stands.
         key = [pc.if_else(pc.is_valid(olds[index]), olds[index], news[index]) for index in self._key]
-        columns = {"op": op, "sequence": counts.total, "new": new, "old": old, "cursor": cursor}
+        cursors = text_join(*cursor_pieces(cursor))
+        columns = {"op": op, "sequence": counts.total, "new": new, "old": old, "cursor": cursors}
         for name, members in (("key", key), ("exists", bits), ("operation_count", kinds)):
             columns[name] = pa.StructArray.from_arrays(members, fields=list(self._schema.field(name).type))
         self._file.write(pa.RecordBatch.from_arrays([columns[name] for name in self._schema.names], schema=self._schema))

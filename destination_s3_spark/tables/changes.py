@@ -7,8 +7,7 @@ is older than what the table has, or changes nothing, makes no event. A value th
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +17,6 @@ import pyarrow.compute as pc
 
 from destination_s3_spark.change_log.cells import json_texts
 from destination_s3_spark.change_log.events import IN_NEW, IN_OLD, AfterImage, BeforeImage, LogColumns, Operation
-from destination_s3_spark.formats.text_file import text_join
 from destination_s3_spark.schema.airbyte_type import Scalar
 from destination_s3_spark.tables.history import Flags, History, Indices
 from destination_s3_spark.tables.keys import OFFSET
@@ -49,6 +47,16 @@ class Images:
     before: BeforeImage
     after: AfterImage
     cursor: tuple[tuple[str, pa.Field[Any]], ...]
+
+
+def cursor_members(cursor: Iterable[tuple[str, pa.Field[Any]]]) -> Iterator[pa.Field[Any]]:
+    """What the cursor of an event says: the fields of `Images.cursor`, and in milliseconds since 1970 when the change was made and read."""
+    for source, column in cursor:
+        yield pa.field(source, column.type)
+        if source == UPDATED_AT:
+            yield pa.field("timestamp", pa.int64())
+    yield pa.field("extractionTimestamp", pa.int64())
+    yield pa.field("v", pa.int8())
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +141,7 @@ class Events:
         digits = np.ascontiguousarray(np.stack(exists, axis=1))
         arrays = [
             pa.array(OPERATIONS).take(pa.array(self.operation)),
-            self._cursors(values, merged, images),
+            pa.StructArray.from_arrays(list(self._cursors(values, merged, images)), fields=columns.cursor),
             pa.array(position),
             pa.FixedSizeBinaryArray.from_buffers(pa.binary(digits.shape[1]), len(digits), [None, pa.py_buffer(digits)]),
             pa.StructArray.from_arrays(new, fields=columns.fields),
@@ -152,16 +160,15 @@ class Events:
             found.append((in_new * IN_NEW + in_old * IN_OLD).astype(np.uint8))
         return found
 
-    def _cursors(self, values: Values, merged: pa.Table, images: Images) -> pa.StringArray:
-        """The cursor cells: the fields that say where in the source's log a record stands, as far as it has them, and its times in ms."""
-        members: list[str | pa.Array[Any]] = []
+    def _cursors(self, values: Values, merged: pa.Table, images: Images) -> Iterator[pa.Array[Any]]:
+        """The members of `cursor_members`."""
         for source, field in images.cursor:
             column = values.take(field.name, self.rows)
-            members += _member(json.dumps(source), json_texts(column))
+            yield column
             if source == UPDATED_AT:
-                members += _member('"timestamp"', _milliseconds(column))
-        extracted = _contiguous(merged[EXTRACTED_AT].take(pa.array(values.history.rows[self.rows])))
-        return text_join("{", *members, '"extractionTimestamp":', _milliseconds(extracted), f',"v":{_VERSION}}}')
+                yield _milliseconds(column)
+        yield _milliseconds(_contiguous(merged[EXTRACTED_AT].take(pa.array(values.history.rows[self.rows]))))
+        yield pa.repeat(pa.scalar(_VERSION, pa.int8()), len(self.rows))
 
     def _positions(self, history: History, offsets: Indices) -> Indices:
         """Where each event stands in the log: the arrival of its record, or of a later one of its key that is older by the cursor."""
@@ -185,19 +192,12 @@ def _differ(new: pa.Array[Any], old: pa.Array[Any]) -> Flags:
     return differ
 
 
-def _member(name: str, texts: pa.StringArray) -> tuple[str | pa.Array[Any], ...]:
-    """What puts together a member and the comma after it, or nothing where there is no text."""
-    if texts.null_count == 0:
-        return f"{name}:", texts, ","
-    return (text_join(f"{name}:", texts, ",").fill_null(""),)
-
-
-def _milliseconds(times: pa.Array[Any]) -> pa.StringArray:
+def _milliseconds(times: pa.Array[Any]) -> pa.Int64Array:
     """Timestamps, or their usual text, as milliseconds since 1970 UTC; null for what is none."""
     if pa.types.is_string(times.type):
         microseconds, valid = plain_temporals(Scalar.TIMESTAMP_WITH_TIMEZONE, times.fill_null(""))
         times = pa.array(microseconds, pa.int64(), mask=~valid).cast(pa.timestamp("us", "UTC"))
-    return times.cast(pa.timestamp("ms", "UTC"), safe=False).cast(pa.int64()).cast(pa.string())
+    return times.cast(pa.timestamp("ms", "UTC"), safe=False).cast(pa.int64())
 
 
 def _contiguous(values: pa.Array[Any] | pa.ChunkedArray[Any]) -> pa.Array[Any]:

@@ -23,7 +23,7 @@ from destination_s3_spark.schema.arrow import arrow_field
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.storage.staging import StagedFileSink
 from destination_s3_spark.tables.change_output import SPANS, WRITE_BYTES, ChangeOutput, Counts, LoggedRange, LogTask, Span
-from destination_s3_spark.tables.changes import Images
+from destination_s3_spark.tables.changes import Images, cursor_members
 from destination_s3_spark.tables.combining import ARROW_BYTES
 from destination_s3_spark.tables.event_runs import EventRun, read_events
 from destination_s3_spark.tables.keys import CdcDeletion
@@ -244,7 +244,7 @@ def _images(table: StreamTable, options: ChangeLogOptions) -> Images:
     columns = [Field(column.source, column.name, column.type) for column in table.schema.fields]
     data = tuple(arrow_field(column) for column in columns if not column.source.startswith(CDC_FIELDS))
     cursor = tuple((column.source, arrow_field(column)) for column in columns if column.source.startswith(CDC_FIELDS))
-    log_columns = LogColumns(table.stream.id, data, tuple(field.name for field in spec.key))
+    log_columns = LogColumns(table.stream.id, data, tuple(field.name for field in spec.key), tuple(cursor_members(cursor)))
     return Images(log_columns, options.before_image, options.after_image, cursor)
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, starmap
 from typing import Any
 
 import pyarrow as pa
@@ -18,7 +19,24 @@ from destination_s3_spark.protocol.catalog import StreamId
 NO_COUNT = OperationCount()
 
 EventRow = tuple[str, dict[str, Any], dict[str, Any], str]
-"""Op, new image, old image, cursor. A column that is not in the image has no member."""
+"""Op, new image, old image, cursor as JSON. A column that is not in the image has no member."""
+
+CURSOR = {
+    "lsn": pa.int64(),
+    "file": pa.string(),
+    "_ab_cdc_lsn": pa.int64(),
+    # And those of Arcion's page. It has `dscId` in two events and `dscI` in the third.
+    "extractorId": pa.int64(),
+    "nodeID": pa.string(),
+    "timestamp": pa.int64(),
+    "extractionTimestamp": pa.int64(),
+    "dscId": pa.int64(),
+    "dscI": pa.int64(),
+    "mutId": pa.int64(),
+    "partNum": pa.int64(),
+    "v": pa.int64(),
+}
+"""The members that cursors of tests have, in their order."""
 
 
 @dataclass(frozen=True)
@@ -32,14 +50,14 @@ class Log:
 
     @property
     def columns(self) -> LogColumns:
-        return LogColumns(self.stream, tuple(pa.field(name, kind) for name, kind in self.fields), tuple(self.key))
+        return LogColumns(self.stream, tuple(starmap(pa.field, self.fields)), tuple(self.key), tuple(starmap(pa.field, CURSOR.items())))
 
     def events(self, rows: Iterable[EventRow]) -> pa.RecordBatch:
         names = [name for name, _ in self.fields]
         listed = [
             {
                 "op": op,
-                "cursor": cursor,
+                "cursor": json.loads(cursor, object_pairs_hook=_members),
                 "position": position,
                 "exists": bytes(IN_NEW * (name in new) + IN_OLD * (name in old) for name in names),
                 "new": new,
@@ -60,6 +78,11 @@ class Log:
     def snapshot_file(self, batches: Iterable[pa.RecordBatch]) -> bytes:
         sink = io.BytesIO()
         return _closed(sink, open_snapshot(sink, self.columns, self.options), batches)
+
+
+def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    assert [name for name, _ in pairs] == [name for name in CURSOR if name in dict(pairs)]
+    return dict(pairs)
 
 
 def _closed(sink: io.BytesIO, file: Any, batches: Iterable[pa.RecordBatch]) -> bytes:

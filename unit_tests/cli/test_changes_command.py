@@ -28,7 +28,7 @@ def put_snapshot(store: S3Store) -> Callable[..., None]:
     """Adds a snapshot of these rows to the log of a stream."""
 
     def put(stream: StreamId, offset: int, rows: list[dict[str, Any]]) -> None:
-        columns = LogColumns(stream, FIELDS, ("id", "line"))
+        columns = LogColumns(stream, FIELDS, ("id", "line"), ())
         sink = io.BytesIO()
         file = open_snapshot(sink, columns, OPTIONS)
         file.write(pa.RecordBatch.from_pylist(rows, schema=columns.row_schema))
