@@ -19,6 +19,7 @@ from destination_s3_spark.formats.text_file import text_join
 
 _BEFORE_TIME = (-16, -15)
 """Where Arrow writes a blank between date and `HH:MM:SS.ffffff`; counted from the end, because years can have more than four digits."""
+_NO_FRACTION = ".000000"
 _FIRST_PRINTABLE = 0x20
 
 
@@ -89,15 +90,17 @@ def _doubles(values: pa.DoubleArray) -> pa.StringArray:
 
 def _times(values: pa.Array[Any]) -> pa.StringArray:
     """Times of day and timestamps. A timestamp with a zone is in UTC."""
-    zone = ""
-    if pa.types.is_timestamp(values.type):
-        zone = "Z" if values.type.tz else ""
-        # Without its zone Arrow writes a timestamp twenty times as fast.
-        naive = values.cast(pa.timestamp("us", values.type.tz)).view(pa.timestamp("us"))
-        cells = pc.binary_replace_slice(naive.cast(pa.string()), *_BEFORE_TIME, "T")
-    else:
-        cells = values.cast(pa.string())
-    return text_join(pc.replace_substring(cells, ".000000", ""), zone)
+    if not pa.types.is_timestamp(values.type):
+        return _without_zeros(values.cast(pa.string()))
+    # Without its zone Arrow writes a timestamp twenty times as fast.
+    naive = values.cast(pa.timestamp("us", values.type.tz)).view(pa.timestamp("us"))
+    texts = pc.binary_replace_slice(naive.cast(pa.string()), *_BEFORE_TIME, "T")
+    return text_join(_without_zeros(texts), "Z") if values.type.tz else _without_zeros(texts)
+
+
+def _without_zeros(texts: pa.StringArray) -> pa.StringArray:
+    """Without fractions of a second that are zero."""
+    return pc.replace_substring(texts, _NO_FRACTION, "") if _NO_FRACTION.encode() in string_bytes(texts) else texts
 
 
 def _objects(values: pa.StructArray) -> pa.StringArray:

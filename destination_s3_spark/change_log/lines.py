@@ -83,25 +83,28 @@ def cursor_pieces(
     """What to put together for each cursor as compact JSON. Where it stands inside of quotes, `inside` makes texts of it ones that can."""
     members = []
     for field, column in zip(cursor.type, cursor.flatten(), strict=True):
-        name = inside(pa.array([cells.json_name(field.name)]))[0].as_py()
-        texts = cells.json_texts(column)
-        members.append((f"{name}:", texts if pa.types.is_integer(column.type) else inside(texts)))
+        name, quote = inside(pa.array([cells.json_name(field.name), '"'])).to_pylist()
+        if pa.types.is_string(column.type):
+            members.append((f"{name}:{quote}", inside(cells.escaped(column)), quote))
+        else:
+            members.append((f"{name}:", inside(cells.json_texts(column)), ""))
     return object_pieces(members)
 
 
-def object_pieces(members: Sequence[tuple[str, pa.StringArray]]) -> tuple[str | pa.StringArray, ...]:
-    """What to put together for an object of each row's members that are not null. Members, one at least, are (name and colon, value)."""
-    named = [(name, texts) for name, texts in members if texts.null_count < len(texts)]
-    if not named:
+def object_pieces(members: Sequence[tuple[str, pa.StringArray, str]]) -> tuple[str | pa.StringArray, ...]:
+    """What to put together for an object of each row's members, one at least, that are not null; a member is a text and what is around it."""
+    found = [member for member in members if member[1].null_count < len(member[1])]
+    if not found:
         return (pa.repeat("{}", len(members[0][1])),)
-    everywhere = next((number for number, (_, texts) in enumerate(named) if texts.null_count == 0), None)
+    everywhere = next((number for number, (_, texts, _) in enumerate(found) if texts.null_count == 0), None)
     if everywhere is None:
-        listed = text_join(*(text_join(",", name, texts) for name, texts in named), null="")
+        listed = text_join(*(text_join(",", *member) for member in found), null="")
         return ("{", pc.binary_replace_slice(listed, 0, 1, ""), "}")
-    pieces: list[str | pa.StringArray] = ["{", *(text_join(name, texts, ",").fill_null("") for name, texts in named[:everywhere])]
-    pieces += named[everywhere]
-    for name, texts in named[everywhere + 1 :]:
-        pieces += (f",{name}", texts) if texts.null_count == 0 else (text_join(",", name, texts).fill_null(""),)
+    pieces: list[str | pa.StringArray] = ["{", *(text_join(*member, ",").fill_null("") for member in found[:everywhere])]
+    pieces += found[everywhere]
+    for before, texts, after in found[everywhere + 1 :]:
+        member = f",{before}", texts, after
+        pieces += member if texts.null_count == 0 else (text_join(*member).fill_null(""),)
     return (*pieces, "}")
 
 

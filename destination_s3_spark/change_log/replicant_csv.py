@@ -94,7 +94,7 @@ def _quoted_where_needed(texts: pa.StringArray) -> pa.StringArray:
 
 
 def _doubled(texts: pa.StringArray) -> pa.StringArray:
-    return pc.replace_substring(texts, '"', _QUOTE_IN_QUOTES)
+    return pc.replace_substring(texts, '"', _QUOTE_IN_QUOTES) if b'"' in cells.string_bytes(texts) else texts
 
 
 def _header(names: list[str]) -> bytes:

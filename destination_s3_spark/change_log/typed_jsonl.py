@@ -62,4 +62,4 @@ def _where(values: pa.Array[Any], exists: np.ndarray[Any, Any]) -> pa.StringArra
 
 
 def _object(names: list[str], columns: Iterable[pa.StringArray]) -> tuple[str | pa.StringArray, ...]:
-    return object_pieces([(f"{cells.json_name(name)}:", column) for name, column in zip(names, columns, strict=True)])
+    return object_pieces([(f"{cells.json_name(name)}:", column, "") for name, column in zip(names, columns, strict=True)])
