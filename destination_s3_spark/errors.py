@@ -5,7 +5,10 @@ Each one says what happened, where, and what to do next. None of them may carry 
 
 from __future__ import annotations
 
+import errno
+import os
 from enum import Enum
+from pathlib import Path
 
 
 class FailureType(Enum):
@@ -37,6 +40,19 @@ class TransientError(SyncError):
     """Something outside failed for now; running the sync again is the remedy."""
 
     failure_type = FailureType.TRANSIENT
+
+
+def disk_error(directory: Path, error: OSError) -> TransientError:
+    """What to say when files of the sync's own directory cannot be written or read."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return TransientError(
+            f"The disk of the spool directory '{directory}' is full. Give it more space, or point batching.spool_dir at a larger "
+            "disk, and lower batching.max_spool_gb to what it holds; then run the sync again."
+        )
+    return TransientError(
+        f"The spool directory '{directory}' cannot be used: {os.strerror(error.errno or 0)}. "
+        "Point batching.spool_dir at a directory on a working local disk and run the sync again."
+    )
 
 
 class DataError(SyncError):

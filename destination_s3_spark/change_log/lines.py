@@ -92,7 +92,7 @@ def cursor_pieces(
 
 
 def object_pieces(members: Sequence[tuple[str, pa.StringArray, str]]) -> tuple[str | pa.StringArray, ...]:
-    """What to put together for an object of each row's members, one at least, that are not null; a member is a text and what is around it."""
+    """What to put together for an object of each row's members that are not null: one at least, each with the text before and after it."""
     found = [member for member in members if member[1].null_count < len(member[1])]
     if not found:
         return (pa.repeat("{}", len(members[0][1])),)

@@ -79,7 +79,7 @@ def _rebuild(tools: _Tools, found: FoundTable) -> int:
     clean = was is not None and was.closed
     try:
         table.open()
-        resources = Resources(tools.store.settings, task_bytes(tools.config), tools.engine.cores)
+        resources = Resources(tools.store.settings, task_bytes(tools.config), tools.engine.cores, disk=None)
         update = rebuild_of(table, resources)
         before = _digests(tools, table)
         rows_before = writer.open().contents.rows

@@ -29,6 +29,7 @@ from destination_s3_spark.sync.spool import Spool
 from destination_s3_spark.sync.sync import Parts, Sync
 from destination_s3_spark.sync.table_set import TableSet
 from destination_s3_spark.sync.updates import Updates
+from destination_s3_spark.tables.local_disk import LocalDisk
 from destination_s3_spark.tables.merging import Resources
 
 IDLE_S = 0.2
@@ -73,7 +74,10 @@ def _assembled(config: Config, catalog: Catalog, emit: Emit) -> Iterator[Parts]:
         engine = engine_of(config, scratch / "spark")
         checkpoints = Checkpoints()
         commits = Commits({i: table.writer for i, table in tables.items()}, checkpoints, emit, tables_pool.map)
-        land = None if is_local(config.spark.master) else RemoteLanding(engine, store, tables).land
+        local = is_local(config.spark.master)
+        land = None if local else RemoteLanding(engine, store, tables).land
+        # The spool is empty when tables are merged.
+        disk = LocalDisk(scratch / "events", limits(config).spool_bytes) if local else None
         pipeline = Pipeline(tables, spool, engine, commits, s3, land)
         stack.callback(pipeline.stop)
         stack.callback(engine.stop)  # first of all: it ends what the pipeline may still be waiting for
@@ -88,7 +92,7 @@ def _assembled(config: Config, catalog: Catalog, emit: Emit) -> Iterator[Parts]:
                 engine,
                 pipeline,
                 Updates(engine, tables_pool),
-                lambda: Resources(s3, task_bytes(config), engine.cores),
+                lambda: Resources(s3, task_bytes(config), engine.cores, disk),
                 limits(config),
                 tables_pool,
                 lambda: StrayUploads(store, base),

@@ -9,8 +9,6 @@ place of any record in the input is found again. It is not counted in `size`.
 
 from __future__ import annotations
 
-import errno
-import os
 import shutil
 from array import array
 from bisect import bisect_right
@@ -21,7 +19,7 @@ from itertools import chain
 from pathlib import Path
 from threading import Lock
 
-from destination_s3_spark.errors import TransientError
+from destination_s3_spark.errors import disk_error
 from destination_s3_spark.protocol.messages import Records
 from destination_s3_spark.tables.slices import Extent, Slice
 
@@ -199,7 +197,7 @@ class Spool:
             with segment.runs_path.open("ab") as file:
                 file.write(spool.runs)
         except OSError as error:
-            raise self._disk_error(error) from error
+            raise disk_error(self._directory, error) from error
         segment.end += spool.buffered
         segment.held += spool.buffered
         self._on_disk += spool.buffered
@@ -216,17 +214,6 @@ class Spool:
             spool.segments.append(last)
             spool.written_segments += 1
         return last
-
-    def _disk_error(self, error: OSError) -> TransientError:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            return TransientError(
-                f"The disk of the spool directory '{self._directory}' is full. Give it more space, or point batching.spool_dir at a larger "
-                "disk, and lower batching.max_spool_gb to what it holds; then run the sync again."
-            )
-        return TransientError(
-            f"The spool directory '{self._directory}' cannot be written: {os.strerror(error.errno or 0)}. "
-            "Point batching.spool_dir at a directory on a working local disk and run the sync again."
-        )
 
     def _slice(self, stream: int, spool: _StreamSpool, start: _Mark, end: _Mark, boundaries: Sequence[int]) -> Slice:
         self._outstanding.add((stream, start.offset, end.offset))

@@ -1,11 +1,12 @@
 """What one merge adds to the change log of its table: a group of files, committed together with the change of the table.
 
-Merge tasks know what happened to their keys; here it is put in the order of the log. Events are first written to scratch runs, sorted by
-where they stand in the log, then rendered by tasks that each know the count of what comes before.
+Merge tasks know what happened to their keys; here it is put in the order of the log. Events are first written to runs, sorted by where they
+stand in the log, then rendered by tasks that each know the count of what comes before.
 """
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -25,8 +26,9 @@ from destination_s3_spark.storage.staging import StagedFileSink
 from destination_s3_spark.tables.change_output import SPANS, WRITE_BYTES, ChangeOutput, Counts, LoggedRange, LogTask, Span
 from destination_s3_spark.tables.changes import Images, cursor_members
 from destination_s3_spark.tables.combining import ARROW_BYTES
-from destination_s3_spark.tables.event_runs import EventRun, read_events
+from destination_s3_spark.tables.event_runs import EventRun, Place, read_events
 from destination_s3_spark.tables.keys import CdcDeletion
+from destination_s3_spark.tables.local_disk import LocalDisk
 from destination_s3_spark.tables.merge import Source, row_streams
 from destination_s3_spark.tables.merge_output import StagedFile, TableFormat, pieces
 from destination_s3_spark.tables.merged_rows import complete_rows
@@ -38,6 +40,8 @@ CDC_FIELDS = "_ab_cdc_"
 """What the names of the fields begin with that a source adds to say where in its own log a change stands: no data of the row."""
 EVENT_ROWS = 4
 """An event has two rows, the new one and the old one; as text they take about twice as much memory."""
+COMPRESSION = 3
+"""Events take about so many times as much of Arrow's memory as in a file of the log."""
 LEAST_FILE_BYTES = 4 * 2**20
 """Events of so many bytes are worth a file, and a task, of their own."""
 
@@ -83,7 +87,9 @@ class SnapshotTask:
 class MergeLog:
     """The change log's part of one merge. `records` are the deltas it consumes; `anew`: it writes rows of the table in other columns."""
 
-    def __init__(self, table: StreamTable, options: ChangeLogOptions, records: Sequence[FileEntry], *, anew: bool) -> None:
+    def __init__(
+        self, table: StreamTable, options: ChangeLogOptions, records: Sequence[FileEntry], disk: LocalDisk | None, *, anew: bool
+    ) -> None:
         self._table = table
         self._options = options
         contents = table.writer.open().contents
@@ -96,17 +102,15 @@ class MergeLog:
         self.kind = self._kind(begins=anew or contents.pending is not None)
         self._group = GroupName(first, table.writer.next_token())
         self._parts = 0
+        self._folder = disk.reserved(self._event_bytes) if disk is not None and self.kind is LogKind.CHANGES else None
 
     def task(self, files: int, file_bytes: int) -> LogTask:
         """What a merge task does that writes up to so many files of this size."""
         table = self._table
-        if self.kind is LogKind.CHANGES:
-            keys: tuple[str, ...] = (table.layout.scratch_prefix(table.writer.next_token()),)
-        else:
-            keys = tuple(self._next_key() for _ in range(files))
+        keys = () if self.kind is LogKind.CHANGES else tuple(self._next_key() for _ in range(files))
         sources = tuple((field.name, field.source) for field in table.schema.fields)
         images, plan, soft = self._images, self._plan(), self._soft()
-        return LogTask(self.kind, images, self._options, plan, soft, sources, keys, file_bytes, self._span, self._event_bytes)
+        return LogTask(self.kind, images, self._options, plan, soft, sources, keys, self._runs(), file_bytes, self._span, self._event_bytes)
 
     def group(
         self, ranges: Sequence[LoggedRange], kept: Sequence[SnapshotTask], budget_bytes: int, cores: int, s3: S3Settings
@@ -157,7 +161,7 @@ class MergeLog:
         counts = sum((logged.counts for logged in ranges), np.zeros((SPANS, 3), np.int64))
         if not runs:
             return LogGroup((), before, ())
-        size = sum(run.size for run in runs)
+        size = sum(int(run.bytes.sum()) for run in runs) // COMPRESSION
         parts = max(1, -(-size // self._table.rules.target_file_bytes), min(cores, size // LEAST_FILE_BYTES))
         tasks, expected = [], []
         start = before
@@ -175,7 +179,9 @@ class MergeLog:
                 "written to the change log. Nothing was changed. Please report this.",
                 stream=self._table.stream.id,
             )
-        return LogGroup(tuple(files), start, tuple(run.key for run in runs))
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+        return LogGroup(tuple(files), start, tuple(run.place for run in runs if isinstance(run.place, str)))
 
     def _manifest(self, files: Sequence[DataFile], before: OperationCount, after: OperationCount, s3: S3Settings) -> DataFile:
         table = self._table
@@ -191,6 +197,13 @@ class MergeLog:
         with StagedFileSink(s3, self._next_key()) as sink:
             rows = open_snapshot(sink, self._images.columns, self._options).close()
             return DataFile(FileKind.CHANGES, sink.stage(), rows)
+
+    def _runs(self) -> Place:
+        """Where a task's runs of events begin."""
+        token = self._table.writer.next_token()
+        if self._folder is None:
+            return self._table.layout.scratch_prefix(token)
+        return self._folder / token
 
     def _next_key(self) -> str:
         name = LogName(*self._group, self._parts, self.kind)

@@ -22,6 +22,7 @@ from destination_s3_spark.storage.ranged import RangedFile
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.combining import combined
 from destination_s3_spark.tables.keys import KeySpec, lower, upper
+from destination_s3_spark.tables.local_disk import LocalDisk
 from destination_s3_spark.tables.merge import CompactTask, MergedRange, MergeTask, Source, compact_tombstones, merge_range, sources_of
 from destination_s3_spark.tables.merge_log import NO_LOG, LogGroup, MergeLog
 from destination_s3_spark.tables.merge_output import FileKeys, TableFormat
@@ -54,11 +55,12 @@ logger = logging.getLogger("airbyte")
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What a merge may use: the bucket, Arrow memory per task in bytes, and how many tasks run at once."""
+    """What a merge may use: the bucket, Arrow memory per task in bytes, how many tasks run at once, and the disk they share, if they do."""
 
     s3: S3Settings
     budget_bytes: int
     cores: int
+    disk: LocalDisk | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +105,7 @@ def _steps(table: StreamTable, live: LiveFiles, form: TableFormat, inputs: _Inpu
     found = [*inputs.runs, *sorted_runs]
     waiting = yield from combined(found, form.form, partial(_next_scratch, table), resources.budget_bytes, resources.s3)
     plan = _plan(table, inputs, waiting.runs, form, resources)
-    log = _log(table, inputs)
+    log = _log(table, inputs, resources)
     ranges: list[MergedRange] = []
     if plan.pieces:
         tasks = [_task(table, piece, plan.row_bytes, form, resources, log) for piece in plan.pieces]
@@ -126,14 +128,14 @@ def _steps(table: StreamTable, live: LiveFiles, form: TableFormat, inputs: _Inpu
     return result
 
 
-def _log(table: StreamTable, inputs: _Inputs) -> MergeLog | None:
+def _log(table: StreamTable, inputs: _Inputs, resources: Resources) -> MergeLog | None:
     """The merge's part of the change log, where the table has one."""
     options = table.rules.change_log
     if options is None:
         return None
     records = [file for file in inputs.consumed if file.kind is FileKind.DELTA]
     anew = any(file.kind is not FileKind.DELTA for file, _ in inputs.unsorted)
-    return MergeLog(table, options, records, anew=anew)
+    return MergeLog(table, options, records, resources.disk, anew=anew)
 
 
 def _logged(

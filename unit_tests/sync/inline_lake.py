@@ -30,6 +30,7 @@ from destination_s3_spark.sync.spool import Spool
 from destination_s3_spark.sync.sync import Parts, Sync
 from destination_s3_spark.sync.table_set import TableSet
 from destination_s3_spark.sync.updates import Updates
+from destination_s3_spark.tables.local_disk import LocalDisk
 from destination_s3_spark.tables.merging import Resources
 
 LARGE = Limits(batch_bytes=2**30, age_s=3600, spool_bytes=2**31)
@@ -50,7 +51,7 @@ class InlineEngine:
 
 @dataclass
 class Lake:
-    """A bucket, and syncs into it. `cluster`: an engine whose tasks do not see the spool."""
+    """A bucket, and syncs into it. `cluster`: an engine whose tasks do not see the spool, nor files of each other."""
 
     settings: S3Settings
     directory: Path
@@ -59,6 +60,7 @@ class Lake:
     format: dict[str, Any] = field(default_factory=lambda: {"format_type": "Parquet"})
     options: Mapping[str, Any] = field(default_factory=dict)
     cluster: Any = None
+    local_disk_bytes: int = 2**30
 
     def sync(self, catalog: Catalog, blocks: Iterable[bytes]) -> None:
         store = S3Store(self.settings)
@@ -79,6 +81,7 @@ class Lake:
             engine: Any = self.cluster or InlineEngine()
             land = RemoteLanding(engine, store, tables).land if self.cluster else None
             pipeline = Pipeline(tables, spool, engine, commits, self.settings, land)
+            disk = None if self.cluster else LocalDisk(self.directory / "events", self.local_disk_bytes)
             parts = Parts(
                 catalog,
                 tables,
@@ -88,7 +91,7 @@ class Lake:
                 engine,
                 pipeline,
                 Updates(engine, tables_pool),
-                lambda: Resources(self.settings, 2**26, 2),
+                lambda: Resources(self.settings, 2**26, 2, disk),
                 self.limits,
                 tables_pool,
                 lambda: StrayUploads(store, "lake/"),

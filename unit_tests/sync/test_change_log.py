@@ -108,12 +108,17 @@ def counts(manifest: Manifest, ops: Iterable[str]) -> list[dict[str, int]]:
     return found
 
 
+@pytest.mark.parametrize("local_disk_bytes", [0, 2**30], ids=["through the bucket", "over the disk"])
 def test_events_come_in_the_order_of_arrival_over_many_ranges_and_files(
-    make_lake: Callable[..., Lake], monkeypatch: pytest.MonkeyPatch
+    make_lake: Callable[..., Lake], monkeypatch: pytest.MonkeyPatch, local_disk_bytes: int
 ) -> None:
     monkeypatch.setattr(merging, "LEAST_FILE_BYTES", 2_000)
     monkeypatch.setattr("destination_s3_spark.tables.merge_log.LEAST_FILE_BYTES", 5_000)
     lake, source, chance = make_lake(), Source(), random.Random(5)
+    lake.local_disk_bytes = local_disk_bytes
+    written: list[str] = []
+    put = S3Store.put
+    monkeypatch.setattr(S3Store, "put", lambda store, key, *rest: written.append(key) or put(store, key, *rest))
     ids = list(range(2_000))
     run(lake, [source.record(id_, 1, name=noise(chance)) for id_ in ids], 1)
     chance.shuffle(ids)
@@ -127,7 +132,9 @@ def test_events_come_in_the_order_of_arrival_over_many_ranges_and_files(
     assert [record["key"]["id"] for record in records] == ids
     assert [record["sequence"] for record in records] == list(range(2_001, 4_001))
     assert len(lake.files(".parquet")) > 2
+    assert any(key.endswith(".arrows") for key in written) == (local_disk_bytes == 0)
     assert not list(S3Store(lake.settings).list("lake/airbyte_internal/_raw__stream_users/scratch/"))
+    assert not any(path.is_file() for path in (lake.directory / "events").rglob("*"))
 
 
 def test_a_value_that_was_not_provided_is_that_of_the_row_before(make_lake: Callable[..., Lake]) -> None:

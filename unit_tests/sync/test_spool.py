@@ -197,7 +197,7 @@ def test_a_directory_that_vanished_is_named(tmp_path: Path) -> None:
     spool = Spool(tmp_path / "spool", limit_bytes=2**30)
     spool.append(lines_of(b"x"))
     (tmp_path / "spool").rmdir()
-    with pytest.raises(TransientError, match=r"cannot be written: No such file.*batching\.spool_dir"):
+    with pytest.raises(TransientError, match=r"cannot be used: No such file.*batching\.spool_dir"):
         spool.cut(0, 2, 1, ())
 
 

@@ -4,16 +4,17 @@ import pickle
 import random
 from collections.abc import Iterator
 from itertools import pairwise
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from destination_s3_spark.errors import DataError
+from destination_s3_spark.errors import DataError, TransientError
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables import event_runs
 from destination_s3_spark.tables.changes import POSITION
-from destination_s3_spark.tables.event_runs import RUNS_SHARE, WINDOWS_SHARE, EventRun, piece_bytes, read_events, write_run
+from destination_s3_spark.tables.event_runs import RUNS_SHARE, WINDOWS_SHARE, EventRun, Place, piece_bytes, read_events, write_run
 
 SCHEMA = pa.schema([(POSITION, pa.int64()), ("number", pa.int64()), ("value", pa.struct([("text", pa.string())]))])
 AMPLE = 2**30
@@ -33,6 +34,13 @@ def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(event_runs, "FETCH_BYTES", 60 * SMALL_PIECES)
 
 
+@pytest.fixture(params=["bucket", "disk"])
+def places(request: pytest.FixtureRequest, tmp_path: Path) -> list[Place]:
+    """Where runs can lie."""
+    names = [f"scratch/{number}" for number in range(5)]
+    return [*names] if request.param == "bucket" else [tmp_path / name for name in names]
+
+
 def batch(events: list[Event]) -> pa.RecordBatch:
     rows = [{POSITION: position, "number": number, "value": {"text": f"{position}/{number}"}} for position, number in events]
     return pa.RecordBatch.from_pylist(rows, SCHEMA)
@@ -44,16 +52,16 @@ def events_at(positions: range, seed: int) -> list[Event]:
     return [(position, number) for position in positions for number in range(chance.choice((0, 0, 0, 1, 1, 30)))]
 
 
-def some_runs(settings: S3Settings, events: list[Event], count: int) -> list[EventRun]:
+def some_runs(settings: S3Settings, events: list[Event], places: list[Place]) -> list[EventRun]:
     """The events in runs that overlap, each of several batches. Positions are in no order, and each is in one of the runs."""
     chance = random.Random(7)
     positions = list(dict.fromkeys(position for position, _ in events))
     chance.shuffle(positions)
     runs = []
-    for number in range(count):
-        own = [event for position in positions[number::count] for event in events if event[0] == position]
+    for number, place in enumerate(places):
+        own = [event for position in positions[number :: len(places)] for event in events if event[0] == position]
         batches = [batch(own[start : start + 40]) for start in range(0, len(own), 40)]
-        runs.append(write_run(batches, f"scratch/{number}", SMALL_PIECES, settings))
+        runs.append(write_run(batches, place, SMALL_PIECES, settings))
     return pickle.loads(pickle.dumps(runs))
 
 
@@ -66,18 +74,18 @@ def read(runs: list[EventRun], low: int, high: int, settings: S3Settings) -> Ite
 
 @pytest.mark.usefixtures("small_windows")
 @pytest.mark.parametrize("count", [1, 5])
-def test_events_of_many_runs_come_in_the_order_of_the_log(s3_settings: S3Settings, count: int) -> None:
+def test_events_of_many_runs_come_in_the_order_of_the_log(s3_settings: S3Settings, places: list[Place], count: int) -> None:
     events = events_at(range(FIRST, FIRST + 300), seed=count)
-    runs = some_runs(s3_settings, events, count)
+    runs = some_runs(s3_settings, events, places[:count])
     windows = list(read(runs, FIRST, FIRST + 300, s3_settings))
     assert len(windows) > 10, "all of it was in memory at once"
     assert [event for window in windows for event in window] == sorted(events)
 
 
 @pytest.mark.usefixtures("small_windows")
-def test_ranges_side_by_side_have_every_event_once(s3_settings: S3Settings) -> None:
+def test_ranges_side_by_side_have_every_event_once(s3_settings: S3Settings, places: list[Place]) -> None:
     events = events_at(range(FIRST, FIRST + 200), seed=3)
-    runs = some_runs(s3_settings, events, 4)
+    runs = some_runs(s3_settings, events, places[:4])
     bounds = [FIRST, FIRST + 1, FIRST + 90, FIRST + 91, FIRST + 200]
     found = [list(read(runs, low, high, s3_settings)) for low, high in pairwise(bounds)]
     assert [event for windows in found for window in windows for event in window] == sorted(events)
@@ -97,14 +105,27 @@ def test_events_of_one_position_come_in_the_order_of_their_runs(s3_settings: S3S
 
 
 def test_a_range_without_events_has_no_table(s3_settings: S3Settings) -> None:
-    runs = some_runs(s3_settings, [(FIRST, 0), (FIRST + 9, 0)], 2)
+    runs = some_runs(s3_settings, [(FIRST, 0), (FIRST + 9, 0)], ["scratch/0", "scratch/1"])
     assert not list(read(runs, FIRST + 1, FIRST + 9, s3_settings))
 
 
 def test_a_run_that_is_gone_is_named(s3_settings: S3Settings) -> None:
-    runs = some_runs(s3_settings, [(FIRST, 0)], 1)
-    S3Store(s3_settings).delete([runs[0].key])
+    runs = some_runs(s3_settings, [(FIRST, 0)], ["scratch/0"])
+    S3Store(s3_settings).delete(["scratch/0"])
     with pytest.raises(DataError, match="scratch/0"):
+        list(read(runs, FIRST, FIRST + 1, s3_settings))
+
+
+def test_a_disk_that_takes_nothing_is_named(s3_settings: S3Settings, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(TransientError, match=rf"'{tmp_path}/file'.* File exists.* batching.spool_dir"):
+        some_runs(s3_settings, [(FIRST, 0)], [tmp_path / "file" / "0"])
+
+
+def test_a_file_that_is_gone_from_the_disk_is_named(s3_settings: S3Settings, tmp_path: Path) -> None:
+    runs = some_runs(s3_settings, [(FIRST, 0)], [tmp_path / "0"])
+    (tmp_path / "0").unlink()
+    with pytest.raises(TransientError, match=rf"'{tmp_path}'.* No such file"):
         list(read(runs, FIRST, FIRST + 1, s3_settings))
 
 
@@ -116,6 +137,6 @@ def test_a_piece_of_each_run_fits_into_a_window(budget: int, event_bytes: int) -
 
 
 def test_runs_that_end_before_a_window_are_not_read_for_it(s3_settings: S3Settings) -> None:
-    [run] = some_runs(s3_settings, [(FIRST, 0), (FIRST + 5, 0)], 1)
-    S3Store(s3_settings).delete([run.key])
+    [run] = some_runs(s3_settings, [(FIRST, 0), (FIRST + 5, 0)], ["scratch/0"])
+    S3Store(s3_settings).delete(["scratch/0"])
     assert not list(read([run], FIRST + 6, FIRST + 9, s3_settings))
