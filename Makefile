@@ -27,7 +27,7 @@ demo: install ## Run a sync of an invented shop into a local S3 server and read 
 
 test: install ## Run all tests but those of the image
 	@echo "==> running the tests"
-	@$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadgroup -m "not image_tests" $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadgroup --no-loadscope-reorder -m "not image_tests" $(PYTEST_ARGS)
 
 check: install ## Lint, formatting, types
 	@echo "==> ruff check"

@@ -13,6 +13,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.importmode = "prepend"
 
 
+@pytest.hookimpl(tryfirst=True)  # xdist looks at the groups in this hook, too
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Which tests run, and which of them in one process."""
     _keep_together(items)

@@ -116,7 +116,10 @@ class Batching(Settings):
         4,
         gt=0,
         title="Spool size (GB)",
-        description="The local disk space waiting records may take. When it is full, reading pauses until some of them are uploaded.",
+        description=(
+            "The local disk space waiting records may take, and events of change logs when the records have left. When it is full, reading "
+            "pauses until some records are uploaded."
+        ),
     )
 
 

@@ -38,6 +38,8 @@ READERS = 8
 """Sources of a task that are read side by side: enough to hide the store's latency."""
 PORTIONS_SHARE = 4
 """One part in so many of the budget is for the portions the sources have; as much again is read ahead, merged and copied."""
+ROUNDS_SHARE = 32
+"""One part in so many of the budget is for rows of several rounds that are logged together: each time costs as much as thousands of rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +132,7 @@ def _merge(task: MergeTask, streams: list[RowStream], output: MergeOutput) -> Lo
             output.write(rows)
         return None
     with ChangeOutput(task.log, has_cursor, task.budget_bytes, task.s3) as log:
-        for rows in complete_rows(streams):
+        for rows in complete_rows(streams, task.budget_bytes // ROUNDS_SHARE):
             output.write(log.take(rows))
         return log.finish()
 

@@ -29,7 +29,7 @@ from destination_s3_spark.tables.combining import ARROW_BYTES
 from destination_s3_spark.tables.event_runs import EventRun, Place, read_events
 from destination_s3_spark.tables.keys import CdcDeletion
 from destination_s3_spark.tables.local_disk import LocalDisk
-from destination_s3_spark.tables.merge import Source, row_streams
+from destination_s3_spark.tables.merge import ROUNDS_SHARE, Source, row_streams
 from destination_s3_spark.tables.merge_output import StagedFile, TableFormat, pieces
 from destination_s3_spark.tables.merged_rows import complete_rows
 from destination_s3_spark.tables.stream_table import StreamTable
@@ -245,7 +245,7 @@ def snapshot_file(task: SnapshotTask) -> LoggedRange:
         row_streams([task.source], task.table.form, (b"", None), task.budget_bytes, task.s3) as streams,
         ChangeOutput(task.log, has_cursor, task.budget_bytes, task.s3) as log,
     ):
-        for rows in complete_rows(streams):
+        for rows in complete_rows(streams, task.budget_bytes // ROUNDS_SHARE):
             log.take(rows)
         return log.finish()
 

@@ -106,11 +106,12 @@ def merged_rows(streams: Iterable[RowStream], has_cursor: bool) -> Iterator[pa.T
     yield from pending
 
 
-def complete_rows(streams: Iterable[RowStream]) -> Iterator[pa.Table]:
-    """All rows, none left out, as tables with the rows of one key together; the keys of a table come after those of the one before it.
+def complete_rows(streams: Iterable[RowStream], table_bytes: int) -> Iterator[pa.Table]:
+    """All rows, none left out, as tables of at least this size (but the last one) with the rows of one key together.
 
-    Memory is that of `merged_rows`, and all rows of one key.
+    The keys of a table come after those of the one before it. Memory is that of `merged_rows`, a table, and all rows of one key.
     """
+    complete: list[pa.Table] = []
     held: list[pa.Table] = []
     held_key = b""
     reading = _Reading(streams)
@@ -120,10 +121,13 @@ def complete_rows(streams: Iterable[RowStream]) -> Iterator[pa.Table]:
             held += map(_compact, parts)
             continue
         starts = [_first_of(part, last) for part in parts]
-        yield from _put_together([*held, *(part.slice(0, start) for part, start in zip(parts, starts, strict=True))])
+        complete += [*held, *(part.slice(0, start) for part, start in zip(parts, starts, strict=True))]
+        if sum(part.nbytes for part in complete) >= table_bytes:
+            yield from _put_together(complete)
+            complete = []
         held = [_compact(part.slice(start)) for part, start in zip(parts, starts, strict=True) if start < len(part)]
         held_key = last
-    yield from _put_together(held)
+    yield from _put_together([*complete, *held])
 
 
 def _put_together(parts: list[pa.Table]) -> Iterator[pa.Table]:

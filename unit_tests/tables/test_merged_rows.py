@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from destination_s3_spark.tables.keys import CURSOR, DELETED, KEY, OFFSET, encode_key
-from destination_s3_spark.tables.merged_rows import RowStream, merged_rows
+from destination_s3_spark.tables.merged_rows import RowStream, complete_rows, merged_rows
 from destination_s3_spark.tables.winners import EXTRACTED_AT, sorted_by_key
 
 
@@ -63,6 +63,23 @@ def test_the_winners_do_not_depend_on_how_rows_are_spread_and_read(
     expected = reference_merge.surviving([version for history in histories for version in history])
     assert found == [version.number for version in expected]
     assert all(len(table) for table in tables)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.tuples(st.lists(VERSION, max_size=12), st.integers(1, 5)), max_size=4), st.sampled_from([1, 500, 2**20]))
+def test_complete_rows_are_all_rows_in_tables_of_that_size_with_those_of_a_key_together(
+    reference_merge: ModuleType, pool: ThreadPoolExecutor, sources: list[tuple[list[tuple[Any, ...]], int]], size: int
+) -> None:
+    numbers = iter(range(100))
+    tables = [source([reference_merge.Version(number := next(numbers), *row, number) for row in rows]) for rows, _ in sources]
+    streams = [RowStream(portions(table, rows), pool) for table, (_, rows) in zip(tables, sources, strict=True)]
+    found = list(complete_rows(streams, size))
+
+    assert sorted(number for table in found for number in table["number"].to_pylist()) == sorted(
+        number for table in tables for number in table["number"].to_pylist()
+    )
+    assert all(max(before[KEY].to_pylist()) < min(after[KEY].to_pylist()) for before, after in pairwise(found))
+    assert all(table.nbytes >= size for table in found[:-1])
 
 
 def test_a_key_with_more_versions_than_fit_is_reduced_while_it_is_read(reference_merge: ModuleType, pool: ThreadPoolExecutor) -> None:
