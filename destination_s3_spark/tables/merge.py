@@ -39,7 +39,7 @@ READERS = 8
 PORTIONS_SHARE = 4
 """One part in so many of the budget is for the portions the sources have; as much again is read ahead, merged and copied."""
 ROUNDS_SHARE = 32
-"""One part in so many of the budget is for rows of several rounds that are logged together: each time costs as much as thousands of rows."""
+"""One part in so many of the budget is for rows of several rounds, which are logged together: each time costs like thousands of rows."""
 
 
 @dataclass(frozen=True, slots=True)
