@@ -8,6 +8,7 @@ from __future__ import annotations
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeAlias
 
@@ -24,7 +25,7 @@ from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.storage.staging import StagedFileSink
 from destination_s3_spark.tables.carried import carried
 from destination_s3_spark.tables.changes import OPERATIONS, POSITION, Events, Images, Values
-from destination_s3_spark.tables.event_runs import RUNS_SHARE, EventRun, Place, piece_bytes, write_run
+from destination_s3_spark.tables.event_runs import RUNS_SHARE, EventRun, piece_bytes, write_run
 from destination_s3_spark.tables.history import History
 from destination_s3_spark.tables.keys import DELETED
 from destination_s3_spark.tables.merge_output import StagedFile, pieces
@@ -70,8 +71,8 @@ class LogTask:
     """What a merge task does for the log. Picklable.
 
     `plan` types rows that are text. `soft` is the column by which a row that is kept counts as deleted, None where such rows go. `keys`
-    are those of the log's files of rows; runs of events begin with `runs`, a local folder or a prefix of scratch keys. `span` is of the
-    records, and `event_bytes` about what the events of all tasks take of Arrow's memory.
+    are those of the log's files of rows. Runs of events go into the local `folder`, or where there is none or no room below the prefix
+    `scratch`. `span` is of the records, and `event_bytes` about what the events of all tasks take of Arrow's memory.
     """
 
     kind: LogKind
@@ -81,7 +82,8 @@ class LogTask:
     soft: str | None
     sources: tuple[tuple[str, str], ...]
     keys: tuple[str, ...]
-    runs: Place
+    scratch: str
+    folder: Path | None
     file_bytes: int
     span: Span
     event_bytes: int
@@ -246,9 +248,9 @@ class _EventRuns:
     def _flush(self) -> None:
         if self._runs:
             self._runs[-1].result()
-        name, runs = f"{len(self._runs)}.arrows", self._task.runs
-        place = f"{runs}{name}" if isinstance(runs, str) else runs / name
-        self._runs.append(self._pool.submit(write_run, self._waiting, place, self._piece_bytes, self._s3))
+        name, folder = f"{len(self._runs)}.arrows", self._task.folder
+        file = None if folder is None else folder / name
+        self._runs.append(self._pool.submit(write_run, self._waiting, f"{self._task.scratch}{name}", file, self._piece_bytes, self._s3))
         self._waiting, self._bytes = [], 0
 
 

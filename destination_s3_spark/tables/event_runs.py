@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -82,23 +83,23 @@ def piece_bytes(event_bytes: int, budget_bytes: int) -> int:
     return max(1, min(PIECE_BYTES, budget_bytes // WINDOWS_SHARE // runs))
 
 
-def write_run(events: Sequence[pa.RecordBatch], place: Place, size: int, s3: S3Settings) -> EventRun:
-    """Put events in order and there, cut into pieces of this size; events at one position stay as they are among each other.
+def write_run(events: Sequence[pa.RecordBatch], key: str, file: Path | None, size: int, s3: S3Settings) -> EventRun:
+    """Put events in order and into the file, or the object where there is none or it cannot be written, cut into pieces of this size.
 
-    Raises ConfigError or TransientError.
+    Events at one position stay as they are among each other. Raises ConfigError or TransientError.
     """
     rows = _in_order(pa.Table.from_batches(events))
-    if isinstance(place, str):
-        sink = pa.BufferOutputStream()
-        run = _written(rows, place, size, sink, _COMPRESSED)
-        S3Store(s3).put(place, sink.getvalue().to_pybytes())
-        return run
-    try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        with pa.OSFile(str(place), "wb") as file:
-            return _written(rows, place, size, file, _PLAIN)
-    except OSError as error:
-        raise disk_error(place.parent, error) from error
+    if file is not None:
+        with suppress(OSError):  # such as a full disk: how much events take is an estimate, and the sync must not end because of it
+            file.parent.mkdir(parents=True, exist_ok=True)
+            with pa.OSFile(str(file), "wb") as sink:
+                return _written(rows, file, size, sink, _PLAIN)
+        with suppress(OSError):
+            file.unlink(missing_ok=True)
+    buffer = pa.BufferOutputStream()
+    run = _written(rows, key, size, buffer, _COMPRESSED)
+    S3Store(s3).put(key, buffer.getvalue().to_pybytes())
+    return run
 
 
 def _written(rows: pa.Table, place: Place, size: int, sink: pa.NativeFile, options: pa.ipc.IpcWriteOptions) -> EventRun:

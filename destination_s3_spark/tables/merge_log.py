@@ -26,7 +26,7 @@ from destination_s3_spark.storage.staging import StagedFileSink
 from destination_s3_spark.tables.change_output import SPANS, WRITE_BYTES, ChangeOutput, Counts, LoggedRange, LogTask, Span
 from destination_s3_spark.tables.changes import Images, cursor_members
 from destination_s3_spark.tables.combining import ARROW_BYTES
-from destination_s3_spark.tables.event_runs import EventRun, Place, read_events
+from destination_s3_spark.tables.event_runs import EventRun, read_events
 from destination_s3_spark.tables.keys import CdcDeletion
 from destination_s3_spark.tables.local_disk import LocalDisk
 from destination_s3_spark.tables.merge import ROUNDS_SHARE, Source, row_streams
@@ -109,8 +109,21 @@ class MergeLog:
         table = self._table
         keys = () if self.kind is LogKind.CHANGES else tuple(self._next_key() for _ in range(files))
         sources = tuple((field.name, field.source) for field in table.schema.fields)
-        images, plan, soft = self._images, self._plan(), self._soft()
-        return LogTask(self.kind, images, self._options, plan, soft, sources, keys, self._runs(), file_bytes, self._span, self._event_bytes)
+        token = table.writer.next_token()
+        return LogTask(
+            kind=self.kind,
+            images=self._images,
+            options=self._options,
+            plan=self._plan(),
+            soft=self._soft(),
+            sources=sources,
+            keys=keys,
+            scratch=table.layout.scratch_prefix(token),
+            folder=None if self._folder is None else self._folder / token,
+            file_bytes=file_bytes,
+            span=self._span,
+            event_bytes=self._event_bytes,
+        )
 
     def group(
         self, ranges: Sequence[LoggedRange], kept: Sequence[SnapshotTask], budget_bytes: int, cores: int, s3: S3Settings
@@ -197,13 +210,6 @@ class MergeLog:
         with StagedFileSink(s3, self._next_key()) as sink:
             rows = open_snapshot(sink, self._images.columns, self._options).close()
             return DataFile(FileKind.CHANGES, sink.stage(), rows)
-
-    def _runs(self) -> Place:
-        """Where a task's runs of events begin."""
-        token = self._table.writer.next_token()
-        if self._folder is None:
-            return self._table.layout.scratch_prefix(token)
-        return self._folder / token
 
     def _next_key(self) -> str:
         name = LogName(*self._group, self._parts, self.kind)
