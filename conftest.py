@@ -22,6 +22,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _keep_together(items: list[pytest.Item]) -> None:
     """The tests of a file share fixtures. A process can have one Spark session, so files that start one run one after the other."""
+    # The fixture's session stays to the end, so tests that start and stop their own come first.
+    items.sort(key=lambda item: item.path.parent.name != "engine")
     with_spark = {item.path for item in items if item.path.parent.name == "engine" or "spark_session" in getattr(item, "fixturenames", ())}
     for item in items:
         item.add_marker(pytest.mark.xdist_group("spark" if item.path in with_spark else str(item.path)))
