@@ -16,20 +16,30 @@ def main() -> None:
     argv = sys.argv[1:]
     if argv == ["spec"]:
         return _print_specification()
-    from destination_s3_spark import cli  # noqa: PLC0415 (each branch imports only what it needs)
+    code = _run(argv)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # The code tells of the command alone. Where Python takes itself down, a thread of Arrow that lets go of what it read a moment later
+    # than the command had it aborts the process: "terminate called without an active exception".
+    os._exit(code)
+
+
+def _run(argv: list[str]) -> int:
+    """Each branch imports only what it needs."""
+    from destination_s3_spark import cli  # noqa: PLC0415
 
     if argv and argv[0] in cli.OPERATOR_COMMANDS:
-        sys.exit(cli.operator_command(argv))
+        return cli.operator_command(argv)
     if os.getpid() == 1:
         # A signal without a handler does not reach the first process of a container. A sync has a handler of its own.
         signal.signal(signal.SIGTERM, lambda *_: os._exit(EXIT_TERMINATED))
     if argv[:1] == ["write"]:
         from destination_s3_spark import process  # noqa: PLC0415
 
-        sys.exit(process.write(argv[1:]))
+        return process.write(argv[1:])
     from destination_s3_spark.destination import DestinationS3Spark  # noqa: PLC0415
 
-    sys.exit(DestinationS3Spark().launch(argv))
+    return DestinationS3Spark().launch(argv)
 
 
 def _print_specification() -> None:
