@@ -187,8 +187,10 @@ def _differ(new: pa.Array[Any], old: pa.Array[Any]) -> Flags:
     """Where values are not the same; null is the same as null."""
     if pa.types.is_nested(new.type):
         new, old = json_texts(new), json_texts(old)
-    same = pc.or_(pc.equal(new, old).fill_null(False), pc.and_(pc.is_null(new), pc.is_null(old)))
-    differ: Flags = ~same.to_numpy(zero_copy_only=False)
+    different = pc.not_equal(new, old)
+    if different.null_count:
+        different = pc.coalesce(different, pc.xor(new.is_null(), old.is_null()))
+    differ: Flags = different.to_numpy(zero_copy_only=False)
     return differ
 
 
