@@ -9,6 +9,7 @@ from typing import Any
 
 from integration_tests.connector import SCRIPT, TIMEOUT_S
 from integration_tests.lake import Lake
+from integration_tests.s3_proxy import S3Proxy
 from integration_tests.source import JsonObject, catalog, complete, record, state, stream
 from integration_tests.table_readers import without_meta
 
@@ -61,11 +62,12 @@ def printed(config: dict[str, Any], directory: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def test_the_log_replayed_is_the_table(moto_lake: Lake, tmp_path: Path) -> None:
-    connector = moto_lake.connector(change_log={"enabled": True})
+def test_the_log_replayed_is_the_table_and_was_put_in_order_on_the_local_disk(moto_lake: Lake, proxy: S3Proxy, tmp_path: Path) -> None:
+    connector = moto_lake.connector(proxy.endpoint, change_log={"enabled": True})
     connector.write(CATALOG, FIRST).expect_success()
     connector.write(CATALOG, SECOND).expect_success()
 
+    assert [call for call in proxy.calls if call.key.endswith(".arrows")] == []
     records = printed(connector.config(), tmp_path)
 
     assert [(r["sequence"], r["op"], r["key"]["id"]) for r in records] == [

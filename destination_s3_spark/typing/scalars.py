@@ -130,7 +130,7 @@ class JsonTextColumn(RawColumn):
 
     def array(self, slots: Sequence[Slot], places: Places, changes: Changes) -> pa.Array[Any]:
         """The compact texts; null for a value of another JSON kind."""
-        texts = [exact.NULL if slot is None else bytes(slot) for slot in slots]
+        texts = _texts(slots)
         firsts = bytes(map(_first, texts))
         joined = b"".join(texts)
         if any(blank in joined for blank in (b" ", b"\n", b"\t", b"\r")):
@@ -144,3 +144,11 @@ class JsonTextColumn(RawColumn):
                     changes.nulled((places, position), Reason.SERIALIZATION)
                 fitting[position] = None
         return pa.array(fitting, pa.string())
+
+
+def _texts(slots: Sequence[Slot]) -> list[bytes]:
+    """The texts in slots that are Raw. Put together and taken apart, which takes a fourth of the time of asking each Raw for its bytes."""
+    given = [exact.NULL if slot is None else slot for slot in slots]
+    texts = b"\n".join(given).split(b"\n")
+    # A record has no newline, unless it comes from a raw row that something else has written.
+    return texts if len(texts) == len(given) else list(map(bytes, given))
