@@ -1,8 +1,8 @@
 """Other ways to load the same records into files, each in its own virtual environment from PyPI, next to the connector.
 
 Peers get what suits them best: the bare records, a file per stream, already without the protocol's envelope; Singer's target gets its own
-messages. Their start is taken out by a run over a tenth of the sample; the connector's is not. A peer that cannot be installed or run is
-skipped, and said so. See docs/benchmarks.md.
+messages, and PyAirbyte the protocol's lines, from a source that replays them. Their start is taken out by a run over a tenth of the sample;
+the connector's is not. A peer that cannot be installed or run is skipped, and said so. See docs/benchmarks.md.
 """
 
 from __future__ import annotations
@@ -51,12 +51,40 @@ with (source / "singer.messages").open("rb") as messages:
     subprocess.run([str(Path(sys.executable).with_name("target-jsonl")), "--config", str(out / "config.json")], stdin=messages, check=True)
 """
 SLING = """
-import sys
+import os, subprocess, sys
 from pathlib import Path
-import sling
+from sling_linux_amd64 import SLING_BIN
 source, out = map(Path, sys.argv[1:])
+os.environ.update(HOME=str(out), SLING_DISABLE_TELEMETRY="true", SLING_DUCKDB_COMPUTE="false")
 for path in source.glob("*.jsonl"):
-    sling.Sling(source={"stream": path.as_uri()}, target={"object": (out / (path.stem + ".parquet")).as_uri()}).run()
+    table = (out / path.stem).with_suffix(".parquet")
+    command = [SLING_BIN, "run", "--src-stream", path.as_uri(), "--src-options", '{"flatten": 1}', "--tgt-object", table.as_uri()]
+    subprocess.run(command, check=True)
+"""
+SLING_TRIAL = """
+import subprocess, sys
+from sling_linux_amd64 import SLING_BIN
+subprocess.run([SLING_BIN, "--version"], check=True, env={"HOME": sys.prefix, "SLING_DISABLE_TELEMETRY": "true"})
+"""
+PYAIRBYTE = """
+import os, sys
+from pathlib import Path
+source, out = map(Path, sys.argv[1:])
+os.environ.update(AIRBYTE_OFFLINE_MODE="1", AIRBYTE_LOGGING_ROOT=str(out / "logs"))
+import airbyte
+from airbyte.caches import DuckDBCache
+replay = airbyte.get_source("source-replay", local_executable=source / "source-replay", config={})
+replay.select_all_streams()
+replay.read(cache=DuckDBCache(db_path=out / "cache.duckdb", cache_dir=out / "files"), write_strategy="append")
+"""
+REPLAY = """#!/bin/sh
+here=$(dirname "$0")
+case $1 in
+    spec) echo '{"type": "SPEC", "spec": {"connectionSpecification": {"type": "object", "properties": {}}}}' ;;
+    check) echo '{"type": "CONNECTION_STATUS", "connectionStatus": {"status": "SUCCEEDED"}}' ;;
+    discover) cat "$here/catalog.message" ;;
+    read) exec cat "$here/airbyte.messages" ;;
+esac
 """
 
 
@@ -68,13 +96,14 @@ class Peer:
     requirement: str
     program: str
     trial: str
-    """A statement that fails when the peer cannot run: Sling fetches a program of its own from elsewhere when it is first imported."""
+    """A statement that fails when the peer cannot run: Sling is a program for one kind of machine in a package for any."""
 
 
 PEERS = (
     Peer("dlt (rows)", "dlt[filesystem,parquet]", DLT, "import dlt"),
     Peer("Singer target-jsonl", "target-jsonl", SINGER, "import target_jsonl"),
-    Peer("Sling", "sling", SLING, "import sling"),
+    Peer("Sling 1.4.11", "sling-linux-amd64==1.4.11", SLING, SLING_TRIAL),
+    Peer("PyAirbyte to DuckDB", "airbyte==0.71.3", PYAIRBYTE, "import airbyte"),
 )
 
 
@@ -93,9 +122,13 @@ def main() -> None:
     parser.add_argument("--sample-mb", type=int, default=50, help="for each peer (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--cache", type=Path, default=workload.CACHE / "peers", help="where their environments are kept")
+    parser.add_argument(
+        "--endpoint", help="an S3 endpoint to use instead of a local moto server; keys come from AWS_ACCESS_KEY_ID and so on"
+    )
+    parser.add_argument("--bucket", default="benchmark", help="bucket; must exist when --endpoint is given (default: %(default)s)")
     options = parser.parse_args()
     print(describe_machine())
-    ours = _connector(workload.prepare(options.size_mb, options.seed, 0.0))
+    ours = _connector(workload.prepare(options.size_mb, options.seed, 0.0), options.endpoint, options.bucket)
     print(f"{'this connector':22}{ours.clock:8.1f} MB/s{ours.cpu:8.1f} MB per CPU second", flush=True)
     sample = workload.prepare(options.sample_mb, options.seed, 0.0)
     start = workload.prepare(max(1, options.sample_mb // 10), options.seed, 0.0)
@@ -112,11 +145,11 @@ def main() -> None:
         )
 
 
-def _connector(load: Workload) -> Rate:
-    with tempfile.TemporaryDirectory() as directory, target.endpoint(None, "benchmark", Path(directory)) as address:
+def _connector(load: Workload, endpoint: str | None, bucket_name: str) -> Rate:
+    with tempfile.TemporaryDirectory() as directory, target.endpoint(endpoint, bucket_name, Path(directory)) as address:
         config = Path(directory) / "config.json"
-        config.write_text(json.dumps(target.config(address, "benchmark", "ours", "off")))
-        bucket = Bucket(address, "benchmark", boto3.client("s3", endpoint_url=address))
+        config.write_text(json.dumps(target.config(address, bucket_name, "ours", "off")))
+        bucket = Bucket(address, bucket_name, boto3.client("s3", endpoint_url=address))
         command = [*COMMAND, "write", "--config", str(config), "--catalog", str(load.catalog_path)]
         run = timed(command, load, bucket, "ours", Path(directory))
     return Rate(run.megabytes_per_second, load.size_bytes / 1e6 / run.cpu_seconds)
@@ -182,6 +215,17 @@ def _convert(load: Workload, directory: Path) -> None:
                 singer.write(json.dumps({"type": "RECORD", "stream": record["stream"], "record": record["data"]}) + "\n")
     for file in files.values():
         file.close()
+    _make_source(load, directory)
+
+
+def _make_source(load: Workload, directory: Path) -> None:
+    """An Airbyte source whose records, states and statuses are the workload's lines as they are."""
+    streams = [one["stream"] for one in load.catalog["streams"]]
+    (directory / "catalog.message").write_text(json.dumps({"type": "CATALOG", "catalog": {"streams": streams}}) + "\n")
+    (directory / "airbyte.messages").symlink_to(load.path)
+    source = directory / "source-replay"
+    source.write_text(REPLAY)
+    source.chmod(0o755)
 
 
 if __name__ == "__main__":

@@ -54,6 +54,17 @@ def test_scaling_reports_sizes_and_cores(tmp_path: Path) -> None:
     assert re.search(r"^3 MB: 2 at once are \d+\.\d\d times as fast as 1$", output, re.MULTILINE)
 
 
+def test_peers_that_cannot_be_installed_are_said_to_be_skipped(tmp_path: Path) -> None:
+    no_directory = tmp_path / "file"
+    no_directory.touch()
+
+    output = run("peers.py", ["--size-mb", "3", "--sample-mb", "1", "--cache", str(no_directory / "peers")], tmp_path)
+
+    assert re.search(r"^this connector +\d+\.\d MB/s +\d+\.\d MB per CPU second$", output, re.MULTILINE)
+    skipped = re.findall(r"^(.*?) +skipped: ", output, re.MULTILINE)
+    assert skipped == ["dlt (rows)", "Singer target-jsonl", "Sling 1.4.11", "PyAirbyte to DuckDB"]
+
+
 def test_merge_compares_updates_with_spark(tmp_path: Path) -> None:
     output = run("merge.py", ["--rows", "20000", "--runs", "1", "--driver-memory", "512m"], tmp_path)
 
