@@ -58,9 +58,8 @@ def test_peers_that_cannot_be_installed_are_said_to_be_skipped(tmp_path: Path) -
     no_directory = tmp_path / "file"
     no_directory.touch()
 
-    output = run("peers.py", ["--size-mb", "3", "--sample-mb", "1", "--cache", str(no_directory / "peers")], tmp_path)
+    output = run("peers.py", ["--size-mb", "1", "--sample-mb", "1", "--cache", str(no_directory / "peers")], tmp_path)
 
-    assert re.search(r"^this connector +\d+\.\d MB/s +\d+\.\d MB per CPU second$", output, re.MULTILINE)
     skipped = re.findall(r"^(.*?) +skipped: ", output, re.MULTILINE)
     assert skipped == ["dlt (rows)", "Singer target-jsonl", "Sling 1.4.11", "PyAirbyte to DuckDB"]
 
