@@ -84,6 +84,7 @@ def _cases(seed: int, megabytes: int) -> Iterator[Case]:
         "timestamp column: all lenient": _replaced(clean, rb'"updated_at":"[^"]*"', rb'"updated_at":"2026/01/02 03:04:05 PST"'),
         "number column: all NaN": _replaced(clean, rb'"(credit_limit|weight_kg|tax)":[^,}]+', rb'"\1":NaN'),
         "NaN in every row, not declared": _replaced(clean, rb'"data":\{"id"', rb'"data":{"x":NaN,"id"'),
+        "NaN in a container of every row": _replaced(clean, rb'"(lat|length_cm|unit_price)":[^,}]+', rb'"\1":NaN'),
     }
     for name, blocks in variants.items():
         yield Case(name, blocks, [Typist(_plan(stream)).type_block for stream in streams])

@@ -17,10 +17,8 @@ def main() -> None:
     if argv == ["spec"]:
         return _print_specification()
     code = _run(argv)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    # The code tells of the command alone. Where Python takes itself down, a thread of Arrow that lets go of what it read a moment later
-    # than the command had it aborts the process: "terminate called without an active exception".
+    # The code tells of the command alone, which has flushed what it wrote. While Python takes itself down, a thread of Arrow that lets go
+    # of what it read a moment late aborts the process: "terminate called without an active exception".
     os._exit(code)
 
 

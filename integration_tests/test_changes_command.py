@@ -52,12 +52,16 @@ SECOND = messages(
 )
 
 
-def printed(config: dict[str, Any], directory: Path) -> list[dict[str, Any]]:
-    """The records the command prints of the stream's log."""
+def command(config: dict[str, Any], directory: Path) -> list[str]:
+    """Prints the stream's log."""
     file = directory / "changes-config.json"
     file.write_text(json.dumps(config))
-    arguments = ["changes", "--config", str(file), "--namespace", "shop", "--stream", "users", "--latest-snapshot"]
-    done = subprocess.run([str(SCRIPT), *arguments], capture_output=True, timeout=TIMEOUT_S, check=False)
+    return [str(SCRIPT), "changes", "--config", str(file), "--namespace", "shop", "--stream", "users", "--latest-snapshot"]
+
+
+def printed(config: dict[str, Any], directory: Path) -> list[dict[str, Any]]:
+    """The records the command prints of the stream's log."""
+    done = subprocess.run(command(config, directory), capture_output=True, timeout=TIMEOUT_S, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
     return [json.loads(line) for line in done.stdout.splitlines()]
 
@@ -83,3 +87,8 @@ def test_the_log_replayed_is_the_table_and_was_put_in_order_on_the_local_disk(mo
             rows[key] = {**rows.get(key, {}), **found["new"]}
     table = [{name: value for name, value in without_meta(row).items() if not name.startswith("_ab_cdc_")} for row in moto_lake.rows()]
     assert sorted(rows.values(), key=lambda row: row["id"]) == sorted(table, key=lambda row: row["id"])
+
+    unread = subprocess.Popen(command(connector.config(), tmp_path), stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0)
+    assert unread.stdout is not None
+    unread.stdout.close()
+    assert (unread.communicate(timeout=TIMEOUT_S)[1], unread.returncode) == (b"", 0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from destination_s3_spark.errors import ConfigError, SyncError
@@ -59,29 +60,35 @@ def operator_command(argv: Sequence[str]) -> int:
     """Run an operator command and return the exit code: 0 done, 1 failed, with one sentence on stderr that says what to do."""
     arguments = _parser().parse_args(argv)
     try:
-        if arguments.command == "demo":
-            from destination_s3_spark.demo import tour  # noqa: PLC0415 (each command imports only what it needs)
-
-            return tour.run(arguments.records, arguments.seed, tour.After.KEEP if arguments.keep else tour.After.STOP)
-        if arguments.command == "repair":
-            from destination_s3_spark.cli import repair_command  # noqa: PLC0415
-
-            return repair_command.run(arguments.config, arguments.stream, arguments.namespace)
-        if arguments.command == "rebuild":
-            from destination_s3_spark.cli import rebuild_command  # noqa: PLC0415
-
-            if arguments.stream is None:
-                raise ConfigError("rebuild makes one table anew: say which with --stream.")
-            return rebuild_command.run(arguments.config, arguments.stream, arguments.namespace)
-        if arguments.command == "changes":
-            return _changes(arguments)
-        return _inspect(arguments)
+        code = _run(arguments)
     except SyncError as error:
         sys.stderr.write(f"{error.message}\n")
-        return 1
+        code = 1
     except KeyboardInterrupt:
         sys.stderr.write("Interrupted.\n")
-        return 130
+        code = 130
+    with suppress(BrokenPipeError):  # whoever reads has seen enough (`| head`)
+        sys.stdout.flush()
+    return code
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    """Each command imports only what it needs."""
+    if arguments.command == "demo":
+        from destination_s3_spark.demo import tour  # noqa: PLC0415
+
+        return tour.run(arguments.records, arguments.seed, tour.After.KEEP if arguments.keep else tour.After.STOP)
+    if arguments.command == "repair":
+        from destination_s3_spark.cli import repair_command  # noqa: PLC0415
+
+        return repair_command.run(arguments.config, arguments.stream, arguments.namespace)
+    if arguments.command == "rebuild":
+        from destination_s3_spark.cli import rebuild_command  # noqa: PLC0415
+
+        if arguments.stream is None:
+            raise ConfigError("rebuild makes one table anew: say which with --stream.")
+        return rebuild_command.run(arguments.config, arguments.stream, arguments.namespace)
+    return _changes(arguments) if arguments.command == "changes" else _inspect(arguments)
 
 
 def _inspect(arguments: argparse.Namespace) -> int:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
@@ -51,13 +51,9 @@ def run(config_path: str, name: str, namespace: str | None, wanted: Wanted) -> i
     log = ChangeLog(store, folder, lambda key, size: RangedFile(store.settings, key, size))
     if not log.groups:
         raise ConfigError(_no_log(store, f"{template.base}{CHANGES_FOLDER}/", stream, config.s3_bucket_name))
-    try:
+    with suppress(BrokenPipeError):  # whoever reads has seen enough (`| head`)
         for record in _records(log, wanted):
             sys.stdout.buffer.write(orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE))
-        sys.stdout.buffer.flush()
-    except BrokenPipeError:
-        # The reader has seen enough (`| head`). What is still buffered must not fail again when Python ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
 
 

@@ -27,7 +27,7 @@ from destination_s3_spark.typing.columns import column_of
 from destination_s3_spark.typing.containers import Members
 from destination_s3_spark.typing.envelope import REFUSED, Envelopes, Meta, MisroutedRecord, UnreadableRecord, Unwrapped
 from destination_s3_spark.typing.exact import Text
-from destination_s3_spark.typing.json_text import own_non_numbers, without
+from destination_s3_spark.typing.json_text import members_with_non_numbers, with_nulls
 from destination_s3_spark.typing.metadata import META_COLUMNS, meta_array, raw_ids
 from destination_s3_spark.typing.plan import RowPlan
 from destination_s3_spark.typing.raw_rows import records_of, row_runs
@@ -198,20 +198,22 @@ class Typist:
             raise UnreadableRecord(row) from None
 
     def _spared(self, text: bytes, row: int, changes: Changes) -> Any:
-        """The Struct of a record that is refused for nothing but a NaN or an Infinity among its own values: only these go the exact way."""
-        found = own_non_numbers(text)
-        if self._decode is None or not found:
+        """The Struct of a record that is refused for nothing but a NaN or an Infinity: only the members that hold one go the exact way."""
+        readable = with_nulls(text)
+        if self._decode is None or readable == text:
             return None
         try:
-            slots = self._decode(without(found.values(), text))
+            slots = self._decode(readable)
         except REFUSED:
+            return None
+        found = members_with_non_numbers(text)
+        if found is None:
             return None
         for name, source, column, places in zip(
             slots.__struct_fields__, self._members.sources, self._members.columns, self._places, strict=True
         ):
             if source in found:
-                place = found[source]
-                setattr(slots, name, column.settle(text[place.start : place.end], (places, row), changes))
+                setattr(slots, name, column.settle(found[source], (places, row), changes))
         return slots
 
     def _loosen(self, refused: Sequence[bytes], rows: int) -> None:

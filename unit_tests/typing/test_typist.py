@@ -249,3 +249,14 @@ def test_one_huge_line_takes_a_small_multiple_of_its_size(make_plan: Any, make_l
         tracemalloc.stop()
     assert size // 2 == len(block.final["x"][0].as_py())
     assert peak + pa.total_allocated_bytes() - before < 8 * size
+
+
+def test_raw_rows_of_another_writer_may_have_newlines(make_plan: Any, make_line: Any, make_block: Any) -> None:
+    typist = Typist(make_plan([field(SchemalessObject())]))
+    raw = typist.type_block(make_block(make_line(text) for text in ('{"x":{"a":1}}', '{"x":{}}', "{}", '{"x":[]}'))).raw
+    at = raw.schema.get_field_index("_airbyte_data")
+    texts = pa.array(['{"x":{"a":\n1}}', '{"x":{\n}}', "{}", '{"x":[\n]}'])
+    again = typist.retype(raw.set_column(at, raw.schema.field(at), texts))
+
+    assert again.final["x"].to_pylist() == ['{"a":1}', "{}", None, None]
+    assert [len(meta["changes"]) for meta in again.final["_airbyte_meta"].to_pylist()] == [0, 0, 0, 1]

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from destination_s3_spark.schema.airbyte_type import Array, Field, Object, Scalar, SchemalessArray, SchemalessObject, Union, option_name
+from destination_s3_spark.typing.typist import Typist, UnreadableRecord
 
 SOURCES = ["id", "a b", "é", 'quo"te', "back\\slash", "", "日本", "type", "x.y", "ctrl\x01", "[0]", "f0", "𝄞"]
 TEMPORAL = [s for s in Scalar if s not in (Scalar.STRING, Scalar.BOOLEAN, Scalar.INTEGER, Scalar.NUMBER)]
@@ -172,6 +173,99 @@ def tables(draw: Any) -> tuple[list[Field], list[str]]:
 def test_the_fast_and_the_exact_way_give_what_the_oracle_gives(table: Any, assert_typed_as_oracle: Any) -> None:
     declared, data = table
     assert_typed_as_oracle(declared, data)
+
+
+NON_NUMBERS = ["NaN", "Infinity", "-Infinity"]
+PLAIN_SOURCES = ["id", "a b", "é", "x.y", "[0]", "z"]
+ODD_SOURCES = ["NaN", "xInfinity", " null ", "-0E-0"]
+PLAIN_STRINGS = ['"NaN"', r'"a \" -Infinity \\"', '"Infinity"', '" null "', '"{["', '"]"', '""']
+plain_sources = st.integers(0, 15).flatmap(lambda chance: st.sampled_from(PLAIN_SOURCES if chance else ODD_SOURCES))
+
+
+@st.composite
+def plain_fields(draw: Any, depth: int) -> list[Field]:
+    sources = draw(st.lists(plain_sources, min_size=1, max_size=4, unique=True))
+    return [Field(source, f"c{ordinal}", draw(plain_types(depth))) for ordinal, source in enumerate(sources)]
+
+
+@st.composite
+def plain_types(draw: Any, depth: int) -> Any:
+    match draw(st.integers(0, 5 if depth else 3)):
+        case 4:
+            return Array(draw(plain_types(depth - 1)))
+        case 5:
+            return Object(tuple(draw(plain_fields(depth - 1))))
+        case 3:
+            return draw(st.sampled_from([SchemalessObject(), SchemalessArray(), Union((Scalar.NUMBER, Array(Scalar.STRING)))]))
+    return draw(st.sampled_from([Scalar.NUMBER, Scalar.INTEGER, Scalar.STRING, Scalar.BOOLEAN, Scalar.DATE]))
+
+
+@st.composite
+def plain_values(draw: Any, of: Any) -> str:
+    """A value msgspec decodes as this type, but for the non-numbers in it."""
+    if draw(st.integers(0, 4)) == 0:
+        return draw(st.sampled_from(NON_NUMBERS))
+    match of:
+        case Object(members):
+            return draw(plain_objects(members))
+        case Array(items):
+            return "[" + ",".join(f"{draw(blanks)}{draw(plain_values(items))}{draw(blanks)}" for _ in range(draw(st.integers(1, 3)))) + "]"
+        case SchemalessObject():
+            return draw(plain_objects([Field(source, source, Scalar.STRING) for source in PLAIN_SOURCES[:2]]))
+        case SchemalessArray():
+            return draw(plain_values(Array(Scalar.STRING)))
+        case Union(options):
+            return draw(plain_values(draw(st.sampled_from(options))))
+        case Scalar.STRING:
+            return draw(st.sampled_from(PLAIN_STRINGS))
+        case Scalar.DATE:
+            return draw(st.sampled_from(['"2021-01-02"', '"NaN"', '"2021-13-01"']))
+    return draw(st.sampled_from(["1", "-2"])) if of is not Scalar.BOOLEAN else "true"
+
+
+@st.composite
+def plain_objects(draw: Any, members: Any) -> str:
+    parts = [
+        f"{draw(blanks)}{key}{draw(blanks)}:{draw(blanks)}{draw(plain_values(of))}{draw(blanks)}"
+        for key, of in [(json.dumps(field.source, ensure_ascii=draw(st.booleans())), field.type) for field in members]
+        for _ in range(draw(st.sampled_from([0, 1, 1, 1, 1, 2])))
+    ]
+    if draw(st.integers(0, 3)) == 0:
+        undeclared = st.sampled_from(['"more":[1, {"a": NaN}]', '"more":NaN', '"more":{"NaNs":1}', '"more":"NaN"', '"x":" -0E-03 "'])
+        parts.insert(draw(st.integers(0, len(parts))), draw(undeclared))
+    return "{" + (",".join(parts) or draw(blanks)) + "}"
+
+
+@st.composite
+def plain_tables(draw: Any) -> tuple[list[Field], list[str]]:
+    declared = draw(plain_fields(2))
+    return declared, [draw(plain_objects(declared)) for _ in range(draw(st.integers(1, 4)))]
+
+
+@settings(max_examples=300, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(table=plain_tables())
+def test_non_numbers_at_any_depth_give_what_the_oracle_gives(table: Any, assert_typed_as_oracle: Any) -> None:
+    declared, data = table
+    assert_typed_as_oracle(declared, data)
+
+
+@settings(max_examples=500, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(table=plain_tables(), change=st.data())
+def test_a_spoilt_record_with_non_numbers_is_refused_as_the_oracle_does(
+    table: Any, change: Any, assert_typed_as_oracle: Any, oracle: Any, make_plan: Any, make_line: Any, make_block: Any
+) -> None:
+    declared, (data, *_) = table
+    at = change.draw(st.integers(1, len(data) - 1))
+    kept = at + change.draw(st.integers(0, 1))
+    spoilt = data[:at] + change.draw(st.sampled_from(["", *',:[]{"\\-1N \x01', "NaN"])) + data[kept:]
+    line = make_line(spoilt)
+    try:
+        oracle.expected_row(line.encode(), tuple(declared))
+    except oracle.Unreadable:
+        with pytest.raises(UnreadableRecord):
+            Typist(make_plan(declared)).type_block(make_block([line]))
+    else:
+        assert_typed_as_oracle(declared, [spoilt])
 
 
 @pytest.mark.parametrize("of", TEMPORAL, ids=lambda of: of.value)
