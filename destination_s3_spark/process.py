@@ -24,12 +24,16 @@ from destination_s3_spark.config import Config
 from destination_s3_spark.engine.without_pandas import keep_out_pandas
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.protocol.catalog import parse_catalog
+from destination_s3_spark.protocol.input_stream import bytes_waiting
 from destination_s3_spark.protocol.secrets import secrets_of
 from destination_s3_spark.protocol.writer import ProtocolLogHandler, ProtocolWriter
-from destination_s3_spark.sync.assembly import write as write_sync
+from destination_s3_spark.spark_conf import is_local
+from destination_s3_spark.sync.spark import workplace
 
 TERMINATION_S = 8.0
 """How long clearing up may take after SIGTERM: a store that does not answer must not hold the process up until it is killed."""
+RECORDS_BYTES = 32 * 2**10
+"""Input of so many bytes has records, which Spark will be needed for."""
 EXIT_OK, EXIT_FAILED, EXIT_TERMINATED = 0, 1, 128 + signal.SIGTERM
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 """Of malloc.h."""
@@ -92,8 +96,13 @@ def options_of(path: Path, output: ProtocolWriter) -> dict[str, Any]:
 
 def _write(config: Path, catalog: Path, output: ProtocolWriter) -> None:
     parsed = Config.parse(options_of(config, output))
-    with _stopping_on_sigterm():
-        write_sync(parsed, parse_catalog(_read_file(catalog, "catalog")), sys.stdin.fileno(), output)
+    stdin = sys.stdin.fileno()
+    with _stopping_on_sigterm(), workplace(parsed) as place:
+        if is_local(parsed.spark.master) and bytes_waiting(stdin) >= RECORDS_BYTES:
+            place.engine.start()
+        from destination_s3_spark.sync.assembly import write as write_sync  # noqa: PLC0415 (takes half a second, as the JVM does to start)
+
+        write_sync(parsed, parse_catalog(_read_file(catalog, "catalog")), stdin, output, place)
 
 
 def _claim_stdout() -> BinaryIO:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import logging
-import shutil
 import sys
-import tempfile
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -28,8 +26,8 @@ from destination_s3_spark.schema.schema_event import from_event
 from destination_s3_spark.storage.configured import path_template, s3_settings
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.table_paths import changes_root
-from destination_s3_spark.sync.settings import RAW_PARQUET, final_options, rules, task_bytes
-from destination_s3_spark.sync.spark import engine_of
+from destination_s3_spark.sync.settings import RAW_PARQUET, final_options, rules
+from destination_s3_spark.sync.spark import task_bytes, workplace
 from destination_s3_spark.sync.updates import Updates
 from destination_s3_spark.tables.due import rebuild_of
 from destination_s3_spark.tables.layout import Layout
@@ -61,11 +59,8 @@ def run(config_path: str, name: str, namespace: str | None) -> int:
     logging.getLogger("airbyte").addHandler(logging.StreamHandler(sys.stderr))
     logging.getLogger("airbyte").setLevel(logging.INFO)
     with ExitStack() as stack:
-        scratch = Path(tempfile.mkdtemp(prefix="destination-s3-spark-", dir=config.batching.spool_dir))
-        stack.callback(shutil.rmtree, scratch, ignore_errors=True)
         pool = stack.enter_context(ThreadPoolExecutor(CALLS_AT_ONCE))
-        engine = engine_of(config, scratch)
-        stack.callback(engine.stop)
+        engine = stack.enter_context(workplace(config)).engine
         engine.start()
         tools = _Tools(config, store, engine, pool)
         return max(_rebuild(tools, table) for table in found)

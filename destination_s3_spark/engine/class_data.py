@@ -29,7 +29,7 @@ def record(archive: Path = ARCHIVE) -> None:
     # The JVM would warn of each class that it generated or never linked: those cannot be shared, and need not be.
     options = (f"-XX:ArchiveClassesAtExit={archive}", "-Xlog:cds=error")
     with tempfile.TemporaryDirectory() as scratch:
-        engine = Engine(SparkSettings(1, 512, Path(scratch), {}, java_options=options), str)
+        engine = Engine(SparkSettings(1, 512, Path(scratch), {}, java_options=options))
         engine.run(str, [[1], [2]], lambda *_: None)
         gateway = SparkContext._gateway
         assert gateway is not None  # noqa: S101 (a job has just run)

@@ -6,13 +6,16 @@ stay in the Python workers: a task carries file extents and keys, never rows.
 
 from __future__ import annotations
 
+import importlib
 import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
@@ -46,6 +49,8 @@ Groups = Sequence[Sequence[Any]]
 PROGRESS_EVERY_S = 10.0
 GOODBYE_S = 3.0
 """How long a cluster may take to let go of its executors; later it notices by itself that the driver has gone."""
+LAUNCH_S = 5.0
+"""How long to wait for a JVM that is being launched, to end it: it would go on for a moment, and make its directory anew."""
 TASK_ATTEMPTS = 3
 """A task whose Python worker died (killed for memory, say) is tried again; its uploads of earlier attempts stay invisible."""
 LOG4J = Path(__file__).with_name("log4j2.properties")
@@ -78,14 +83,13 @@ def local_cores(master: str) -> int:
 class Engine:
     """Runs functions over tasks on Spark. `start` returns at once; `run` waits for the session.
 
+    `tasks` names the module of these functions: workers import it, with all it needs, while the first records are still being read.
     `prepare` is given the tasks of each job before they leave this process, and returns them as executors shall have them.
     """
 
-    def __init__(
-        self, settings: SparkSettings, warm_up: Callable[[int], object], prepare: Callable[[Groups], Groups] = lambda groups: groups
-    ) -> None:
+    def __init__(self, settings: SparkSettings, tasks: str = __name__, prepare: Callable[[Groups], Groups] = lambda groups: groups) -> None:
         self._settings = settings
-        self._warm_up = warm_up
+        self._tasks = tasks
         self._prepare = prepare
         self._context: SparkContext | None = None
         self._failure: Exception | None = None
@@ -147,9 +151,7 @@ class Engine:
         server = getattr(self._context, "_accumulatorServer", None)
         if server is not None:
             server.handle_error = lambda *_: None  # it would print a traceback when its JVM goes away
-        # The starting thread may be in the middle of importing pyspark, or of launching the JVM, which ends with this process then.
-        spark_context = getattr(sys.modules.get("pyspark"), "SparkContext", None)
-        gateway = getattr(spark_context, "_gateway", None)
+        spark_context, gateway = self._launched()
         if spark_context is None or gateway is None:
             return
         if self._settings.cluster is not None and self._context is not None:
@@ -160,8 +162,21 @@ class Engine:
         gateway.proc.kill()
         with suppress(subprocess.TimeoutExpired):  # a busy machine; the kernel ends it all the same
             gateway.proc.wait(timeout=10)
+        if self._starter is not None:
+            self._starter.join(GOODBYE_S)  # it fails now, if it was not done
         # Or the next session of this process, ours or another's, would be looked for in the JVM that is gone.
         spark_context._gateway = spark_context._jvm = spark_context._active_spark_context = None
+
+    def _launched(self) -> tuple[Any, Any]:
+        """The class SparkContext and its gateway, as far as there are any. A JVM that is being launched is waited for."""
+        waiting_until = time.monotonic() + LAUNCH_S
+        while True:
+            # The starting thread may be in the middle of importing pyspark.
+            spark_context = getattr(sys.modules.get("pyspark"), "SparkContext", None)
+            gateway = getattr(spark_context, "_gateway", None)
+            if gateway is not None or self._starter is None or not self._starter.is_alive() or time.monotonic() > waiting_until:
+                return spark_context, gateway
+            self._starter.join(0.02)
 
     def _ready(self) -> SparkContext:
         self.start()
@@ -183,16 +198,20 @@ class Engine:
         try:
             self._settings.local_dir.mkdir(parents=True, exist_ok=True)
             with told_the_secret(self._settings.cluster, self._settings.local_dir):
-                context = _spark_context(self._settings, self._warm_up.__module__)
+                context = _spark_context(self._settings, self._tasks)
             slots = self._settings.cores
             if self._settings.cluster is not None:
                 context.addPyFile(str(package_archive(self._settings.local_dir)))
                 require_working_executors(context)
                 slots = context.defaultParallelism
-            context.parallelize(range(slots), slots).map(self._warm_up).collect()
+            context.parallelize(range(slots), slots).map(partial(_import, self._tasks)).collect()
             self._context = context
         except Exception as error:  # noqa: BLE001 (raised again, on the thread that waits for the session)
             self._failure = error
+
+
+def _import(module: str, _slot: int) -> None:
+    importlib.import_module(module)
 
 
 @contextmanager

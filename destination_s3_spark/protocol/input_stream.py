@@ -5,6 +5,8 @@ from __future__ import annotations
 import fcntl
 import os
 import select
+import termios
+from array import array
 from collections.abc import Iterator
 from contextlib import suppress
 
@@ -29,3 +31,11 @@ def read_blocks(fd: int, idle_s: float = 1.0, block_bytes: int = BLOCK_BYTES) ->
         if not block:
             return
         yield block
+
+
+def bytes_waiting(fd: int) -> int:
+    """How many bytes could be read at once from a file, pipe or socket; 0 where that is not known."""
+    answer = array("i", [0])
+    with suppress(OSError):
+        fcntl.ioctl(fd, termios.FIONREAD, answer)
+    return answer[0]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -23,8 +22,8 @@ from destination_s3_spark.sync.checkpoints import Checkpoints
 from destination_s3_spark.sync.commits import Commits, Emit
 from destination_s3_spark.sync.pipeline import Pipeline
 from destination_s3_spark.sync.remote_landing import RemoteLanding
-from destination_s3_spark.sync.settings import limits, task_bytes
-from destination_s3_spark.sync.spark import engine_of, scratch_directory
+from destination_s3_spark.sync.settings import limits
+from destination_s3_spark.sync.spark import Workplace, task_bytes
 from destination_s3_spark.sync.spool import Spool
 from destination_s3_spark.sync.sync import Parts, Sync
 from destination_s3_spark.sync.table_set import TableSet
@@ -42,14 +41,14 @@ FILES_AT_ONCE = 16
 logger = logging.getLogger("airbyte")
 
 
-def write(config: Config, catalog: Catalog, fd: int, output: ProtocolWriter) -> None:
+def write(config: Config, catalog: Catalog, fd: int, output: ProtocolWriter, place: Workplace) -> None:
     """Sync what comes in on the file descriptor; STATEs go out on `output`. Raises SyncError."""
     reader = ProtocolReader(catalog)
 
     def emit(message: StateMessage, records: int) -> None:
         output.state(message.echo(records))
 
-    with _assembled(config, catalog, emit) as parts:
+    with _assembled(config, catalog, emit, place) as parts:
         Sync(parts).run(reader.events(read_blocks(fd, IDLE_S)))
     counts = reader.counts
     logger.info(
@@ -59,8 +58,9 @@ def write(config: Config, catalog: Catalog, fd: int, output: ProtocolWriter) -> 
 
 
 @contextmanager
-def _assembled(config: Config, catalog: Catalog, emit: Emit) -> Iterator[Parts]:
-    """The parts of a sync; whatever way it ends, Spark stops and the spool's directory goes."""
+def _assembled(config: Config, catalog: Catalog, emit: Emit, place: Workplace) -> Iterator[Parts]:
+    """The parts of a sync; whatever way it ends, Spark stops and no thread is left."""
+    engine = place.engine
     with ExitStack() as stack:
         tables_pool = stack.enter_context(ThreadPoolExecutor(TABLES_AT_ONCE, "tables"))
         files_pool = stack.enter_context(ThreadPoolExecutor(FILES_AT_ONCE, "files"))
@@ -68,16 +68,13 @@ def _assembled(config: Config, catalog: Catalog, emit: Emit) -> Iterator[Parts]:
         store = S3Store(s3)
         started_at = datetime.now(UTC)
         tables = TableSet(config, store, started_at, tables_pool, files_pool).read(catalog)
-        scratch = scratch_directory(config)
-        stack.callback(shutil.rmtree, scratch, ignore_errors=True)
-        spool = Spool(scratch / "spool", limits(config).spool_bytes)
-        engine = engine_of(config, scratch / "spark")
+        spool = Spool(place.scratch / "spool", limits(config).spool_bytes)
         checkpoints = Checkpoints()
         commits = Commits({i: table.writer for i, table in tables.items()}, checkpoints, emit, tables_pool.map)
         local = is_local(config.spark.master)
         land = None if local else RemoteLanding(engine, store, tables).land
         # The spool is empty when tables are merged.
-        disk = LocalDisk(scratch / "events", limits(config).spool_bytes) if local else None
+        disk = LocalDisk(place.scratch / "events", limits(config).spool_bytes) if local else None
         pipeline = Pipeline(tables, spool, engine, commits, s3, land)
         stack.callback(pipeline.stop)
         stack.callback(engine.stop)  # first of all: it ends what the pipeline may still be waiting for

@@ -2,17 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 from destination_s3_spark.change_log.events import AfterImage, BeforeImage
 from destination_s3_spark.change_log.options import ChangeLogFormat, ChangeLogOptions
-from destination_s3_spark.config import Config, Spark
-from destination_s3_spark.engine import class_data
-from destination_s3_spark.engine.cluster import Cluster
-from destination_s3_spark.engine.memory import container_memory_bytes, jvm_heap_mb
-from destination_s3_spark.engine.session import SparkSettings, local_cores
-from destination_s3_spark.errors import ConfigError
+from destination_s3_spark.config import Config
 from destination_s3_spark.format_options import (
     AvroCodec,
     AvroDeflate,
@@ -34,20 +26,12 @@ from destination_s3_spark.formats.options import FileOptions
 from destination_s3_spark.formats.parquet import Codec, Dictionary, ParquetOptions, TimeEncoding
 from destination_s3_spark.formats.text_file import Compression, Flattening
 from destination_s3_spark.schema.policy import SchemaChange
-from destination_s3_spark.spark_conf import PYTHON, is_local
-from destination_s3_spark.storage.endpoint import cloud_deployment
 from destination_s3_spark.sync.batches import Limits
 from destination_s3_spark.tables.keys import CdcDeletion
 from destination_s3_spark.tables.stream_table import Rules
 
 MB = 2**20
 GB = 2**30
-WORKER_BYTES = 160 * MB
-"""What a Python process takes with its libraries alone."""
-CLUSTER_TASK_BYTES = 256 * MB
-"""Arrow memory a task may take on a cluster, whose machines' memory is not known here. With what else it takes, a task needs about 1 GB."""
-CLUSTER_START_LIMIT_S = 600
-"""How long executors of a cluster may take to appear: some clusters have to grow first."""
 
 
 def final_options(config: Config) -> FileOptions:
@@ -117,39 +101,3 @@ def limits(config: Config) -> Limits:
     """When batches are cut."""
     batching = config.batching
     return Limits(batching.max_batch_mb * MB, batching.max_batch_age_s, int(batching.max_spool_gb * GB))
-
-
-def spark_settings(config: Config, scratch: Path, start_limit_s: float = CLUSTER_START_LIMIT_S) -> SparkSettings:
-    """How Spark runs; its scratch files go below `scratch`. Raises ConfigError for a cluster where there may be none."""
-    spark = config.spark
-    heap = _megabytes(spark.driver_memory) if spark.driver_memory else jvm_heap_mb(container_memory_bytes())
-    return SparkSettings(
-        local_cores(spark.master) if is_local(spark.master) else 0,
-        heap,
-        scratch,
-        spark.conf,
-        None if is_local(spark.master) else _cluster(spark, start_limit_s),
-        class_data.java_options(),
-    )
-
-
-def _cluster(spark: Spark, start_limit_s: float) -> Cluster:
-    if cloud_deployment():
-        raise ConfigError("spark.master must be local[...] in Airbyte Cloud, where nothing may reach a connector from outside.")
-    python = spark.conf.get(PYTHON) or f"python{sys.version_info.major}.{sys.version_info.minor}"
-    secret = spark.authenticate_secret.get_secret_value() if spark.authenticate_secret else None
-    return Cluster(spark.master, python, start_limit_s, secret)
-
-
-def task_bytes(config: Config) -> int:
-    """Arrow memory a merge task may take: a part of what the JVM and the interpreters leave of the container's memory."""
-    if not is_local(config.spark.master):
-        return CLUSTER_TASK_BYTES
-    settings = spark_settings(config, Path())
-    left = container_memory_bytes() - settings.heap_mb * MB - (settings.cores + 1) * WORKER_BYTES
-    return min(max(left // (3 * settings.cores), 32 * MB), 512 * MB)
-
-
-def _megabytes(text: str) -> int:
-    number, unit = int(text[:-1]), text[-1]
-    return number * 1024 if unit == "g" else number

@@ -152,8 +152,3 @@ def _blocks(piece: Slice) -> Iterator[tuple[bytes, int]]:
                 left -= len(lines)
                 position += len(lines)
                 yield lines, position
-
-
-def warm_up(slot: int) -> int:
-    """Nothing, on a worker: unpickling this function imports all that landing needs while the first records are still being read."""
-    return slot

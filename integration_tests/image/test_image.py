@@ -27,7 +27,7 @@ from destination_s3_spark.engine.session import Engine, SparkSettings
 
 log = Path("/tmp/classes.log")
 options = (*class_data.java_options(), f"-Xlog:class+load:file={log}")
-engine = Engine(SparkSettings(1, 512, Path(tempfile.mkdtemp()), {}, java_options=options), str)
+engine = Engine(SparkSettings(1, 512, Path(tempfile.mkdtemp()), {}, java_options=options))
 answers = engine.run(str, [[1], [2]])
 engine.stop()
 print(answers, sum("(top)" in line for line in log.read_text().splitlines()))

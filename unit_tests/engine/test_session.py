@@ -1,10 +1,12 @@
 import os
 import signal
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
+import psutil
 import pytest
 from pyspark import SparkContext, cloudpickle
 
@@ -19,7 +21,7 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
     settings = SparkSettings(2, 512, tmp_path_factory.mktemp("spark") / "scratch files", {})
-    engine = Engine(settings, _double)
+    engine = Engine(settings)
     engine.start()
     yield engine
     engine.stop()
@@ -52,7 +54,7 @@ def _die(_: int) -> None:
 def test_a_session_can_be_stopped_at_any_moment_of_its_start(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     half_imported = ModuleType("pyspark")
     monkeypatch.setitem(sys.modules, "pyspark", half_imported)
-    Engine(SparkSettings(1, 512, tmp_path, {}), _double).stop()
+    Engine(SparkSettings(1, 512, tmp_path, {})).stop()
 
 
 # A process has one Spark session at a time, so these come before the one that the other tests share.
@@ -60,13 +62,21 @@ def test_a_session_can_be_stopped_at_any_moment_of_its_start(monkeypatch: pytest
 
 def test_after_a_stop_another_session_can_run_in_the_same_process(tmp_path: Path) -> None:
     for _ in range(2):
-        engine = Engine(SparkSettings(1, 512, tmp_path, {}), _double)
+        engine = Engine(SparkSettings(1, 512, tmp_path, {}))
         assert engine.run(_double, [[4]]) == [[8]]
         engine.stop()
 
 
+def test_a_jvm_that_is_being_launched_is_ended_before_its_directory_goes(tmp_path: Path) -> None:
+    engine = Engine(SparkSettings(1, 512, tmp_path / "spark", {}))
+    engine.start()
+    engine.stop()
+    assert [child for child in psutil.Process().children(recursive=True) if child.name() == "java"] == []
+    assert {thread.name for thread in threading.enumerate()} & {"spark-start"} == set()
+
+
 def test_a_session_that_cannot_start_says_so(tmp_path: Path) -> None:
-    broken = Engine(SparkSettings(1, 64, tmp_path, {}), _double)  # less than Spark itself needs
+    broken = Engine(SparkSettings(1, 64, tmp_path, {}))  # less than Spark itself needs
     with pytest.raises(TransientError, match="Spark did not start"):
         broken.run(_double, [[1]])
     broken.stop()

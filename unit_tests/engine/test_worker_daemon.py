@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from destination_s3_spark.engine.session import Engine, SparkSettings
-from destination_s3_spark.tables.land import warm_up
+from destination_s3_spark.sync.spark import TASKS
 
 
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
-    engine = Engine(SparkSettings(1, 512, tmp_path_factory.mktemp("spark"), {}), warm_up)
+    engine = Engine(SparkSettings(1, 512, tmp_path_factory.mktemp("spark"), {}), TASKS)
     yield engine
     engine.stop()
 

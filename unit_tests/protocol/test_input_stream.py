@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from destination_s3_spark.protocol.input_stream import BLOCK_BYTES, PIPE_BYTES, read_blocks
+from destination_s3_spark.protocol.input_stream import BLOCK_BYTES, PIPE_BYTES, bytes_waiting, read_blocks
 
 
 @pytest.fixture
@@ -58,3 +58,12 @@ def test_a_pipe_is_made_large_enough_to_keep_the_writer_busy(pipe: tuple[int, in
     os.write(writing, b"x")
     assert next(read_blocks(reading)) == b"x"
     assert fcntl.fcntl(reading, fcntl.F_GETPIPE_SZ) >= PIPE_BYTES
+
+
+def test_bytes_that_wait_are_counted_where_that_can_be_told(pipe: tuple[int, int]) -> None:
+    reading, writing = pipe
+    assert bytes_waiting(reading) == 0
+    os.write(writing, b"x" * 1000)
+    assert bytes_waiting(reading) == 1000
+    with Path("/dev/null").open("rb") as nothing:
+        assert bytes_waiting(nothing.fileno()) == 0
