@@ -33,6 +33,11 @@ class ChangeLogFormat(Enum):
         """What keys of such files end in."""
         return _EXTENSIONS[self]
 
+    @property
+    def compression(self) -> int:
+        """About how many times as much of Arrow's memory events take, as `for_file` makes them, as in a file."""
+        return 6 if self is ChangeLogFormat.REPLICANT_JSON else 3
+
 
 _EXTENSIONS = {
     ChangeLogFormat.REPLICANT_CSV: ".csv.gz",

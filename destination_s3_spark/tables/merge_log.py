@@ -40,8 +40,6 @@ CDC_FIELDS = "_ab_cdc_"
 """What the names of the fields begin with that a source adds to say where in its own log a change stands: no data of the row."""
 EVENT_ROWS = 4
 """An event has two rows, the new one and the old one; as text they take about twice as much memory."""
-COMPRESSION = 3
-"""Events take about so many times as much of Arrow's memory as in a file of the log."""
 LEAST_FILE_BYTES = 4 * 2**20
 """Events of so many bytes are worth a file, and a task, of their own."""
 
@@ -174,8 +172,8 @@ class MergeLog:
         counts = sum((logged.counts for logged in ranges), np.zeros((SPANS, 3), np.int64))
         if not runs:
             return LogGroup((), before, ())
-        size = sum(int(run.bytes.sum()) for run in runs) // COMPRESSION
-        parts = max(1, -(-size // self._table.rules.target_file_bytes), min(cores, size // LEAST_FILE_BYTES))
+        size = sum(int(run.bytes.sum()) for run in runs) // self._options.format.compression
+        parts = _parts(size, self._table.rules.target_file_bytes, cores)
         tasks, expected = [], []
         start = before
         for low, high, inside in _cut(counts, parts):
@@ -265,6 +263,12 @@ def _images(table: StreamTable, options: ChangeLogOptions) -> Images:
     cursor = tuple((column.source, arrow_field(column)) for column in columns if column.source.startswith(CDC_FIELDS))
     log_columns = LogColumns(table.stream.id, data, tuple(field.name for field in spec.key), tuple(cursor_members(cursor)))
     return Images(log_columns, options.before_image, options.after_image, cursor)
+
+
+def _parts(size: int, target_file_bytes: int, cores: int) -> int:
+    """How many files events of this size become: as many for each core, unless they would be too small."""
+    rounds = -(-size // (target_file_bytes * cores))
+    return max(1, -(-size // target_file_bytes), min(rounds * cores, size // LEAST_FILE_BYTES))
 
 
 def _cut(counts: Counts, parts: int) -> Iterator[tuple[int, int, OperationCount]]:
