@@ -1,7 +1,4 @@
-"""What the text formats of the change log have in common: gzip, counting events, objects, the cursor and the texts of Exists.
-
-Where in the log an event stands, and so the count after it, is known last. Its line is put together before, but for the count.
-"""
+"""What the text formats of the change log have in common: gzip, counting events, objects, the cursor and the texts of Exists."""
 
 from __future__ import annotations
 
@@ -13,21 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from destination_s3_spark.change_log import cells
-from destination_s3_spark.change_log.events import OperationCount, RunningCount
+from destination_s3_spark.change_log.events import LogColumns, OperationCount, RunningCount
 from destination_s3_spark.formats.file_writer import Sink
 from destination_s3_spark.formats.text_file import Compression, TextFile, text_join
 
 _BLOCK_BYTES = 4 * 2**20
 """Arrow bytes that are turned into text at once: the text of one event can take several times as much, and strings end at 2 GiB."""
-
-UNCOUNTED = pa.schema(
-    [
-        pa.field("op", pa.string(), nullable=False),
-        pa.field("position", pa.int64(), nullable=False),
-        pa.field("text", pa.string(), nullable=False),
-    ]
-)
-"""A batch of events as lines that have no count yet: what of each is known without it."""
 
 
 class LogLines(TextFile):
@@ -38,15 +26,16 @@ class LogLines(TextFile):
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Append rows or events. pa.ArrowInvalid when the columns of the batch are not those of the file."""
-        for block in blocks(batch):
+        for block in _blocks(batch):
             super().write(block)
 
 
 class EventLines(LogLines):
-    """One text file of events, whose batches have `UNCOUNTED`. `start` is the count before its first one."""
+    """One text file of events on its way into a sink. `start` is the count before its first one."""
 
-    def __init__(self, sink: Sink, start: OperationCount) -> None:
-        super().__init__(sink, UNCOUNTED)
+    def __init__(self, sink: Sink, columns: LogColumns, start: OperationCount) -> None:
+        super().__init__(sink, columns.event_schema)
+        self._log = columns
         self._running = RunningCount(start)
 
     @property
@@ -55,13 +44,7 @@ class EventLines(LogLines):
         return self._running.count
 
 
-def uncounted(events: pa.RecordBatch, text: Callable[[pa.RecordBatch], pa.StringArray]) -> Iterator[pa.RecordBatch]:
-    """Events (`LogColumns.event_schema`) as lines without their count, which `text` puts together."""
-    for block in blocks(events):
-        yield pa.record_batch([block["op"], block["position"], text(block)], schema=UNCOUNTED)
-
-
-def blocks(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+def _blocks(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     """The batch in parts of about the size that is turned into text at once; an empty one as it is."""
     rows = batch.num_rows * _BLOCK_BYTES // max(batch.nbytes, _BLOCK_BYTES) or 1
     for start in range(0, max(batch.num_rows, 1), rows):

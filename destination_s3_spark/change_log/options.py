@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
-from functools import partial
 from typing import Protocol
 
-import pyarrow as pa
-
 from destination_s3_spark.change_log.events import AfterImage, BeforeImage, LogColumns, OperationCount
-from destination_s3_spark.change_log.lines import UNCOUNTED, uncounted
-from destination_s3_spark.change_log.replicant_csv import CsvChanges, CsvSnapshot, csv_text
-from destination_s3_spark.change_log.replicant_json import ReplicantJsonChanges, ReplicantJsonSnapshot, replicant_json_text
-from destination_s3_spark.change_log.typed_jsonl import TypedJsonlChanges, TypedJsonlSnapshot, jsonl_text
+from destination_s3_spark.change_log.replicant_csv import CsvChanges, CsvSnapshot
+from destination_s3_spark.change_log.replicant_json import ReplicantJsonChanges, ReplicantJsonSnapshot
+from destination_s3_spark.change_log.typed_jsonl import TypedJsonlChanges, TypedJsonlSnapshot
 from destination_s3_spark.change_log.typed_parquet import PARQUET, ParquetChanges
-from destination_s3_spark.formats.file_writer import FileWriter, Sink, require_columns
+from destination_s3_spark.formats.file_writer import FileWriter, Sink
 from destination_s3_spark.formats.parquet import ParquetFile
 
 
@@ -32,11 +27,6 @@ class ChangeLogFormat(Enum):
     def extension(self) -> str:
         """What keys of such files end in."""
         return _EXTENSIONS[self]
-
-    @property
-    def compression(self) -> int:
-        """About how many times as much of Arrow's memory events take, as `for_file` makes them, as in a file."""
-        return 6 if self is ChangeLogFormat.REPLICANT_JSON else 3
 
 
 _EXTENSIONS = {
@@ -63,33 +53,11 @@ class ChangeLogOptions:
 
 
 class ChangeFile(FileWriter, Protocol):
-    """One file of events on its way into a sink; batches have `file_schema`."""
+    """One file of events on its way into a sink; batches have `LogColumns.event_schema`."""
 
     @property
     def operation_count(self) -> OperationCount:
         """The count after the last event written."""
-
-
-def file_schema(columns: LogColumns, options: ChangeLogOptions) -> pa.Schema:
-    """What files of events are made of: the events themselves, or lines that lack their count. Both have `op` and `position`."""
-    return columns.event_schema if options.format is ChangeLogFormat.PARQUET else UNCOUNTED
-
-
-def for_file(events: pa.RecordBatch, columns: LogColumns, options: ChangeLogOptions) -> Iterable[pa.RecordBatch]:
-    """Events in batches of `file_schema`. Whatever takes long is done here, and not by the file.
-
-    pa.ArrowInvalid when their columns are not those of `LogColumns.event_schema`.
-    """
-    require_columns(events, columns.event_schema)
-    match options.format:
-        case ChangeLogFormat.REPLICANT_CSV:
-            return uncounted(events, csv_text)
-        case ChangeLogFormat.REPLICANT_JSON:
-            return uncounted(events, partial(replicant_json_text, columns=columns))
-        case ChangeLogFormat.JSONL:
-            return uncounted(events, partial(jsonl_text, columns=columns))
-        case ChangeLogFormat.PARQUET:
-            return (events,)
 
 
 def open_changes(sink: Sink, columns: LogColumns, options: ChangeLogOptions, start: OperationCount) -> ChangeFile:
@@ -98,9 +66,9 @@ def open_changes(sink: Sink, columns: LogColumns, options: ChangeLogOptions, sta
         case ChangeLogFormat.REPLICANT_CSV:
             return CsvChanges(sink, columns, start, header=options.include_header)
         case ChangeLogFormat.REPLICANT_JSON:
-            return ReplicantJsonChanges(sink, start)
+            return ReplicantJsonChanges(sink, columns, start)
         case ChangeLogFormat.JSONL:
-            return TypedJsonlChanges(sink, start)
+            return TypedJsonlChanges(sink, columns, start)
         case ChangeLogFormat.PARQUET:
             return ParquetChanges(sink, columns, start)
 

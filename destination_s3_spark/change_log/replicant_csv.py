@@ -33,14 +33,20 @@ class CsvChanges(EventLines):
     """One CSV file of events on its way into a sink."""
 
     def __init__(self, sink: Sink, columns: LogColumns, start: OperationCount, *, header: bool) -> None:
-        super().__init__(sink, start)
+        super().__init__(sink, columns, start)
         if header:
             names = [field.name + suffix for field in columns.fields for suffix in COLUMN_SUFFIXES]
             self._put(_header([*names, *EVENT_COLUMNS]))
 
     def _lines(self, batch: pa.RecordBatch) -> pa.StringArray:
-        op, _, text = batch.columns
-        return text_join(text, *self._running.advance(op).json(quote=_QUOTE_IN_QUOTES), '"\n')
+        op, cursor, _, exists, new, old = batch.columns
+        images = zip(map(_cells, new.flatten()), map(_cells, old.flatten()), exists_columns(exists), strict=True)
+        # All in one go: each further piece, and each time a line is put together again, costs as much as a cell.
+        return text_join(
+            *chain.from_iterable(starmap(_column, images)),
+            op, ',"', *cursor_pieces(cursor, _doubled), '","', *self._running.advance(op).json(quote=_QUOTE_IN_QUOTES), '"\n',
+            null=NULL,
+        )  # fmt: skip
 
 
 class CsvSnapshot(LogLines):
@@ -58,14 +64,6 @@ class CsvSnapshot(LogLines):
         pieces = [*chain.from_iterable((cell, ",") for cell in row)]
         pieces[-1] = line_ends(batch)
         return text_join(*pieces, null=NULL)
-
-
-def csv_text(events: pa.RecordBatch) -> pa.StringArray:
-    """The lines of events up to their count."""
-    op, cursor, _, exists, new, old = events.columns
-    images = zip(map(_cells, new.flatten()), map(_cells, old.flatten()), exists_columns(exists), strict=True)
-    # All in one go: each further piece, and each time a line is put together again, costs as much as a cell.
-    return text_join(*chain.from_iterable(starmap(_column, images)), op, ',"', *cursor_pieces(cursor, _doubled), '","', null=NULL)
 
 
 def _column(new: _Cells, old: _Cells, exists: np.ndarray[Any, Any]) -> tuple[_Cells | str, ...]:

@@ -28,8 +28,19 @@ class ReplicantJsonChanges(EventLines):
     """One file of events on its way into a sink."""
 
     def _lines(self, batch: pa.RecordBatch) -> pa.StringArray:
-        op, _, text = batch.columns
-        return text_join(text, *self._running.advance(op).json(quote=_QUOTE_IN_STRING), '"}\n')
+        op, cursor, _, exists, new, old = batch.columns
+        names = [field.name for field in self._log.fields]
+        # All in one go: each time a line is put together again costs as much as all its cells.
+        return text_join(
+            f'{{"tableName":{_table_name(self._log.stream)},"opType":"', op,
+            '","cursor":"', *cursor_pieces(cursor, cells.escaped),
+            '","before":', *_object(names, map(_texts, old.flatten())),
+            ',"after":', *_object(names, map(_texts, new.flatten())),
+            ',"exists":', *_object(names, (choices(bits, EXISTS) for bits in exists_columns(exists))),
+            ',"operationcount":"', *self._running.advance(op).json(quote=_QUOTE_IN_STRING),
+            '"}\n',
+            null=NULL,
+        )  # fmt: skip
 
 
 class ReplicantJsonSnapshot(LogLines):
@@ -40,22 +51,6 @@ class ReplicantJsonSnapshot(LogLines):
 
     def _lines(self, batch: pa.RecordBatch) -> pa.StringArray:
         return text_join(*_object(batch.schema.names, map(_texts, batch.columns)), line_ends(batch), null=NULL)
-
-
-def replicant_json_text(events: pa.RecordBatch, columns: LogColumns) -> pa.StringArray:
-    """The objects of events up to their count, which stands last."""
-    op, cursor, _, exists, new, old = events.columns
-    names = [field.name for field in columns.fields]
-    # All in one go: each time a line is put together again costs as much as all its cells.
-    return text_join(
-        f'{{"tableName":{_table_name(columns.stream)},"opType":"', op,
-        '","cursor":"', *cursor_pieces(cursor, cells.escaped),
-        '","before":', *_object(names, map(_texts, old.flatten())),
-        ',"after":', *_object(names, map(_texts, new.flatten())),
-        ',"exists":', *_object(names, (choices(bits, EXISTS) for bits in exists_columns(exists))),
-        ',"operationcount":"',
-        null=NULL,
-    )  # fmt: skip
 
 
 def objects_hash(*values: str | int | None) -> int:

@@ -20,9 +20,24 @@ class TypedJsonlChanges(EventLines):
     """One file of events on its way into a sink."""
 
     def _lines(self, batch: pa.RecordBatch) -> pa.StringArray:
-        op, _, text = batch.columns
+        op, cursor, _, exists, new, old = batch.columns
+        bits = exists_columns(exists)
+        names = [field.name for field in self._log.fields]
+        new_values = [_where(values, bit & IN_NEW) for values, bit in zip(new.flatten(), bits, strict=True)]
+        old_values = [_where(values, bit & IN_OLD) for values, bit in zip(old.flatten(), bits, strict=True)]
+        indices = self._log.key_indices
+        key = [pc.coalesce(old_values[index], new_values[index]) for index in indices]
         counts = self._running.advance(op)
-        return text_join('{"op":"', op, '","sequence":', counts.total.cast(pa.string()), text, *counts.json(), "}\n")
+        return text_join(
+            '{"op":"', op,
+            '","sequence":', counts.total.cast(pa.string()),
+            ',"key":', *_object([names[index] for index in indices], key),
+            ',"new":', *_object(names, new_values),
+            ',"old":', *_object(names, old_values),
+            ',"cursor":', *cursor_pieces(cursor),
+            ',"operationCount":', *counts.json(),
+            "}\n",
+        )  # fmt: skip
 
 
 class TypedJsonlSnapshot(LogLines):
@@ -34,23 +49,6 @@ class TypedJsonlSnapshot(LogLines):
     def _lines(self, batch: pa.RecordBatch) -> pa.StringArray:
         values = [pc.fill_null(cells.json_texts(column), "null") for column in batch.columns]
         return text_join(*_object(batch.schema.names, values), "\n")
-
-
-def jsonl_text(events: pa.RecordBatch, columns: LogColumns) -> pa.StringArray:
-    """What stands between the sequence number of each event and its count."""
-    _, cursor, _, exists, new, old = events.columns
-    bits = exists_columns(exists)
-    names = [field.name for field in columns.fields]
-    new_values = [_where(values, bit & IN_NEW) for values, bit in zip(new.flatten(), bits, strict=True)]
-    old_values = [_where(values, bit & IN_OLD) for values, bit in zip(old.flatten(), bits, strict=True)]
-    key = [pc.coalesce(old_values[index], new_values[index]) for index in columns.key_indices]
-    return text_join(
-        ',"key":', *_object([names[index] for index in columns.key_indices], key),
-        ',"new":', *_object(names, new_values),
-        ',"old":', *_object(names, old_values),
-        ',"cursor":', *cursor_pieces(cursor),
-        ',"operationCount":',
-    )  # fmt: skip
 
 
 def _where(values: pa.Array[Any], exists: np.ndarray[Any, Any]) -> pa.StringArray:

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from destination_s3_spark.chain.files import DataFile, FileKind
 from destination_s3_spark.change_log.names import LogKind
-from destination_s3_spark.change_log.options import ChangeLogOptions, for_file, open_snapshot
+from destination_s3_spark.change_log.options import ChangeLogOptions, open_snapshot
 from destination_s3_spark.errors import Bug
 from destination_s3_spark.schema.arrow import RAW_SCHEMA
 from destination_s3_spark.storage.settings import S3Settings
@@ -149,8 +149,7 @@ class ChangeOutput:
         if not len(events.rows):
             return
         if task.kind is LogKind.CHANGES:
-            for batch in for_file(events.batch(values, rows, task.images), task.images.columns, task.options):
-                self._events.write(batch)
+            self._events.write(events.batch(values, rows, task.images))
         else:
             shown = [values.take(field.name, events.rows[::-1]) for field in task.images.columns.fields]
             self._rows.write(pa.table(shown, schema=task.images.columns.row_schema))

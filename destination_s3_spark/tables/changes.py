@@ -131,9 +131,9 @@ class Events:
         return cls(rows, operation[rows], tuple(changed[:, rows]))
 
     def batch(self, values: Values, merged: pa.Table, images: Images) -> pa.RecordBatch:
-        """The events as the log has them, `LogColumns.event_schema`, by position; `merged` are the rows in merge form that the history is of.
+        """The events as the log has them, `LogColumns.event_schema`, by position; `merged` are the rows the history is of.
 
-        They are put in order here, where their rows are picked in any case: lines take longer to move than rows.
+        They are put in order here, where their rows are picked in any case.
         """
         position = self._positions(values.history, np.asarray(merged[OFFSET])[values.history.rows])
         order = np.argsort(position, kind="stable")

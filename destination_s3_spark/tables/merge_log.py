@@ -17,7 +17,7 @@ from destination_s3_spark.chain.files import DataFile, FileEntry, FileKind
 from destination_s3_spark.change_log.events import LogColumns, OperationCount
 from destination_s3_spark.change_log.manifest import LogFile, manifest_of
 from destination_s3_spark.change_log.names import GroupName, LogKind, LogName
-from destination_s3_spark.change_log.options import ChangeLogOptions, file_schema, open_changes, open_snapshot
+from destination_s3_spark.change_log.options import ChangeLogOptions, open_changes, open_snapshot
 from destination_s3_spark.errors import Bug
 from destination_s3_spark.schema.airbyte_type import Field
 from destination_s3_spark.schema.arrow import arrow_field
@@ -40,6 +40,8 @@ CDC_FIELDS = "_ab_cdc_"
 """What the names of the fields begin with that a source adds to say where in its own log a change stands: no data of the row."""
 EVENT_ROWS = 4
 """An event has two rows, the new one and the old one; as text they take about twice as much memory."""
+COMPRESSION = 2
+"""Events take about so many times as much of Arrow's memory as in a file of the log."""
 LEAST_FILE_BYTES = 4 * 2**20
 """Events of so many bytes are worth a file, and a task, of their own."""
 
@@ -172,7 +174,7 @@ class MergeLog:
         counts = sum((logged.counts for logged in ranges), np.zeros((SPANS, 3), np.int64))
         if not runs:
             return LogGroup((), before, ())
-        size = sum(int(run.bytes.sum()) for run in runs) // self._options.format.compression
+        size = sum(int(run.bytes.sum()) for run in runs) // COMPRESSION
         parts = _parts(size, self._table.rules.target_file_bytes, cores)
         tasks, expected = [], []
         start = before
@@ -236,7 +238,7 @@ def render_changes(task: RenderTask) -> DataFile:
     columns = task.columns
     sink = StagedFileSink(task.s3, task.key)
     with StagedFile(FileKind.CHANGES, sink, open_changes(sink, columns, task.options, task.start)) as file:
-        for events in read_events(task.runs, task.low, task.high, file_schema(columns, task.options), task.budget_bytes, task.s3):
+        for events in read_events(task.runs, task.low, task.high, columns.event_schema, task.budget_bytes, task.s3):
             for batch in pieces(events, WRITE_BYTES):
                 file.write(batch)
         return file.stage()

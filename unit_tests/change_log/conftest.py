@@ -6,14 +6,14 @@ import io
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, starmap
+from itertools import starmap
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from destination_s3_spark.change_log.events import IN_NEW, IN_OLD, LogColumns, OperationCount
-from destination_s3_spark.change_log.options import ChangeLogOptions, for_file, open_changes, open_snapshot
+from destination_s3_spark.change_log.options import ChangeLogOptions, open_changes, open_snapshot
 from destination_s3_spark.protocol.catalog import StreamId
 
 NO_COUNT = OperationCount()
@@ -73,7 +73,7 @@ class Log:
     def changes_file(self, batches: Iterable[pa.RecordBatch], start: OperationCount = NO_COUNT) -> bytes:
         sink = io.BytesIO()
         file = open_changes(sink, self.columns, self.options, start)
-        return _closed(sink, file, chain.from_iterable(for_file(batch, self.columns, self.options) for batch in batches))
+        return _closed(sink, file, batches)
 
     def snapshot_file(self, batches: Iterable[pa.RecordBatch]) -> bytes:
         sink = io.BytesIO()
