@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,27 +14,34 @@ from destination_s3_spark.change_log.events import LogColumns, OperationCount, R
 from destination_s3_spark.formats.file_writer import Sink
 from destination_s3_spark.formats.text_file import Compression, TextFile, text_join
 
-_BLOCK_BYTES = 4 * 2**20
+_BLOCK_BYTES = 8 * 2**20
 """Arrow bytes that are turned into text at once: the text of one event can take several times as much, and strings end at 2 GiB."""
+_NAMES_BYTES = 64 * 2**20
+"""What the names of columns may take of the text of a block: an event of many booleans has little else."""
+_QUOTED = 10
+"""About what stands in a line beside a column's name and value."""
 
 
 class LogLines(TextFile):
     """One text file of the change log on its way into a sink."""
 
-    def __init__(self, sink: Sink, schema: pa.Schema) -> None:
+    def __init__(self, sink: Sink, columns: LogColumns, schema: pa.Schema) -> None:
         super().__init__(sink, schema, Compression.GZIP)
+        in_each_image = sum(len(field.name) + _QUOTED for field in columns.fields)
+        self._most_rows = _NAMES_BYTES // (3 * in_each_image + 1) or 1  # new, old and Exists
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Append rows or events. pa.ArrowInvalid when the columns of the batch are not those of the file."""
-        for block in _blocks(batch):
-            super().write(block)
+        rows = min(self._most_rows, batch.num_rows * _BLOCK_BYTES // max(batch.nbytes, _BLOCK_BYTES) or 1)
+        for start in range(0, max(batch.num_rows, 1), rows):
+            super().write(batch.slice(start, rows))
 
 
 class EventLines(LogLines):
     """One text file of events on its way into a sink. `start` is the count before its first one."""
 
     def __init__(self, sink: Sink, columns: LogColumns, start: OperationCount) -> None:
-        super().__init__(sink, columns.event_schema)
+        super().__init__(sink, columns, columns.event_schema)
         self._log = columns
         self._running = RunningCount(start)
 
@@ -42,13 +49,6 @@ class EventLines(LogLines):
     def operation_count(self) -> OperationCount:
         """The count after the last event written."""
         return self._running.count
-
-
-def _blocks(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """The batch in parts of about the size that is turned into text at once; an empty one as it is."""
-    rows = batch.num_rows * _BLOCK_BYTES // max(batch.nbytes, _BLOCK_BYTES) or 1
-    for start in range(0, max(batch.num_rows, 1), rows):
-        yield batch.slice(start, rows)
 
 
 def choices(numbers: np.ndarray[Any, Any], texts: Sequence[str]) -> pa.StringArray:

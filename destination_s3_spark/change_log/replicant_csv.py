@@ -53,7 +53,7 @@ class CsvSnapshot(LogLines):
     """One CSV file of rows on its way into a sink."""
 
     def __init__(self, sink: Sink, columns: LogColumns, *, header: bool) -> None:
-        super().__init__(sink, columns.row_schema)
+        super().__init__(sink, columns, columns.row_schema)
         if header:
             self._put(_header([field.name for field in columns.fields]))
 

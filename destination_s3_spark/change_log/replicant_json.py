@@ -47,7 +47,7 @@ class ReplicantJsonSnapshot(LogLines):
     """One file of rows on its way into a sink."""
 
     def __init__(self, sink: Sink, columns: LogColumns) -> None:
-        super().__init__(sink, columns.row_schema)
+        super().__init__(sink, columns, columns.row_schema)
 
     def _lines(self, batch: pa.RecordBatch) -> pa.StringArray:
         return text_join(*_object(batch.schema.names, map(_texts, batch.columns)), line_ends(batch), null=NULL)

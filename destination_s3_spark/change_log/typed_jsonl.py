@@ -44,7 +44,7 @@ class TypedJsonlSnapshot(LogLines):
     """One file of rows on its way into a sink."""
 
     def __init__(self, sink: Sink, columns: LogColumns) -> None:
-        super().__init__(sink, columns.row_schema)
+        super().__init__(sink, columns, columns.row_schema)
 
     def _lines(self, batch: pa.RecordBatch) -> pa.StringArray:
         values = [pc.fill_null(cells.json_texts(column), "null") for column in batch.columns]

@@ -224,7 +224,7 @@ class _EventRuns:
     def __init__(self, task: LogTask, budget_bytes: int, s3: S3Settings, pool: Executor) -> None:
         self._task = task
         self._run_bytes = budget_bytes // RUNS_SHARE
-        self._piece_bytes = piece_bytes(task.event_bytes, budget_bytes)
+        self._piece_bytes = piece_bytes(task.event_bytes, len(task.images.columns.fields), budget_bytes)
         self._s3 = s3
         self._pool = pool
         self._waiting: list[pa.RecordBatch] = []

@@ -29,8 +29,8 @@ from destination_s3_spark.tables.presence import present
 
 RUNS_SHARE = 24
 """One part in so many of a task's budget is for the events of a run: five times that while it is written and the next one comes in."""
-PIECE_BYTES = 512 * 2**10
-"""The most of what a run is cut into, in Arrow's memory: small pieces take longer."""
+PIECE_BYTES = 40 * 2**10
+"""The most of what a run is cut into, in Arrow's memory, for each field of the log: pieces of few rows take longer."""
 READERS = 8
 """Runs that are read side by side: enough to hide the store's latency."""
 FETCH_BYTES = 64 * 2**20
@@ -77,10 +77,10 @@ class EventRun:
         return np.diff(self.starts)[pieces]
 
 
-def piece_bytes(event_bytes: int, budget_bytes: int) -> int:
+def piece_bytes(event_bytes: int, fields: int, budget_bytes: int) -> int:
     """What to cut runs into so that a window has room for a piece of each, if all events together take about so much of Arrow's memory."""
     runs = event_bytes * RUNS_SHARE // budget_bytes + 1
-    return max(1, min(PIECE_BYTES, budget_bytes // WINDOWS_SHARE // runs))
+    return max(1, min(PIECE_BYTES * fields, budget_bytes // WINDOWS_SHARE // runs))
 
 
 def write_run(events: Sequence[pa.RecordBatch], key: str, file: Path | None, size: int, s3: S3Settings) -> EventRun:

@@ -175,7 +175,7 @@ class MergeLog:
         if not runs:
             return LogGroup((), before, ())
         size = sum(int(run.bytes.sum()) for run in runs) // COMPRESSION
-        parts = _parts(size, self._table.rules.target_file_bytes, cores)
+        parts = file_count(size, self._table.rules.target_file_bytes, cores)
         tasks, expected = [], []
         start = before
         for low, high, inside in _cut(counts, parts):
@@ -233,6 +233,12 @@ class MergeLog:
         return RowPlan(stream.id, stream.sync_id, stream.generation_id, fields, table.schema.arrow, Values.TYPED)
 
 
+def file_count(size: int, target_file_bytes: int, cores: int) -> int:
+    """How many files events of this size become: as many for each core, unless they would be too small."""
+    rounds = -(-size // (target_file_bytes * cores))
+    return max(1, -(-size // target_file_bytes), min(rounds * cores, size // LEAST_FILE_BYTES))
+
+
 def render_changes(task: RenderTask) -> DataFile:
     """Stage a file of the log. Raises TransientError, or DataError for a scratch run that is gone; then nothing stays staged."""
     columns = task.columns
@@ -265,12 +271,6 @@ def _images(table: StreamTable, options: ChangeLogOptions) -> Images:
     cursor = tuple((column.source, arrow_field(column)) for column in columns if column.source.startswith(CDC_FIELDS))
     log_columns = LogColumns(table.stream.id, data, tuple(field.name for field in spec.key), tuple(cursor_members(cursor)))
     return Images(log_columns, options.before_image, options.after_image, cursor)
-
-
-def _parts(size: int, target_file_bytes: int, cores: int) -> int:
-    """How many files events of this size become: as many for each core, unless they would be too small."""
-    rounds = -(-size // (target_file_bytes * cores))
-    return max(1, -(-size // target_file_bytes), min(rounds * cores, size // LEAST_FILE_BYTES))
 
 
 def _cut(counts: Counts, parts: int) -> Iterator[tuple[int, int, OperationCount]]:

@@ -6,9 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 from destination_s3_spark.change_log.events import OperationCount
 from destination_s3_spark.change_log.options import ChangeLogFormat, ChangeLogOptions
+from destination_s3_spark.change_log.typed_jsonl import TypedJsonlChanges
 
 USERS = [("id", pa.int64()), ("name", pa.string()), ("score", pa.float64())]
 JSONL = ChangeLogOptions(ChangeLogFormat.JSONL)
@@ -67,3 +69,25 @@ def test_more_events_than_are_turned_into_text_at_once_stay_in_order(log: Callab
     lines = gzip.decompress(users.changes_file([events])).splitlines()
 
     assert [(json.loads(line)["sequence"], json.loads(line)["key"]["id"]) for line in lines] == [(n + 1, n) for n in range(count)]
+
+
+def test_of_columns_with_long_names_few_events_are_turned_into_text_at_once(
+    log: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[int] = []
+    as_lines = TypedJsonlChanges._lines
+
+    def watched(self: TypedJsonlChanges, batch: pa.RecordBatch) -> pa.StringArray:
+        taken.append(len(batch))
+        return as_lines(self, batch)
+
+    monkeypatch.setattr(TypedJsonlChanges, "_lines", watched)
+    flags = [f"{'long' * 500}{number}" for number in range(100)]
+    wide = log([("id", pa.int64()), *((name, pa.bool_()) for name in flags)], ["id"], JSONL)
+    events = wide.events([("I", {"id": n, **dict.fromkeys(flags, True)}, {}, "{}") for n in range(300)])
+
+    lines = gzip.decompress(wide.changes_file([events])).splitlines()
+
+    assert [json.loads(line)["sequence"] for line in lines] == list(range(1, 301))
+    assert max(taken) * max(map(len, lines)) < 64 * 2**20
+    assert len(taken) > 1

@@ -137,7 +137,7 @@ def test_a_file_that_is_gone_from_the_disk_is_named(s3_settings: S3Settings, tmp
 @pytest.mark.parametrize("budget", [2**26, 2**29])
 def test_a_piece_of_each_run_fits_into_a_window(budget: int, event_bytes: int) -> None:
     runs = -(-event_bytes // (budget // RUNS_SHARE))
-    assert piece_bytes(event_bytes, budget) * runs <= budget // WINDOWS_SHARE
+    assert piece_bytes(event_bytes, 300, budget) * runs <= budget // WINDOWS_SHARE
 
 
 def test_runs_that_end_before_a_window_are_not_read_for_it(s3_settings: S3Settings) -> None:
