@@ -71,9 +71,7 @@ def test_more_events_than_are_turned_into_text_at_once_stay_in_order(log: Callab
     assert [(json.loads(line)["sequence"], json.loads(line)["key"]["id"]) for line in lines] == [(n + 1, n) for n in range(count)]
 
 
-def test_of_columns_with_long_names_few_events_are_turned_into_text_at_once(
-    log: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_columns_with_long_names_few_events_become_text_at_once(log: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     taken: list[int] = []
     as_lines = TypedJsonlChanges._lines
 
