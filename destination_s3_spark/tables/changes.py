@@ -131,23 +131,18 @@ class Events:
         return cls(rows, operation[rows], tuple(changed[:, rows]))
 
     def batch(self, values: Values, merged: pa.Table, images: Images) -> pa.RecordBatch:
-        """The events as the log has them, `LogColumns.event_schema`, by position; `merged` are the rows the history is of.
-
-        They are put in order here, where their rows are picked in any case.
-        """
-        position = self._positions(values.history, np.asarray(merged[OFFSET])[values.history.rows])
-        order = np.argsort(position, kind="stable")
-        events = Events(self.rows[order], self.operation[order], tuple(flags[order] for flags in self.changed))
+        """The events as the log has them, `LogColumns.event_schema`; `merged` are the rows in merge form that the history is of."""
         columns = images.columns
-        exists = events._exists(values, images)
-        new = values.image(columns.fields, events.rows, [(bits & IN_NEW) > 0 for bits in exists])
-        before = np.minimum(events.rows + 1, len(values.at) - 1)
+        exists = self._exists(values, images)
+        new = values.image(columns.fields, self.rows, [(bits & IN_NEW) > 0 for bits in exists])
+        before = np.minimum(self.rows + 1, len(values.at) - 1)
         old = values.image(columns.fields, before, [(bits & IN_OLD) > 0 for bits in exists])
+        position = self._positions(values.history, np.asarray(merged[OFFSET])[values.history.rows])
         digits = np.ascontiguousarray(np.stack(exists, axis=1))
         arrays = [
-            pa.array(OPERATIONS).take(pa.array(events.operation)),
-            pa.StructArray.from_arrays(list(events._cursors(values, merged, images)), fields=columns.cursor),
-            pa.array(position[order]),
+            pa.array(OPERATIONS).take(pa.array(self.operation)),
+            pa.StructArray.from_arrays(list(self._cursors(values, merged, images)), fields=columns.cursor),
+            pa.array(position),
             pa.FixedSizeBinaryArray.from_buffers(pa.binary(digits.shape[1]), len(digits), [None, pa.py_buffer(digits)]),
             pa.StructArray.from_arrays(new, fields=columns.fields),
             pa.StructArray.from_arrays(old, fields=columns.fields),

@@ -29,8 +29,10 @@ from destination_s3_spark.tables.presence import present
 
 RUNS_SHARE = 24
 """One part in so many of a task's budget is for the events of a run: five times that while it is written and the next one comes in."""
-PIECE_BYTES = 40 * 2**10
-"""The most of what a run is cut into, in Arrow's memory, for each field of the log: pieces of few rows take longer."""
+PIECE_BYTES = 512 * 2**10
+"""The most of what a run is cut into, in Arrow's memory: small pieces take longer."""
+FIELD_BYTES = 40 * 2**10
+"""Where the log has so many fields that it is more, a piece may have so much for each: pieces of few rows take longer, too."""
 READERS = 8
 """Runs that are read side by side: enough to hide the store's latency."""
 FETCH_BYTES = 64 * 2**20
@@ -80,7 +82,7 @@ class EventRun:
 def piece_bytes(event_bytes: int, fields: int, budget_bytes: int) -> int:
     """What to cut runs into so that a window has room for a piece of each, if all events together take about so much of Arrow's memory."""
     runs = event_bytes * RUNS_SHARE // budget_bytes + 1
-    return max(1, min(PIECE_BYTES * fields, budget_bytes // WINDOWS_SHARE // runs))
+    return max(1, min(max(PIECE_BYTES, FIELD_BYTES * fields), budget_bytes // WINDOWS_SHARE // runs))
 
 
 def write_run(events: Sequence[pa.RecordBatch], key: str, file: Path | None, size: int, s3: S3Settings) -> EventRun:
@@ -201,7 +203,4 @@ def _parts(
 
 def _in_order(events: pa.Table) -> pa.Table:
     """By position, stably."""
-    position = np.asarray(events[POSITION])
-    if (position[:-1] <= position[1:]).all():  # as where a run has the events of one batch
-        return events
-    return events.combine_chunks().take(pa.array(np.argsort(position, kind="stable")))
+    return events.combine_chunks().take(pa.array(np.argsort(np.asarray(events[POSITION]), kind="stable")))
