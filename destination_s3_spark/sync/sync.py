@@ -92,18 +92,19 @@ class Sync:
                 pass
 
     def _land_when_due(self) -> None:
-        """Hand a batch over when one is due and the last one is done; a full spool holds up reading until there is room."""
+        """Hand a batch over when one is due and the last one is done; reading waits while the spool is full or the next batch is whole."""
         parts = self._parts
         now = time.monotonic()
         if now < self._next_look and not parts.spool.full:
             return
         self._next_look = now + LOOK_EVERY_S
         while True:
+            backlog = self._backlog()
             if parts.pipeline.busy:
-                if not parts.spool.full:
+                # To read on would not speed anything up, and what lies in the spool for long is written to the disk.
+                if not parts.spool.full and sum(stream.bytes for stream in backlog.values()) < parts.limits.batch_bytes:
                     return
                 parts.pipeline.wait()
-            backlog = self._backlog()
             reason = due(backlog, self._oldest_state_age_s(), parts.spool.size, parts.limits)
             if reason is Due.NOTHING:
                 return

@@ -4,6 +4,8 @@ import csv
 import gzip
 import io
 import json
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,12 +14,13 @@ import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from inline_lake import Lake, catalog, global_state, records, state, status
+from inline_lake import InlineEngine, Lake, catalog, global_state, records, state, status
 
 from destination_s3_spark.errors import ConfigError, DataError, TransientError
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.sync.batches import Limits
+from destination_s3_spark.sync.sync import LOOK_EVERY_S
 
 
 @pytest.fixture
@@ -89,6 +92,35 @@ def test_a_stream_larger_than_the_spool_passes_through_it(lake: Lake) -> None:
     lake.sync(catalog("users"), [*blocks, state(1), status("COMPLETE")])
     assert lake.ids() == list(range(10_000))
     assert [count for _, count in lake.acknowledged()] == [10_000.0]
+
+
+def test_reading_waits_for_the_running_batch_once_the_next_one_is_whole(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    block_bytes = len(records(range(10_000, 10_500)))
+    lake.limits = Limits(batch_bytes=2 * block_bytes, age_s=3600, spool_bytes=2**31)
+    all_read = threading.Event()
+    read_while_landing: list[int] = []
+    blocks_read = 0
+
+    def run(engine: InlineEngine, function: Any, groups: Any, progress: object = None) -> Any:
+        all_read.wait(1.0 if not read_while_landing else 0)
+        read_while_landing.append(blocks_read)
+        return landed_at_once(engine, function, groups, progress)
+
+    def slow_input() -> Iterator[bytes]:
+        nonlocal blocks_read
+        for start in range(10_000, 16_000, 500):
+            yield records(range(start, start + 500))
+            blocks_read += 1
+            time.sleep(LOOK_EVERY_S)
+        yield state(1)
+        all_read.set()
+        yield status("COMPLETE")
+
+    landed_at_once = InlineEngine.run
+    monkeypatch.setattr(InlineEngine, "run", run)
+    lake.sync(catalog("users"), slow_input())
+    assert read_while_landing[0] <= 5
+    assert lake.ids() == list(range(10_000, 16_000))
 
 
 def test_an_old_state_is_committed_while_the_input_stays_open(lake: Lake) -> None:
