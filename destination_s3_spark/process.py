@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import ctypes
+import gc
 import logging
 import os
 import signal
@@ -70,6 +71,7 @@ def write(arguments: Sequence[str]) -> int:
     parsed = parser.parse_args(arguments)
     keep_out_pandas()
     keep_freed_memory()
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"  # or numpy's import starts threads that wait in a loop for work there is none of
     return run(lambda output: _write(Path(parsed.config), Path(parsed.catalog), output))
 
 
@@ -100,8 +102,11 @@ def _write(config: Path, catalog: Path, output: ProtocolWriter) -> None:
     with _stopping_on_sigterm(), workplace(parsed) as place:
         if is_local(parsed.spark.master) and bytes_waiting(stdin) >= RECORDS_BYTES:
             place.engine.start()
+        gc.disable()  # modules make many objects and no garbage
         from destination_s3_spark.sync.assembly import write as write_sync  # noqa: PLC0415 (takes half a second, as the JVM does to start)
 
+        gc.freeze()
+        gc.enable()
         write_sync(parsed, parse_catalog(_read_file(catalog, "catalog")), stdin, output, place)
 
 

@@ -256,8 +256,9 @@ def _spark_context(settings: SparkSettings, tasks: str) -> SparkContext:
 
 def _our_conf(settings: SparkSettings) -> dict[str, Any]:
     # C1 only: the JVM runs for seconds and never touches a record, so the optimizing compiler costs more than it returns.
+    # A young generation as large as Java makes it by itself on a large machine would be walked through once in every long sync.
     java_options = (
-        *("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xss512k", f"-Dlog4j2.configurationFile={LOG4J.as_uri()}"),
+        *("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmn32m", "-Xss512k", f"-Dlog4j2.configurationFile={LOG4J.as_uri()}"),
         f'"-Djava.io.tmpdir={settings.local_dir}"',  # a JVM that is killed leaves native libraries and a directory where it has them
     )
     inside = {

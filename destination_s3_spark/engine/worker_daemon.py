@@ -33,11 +33,13 @@ def main() -> None:
     # Spark puts pyspark as an archive in front of the path, and nothing in an archive is kept compiled. The installed one is the same.
     sys.path[:] = [entry for entry in sys.path if not entry.endswith(".zip") or PYSPARK_ARCHIVES not in entry]
     keep_out_pandas()
+    gc.disable()  # modules make many objects and no garbage
     from pyspark import daemon, worker  # noqa: F401, PLC0415 (the worker module is there for the forks)
 
     with suppress(ImportError):  # then the functions travel with their tasks, and workers import what they need themselves
         importlib.import_module(os.environ[TASKS_VARIABLE])
     gc.freeze()  # what is shared stays shared: no fork looks through it for garbage
+    gc.enable()
     daemon.manager()
 
 
