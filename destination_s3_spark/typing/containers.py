@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from typing import Any
 
@@ -16,6 +16,7 @@ from destination_s3_spark.typing import exact
 from destination_s3_spark.typing.changes import Changes, ItemPlaces, MemberPlaces, Places, Reason, Spot
 from destination_s3_spark.typing.column import Column, Slot
 from destination_s3_spark.typing.exact import Text
+from destination_s3_spark.typing.json_text import marked_items, marked_members, unmarked
 from destination_s3_spark.typing.scalars import NumberColumn, StringColumn
 
 
@@ -28,6 +29,7 @@ class Members:
     def __init__(self, fields: Sequence[Field], columns: Sequence[Column]) -> None:
         names = [f"f{ordinal}" for ordinal in range(len(fields))]
         self.sources = [field.source for field in fields]
+        self._ordinals = {source: ordinal for ordinal, source in enumerate(self.sources)}
         self.columns = list(columns)
         self.encodable = all(_encodable(source) for source in self.sources)
         self.struct = msgspec.defstruct(
@@ -41,7 +43,7 @@ class Members:
         """The slots of each member in these Structs."""
         return list(zip(*map(astuple, rows), strict=True)) if rows else [()] * len(self.columns)
 
-    def settle(self, text: Text, spots: Sequence[Spot], changes: Changes) -> Slot:
+    def settle(self, text: Text, spots: Iterable[Spot], changes: Changes) -> Slot:
         """The Struct of an object that stands in a record as this text. ValueError when it is no object."""
         values = exact.split_object(text)
         slots = []
@@ -49,6 +51,21 @@ class Members:
             value = values.get(source)
             slots.append(None if value is None else member.settle(value, spot, changes))
         return self.struct(*slots)
+
+    def mend(self, slots: Any, marked: bytes, spot: Callable[[int], Spot], changes: Changes) -> Slot:
+        """The Struct of an object that stands in a record as this `json_text.marked` text, given the one with nulls for the marks.
+
+        `spot` gives that of a member by its ordinal.
+        """
+        found = marked_members(marked)
+        if found is None:
+            return self.settle(unmarked(marked), map(spot, range(len(self.columns))), changes)
+        for source, value in found.items():
+            ordinal = self._ordinals.get(source)
+            if ordinal is not None:
+                name = slots.__struct_fields__[ordinal]
+                setattr(slots, name, self.columns[ordinal].mend(getattr(slots, name), value, spot(ordinal), changes))
+        return slots
 
 
 def _encodable(key: str) -> bool:
@@ -73,6 +90,12 @@ class ObjectColumn(Column):
         if text != exact.NULL:
             changes.nulled(spot, Reason.SERIALIZATION)
         return None
+
+    def mend(self, slot: Slot, marked: bytes, spot: Spot, changes: Changes) -> Slot:
+        """The Struct with only the members mended that have marks."""
+        if slot is None:
+            return super().mend(slot, marked, spot, changes)
+        return self._members.mend(slot, marked, lambda ordinal: (spot, ordinal, self._members.sources[ordinal]), changes)
 
     def array(self, slots: Sequence[Slot], places: Places, changes: Changes) -> pa.Array[Any]:
         """A struct array of the members' arrays, in the order of the fields."""
@@ -103,6 +126,14 @@ class ArrayColumn(Column):
         if text != exact.NULL:
             changes.nulled(spot, Reason.SERIALIZATION)
         return None
+
+    def mend(self, slot: Slot, marked: bytes, spot: Spot, changes: Changes) -> Slot:
+        """The list with only the items mended that have marks."""
+        if slot is None:
+            return super().mend(slot, marked, spot, changes)
+        for index, item in marked_items(marked):
+            slot[index] = self._items.mend(slot[index], item, (spot, index, None), changes)
+        return slot
 
     def array(self, slots: Sequence[Slot], places: Places, changes: Changes) -> pa.Array[Any]:
         """A list array over the items of all rows laid end to end."""

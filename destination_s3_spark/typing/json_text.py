@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from destination_s3_spark.typing import exact
+from destination_s3_spark.typing.exact import Text
 
 _STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 _TOKEN = re.compile(_STRING + rb"|[\[\]{},]|NaN|-?Infinity")
@@ -84,42 +85,58 @@ def _may_have_non_numbers(text: bytes) -> bool:
 
 
 def with_nulls(text: bytes) -> bytes:
-    """The text with null for each NaN and Infinity, in strings and keys too: fast, and right but for `members_with_non_numbers`.
+    """The text with null for each NaN and Infinity, in strings and keys too: fast, and right but for what `marked_members` tells.
 
     It is well-formed only if the text is so but for its non-numbers.
     """
-    for token in _STAND_INS:
+    for token in _tokens_in(text):
         text = text.replace(token, b" null ")
     return text
 
 
-def members_with_non_numbers(text: bytes) -> Mapping[str, bytes] | None:
-    """The values of an object that hold a NaN or an Infinity, or a string that speaks of one, by key; None where it cannot be told.
+def marked(text: bytes) -> bytes | None:
+    """The text with a number for each NaN and Infinity, in strings and keys too, by which they are found; None where it has such numbers.
 
-    The text is well-formed but for them. All of it is looked at by msgspec and by searches for bytes: several times as fast as exactly.
+    All of a marked text is looked at by msgspec and by searches for bytes: several times as fast as exactly.
     """
     if _MARK in text:
         return None
-    marked = text
-    for token, stand_in in _STAND_INS.items():
-        marked = marked.replace(token, stand_in)
+    for token in _tokens_in(text):
+        text = text.replace(token, _STAND_INS[token])
+    return text
+
+
+def _tokens_in(text: bytes) -> Iterable[bytes]:
+    return _STAND_INS if b"Infinity" in text else (b"NaN",)
+
+
+def marked_members(marked: bytes) -> Mapping[str, bytes] | None:
+    """The values of a marked object that hold a NaN or an Infinity, or a string that speaks of one, by key, marked; None if a key does."""
     values = exact.split_object(marked)
     keys = list(values)
     if _MARK.decode() in _BETWEEN.decode().join(keys):
         return None  # the key is another one now
-    joined = _BETWEEN.join(values.values())
-    found = {}
+    return {keys[ordinal]: value for ordinal, value in _with_marks(values.values())}
+
+
+def marked_items(marked: bytes) -> Iterator[tuple[int, bytes]]:
+    """The items of a marked array that hold a NaN or an Infinity, or a string that speaks of one, with their ordinals."""
+    return _with_marks(exact.split_array(marked))
+
+
+def _with_marks(values: Iterable[Text]) -> Iterator[tuple[int, bytes]]:
+    """Those of the values, with their ordinals, that have a mark. To look for it in all at once is faster than in each."""
+    joined = _BETWEEN.join(values)
     ordinal = end = 0
     while (at := joined.find(_MARK, end)) != -1:
         ordinal += joined.count(_BETWEEN, end, at)
         start = joined.rfind(_BETWEEN, 0, at) + 1
         end = joined.find(_BETWEEN, at)
         end = len(joined) if end == -1 else end
-        found[keys[ordinal]] = _as_it_was(joined[start:end])
-    return found
+        yield ordinal, joined[start:end]
 
 
-def _as_it_was(marked: bytes) -> bytes:
+def unmarked(marked: bytes) -> bytes:
     """A value with the non-numbers instead of what stands in for them; a value that is nothing else has lost its blanks."""
     if marked in _ALONE:
         return _ALONE[marked]

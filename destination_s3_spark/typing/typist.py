@@ -27,7 +27,7 @@ from destination_s3_spark.typing.columns import column_of
 from destination_s3_spark.typing.containers import Members
 from destination_s3_spark.typing.envelope import REFUSED, Envelopes, Meta, MisroutedRecord, UnreadableRecord, Unwrapped
 from destination_s3_spark.typing.exact import Text
-from destination_s3_spark.typing.json_text import members_with_non_numbers, with_nulls
+from destination_s3_spark.typing.json_text import marked, with_nulls
 from destination_s3_spark.typing.metadata import META_COLUMNS, meta_array, raw_ids
 from destination_s3_spark.typing.plan import RowPlan
 from destination_s3_spark.typing.raw_rows import records_of, row_runs
@@ -206,15 +206,10 @@ class Typist:
             slots = self._decode(readable)
         except REFUSED:
             return None
-        found = members_with_non_numbers(text)
-        if found is None:
+        with_marks = marked(text)
+        if with_marks is None:
             return None
-        for name, source, column, places in zip(
-            slots.__struct_fields__, self._members.sources, self._members.columns, self._places, strict=True
-        ):
-            if source in found:
-                setattr(slots, name, column.settle(found[source], (places, row), changes))
-        return slots
+        return self._members.mend(slots, with_marks, lambda ordinal: (self._places[ordinal], row), changes)
 
     def _loosen(self, refused: Sequence[bytes], rows: int) -> None:
         """Decode as text, from now on, the columns that made many rows of a unit be refused."""

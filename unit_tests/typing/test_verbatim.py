@@ -14,7 +14,16 @@ from hypothesis import strategies as st
 from destination_s3_spark.protocol.catalog import StreamId
 from destination_s3_spark.schema.airbyte_type import Field, Scalar
 from destination_s3_spark.schema.arrow import META_FIELDS, RAW_SCHEMA
-from destination_s3_spark.typing.json_text import members_with_non_numbers, non_numbers, to_rewrite, with_nulls, without
+from destination_s3_spark.typing.json_text import (
+    marked,
+    marked_items,
+    marked_members,
+    non_numbers,
+    to_rewrite,
+    unmarked,
+    with_nulls,
+    without,
+)
 from destination_s3_spark.typing.plan import RowPlan, Values
 from destination_s3_spark.typing.typist import Typist, UnreadableRecord
 from destination_s3_spark.typing.verbatim import typist_of
@@ -99,8 +108,17 @@ def test_non_numbers_are_found_with_the_way_to_them() -> None:
     ],
 )
 def test_members_with_non_numbers_are_found_by_key_unless_that_cannot_be_told(text: str, found: dict[str, str] | None) -> None:
-    actual = members_with_non_numbers(text.encode())
-    assert found == (None if actual is None else {key: value.decode() for key, value in actual.items()})
+    assert _members_with_non_numbers(text.encode()) == (None if found is None else {key: value.encode() for key, value in found.items()})
+    if found is not None:
+        items = marked(f"[{','.join(found.values())}]".encode())
+        assert items is not None
+        assert [unmarked(value).decode() for _, value in marked_items(items)] == list(found.values())
+
+
+def _members_with_non_numbers(text: bytes) -> dict[str, bytes] | None:
+    with_marks = marked(text)
+    found = None if with_marks is None else marked_members(with_marks)
+    return None if found is None else {key: unmarked(value) for key, value in found.items()}
 
 
 @pytest.mark.parametrize("text", ["NaN", "[NaN,-Infinity , Infinity]", '{"a":-Infinity,"Infinity":"NaN\\n"}'])
@@ -131,7 +149,7 @@ def test_members_with_non_numbers_are_those_that_speak_of_one(record: dict[str, 
     texts = {key: json.dumps(value, separators=separators, ensure_ascii=False).encode() for key, value in record.items()}
     text = json.dumps(record, separators=separators, ensure_ascii=False).encode()
     speaking = {key: value for key, value in texts.items() if b"NaN" in value or b"Infinity" in value}
-    assert members_with_non_numbers(text) == (None if any("NaN" in key for key in record) else speaking)
+    assert _members_with_non_numbers(text) == (None if any("NaN" in key for key in record) else speaking)
 
 
 @given(
