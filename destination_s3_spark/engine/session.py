@@ -31,6 +31,7 @@ from destination_s3_spark.engine.cluster import (
     told_the_secret,
 )
 from destination_s3_spark.engine.cpus import available_cpus
+from destination_s3_spark.engine.jvm import Jvm
 from destination_s3_spark.engine.outcome import Failed, guarded
 from destination_s3_spark.errors import SyncError, TransientError
 
@@ -50,7 +51,7 @@ PROGRESS_EVERY_S = 10.0
 GOODBYE_S = 3.0
 """How long a cluster may take to let go of its executors; later it notices by itself that the driver has gone."""
 LAUNCH_S = 5.0
-"""How long to wait for a JVM that is being launched, to end it: it would go on for a moment, and make its directory anew."""
+"""How long to wait for a JVM that is about to be launched, to end it: it would go on for a moment, and make its directory anew."""
 TASK_ATTEMPTS = 3
 """A task whose Python worker died (killed for memory, say) is tried again; its uploads of earlier attempts stay invisible."""
 LOG4J = Path(__file__).with_name("log4j2.properties")
@@ -93,6 +94,7 @@ class Engine:
         self._prepare = prepare
         self._context: SparkContext | None = None
         self._failure: Exception | None = None
+        self._jvm: Jvm | None = None
         self._starter: threading.Thread | None = None
         self.lost_attempts = False
         """Whether a task's worker died and the task ran again; the dead attempt may have left uploads nobody knows."""
@@ -151,32 +153,30 @@ class Engine:
         server = getattr(self._context, "_accumulatorServer", None)
         if server is not None:
             server.handle_error = lambda *_: None  # it would print a traceback when its JVM goes away
-        spark_context, gateway = self._launched()
-        if spark_context is None or gateway is None:
+        jvm = self._launched()
+        if jvm is None:
             return
         if self._settings.cluster is not None and self._context is not None:
             # A cluster that is told gives the executors to others at once.
             goodbye = threading.Thread(target=self._context.stop, name="spark-goodbye", daemon=True)
             goodbye.start()
             goodbye.join(GOODBYE_S)
-        gateway.proc.kill()
+        jvm.process.kill()
         with suppress(subprocess.TimeoutExpired):  # a busy machine; the kernel ends it all the same
-            gateway.proc.wait(timeout=10)
+            jvm.process.wait(timeout=10)
         if self._starter is not None:
             self._starter.join(GOODBYE_S)  # it fails now, if it was not done
-        # Or the next session of this process, ours or another's, would be looked for in the JVM that is gone.
-        spark_context._gateway = spark_context._jvm = spark_context._active_spark_context = None
+        from pyspark import SparkContext  # noqa: PLC0415 (there was a JVM, so it is imported)
 
-    def _launched(self) -> tuple[Any, Any]:
-        """The class SparkContext and its gateway, as far as there are any. A JVM that is being launched is waited for."""
+        # Or the next session of this process, ours or another's, would be looked for in the JVM that is gone.
+        SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
+
+    def _launched(self) -> Jvm | None:
+        """The JVM, if there is one. If it is just about to be launched, it is waited for."""
         waiting_until = time.monotonic() + LAUNCH_S
-        while True:
-            # The starting thread may be in the middle of importing pyspark.
-            spark_context = getattr(sys.modules.get("pyspark"), "SparkContext", None)
-            gateway = getattr(spark_context, "_gateway", None)
-            if gateway is not None or self._starter is None or not self._starter.is_alive() or time.monotonic() > waiting_until:
-                return spark_context, gateway
-            self._starter.join(0.02)
+        while self._jvm is None and self._starter is not None and self._starter.is_alive() and time.monotonic() < waiting_until:
+            self._starter.join(0.01)
+        return self._jvm
 
     def _ready(self) -> SparkContext:
         self.start()
@@ -197,8 +197,11 @@ class Engine:
     def _start(self) -> None:
         try:
             self._settings.local_dir.mkdir(parents=True, exist_ok=True)
+            _prepare_environment(self._settings.cluster)
+            conf = {**_our_conf(self._settings), **self._settings.conf}
             with told_the_secret(self._settings.cluster, self._settings.local_dir):
-                context = _spark_context(self._settings, self._tasks)
+                self._jvm = Jvm(conf, self._settings.local_dir)
+                context = _spark_context(self._jvm, conf, self._tasks)
             slots = self._settings.cores
             if self._settings.cluster is not None:
                 context.addPyFile(str(package_archive(self._settings.local_dir)))
@@ -239,19 +242,21 @@ def _watched(context: SparkContext, groups: int, progress: Progress | None) -> I
         over.set()
 
 
-def _spark_context(settings: SparkSettings, tasks: str) -> SparkContext:
+def _prepare_environment(cluster: Cluster | None) -> None:
+    # Workers must run this very interpreter, or they would not find our packages. Those of a cluster have packages of their own.
+    os.environ["PYSPARK_PYTHON"] = sys.executable if cluster is None else cluster.python
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    if cluster is None:
+        os.environ["SPARK_LOCAL_HOSTNAME"] = "localhost"  # or Spark asks for the host name's address, which a container need not have
+
+
+def _spark_context(jvm: Jvm, conf: Mapping[str, Any], tasks: str) -> SparkContext:
     """`tasks` is the module of the tasks' functions."""
     from pyspark import SparkConf, SparkContext  # noqa: PLC0415 (spec and check must not pay for it)
 
-    # Workers must run this very interpreter, or they would not find our packages. Those of a cluster have packages of their own.
-    os.environ["PYSPARK_PYTHON"] = sys.executable if settings.cluster is None else settings.cluster.python
-    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    if settings.cluster is None:
-        os.environ["SPARK_LOCAL_HOSTNAME"] = "localhost"  # or Spark asks for the host name's address, which a container need not have
-    conf = SparkConf(loadDefaults=False)
-    for key, value in {**_our_conf(settings), **settings.conf}.items():
-        conf.set(key, value)
-    return SparkContext(conf=conf, environment={**worker_daemon.ENVIRONMENT, worker_daemon.TASKS_VARIABLE: tasks})
+    gateway = jvm.gateway()
+    environment = {**worker_daemon.ENVIRONMENT, worker_daemon.TASKS_VARIABLE: tasks}
+    return SparkContext(conf=SparkConf(loadDefaults=False).setAll(list(conf.items())), environment=environment, gateway=gateway)
 
 
 def _our_conf(settings: SparkSettings) -> dict[str, Any]:
