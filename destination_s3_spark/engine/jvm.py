@@ -47,6 +47,7 @@ class Jvm:
         from pyspark.java_gateway import launch_gateway  # noqa: PLC0415 (spec and check must not pay for it)
 
         told = self._connection.read_bytes()  # the port, the length of the secret, and the secret
+        self._connection.unlink()
         address = {_PORT: str(int.from_bytes(told[:4])), _SECRET: told[8:].decode()}
         os.environ.update(address)
         try:
