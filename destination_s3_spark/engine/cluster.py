@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 import threading
 import time
 import zipfile
@@ -29,8 +28,6 @@ LOOK_EVERY_S = 10.0
 SCRATCH_VARIABLE = "SPARK_LOCAL_DIRS"
 """Where Spark tells a Python worker which directories it clears when the executor ends, with commas between them."""
 
-SUBMIT_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
-"""Where pyspark looks for what else it shall tell the JVM it starts."""
 
 _LAST_FAILURE = re.compile(r"most recent failure: [^\n]*?: (?P<cause>[^\n]+)")
 
@@ -53,10 +50,10 @@ def conf_of(cluster: Cluster) -> dict[str, str]:
 
 
 @contextmanager
-def told_the_secret(cluster: Cluster | None, directory: Path) -> Iterator[None]:
-    """While a session starts inside, its JVM finds the secret in a file only we can read: arguments can be seen by everybody here."""
+def told_the_secret(cluster: Cluster | None, directory: Path) -> Iterator[list[str]]:
+    """Arguments that tell a JVM that is launched inside the secret, by a file only we can read: they can be seen by everybody here."""
     if cluster is None or cluster.secret is None:
-        yield
+        yield []
         return
     directory.mkdir(parents=True, exist_ok=True)
     file = directory / "secret.properties"
@@ -64,11 +61,9 @@ def told_the_secret(cluster: Cluster | None, directory: Path) -> Iterator[None]:
     units = cluster.secret.encode("utf-16-be").hex()
     escaped = "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
     file.write_text(f"spark.authenticate.secret={escaped}\n")
-    os.environ[SUBMIT_ARGUMENTS] = f"--properties-file {shlex.quote(str(file))} pyspark-shell"
     try:
-        yield
+        yield ["--properties-file", str(file)]
     finally:
-        del os.environ[SUBMIT_ARGUMENTS]
         file.unlink()
 
 

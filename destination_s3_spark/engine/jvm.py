@@ -6,12 +6,11 @@ The process at the other end of the JVM's stdin keeps it alive: it ends by itsel
 from __future__ import annotations
 
 import os
-import shlex
 import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,20 +18,21 @@ from typing import Any
 
 LOOK_EVERY_S = 0.01
 _SUBMIT = "bin/spark-submit"
-_SUBMIT_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
 _CONNECTION_FILE = "_PYSPARK_DRIVER_CONN_INFO_PATH"
 _PORT, _SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
 
 
 class Jvm:
-    """A JVM that is being launched with this configuration of Spark; what it tells of itself goes below `directory`."""
+    """A JVM that is being launched with this configuration of Spark; what it tells of itself goes below `directory`.
 
-    def __init__(self, conf: Mapping[str, Any], directory: Path) -> None:
+    `arguments` are more of those of spark-submit.
+    """
+
+    def __init__(self, conf: Mapping[str, Any], arguments: Sequence[str], directory: Path) -> None:
         self._connection = Path(tempfile.mkdtemp(dir=directory)) / "connection"  # it will hold a secret
         options = [part for key, value in conf.items() for part in ("--conf", f"{key}={value}")]
-        arguments = shlex.split(os.environ.get(_SUBMIT_ARGUMENTS, "pyspark-shell"))
         self.process = subprocess.Popen(  # noqa: S603 (Spark's own script)
-            [_spark_home() / _SUBMIT, *options, *arguments],
+            [_spark_home() / _SUBMIT, *options, *arguments, "pyspark-shell"],
             stdin=subprocess.PIPE,
             env={**os.environ, "SPARK_CONNECT_MODE": "0", _CONNECTION_FILE: str(self._connection)},
             preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_IGN),  # noqa: PLW1509 (as pyspark does it: Ctrl-C is for us)
@@ -60,8 +60,8 @@ class Jvm:
 
 
 def _spark_home() -> Path:
-    """Where Spark lies: as the environment says, or with pyspark."""
-    given = os.environ.get("SPARK_HOME")
+    """Where Spark lies: as the environment says, or with pyspark, whose own way of finding it would import all of it."""
     package = find_spec("pyspark")
     assert package is not None  # noqa: S101 (a dependency)
-    return Path(given or (package.submodule_search_locations or [""])[0])
+    assert package.origin is not None  # noqa: S101
+    return Path(os.environ.get("SPARK_HOME") or Path(package.origin).parent)

@@ -166,7 +166,7 @@ class Engine:
             jvm.process.wait(timeout=10)
         if self._starter is not None:
             self._starter.join(GOODBYE_S)  # it fails now, if it was not done
-        from pyspark import SparkContext  # noqa: PLC0415 (there was a JVM, so it is imported)
+        from pyspark import SparkContext  # noqa: PLC0415 (whoever launched the JVM imports it next)
 
         # Or the next session of this process, ours or another's, would be looked for in the JVM that is gone.
         SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
@@ -199,8 +199,8 @@ class Engine:
             self._settings.local_dir.mkdir(parents=True, exist_ok=True)
             _prepare_environment(self._settings.cluster)
             conf = {**_our_conf(self._settings), **self._settings.conf}
-            with told_the_secret(self._settings.cluster, self._settings.local_dir):
-                self._jvm = Jvm(conf, self._settings.local_dir)
+            with told_the_secret(self._settings.cluster, self._settings.local_dir) as arguments:
+                self._jvm = Jvm(conf, arguments, self._settings.local_dir)
                 context = _spark_context(self._jvm, conf, self._tasks)
             slots = self._settings.cores
             if self._settings.cluster is not None:

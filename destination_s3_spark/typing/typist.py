@@ -1,6 +1,6 @@
 """Blocks of record lines of one stream -> Arrow rows of its raw and its final table. The hot path of a sync.
 
-A block is typed in units of about a thousand lines, which bounds the Python objects that exist at a time. Per unit: envelopes; rows of
+A block is typed in units of a few thousand lines, which bounds the Python objects that exist at a time. Per unit: envelopes; rows of
 typed slots from each record's `data`; one Arrow array per column. A record that msgspec refuses costs no other record anything: it
 alone is settled from its text. A column in which such values are common is decoded as text from then on, and settled as a column.
 """

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import os
-import shlex
 import subprocess
 import sys
 import threading
@@ -13,7 +11,6 @@ from typing import Any
 import pytest
 
 from destination_s3_spark.engine.cluster import (
-    SUBMIT_ARGUMENTS,
     Cluster,
     conf_of,
     giving_up_without_executors,
@@ -154,21 +151,19 @@ def test_scratch_is_where_spark_clears_up(monkeypatch: pytest.MonkeyPatch) -> No
 def test_the_secret_is_in_a_file_of_ours_while_the_session_starts(tmp_path: Path) -> None:
     cluster = Cluster("spark://host:7077", "python3", 1, "#a = b\\\n ü\U0001f511")
 
-    with told_the_secret(cluster, tmp_path / "new dir"):
-        option, name, shell = shlex.split(os.environ[SUBMIT_ARGUMENTS])
+    with told_the_secret(cluster, tmp_path / "new dir") as (option, name):
         file = Path(name)
         key, value = file.read_text().rstrip("\n").split("=")
-        assert (option, shell, file.stat().st_mode & 0o777) == ("--properties-file", "pyspark-shell", 0o600)
+        assert (option, file.stat().st_mode & 0o777) == ("--properties-file", 0o600)
         assert key == "spark.authenticate.secret"
         assert value.encode().decode("unicode-escape").encode("utf-16", "surrogatepass").decode("utf-16") == cluster.secret
 
-    assert SUBMIT_ARGUMENTS not in os.environ
     assert not file.exists()
     assert "#a" not in repr(cluster)
 
 
 def test_without_a_secret_nothing_is_told(tmp_path: Path) -> None:
     for cluster in (None, Cluster("spark://host:7077", "python3", 1)):
-        with told_the_secret(cluster, tmp_path):
-            assert SUBMIT_ARGUMENTS not in os.environ
+        with told_the_secret(cluster, tmp_path) as arguments:
+            assert arguments == []
     assert not list(tmp_path.iterdir())
