@@ -10,7 +10,7 @@ import json
 import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from operator import sub
+from itertools import chain
 from typing import Any
 
 from destination_s3_spark.errors import DataError
@@ -48,63 +48,67 @@ class ProtocolReader:
         """
         unfinished: list[bytes] = []
         for block in blocks:
-            lines = block.split(b"\n")
-            if len(lines) == 1:
+            first, last = block.find(b"\n") + 1, block.rfind(b"\n") + 1
+            if not last:
                 unfinished.append(block)
                 yield Idle()
                 continue
-            unfinished.append(lines[0])
-            lines[0] = b"".join(unfinished)
-            unfinished = [lines.pop()]
-            yield from _or_idle(self._read(lines))
-        last = b"".join(unfinished)
-        if last:
-            yield from self._read([last])
+            line = b"".join([*unfinished, block[:first]])
+            unfinished = [block[last:]]
+            yield from _or_idle(chain(self._read(line, 0, len(line)), self._read(block, first, last), self._hand_on()))
+        line = b"".join(unfinished)
+        if line:
+            yield from self._read(line + b"\n", 0, len(line) + 1)
             self.counts.bytes -= 1  # there was no newline
+            yield from self._hand_on()
 
-    def _read(self, lines: list[bytes]) -> Iterator[Event]:
-        """The events of whole lines (without their newlines). The loop is the hot path: one lookup a line."""
-        if not self.counts.bytes and lines[0].startswith(BYTE_ORDER_MARK):
-            lines[0] = lines[0].removeprefix(BYTE_ORDER_MARK)
+    def _read(self, text: bytes, start: int, end: int) -> Iterator[Event]:
+        """Take the whole lines between these places; the events of those that are no records, and of what was taken before them.
+
+        The loop is the hot path: one lookup a line, and no copy of it.
+        """
+        if not self.counts.bytes and text.startswith(BYTE_ORDER_MARK, start):
+            start += len(BYTE_ORDER_MARK)
             self.counts.bytes = len(BYTE_ORDER_MARK)
-        offset = self.counts.bytes
-        find_pending = self._routes.by_prefix.get
-        key_bytes = len(DATA_KEY)
+        before = self.counts.bytes - start
+        find, find_pending, key_bytes = text.find, self._routes.by_prefix.get, len(DATA_KEY)
+        view = memoryview(text)
         run: Pending | None = None
-        for line in lines:
-            pending = find_pending(line[: line.find(DATA_KEY) + key_bytes])
-            if pending is None:
-                outcome = self._read_line(line, offset)
-                if isinstance(outcome, Pending):
-                    pending = outcome
-                else:
-                    run = None
-                    offset += len(line) + 1
-                    if outcome is not None:
-                        self.counts.bytes = offset
-                        yield from self._hand_on()
-                        yield outcome
-                    continue
-            if pending is not run:
-                run = pending
-                if not run.lines:
-                    self._dirty.append(run)
-                run.run_offsets.append(offset)
-                run.run_lines.append(len(run.lines))
-            pending.lines.append(line)
-            offset += len(line) + 1
-        self.counts.bytes = offset
-        yield from self._hand_on()
+        run_start = line_start = start
+        records = 0
+        while line_start < end:
+            line_end = find(b"\n", line_start)
+            known = find_pending(text[line_start : find(DATA_KEY, line_start, line_end) + key_bytes])
+            outcome = known or self._read_line(text[line_start:line_end], before + line_start)
+            if outcome is not run:
+                if run is not None:
+                    self._take(run, before + run_start, view[run_start:line_start], records)
+                run = outcome if isinstance(outcome, Pending) else None
+                run_start, records = line_start, 0
+            line_start = line_end + 1
+            if run is not None:
+                records += 1
+            elif outcome is not None:
+                self.counts.bytes = before + line_start
+                yield from self._hand_on()
+                yield outcome
+        if run is not None:
+            self._take(run, before + run_start, view[run_start:end], records)
+        self.counts.bytes = before + end
+
+    def _take(self, pending: Pending, offset: int, lines: memoryview, records: int) -> None:
+        """Lines of one stream that follow each other, from this place in the input on."""
+        if not pending.lines:
+            self._dirty.append(pending)
+        pending.lines.append(lines)
+        pending.runs.append((offset, records))
 
     def _hand_on(self) -> Iterator[Records]:
         for pending in self._dirty:
-            records = len(pending.lines)
+            records = sum(count for _, count in pending.runs)
             self.counts.records += records
-            lengths = map(sub, [*pending.run_lines[1:], records], pending.run_lines)
-            runs = list(zip(pending.run_offsets, lengths, strict=True))
-            pending.lines.append(b"")
-            chunk = b"\n".join(pending.lines)
-            pending.lines, pending.run_offsets, pending.run_lines = [], [], []
+            chunk, runs = b"".join(pending.lines), pending.runs
+            pending.lines, pending.runs = [], []
             yield Records(pending.stream, [chunk], records, runs)
         self._dirty.clear()
 

@@ -25,15 +25,14 @@ _MARKER = "data follows"
 
 
 class Pending:
-    """Lines of one stream that were read and not handed on yet, and where its runs start: input offsets and line numbers here."""
+    """Lines of one stream that were read and not handed on yet: those of each run, and the runs (see `messages.Records`)."""
 
-    __slots__ = ("lines", "run_lines", "run_offsets", "stream")
+    __slots__ = ("lines", "runs", "stream")
 
     def __init__(self, stream: int) -> None:
         self.stream = stream
-        self.lines: list[bytes] = []
-        self.run_offsets: list[int] = []
-        self.run_lines: list[int] = []
+        self.lines: list[memoryview] = []
+        self.runs: list[tuple[int, int]] = []
 
 
 class Routes:
