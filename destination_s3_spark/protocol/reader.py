@@ -88,7 +88,7 @@ class ProtocolReader:
             line_start = line_end + 1
             if run is not None:
                 records += 1
-            elif outcome is not None:
+            elif isinstance(outcome, State | StreamStatus):
                 self.counts.bytes = before + line_start
                 yield from self._hand_on()
                 yield outcome
