@@ -55,9 +55,12 @@ class _Frame:
 
     def fits(self, text: Texts, starts: Ints) -> tuple[Bools, Ints | None]:
         """At which of these places the frame stands, and the numbers in it if it has one."""
-        windows: Texts = np.ndarray((len(text) - self.width + 1, self.width), np.uint8, text, 0, (1, 1))
-        differences = windows[starts] - self._low  # what is below the lowest byte allowed wraps around to a large number
-        fits: Bools = np.asarray((differences <= self._span).all(axis=1))
+        # Taken as one item each, which is several times as fast as byte by byte.
+        windows: np.ndarray[Any, Any] = np.ndarray((len(text) - self.width + 1,), f"V{self.width}", text, 0, (1,))
+        characters = windows[starts].view(np.uint8).reshape(-1, self.width)
+        differences = characters - self._low  # what is below the lowest byte allowed wraps around to a large number
+        fits: Bools = np.ones(len(starts), np.bool_)
+        fits[np.flatnonzero(differences > self._span) // self.width] = False
         if self._digits is None:
             return fits, None
         digits = differences[:, self._digits].astype(np.int64)
