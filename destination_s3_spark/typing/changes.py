@@ -47,6 +47,9 @@ class Places(Protocol):
     def locate(self, position: int) -> Location:
         """The location of the value at this position of the column."""
 
+    def locate_all(self, positions: Sequence[int]) -> list[Location]:
+        """Those at these positions, which is faster than one by one."""
+
 
 class ColumnPlaces(Places):
     """Positions of a top-level column: position 0 is row `first_row` of the block."""
@@ -61,6 +64,29 @@ class ColumnPlaces(Places):
     def locate(self, position: int) -> Location:
         """The row at this position, and the column."""
         return Location(self._first_row + position, (self._ordinal,), self._source)
+
+    def locate_all(self, positions: Sequence[int]) -> list[Location]:
+        """The rows at these positions, and the column."""
+        order, path = (self._ordinal,), self._source
+        return [Location(self._first_row + position, order, path) for position in positions]
+
+
+class SomePlaces(Places):
+    """Positions of a column that holds some values of another: the one at position i is at `positions[i]` there."""
+
+    __slots__ = ("_parent", "_positions")
+
+    def __init__(self, parent: Places, positions: Sequence[int]) -> None:
+        self._parent = parent
+        self._positions = positions
+
+    def locate(self, position: int) -> Location:
+        """Where the value is in the other column."""
+        return self._parent.locate(self._positions[position])
+
+    def locate_all(self, positions: Sequence[int]) -> list[Location]:
+        """Where the values are in the other column."""
+        return self._parent.locate_all([self._positions[position] for position in positions])
 
 
 class MemberPlaces(Places):
@@ -77,6 +103,10 @@ class MemberPlaces(Places):
         """Below the object at this position."""
         return _member(self._parent.locate(position), self._ordinal, self._name)
 
+    def locate_all(self, positions: Sequence[int]) -> list[Location]:
+        """Below the objects at these positions."""
+        return [_member(location, self._ordinal, self._name) for location in self._parent.locate_all(positions)]
+
 
 class ItemPlaces(Places):
     """Positions of arrays' items laid end to end: `offsets[i]` is where the items of the array at position i begin."""
@@ -89,8 +119,14 @@ class ItemPlaces(Places):
 
     def locate(self, position: int) -> Location:
         """Below the array that holds the item at this position, found by bisection."""
-        array = int(np.searchsorted(self._offsets, position, side="right")) - 1
+        array = int(self._offsets.searchsorted(position, side="right")) - 1
         return _item(self._parent.locate(array), position - int(self._offsets[array]))
+
+    def locate_all(self, positions: Sequence[int]) -> list[Location]:
+        """Below the arrays that hold the items at these positions."""
+        arrays = self._offsets.searchsorted(positions, side="right") - 1
+        indexes = (np.asarray(positions) - self._offsets[arrays]).tolist()
+        return list(map(_item, self._parent.locate_all(arrays.tolist()), indexes))
 
 
 class Changes:
@@ -103,6 +139,11 @@ class Changes:
         """Record that the value at this spot became null."""
         row, order, path = _resolve(spot)
         self.entries.append(Change(row, order, path, "NULLED", reason.value))
+
+    def nulled_all(self, places: Places, positions: Sequence[int], reason: Reason) -> None:
+        """Record that the values at these positions of a column became null."""
+        why = reason.value
+        self.entries.extend(Change(row, order, path, "NULLED", why) for row, order, path in places.locate_all(positions))
 
     def truncated(self, spot: Spot) -> None:
         """Record that a text at this spot lost lone surrogates, which no UTF-8 column can hold."""

@@ -1,10 +1,9 @@
 """A column: an object per (nested) column of a table, which says how msgspec decodes its values and builds an Arrow array of them.
 
 A slot is what a decoded row holds for a column. `annotation` is what msgspec fills slots with; `settle` makes a slot from a value's
-exact text, for the values msgspec refuses; `mend` does so for values that are refused for nothing but a NaN or an Infinity, and keeps
-what it can of the slot they have without; `array` turns the slots of many rows into one Arrow array. All ways into a slot give the same
-column. Slots: the Python scalar, the text of a temporal, a Struct for an object, a list for an array, and for columns whose
-annotation is Raw the text itself. None is null.
+exact text, for the values msgspec refuses; `unmark` brings slots from marked texts (`typing.marks`) into what they are without marks;
+`array` turns the slots of many rows into one Arrow array. All ways into a slot give the same column. Slots: the Python scalar, the text
+of a temporal, a Struct for an object, a list for an array, and for columns whose annotation is Raw the text itself. None is null.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import pyarrow as pa
 
 from destination_s3_spark.typing.changes import Changes, Places, Spot
 from destination_s3_spark.typing.exact import Text
-from destination_s3_spark.typing.json_text import unmarked
+from destination_s3_spark.typing.marks import unmarked_texts
 
 Slot = Any
 
@@ -30,9 +29,8 @@ class Column(Protocol):
     def settle(self, text: Text, spot: Spot, changes: Changes) -> Slot:
         """The slot of a value that stands in a record as this text."""
 
-    def mend(self, slot: Slot, marked: bytes, spot: Spot, changes: Changes) -> Slot:  # noqa: ARG002 - what has no children is settled
-        """The slot of a value that stands in a record as this `json_text.marked` text, given the one it has with nulls for the marks."""
-        return self.settle(unmarked(marked), spot, changes)
+    def unmark(self, slots: Sequence[Slot], places: Places, changes: Changes) -> Sequence[Slot]:
+        """Slots from marked texts without the marks; Structs and lists are changed where they are. What was no number is recorded."""
 
     def array(self, slots: Sequence[Slot], places: Places, changes: Changes) -> pa.Array[Any]:
         """The Arrow array of these slots; values that cannot be kept become null and are recorded in `changes`."""
@@ -46,6 +44,10 @@ class RawColumn(Column, Protocol):
     def settle(self, text: Text, spot: Spot, changes: Changes) -> Slot:  # noqa: ARG002 - nothing is looked at yet
         """The text itself."""
         return text
+
+    def unmark(self, slots: Sequence[Slot], places: Places, changes: Changes) -> Sequence[Slot]:  # noqa: ARG002 - nothing is looked at yet
+        """The texts as they stand in the records."""
+        return unmarked_texts(slots)
 
 
 class TextColumn(RawColumn):

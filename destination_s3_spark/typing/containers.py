@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Any
 
@@ -16,7 +16,6 @@ from destination_s3_spark.typing import exact
 from destination_s3_spark.typing.changes import Changes, ItemPlaces, MemberPlaces, Places, Reason, Spot
 from destination_s3_spark.typing.column import Column, Slot
 from destination_s3_spark.typing.exact import Text
-from destination_s3_spark.typing.json_text import marked_items, marked_members, unmarked
 from destination_s3_spark.typing.scalars import NumberColumn, StringColumn
 
 
@@ -29,7 +28,6 @@ class Members:
     def __init__(self, fields: Sequence[Field], columns: Sequence[Column]) -> None:
         names = [f"f{ordinal}" for ordinal in range(len(fields))]
         self.sources = [field.source for field in fields]
-        self._ordinals = {source: ordinal for ordinal, source in enumerate(self.sources)}
         self.columns = list(columns)
         self.encodable = all(_encodable(source) for source in self.sources)
         self.struct = msgspec.defstruct(
@@ -52,20 +50,14 @@ class Members:
             slots.append(None if value is None else member.settle(value, spot, changes))
         return self.struct(*slots)
 
-    def mend(self, slots: Any, marked: bytes, spot: Callable[[int], Spot], changes: Changes) -> Slot:
-        """The Struct of an object that stands in a record as this `json_text.marked` text, given the one with nulls for the marks.
-
-        `spot` gives that of a member by its ordinal.
-        """
-        found = marked_members(marked)
-        if found is None:
-            return self.settle(unmarked(marked), map(spot, range(len(self.columns))), changes)
-        for source, value in found.items():
-            ordinal = self._ordinals.get(source)
-            if ordinal is not None:
-                name = slots.__struct_fields__[ordinal]
-                setattr(slots, name, self.columns[ordinal].mend(getattr(slots, name), value, spot(ordinal), changes))
-        return slots
+    def unmark(self, structs: Sequence[Any], places: Sequence[Places], changes: Changes) -> None:
+        """Take the marks out of Structs from marked texts; `places` are those of each member."""
+        for ordinal, (column, slots) in enumerate(zip(self.columns, self.slots(structs), strict=True)):
+            without = column.unmark(slots, places[ordinal], changes)
+            if without is not slots:
+                name = self.struct.__struct_fields__[ordinal]
+                for struct, slot in zip(structs, without, strict=True):
+                    setattr(struct, name, slot)
 
 
 def _encodable(key: str) -> bool:
@@ -91,22 +83,23 @@ class ObjectColumn(Column):
             changes.nulled(spot, Reason.SERIALIZATION)
         return None
 
-    def mend(self, slot: Slot, marked: bytes, spot: Spot, changes: Changes) -> Slot:
-        """The Struct with only the members mended that have marks."""
-        if slot is None:
-            return super().mend(slot, marked, spot, changes)
-        return self._members.mend(slot, marked, lambda ordinal: (spot, ordinal, self._members.sources[ordinal]), changes)
+    def unmark(self, slots: Sequence[Slot], places: Places, changes: Changes) -> Sequence[Slot]:
+        """The same Structs, their members unmarked."""
+        structs = [self._absent if slot is None else slot for slot in slots]
+        self._members.unmark(structs, self._places_of_members(places), changes)
+        return slots
 
     def array(self, slots: Sequence[Slot], places: Places, changes: Changes) -> pa.Array[Any]:
         """A struct array of the members' arrays, in the order of the fields."""
         nulls = [slot is None for slot in slots]
         mask = pa.array(nulls, pa.bool_()) if any(nulls) else None
         present = slots if mask is None else [self._absent if slot is None else slot for slot in slots]
-        members = zip(self._members.sources, self._members.columns, self._members.slots(present), strict=True)
-        children = [
-            member.array(values, MemberPlaces(places, ordinal, source), changes) for ordinal, (source, member, values) in enumerate(members)
-        ]
+        members = zip(self._members.columns, self._members.slots(present), self._places_of_members(places), strict=True)
+        children = [member.array(values, inside, changes) for member, values, inside in members]
         return pa.StructArray.from_arrays(children, fields=self._arrow_fields, mask=mask)
+
+    def _places_of_members(self, places: Places) -> list[Places]:
+        return [MemberPlaces(places, ordinal, source) for ordinal, source in enumerate(self._members.sources)]
 
 
 class ArrayColumn(Column):
@@ -127,13 +120,17 @@ class ArrayColumn(Column):
             changes.nulled(spot, Reason.SERIALIZATION)
         return None
 
-    def mend(self, slot: Slot, marked: bytes, spot: Spot, changes: Changes) -> Slot:
-        """The list with only the items mended that have marks."""
-        if slot is None:
-            return super().mend(slot, marked, spot, changes)
-        for index, item in marked_items(marked):
-            slot[index] = self._items.mend(slot[index], item, (spot, index, None), changes)
-        return slot
+    def unmark(self, slots: Sequence[Slot], places: Places, changes: Changes) -> Sequence[Slot]:
+        """The same lists, their items unmarked."""
+        present = [() if slot is None else slot for slot in slots]
+        offsets = _offsets(present)
+        items = list(chain.from_iterable(present))
+        without = self._items.unmark(items, ItemPlaces(places, offsets), changes)
+        if without is not items:
+            for slot, start in zip(slots, offsets.tolist(), strict=False):
+                if slot:
+                    slot[:] = without[start : start + len(slot)]
+        return slots
 
     def array(self, slots: Sequence[Slot], places: Places, changes: Changes) -> pa.Array[Any]:
         """A list array over the items of all rows laid end to end."""
@@ -142,7 +139,13 @@ class ArrayColumn(Column):
         nulls = [slot is None for slot in slots]
         mask = pa.array(nulls, pa.bool_()) if any(nulls) else None
         present = slots if mask is None else [() if slot is None else slot for slot in slots]
-        offsets = np.zeros(len(slots) + 1, np.int32)
-        np.cumsum(np.fromiter(map(len, present), np.int32, len(slots)), out=offsets[1:])
+        offsets = _offsets(present)
         items = self._items.array(list(chain.from_iterable(present)), ItemPlaces(places, offsets), changes)
         return pa.ListArray.from_arrays(pa.array(offsets), items, type=self._arrow_type, mask=mask)
+
+
+def _offsets(lists: Sequence[Sequence[Slot]]) -> np.ndarray[Any, np.dtype[np.int32]]:
+    """Where the items of each list begin when all are laid end to end, and where the last ones end."""
+    offsets = np.zeros(len(lists) + 1, np.int32)
+    np.cumsum(np.fromiter(map(len, lists), np.int32, len(lists)), out=offsets[1:])
+    return offsets

@@ -43,7 +43,8 @@ def meta_array(sync_ids: pa.Array[Any], changes: Sequence[Change], meta_type: pa
         counts = np.bincount(np.fromiter((change.row for change in changes), np.int64, len(changes)), minlength=rows)
         np.cumsum(counts, out=of_row[1:])
     list_type = meta_type.field("changes").type
-    columns: list[Any] = [pa.array([getattr(change, field.name) for change in changes], field.type) for field in list_type.value_type]
+    parts = dict(zip(Change._fields, zip(*changes, strict=True), strict=True)) if changes else {}
+    columns: list[Any] = [pa.array(parts.get(field.name, ()), field.type) for field in list_type.value_type]
     entries = pa.StructArray.from_arrays(columns, fields=list(list_type.value_type))
     lists = pa.ListArray.from_arrays(pa.array(of_row), entries, type=list_type)
     return pa.StructArray.from_arrays([sync_ids, lists], fields=[meta_type.field("sync_id"), meta_type.field("changes")])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from operator import itemgetter
-from typing import Annotated, Any
+from typing import Annotated, Any, Protocol
 
 import msgspec
 import numpy as np
@@ -16,6 +16,7 @@ from destination_s3_spark.typing.cast_temporal import cast_temporals
 from destination_s3_spark.typing.changes import Changes, Places, Reason, Spot
 from destination_s3_spark.typing.column import Column, RawColumn, Slot
 from destination_s3_spark.typing.exact import Text
+from destination_s3_spark.typing.marks import MARKS, unmarked_strings
 from destination_s3_spark.typing.plain_temporal import plain_temporals
 from destination_s3_spark.typing.temporal import TEMPORAL, temporal
 
@@ -39,6 +40,7 @@ class NumberColumn(Column):
     """Booleans, integers and numbers; slots are the stored values."""
 
     def __init__(self, of: Scalar, arrow_type: pa.DataType) -> None:
+        self._of = of
         self.annotation = _ANNOTATIONS[of]
         self._coerce = _COERCIONS[of]
         self._arrow_type = arrow_type
@@ -54,12 +56,27 @@ class NumberColumn(Column):
             return None
         return value
 
+    def unmark(self, slots: Sequence[Slot], places: Places, changes: Changes) -> Sequence[Slot]:
+        """Null for a mark."""
+        if self._of is not Scalar.NUMBER or MARKS.isdisjoint(slots):
+            return slots
+        changes.nulled_all(places, [position for position, slot in enumerate(slots) if slot in MARKS], Reason.SERIALIZATION)
+        return [None if slot in MARKS else slot for slot in slots]
+
     def array(self, slots: Sequence[Slot], places: Places, changes: Changes) -> pa.Array[Any]:  # noqa: ARG002
         """Slots are what is stored: nothing is left to go wrong."""
         return pa.array(slots, self._arrow_type)
 
 
-class StringColumn(Column):
+class _StringSlots(Column, Protocol):
+    """A column whose slots are strings."""
+
+    def unmark(self, slots: Sequence[Slot], places: Places, changes: Changes) -> Sequence[Slot]:  # noqa: ARG002 - nothing is lost
+        """The strings as they were."""
+        return unmarked_strings(slots)
+
+
+class StringColumn(_StringSlots):
     """Texts; any other value as its JSON text."""
 
     annotation = _ANNOTATIONS[Scalar.STRING]
@@ -83,7 +100,7 @@ class StringColumn(Column):
         return pa.array(slots, pa.string())
 
 
-class TemporalColumn(Column):
+class TemporalColumn(_StringSlots):
     """Dates, times and timestamps; slots are their texts, parsed by the column."""
 
     def __init__(self, of: Scalar, arrow_type: pa.DataType) -> None:

@@ -21,13 +21,13 @@ import pyarrow as pa
 from xxhash import xxh3_128_intdigest
 
 from destination_s3_spark.typing import exact
-from destination_s3_spark.typing.changes import Change, Changes, ColumnPlaces
+from destination_s3_spark.typing.changes import Change, Changes, ColumnPlaces, SomePlaces
 from destination_s3_spark.typing.column import Column, TextColumn
 from destination_s3_spark.typing.columns import column_of
 from destination_s3_spark.typing.containers import Members
 from destination_s3_spark.typing.envelope import REFUSED, Envelopes, Meta, MisroutedRecord, UnreadableRecord, Unwrapped
 from destination_s3_spark.typing.exact import Text
-from destination_s3_spark.typing.json_text import marked, with_nulls
+from destination_s3_spark.typing.marks import markable, marked, speaks_of_non_numbers
 from destination_s3_spark.typing.metadata import META_COLUMNS, meta_array, raw_ids
 from destination_s3_spark.typing.plan import RowPlan
 from destination_s3_spark.typing.raw_rows import records_of, row_runs
@@ -88,6 +88,7 @@ class Typist:
         # A row's changes stand in the order the source declares its fields, as in destination-s3.
         self._places = [ColumnPlaces(declared, source, 0) for declared, (_, source) in enumerate(self._sources)]
         self._decode_as(self._columns_of_fields())
+        self._markable = markable(plan.fields)
 
     def _columns_of_fields(self) -> list[Column]:
         schema = self._plan.table_schema
@@ -177,39 +178,53 @@ class Typist:
             return [self._settled(text, row, changes) for row, text in enumerate(texts, first)], []
         rows: list[Any] = []
         refused: list[bytes] = []
+        with_marks: list[int] = []
         left = iter(texts)
         while len(rows) < len(texts):
             try:
                 # What was decoded before a refusal stays in the list, and `left` then stands behind the refused text.
                 rows.extend(map(self._decode, left))
             except REFUSED:
-                text, row = texts[len(rows)], first + len(rows)
-                slots = self._spared(text, row, changes)
-                if slots is None:
-                    refused.append(text)
-                    slots = self._settled(text, row, changes)
-                rows.append(slots)
+                if self._take_marked(texts, left, rows, with_marks):
+                    continue
+                text = texts[len(rows)]
+                refused.append(text)
+                rows.append(self._settled(text, first + len(rows), changes))
+        if with_marks:
+            places = [SomePlaces(ColumnPlaces(at, source, first), with_marks) for at, (_, source) in enumerate(self._sources)]
+            self._members.unmark([rows[position] for position in with_marks], places, changes)
         return rows, refused
+
+    def _take_marked(self, texts: Sequence[bytes], left: Iterator[bytes], rows: list[Any], with_marks: list[int]) -> bool:
+        """Take the text that was refused, and those behind it that may be so too, if that is for nothing but a NaN or an Infinity.
+
+        Their positions are added to `with_marks`. False if the next text is to be settled exactly; `left` then stands behind it.
+        """
+        speaks = self._markable and speaks_of_non_numbers(texts[len(rows)])
+        while speaks:
+            slots = self._marked_slots(texts[len(rows)])
+            if slots is None:
+                break
+            with_marks.append(len(rows))
+            rows.append(slots)
+            speaks = len(rows) < len(texts) and speaks_of_non_numbers(texts[len(rows)])
+            if not speaks:
+                return True
+            next(left)
+        return False
+
+    def _marked_slots(self, text: bytes) -> Any:
+        readable = marked(text)
+        try:
+            return None if readable is None or self._decode is None else self._decode(readable)
+        except REFUSED:
+            return None
 
     def _settled(self, text: bytes, row: int, changes: Changes) -> Any:
         try:
             return self._members.settle(text, [(places, row) for places in self._places], changes)
         except ValueError:
             raise UnreadableRecord(row) from None
-
-    def _spared(self, text: bytes, row: int, changes: Changes) -> Any:
-        """The Struct of a record that is refused for nothing but a NaN or an Infinity: only the members that hold one go the exact way."""
-        readable = with_nulls(text)
-        if self._decode is None or readable == text:
-            return None
-        try:
-            slots = self._decode(readable)
-        except REFUSED:
-            return None
-        with_marks = marked(text)
-        if with_marks is None:
-            return None
-        return self._members.mend(slots, with_marks, lambda ordinal: (self._places[ordinal], row), changes)
 
     def _loosen(self, refused: Sequence[bytes], rows: int) -> None:
         """Decode as text, from now on, the columns that made many rows of a unit be refused."""

@@ -14,16 +14,7 @@ from hypothesis import strategies as st
 from destination_s3_spark.protocol.catalog import StreamId
 from destination_s3_spark.schema.airbyte_type import Field, Scalar
 from destination_s3_spark.schema.arrow import META_FIELDS, RAW_SCHEMA
-from destination_s3_spark.typing.json_text import (
-    marked,
-    marked_items,
-    marked_members,
-    non_numbers,
-    to_rewrite,
-    unmarked,
-    with_nulls,
-    without,
-)
+from destination_s3_spark.typing.json_text import non_numbers, to_rewrite, without
 from destination_s3_spark.typing.plan import RowPlan, Values
 from destination_s3_spark.typing.typist import Typist, UnreadableRecord
 from destination_s3_spark.typing.verbatim import typist_of
@@ -66,13 +57,6 @@ def test_cells_are_json_text_of_any_type(make_line: Any, make_block: Any) -> Non
     assert final["y"].to_pylist() == ['"a, b"', '{"a":[1]}', None, None]
 
 
-def test_a_column_of_non_numbers_is_typed_block_after_block(make_line: Any, make_block: Any, make_plan: Any) -> None:
-    lines = make_block([make_line('{"x":NaN}')] * 2)
-    typist = Typist(make_plan([Field("x", "x", Scalar.NUMBER)]))
-    for _ in range(1200):  # more often than Python lets calls nest
-        assert typist.type_block(lines).final["x"].null_count == 2
-
-
 def test_any_depth_is_read(make_line: Any, make_block: Any) -> None:
     deep = '{"x":' + "[" * 3000 + "NaN, 1" + "]" * 3000 + "}"
     block = typist_of(RECORD).type_block(make_block([make_line(deep)]))
@@ -89,67 +73,11 @@ def test_non_numbers_are_found_with_the_way_to_them() -> None:
     assert [place.steps for place in non_numbers(b"NaN")] == [()]
 
 
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ('{"a":NaN,"b":1,"c" : -Infinity , "d":Infinity}', {"a": "NaN", "c": "-Infinity", "d": "Infinity"}),
-        ('{"a":[1, NaN],"b":[1],"c":{"d":[{"e":-Infinity }]}}', {"a": "[1, NaN]", "c": '{"d":[{"e":-Infinity }]}'}),
-        ('{"a":NaN,"b":"NaN, -Infinity","c":["Infinity"]}', {"a": "NaN", "b": '"NaN, -Infinity"', "c": '["Infinity"]'}),
-        ('{"a":[NaN],"a":1,"b":NaN}', {"b": "NaN"}),
-        ('{"a":1,"a":[NaN]}', {"a": "[NaN]"}),
-        ('{"a":[NaN],"\\u0061":1}', {}),
-        ('{"\\u0061":NaN,"b":{"a":2}}', {"a": "NaN"}),
-        ('{"a":{"NaN":NaN}}', {"a": '{"NaN":NaN}'}),
-        ('{"NaN":1,"a":NaN}', None),
-        ('{"-0E-0":1,"a":NaN}', None),
-        ('{"a":[NaN, -0E-02 ]}', None),
-        ("{" + ",".join(f'"{number}":NaN' for number in range(99)) + "}", {str(number): "NaN" for number in range(99)}),
-        ('{"a":' + "[" * 3000 + "NaN" + "]" * 3000 + ',"b":[]}', {"a": "[" * 3000 + "NaN" + "]" * 3000}),
-    ],
-)
-def test_members_with_non_numbers_are_found_by_key_unless_that_cannot_be_told(text: str, found: dict[str, str] | None) -> None:
-    assert _members_with_non_numbers(text.encode()) == (None if found is None else {key: value.encode() for key, value in found.items()})
-    if found is not None:
-        items = marked(f"[{','.join(found.values())}]".encode())
-        assert items is not None
-        assert [unmarked(value).decode() for _, value in marked_items(items)] == list(found.values())
-
-
-def _members_with_non_numbers(text: bytes) -> dict[str, bytes] | None:
-    with_marks = marked(text)
-    found = None if with_marks is None else marked_members(with_marks)
-    return None if found is None else {key: unmarked(value) for key, value in found.items()}
-
-
-@pytest.mark.parametrize("text", ["NaN", "[NaN,-Infinity , Infinity]", '{"a":-Infinity,"Infinity":"NaN\\n"}'])
-def test_nulls_make_json_of_what_is_json_but_for_non_numbers(text: str) -> None:
-    assert _is_json(with_nulls(text.encode()).decode())
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        *("-NaN", "--Infinity", "+Infinity", "NaN1", "1NaN", "NaN.5", "NaNe5", "1eNaN", "1e-Infinity", "NaNNaN", "NaN NaN", "tNaNrue"),
-        *("-", "Na", "nan", "{NaN:1}", '"NaN', r'"\NaN"', r'"\Infinity"', r'"\-Infinity"', r'"\uNaN0"', r'"\u0NaN00"'),
-    ],
-)
-def test_nulls_make_no_json_of_what_is_none(text: str) -> None:
-    assert not _is_json(with_nulls(f'{{"a":NaN,"b":[{text}]}}'.encode()).decode())
-
-
 VALUES = st.recursive(
     st.none() | st.floats() | st.integers() | st.text(st.sampled_from('ab ,:{}[]"\\Naé\t')),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(st.sampled_from(' a,:"{NaN')), inner, max_size=3),
     max_leaves=6,
 )
-
-
-@given(st.dictionaries(st.text(st.sampled_from(' a,:"{N\\é')), VALUES, max_size=5), st.sampled_from([(",", ":"), (" , ", " : ")]))
-def test_members_with_non_numbers_are_those_that_speak_of_one(record: dict[str, Any], separators: tuple[str, str]) -> None:
-    texts = {key: json.dumps(value, separators=separators, ensure_ascii=False).encode() for key, value in record.items()}
-    text = json.dumps(record, separators=separators, ensure_ascii=False).encode()
-    speaking = {key: value for key, value in texts.items() if b"NaN" in value or b"Infinity" in value}
-    assert _members_with_non_numbers(text) == (None if any("NaN" in key for key in record) else speaking)
 
 
 @given(
