@@ -71,15 +71,23 @@ class ProtocolReader:
             start += len(BYTE_ORDER_MARK)
             self.counts.bytes = len(BYTE_ORDER_MARK)
         before = self.counts.bytes - start
-        find, find_pending, key_bytes = text.find, self._routes.by_prefix.get, len(DATA_KEY)
+        find, find_pending, starts_with, key_bytes = text.find, self._routes.by_prefix.get, text.startswith, len(DATA_KEY)
         view = memoryview(text)
         run: Pending | None = None
+        prefix: bytes | None = None
         run_start = line_start = start
         records = 0
         while line_start < end:
             line_end = find(b"\n", line_start)
-            known = find_pending(text[line_start : find(DATA_KEY, line_start, line_end) + key_bytes])
-            outcome = known or self._read_line(text[line_start:line_end], before + line_start)
+            if prefix is not None and starts_with(prefix, line_start):
+                line_start = line_end + 1
+                records += 1
+                continue
+            prefix = text[line_start : find(DATA_KEY, line_start, line_end) + key_bytes]
+            outcome: Pending | State | StreamStatus | None = find_pending(prefix)
+            if outcome is None:
+                prefix = None
+                outcome = self._read_line(text[line_start:line_end], before + line_start)
             if outcome is not run:
                 if run is not None:
                     self._take(run, before + run_start, view[run_start:line_start], records)
