@@ -23,26 +23,34 @@ def messages():
     if work["breaks"]:
         raise BrokenPipeError("the source went away")
 
-try:
-    catalog = ConfiguredAirbyteCatalogSerializer.load(work["catalog"])
-    for answer in DestinationS3Spark().write(work["config"], catalog, messages()):
-        print(answer.state.stream.stream_state.cursor, answer.state.destinationStats.recordCount)
-except Exception as error:
-    print(type(error).__name__)
+with open(work["answers"], "w") as answers:
+    try:
+        catalog = ConfiguredAirbyteCatalogSerializer.load(work["catalog"])
+        for answer in DestinationS3Spark().write(work["config"], catalog, messages()):
+            print(answer.state.stream.stream_state.cursor, answer.state.destinationStats.recordCount, file=answers)
+    except Exception as error:
+        print(type(error).__name__, file=answers)
 """
 
 
 def run(lake: Lake, breaks: bool) -> list[str]:
-    """What the program prints: Spark runs in it, so it is a process of its own."""
+    """The program's answers: Spark runs in it, so it is a process of its own. Its stdout belongs to the CDK's logger."""
     without_ids = stream()
     for name in ("generation_id", "minimum_generation_id", "sync_id"):
         del without_ids[name]
     lines = [line.decode() for line in [*users(range(3)), state(3), *users([3])]]
-    work = {"config": lake.connector().config(), "catalog": catalog(without_ids), "lines": lines, "breaks": breaks}
+    answers = Path(lake.directory) / "answers.txt"
+    work = {
+        "config": lake.connector().config(),
+        "catalog": catalog(without_ids),
+        "lines": lines,
+        "breaks": breaks,
+        "answers": str(answers),
+    }
     file = Path(lake.directory) / "work.json"
     file.write_text(json.dumps(work))
-    done = subprocess.run([sys.executable, "-c", PROGRAM, str(file)], capture_output=True, text=True, timeout=180, check=False)
-    return [line for line in done.stdout.splitlines() if not line.startswith("{")]  # the CDK's logger prints LOG messages in between
+    subprocess.run([sys.executable, "-c", PROGRAM, str(file)], capture_output=True, timeout=180, check=True)
+    return answers.read_text().splitlines()
 
 
 def test_messages_of_this_process_are_synced_and_their_end_is_complete(moto_lake: Lake) -> None:

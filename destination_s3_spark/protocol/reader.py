@@ -65,7 +65,7 @@ class ProtocolReader:
     def _read(self, text: bytes, start: int, end: int) -> Iterator[Event]:
         """Take the whole lines between these places; the events of those that are no records, and of what was taken before them.
 
-        The loop is the hot path: one lookup a line, and no copy of it.
+        The loop is the hot path: one lookup a line at most, and no copy of it.
         """
         if not self.counts.bytes and text.startswith(BYTE_ORDER_MARK, start):
             start += len(BYTE_ORDER_MARK)
