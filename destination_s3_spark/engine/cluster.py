@@ -28,7 +28,6 @@ LOOK_EVERY_S = 10.0
 SCRATCH_VARIABLE = "SPARK_LOCAL_DIRS"
 """Where Spark tells a Python worker which directories it clears when the executor ends, with commas between them."""
 
-
 _LAST_FAILURE = re.compile(r"most recent failure: [^\n]*?: (?P<cause>[^\n]+)")
 
 

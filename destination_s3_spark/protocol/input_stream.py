@@ -10,10 +10,10 @@ from array import array
 from collections.abc import Iterator
 from contextlib import suppress
 
-BLOCK_BYTES = 2**20
-"""As much as a pipe holds: fewer blocks spare calls, and larger ones leave the second-level cache."""
 PIPE_BYTES = 2**20
 """What an unprivileged process may ask for a pipe (/proc/sys/fs/pipe-max-size)."""
+BLOCK_BYTES = PIPE_BYTES
+"""All that a pipe holds: each block costs some calls, and larger ones would leave the second-level cache."""
 
 
 def read_blocks(fd: int, idle_s: float = 1.0, block_bytes: int = BLOCK_BYTES) -> Iterator[bytes]:

@@ -44,11 +44,8 @@ class Change(NamedTuple):
 class Places(Protocol):
     """Where the values of a (child) column stand."""
 
-    def locate(self, position: int) -> Location:
-        """The location of the value at this position of the column."""
-
-    def locate_all(self, positions: Sequence[int]) -> list[Location]:
-        """Those at these positions, which is faster than one by one."""
+    def locate(self, positions: Sequence[int]) -> list[Location]:
+        """The locations of the values at these positions of the column."""
 
 
 class ColumnPlaces(Places):
@@ -61,11 +58,7 @@ class ColumnPlaces(Places):
         self._source = source
         self._first_row = first_row
 
-    def locate(self, position: int) -> Location:
-        """The row at this position, and the column."""
-        return Location(self._first_row + position, (self._ordinal,), self._source)
-
-    def locate_all(self, positions: Sequence[int]) -> list[Location]:
+    def locate(self, positions: Sequence[int]) -> list[Location]:
         """The rows at these positions, and the column."""
         order, path = (self._ordinal,), self._source
         return [Location(self._first_row + position, order, path) for position in positions]
@@ -80,13 +73,9 @@ class SomePlaces(Places):
         self._parent = parent
         self._positions = positions
 
-    def locate(self, position: int) -> Location:
-        """Where the value is in the other column."""
-        return self._parent.locate(self._positions[position])
-
-    def locate_all(self, positions: Sequence[int]) -> list[Location]:
+    def locate(self, positions: Sequence[int]) -> list[Location]:
         """Where the values are in the other column."""
-        return self._parent.locate_all([self._positions[position] for position in positions])
+        return self._parent.locate([self._positions[position] for position in positions])
 
 
 class MemberPlaces(Places):
@@ -99,13 +88,9 @@ class MemberPlaces(Places):
         self._ordinal = ordinal
         self._name = name
 
-    def locate(self, position: int) -> Location:
-        """Below the object at this position."""
-        return _member(self._parent.locate(position), self._ordinal, self._name)
-
-    def locate_all(self, positions: Sequence[int]) -> list[Location]:
+    def locate(self, positions: Sequence[int]) -> list[Location]:
         """Below the objects at these positions."""
-        return [_member(location, self._ordinal, self._name) for location in self._parent.locate_all(positions)]
+        return [_member(location, self._ordinal, self._name) for location in self._parent.locate(positions)]
 
 
 class ItemPlaces(Places):
@@ -117,16 +102,11 @@ class ItemPlaces(Places):
         self._parent = parent
         self._offsets = offsets
 
-    def locate(self, position: int) -> Location:
-        """Below the array that holds the item at this position, found by bisection."""
-        array = int(self._offsets.searchsorted(position, side="right")) - 1
-        return _item(self._parent.locate(array), position - int(self._offsets[array]))
-
-    def locate_all(self, positions: Sequence[int]) -> list[Location]:
-        """Below the arrays that hold the items at these positions."""
+    def locate(self, positions: Sequence[int]) -> list[Location]:
+        """Below the arrays that hold the items at these positions, found by bisection."""
         arrays = self._offsets.searchsorted(positions, side="right") - 1
         indexes = (np.asarray(positions) - self._offsets[arrays]).tolist()
-        return list(map(_item, self._parent.locate_all(arrays.tolist()), indexes))
+        return list(map(_item, self._parent.locate(arrays.tolist()), indexes))
 
 
 class Changes:
@@ -143,7 +123,7 @@ class Changes:
     def nulled_all(self, places: Places, positions: Sequence[int], reason: Reason) -> None:
         """Record that the values at these positions of a column became null."""
         why = reason.value
-        self.entries.extend(Change(row, order, path, "NULLED", why) for row, order, path in places.locate_all(positions))
+        self.entries.extend(Change(row, order, path, "NULLED", why) for row, order, path in places.locate(positions))
 
     def truncated(self, spot: Spot) -> None:
         """Record that a text at this spot lost lone surrogates, which no UTF-8 column can hold."""
@@ -165,7 +145,7 @@ def _resolve(spot: Spot) -> Location:
         spot, ordinal, name = spot
         steps.append((ordinal, name))
     places, position = spot
-    location: Location = places.locate(position)
+    location: Location = places.locate((position,))[0]
     for ordinal, name in reversed(steps):
         location = _item(location, ordinal) if name is None else _member(location, ordinal, name)
     return location

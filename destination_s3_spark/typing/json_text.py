@@ -50,9 +50,14 @@ class _Level:
         return self.ordinal, exact.without_lone_surrogates(exact.string(self.key))
 
 
+def speaks_of_non_numbers(text: bytes) -> bool:
+    """Whether a NaN or an Infinity stands in a text, be it in a string."""
+    return b"NaN" in text or b"Infinity" in text
+
+
 def non_numbers(text: bytes) -> Iterator[NonNumber]:
     """The numbers JSON does not have in a text that is well-formed but for them."""
-    if not any(token in text for token in _NON_NUMBERS):
+    if not speaks_of_non_numbers(text):
         return
     levels: list[_Level] = []
     for token in _TOKEN.finditer(text):

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from destination_s3_spark.schema.airbyte_type import AirbyteType, Array, Field, Object
+from destination_s3_spark.typing.json_text import speaks_of_non_numbers
 
 _COMMON = b"8.7236145908172635E-1"
 _STAND_INS: Mapping[bytes, bytes] = MappingProxyType(
@@ -36,11 +37,6 @@ def _markable(of: AirbyteType) -> bool:
             return _markable(items)
         case _:
             return True
-
-
-def speaks_of_non_numbers(text: bytes) -> bool:
-    """Whether a NaN or an Infinity stands in a text, be it in a string."""
-    return b"NaN" in text or b"Infinity" in text
 
 
 def marked(text: bytes) -> bytes | None:

@@ -27,7 +27,8 @@ from destination_s3_spark.typing.columns import column_of
 from destination_s3_spark.typing.containers import Members
 from destination_s3_spark.typing.envelope import REFUSED, Envelopes, Meta, MisroutedRecord, UnreadableRecord, Unwrapped
 from destination_s3_spark.typing.exact import Text
-from destination_s3_spark.typing.marks import markable, marked, speaks_of_non_numbers
+from destination_s3_spark.typing.json_text import speaks_of_non_numbers
+from destination_s3_spark.typing.marks import markable, marked
 from destination_s3_spark.typing.metadata import META_COLUMNS, meta_array, raw_ids
 from destination_s3_spark.typing.plan import RowPlan
 from destination_s3_spark.typing.raw_rows import records_of, row_runs
@@ -214,6 +215,7 @@ class Typist:
         return False
 
     def _marked_slots(self, text: bytes) -> Any:
+        """The Struct, with marks, of a record whose non-numbers are all that msgspec refuses; None for another one."""
         readable = marked(text)
         try:
             return None if readable is None or self._decode is None else self._decode(readable)
