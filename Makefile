@@ -9,6 +9,8 @@ BASE_IMAGE ?=
 LOCAL_BASE := destination-s3-spark-base:local
 COMPILE := $(BIN)/python -m uv pip compile --quiet --generate-hashes --no-header --no-emit-index-url --no-annotate --universal --python-version 3.11
 export PYTHON
+# Or each of the many processes of a test run would compile all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test check spec lock base-image image image-test

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
+import sys
 from pathlib import Path
 
 import psutil
@@ -13,11 +14,13 @@ PACKAGES = ("destination-s3-spark", "pyspark", "pyarrow", "msgspec", "boto3", "d
 
 
 def describe_machine() -> str:
-    """The machine, how busy it is before the benchmark starts, and the versions that matter, in two lines."""
+    """The machine, how busy it is before the benchmark starts, and the versions that matter, in a few lines."""
     versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in PACKAGES)
     memory = psutil.virtual_memory().total / 2**30
+    uncompiled = "\nPYTHONDONTWRITEBYTECODE is set: what is not compiled yet is compiled at every start" if sys.dont_write_bytecode else ""
     return (
-        f"machine: {len(os.sched_getaffinity(0))} CPUs ({_processor()}), {memory:.0f} GiB, Python {platform.python_version()}\n{versions}"
+        f"machine: {len(os.sched_getaffinity(0))} CPUs ({_processor()}), {memory:.0f} GiB, Python {platform.python_version()}\n"
+        f"{versions}{uncompiled}"
     )
 
 

@@ -22,6 +22,7 @@ from typing import Any, BinaryIO, NoReturn
 import orjson
 
 from destination_s3_spark.config import Config
+from destination_s3_spark.engine import worker_daemon
 from destination_s3_spark.engine.without_pandas import keep_out_pandas
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.protocol.catalog import parse_catalog
@@ -36,7 +37,7 @@ TERMINATION_S = 8.0
 RECORDS_BYTES = 32 * 2**10
 """Input of so many bytes has records, which Spark will be needed for."""
 EXIT_OK, EXIT_FAILED, EXIT_TERMINATED = 0, 1, 128 + signal.SIGTERM
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
 """Of malloc.h."""
 SPEC_FILE = Path(__file__).with_name("spec.json")
 
@@ -71,7 +72,8 @@ def write(arguments: Sequence[str]) -> int:
     parsed = parser.parse_args(arguments)
     keep_out_pandas()
     keep_freed_memory()
-    os.environ["OPENBLAS_NUM_THREADS"] = "1"  # or numpy's import starts threads that wait in a loop for work there is none of
+    # As in the workers, which are forked from here. And numpy would start threads that wait in a loop for work there is none of.
+    os.environ |= {name: value for name, value in worker_daemon.ENVIRONMENT.items() if not name.startswith("MALLOC_")}
     return run(lambda output: _write(Path(parsed.config), Path(parsed.catalog), output))
 
 
@@ -79,6 +81,7 @@ def keep_freed_memory() -> None:
     """Let the C library, if it is glibc, keep what is freed for the next block of lines, which the kernel would have to zero each time."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
+        mallopt(_M_ARENA_MAX, 1)
         mallopt(_M_MMAP_THRESHOLD, 64 * 2**20)
         mallopt(_M_TRIM_THRESHOLD, 128 * 2**20)
 
@@ -100,13 +103,19 @@ def _write(config: Path, catalog: Path, output: ProtocolWriter) -> None:
     parsed = Config.parse(options_of(config, output))
     stdin = sys.stdin.fileno()
     with _stopping_on_sigterm(), workplace(parsed) as place:
-        if is_local(parsed.spark.master) and bytes_waiting(stdin) >= RECORDS_BYTES:
-            place.engine.start()
+        local = is_local(parsed.spark.master)
+        early = local and bytes_waiting(stdin) >= RECORDS_BYTES
         gc.disable()  # modules make many objects and no garbage
+        if early:
+            place.engine.launch()
         from destination_s3_spark.sync.assembly import write as write_sync  # noqa: PLC0415 (takes half a second, as the JVM does to start)
 
         gc.freeze()
         gc.enable()
+        if local:
+            place.engine.fork_template()
+        if early:
+            place.engine.start()
         write_sync(parsed, parse_catalog(_read_file(catalog, "catalog")), stdin, output, place)
 
 

@@ -33,6 +33,7 @@ from destination_s3_spark.engine.cluster import (
 from destination_s3_spark.engine.cpus import available_cpus
 from destination_s3_spark.engine.jvm import Jvm
 from destination_s3_spark.engine.outcome import Failed, guarded
+from destination_s3_spark.engine.worker_template import fork_template
 from destination_s3_spark.errors import SyncError, TransientError
 
 if TYPE_CHECKING:
@@ -96,6 +97,7 @@ class Engine:
         self._failure: Exception | None = None
         self._jvm: Jvm | None = None
         self._starter: threading.Thread | None = None
+        self._template: Path | None = None
         self.lost_attempts = False
         """Whether a task's worker died and the task ran again; the dead attempt may have left uploads nobody knows."""
 
@@ -103,6 +105,22 @@ class Engine:
     def cores(self) -> int:
         """How many tasks run at once. On a cluster this waits for the session."""
         return self._settings.cores if self._settings.cluster is None else int(self._ready().defaultParallelism)
+
+    def launch(self) -> None:
+        """Launch the JVM, and import what speaks with it, without a thread: for a process that has the rest to import, and to fork.
+
+        What goes wrong here goes wrong again in `start`, which is next, and is told from there.
+        """
+        with suppress(OSError):
+            self._jvm = self._launch(())
+        from pyspark import daemon, worker  # noqa: F401, PLC0415 (for the fork)
+
+    def fork_template(self) -> None:
+        """Fork the process that workers are to be forked from, with what this one has imported. It must not have threads yet."""
+        self._settings.local_dir.mkdir(parents=True, exist_ok=True)
+        address = self._settings.local_dir / "template"
+        if fork_template(address, worker_daemon.serve):
+            self._template = address
 
     def start(self) -> None:
         """Begin starting the session in the background, once."""
@@ -196,12 +214,9 @@ class Engine:
 
     def _start(self) -> None:
         try:
-            self._settings.local_dir.mkdir(parents=True, exist_ok=True)
-            _prepare_environment(self._settings.cluster)
-            conf = {**_our_conf(self._settings), **self._settings.conf}
             with told_the_secret(self._settings.cluster, self._settings.local_dir) as arguments:
-                self._jvm = Jvm(conf, arguments, self._settings.local_dir)
-                context = _spark_context(self._jvm, conf, self._tasks)
+                self._jvm = self._jvm or self._launch(arguments)
+                context = _spark_context(self._jvm, self._conf(), self._worker_environment())
             slots = self._settings.cores
             if self._settings.cluster is not None:
                 context.addPyFile(str(package_archive(self._settings.local_dir)))
@@ -211,6 +226,18 @@ class Engine:
             self._context = context
         except Exception as error:  # noqa: BLE001 (raised again, on the thread that waits for the session)
             self._failure = error
+
+    def _launch(self, arguments: Sequence[str]) -> Jvm:
+        self._settings.local_dir.mkdir(parents=True, exist_ok=True)
+        _prepare_environment(self._settings.cluster)
+        return Jvm(self._conf(), arguments, self._settings.local_dir)
+
+    def _conf(self) -> dict[str, Any]:
+        return {**_our_conf(self._settings), **self._settings.conf}
+
+    def _worker_environment(self) -> dict[str, str]:
+        template = {worker_daemon.TEMPLATE_VARIABLE: str(self._template)} if self._template else {}
+        return {**worker_daemon.ENVIRONMENT, worker_daemon.TASKS_VARIABLE: self._tasks, **template}
 
 
 def _import(module: str, _slot: int) -> None:
@@ -250,12 +277,11 @@ def _prepare_environment(cluster: Cluster | None) -> None:
         os.environ["SPARK_LOCAL_HOSTNAME"] = "localhost"  # or Spark asks for the host name's address, which a container need not have
 
 
-def _spark_context(jvm: Jvm, conf: Mapping[str, Any], tasks: str) -> SparkContext:
-    """`tasks` is the module of the tasks' functions."""
+def _spark_context(jvm: Jvm, conf: Mapping[str, Any], environment: dict[str, str]) -> SparkContext:
+    """`environment` is for the workers."""
     from pyspark import SparkConf, SparkContext  # noqa: PLC0415 (spec and check must not pay for it)
 
     gateway = jvm.gateway()
-    environment = {**worker_daemon.ENVIRONMENT, worker_daemon.TASKS_VARIABLE: tasks}
     return SparkContext(conf=SparkConf(loadDefaults=False).setAll(list(conf.items())), environment=environment, gateway=gateway)
 
 
