@@ -59,6 +59,7 @@ def _built(settings: S3Settings, limits: ClientLimits) -> S3Client:
         params |= {name: value for name, value in shared.items() if name in accepted}
 
     client.meta.events.register("provide-client-params.s3", add_shared)
+    client.meta.events.register("before-call.s3", _send_bodies_at_once)
     if settings.endpoint:
         client.meta.events.register("before-call.s3", _stay_at_the_endpoint)
         client.meta.events.register("before-call.s3.DeleteObjects", _add_content_md5)
@@ -92,6 +93,13 @@ def _shared_parameters(settings: S3Settings) -> dict[str, str]:
         if settings.kms_key_id:
             shared["SSEKMSKeyId"] = settings.kms_key_id
     return shared
+
+
+def _send_bodies_at_once(params: dict[str, Any], **_: Any) -> None:
+    """Not only after the server has said that it would take them (`Expect: 100-continue`): what is sent whole is small, and parts of
+    files are sent like this anyway.
+    """
+    params["headers"].pop("Expect", None)
 
 
 def _stay_at_the_endpoint(params: dict[str, Any], **_: Any) -> None:

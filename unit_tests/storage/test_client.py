@@ -84,6 +84,11 @@ def test_an_endpoint_is_addressed_by_path_and_without_newer_checksums(proxied: S
     assert not any(name.startswith(("x-amz-checksum", "x-amz-sdk-checksum")) for call in written for name in call.headers)
 
 
+def test_no_body_waits_until_the_server_asks_for_it(proxied: S3Settings, s3_proxy: Any) -> None:
+    use_every_call(proxied)
+    assert not [call.operation for call in s3_proxy.calls if "expect" in call.headers]
+
+
 def test_checksums_can_be_asked_for(proxied: S3Settings, s3_proxy: Any) -> None:
     S3Store(replace(proxied, checksums=Checksums.WHEN_SUPPORTED), ONCE).put("a", b"x")
     assert any(name.startswith("x-amz-checksum") for name in s3_proxy.calls[0].headers)
