@@ -85,7 +85,8 @@ def local_cores(master: str) -> int:
 class Engine:
     """Runs functions over tasks on Spark. `start` returns at once; `run` waits for the session.
 
-    `tasks` names the module of these functions: workers import it, with all it needs, while the first records are still being read.
+    `tasks` names the module of these functions: workers have it imported, with all it needs, while the first records are still being
+    read.
     `prepare` is given the tasks of each job before they leave this process, and returns them as executors shall have them.
     """
 
@@ -222,7 +223,8 @@ class Engine:
                 context.addPyFile(str(package_archive(self._settings.local_dir)))
                 require_working_executors(context)
                 slots = context.defaultParallelism
-            context.parallelize(range(slots), slots).map(partial(_import, self._tasks)).collect()
+            if self._template is None:  # which has imported everything
+                context.parallelize(range(slots), slots).map(partial(_import, self._tasks)).collect()
             self._context = context
         except Exception as error:  # noqa: BLE001 (raised again, on the thread that waits for the session)
             self._failure = error
