@@ -10,6 +10,7 @@ import socket
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
+import botocore
 from botocore.awsrequest import AWSHTTPConnection, AWSHTTPConnectionPool, AWSHTTPSConnection, AWSHTTPSConnectionPool
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from mypy_boto3_s3.client import S3Client
 
 
+USER_AGENT = f"destination-s3-spark Botocore/{botocore.__version__}"
+"""Of every request, for a bucket's access log. botocore would put together a longer one, twice for each request: a tenth of its work."""
 _BUILDING = Lock()
 
 
@@ -71,6 +74,7 @@ def _built(settings: S3Settings, limits: ClientLimits) -> S3Client:
 def _config(settings: S3Settings, limits: ClientLimits) -> Config:
     checksums = settings.checksums or (Checksums.WHEN_REQUIRED if settings.endpoint else Checksums.WHEN_SUPPORTED)
     return Config(
+        user_agent=USER_AGENT,
         connect_timeout=limits.connect_timeout_s,
         read_timeout=limits.read_timeout_s,
         max_pool_connections=limits.connections,

@@ -89,6 +89,11 @@ def test_no_body_waits_until_the_server_asks_for_it(proxied: S3Settings, s3_prox
     assert not [call.operation for call in s3_proxy.calls if "expect" in call.headers]
 
 
+def test_every_request_says_whose_it_is(proxied: S3Settings, s3_proxy: Any) -> None:
+    use_every_call(proxied)
+    assert {call.headers["user-agent"].split()[0] for call in s3_proxy.calls} == {"destination-s3-spark"}
+
+
 def test_checksums_can_be_asked_for(proxied: S3Settings, s3_proxy: Any) -> None:
     S3Store(replace(proxied, checksums=Checksums.WHEN_SUPPORTED), ONCE).put("a", b"x")
     assert any(name.startswith("x-amz-checksum") for name in s3_proxy.calls[0].headers)
