@@ -78,7 +78,10 @@ def write(arguments: Sequence[str]) -> int:
 
 
 def keep_freed_memory() -> None:
-    """Let the C library, if it is glibc, keep what is freed for the next block of lines, which the kernel would have to zero each time."""
+    """Let the C library, if it is glibc, keep what is freed for the next block of lines, which the kernel would have to zero each time.
+
+    With one arena, as heaps of threads are given back at once. Holds for what is forked from this process too.
+    """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(_M_ARENA_MAX, 1)

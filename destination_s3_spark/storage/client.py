@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 USER_AGENT = f"destination-s3-spark Botocore/{botocore.__version__}"
-"""Of every request, for a bucket's access log. botocore would put together a longer one, twice for each request: a tenth of its work."""
+"""Of every request, for a bucket's access log. botocore would put together a longer one, twice for each request: a sixth of its work."""
 _BUILDING = Lock()
 
 
