@@ -37,8 +37,8 @@ TERMINATION_S = 8.0
 RECORDS_BYTES = 32 * 2**10
 """Input of so many bytes has records, which Spark will be needed for."""
 EXIT_OK, EXIT_FAILED, EXIT_TERMINATED = 0, 1, 128 + signal.SIGTERM
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
-"""Of malloc.h."""
+_MALLOPT = {"MALLOC_TRIM_THRESHOLD_": -1, "MALLOC_MMAP_THRESHOLD_": -3, "MALLOC_ARENA_MAX": -8}
+"""Parameters of malloc.h, by the variables that set them when a process starts."""
 SPEC_FILE = Path(__file__).with_name("spec.json")
 
 logger = logging.getLogger("airbyte")
@@ -73,7 +73,7 @@ def write(arguments: Sequence[str]) -> int:
     keep_out_pandas()
     keep_freed_memory()
     # As in the workers, which are forked from here. And numpy would start threads that wait in a loop for work there is none of.
-    os.environ |= {name: value for name, value in worker_daemon.ENVIRONMENT.items() if not name.startswith("MALLOC_")}
+    os.environ |= {name: value for name, value in worker_daemon.ENVIRONMENT.items() if name not in _MALLOPT}
     return run(lambda output: _write(Path(parsed.config), Path(parsed.catalog), output))
 
 
@@ -84,9 +84,8 @@ def keep_freed_memory() -> None:
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
-        mallopt(_M_ARENA_MAX, 1)
-        mallopt(_M_MMAP_THRESHOLD, 64 * 2**20)
-        mallopt(_M_TRIM_THRESHOLD, 128 * 2**20)
+        for name, parameter in _MALLOPT.items():
+            mallopt(parameter, int(worker_daemon.ENVIRONMENT[name]))
 
 
 def options_of(path: Path, output: ProtocolWriter) -> dict[str, Any]:

@@ -108,13 +108,22 @@ class Engine:
         return self._settings.cores if self._settings.cluster is None else int(self._ready().defaultParallelism)
 
     def launch(self) -> None:
-        """Launch the JVM, and import what speaks with it, without a thread: for a process that has the rest to import, and to fork.
+        """Launch the JVM, and import what speaks with it; no thread is left: for a process that has the rest to import, and to fork.
 
         What goes wrong here goes wrong again in `start`, which is next, and is told from there.
         """
-        with suppress(OSError):
-            self._jvm = self._launch(())
+
+        def launch() -> None:
+            with suppress(OSError):
+                self._jvm = self._launch(())
+
+        # On a thread, which no handler of a signal interrupts: `stop` finds the JVM, or waits for it.
+        self._starter = threading.Thread(target=launch, name="spark-launch", daemon=True)
+        self._starter.start()
         from pyspark import daemon, worker  # noqa: F401, PLC0415 (for the fork)
+
+        self._starter.join()
+        self._starter = None
 
     def fork_template(self) -> None:
         """Fork the process that workers are to be forked from, with what this one has imported. It must not have threads yet."""

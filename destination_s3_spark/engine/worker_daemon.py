@@ -14,7 +14,7 @@ import json
 import os
 import socket
 import sys
-from contextlib import suppress
+from contextlib import chdir, suppress
 
 from destination_s3_spark.engine.without_pandas import keep_out_pandas
 
@@ -23,7 +23,6 @@ TASKS_VARIABLE = "DESTINATION_S3_SPARK_TASKS"
 TEMPLATE_VARIABLE = "DESTINATION_S3_SPARK_TEMPLATE"
 """Names the socket of the template, if there is one."""
 STANDARD_FILES = (0, 1, 2)
-LENGTH_BYTES = 4
 PYSPARK_ARCHIVES = "/pyspark/python/lib/"
 ENVIRONMENT = {
     "OPENBLAS_NUM_THREADS": "1",
@@ -66,12 +65,14 @@ def _hand_over(template: str) -> bool:
     """
     with socket.socket(socket.AF_UNIX) as connection:
         try:
-            connection.connect(template)
+            directory, name = os.path.split(template)
+            with chdir(directory):  # see `fork_template`
+                connection.connect(name)
         except OSError:
             return False
-        part = json.dumps([sys.argv, dict(os.environ)]).encode()
-        socket.send_fds(connection, [len(part).to_bytes(LENGTH_BYTES)], STANDARD_FILES)
-        connection.sendall(part)
+        socket.send_fds(connection, [b"\0"], STANDARD_FILES)
+        connection.sendall(json.dumps([sys.argv, dict(os.environ)]).encode())
+        connection.shutdown(socket.SHUT_WR)
         for file in STANDARD_FILES:
             os.close(file)  # or Spark would wait for us where it waits for the template
         connection.recv(1)

@@ -16,14 +16,12 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import chdir, suppress
 from pathlib import Path
 from typing import NoReturn
 
-from destination_s3_spark.engine.worker_daemon import LENGTH_BYTES, STANDARD_FILES
+from destination_s3_spark.engine.worker_daemon import STANDARD_FILES
 
-LONGEST_ADDRESS = 107
-"""Bytes; of unix(7), less the zero at the end."""
 STOPPING = {signal.SIGTERM, signal.SIGINT}
 
 
@@ -33,10 +31,11 @@ def fork_template(address: Path, serve: Callable[[], None]) -> bool:
     `address` is for a socket, in a directory that is ours alone: who calls, decides for whom the fork works. False where there can be no
     fork, or it would not be safe; Spark's daemon then imports for itself.
     """
-    if threading.active_count() > 1 or len(os.fsencode(address)) > LONGEST_ADDRESS:
+    if threading.active_count() > 1:
         return False
     with suppress(OSError), socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(str(address))
+        with chdir(address.parent):  # an address has at most 107 bytes, a path may have more
+            listener.bind(address.name)
         listener.listen(1)
         lifeline, _ours = os.pipe()  # its end that is ours stays open for as long as we live
         signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)  # the fork must not come upon our handlers
@@ -75,19 +74,17 @@ def _leave_the_driver(kept: set[int]) -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)
     logging.root.handlers.clear()
     nowhere = os.open(os.devnull, os.O_RDWR)
-    for file in {int(file.name) for file in Path("/dev/fd").iterdir()} - kept:
-        with suppress(OSError):  # the listing's own is closed by now
-            os.fstat(file)
-            os.dup2(nowhere, file, inheritable=False)  # not closed: objects of the driver still know the number
+    for file in {int(file.name) for file in Path("/dev/fd").iterdir()} - kept - {nowhere}:
+        os.dup2(nowhere, file, inheritable=False)  # not closed: objects of the driver still know the number
 
 
 def _take_over(listener: socket.socket) -> None:
     """Become the program that calls. The connection stays open for as long as this process and its children live."""
     connection, _ = listener.accept()
     listener.close()  # Spark's next daemon shall not wait for us
-    length, files, _, _ = socket.recv_fds(connection, LENGTH_BYTES, len(STANDARD_FILES))
+    _, files, _, _ = socket.recv_fds(connection, 1, len(STANDARD_FILES))
     with connection.makefile("rb") as told:
-        arguments, environment = json.loads(told.read(int.from_bytes(length)))
+        arguments, environment = json.load(told)
     connection.detach()
     for target, file in zip(STANDARD_FILES, files, strict=True):
         os.dup2(file, target)

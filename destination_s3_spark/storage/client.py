@@ -100,8 +100,8 @@ def _shared_parameters(settings: S3Settings) -> dict[str, str]:
 
 
 def _send_bodies_at_once(params: dict[str, Any], **_: Any) -> None:
-    """Not only after the server has said that it would take them (`Expect: 100-continue`): what is sent whole is small, and parts of
-    files are sent like this anyway.
+    """Not only after the server has said that it would take them (`Expect: 100-continue`): the largest, parts of files, are sent like
+    this anyway.
     """
     params["headers"].pop("Expect", None)
 

@@ -75,6 +75,34 @@ def test_a_jvm_that_is_being_launched_is_ended_before_its_directory_goes(tmp_pat
     assert {thread.name for thread in threading.enumerate()} & {"spark-start"} == set()
 
 
+def test_a_jvm_launched_ahead_is_the_one_that_is_used_and_ended(tmp_path: Path) -> None:
+    others = set(psutil.Process().children())
+    engine = Engine(SparkSettings(1, 512, tmp_path / "spark", {}))
+    engine.launch()
+    assert {thread.name for thread in threading.enumerate()} & {"spark-launch", "spark-start"} == set()
+    (launched,) = set(psutil.Process().children()) - others
+    assert engine.run(_double, [[4]]) == [[8]]
+    assert set(psutil.Process().children()) - others == {launched}
+    engine.stop()
+    assert not launched.is_running()
+
+
+def test_a_jvm_launched_ahead_can_be_stopped_at_once(tmp_path: Path) -> None:
+    engine = Engine(SparkSettings(1, 512, tmp_path / "spark", {}))
+    engine.launch()
+    engine.stop()
+    assert [child for child in psutil.Process().children(recursive=True) if child.name() == "java"] == []
+
+
+def test_a_jvm_that_cannot_be_launched_ahead_is_told_of_when_it_is_needed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path / "nowhere"))
+    engine = Engine(SparkSettings(1, 512, tmp_path / "spark", {}))
+    engine.launch()
+    with pytest.raises(TransientError, match="Spark did not start"):
+        engine.run(_double, [[1]])
+    engine.stop()
+
+
 def test_a_session_that_cannot_start_says_so(tmp_path: Path) -> None:
     broken = Engine(SparkSettings(1, 64, tmp_path, {}))  # less than Spark itself needs
     with pytest.raises(TransientError, match="Spark did not start"):
