@@ -46,7 +46,7 @@ COPY --from=packages /opt/destination-s3-spark /opt/destination-s3-spark
 RUN --mount=type=bind,from=connector,source=/build,target=/build \
     --mount=type=bind,from=connector,source=/wheels,target=/wheels \
     /build/bin/pip --python /opt/destination-s3-spark/bin/python install --quiet --no-deps --no-index --no-cache-dir /wheels/*.whl \
- && /opt/destination-s3-spark/bin/python -m destination_s3_spark.engine.class_data
+ && /opt/destination-s3-spark/bin/python -m destination_s3_spark.engine.startup.class_data
 
 USER 1000
 WORKDIR /airbyte/integration_code

@@ -40,7 +40,7 @@ check: install ## Lint, formatting, types
 	@$(BIN)/mypy --strict
 
 spec: install ## Write spec.json anew from the configuration models
-	@$(BIN)/python -m destination_s3_spark.specification
+	@$(BIN)/python -m destination_s3_spark.config.specification
 	@echo "==> wrote destination_s3_spark/spec.json"
 
 lock: install ## Write both lock files anew from pyproject.toml

@@ -17,13 +17,13 @@ import orjson
 import pyarrow as pa
 from machine import describe_machine
 
+from destination_s3_spark.decoding.plan import RowPlan
+from destination_s3_spark.decoding.record_typer import Typist
 from destination_s3_spark.demo import shop
 from destination_s3_spark.demo.shop import Shop
 from destination_s3_spark.protocol.catalog import Stream, parse_catalog
 from destination_s3_spark.schema.arrow import META_FIELDS, arrow_field
 from destination_s3_spark.schema.json_schema import stream_fields
-from destination_s3_spark.typing.plan import RowPlan
-from destination_s3_spark.typing.typist import Typist
 
 BLOCK_BYTES = 4 * 2**20
 ORJSON = "orjson.loads per line"

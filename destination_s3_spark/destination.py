@@ -24,7 +24,7 @@ from airbyte_cdk.models import (
 )
 
 from destination_s3_spark import process
-from destination_s3_spark.config import Config
+from destination_s3_spark.config.config import Config
 from destination_s3_spark.errors import SyncError
 from destination_s3_spark.protocol.catalog import parse_catalog
 from destination_s3_spark.protocol.writer import ProtocolWriter

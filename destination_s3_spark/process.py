@@ -21,16 +21,16 @@ from typing import Any, BinaryIO, NoReturn
 
 import orjson
 
-from destination_s3_spark.config import Config
-from destination_s3_spark.engine import worker_daemon
-from destination_s3_spark.engine.without_pandas import keep_out_pandas
+from destination_s3_spark.config.config import Config
+from destination_s3_spark.config.spark_conf import is_local
+from destination_s3_spark.engine.startup import worker_daemon
+from destination_s3_spark.engine.startup.without_pandas import keep_out_pandas
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.protocol.catalog import parse_catalog
 from destination_s3_spark.protocol.input_stream import bytes_waiting
 from destination_s3_spark.protocol.secrets import secrets_of
 from destination_s3_spark.protocol.writer import ProtocolLogHandler, ProtocolWriter
-from destination_s3_spark.spark_conf import is_local
-from destination_s3_spark.sync.spark import workplace
+from destination_s3_spark.sync.runtime import workplace
 
 TERMINATION_S = 8.0
 """How long clearing up may take after SIGTERM: a store that does not answer must not hold the process up until it is killed."""

@@ -19,16 +19,16 @@ from moto.server import ThreadedMotoServer
 
 from destination_s3_spark.chain.files import DataFile, FileKind, KeyRange
 from destination_s3_spark.chain.opening import Session, Table
+from destination_s3_spark.chain.orphan_uploads import StrayUploads
 from destination_s3_spark.chain.state import StreamName
-from destination_s3_spark.chain.strays import StrayUploads
 from destination_s3_spark.schema.arrow import META_FIELDS, schema_to_text
 from destination_s3_spark.storage.client import s3_client
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import AccessKey, ClientLimits, S3Settings
 from destination_s3_spark.storage.staging import StagedFileSink
-from destination_s3_spark.tables.batch import TableCheckpoint
-from destination_s3_spark.tables.slices import Segment, StagedSlice
-from destination_s3_spark.tables.writer import TableWriter
+from destination_s3_spark.tables.commit.batch import TableCheckpoint
+from destination_s3_spark.tables.commit.writer import TableWriter
+from destination_s3_spark.tables.landing.slices import Segment, StagedSlice
 
 REGION = "us-east-1"
 

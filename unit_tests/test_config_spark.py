@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from destination_s3_spark.config import Config, Spark
+from destination_s3_spark.config.config import Config, Spark
 from destination_s3_spark.errors import ConfigError
 
 

@@ -17,14 +17,14 @@ LAYERS = [
     {"tables"},
     {"chain"},
     {"schema"},
-    {"typing"},
+    {"decoding"},
     {"change_log"},
     {"formats"},
     {"engine"},
     {"storage"},
     {"protocol"},
-    {"config", "specification"},
-    {"errors", "format_options", "table_options", "settings_model", "spark_conf"},
+    {"config"},
+    {"errors"},
 ]
 OPEN_TO_ALL = {"schema.airbyte_type"}
 """Type definitions that lower layers may import."""

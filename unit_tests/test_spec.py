@@ -11,9 +11,9 @@ from airbyte_cdk.models import ConnectorSpecificationSerializer
 from airbyte_cdk.test.standard_tests._spec_lint import assert_spec_is_valid
 from airbyte_cdk.utils.airbyte_secrets_utils import get_secrets
 
-from destination_s3_spark.config import Config
+from destination_s3_spark.config.config import Config
+from destination_s3_spark.config.specification import SPEC_FILE, specification
 from destination_s3_spark.errors import ConfigError
-from destination_s3_spark.specification import SPEC_FILE, specification
 
 SPEC: dict[str, Any] = json.loads(SPEC_FILE.read_text())
 SCHEMA: dict[str, Any] = SPEC["connectionSpecification"]

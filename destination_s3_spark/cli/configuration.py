@@ -6,7 +6,7 @@ from pathlib import Path
 
 import orjson
 
-from destination_s3_spark.config import Config
+from destination_s3_spark.config.config import Config
 from destination_s3_spark.errors import ConfigError
 
 

@@ -19,7 +19,7 @@ from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.chain.readable import Readable, readable
 from destination_s3_spark.chain.schema_history import schema_history
 from destination_s3_spark.chain.state import StreamName, TableState
-from destination_s3_spark.config import Config
+from destination_s3_spark.config.config import Config
 from destination_s3_spark.errors import ConfigError, DataError
 from destination_s3_spark.schema.arrow import schema_from_text
 from destination_s3_spark.storage.configured import path_template

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from destination_s3_spark.chain.opening import Keeps, Session, Table
-from destination_s3_spark.chain.strays import StrayUploads
+from destination_s3_spark.chain.orphan_uploads import StrayUploads
 from destination_s3_spark.cli import inspection
 from destination_s3_spark.cli.configuration import read_config
 from destination_s3_spark.cli.inspection import FoundTable
-from destination_s3_spark.config import Config
+from destination_s3_spark.config.config import Config
 from destination_s3_spark.engine.session import Engine
 from destination_s3_spark.protocol.catalog import DestinationSyncMode, Stream, StreamId
 from destination_s3_spark.schema.airbyte_type import Field
@@ -26,16 +26,16 @@ from destination_s3_spark.schema.schema_event import from_event
 from destination_s3_spark.storage.configured import path_template, s3_settings
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.table_paths import changes_root
+from destination_s3_spark.sync.runtime import task_bytes, workplace
 from destination_s3_spark.sync.settings import RAW_PARQUET, final_options, rules
-from destination_s3_spark.sync.spark import task_bytes, workplace
 from destination_s3_spark.sync.updates import Updates
+from destination_s3_spark.tables.commit.writer import Outside, TableWriter
 from destination_s3_spark.tables.due import rebuild_of
 from destination_s3_spark.tables.layout import Layout
-from destination_s3_spark.tables.merging import Resources
+from destination_s3_spark.tables.merge.update import Resources
 from destination_s3_spark.tables.publishers.symlink import SymlinkManifest, wants_manifests
 from destination_s3_spark.tables.row_digests import DigestTask, compared, digested_files, row_digests
 from destination_s3_spark.tables.stream_table import StreamTable
-from destination_s3_spark.tables.writer import Outside, TableWriter
 
 CALLS_AT_ONCE = 16
 

@@ -8,20 +8,20 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from destination_s3_spark.chain.opening import Leftovers, Table
+from destination_s3_spark.chain.orphan_uploads import StrayUploads
 from destination_s3_spark.chain.state import StreamName
-from destination_s3_spark.chain.strays import StrayUploads
 from destination_s3_spark.cli import inspection
 from destination_s3_spark.cli.configuration import read_config
 from destination_s3_spark.cli.inspection import FoundTable
 from destination_s3_spark.cli.report import counted
-from destination_s3_spark.config import Config
+from destination_s3_spark.config.config import Config
 from destination_s3_spark.errors import SyncError
 from destination_s3_spark.storage.configured import path_template, s3_settings
 from destination_s3_spark.storage.names import StreamParts
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.table_paths import overlaps
+from destination_s3_spark.tables.commit.repair import Repair, repair
 from destination_s3_spark.tables.publishers.symlink import SymlinkManifest, wants_manifests
-from destination_s3_spark.tables.repair import Repair, repair
 
 CHAIN_FOLDER = "chain/"
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.cli import inspection, report
 from destination_s3_spark.cli.inspection import InspectedTable
-from destination_s3_spark.config import Config
+from destination_s3_spark.config.config import Config
 from destination_s3_spark.demo import connector, server, shop
 from destination_s3_spark.demo.connector import Progress
 from destination_s3_spark.demo.server import LocalS3

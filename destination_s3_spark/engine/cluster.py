@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from destination_s3_spark.config.spark_conf import PYTHON, is_on_this_machine
 from destination_s3_spark.engine.environment import environment, shortcomings
 from destination_s3_spark.errors import ConfigError, SyncError, TransientError
-from destination_s3_spark.spark_conf import PYTHON, is_on_this_machine
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

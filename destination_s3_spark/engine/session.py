@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
 
-from destination_s3_spark.engine import worker_daemon
 from destination_s3_spark.engine.cluster import (
     Cluster,
     conf_of,
@@ -33,7 +32,8 @@ from destination_s3_spark.engine.cluster import (
 from destination_s3_spark.engine.cpus import available_cpus
 from destination_s3_spark.engine.jvm import Jvm
 from destination_s3_spark.engine.outcome import Failed, guarded
-from destination_s3_spark.engine.worker_template import fork_template
+from destination_s3_spark.engine.startup import worker_daemon
+from destination_s3_spark.engine.startup.worker_template import fork_template
 from destination_s3_spark.errors import SyncError, TransientError
 
 if TYPE_CHECKING:

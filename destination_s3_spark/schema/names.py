@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable
 from enum import Enum
 from itertools import count
 
-from destination_s3_spark.formats.avro_names import safe_name
+from destination_s3_spark.schema.avro_names import safe_name
 
 _META_PREFIX = "_airbyte_"
 """Names of the connector's own columns start with this, in any case."""

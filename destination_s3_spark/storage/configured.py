@@ -6,7 +6,7 @@ from datetime import datetime
 
 from pydantic import SecretStr
 
-from destination_s3_spark.config import Config
+from destination_s3_spark.config.config import Config
 from destination_s3_spark.storage.paths import PathTemplate
 from destination_s3_spark.storage.settings import AccessKey, Checksums, Encryption, S3Settings
 

@@ -8,28 +8,28 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 
-from destination_s3_spark.chain.strays import StrayUploads
-from destination_s3_spark.config import Config
+from destination_s3_spark.chain.orphan_uploads import StrayUploads
+from destination_s3_spark.config.config import Config
+from destination_s3_spark.config.spark_conf import is_local
 from destination_s3_spark.protocol.catalog import Catalog
 from destination_s3_spark.protocol.input_stream import read_blocks
 from destination_s3_spark.protocol.reader import ProtocolReader
 from destination_s3_spark.protocol.state import StateMessage
 from destination_s3_spark.protocol.writer import ProtocolWriter
-from destination_s3_spark.spark_conf import is_local
 from destination_s3_spark.storage.configured import path_template, s3_settings
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.sync.checkpoints import Checkpoints
 from destination_s3_spark.sync.commits import Commits, Emit
 from destination_s3_spark.sync.pipeline import Pipeline
 from destination_s3_spark.sync.remote_landing import RemoteLanding
+from destination_s3_spark.sync.runtime import Workplace, task_bytes
 from destination_s3_spark.sync.settings import limits
-from destination_s3_spark.sync.spark import Workplace, task_bytes
 from destination_s3_spark.sync.spool import Spool
 from destination_s3_spark.sync.sync import Parts, Sync
 from destination_s3_spark.sync.table_set import TableSet
 from destination_s3_spark.sync.updates import Updates
-from destination_s3_spark.tables.local_disk import LocalDisk
-from destination_s3_spark.tables.merging import Resources
+from destination_s3_spark.tables.capture.local_disk import LocalDisk
+from destination_s3_spark.tables.merge.update import Resources
 
 IDLE_S = 0.2
 """How often the clock is looked at while the input is silent."""

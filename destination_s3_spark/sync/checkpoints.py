@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from threading import Lock
 
 from destination_s3_spark.protocol.state import StateKind, StateMessage
-from destination_s3_spark.tables.batch import TableCheckpoint
+from destination_s3_spark.tables.commit.batch import TableCheckpoint
 
 
 @dataclass(frozen=True, slots=True)

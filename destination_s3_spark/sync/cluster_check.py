@@ -10,16 +10,16 @@ from concurrent.futures import TimeoutError as Late
 from contextlib import ExitStack
 from uuid import uuid4
 
-from destination_s3_spark.config import Config
+from destination_s3_spark.config.config import Config
+from destination_s3_spark.config.spark_conf import addresses, is_local
 from destination_s3_spark.engine.session import Engine
 from destination_s3_spark.errors import ConfigError, SyncError, TransientError
-from destination_s3_spark.spark_conf import addresses, is_local
 from destination_s3_spark.storage.configured import s3_settings
 from destination_s3_spark.storage.paths import PathTemplate
 from destination_s3_spark.storage.table_paths import INTERNAL_FOLDER
 from destination_s3_spark.storage.upload_probe import UploadProbe, try_upload
 from destination_s3_spark.sync.check import CHECK_LIMITS
-from destination_s3_spark.sync.spark import engine_of, scratch_directory
+from destination_s3_spark.sync.runtime import engine_of, scratch_directory
 
 MASTER_LIMIT_S = 5.0
 START_LIMIT_S = 120.0

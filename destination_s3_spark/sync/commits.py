@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
+from destination_s3_spark.chain.orphan_uploads import StrayUploads
 from destination_s3_spark.chain.settle import MapCalls
-from destination_s3_spark.chain.strays import StrayUploads
 from destination_s3_spark.errors import Bug, SyncError
 from destination_s3_spark.protocol.state import StateMessage
 from destination_s3_spark.sync.checkpoints import Checkpoints
-from destination_s3_spark.tables.slices import StagedSlice
-from destination_s3_spark.tables.writer import CommitResult, TableWriter
+from destination_s3_spark.tables.commit.writer import CommitResult, TableWriter
+from destination_s3_spark.tables.landing.slices import StagedSlice
 
 Emit = Callable[[StateMessage, int], None]
 """Sends a STATE out, with the number of records it covers, and flushes."""

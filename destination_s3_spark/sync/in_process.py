@@ -12,11 +12,11 @@ from io import BytesIO
 import orjson
 from airbyte_cdk.models import AirbyteMessage, AirbyteMessageSerializer
 
-from destination_s3_spark.config import Config
+from destination_s3_spark.config.config import Config
 from destination_s3_spark.protocol.catalog import Catalog
 from destination_s3_spark.protocol.writer import ProtocolWriter
 from destination_s3_spark.sync.assembly import write
-from destination_s3_spark.sync.spark import workplace
+from destination_s3_spark.sync.runtime import workplace
 
 
 def write_messages(config: Config, catalog: Catalog, messages: Iterable[AirbyteMessage]) -> Iterator[AirbyteMessage]:

@@ -20,10 +20,10 @@ from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.sync.batches import grouped
 from destination_s3_spark.sync.commits import Commits
 from destination_s3_spark.sync.spool import Spool
-from destination_s3_spark.tables.land import LandTask, UnreadableLine, land_slice
-from destination_s3_spark.tables.slices import Slice, StagedSlice
+from destination_s3_spark.tables.commit.writer import CommitResult
+from destination_s3_spark.tables.landing.land import LandTask, UnreadableLine, land_slice
+from destination_s3_spark.tables.landing.slices import Slice, StagedSlice
 from destination_s3_spark.tables.stream_table import StreamTable
-from destination_s3_spark.tables.writer import CommitResult
 
 logger = logging.getLogger("airbyte")
 

@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 from destination_s3_spark.engine.session import Engine
 from destination_s3_spark.errors import SyncError
 from destination_s3_spark.storage.object_store import ObjectStore
-from destination_s3_spark.tables.land import LandTask
-from destination_s3_spark.tables.remote_slice import RemoteLandTask, land_remote_slice, object_keys, remote, upload_lines
-from destination_s3_spark.tables.slices import StagedSlice
+from destination_s3_spark.tables.landing.land import LandTask
+from destination_s3_spark.tables.landing.remote_slice import RemoteLandTask, land_remote_slice, object_keys, remote, upload_lines
+from destination_s3_spark.tables.landing.slices import StagedSlice
 from destination_s3_spark.tables.stream_table import StreamTable
 
 UPLOADS_AT_ONCE = 4

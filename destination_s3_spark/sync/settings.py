@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from destination_s3_spark.change_log.events import AfterImage, BeforeImage
 from destination_s3_spark.change_log.options import ChangeLogFormat, ChangeLogOptions
-from destination_s3_spark.config import Config
-from destination_s3_spark.format_options import (
+from destination_s3_spark.config.config import Config
+from destination_s3_spark.config.format_options import (
     AvroCodec,
     AvroDeflate,
     AvroFormat,
@@ -17,7 +17,7 @@ from destination_s3_spark.format_options import (
     ParquetFormat,
     TextCompression,
 )
-from destination_s3_spark.format_options import Flattening as FlatteningOption
+from destination_s3_spark.config.format_options import Flattening as FlatteningOption
 from destination_s3_spark.formats import avro
 from destination_s3_spark.formats.avro import AvroOptions, Checksum
 from destination_s3_spark.formats.csv import CsvOptions
@@ -27,7 +27,7 @@ from destination_s3_spark.formats.parquet import Codec, Dictionary, ParquetOptio
 from destination_s3_spark.formats.text_file import Compression, Flattening
 from destination_s3_spark.schema.policy import SchemaChange
 from destination_s3_spark.sync.batches import Limits
-from destination_s3_spark.tables.keys import CdcDeletion
+from destination_s3_spark.tables.runs.keys import CdcDeletion
 from destination_s3_spark.tables.stream_table import Rules
 
 MB = 2**20

@@ -21,7 +21,7 @@ from threading import Lock
 
 from destination_s3_spark.errors import disk_error
 from destination_s3_spark.protocol.messages import Records
-from destination_s3_spark.tables.slices import Extent, Slice
+from destination_s3_spark.tables.landing.slices import Extent, Slice
 
 READ_BYTES = 2**20
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from destination_s3_spark.chain.strays import StrayUploads
+from destination_s3_spark.chain.orphan_uploads import StrayUploads
 from destination_s3_spark.engine.session import Engine
 from destination_s3_spark.errors import TransientError
 from destination_s3_spark.protocol.catalog import Catalog
@@ -26,8 +26,8 @@ from destination_s3_spark.sync.pipeline import AfterLanding, Batch, Pipeline
 from destination_s3_spark.sync.spool import Spool
 from destination_s3_spark.sync.updates import Updates
 from destination_s3_spark.tables.due import rewrite_of, update_of
-from destination_s3_spark.tables.merging import Resources
-from destination_s3_spark.tables.slices import Slice
+from destination_s3_spark.tables.landing.slices import Slice
+from destination_s3_spark.tables.merge.update import Resources
 from destination_s3_spark.tables.stream_table import StreamTable
 from destination_s3_spark.tables.update import Update
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from destination_s3_spark.chain.opening import Keeps, Session, Table
+from destination_s3_spark.chain.orphan_uploads import StrayUploads
 from destination_s3_spark.chain.state import StreamName
-from destination_s3_spark.chain.strays import StrayUploads
-from destination_s3_spark.config import Config
+from destination_s3_spark.config.config import Config
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.formats.options import TextOptions
 from destination_s3_spark.protocol.catalog import Catalog, Stream
@@ -22,12 +22,12 @@ from destination_s3_spark.storage.object_store import ObjectStore
 from destination_s3_spark.storage.paths import PathTemplate
 from destination_s3_spark.storage.table_paths import changes_root, internal_root, overlaps, resolve_roots, table_id
 from destination_s3_spark.sync.settings import RAW_PARQUET, final_options, rules
-from destination_s3_spark.tables.adoption import earlier_files
+from destination_s3_spark.tables.commit.adoption import earlier_files
+from destination_s3_spark.tables.commit.writer import Outside, TableWriter
 from destination_s3_spark.tables.dedup import is_deduplicated
 from destination_s3_spark.tables.layout import Layout
 from destination_s3_spark.tables.publishers.symlink import SymlinkManifest, symlinked
 from destination_s3_spark.tables.stream_table import StreamTable, keeps
-from destination_s3_spark.tables.writer import Outside, TableWriter
 
 logger = logging.getLogger("airbyte")
 

@@ -12,8 +12,8 @@ from typing import Any
 from destination_s3_spark.engine.session import Engine
 from destination_s3_spark.errors import Bug, SyncError
 from destination_s3_spark.sync.batches import grouped
+from destination_s3_spark.tables.commit.writer import CommitResult
 from destination_s3_spark.tables.update import Update, Work
-from destination_s3_spark.tables.writer import CommitResult
 
 LIMIT_S = 2 * 3600
 """How long Airbyte waits for a destination after the end of its input before it gives the sync up."""

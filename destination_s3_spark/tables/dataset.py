@@ -17,9 +17,9 @@ from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.chain.readable import readable
 from destination_s3_spark.chain.state import StreamName
-from destination_s3_spark.config import Config
+from destination_s3_spark.config.config import Config
+from destination_s3_spark.config.format_options import AvroFormat, ParquetFormat
 from destination_s3_spark.errors import ConfigError
-from destination_s3_spark.format_options import AvroFormat, ParquetFormat
 from destination_s3_spark.protocol.catalog import StreamId
 from destination_s3_spark.schema.arrow import META_FIELDS, RAW_SCHEMA, schema_from_text
 from destination_s3_spark.storage.arrow_filesystem import arrow_filesystem

@@ -7,7 +7,7 @@ from destination_s3_spark.protocol.catalog import DestinationSyncMode, Stream
 from destination_s3_spark.schema.airbyte_type import Field, Scalar
 from destination_s3_spark.schema.table_schema import TableSchema
 from destination_s3_spark.schema.type_text import type_to_text
-from destination_s3_spark.tables.keys import CdcDeletion, KeySpec
+from destination_s3_spark.tables.runs.keys import CdcDeletion, KeySpec
 
 DELETED_AT = "_ab_cdc_deleted_at"
 """The field in which CDC sources report a deletion; anything but null in it is one."""

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.chain.opening import Keeps
-from destination_s3_spark.tables.merging import Resources, merged, rebuilt
-from destination_s3_spark.tables.published import published, raw_covers, retyped
-from destination_s3_spark.tables.published import rebuilt as rebuilt_appended
+from destination_s3_spark.tables.append_update import published, raw_covers, retyped
+from destination_s3_spark.tables.append_update import rebuilt as rebuilt_appended
+from destination_s3_spark.tables.merge.update import Resources, merged, rebuilt
 from destination_s3_spark.tables.stream_table import StreamTable
 from destination_s3_spark.tables.update import Update
 

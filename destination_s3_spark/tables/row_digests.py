@@ -16,7 +16,7 @@ from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.formats.parquet import ParquetOptions
 from destination_s3_spark.storage.ranged import RangedFile
 from destination_s3_spark.storage.settings import S3Settings
-from destination_s3_spark.tables.keys import CURSOR, KEY
+from destination_s3_spark.tables.runs.keys import CURSOR, KEY
 
 DIGEST_BYTES = 16
 ROWS_AT_ONCE = 16_384

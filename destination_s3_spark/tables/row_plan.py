@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from destination_s3_spark.decoding.plan import RowPlan, Values
 from destination_s3_spark.formats.csv import CsvOptions
 from destination_s3_spark.formats.file_writer import FileColumns
 from destination_s3_spark.formats.jsonl import JsonlOptions
@@ -16,8 +17,7 @@ from destination_s3_spark.schema.airbyte_type import Field, Scalar
 from destination_s3_spark.schema.arrow import META_FIELDS, RAW_SCHEMA, arrow_field
 from destination_s3_spark.schema.policy import SchemaChange, SchemaPolicy
 from destination_s3_spark.schema.table_schema import TableSchema, plan_fields
-from destination_s3_spark.tables.keys import KeySpec
-from destination_s3_spark.typing.plan import RowPlan, Values
+from destination_s3_spark.tables.runs.keys import KeySpec
 
 
 def schema_policy(options: FileOptions, change: SchemaChange, fixed: frozenset[str], replace: bool) -> SchemaPolicy:

@@ -9,6 +9,7 @@ from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.opening import Keeps, Session, pending_in
 from destination_s3_spark.chain.state import Counters, TableState
 from destination_s3_spark.change_log.options import ChangeLogOptions
+from destination_s3_spark.decoding.plan import RowPlan, Values
 from destination_s3_spark.errors import Bug, ConfigError
 from destination_s3_spark.formats.file_writer import FileColumns
 from destination_s3_spark.formats.options import require_fitting
@@ -21,14 +22,13 @@ from destination_s3_spark.schema.policy import SchemaChange
 from destination_s3_spark.schema.schema_event import from_event, to_event
 from destination_s3_spark.schema.table_schema import Evolution, TableSchema, evolve, replayed_fields
 from destination_s3_spark.storage.settings import S3Settings
+from destination_s3_spark.tables.commit.writer import TableWriter
 from destination_s3_spark.tables.dedup import deciding_fields, is_deduplicated, key_spec
-from destination_s3_spark.tables.keys import CdcDeletion, KeySpec
-from destination_s3_spark.tables.land import LandTask, Target
+from destination_s3_spark.tables.landing.land import LandTask, Target
+from destination_s3_spark.tables.landing.slices import Slice
 from destination_s3_spark.tables.layout import Layout
 from destination_s3_spark.tables.row_plan import control_plan, file_columns, row_plan, schema_policy
-from destination_s3_spark.tables.slices import Slice
-from destination_s3_spark.tables.writer import TableWriter
-from destination_s3_spark.typing.plan import RowPlan, Values
+from destination_s3_spark.tables.runs.keys import CdcDeletion, KeySpec
 
 TEXT_EXTENSIONS = (".jsonl", ".csv")
 """Of the files of TextOptions, before what compression adds."""

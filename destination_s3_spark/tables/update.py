@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from destination_s3_spark.tables.writer import CommitResult
+from destination_s3_spark.tables.commit.writer import CommitResult
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ UNWANTED = ("pip", "setuptools", "pytest", "moto", "hypothesis", "docker", "duck
 SESSION = """
 import sys, tempfile
 from pathlib import Path
-from destination_s3_spark.engine import class_data
+from destination_s3_spark.engine.startup import class_data
 from destination_s3_spark.engine.session import Engine, SparkSettings
 
 log = Path("/tmp/classes.log")

@@ -18,14 +18,14 @@ from destination_s3_spark.chain.files import DataFile, FileEntry, FileKind
 from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.chain.opening import Keeps, Session, Table
+from destination_s3_spark.chain.orphan_uploads import StrayUploads
 from destination_s3_spark.chain.state import StreamName, TableState
-from destination_s3_spark.chain.strays import StrayUploads
 from destination_s3_spark.errors import Fenced, SyncError, TransientError
 from destination_s3_spark.storage.object_store import ObjectNotFound, ObjectStore
-from destination_s3_spark.tables.batch import TableCheckpoint
-from destination_s3_spark.tables.published import replaced_by_pending
-from destination_s3_spark.tables.slices import Segment, StagedSlice
-from destination_s3_spark.tables.writer import Outside, TableWriter
+from destination_s3_spark.tables.append_update import replaced_by_pending
+from destination_s3_spark.tables.commit.batch import TableCheckpoint
+from destination_s3_spark.tables.commit.writer import Outside, TableWriter
+from destination_s3_spark.tables.landing.slices import Segment, StagedSlice
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 TABLE = Table(StreamName("sim", "t"), "t", "lake/airbyte_internal/t/", "lake/final/t/")

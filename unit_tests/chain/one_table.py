@@ -11,11 +11,11 @@ from fake_store import FakeStore
 
 from destination_s3_spark.chain.files import DataFile, FileKind
 from destination_s3_spark.chain.opening import Keeps, Session, Table
+from destination_s3_spark.chain.orphan_uploads import StrayUploads
 from destination_s3_spark.chain.state import StreamName
-from destination_s3_spark.chain.strays import StrayUploads
-from destination_s3_spark.tables.batch import TableCheckpoint
-from destination_s3_spark.tables.slices import Segment, StagedSlice
-from destination_s3_spark.tables.writer import Outside, Publisher, TableWriter
+from destination_s3_spark.tables.commit.batch import TableCheckpoint
+from destination_s3_spark.tables.commit.writer import Outside, Publisher, TableWriter
+from destination_s3_spark.tables.landing.slices import Segment, StagedSlice
 
 TABLE = Table(StreamName("shop", "users"), "users", "lake/airbyte_internal/users/", "lake/users/")
 CHAIN = TABLE.chain_prefix

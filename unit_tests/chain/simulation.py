@@ -17,14 +17,14 @@ from fake_store import Completes, Crash, FakeStore
 from destination_s3_spark.chain.files import DataFile, FileKind
 from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.chain.opening import Session, Table
+from destination_s3_spark.chain.orphan_uploads import StrayUploads
 from destination_s3_spark.chain.state import StreamName
-from destination_s3_spark.chain.strays import StrayUploads
 from destination_s3_spark.errors import Fenced, SyncError, TransientError
 from destination_s3_spark.protocol.state import StateKind, StateMessage
 from destination_s3_spark.sync.checkpoints import Checkpoints
 from destination_s3_spark.sync.commits import Commits
-from destination_s3_spark.tables.slices import Segment, StagedSlice
-from destination_s3_spark.tables.writer import Outside, TableWriter
+from destination_s3_spark.tables.commit.writer import Outside, TableWriter
+from destination_s3_spark.tables.landing.slices import Segment, StagedSlice
 
 RECORD_BYTES = 10
 START = datetime(2026, 1, 1, tzinfo=UTC)

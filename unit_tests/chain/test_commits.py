@@ -12,15 +12,15 @@ from fake_store import FakeStore, Fault
 
 from destination_s3_spark.chain.files import DataFile, FileKind
 from destination_s3_spark.chain.opening import Session, Table
+from destination_s3_spark.chain.orphan_uploads import StrayUploads
 from destination_s3_spark.chain.settle import MapCalls
 from destination_s3_spark.chain.state import StreamName
-from destination_s3_spark.chain.strays import StrayUploads
 from destination_s3_spark.errors import Bug, TransientError
 from destination_s3_spark.protocol.state import StateKind, StateMessage
 from destination_s3_spark.sync.checkpoints import Checkpoints
 from destination_s3_spark.sync.commits import Commits
-from destination_s3_spark.tables.slices import Segment, StagedSlice
-from destination_s3_spark.tables.writer import Outside, TableWriter
+from destination_s3_spark.tables.commit.writer import Outside, TableWriter
+from destination_s3_spark.tables.landing.slices import Segment, StagedSlice
 
 T = TypeVar("T")
 R = TypeVar("R")

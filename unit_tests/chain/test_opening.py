@@ -18,7 +18,7 @@ from destination_s3_spark.chain.opening import SNAPSHOT_EVERY, Keeps, Session, p
 from destination_s3_spark.chain.state import Checkpoint, Pending
 from destination_s3_spark.chain.tokens import Token, table_number
 from destination_s3_spark.errors import Fenced
-from destination_s3_spark.tables.batch import TableCheckpoint
+from destination_s3_spark.tables.commit.batch import TableCheckpoint
 
 DELTA = (FileKind.RAW, FileKind.DELTA)
 EMPTY = chain(replace(SEED, adopted=()), SCHEMA_EVENT, Close())

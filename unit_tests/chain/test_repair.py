@@ -11,12 +11,12 @@ from one_table import CHAIN, FIRST, SCHEMA, SECOND, STARTED, TABLE, crashed, kin
 from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.chain.opening import Keeps, Leftovers, Session, Settlement
+from destination_s3_spark.chain.orphan_uploads import StrayUploads
 from destination_s3_spark.chain.state import Pending, TableState
-from destination_s3_spark.chain.strays import StrayUploads
 from destination_s3_spark.errors import Fenced
+from destination_s3_spark.tables.commit.repair import Repair, repair
+from destination_s3_spark.tables.commit.writer import TableWriter
 from destination_s3_spark.tables.publishers.symlink import MANIFEST, SymlinkManifest
-from destination_s3_spark.tables.repair import Repair, repair
-from destination_s3_spark.tables.writer import TableWriter
 
 MANIFEST_KEY = TABLE.final_root + MANIFEST
 

@@ -14,7 +14,7 @@ from destination_s3_spark.chain.opening import Keeps
 from destination_s3_spark.chain.state import Pending, TableState
 from destination_s3_spark.errors import Fenced, TransientError
 from destination_s3_spark.storage.object_store import ObjectStore
-from destination_s3_spark.tables.writer import TableWriter
+from destination_s3_spark.tables.commit.writer import TableWriter
 
 DELTAS = (FileKind.RAW, FileKind.DELTA)
 MANIFEST = "lake/users/manifest"

@@ -9,9 +9,9 @@ from one_table import CHAIN, FIRST, SCHEMA, SECOND, crashed, event, kinds, land,
 from destination_s3_spark.chain.fold import REPLAY_LIMIT
 from destination_s3_spark.chain.opening import SNAPSHOT_EVERY
 from destination_s3_spark.errors import Bug, Fenced, TransientError
-from destination_s3_spark.tables.batch import TableCheckpoint
-from destination_s3_spark.tables.slices import Segment
-from destination_s3_spark.tables.writer import CommitResult
+from destination_s3_spark.tables.commit.batch import TableCheckpoint
+from destination_s3_spark.tables.commit.writer import CommitResult
+from destination_s3_spark.tables.landing.slices import Segment
 
 
 def test_the_fenced_writer_names_the_other_sync() -> None:

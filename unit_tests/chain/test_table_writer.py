@@ -11,12 +11,12 @@ from one_table import CHAIN, FIRST, SCHEMA, SECOND, STARTED, TABLE, event, kinds
 from destination_s3_spark.chain.files import DataFile, FileEntry, FileKind
 from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.chain.opening import SNAPSHOT_EVERY, Session
+from destination_s3_spark.chain.orphan_uploads import StrayUploads
 from destination_s3_spark.chain.settle import complete
-from destination_s3_spark.chain.strays import StrayUploads
 from destination_s3_spark.errors import Bug
+from destination_s3_spark.tables.commit.writer import Outside, TableWriter
+from destination_s3_spark.tables.landing.slices import Segment
 from destination_s3_spark.tables.publishers.symlink import SymlinkManifest
-from destination_s3_spark.tables.slices import Segment
-from destination_s3_spark.tables.writer import Outside, TableWriter
 
 
 def test_a_small_sync_of_a_new_table_costs_twelve_calls() -> None:

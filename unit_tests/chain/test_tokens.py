@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from fake_store import FakeStore
 
-from destination_s3_spark.chain.strays import StrayUploads
+from destination_s3_spark.chain.orphan_uploads import StrayUploads
 from destination_s3_spark.chain.tokens import Token, parse_token, table_number
 from destination_s3_spark.errors import Bug
 

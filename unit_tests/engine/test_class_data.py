@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from destination_s3_spark.engine.class_data import java_options
+from destination_s3_spark.engine.startup.class_data import java_options
 
 
 def test_an_archive_that_is_there_is_used(tmp_path: Path) -> None:

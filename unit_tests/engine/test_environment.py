@@ -11,7 +11,16 @@ import pytest
 
 from destination_s3_spark.engine.environment import PACKAGES, Environment, environment, shortcomings
 
-TASK_MODULES = ("combining", "land", "merge", "merge_log", "remote_slice", "rewrite", "row_digests", "sorting")
+TASK_MODULES = (
+    "capture.group",
+    "landing.land",
+    "landing.remote_slice",
+    "merge.combining",
+    "merge.sorting",
+    "merge.task",
+    "row_digests",
+    "stored.rewrite",
+)
 """Of `tables`: those whose functions run on executors."""
 LOADED = "import sys; print(*(m.__file__ for n, m in sys.modules.items() if n.startswith('destination_s3_spark') and m.__file__))"
 BROUGHT_ALONG = {"botocore", "urllib3"}

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from destination_s3_spark.engine.session import Engine, SparkSettings
-from destination_s3_spark.sync.spark import TASKS
+from destination_s3_spark.sync.runtime import TASKS
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +25,7 @@ def test_workers_find_everything_imported_before_they_were_forked(engine: Engine
         import gc  # noqa: PLC0415 (travels to a worker)
         import sys  # noqa: PLC0415
 
-        return "destination_s3_spark.tables.land" in sys.modules and gc.get_freeze_count() > 0, "pandas" in sys.modules, sys.argv[0]
+        return "destination_s3_spark.tables.landing.land" in sys.modules and gc.get_freeze_count() > 0, "pandas" in sys.modules, sys.argv[0]
 
     ((answer,),) = engine.run(loaded, [[0]])
     has_tasks, has_pandas, daemon = answer
@@ -55,7 +55,7 @@ def test_workers_take_the_memory_of_arrow_from_the_c_library(engine: Engine) -> 
 
 def test_pandas_kept_out_is_as_if_it_were_not_installed() -> None:
     program = (
-        "from destination_s3_spark.engine.without_pandas import keep_out_pandas; keep_out_pandas()\n"
+        "from destination_s3_spark.engine.startup.without_pandas import keep_out_pandas; keep_out_pandas()\n"
         "import sys, pyarrow as pa\n"
         "assert pa.array([1, None]).to_pylist() == [1, None] and 'pandas' not in sys.modules\n"
     )

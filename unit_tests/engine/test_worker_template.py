@@ -16,19 +16,19 @@ from pathlib import Path
 import psutil
 import pytest
 
-from destination_s3_spark.engine.worker_template import fork_template
+from destination_s3_spark.engine.startup.worker_template import fork_template
 
 ENGINE = """
 import logging, os, signal, sys
 from pathlib import Path
-import destination_s3_spark.tables.land, pyspark
+import destination_s3_spark.tables.landing.land, pyspark
 from destination_s3_spark.engine.session import Engine, SparkSettings
 scratch = Path(sys.argv[1])
 held = (scratch / "held").open("w")
 logging.root.addHandler(logging.StreamHandler(sys.stdout))
 signal.signal(signal.SIGTERM, lambda *_: print("the driver's handler"))
 sys.modules["only_in_the_driver"] = sys
-engine = Engine(SparkSettings(1, 512, scratch, {}), "destination_s3_spark.tables.land")
+engine = Engine(SparkSettings(1, 512, scratch, {}), "destination_s3_spark.tables.landing.land")
 
 def worker(_):
     import logging, os, signal, sys
@@ -40,7 +40,7 @@ def worker(_):
 SLEEPER = """
 import sys, time
 from pathlib import Path
-from destination_s3_spark.engine.worker_template import fork_template
+from destination_s3_spark.engine.startup.worker_template import fork_template
 assert fork_template(Path(sys.argv[1]) / "template", lambda: time.sleep(600))
 print("forked", flush=True)
 """

@@ -10,6 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from destination_s3_spark.decoding.record_typer import TypedBlock
+from destination_s3_spark.decoding.verbatim import typist_of
 from destination_s3_spark.formats.file_writer import FileColumns
 from destination_s3_spark.formats.options import FileOptions, open_file, require_fitting
 from destination_s3_spark.protocol.catalog import DestinationSyncMode, Stream, StreamId
@@ -17,8 +19,6 @@ from destination_s3_spark.schema.json_schema import Unfit, stream_fields
 from destination_s3_spark.schema.policy import SchemaPolicy
 from destination_s3_spark.schema.table_schema import evolve
 from destination_s3_spark.tables.row_plan import file_columns, row_plan
-from destination_s3_spark.typing.typist import TypedBlock
-from destination_s3_spark.typing.verbatim import typist_of
 
 
 @dataclass

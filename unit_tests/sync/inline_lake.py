@@ -13,8 +13,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from destination_s3_spark.chain.strays import StrayUploads
-from destination_s3_spark.config import Config
+from destination_s3_spark.chain.orphan_uploads import StrayUploads
+from destination_s3_spark.config.config import Config
 from destination_s3_spark.errors import SyncError
 from destination_s3_spark.protocol.catalog import Catalog, parse_catalog
 from destination_s3_spark.protocol.reader import ProtocolReader
@@ -30,8 +30,8 @@ from destination_s3_spark.sync.spool import Spool
 from destination_s3_spark.sync.sync import Parts, Sync
 from destination_s3_spark.sync.table_set import TableSet
 from destination_s3_spark.sync.updates import Updates
-from destination_s3_spark.tables.local_disk import LocalDisk
-from destination_s3_spark.tables.merging import Resources
+from destination_s3_spark.tables.capture.local_disk import LocalDisk
+from destination_s3_spark.tables.merge.update import Resources
 
 LARGE = Limits(batch_bytes=2**30, age_s=3600, spool_bytes=2**31)
 

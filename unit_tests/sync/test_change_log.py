@@ -38,7 +38,7 @@ from destination_s3_spark.storage.client import s3_client
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import ClientLimits, S3Settings
 from destination_s3_spark.sync.batches import Limits
-from destination_s3_spark.tables import merging
+from destination_s3_spark.tables.merge import update as merging
 
 POLICIES = [("KEY", "UPDATED"), ("KEY", "ALL"), ("ALL", "UPDATED"), ("ALL", "ALL")]
 
@@ -113,7 +113,7 @@ def test_events_come_in_the_order_of_arrival_over_many_ranges_and_files(
     make_lake: Callable[..., Lake], monkeypatch: pytest.MonkeyPatch, local_disk_bytes: int
 ) -> None:
     monkeypatch.setattr(merging, "LEAST_FILE_BYTES", 2_000)
-    monkeypatch.setattr("destination_s3_spark.tables.merge_log.LEAST_FILE_BYTES", 5_000)
+    monkeypatch.setattr("destination_s3_spark.tables.capture.group.LEAST_FILE_BYTES", 5_000)
     lake, source, chance = make_lake(), Source(), random.Random(5)
     lake.local_disk_bytes = local_disk_bytes
     written: list[str] = []

@@ -6,7 +6,7 @@ from threading import Thread
 
 from destination_s3_spark.protocol.state import StateKind, StateMessage
 from destination_s3_spark.sync.checkpoints import Checkpoints
-from destination_s3_spark.tables.batch import TableCheckpoint
+from destination_s3_spark.tables.commit.batch import TableCheckpoint
 
 
 def message(name: str, stream: int | None = 0, kind: StateKind = StateKind.STREAM) -> StateMessage:

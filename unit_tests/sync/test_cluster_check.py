@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from destination_s3_spark.config import Config
+from destination_s3_spark.config.config import Config
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.storage.paths import PathTemplate
 from destination_s3_spark.sync.cluster_check import check_cluster

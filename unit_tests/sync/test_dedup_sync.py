@@ -23,7 +23,8 @@ from destination_s3_spark.protocol.catalog import Catalog, parse_catalog
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.sync.batches import Limits
-from destination_s3_spark.tables import combining, merging
+from destination_s3_spark.tables.merge import combining
+from destination_s3_spark.tables.merge import update as merging
 
 CHAIN = "lake/airbyte_internal/_raw__stream_users/chain/"
 

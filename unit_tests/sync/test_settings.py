@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from destination_s3_spark.config import Config
+from destination_s3_spark.config.config import Config
 from destination_s3_spark.engine.cluster import Cluster
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.formats.avro import AvroOptions, Checksum
@@ -17,8 +17,8 @@ from destination_s3_spark.formats.jsonl import JsonlOptions
 from destination_s3_spark.formats.options import FileOptions
 from destination_s3_spark.formats.parquet import Codec, Dictionary, ParquetOptions, TimeEncoding
 from destination_s3_spark.formats.text_file import Compression, Flattening
+from destination_s3_spark.sync.runtime import CLUSTER_TASK_BYTES, spark_settings, task_bytes
 from destination_s3_spark.sync.settings import final_options
-from destination_s3_spark.sync.spark import CLUSTER_TASK_BYTES, spark_settings, task_bytes
 
 NO_GZIP = {"compression_type": "No Compression"}
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from destination_s3_spark.errors import TransientError
 from destination_s3_spark.protocol.messages import Records
 from destination_s3_spark.sync.spool import Spool, SpoolSizes
-from destination_s3_spark.tables.slices import Slice
+from destination_s3_spark.tables.landing.slices import Slice
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from destination_s3_spark.chain.files import DataFile, FileEntry, FileKind
+from destination_s3_spark.decoding.plan import RowPlan, Values
 from destination_s3_spark.formats.avro import AvroOptions
 from destination_s3_spark.formats.csv import CsvOptions
 from destination_s3_spark.formats.file_writer import FileColumns
@@ -29,17 +30,16 @@ from destination_s3_spark.schema.airbyte_type import Field, Scalar
 from destination_s3_spark.schema.arrow import META_FIELDS, RAW_SCHEMA, arrow_field
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
-from destination_s3_spark.tables.keys import CdcDeletion, KeySpec, lower, upper
-from destination_s3_spark.tables.merge import (
+from destination_s3_spark.tables.merge.output import FileKeys, TableFormat
+from destination_s3_spark.tables.merge.plan import MergePlan, Run, Sizes, TableFile, plan_merge
+from destination_s3_spark.tables.merge.task import (
     MergedRange,
     MergeTask,
     merge_range,
     sources_of,
 )
-from destination_s3_spark.tables.merge_output import FileKeys, TableFormat
-from destination_s3_spark.tables.merge_plan import MergePlan, Run, Sizes, TableFile, plan_merge
-from destination_s3_spark.tables.run_file import RunFile, sorted_index
-from destination_s3_spark.typing.plan import RowPlan, Values
+from destination_s3_spark.tables.runs.keys import CdcDeletion, KeySpec, lower, upper
+from destination_s3_spark.tables.runs.sorted_file import RunFile, sorted_index
 
 STREAM = StreamId("shop", "users")
 FIELDS = (

@@ -14,16 +14,16 @@ from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.formats.parquet import ParquetOptions
 from destination_s3_spark.schema.airbyte_type import Field, Scalar
 from destination_s3_spark.schema.arrow import META_FIELDS, RAW_SCHEMA, arrow_field
-from destination_s3_spark.tables.keys import KEY, CdcDeletion, KeySpec, encode_key, key_column
-from destination_s3_spark.tables.run_file import (
+from destination_s3_spark.tables.runs.keys import KEY, CdcDeletion, KeySpec, encode_key, key_column
+from destination_s3_spark.tables.runs.sorted_file import (
     RUN_OPTIONS,
     MergeForm,
     RunFile,
     SortedFile,
     SortedFileWriter,
 )
-from destination_s3_spark.tables.stored_rows import project
-from destination_s3_spark.tables.winners import EXTRACTED_AT
+from destination_s3_spark.tables.runs.winners import EXTRACTED_AT
+from destination_s3_spark.tables.stored.rows import project
 
 ID = Field("Id", "id", Scalar.INTEGER)
 REGION = Field("region", "region", Scalar.STRING)

@@ -14,7 +14,7 @@ import pytest
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.chain.state import Pending
-from destination_s3_spark.config import Config
+from destination_s3_spark.config.config import Config
 from destination_s3_spark.errors import ConfigError, Fenced
 from destination_s3_spark.storage.arrow_filesystem import arrow_filesystem
 from destination_s3_spark.storage.paths import PathTemplate

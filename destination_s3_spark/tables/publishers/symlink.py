@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.chain.state import TableState
-from destination_s3_spark.config import Config
+from destination_s3_spark.config.config import Config
+from destination_s3_spark.config.format_options import ParquetFormat
 from destination_s3_spark.errors import ConfigError
-from destination_s3_spark.format_options import ParquetFormat
 from destination_s3_spark.storage.names import StreamParts
 from destination_s3_spark.storage.object_store import ObjectStore
 from destination_s3_spark.storage.paths import PathTemplate

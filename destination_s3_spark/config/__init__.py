@@ -1,0 +1,1 @@
+"""The configuration: its options as models, and the spec made of them."""

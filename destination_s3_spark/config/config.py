@@ -1,0 +1,336 @@
+"""The configuration of a sync: destination-s3's options, and groups of our own that are all optional.
+
+A mapping comes in (`--config`), a frozen `Config` goes out, or a ConfigError that names the option and never its value.
+The models here are also the source of `spec.json` (see `specification`): the titles, the descriptions and the docstrings of the parts
+below are what users read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal, Self
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, ConfigDict, Field, SecretStr, ValidationError, ValidationInfo, field_validator
+
+from destination_s3_spark.config.format_options import SPELLINGS, Format, with_current_spelling
+from destination_s3_spark.config.settings_model import OpenSettings, Settings, Shape
+from destination_s3_spark.config.spark_conf import MASTER, is_encrypted, is_on_this_machine, refusal
+from destination_s3_spark.config.table_options import ChangeLog, Publish, Tables
+from destination_s3_spark.errors import ConfigError
+
+Region = Literal[
+    "", "af-south-1", "ap-east-1", "ap-east-2", "ap-northeast-1", "ap-northeast-2", "ap-northeast-3", "ap-south-1", "ap-south-2",
+    "ap-southeast-1", "ap-southeast-2", "ap-southeast-3", "ap-southeast-4", "ap-southeast-5", "ap-southeast-6", "ap-southeast-7",
+    "ca-central-1", "ca-west-1", "cn-north-1", "cn-northwest-1", "eu-central-1", "eu-central-2", "eu-north-1", "eu-south-1",
+    "eu-south-2", "eu-west-1", "eu-west-2", "eu-west-3", "il-central-1", "me-central-1", "me-south-1", "mx-central-1", "sa-east-1",
+    "us-east-1", "us-east-2", "us-gov-east-1", "us-gov-west-1", "us-west-1", "us-west-2",
+]  # fmt: skip
+SECRET: dict[str, Any] = {"airbyte_secret": True, "always_show": True}
+ADVANCED = "advanced"
+"""The group of the options destination-s3 does not have; its own options stay ungrouped, on top."""
+
+
+class Spark(Settings):
+    """How and where Spark runs."""
+
+    master: Annotated[str, Shape(MASTER, "local[*], local[4] or spark://host:7077")] = Field(
+        "local[*]",
+        title="Master",
+        description=(
+            "Where tasks run. Inside this connector: local[*] for one per CPU at once, local[N] for N. On a cluster: spark://host:port, "
+            "its standalone master; yarn and k8s are untested."
+        ),
+        examples=["local[*]", "local[4]", "spark://spark-master:7077"],
+    )
+    driver_memory: Annotated[str, Shape(r"^[1-9][0-9]*[mg]$", "512m or 1g")] | None = Field(
+        None,
+        title="JVM memory",
+        description="The heap of Spark's JVM. By default a share of the container's memory; records never enter the JVM.",
+        examples=["512m", "1g"],
+    )
+    conf: dict[str, str] = Field(
+        default_factory=dict,
+        title="Spark properties",
+        description="More Spark properties by name. Those that load other code, choose other executables or write event logs are refused.",
+        examples=[{"spark.python.worker.memory": "1g"}],
+    )
+    authenticate_secret: SecretStr | None = Field(
+        None,
+        title="Secret of the cluster",
+        description="The secret that a standalone cluster with spark.authenticate shares with its applications.",
+        json_schema_extra={"airbyte_secret": True},
+    )
+    executor_credentials: Literal["own", "forward"] = Field(
+        "own",
+        title="Credentials of executors",
+        description=(
+            "How executors on a cluster reach the bucket: own means by AWS's default chain on their machines, forward sends them this "
+            "connector's credentials with each job, which takes an authenticated and encrypted cluster. Without meaning for local[...]."
+        ),
+    )
+
+    @field_validator("conf")
+    @classmethod
+    def _no_refused_key(cls, conf: dict[str, str], info: ValidationInfo) -> dict[str, str]:
+        problem = refusal(conf, info.data.get("master", "local"))
+        if problem is not None:
+            raise ValueError(problem)
+        return conf
+
+    @field_validator("executor_credentials")
+    @classmethod
+    def _no_credentials_in_the_open(cls, credentials: str, info: ValidationInfo) -> str:
+        master, conf = info.data.get("master", "local"), info.data.get("conf", {})
+        if credentials == "forward" and not is_on_this_machine(master) and not is_encrypted(conf):
+            raise ValueError(
+                "forward would send credentials over the network in the open. Set spark.authenticate and spark.network.crypto.enabled to "
+                "true in spark.conf, and on the cluster, or choose own"
+            )
+        return credentials
+
+
+class Batching(Settings):
+    """When records are committed, and where they wait until then."""
+
+    max_batch_mb: int = Field(
+        512,
+        ge=1,
+        title="Batch size (MB)",
+        description="Records of all streams together that are committed at once, at the next STATE. Larger batches make larger files.",
+    )
+    max_batch_age_s: int = Field(
+        300,
+        ge=1,
+        le=900,
+        title="Batch age (seconds)",
+        description="How long a STATE may wait for its batch to be committed. Airbyte expects one at least every 15 minutes.",
+    )
+    spool_dir: str | None = Field(
+        None,
+        title="Spool directory",
+        description="The local directory in which records wait for their batch. By default the system's temporary directory.",
+        examples=["/spool"],
+    )
+    max_spool_gb: float = Field(
+        4,
+        gt=0,
+        title="Spool size (GB)",
+        description=(
+            "The local disk space waiting records may take, and events of change logs when the records have left. When it is full, reading "
+            "pauses until some records are uploaded."
+        ),
+    )
+
+
+class S3(Settings):
+    """Encryption, ownership and compatibility of the requests to S3."""
+
+    sse: Literal["AES256", "aws:kms", "aws:kms:dsse"] | None = Field(
+        None,
+        title="Server-side encryption",
+        description="The encryption asked for with every object. By default the bucket's own setting decides.",
+    )
+    kms_key_id: str | None = Field(
+        None,
+        validate_default=True,
+        title="KMS key",
+        description="The key for server-side encryption with KMS: its ID, ARN or alias. By default AWS's own key for S3.",
+        examples=["arn:aws:kms:eu-central-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab"],
+        json_schema_extra={"airbyte_secret": False},
+    )
+    expected_bucket_owner: Annotated[str, Shape(r"^[0-9]{12}$", "a 12-digit AWS account ID")] | None = Field(
+        None,
+        title="Expected bucket owner",
+        description="The AWS account that must own the bucket; requests to a bucket of anyone else are refused by S3.",
+        examples=["111122223333"],
+    )
+    checksums: Literal["when_supported", "when_required"] | None = Field(
+        None,
+        title="Checksums",
+        description="When requests carry a checksum. By default when_supported on AWS, and when_required with an S3 endpoint set.",
+    )
+    single_writer: bool = Field(
+        False,
+        title="Single writer",
+        description=(
+            "Only for a store without conditional writes (If-None-Match): states that no two syncs ever write the same table at the same "
+            "time. Nothing checks it, and data is lost if it is not true."
+        ),
+    )
+
+    @field_validator("kms_key_id")
+    @classmethod
+    def _key_needs_kms(cls, key: str | None, info: ValidationInfo) -> str | None:
+        if key is not None and not str(info.data.get("sse")).startswith("aws:kms"):
+            raise ValueError("needs s3.sse to be aws:kms or aws:kms:dsse. Set it, or remove the key")
+        return key
+
+
+def _endpoint_url(text: str) -> str:
+    """The endpoint with a scheme. Without one it means https, as it always did in destination-s3."""
+    url = text.strip() if "://" in text else f"https://{text.strip()}"
+    try:
+        parts = urlsplit(url)
+        sound = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:  # a port that is no number, a broken IPv6 address
+        sound = False
+    if not sound:
+        raise ValueError("is not a URL. Write it like http://localhost:9000 or https://s3.example.com")
+    if parts.username or parts.password or parts.query or parts.fragment:
+        raise ValueError("must be a plain URL: keys belong into access_key_id and secret_access_key, and there is no ? or # part")
+    return url
+
+
+class Config(OpenSettings):
+    """A whole configuration. Blank optional text is None; secrets print as stars."""
+
+    model_config = ConfigDict(title="S3 Spark Destination Spec")
+    blank_is_a_value: ClassVar[frozenset[str]] = frozenset({"s3_bucket_path", "s3_bucket_region"})
+
+    access_key_id: SecretStr | None = Field(
+        None,
+        title="Access Key ID",
+        description="The access key for the bucket. Leave both key fields empty to use the role below or the environment's credentials.",
+        examples=["A012345678910EXAMPLE"],
+        json_schema_extra={**SECRET, "order": 0},
+    )
+    secret_access_key: SecretStr | None = Field(
+        None,
+        validate_default=True,
+        title="Secret Access Key",
+        description="The secret that belongs to the access key ID.",
+        examples=["a012345678910ABCDEFGH/AbCdEfGhEXAMPLEKEY"],
+        json_schema_extra={**SECRET, "order": 1},
+    )
+    role_arn: str | None = Field(
+        None,
+        title="Role ARN",
+        description="An AWS role to assume when no access key is given.",
+        examples=["arn:aws:iam::123456789:role/ExternalIdIsYourWorkspaceId"],
+        json_schema_extra={"order": 2},
+    )
+    s3_bucket_name: Annotated[str, Shape(r"^(arn:\S+|[^/:\s]+)$", "my-bucket, without s3:// and without a path")] = Field(
+        title="S3 Bucket Name",
+        description="The bucket the tables are written to. It must exist.",
+        examples=["airbyte_sync"],
+        json_schema_extra={"order": 3},
+    )
+    s3_bucket_path: str = Field(
+        title="S3 Bucket Path",
+        description="The directory in the bucket under which everything is written.",
+        examples=["data_sync/test"],
+        json_schema_extra={"order": 4},
+    )
+    s3_bucket_region: Region = Field(
+        title="S3 Bucket Region",
+        description="The AWS region of the bucket. Leave it empty for a store that has none.",
+        examples=["us-east-1"],
+        json_schema_extra={"order": 5, "default": ""},
+    )
+    format: Format = Field(
+        title="Output Format",
+        description="The format of the final tables' files.",
+        discriminator="format_type",
+        json_schema_extra={"order": 6},
+    )
+    s3_endpoint: Annotated[str, AfterValidator(_endpoint_url)] | None = Field(
+        None,
+        title="S3 Endpoint",
+        description="The URL of an S3-compatible store. Leave it empty for AWS.",
+        examples=["http://localhost:9000"],
+        json_schema_extra={"order": 7},
+    )
+    s3_path_format: str | None = Field(
+        None,
+        title="S3 Path Format",
+        description="How directories under the bucket path are named. By default as in the example.",
+        examples=["${NAMESPACE}/${STREAM_NAME}/${YEAR}_${MONTH}_${DAY}_${EPOCH}_"],
+        json_schema_extra={"order": 8},
+    )
+    file_name_pattern: str | None = Field(
+        None,
+        title="File Name Pattern",
+        description="How files are named. By default {part_number}{format_extension}. A unique number is added before the extension.",
+        examples=["{date}", "{date:yyyy_MM}", "{timestamp}", "{part_number}", "{sync_id}"],
+        json_schema_extra={"order": 9},
+    )
+    tables: Tables = Field(
+        default_factory=Tables,
+        title="Tables",
+        json_schema_extra={"order": 10, "group": ADVANCED},
+    )
+    change_log: ChangeLog = Field(
+        default_factory=ChangeLog,
+        title="Change log",
+        json_schema_extra={"order": 11, "group": ADVANCED},
+    )
+    publish: Publish = Field(
+        default_factory=Publish,
+        title="Publishing",
+        json_schema_extra={"order": 12, "group": ADVANCED},
+    )
+    batching: Batching = Field(
+        default_factory=Batching,
+        title="Batching",
+        json_schema_extra={"order": 13, "group": ADVANCED},
+    )
+    s3: S3 = Field(
+        default_factory=S3,
+        title="S3 requests",
+        json_schema_extra={"order": 14, "group": ADVANCED},
+    )
+    spark: Spark = Field(
+        default_factory=Spark,
+        title="Spark",
+        json_schema_extra={"order": 15, "group": ADVANCED},
+    )
+
+    @classmethod
+    def parse(cls, options: Mapping[str, Any]) -> Self:
+        """Read the options of a configuration file. Raises ConfigError naming every option that is wrong, never a value."""
+        try:
+            return cls.model_validate(with_current_spellings(options))
+        except ValidationError as error:
+            problems = [
+                _problem(tuple(map(str, found["loc"])), found["type"], found.get("ctx", {}), found["msg"]) for found in error.errors()
+            ]
+        # Raised outside the handler: the ValidationError holds the values, and must not travel along as the context.
+        raise ConfigError("The configuration cannot be used: " + "; ".join(problems) + ".")
+
+    @field_validator("secret_access_key")
+    @classmethod
+    def _keys_come_in_pairs(cls, secret: SecretStr | None, info: ValidationInfo) -> SecretStr | None:
+        key_id = info.data.get("access_key_id")
+        if (key_id is None) != (secret is None):
+            given, absent = ("secret_access_key", "access_key_id") if key_id is None else ("access_key_id", "secret_access_key")
+            raise ValueError(f"{given} is set and {absent} is not. Set both, or neither to use a role or the environment's credentials")
+        return secret
+
+
+def with_current_spellings(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options with those values of `format` that older versions of destination-s3 read in any case written as the spec has them."""
+    given = options.get("format")
+    return {**options, "format": with_current_spelling(given)} if isinstance(given, Mapping) else dict(options)
+
+
+VARIANT_NAMES = frozenset(name for key in ("format_type", "compression_type", "codec") for name in SPELLINGS[key])
+"""pydantic puts the chosen variant of a union into the path of an error; users know only the option names."""
+
+
+def _problem(location: tuple[str, ...], kind: str, context: Mapping[str, Any], message: str) -> str:
+    path = ".".join(part for part in location if part not in VARIANT_NAMES) or "configuration"
+    match kind:
+        case "missing":
+            return f"{path}: is required and missing"
+        case "extra_forbidden":
+            return f"{path}: there is no such option. Remove it or fix its spelling"
+        case "literal_error":
+            return f"{path}: must be one of {context['expected']}"
+        case "union_tag_invalid" | "union_tag_not_found":
+            choices = context.get("expected_tags") or ", ".join(map(repr, SPELLINGS[context["discriminator"].strip("'")]))
+            return f"{path}.{context['discriminator'].strip(chr(39))}: must be one of {choices}"
+        case "value_error":
+            return f"{path}: {context['error']}"
+        case _:  # pydantic's own sentences about types and bounds; they hold the bound, not the value
+            return f"{path}: {message[0].lower()}{message[1:]}"

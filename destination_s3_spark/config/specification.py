@@ -1,0 +1,79 @@
+"""`spec.json`, made of the configuration models: `python -m destination_s3_spark.config.specification` (`make spec`) writes it.
+
+Airbyte's UI and the CDK want plain draft-07 without references, no `anyOf` (the CDK cannot mask a secret under one) and a fixed value in
+every variant of a `oneOf`; pydantic writes other idioms for all three.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from destination_s3_spark.config.config import ADVANCED, Config
+
+SPEC_FILE = Path(__file__).parents[1] / "spec.json"
+DOCUMENTATION_URL = "https://docs.airbyte.com/integrations/destinations/s3-spark"
+
+NOT_FOR_AIRBYTE = ("$defs", "$ref", "discriminator", "format", "writeOnly")
+
+
+def specification() -> dict[str, Any]:
+    """The whole ConnectorSpecification, as `spec` prints it."""
+    return {
+        "documentationUrl": DOCUMENTATION_URL,
+        "supportsIncremental": True,
+        "supportsNormalization": False,
+        "supportsDBT": False,
+        "supported_destination_sync_modes": ["overwrite", "append", "append_dedup"],
+        "connectionSpecification": connection_specification(),
+    }
+
+
+def connection_specification() -> dict[str, Any]:
+    """The JSON schema of a configuration."""
+    schema = Config.model_json_schema()
+    plain = _plain(schema, schema["$defs"])
+    del plain["description"]  # the page has a title; Config's docstring is for developers
+    return {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        **plain,
+        "groups": [{"id": ADVANCED, "title": "Advanced"}],
+    }
+
+
+def _plain(schema: Mapping[str, Any], models: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema with references, optional-as-anyOf and pydantic's own keys resolved, all the way down."""
+    resolved = _without_null(_dereferenced(schema, models))
+    plain = {key: value for key, value in resolved.items() if key not in NOT_FOR_AIRBYTE}
+    if "oneOf" in plain:
+        plain["type"] = "object"
+        plain["oneOf"] = [_plain(variant, models) for variant in plain["oneOf"]]
+    if "properties" in plain:
+        plain["properties"] = {name: _plain(value, models) for name, value in plain["properties"].items()}
+        fixed = [name for name, value in plain["properties"].items() if "const" in value]
+        if fixed:
+            plain["required"] = fixed
+    if "const" in plain:
+        plain["enum"] = [plain["const"]]
+    return plain
+
+
+def _dereferenced(schema: Mapping[str, Any], models: Mapping[str, Any]) -> dict[str, Any]:
+    """The referenced model's schema under the keys that stand beside the reference."""
+    model = models[schema["$ref"].rpartition("/")[2]] if "$ref" in schema else {}
+    return {**model, **schema}
+
+
+def _without_null(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """`X | None = None` as an X that need not be there."""
+    plain = {key: value for key, value in schema.items() if value is not None}
+    for option in plain.pop("anyOf", ()):
+        if option.get("type") != "null":
+            plain.update(option)
+    return plain
+
+
+if __name__ == "__main__":
+    SPEC_FILE.write_text(json.dumps(specification(), indent=2) + "\n")

@@ -1,0 +1,88 @@
+"""The parts of the configuration about tables: what is kept of a stream, the log of its changes, and how engines find it.
+
+The docstrings, titles and descriptions are what users read.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from destination_s3_spark.config.settings_model import Settings
+
+
+class Tables(Settings):
+    """What is kept of each stream."""
+
+    raw_tables: bool = Field(
+        True,
+        title="Keep raw tables",
+        description="Whether each stream also keeps a raw table: every record as the JSON text it came in, next to its typed row.",
+    )
+    schema_change: Literal["recover", "rewrite", "fail"] = Field(
+        "recover",
+        title="Changed column types",
+        description=(
+            "What a source does to a table by declaring another type for a column: recover keeps the column and adds another one for the "
+            "new type, rewrite gives the column the new type and rewrites the table, fail ends the sync."
+        ),
+    )
+    cdc_deletion_mode: Literal["hard", "soft"] = Field(
+        "hard",
+        title="CDC deletion mode",
+        description=(
+            "What a deletion does to a deduplicated table: hard removes the row, soft keeps it with _ab_cdc_deleted_at set. Only for "
+            "sources that report deletions."
+        ),
+    )
+    target_file_mb: int = Field(
+        128,
+        ge=1,
+        le=4096,
+        title="File size of deduplicated tables (MB)",
+        description=(
+            "The size final files of deduplicated tables grow to as the table grows. Smaller files make small changes cheaper, larger ones "
+            "reading."
+        ),
+    )
+
+
+class ChangeLog(Settings):
+    """A log of what each sync inserted, updated and deleted in the deduplicated tables, under airbyte_changes/ in the bucket path."""
+
+    enabled: bool = Field(
+        False,
+        title="Keep a change log",
+        description="Whether the changes of deduplicated tables are also written to a log. Every stream then needs a primary key.",
+    )
+    format: Literal["replicant_csv", "replicant_json", "jsonl", "parquet"] = Field(
+        "replicant_csv",
+        title="Format of the change log",
+        description=(
+            "replicant_csv and replicant_json are those of Arcion Replicant, with all values as text; jsonl and parquet keep the columns' "
+            "types."
+        ),
+    )
+    before_image: Literal["KEY", "ALL"] = Field(
+        "KEY", title="Before image", description="The columns whose old values an update or a deletion shows: those of the key, or all."
+    )
+    after_image: Literal["UPDATED", "ALL"] = Field(
+        "UPDATED", title="After image", description="The columns whose new values an update shows: those it changed, or all."
+    )
+    include_header: bool = Field(
+        False, title="Header line", description="Whether each file of replicant_csv begins with the names of its columns."
+    )
+
+
+class Publish(Settings):
+    """How tables are shown to engines that do not read the connector's own log."""
+
+    symlink: bool = Field(
+        True,
+        title="Symlink manifest",
+        description=(
+            "Whether each Parquet table has a list of its files (_symlink_format_manifest/manifest), through which Athena, Trino, Redshift "
+            "and Hive see every change at once. Tables that share a folder have none."
+        ),
+    )

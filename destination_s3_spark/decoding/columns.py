@@ -1,0 +1,48 @@
+"""From the type of a field to its column."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from destination_s3_spark.decoding import exact
+from destination_s3_spark.decoding.column import Column, TextColumn
+from destination_s3_spark.decoding.containers import ArrayColumn, ObjectColumn
+from destination_s3_spark.decoding.scalars import JsonTextColumn, NumberColumn, StringColumn, TemporalColumn
+from destination_s3_spark.decoding.temporal import TEMPORAL
+from destination_s3_spark.decoding.unions import UnionColumn
+from destination_s3_spark.schema.airbyte_type import (
+    AirbyteType,
+    Array,
+    Object,
+    Scalar,
+    SchemalessArray,
+    SchemalessObject,
+    Union,
+    option_name,
+)
+
+
+def column_of(of: AirbyteType, arrow_type: pa.DataType) -> Column:
+    """The column of an Airbyte type, stored as this Arrow type (`schema.arrow.arrow_type` of it)."""
+    match of:
+        case Scalar():
+            return _scalar(of, arrow_type)
+        case SchemalessObject():
+            return JsonTextColumn(exact.OBJECT)
+        case SchemalessArray():
+            return JsonTextColumn(exact.ARRAY)
+        case Object(fields):
+            children = [column_of(field.type, arrow_type.field(field.name).type) for field in fields]
+            typed = ObjectColumn(fields, children, arrow_type)
+            return TextColumn(typed) if typed.annotation is None else typed
+        case Array(items):
+            return ArrayColumn(column_of(items, arrow_type.value_type), arrow_type)
+        case Union(options):
+            children = [column_of(option, arrow_type.field(option_name(option)).type) for option in options]
+            return UnionColumn(options, children, arrow_type)
+
+
+def _scalar(of: Scalar, arrow_type: pa.DataType) -> Column:
+    if of in TEMPORAL:
+        return TemporalColumn(of, arrow_type)
+    return StringColumn() if of is Scalar.STRING else NumberColumn(of, arrow_type)

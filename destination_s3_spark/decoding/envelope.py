@@ -1,0 +1,213 @@
+"""Record lines -> what surrounds each record's `data`, and the text of `data` itself.
+
+msgspec decodes many lines at once and leaves `data` alone. A line it refuses is read again, exactly and alone, with the same result for
+every line that both can read. Unknown members are ignored everywhere.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, NamedTuple
+
+import msgspec
+import numpy as np
+
+from destination_s3_spark.decoding import exact
+from destination_s3_spark.decoding.line_pattern import Ints, LinePattern
+from destination_s3_spark.protocol.catalog import StreamId
+
+_Int64 = Annotated[int, msgspec.Meta(ge=exact.INT64_MIN, le=exact.INT64_MAX)]
+_INTEGER = re.compile(rb"-?(?:0|[1-9]\d{0,18})")
+
+_ODD_SHARE = 1 / 8
+"""The share of lines unlike the pattern from which on it costs more than it saves."""
+
+REFUSED = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
+"""What msgspec raises for a text it cannot decode as the type asked for."""
+
+
+class UnreadableRecord(Exception):
+    """A line is no record this connector can read; `index` is its ordinal in the block. Never carries content."""
+
+    def __init__(self, index: int) -> None:
+        super().__init__(f"record {index} of the block cannot be read")
+        self.index = index
+
+
+class MisroutedRecord(Exception):
+    """A record belongs to another stream than the block's; `index` is its ordinal in the block."""
+
+    def __init__(self, index: int) -> None:
+        super().__init__(f"record {index} of the block belongs to another stream")
+        self.index = index
+
+
+class SourceChange(msgspec.Struct):
+    """An entry of the source's `meta.changes`; kinds and reasons of any wording pass."""
+
+    field: str | None = None
+    change: str | None = None
+    reason: str | None = None
+
+
+class Meta(msgspec.Struct):
+    """A record's `meta`."""
+
+    changes: list[SourceChange] | None = None
+
+
+class Record(msgspec.Struct, kw_only=True):
+    """A record without its data: `emitted_at` in ms since the epoch, the text of `data` (not yet known to be an object)."""
+
+    emitted_at: _Int64
+    data: msgspec.Raw
+    meta: Meta | None = None
+
+
+class Unwrapped(NamedTuple):
+    """The records of some lines: texts of `data` (not yet known to be objects), times in ms since the epoch, and metas with their rows.
+
+    All texts are in `source`, between ASCII characters or its ends.
+    """
+
+    source: bytes
+    texts: list[bytes]
+    emitted_at: Ints
+    metas: list[tuple[int, Meta]]
+
+
+class Envelopes:
+    """Reads the envelopes of one stream's record lines. Raises UnreadableRecord or MisroutedRecord."""
+
+    def __init__(self, stream: StreamId) -> None:
+        self._stream = stream
+        message = msgspec.defstruct("Message", [("record", _record_of(stream))], gc=False)
+        decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(message)
+        self._decode_lines = decoder.decode_lines
+        self._decode = decoder.decode
+        self._pattern: LinePattern | None = None
+        self._alike = True
+
+    def read_alike(self, lines: bytes, first: int) -> Unwrapped | None:
+        """Like `read`, by the pattern of an earlier line, and faster; None before there is one.
+
+        A text that is no object may come from a line that another `data` makes good: then the lines must be read by `read`.
+        """
+        if self._pattern is None:
+            return None
+        parts = self._pattern.take_apart(lines)
+        texts = list(map(lines.__getitem__, map(slice, parts.data_starts.tolist(), parts.data_ends.tolist())))
+        odd = np.flatnonzero(~parts.alike).tolist()
+        if len(odd) > len(texts) * _ODD_SHARE:
+            self._pattern, self._alike = None, False
+        metas = []
+        for position in odd:
+            record = self._read_line(lines[parts.line_starts[position] : parts.line_ends[position]], first + position)
+            texts[position] = bytes(record.data)
+            parts.emitted_at[position] = record.emitted_at
+            if record.meta is not None:
+                metas.append((first + position, record.meta))
+        return Unwrapped(lines, texts, parts.emitted_at, metas)
+
+    def read(self, lines: bytes, first: int) -> Unwrapped:
+        """The records of whole lines; `first` is the ordinal in the block of the first of them."""
+        records = self._records(lines, first)
+        if self._alike and self._pattern is None:
+            self._pattern = LinePattern.of(lines[: lines.find(b"\n")])
+        metas = [(row, record.meta) for row, record in enumerate(records, first) if record.meta is not None]
+        emitted_at = np.fromiter((record.emitted_at for record in records), np.int64, len(records))
+        return Unwrapped(lines, [bytes(record.data) for record in records], emitted_at, metas)
+
+    def _records(self, lines: bytes, first: int) -> list[Record]:
+        try:
+            messages = self._decode_lines(lines)
+        except REFUSED:
+            messages = []
+        if messages and _one_a_line(lines, len(messages)):
+            return [message.record for message in messages]
+        return [self._read_line(line, index) for index, line in enumerate(lines.removesuffix(b"\n").split(b"\n"), first)]
+
+    def _read_line(self, line: bytes, index: int) -> Record:
+        try:
+            record: Record = self._decode(line).record
+        except REFUSED:
+            return self._read_exactly(line, index)
+        return record
+
+    def _read_exactly(self, line: bytes, index: int) -> Record:
+        try:
+            message = exact.split_object(line)
+            members = exact.split_object(_required(message, "record"))
+            stream = StreamId.of(_string(members.get("namespace", exact.NULL)), _string(_required(members, "stream")) or "")
+            emitted_at = _integer(_required(members, "emitted_at"))
+            record = Record(emitted_at=emitted_at, data=msgspec.Raw(_required(members, "data")), meta=_meta(members))
+        except ValueError:
+            raise UnreadableRecord(index) from None
+        if stream != self._stream:
+            raise MisroutedRecord(index)
+        return record
+
+
+def _record_of(stream: StreamId) -> type[Record]:
+    """The Struct of this stream's records; msgspec refuses those of another stream."""
+    name: Any = Literal[stream.name]
+    namespace: Any = Literal[stream.namespace] if stream.namespace else Literal[""] | None
+    own = ("namespace", namespace) if stream.namespace else ("namespace", namespace, None)
+    return msgspec.defstruct("StreamRecord", [("stream", name), own], bases=(Record,), kw_only=True, gc=False)  # type: ignore[return-value]
+
+
+def _one_a_line(lines: bytes, count: int) -> bool:
+    """Whether `count` JSON objects, known to fill the lines, fill one line each.
+
+    Inside an object, a newline never stands between a closing and an opening brace; so when all newlines do, none is inside.
+    """
+    text = np.frombuffer(lines, np.uint8)
+    newlines = np.flatnonzero(text == ord("\n"))
+    if newlines[-1:] == len(lines) - 1:
+        newlines = newlines[:-1]
+    return bool(len(newlines) == count - 1 and (text[newlines - 1] == ord("}")).all() and (text[newlines + 1] == ord("{")).all())
+
+
+def _required(members: Mapping[str, exact.Text], key: str) -> exact.Text:
+    if key not in members:
+        raise ValueError
+    return members[key]
+
+
+def _string(text: exact.Text) -> str | None:
+    text = bytes(text)
+    if text == exact.NULL:
+        return None
+    if text[0] != exact.QUOTE:
+        raise ValueError
+    return exact.without_lone_surrogates(exact.string(text))
+
+
+def _integer(text: exact.Text) -> int:
+    text = bytes(text)
+    if not _INTEGER.fullmatch(text) or not exact.INT64_MIN <= int(text) <= exact.INT64_MAX:
+        raise ValueError
+    return int(text)
+
+
+def _meta(members: Mapping[str, exact.Text]) -> Meta | None:
+    meta = bytes(members.get("meta", exact.NULL))
+    if meta == exact.NULL:
+        return None
+    changes = bytes(exact.split_object(meta).get("changes", exact.NULL))
+    if changes == exact.NULL:
+        return None
+    if changes[0] != exact.ARRAY:
+        raise ValueError
+    return Meta([_source_change(item) for item in exact.split_array(changes)])
+
+
+def _source_change(text: bytes) -> SourceChange:
+    members = exact.split_object(text)
+    return SourceChange(*(_any_text(members.get(key, exact.NULL)) for key in SourceChange.__struct_fields__))
+
+
+def _any_text(text: exact.Text) -> str | None:
+    text = bytes(text)
+    return _string(text) if text[0] == exact.QUOTE or text == exact.NULL else exact.compact(text).decode()

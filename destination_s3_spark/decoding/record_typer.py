@@ -1,0 +1,353 @@
+"""Blocks of record lines of one stream -> Arrow rows of its raw and its final table. The hot path of a sync.
+
+A block is typed in units of a few thousand lines, which bounds the Python objects that exist at a time. Per unit: envelopes; rows of
+typed slots from each record's `data`; one Arrow array per column. A record that msgspec refuses costs no other record anything: it
+alone is settled from its text. A column in which such values are common is decoded as text from then on, and settled as a column.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+from xxhash import xxh3_128_intdigest
+
+from destination_s3_spark.decoding import exact
+from destination_s3_spark.decoding.changes import Change, Changes, ColumnPlaces, SomePlaces
+from destination_s3_spark.decoding.column import Column, TextColumn
+from destination_s3_spark.decoding.columns import column_of
+from destination_s3_spark.decoding.containers import Members
+from destination_s3_spark.decoding.envelope import REFUSED, Envelopes, Meta, MisroutedRecord, UnreadableRecord, Unwrapped
+from destination_s3_spark.decoding.exact import Text
+from destination_s3_spark.decoding.json_text import speaks_of_non_numbers
+from destination_s3_spark.decoding.marks import markable, marked
+from destination_s3_spark.decoding.metadata import META_COLUMNS, meta_array, raw_ids
+from destination_s3_spark.decoding.plan import RowPlan
+from destination_s3_spark.decoding.raw_rows import records_of, row_runs
+
+__all__ = ["MisroutedRecord", "TypedBlock", "Typist", "UnreadableRecord"]
+
+UNIT_BYTES = 2**21
+"""Lines decoded at once: smaller units pay more per call, larger ones hold more Python objects at a time; measured best around 2 MiB."""
+_COMMON = 1 / 16
+"""The share of a unit's rows with an unexpected value in a column from which on that column is decoded as text."""
+_SAMPLE = 64
+"""Refused rows of a unit that are looked at to find the columns at fault."""
+_HASHES = 2**128
+_DATA_COLUMN = "_airbyte_data"
+
+
+@dataclass(frozen=True)
+class TypedBlock:
+    """The rows of a block of record lines, in the order of the lines.
+
+    `final` has the plan's table schema. `multiset` is the sum of the 128-bit XXH3 hashes of the texts of `data` modulo 2**128. `changes`
+    counts the entries of `_airbyte_meta.changes` in `final` by reason, the source's included.
+    """
+
+    records: int
+    final: pa.RecordBatch
+    multiset: int
+    changes: Counter[str]
+    make_raw: Callable[[], pa.RecordBatch]
+
+    @cached_property
+    def raw(self) -> pa.RecordBatch:
+        """The rows of the raw table: the four `_airbyte_*` columns and `_airbyte_data`, the exact text of `data`.
+
+        They carry the ids of `final`, and their `_airbyte_meta.changes` are the source's alone. Made when asked for: not all tables
+        have them.
+        """
+        return self.make_raw()
+
+
+@dataclass(frozen=True, slots=True)
+class _Unit:
+    """A part of a block: `texts` are those of `data`, `columns` those of the plan's fields."""
+
+    emitted_at: pa.Array[Any]
+    texts: Sequence[bytes]
+    columns: list[pa.Array[Any]]
+    multiset: int
+
+
+class Typist:
+    """Types the blocks of one stream by a plan. Keeps no rows between blocks, only which columns are decoded as text."""
+
+    def __init__(self, plan: RowPlan) -> None:
+        self._plan = plan
+        self._envelopes = Envelopes(plan.stream)
+        self._sources = [(plan.table_schema.get_field_index(field.name), field.source) for field in plan.fields]
+        # A row's changes stand in the order the source declares its fields, as in destination-s3.
+        self._places = [ColumnPlaces(declared, source, 0) for declared, (_, source) in enumerate(self._sources)]
+        self._decode_as(self._columns_of_fields())
+        self._markable = markable(plan.fields)
+
+    def _columns_of_fields(self) -> list[Column]:
+        schema = self._plan.table_schema
+        return [column_of(field.type, schema.field(field.name).type) for field in self._plan.fields]
+
+    def _decode_as(self, columns: Sequence[Column]) -> None:
+        self._members = Members(self._plan.fields, columns)
+        self._decode = msgspec.json.Decoder(self._members.struct).decode if self._members.encodable else None
+        self._probes = [msgspec.json.Decoder(column.annotation).decode for column in columns]
+
+    def type_block(self, lines: bytes) -> TypedBlock:
+        """Type whole record lines, each ending in a newline.
+
+        Raises UnreadableRecord or MisroutedRecord with the ordinal of a line that is no record of the stream; neither carries content.
+        """
+        changes = Changes()
+        units: list[_Unit] = []
+        records = 0
+        with _collector_paused():
+            for part in _parts(lines):
+                unit = self._type_unit(part, records, changes)
+                units.append(unit)
+                records += len(unit.texts)
+        entries = changes.in_order()
+        own = self._own_columns(units, records, entries)
+        final = self._final([*own, *self._data_columns(units, records)])
+        texts = [unit.texts for unit in units]
+        return TypedBlock(records, final, _multiset(units), _reasons(entries), lambda: self._raw(own, texts, entries))
+
+    def retype(self, raw: pa.RecordBatch) -> TypedBlock:
+        """Type rows of a raw table (`schema.arrow.RAW_SCHEMA`) again: the block their lines would give, under the rows' own ids.
+
+        Raw ids, times, generations, sync ids and the source's changes are those of the rows. Raises UnreadableRecord with the ordinal of
+        a row whose `_airbyte_data` is no JSON object.
+        """
+        changes = Changes()
+        units: list[_Unit] = []
+        with _collector_paused():
+            for first, count in row_runs(raw["_airbyte_data"], UNIT_BYTES):
+                units.append(self._typed_unit(records_of(raw.slice(first, count), first), first, changes))
+        entries = changes.in_order()
+        own = self._own_fields()
+        sync_ids = raw["_airbyte_meta"].field("sync_id")
+        columns = [
+            raw["_airbyte_raw_id"],
+            raw["_airbyte_extracted_at"],
+            meta_array(sync_ids, entries, own[2].type),
+            raw["_airbyte_generation_id"],
+        ]
+        final = self._final([*columns, *self._data_columns(units, len(raw))])
+        return TypedBlock(len(raw), final, _multiset(units), _reasons(entries), lambda: raw)
+
+    def _type_unit(self, lines: bytes, first: int, changes: Changes) -> _Unit:
+        known = len(changes.entries)
+        try:
+            alike = self._envelopes.read_alike(lines, first)
+            if alike is not None:
+                return self._typed_unit(alike, first, changes)
+        except UnreadableRecord:
+            del changes.entries[known:]  # only the slower way tells which line is the first, and whether it is one
+        return self._typed_unit(self._envelopes.read(lines, first), first, changes)
+
+    def _typed_unit(self, records: Unwrapped, first: int, changes: Changes) -> _Unit:
+        _require_utf8(records, first)
+        for row, meta in records.metas:
+            _take_source_changes(meta, row, changes)
+        columns = self._arrays(records.texts, first, changes)
+        return _Unit(pa.array(records.emitted_at), records.texts, columns, sum(map(xxh3_128_intdigest, records.texts)))
+
+    def _arrays(self, texts: Sequence[bytes], first: int, changes: Changes) -> list[pa.Array[Any]]:
+        """The columns of a unit, given the text of each record's `data`."""
+        rows, refused = self._rows(texts, first, changes)
+        slots = self._members.slots(rows)
+        count = len(rows)
+        del rows  # what is let go of while it is still in the processor's cache is let go of faster
+        columns = []
+        for declared, ((_, source), column) in enumerate(zip(self._sources, self._members.columns, strict=True)):
+            columns.append(column.array(slots[declared], ColumnPlaces(declared, source, first), changes))
+            slots[declared] = ()
+        if len(refused) > count * _COMMON:
+            self._loosen(refused, count)
+        return columns
+
+    def _rows(self, texts: Sequence[bytes], first: int, changes: Changes) -> tuple[list[Any], list[bytes]]:
+        """A Struct of slots per record, and the texts that msgspec refused for more than a NaN or an Infinity."""
+        if self._decode is None:
+            return [self._settled(text, row, changes) for row, text in enumerate(texts, first)], []
+        rows: list[Any] = []
+        refused: list[bytes] = []
+        with_marks: list[int] = []
+        left = iter(texts)
+        while len(rows) < len(texts):
+            try:
+                # What was decoded before a refusal stays in the list, and `left` then stands behind the refused text.
+                rows.extend(map(self._decode, left))
+            except REFUSED:
+                if self._take_marked(texts, left, rows, with_marks):
+                    continue
+                text = texts[len(rows)]
+                refused.append(text)
+                rows.append(self._settled(text, first + len(rows), changes))
+        if with_marks:
+            places = [SomePlaces(ColumnPlaces(at, source, first), with_marks) for at, (_, source) in enumerate(self._sources)]
+            self._members.unmark([rows[position] for position in with_marks], places, changes)
+        return rows, refused
+
+    def _take_marked(self, texts: Sequence[bytes], left: Iterator[bytes], rows: list[Any], with_marks: list[int]) -> bool:
+        """Take the text that was refused, and those behind it that may be so too, if that is for nothing but a NaN or an Infinity.
+
+        Their positions are added to `with_marks`. False if the next text is to be settled exactly; `left` then stands behind it.
+        """
+        speaks = self._markable and speaks_of_non_numbers(texts[len(rows)])
+        while speaks:
+            slots = self._marked_slots(texts[len(rows)])
+            if slots is None:
+                break
+            with_marks.append(len(rows))
+            rows.append(slots)
+            speaks = len(rows) < len(texts) and speaks_of_non_numbers(texts[len(rows)])
+            if not speaks:
+                return True
+            next(left)
+        return False
+
+    def _marked_slots(self, text: bytes) -> Any:
+        """The Struct, with marks, of a record whose non-numbers are all that msgspec refuses; None for another one."""
+        readable = marked(text)
+        try:
+            return None if readable is None or self._decode is None else self._decode(readable)
+        except REFUSED:
+            return None
+
+    def _settled(self, text: bytes, row: int, changes: Changes) -> Any:
+        try:
+            return self._members.settle(text, [(places, row) for places in self._places], changes)
+        except ValueError:
+            raise UnreadableRecord(row) from None
+
+    def _loosen(self, refused: Sequence[bytes], rows: int) -> None:
+        """Decode as text, from now on, the columns that made many rows of a unit be refused."""
+        sample = refused[:_SAMPLE]
+        at_fault: Counter[int] = Counter()
+        for text in sample:
+            values = exact.split_object(text)
+            for ordinal, (field, probe) in enumerate(zip(self._plan.fields, self._probes, strict=True)):
+                if field.source in values and not _decodes(probe, values[field.source]):
+                    at_fault[ordinal] += 1
+        share = len(refused) / rows / len(sample)
+        columns = self._members.columns
+        # A column of texts already can be at fault too, by a NaN: nothing is won by making it one again.
+        typed = {ordinal for ordinal, column in enumerate(columns) if column.annotation is not msgspec.Raw}
+        common = {ordinal for ordinal in typed if at_fault[ordinal] * share > _COMMON}
+        if common:
+            self._decode_as([TextColumn(column) if ordinal in common else column for ordinal, column in enumerate(columns)])
+
+    def _own_columns(self, units: Sequence[_Unit], records: int, entries: Sequence[Change]) -> list[pa.Array[Any]]:
+        own = self._own_fields()
+        sync_ids = pa.array(np.full(records, self._plan.sync_id, np.int64))
+        extracted_at = _joined([unit.emitted_at for unit in units], pa.int64()).view(own[1].type)
+        generation = pa.array(np.full(records, self._plan.generation_id, np.int64))
+        return [raw_ids(records), extracted_at, meta_array(sync_ids, entries, own[2].type), generation]
+
+    def _raw(self, own: Sequence[pa.Array[Any]], texts: Sequence[Sequence[bytes]], entries: Sequence[Change]) -> pa.RecordBatch:
+        """The raw rows of a block, given its `_airbyte_*` columns."""
+        ids, extracted_at, meta, generation = own
+        # The raw row holds the record as it came, so nothing was done to it here: only the source's changes belong to it.
+        of_source = [entry for entry in entries if not entry.order]
+        if len(of_source) < len(entries):
+            meta = meta_array(meta.field("sync_id"), of_source, meta.type)
+        data = _joined([text_array(part) for part in texts], pa.string())
+        schema = pa.schema([*self._own_fields(), pa.field(_DATA_COLUMN, pa.string())])
+        return pa.RecordBatch.from_arrays([ids, extracted_at, meta, generation, data], schema=schema)
+
+    def _own_fields(self) -> list[pa.Field[Any]]:
+        return [self._plan.table_schema.field(ordinal) for ordinal in range(META_COLUMNS)]
+
+    def _final(self, columns: list[pa.Array[Any]]) -> pa.RecordBatch:
+        return pa.RecordBatch.from_arrays(columns, schema=self._plan.table_schema)
+
+    def _data_columns(self, units: Sequence[_Unit], records: int) -> list[pa.Array[Any]]:
+        schema = self._plan.table_schema
+        declared = {ordinal: at for at, (ordinal, _) in enumerate(self._sources)}
+        return [
+            _joined([unit.columns[declared[ordinal]] for unit in units], schema.field(ordinal).type)
+            if ordinal in declared
+            else pa.nulls(records, schema.field(ordinal).type)
+            for ordinal in range(META_COLUMNS, len(schema))
+        ]
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Without cyclic garbage collection: decoding makes many objects but no cycles, and looking through them costs a tenth of the time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _parts(lines: bytes) -> Iterator[bytes]:
+    """The lines in whole-line parts of about UNIT_BYTES; a single longer line is a part of its own length."""
+    start = 0
+    while start < len(lines):
+        end = lines.find(b"\n", start + UNIT_BYTES) + 1 or len(lines)
+        yield lines[start:end]
+        start = end
+
+
+def text_array(texts: Sequence[bytes]) -> pa.StringArray:
+    """The texts, known to be UTF-8, as a string column."""
+    offsets = np.zeros(len(texts) + 1, np.int32)
+    np.cumsum(np.fromiter(map(len, texts), np.int32, len(texts)), out=offsets[1:])
+    return pa.StringArray.from_buffers(len(texts), pa.py_buffer(offsets), pa.py_buffer(b"".join(texts)))
+
+
+def _require_utf8(records: Unwrapped, first: int) -> None:
+    """UnreadableRecord for the first text that is not UTF-8, which msgspec does not look at everywhere."""
+    if _is_utf8(records.source):
+        return
+    for row, text in enumerate(records.texts, first):
+        if not _is_utf8(text):
+            raise UnreadableRecord(row)
+
+
+def _is_utf8(text: bytes) -> bool:
+    """Checked by Arrow, which is several times as fast at it as Python."""
+    offsets = np.array([0, len(text)], np.int32)
+    try:
+        pa.StringArray.from_buffers(1, pa.py_buffer(offsets), pa.py_buffer(text)).validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _multiset(units: Sequence[_Unit]) -> int:
+    return sum(unit.multiset for unit in units) % _HASHES
+
+
+def _reasons(entries: Sequence[Change]) -> Counter[str]:
+    return Counter(entry.reason for entry in entries if entry.reason is not None)
+
+
+def _take_source_changes(meta: Meta, row: int, changes: Changes) -> None:
+    changes.entries.extend(Change(row, (), change.field, change.change, change.reason) for change in meta.changes or ())
+
+
+def _decodes(decode: Callable[[Text], Any], value: Text) -> bool:
+    try:
+        decode(value)
+    except REFUSED:
+        return False
+    return True
+
+
+def _joined(arrays: Sequence[pa.Array[Any]], arrow_type: pa.DataType) -> pa.Array[Any]:
+    if len(arrays) == 1:
+        return arrays[0]
+    return pa.concat_arrays(arrays) if arrays else pa.array([], arrow_type)

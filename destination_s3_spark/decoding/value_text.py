@@ -1,0 +1,119 @@
+"""Stored values -> the JSON texts that typing makes these very values of: the way back, for values whose record is not at hand.
+
+What a record said beyond its values is gone: null and absent are one, and a date is written as ISO 8601 writes it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from destination_s3_spark.decoding.temporal import DAY_US, SECOND_US
+from destination_s3_spark.schema.airbyte_type import (
+    AirbyteType,
+    Array,
+    Field,
+    Object,
+    Scalar,
+    SchemalessArray,
+    SchemalessObject,
+    Union,
+    option_name,
+)
+
+Texts = list[bytes | None]
+"""One JSON text per row, None for null."""
+
+
+def value_texts(values: pa.Array[Any], of: AirbyteType) -> Texts:
+    """The texts of a column of this type (`schema.arrow.arrow_type` of it)."""
+    match of:
+        case Scalar():
+            return _scalars(values, of)
+        case SchemalessObject() | SchemalessArray():
+            return [None if text is None else text.encode() for text in values.to_pylist()]
+        case Object(fields):
+            return _objects(values, fields)
+        case Array(items):
+            return _arrays(values, items)
+        case Union(options):
+            return _unions(values, options)
+
+
+def _scalars(values: pa.Array[Any], of: Scalar) -> Texts:
+    text = _TEMPORAL_TEXTS.get(of)
+    if text is None:
+        return [None if value is None else msgspec.json.encode(value) for value in values.to_pylist()]
+    numbers = values.view(pa.int32() if of is Scalar.DATE else pa.int64()).to_pylist()
+    return [None if number is None else f'"{text(number)}"'.encode() for number in numbers]
+
+
+def _objects(values: pa.StructArray, fields: tuple[Field, ...]) -> Texts:
+    keys = [json.dumps(field.source).encode() + b":" for field in fields]
+    members = [value_texts(values.field(field.name), field.type) for field in fields]
+    rows = zip(*members, strict=True) if members else [()] * len(values)
+    return [
+        None if null else b"{" + b",".join(key + text for key, text in zip(keys, row, strict=True) if text is not None) + b"}"
+        for null, row in zip(values.is_null().to_pylist(), rows, strict=True)
+    ]
+
+
+def _arrays(values: pa.ListArray[Any], items: AirbyteType) -> Texts:
+    texts = [b"null" if text is None else text for text in value_texts(values.flatten(), items)]
+    lengths = pc.list_value_length(values)
+    ends = np.cumsum(pc.fill_null(lengths, 0).to_numpy(zero_copy_only=False)).tolist()
+    spans = zip(lengths.to_pylist(), ends, strict=True)
+    return [None if length is None else b"[" + b",".join(texts[end - length : end]) + b"]" for length, end in spans]
+
+
+def _unions(values: pa.StructArray, options: tuple[AirbyteType, ...]) -> Texts:
+    members = {option_name(option): value_texts(values.field(option_name(option)), option) for option in options}
+    chosen = pc.if_else(values.is_valid(), values.field("type"), None).to_pylist()
+    return [None if name is None else members[name][row] for row, name in enumerate(chosen)]
+
+
+def _date(days: int) -> str:
+    year, month, day = _civil(days)
+    era = "" if year > 0 else " BC"
+    year = year if year > 0 else 1 - year
+    return f"{'+' if year > 9999 else ''}{year:04}-{month:02}-{day:02}{era}"
+
+
+def _time(of_day: int) -> str:
+    seconds, microseconds = divmod(of_day, SECOND_US)
+    fraction = f".{microseconds:06}" if microseconds else ""
+    return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}{fraction}"
+
+
+def _timestamp(zone: str) -> Callable[[int], str]:
+    def text(microseconds: int) -> str:
+        days, of_day = divmod(microseconds, DAY_US)
+        date, space, era = _date(days).partition(" ")
+        return f"{date}T{_time(of_day)}{zone}{space}{era}"
+
+    return text
+
+
+_TEMPORAL_TEXTS: dict[Scalar, Callable[[int], str]] = {
+    Scalar.DATE: _date,
+    Scalar.TIME_WITH_TIMEZONE: lambda of_day: _time(of_day) + "Z",
+    Scalar.TIME_WITHOUT_TIMEZONE: _time,
+    Scalar.TIMESTAMP_WITH_TIMEZONE: _timestamp("Z"),
+    Scalar.TIMESTAMP_WITHOUT_TIMEZONE: _timestamp(""),
+}
+
+
+def _civil(days: int) -> tuple[int, int, int]:
+    """Year, month and day of a day since 1970-01-01; the inverse of `temporal.days_from_civil`."""
+    era, day_of_era = divmod(days + 719_468, 146_097)
+    year_of_era = (day_of_era - day_of_era // 1460 + day_of_era // 36_524 - day_of_era // 146_096) // 365
+    day_of_year = day_of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)
+    month = (5 * day_of_year + 2) // 153
+    day = day_of_year - (153 * month + 2) // 5 + 1
+    return year_of_era + era * 400 + (month >= 10), (month + 2) % 12 + 1, day

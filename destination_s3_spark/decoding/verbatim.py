@@ -1,0 +1,106 @@
+"""Blocks of record lines whose values stay the JSON text they came in, for the formats that take values of any type (JSON Lines, CSV).
+
+What such a file cannot hold is changed and recorded like everywhere: NaN and Infinity, which are no JSON, become null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from destination_s3_spark.decoding import exact
+from destination_s3_spark.decoding.changes import Changes, ColumnPlaces, Places, Reason, Spot
+from destination_s3_spark.decoding.column import Column, RawColumn, Slot
+from destination_s3_spark.decoding.json_text import Step, non_numbers, to_rewrite, without
+from destination_s3_spark.decoding.metadata import META_COLUMNS
+from destination_s3_spark.decoding.plan import RowPlan, Values
+from destination_s3_spark.decoding.record_typer import Typist, text_array
+
+_SURROGATES = (rb"\ud", rb"\uD")
+"""What every escaped surrogate begins with."""
+
+
+def typist_of(plan: RowPlan) -> Typist:
+    """The typist for what a plan's rows hold."""
+    match plan.values:
+        case Values.TYPED:
+            return Typist(plan)
+        case Values.CELLS:
+            return CellTypist(plan)
+        case Values.RECORD:
+            return RecordTypist(plan)
+
+
+class RecordTypist(Typist):
+    """Final rows are the four `_airbyte_*` columns and `_airbyte_data`: the record, whatever it declares. The plan has no fields."""
+
+    def __init__(self, plan: RowPlan) -> None:
+        super().__init__(plan)
+        self._sources = [(META_COLUMNS, "")]
+
+    def _arrays(self, texts: Sequence[bytes], first: int, changes: Changes) -> list[pa.Array[Any]]:
+        self._rows(texts, first, changes)  # nothing is taken from the records, but each is known to be an object then
+        data = text_array(texts)
+        if len(texts) == 0 or len(rows := to_rewrite(data)) == 0:
+            return [data]
+        rewritten = [_record_json(texts[row], first + row, changes) for row in rows.tolist()]
+        return [_replaced(data, rows, rewritten)]
+
+
+class CellTypist(Typist):
+    """Final rows have a column of JSON text for each field of the plan, null for what is null or absent."""
+
+    def _columns_of_fields(self) -> list[Column]:
+        return [CellColumn() for _ in self._plan.fields]
+
+
+class CellColumn(RawColumn):
+    """Values as JSON text, to be shown decoded: a string has no lone surrogates, which become U+FFFD and are recorded."""
+
+    def array(self, slots: Sequence[Slot], places: Places, changes: Changes) -> pa.Array[Any]:
+        """A string array."""
+        texts = pa.array([None if slot is None else bytes(slot) for slot in slots], pa.string())
+        texts = pc.if_else(pc.equal(texts, "null"), None, texts)
+        if texts.null_count == len(texts) or len(rows := to_rewrite(texts, *_SURROGATES)) == 0:
+            return texts
+        return _replaced(texts, rows, [_cell_json(bytes(slots[row]), (places, row), changes) for row in rows.tolist()])
+
+
+def _record_json(text: bytes, row: int, changes: Changes) -> bytes:
+    found = list(non_numbers(text))
+    for place in found:
+        (ordinal, key), *steps = place.steps
+        changes.nulled(_below((ColumnPlaces(ordinal, key or "", 0), row), steps), Reason.SERIALIZATION)
+    return exact.compact(without(found, text))
+
+
+def _cell_json(text: bytes, spot: Spot, changes: Changes) -> bytes | None:
+    if text[0] == exact.QUOTE:
+        string = exact.string(text)
+        whole = exact.without_lone_surrogates(string)
+        if whole is string:
+            return text
+        changes.truncated(spot)
+        return msgspec.json.encode(whole)
+    found = list(non_numbers(text))
+    for place in found:
+        changes.nulled(_below(spot, place.steps), Reason.SERIALIZATION)
+    valid = exact.compact(without(found, text))
+    return None if valid == exact.NULL else valid
+
+
+def _below(spot: Spot, steps: Sequence[Step]) -> Spot:
+    for step in steps:
+        spot = (spot, *step)
+    return spot
+
+
+def _replaced(texts: pa.Array[Any], rows: np.ndarray[Any, Any], by: Sequence[bytes | None]) -> pa.Array[Any]:
+    mask = np.zeros(len(texts), np.bool_)
+    mask[rows] = True
+    return pc.replace_with_mask(texts, pa.array(mask), pa.array(by, pa.string()))

@@ -1,0 +1,1 @@
+"""Shortcuts at the start of a sync, each of which only saves time."""

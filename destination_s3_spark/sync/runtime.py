@@ -1,0 +1,133 @@
+"""The engine of a sync as its configuration wants it, and its place on the local disk."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from destination_s3_spark.config.config import Config, Spark
+from destination_s3_spark.config.spark_conf import PYTHON, is_local
+from destination_s3_spark.engine.cluster import Cluster
+from destination_s3_spark.engine.memory import container_memory_bytes, jvm_heap_mb
+from destination_s3_spark.engine.session import Engine, Groups, SparkSettings, local_cores
+from destination_s3_spark.engine.startup import class_data
+from destination_s3_spark.errors import ConfigError
+from destination_s3_spark.storage.endpoint import cloud_deployment
+
+if TYPE_CHECKING:
+    from destination_s3_spark.storage.credentials import ExecutorCredentials
+    from destination_s3_spark.storage.settings import S3Settings
+
+TASKS = "destination_s3_spark.tables.landing.land"
+"""The module of the tasks' functions. Not imported here, as it needs nearly everything."""
+MB = 2**20
+WORKER_BYTES = 160 * MB
+"""What a Python process takes with its libraries alone."""
+CLUSTER_TASK_BYTES = 256 * MB
+"""Arrow memory a task may take on a cluster, whose machines' memory is not known here. With what else it takes, a task needs about 1 GB."""
+CLUSTER_START_LIMIT_S = 600
+"""How long executors of a cluster may take to appear: some clusters have to grow first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Workplace:
+    """The engine of a sync, and a directory on the local disk for its spool and for Spark."""
+
+    engine: Engine
+    scratch: Path
+
+
+@contextmanager
+def workplace(config: Config) -> Iterator[Workplace]:
+    """The place where a sync works; whatever way it is left, Spark stops and the directory goes. Raises ConfigError."""
+    scratch = scratch_directory(config)
+    try:
+        engine = engine_of(config, scratch / "spark")
+        try:
+            yield Workplace(engine, scratch)
+        finally:
+            engine.stop()
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def engine_of(config: Config, scratch: Path, start_limit_s: float = CLUSTER_START_LIMIT_S) -> Engine:
+    """The engine that runs the tasks of `tables`. On a cluster they get the credentials that executors shall have there."""
+    settings = spark_settings(config, scratch, start_limit_s)
+    if is_local(config.spark.master):
+        return Engine(settings, TASKS)
+    from destination_s3_spark.storage.credentials import ExecutorCredentials  # noqa: PLC0415 (boto3 takes long, and is for clusters)
+
+    credentials = ExecutorCredentials(config.spark.executor_credentials)
+    return Engine(settings, TASKS, lambda groups: with_credentials(groups, credentials))
+
+
+def with_credentials(groups: Groups, credentials: ExecutorCredentials) -> list[list[Any]]:
+    """The tasks, whose `s3` says how to reach the bucket from here, as executors on other machines get them."""
+    from destination_s3_spark.storage.credentials import for_executors  # noqa: PLC0415
+
+    known: dict[S3Settings, S3Settings] = {}
+
+    def dressed(task: Any) -> Any:
+        if task.s3 not in known:
+            known[task.s3] = for_executors(task.s3, credentials)
+        return replace(task, s3=known[task.s3])
+
+    def all_of(tasks: Sequence[Any]) -> list[Any]:
+        return [dressed(task) for task in tasks]
+
+    return [all_of(tasks) for tasks in groups]
+
+
+def scratch_directory(config: Config) -> Path:
+    """Make a directory of our own for the spool and for Spark; the caller's to remove. Raises ConfigError."""
+    parent = config.batching.spool_dir
+    try:
+        return Path(tempfile.mkdtemp(prefix="destination-s3-spark-", dir=parent))
+    except OSError as error:
+        where = parent or tempfile.gettempdir()
+        raise ConfigError(
+            f"The spool directory {where} cannot be written ({error.strerror}). Set batching.spool_dir to a writable directory."
+        ) from error
+
+
+def spark_settings(config: Config, scratch: Path, start_limit_s: float = CLUSTER_START_LIMIT_S) -> SparkSettings:
+    """How Spark runs; its scratch files go below `scratch`. Raises ConfigError for a cluster where there may be none."""
+    spark = config.spark
+    heap = _megabytes(spark.driver_memory) if spark.driver_memory else jvm_heap_mb(container_memory_bytes())
+    return SparkSettings(
+        local_cores(spark.master) if is_local(spark.master) else 0,
+        heap,
+        scratch,
+        spark.conf,
+        None if is_local(spark.master) else _cluster(spark, start_limit_s),
+        class_data.java_options(),
+    )
+
+
+def _cluster(spark: Spark, start_limit_s: float) -> Cluster:
+    if cloud_deployment():
+        raise ConfigError("spark.master must be local[...] in Airbyte Cloud, where nothing may reach a connector from outside.")
+    python = spark.conf.get(PYTHON) or f"python{sys.version_info.major}.{sys.version_info.minor}"
+    secret = spark.authenticate_secret.get_secret_value() if spark.authenticate_secret else None
+    return Cluster(spark.master, python, start_limit_s, secret)
+
+
+def task_bytes(config: Config) -> int:
+    """Arrow memory a merge task may take: a part of what the JVM and the interpreters leave of the container's memory."""
+    if not is_local(config.spark.master):
+        return CLUSTER_TASK_BYTES
+    settings = spark_settings(config, Path())
+    left = container_memory_bytes() - settings.heap_mb * MB - (settings.cores + 1) * WORKER_BYTES
+    return min(max(left // (3 * settings.cores), 32 * MB), 512 * MB)
+
+
+def _megabytes(text: str) -> int:
+    number, unit = int(text[:-1]), text[-1]
+    return number * 1024 if unit == "g" else number

@@ -1,0 +1,1 @@
+"""Change data capture: the events of a merge, their order, and the files of the change log."""

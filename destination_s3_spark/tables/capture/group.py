@@ -1,0 +1,285 @@
+"""What one merge adds to the change log of its table: a group of files, committed together with the change of the table.
+
+Merge tasks know what happened to their keys; here it is put in the order of the log. Events are first written to runs, sorted by where they
+stand in the log, then rendered by tasks that each know the count of what comes before.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from destination_s3_spark.chain.files import DataFile, FileEntry, FileKind
+from destination_s3_spark.change_log.events import LogColumns, OperationCount
+from destination_s3_spark.change_log.manifest import LogFile, manifest_of
+from destination_s3_spark.change_log.names import GroupName, LogKind, LogName
+from destination_s3_spark.change_log.options import ChangeLogOptions, open_changes, open_snapshot
+from destination_s3_spark.decoding.plan import RowPlan, Values
+from destination_s3_spark.errors import Bug
+from destination_s3_spark.schema.airbyte_type import Field
+from destination_s3_spark.schema.arrow import arrow_field
+from destination_s3_spark.storage.settings import S3Settings
+from destination_s3_spark.storage.staging import StagedFileSink
+from destination_s3_spark.tables.capture.event_runs import EventRun, read_events
+from destination_s3_spark.tables.capture.events import Images, cursor_members
+from destination_s3_spark.tables.capture.local_disk import LocalDisk
+from destination_s3_spark.tables.capture.output import SPANS, WRITE_BYTES, ChangeOutput, Counts, LoggedRange, LogTask, Span
+from destination_s3_spark.tables.merge.combining import ARROW_BYTES
+from destination_s3_spark.tables.merge.output import StagedFile, TableFormat, pieces
+from destination_s3_spark.tables.merge.task import ROUNDS_SHARE, Source, row_streams
+from destination_s3_spark.tables.runs.keys import CdcDeletion
+from destination_s3_spark.tables.runs.merged_rows import complete_rows
+from destination_s3_spark.tables.stream_table import StreamTable
+from destination_s3_spark.tables.update import Work
+
+CDC_FIELDS = "_ab_cdc_"
+"""What the names of the fields begin with that a source adds to say where in its own log a change stands: no data of the row."""
+EVENT_ROWS = 4
+"""An event has two rows, the new one and the old one; as text they take about twice as much memory."""
+COMPRESSION = 2
+"""Events take about so many times as much of Arrow's memory as in a file of the log."""
+LEAST_FILE_BYTES = 4 * 2**20
+"""Events of so many bytes are worth a file, and a task, of their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogGroup:
+    """Staged files of the log, the count they reach (None: there is no log), and scratch objects to delete once they are committed."""
+
+    files: tuple[DataFile, ...]
+    count: OperationCount | None
+    scratch: tuple[str, ...]
+
+
+NO_LOG = LogGroup((), None, ())
+
+
+@dataclass(frozen=True, slots=True)
+class RenderTask:
+    """A file of events, those at positions from `low` on and below `high`. `start` counts all before it."""
+
+    runs: tuple[EventRun, ...]
+    low: int
+    high: int
+    columns: LogColumns
+    options: ChangeLogOptions
+    start: OperationCount
+    key: str
+    budget_bytes: int
+    s3: S3Settings
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotTask:
+    """A file of the table that a merge left as it is, and what the log is to get of it."""
+
+    source: Source
+    table: TableFormat
+    log: LogTask
+    budget_bytes: int
+    s3: S3Settings
+
+
+class MergeLog:
+    """The change log's part of one merge. `records` are the deltas it consumes; `anew`: it writes rows of the table in other columns."""
+
+    def __init__(
+        self, table: StreamTable, options: ChangeLogOptions, records: Sequence[FileEntry], disk: LocalDisk | None, *, anew: bool
+    ) -> None:
+        self._table = table
+        self._options = options
+        contents = table.writer.open().contents
+        first = min((file.offset or 0 for file in records), default=contents.next_offset)
+        last = max(((file.offset or 0) + file.rows - 1 for file in records), default=first)
+        self._span = Span(first, last)
+        self._event_bytes = EVENT_ROWS * ARROW_BYTES * sum(file.bytes for file in records)
+        self._before = contents.operation_count
+        self._images = _images(table, options)
+        self.kind = self._kind(begins=anew or contents.pending is not None)
+        self._group = GroupName(first, table.writer.next_token())
+        self._parts = 0
+        self._folder = disk.reserved(self._event_bytes) if disk is not None and self.kind is LogKind.CHANGES else None
+
+    def task(self, files: int, file_bytes: int) -> LogTask:
+        """What a merge task does that writes up to so many files of this size."""
+        table = self._table
+        keys = () if self.kind is LogKind.CHANGES else tuple(self._next_key() for _ in range(files))
+        sources = tuple((field.name, field.source) for field in table.schema.fields)
+        token = table.writer.next_token()
+        return LogTask(
+            kind=self.kind,
+            images=self._images,
+            options=self._options,
+            plan=self._plan(),
+            soft=self._soft(),
+            sources=sources,
+            keys=keys,
+            scratch=table.layout.scratch_prefix(token),
+            folder=None if self._folder is None else self._folder / token,
+            file_bytes=file_bytes,
+            span=self._span,
+            event_bytes=self._event_bytes,
+        )
+
+    def group(
+        self, ranges: Sequence[LoggedRange], kept: Sequence[SnapshotTask], budget_bytes: int, cores: int, s3: S3Settings
+    ) -> Generator[Work, list[Any] | None, LogGroup]:
+        """The steps to the files of the log. `kept` are the files of the table that a snapshot needs and the merge left alone."""
+        before = self._before or OperationCount()
+        if self.kind is LogKind.CHANGES:
+            found = yield from self._changes(ranges, before, budget_bytes, cores, s3)
+        else:
+            found = yield from self._rows(ranges, kept, s3)
+            before = OperationCount() if self.kind is LogKind.SNAPSHOT else before
+        if not found.files or found.count is None:
+            return found
+        return replace(found, files=(*found.files, self._manifest(found.files, before, found.count, s3)))
+
+    def snapshot_tasks(self, kept: Sequence[FileEntry], form: TableFormat, budget_bytes: int, s3: S3Settings) -> list[SnapshotTask]:
+        """What is to be done with files of the table that the merge leaves alone: nothing, unless the log begins with it."""
+        if self.kind is not LogKind.SNAPSHOT:
+            return []
+        return [
+            SnapshotTask(Source(file.kind, file.key, file.bytes), form, self.task(2, 2 * form.target_file_bytes), budget_bytes, s3)
+            for file in kept
+        ]
+
+    def _kind(self, *, begins: bool) -> LogKind:
+        if begins or self._before is None:
+            return LogKind.SNAPSHOT
+        return LogKind.CHANGES if self._images.cursor else LogKind.UPSERTS
+
+    def _rows(
+        self, ranges: Sequence[LoggedRange], kept: Sequence[SnapshotTask], s3: S3Settings
+    ) -> Generator[Work, list[Any] | None, LogGroup]:
+        """The files of rows that merge tasks staged, and for a snapshot those of the files they did not touch."""
+        more: list[LoggedRange] = []
+        if kept:
+            more = (yield Work(snapshot_file, kept, lambda task: int(task.source.size))) or []
+        files = sorted((file for logged in (*ranges, *more) for file in logged.files), key=lambda file: file.key)
+        rows = OperationCount(insert_count=sum(logged.rows for logged in (*ranges, *more)))
+        if self.kind is LogKind.SNAPSHOT:
+            return LogGroup(tuple(files) or (self._empty_snapshot(s3),), rows, ())
+        return LogGroup(tuple(files), (self._before or OperationCount()) + rows, ())
+
+    def _changes(
+        self, ranges: Sequence[LoggedRange], before: OperationCount, budget_bytes: int, cores: int, s3: S3Settings
+    ) -> Generator[Work, list[Any] | None, LogGroup]:
+        """Put the events in order and render them."""
+        runs = [run for logged in ranges for run in logged.runs]
+        counts = sum((logged.counts for logged in ranges), np.zeros((SPANS, 3), np.int64))
+        if not runs:
+            return LogGroup((), before, ())
+        size = sum(int(run.bytes.sum()) for run in runs) // COMPRESSION
+        parts = file_count(size, self._table.rules.target_file_bytes, cores)
+        tasks, expected = [], []
+        start = before
+        for low, high, inside in _cut(counts, parts):
+            key = self._next_key()
+            bounds = self._span.position(low), self._span.position(high)
+            tasks.append(RenderTask(tuple(runs), *bounds, self._images.columns, self._options, start, key, budget_bytes, s3))
+            start += inside
+            expected.append(inside.total)
+        files: list[DataFile] = (yield Work(render_changes, tasks, lambda _: size)) or []
+        if [file.rows for file in files] != expected:
+            self._table.writer.drop(files)
+            raise Bug(
+                f"Stream '{self._table.stream.id}': {sum(expected)} changes were found and {sum(file.rows for file in files)} were "
+                "written to the change log. Nothing was changed. Please report this.",
+                stream=self._table.stream.id,
+            )
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+        return LogGroup(tuple(files), start, tuple(run.place for run in runs if isinstance(run.place, str)))
+
+    def _manifest(self, files: Sequence[DataFile], before: OperationCount, after: OperationCount, s3: S3Settings) -> DataFile:
+        table = self._table
+        named = [LogFile(file.key.rsplit("/", 1)[-1], file.rows) for file in files]
+        ids = table.session.generation_id, table.schema.schema_id
+        manifest = manifest_of(self._images.columns, self._options, self.kind, ids, named, before, after)
+        with StagedFileSink(s3, f"{table.layout.changes}{self._group.manifest}") as sink:
+            sink.write(manifest.to_bytes())
+            return DataFile(FileKind.CHANGES, sink.stage(), 0)
+
+    def _empty_snapshot(self, s3: S3Settings) -> DataFile:
+        """Says that the table has become empty."""
+        with StagedFileSink(s3, self._next_key()) as sink:
+            rows = open_snapshot(sink, self._images.columns, self._options).close()
+            return DataFile(FileKind.CHANGES, sink.stage(), rows)
+
+    def _next_key(self) -> str:
+        name = LogName(*self._group, self._parts, self.kind)
+        self._parts += 1
+        return f"{self._table.layout.changes}{name.file_name(self._options.extension)}"
+
+    def _soft(self) -> str | None:
+        """The column by which rows that the table keeps are deleted ones."""
+        spec = self._table.spec
+        if spec is None or spec.deleted_at is None or spec.deletion is CdcDeletion.HARD:
+            return None
+        return spec.deleted_at.name
+
+    def _plan(self) -> RowPlan | None:
+        """How rows that are text are typed for the log."""
+        table = self._table
+        if not table.layout.of_text:
+            return None
+        fields = tuple(Field(column.source, column.name, column.type) for column in table.schema.fields if column.recovered_from is None)
+        stream = table.stream
+        return RowPlan(stream.id, stream.sync_id, stream.generation_id, fields, table.schema.arrow, Values.TYPED)
+
+
+def file_count(size: int, target_file_bytes: int, cores: int) -> int:
+    """How many files events of this size become: as many for each core, unless they would be too small."""
+    rounds = -(-size // (target_file_bytes * cores))
+    return max(1, -(-size // target_file_bytes), min(rounds * cores, size // LEAST_FILE_BYTES))
+
+
+def render_changes(task: RenderTask) -> DataFile:
+    """Stage a file of the log. Raises TransientError, or DataError for a scratch run that is gone; then nothing stays staged."""
+    columns = task.columns
+    sink = StagedFileSink(task.s3, task.key)
+    with StagedFile(FileKind.CHANGES, sink, open_changes(sink, columns, task.options, task.start)) as file:
+        for events in read_events(task.runs, task.low, task.high, columns.event_schema, task.budget_bytes, task.s3):
+            for batch in pieces(events, WRITE_BYTES):
+                file.write(batch)
+        return file.stage()
+
+
+def snapshot_file(task: SnapshotTask) -> LoggedRange:
+    """Stage the rows of a file of the table as part of a snapshot. Raises as `merge_range`."""
+    has_cursor = task.table.spec.cursor is not None
+    with (
+        row_streams([task.source], task.table.form, (b"", None), task.budget_bytes, task.s3) as streams,
+        ChangeOutput(task.log, has_cursor, task.budget_bytes, task.s3) as log,
+    ):
+        for rows in complete_rows(streams, task.budget_bytes // ROUNDS_SHARE):
+            log.take(rows)
+        return log.finish()
+
+
+def _images(table: StreamTable, options: ChangeLogOptions) -> Images:
+    spec = table.spec
+    if spec is None:
+        raise Bug(f"Stream '{table.stream.id}' is not deduplicated and has no change log. Please report this.", stream=table.stream.id)
+    columns = [Field(column.source, column.name, column.type) for column in table.schema.fields]
+    data = tuple(arrow_field(column) for column in columns if not column.source.startswith(CDC_FIELDS))
+    cursor = tuple((column.source, arrow_field(column)) for column in columns if column.source.startswith(CDC_FIELDS))
+    log_columns = LogColumns(table.stream.id, data, tuple(field.name for field in spec.key), tuple(cursor_members(cursor)))
+    return Images(log_columns, options.before_image, options.after_image, cursor)
+
+
+def _cut(counts: Counts, parts: int) -> Iterator[tuple[int, int, OperationCount]]:
+    """Consecutive spans from, to (exclusive), with about as many events in each of the parts, and what these are."""
+    ends = np.cumsum(counts.sum(axis=1))
+    low = 0
+    for part in range(1, parts + 1):
+        high = SPANS if part == parts else int(np.searchsorted(ends, ends[-1] * part // parts)) + 1
+        inside = counts[low:high].sum(axis=0).tolist()
+        if sum(inside):
+            yield low, high, OperationCount(*inside)
+            low = high

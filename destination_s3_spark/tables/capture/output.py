@@ -1,0 +1,259 @@
+"""What a merge task adds to the change log: snapshot files and upserts as they are, events as scratch runs for the log to be put in order.
+
+Comes in: all rows of some keys in merge form. Goes out: the winners, as they are to be stored, with the values their records left out.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from destination_s3_spark.chain.files import DataFile, FileKind
+from destination_s3_spark.change_log.names import LogKind
+from destination_s3_spark.change_log.options import ChangeLogOptions, open_snapshot
+from destination_s3_spark.decoding.plan import RowPlan
+from destination_s3_spark.errors import Bug
+from destination_s3_spark.schema.arrow import RAW_SCHEMA
+from destination_s3_spark.storage.settings import S3Settings
+from destination_s3_spark.storage.staging import StagedFileSink
+from destination_s3_spark.tables.capture.event_runs import RUNS_SHARE, EventRun, piece_bytes, write_run
+from destination_s3_spark.tables.capture.events import OPERATIONS, POSITION, Events, Images, Values
+from destination_s3_spark.tables.capture.history import History
+from destination_s3_spark.tables.capture.provided import DATA, has_placeholder, may_have_placeholder, provided
+from destination_s3_spark.tables.capture.toast import carried
+from destination_s3_spark.tables.merge.output import StagedFile, pieces
+from destination_s3_spark.tables.runs.keys import DELETED
+from destination_s3_spark.tables.runs.winners import ranking
+from destination_s3_spark.tables.stored.rows import retyped_rows
+
+SPANS = 1024
+"""Of how many spans of the log each task counts its events, so that files can be cut there."""
+WRITE_BYTES = 8 * 2**20
+
+Counts: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
+"""Events by span of the log and operation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The arrivals `first` to `last` that a merge has records of, both inclusive."""
+
+    first: int
+    last: int
+
+    @property
+    def width(self) -> int:
+        """The arrivals of each part that events are counted by."""
+        return (self.last - self.first) // SPANS + 1
+
+    def position(self, part: int) -> int:
+        """Where a part begins."""
+        return self.first + part * self.width
+
+    def count(self, events: pa.RecordBatch) -> Counts:
+        """How many events each part has, by operation."""
+        part = (np.asarray(events[POSITION]) - self.first) // self.width
+        operation = np.asarray(pc.index_in(events["op"], pa.array(OPERATIONS)))
+        counted = np.bincount(part * len(OPERATIONS) + operation, minlength=SPANS * len(OPERATIONS))
+        return counted.reshape(SPANS, len(OPERATIONS))
+
+
+@dataclass(frozen=True, slots=True)
+class LogTask:
+    """What a merge task does for the log. Picklable.
+
+    `plan` types rows that are text. `soft` is the column by which a row that is kept counts as deleted, None where such rows go. `keys`
+    are those of the log's files of rows. Runs of events go into the local `folder`, or where there is none or no room below the prefix
+    `scratch`. `span` is of the records, and `event_bytes` about what the events of all tasks take of Arrow's memory.
+    """
+
+    kind: LogKind
+    images: Images
+    options: ChangeLogOptions
+    plan: RowPlan | None
+    soft: str | None
+    sources: tuple[tuple[str, str], ...]
+    keys: tuple[str, ...]
+    scratch: str
+    folder: Path | None
+    file_bytes: int
+    span: Span
+    event_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedRange:
+    """What a task did for the log: staged files with so many `rows`, or scratch `runs` of events and their counts."""
+
+    files: tuple[DataFile, ...]
+    rows: int
+    runs: tuple[EventRun, ...]
+    counts: Counts
+
+
+class ChangeOutput:
+    """The log's part of a merge task. Used as a context manager; what is staged is dropped when it is left with an error."""
+
+    def __init__(self, task: LogTask, has_cursor: bool, budget_bytes: int, s3: S3Settings) -> None:
+        self._task = task
+        self._has_cursor = has_cursor
+        self._s3 = s3
+        self._stack = ExitStack()
+        shown = [*task.images.columns.row_schema.names, *(field.name for _, field in task.images.cursor)]
+        self._needed = RAW_SCHEMA.names if task.plan is not None else shown
+        self._rows = _RowFiles(task, s3, self._stack)
+        pool = self._stack.enter_context(ThreadPoolExecutor(1, "event-runs"))
+        self._events = _EventRuns(task, budget_bytes, s3, pool)
+
+    def __enter__(self) -> ChangeOutput:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._stack.__exit__(kind, error, trace)
+
+    def take(self, rows: pa.Table) -> pa.Table:
+        """Log what the rows change; returns the winners. `rows` are all there are of their keys."""
+        task = self._task
+        ranked = ranking(rows, self._has_cursor)
+        best = rows.take(pa.array(ranked.winners))
+        if task.kind is not LogKind.SNAPSHOT or may_have_placeholder(rows, of_text=task.plan is not None):
+            history = History.of(rows, ranked, np.asarray(rows[DELETED].combine_chunks()), net=task.kind is LogKind.UPSERTS)
+            if len(history.rows):
+                values = self._values(rows, history)
+                if values.provided:
+                    best = carried(best, values, dict(task.sources), of_text=task.plan is not None)
+                self._log(rows, values)
+        if task.kind is LogKind.SNAPSHOT:
+            live = best.filter(pc.invert(best[DELETED]))
+            if len(live):
+                self._rows.write(self._showable(live))
+        return best
+
+    def finish(self) -> LoggedRange:
+        """Stage what is left."""
+        return LoggedRange(self._rows.stage(), self._rows.rows, self._events.finish(), self._events.counts)
+
+    def _log(self, rows: pa.Table, values: Values) -> None:
+        task = self._task
+        if task.kind is LogKind.SNAPSHOT:
+            return
+        events = Events.of(values, task.images.columns)
+        if not len(events.rows):
+            return
+        if task.kind is LogKind.CHANGES:
+            self._events.write(events.batch(values, rows, task.images))
+        else:
+            shown = [values.take(field.name, events.rows[::-1]) for field in task.images.columns.fields]
+            self._rows.write(pa.table(shown, schema=task.images.columns.row_schema))
+
+    def _values(self, rows: pa.Table, history: History) -> Values:
+        """The history's rows with their typed columns."""
+        stored = rows.select(self._needed).take(pa.array(history.rows))
+        at = np.arange(len(stored))
+        if self._task.plan is not None:
+            has_text = np.asarray(stored[DATA].combine_chunks().is_valid())  # deletions the table keeps have none
+            at = np.maximum(np.cumsum(has_text) - 1, 0)
+            stored = _typed(stored.filter(pa.array(has_text)), self._task.plan)
+        if self._task.soft is not None:
+            deleted = stored[self._task.soft].combine_chunks().is_valid().to_numpy(zero_copy_only=False)
+            history = replace(history, gone=history.gone | (deleted[at] if len(deleted) else False))
+        found = {}
+        for field in self._task.images.columns.fields:
+            if field.name not in self._task.images.columns.key and has_placeholder(stored[field.name]):
+                found[field.name] = provided(Values(history, stored, at, {}).column(field.name), history)
+        return Values(history, stored, at, found)
+
+    def _showable(self, live: pa.Table) -> pa.Table:
+        """The log's columns of rows in merge form."""
+        task = self._task
+        if task.plan is not None:
+            live = _typed(live, task.plan)
+        if task.soft is not None:
+            live = live.filter(live[task.soft].is_null())
+        return live.select(task.images.columns.row_schema.names).cast(task.images.columns.row_schema)
+
+
+class _RowFiles:
+    """Files of the log that hold rows."""
+
+    def __init__(self, task: LogTask, s3: S3Settings, stack: ExitStack) -> None:
+        self._task = task
+        self._s3 = s3
+        self._stack = stack
+        self._keys = iter(task.keys)
+        self._next_key = next(self._keys, None)
+        self._file: StagedFile | None = None
+        self._staged: list[DataFile] = []
+        self.rows = 0
+
+    def write(self, rows: pa.Table) -> None:
+        for batch in pieces(rows, WRITE_BYTES):
+            if self._file is not None and self._next_key is not None and self._file.sink.tell() >= self._task.file_bytes:
+                self._staged.append(self._file.stage())
+                self._file = None
+            if self._file is None:
+                self._file = self._open()
+            self._file.write(batch)
+            self.rows += batch.num_rows
+
+    def stage(self) -> tuple[DataFile, ...]:
+        if self._file is not None:
+            self._staged.append(self._file.stage())
+        return tuple(self._staged)
+
+    def _open(self) -> StagedFile:
+        if self._next_key is None:
+            raise Bug("A merge has rows for the change log and no key to write them to; nothing was committed. Please report this.")
+        sink = StagedFileSink(self._s3, self._next_key)
+        self._next_key = next(self._keys, None)
+        writer = open_snapshot(sink, self._task.images.columns, self._task.options)
+        return self._stack.enter_context(StagedFile(FileKind.CHANGES, sink, writer))
+
+
+class _EventRuns:
+    """Runs of events, each of as many as may wait to be put in order. One is written while the next one's events come in."""
+
+    def __init__(self, task: LogTask, budget_bytes: int, s3: S3Settings, pool: Executor) -> None:
+        self._task = task
+        self._run_bytes = budget_bytes // RUNS_SHARE
+        self._piece_bytes = piece_bytes(task.event_bytes, len(task.images.columns.fields), budget_bytes)
+        self._s3 = s3
+        self._pool = pool
+        self._waiting: list[pa.RecordBatch] = []
+        self._bytes = 0
+        self._runs: list[Future[EventRun]] = []
+        self.counts: Counts = np.zeros((SPANS, len(OPERATIONS)), np.int64)
+
+    def write(self, events: pa.RecordBatch) -> None:
+        self.counts += self._task.span.count(events)
+        self._waiting.append(events)
+        self._bytes += events.nbytes
+        if self._bytes >= self._run_bytes:
+            self._flush()
+
+    def finish(self) -> tuple[EventRun, ...]:
+        if self._waiting:
+            self._flush()
+        return tuple(run.result() for run in self._runs)
+
+    def _flush(self) -> None:
+        if self._runs:
+            self._runs[-1].result()
+        name, folder = f"{len(self._runs)}.arrows", self._task.folder
+        file = None if folder is None else folder / name
+        self._runs.append(self._pool.submit(write_run, self._waiting, f"{self._task.scratch}{name}", file, self._piece_bytes, self._s3))
+        self._waiting, self._bytes = [], 0
+
+
+def _typed(rows: pa.Table, plan: RowPlan) -> pa.Table:
+    """Rows of text with their values as columns."""
+    batches = rows.select(RAW_SCHEMA.names).cast(RAW_SCHEMA).to_batches()
+    return pa.Table.from_batches([typed for _, typed in retyped_rows(batches, plan)], plan.table_schema)

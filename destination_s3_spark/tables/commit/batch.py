@@ -1,0 +1,102 @@
+"""The slices of one commit, and the checkpoints they make up."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from destination_s3_spark.chain.fold import REPLAY_LIMIT
+from destination_s3_spark.chain.replay import ReplayGuard
+from destination_s3_spark.chain.state import Checkpoint
+from destination_s3_spark.errors import Bug
+from destination_s3_spark.tables.landing.slices import Segment, StagedSlice
+
+MULTISET_MODULUS = 2**128
+
+
+@dataclass(frozen=True, slots=True)
+class TableCheckpoint:
+    """Where a checkpoint ends in a stream's spool (bytes), and the hash of its state blob; None for the tail of a complete stream."""
+
+    end: int
+    state_hash: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Staged slices and the checkpoints they make up exactly. `ends[i]` is the spool offset at which `checkpoints[i]` ends."""
+
+    slices: tuple[StagedSlice, ...]
+    ends: tuple[int, ...]
+    checkpoints: tuple[Checkpoint, ...]
+
+    @property
+    def records(self) -> int:
+        """Records in the batch."""
+        return sum(checkpoint.records for checkpoint in self.checkpoints)
+
+    def changes(self) -> dict[str, int]:
+        """Values changed by typing, by reason."""
+        counts: Counter[str] = Counter()
+        for staged in self.slices:
+            counts.update(staged.changes)
+        return dict(counts)
+
+    def recorded(self) -> tuple[Checkpoint, ...]:
+        """The checkpoints as the chain keeps them: of more than the replay list can hold, the oldest are summed up."""
+        excess = len(self.checkpoints) - REPLAY_LIMIT
+        if excess <= 0:
+            return self.checkpoints
+        return (_sum(self.checkpoints[: excess + 1]), *self.checkpoints[excess + 1 :])
+
+    def split_replayed(self, guard: ReplayGuard) -> Batch:
+        """The leading part that is in the table already. A slice that is only partly a replay is not: it lands again, whole."""
+        if not guard.active:
+            return self.first(0)
+        replayed = guard.count_replayed(self.checkpoints)
+        whole = {staged.end for staged in self.slices}
+        while replayed and self.ends[replayed - 1] not in whole:
+            replayed -= 1
+        guard.accept(self.checkpoints, replayed)
+        return self.first(replayed)
+
+    def first(self, count: int) -> Batch:
+        """The batch of the first `count` checkpoints."""
+        end = self.ends[count - 1] if count else -1
+        return Batch(tuple(staged for staged in self.slices if staged.end <= end), self.ends[:count], self.checkpoints[:count])
+
+    def after(self, part: Batch) -> Batch:
+        """What is left behind a leading part."""
+        return Batch(self.slices[len(part.slices) :], self.ends[len(part.ends) :], self.checkpoints[len(part.checkpoints) :])
+
+
+def cut_batch(slices: Sequence[StagedSlice], checkpoints: Sequence[TableCheckpoint], generation: int, start: int) -> Batch:
+    """The batch of these slices, which begin at `start`. A checkpoint without records of this table is left out."""
+    segments = [segment for staged in slices for segment in staged.segments]
+    ends: list[int] = []
+    found: list[Checkpoint] = []
+    used = 0
+    for checkpoint in checkpoints:
+        first = used
+        while used < len(segments) and segments[used].end <= checkpoint.end:
+            used += 1
+        reached = segments[used - 1].end if used else start
+        if reached != checkpoint.end:
+            raise Bug(f"A checkpoint ends at byte {checkpoint.end} of the spool, the staged slices reach {reached}. Please report this.")
+        records, multiset = _count(segments[first:used])
+        if records:
+            ends.append(checkpoint.end)
+            found.append(Checkpoint(checkpoint.state_hash, records, f"{multiset:032x}", generation))
+    return Batch(tuple(slices), tuple(ends), tuple(found))
+
+
+def _count(segments: Sequence[Segment]) -> tuple[int, int]:
+    records = sum(segment.records for segment in segments)
+    return records, sum(segment.multiset for segment in segments) % MULTISET_MODULUS
+
+
+def _sum(checkpoints: Sequence[Checkpoint]) -> Checkpoint:
+    multiset = sum(int(checkpoint.multiset_hash, 16) for checkpoint in checkpoints) % MULTISET_MODULUS
+    last = checkpoints[-1]
+    return Checkpoint(last.state_hash, sum(checkpoint.records for checkpoint in checkpoints), f"{multiset:032x}", last.generation)

@@ -1,0 +1,399 @@
+"""Writes one table: takes staged slices, commits whole checkpoints, keeps replays out.
+
+A writer belongs to one sync. It reads the table's chain at the start, opens it at the first record, and closes it at the end. Whatever
+goes wrong in between, the chain says what happened: after an error the writer is good for `abandon()` only, and the next sync goes on.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+
+import msgspec
+
+from destination_s3_spark.chain.blocks import as_recorded
+from destination_s3_spark.chain.events import AddData, Close, Event, MergeData, OffsetInterval, ReplaceData, SetDataSchema
+from destination_s3_spark.chain.files import DataFile, FileEntry, FileKind
+from destination_s3_spark.chain.live_files import LiveFiles
+from destination_s3_spark.chain.log import BlockTaken, Chain, Clock, utc_now
+from destination_s3_spark.chain.opening import Session, Table, fenced, open_table, take_snapshot_when_due
+from destination_s3_spark.chain.orphan_uploads import StrayUploads
+from destination_s3_spark.chain.replay import ReplayGuard
+from destination_s3_spark.chain.settle import MapCalls, complete, finish, take_back
+from destination_s3_spark.chain.state import TableState
+from destination_s3_spark.chain.tokens import Token
+from destination_s3_spark.change_log.events import OperationCount
+from destination_s3_spark.errors import Bug, DataError, Fenced, SyncError, TransientError
+from destination_s3_spark.schema.schema_event import from_event
+from destination_s3_spark.schema.table_schema import TableSchema
+from destination_s3_spark.storage.object_store import ObjectNotFound, ObjectStore, StagedUpload
+from destination_s3_spark.tables.commit.batch import Batch, TableCheckpoint, cut_batch
+from destination_s3_spark.tables.landing.slices import StagedSlice
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class CommitResult:
+    """What a commit did. `sequence_number`: its data block, None when all of it was a replay; `replayed`: records dropped as such."""
+
+    sequence_number: int | None
+    rows: int
+    files: int
+    bytes: int
+    replayed: int
+
+
+class Publisher(Protocol):
+    """Shows a table to readers that do not know its chain."""
+
+    def publish(self, store: ObjectStore, state: TableState, live: LiveFiles) -> None:
+        """Show the table in this state, in one step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """What a writer is given besides its table. `map_files` makes calls side by side, `publisher` None: no reader needs to be told."""
+
+    clock: Clock = utc_now
+    map_files: MapCalls = map
+    publisher: Publisher | None = None
+
+
+class TableWriter:
+    """One table during one sync. Not for use by two threads at a time; different tables may be used side by side."""
+
+    def __init__(self, store: ObjectStore, table: Table, session: Session, strays: StrayUploads, outside: Outside | None = None) -> None:
+        outside = outside or Outside()
+        self._store = store
+        self._table = table
+        self._session = session
+        self._strays = strays
+        self.map_files = outside.map_files
+        self.publisher = outside.publisher
+        """Who shows the table to readers outside of the chain; may be set until the table is opened."""
+        self._chain = Chain(store, table.chain_prefix, table.stream, outside.clock)
+        self._guard = ReplayGuard(())
+        self._staged: list[StagedSlice] = []
+        self._staged_end = 0
+        self._committed_end = 0
+        self._files_named = 0
+        self._opened = False
+        self._over = False
+
+    @property
+    def state(self) -> TableState | None:
+        """The table as last read or written. None: nothing known yet, which before `open` does not mean that the table is new."""
+        return self._chain.state
+
+    @property
+    def guarding(self) -> bool:
+        """While true, cut slices at every checkpoint boundary, so that a replay is a whole number of slices. The table must be open."""
+        self._need_open()
+        return self._guard.active
+
+    @property
+    def cut_ends(self) -> frozenset[int]:
+        """Spool offsets at which a commit may end: where a staged slice ends, so that none is cut in two."""
+        return frozenset(staged.end for staged in self._staged)
+
+    def read(self) -> None:
+        """Read what the table's hint says (1 call); `open` and `catch_up` find out whether there is more."""
+        with self._ending_on_error():
+            self._chain.read()
+
+    def catch_up(self) -> TableState | None:
+        """Read on to the head of the chain, and open a table that a dead session left unsettled, to make its rows visible."""
+        with self._ending_on_error():
+            if not self._opened:
+                self._chain.catch_up()
+                if self._chain.state is not None and self._chain.state.unsettled is not None:
+                    self._open()
+        return self._chain.state
+
+    def open(self) -> TableState:
+        """Begin writing; every older writer is fenced. Opening again is free. Raises Fenced, TransientError."""
+        with self._ending_on_error():
+            self._open()
+        return self._chain.head
+
+    def ensure_schema(self, payload: dict[str, Any]) -> None:
+        """Make `payload` (with `schemaId`) the schema of the data that follows; a block is written only when it differs."""
+        with self._ending_on_error():
+            self._open()
+            schema = as_recorded(payload)
+            if schema == self._chain.head.schema:
+                return
+            if self._staged:
+                raise self._bug(
+                    f"schema {schema['schemaId']} was set while slices of schema {self._chain.head.schema_id} are not committed"
+                )
+            self._append(SetDataSchema(schema))
+
+    def next_token(self) -> str:
+        """26 digits that no other data file has or will have. The table must be open."""
+        self._need_open()
+        self._files_named += 1
+        return str(Token(self._chain.head.identity.table_number, self._chain.head.epoch, self._files_named))
+
+    def stage(self, staged: StagedSlice) -> None:
+        """Take over a landed slice. Slices come in spool order without a gap; their files must hold each of their records once."""
+        self._need_open()
+        if staged.start != self._staged_end or staged.end <= staged.start:
+            raise self._bug(f"staged bytes {staged.start} to {staged.end} of the spool after {self._staged_end}")
+        if staged.schema_id != self._chain.head.schema_id:
+            raise self._bug(f"staged a slice of schema {staged.schema_id}, the table has {self._chain.head.schema_id}")
+        for kind in FileKind:
+            rows = [file.rows for file in staged.files if file.kind is kind]
+            if rows and sum(rows) != staged.records:
+                raise self._bug(f"{staged.records} records became {sum(rows)} rows in {kind.value} files")
+        self._staged.append(staged)
+        self._staged_end = staged.end
+
+    def commit(self, checkpoints: Sequence[TableCheckpoint]) -> CommitResult:
+        """Commit the staged slices up to the last checkpoint's end; when this returns, their rows are durable and visible.
+
+        Raises Fenced, or TransientError when nothing was committed or nobody knows; the checkpoints' STATEs must not be emitted then.
+        """
+        self._need_open()
+        with self._ending_on_error():
+            batch = self._take(checkpoints)
+            replayed = batch.split_replayed(self._guard)
+            self._abort(file for staged in replayed.slices for file in staged.files)
+            rest = batch.after(replayed)
+            if not rest.slices:
+                return CommitResult(None, 0, 0, 0, replayed.records)
+            files = tuple(FileEntry.of(file) for staged in rest.slices for file in staged.files)
+            self._append_data(rest, files)
+            number = self._chain.head.sequence_number
+            self._settle(files)
+            return CommitResult(number, rest.records, len(files), sum(file.bytes for file in files), replayed.records)
+
+    def merge(
+        self,
+        files: Sequence[DataFile],
+        removed: Sequence[FileEntry],
+        consumed_offset: int | None,
+        operation_count: OperationCount | None = None,
+    ) -> CommitResult:
+        """Bring rows that are in deltas into the final table: its staged files appear and the removed ones go, in one step.
+
+        `operation_count`: what the change log counts up to with its files among the staged ones; None ends the log there is.
+        """
+        event = partial(MergeData, consumed_offset=consumed_offset, operation_count=operation_count)
+        return self._rewrite(files, removed, event)
+
+    def replace(
+        self, files: Sequence[DataFile], removed: Sequence[FileEntry], operation_count: OperationCount | None = None
+    ) -> CommitResult:
+        """Publish the session's generation: its staged files are all the final table has from now on. `operation_count` as in `merge`."""
+        return self._rewrite(files, removed, partial(ReplaceData, operation_count=operation_count))
+
+    def close(self, orphans: StrayUploads | None = None) -> None:
+        """End the session after a successful sync: from now on nothing of it counts as a replay.
+
+        Pass `orphans`, listed after the last land, when a task attempt failed: uploads of such attempts are known to nobody else.
+        A table left unclean by an earlier session is opened for this even when this sync had no records for it: otherwise an equal sync
+        later on would be taken for a replay.
+        """
+        with self._ending_on_error():
+            if not self._opened:
+                self._chain.catch_up()
+                if self._chain.state is not None and not self._chain.state.closed:
+                    self._open()
+            if self._opened:
+                self._abort(file for staged in self._staged for file in staged.files)
+                self._staged = []
+                if orphans is not None:
+                    orphans.abort(self._chain.head.identity.table_number, self._chain.head.epoch + 1)
+                self._take_snapshot_when_due()
+                # Before Close, which finds out whether another writer was quicker and may have published a later state.
+                self._publish(self._chain)
+                self._append(Close())
+                self._chain.write_hint()
+        self._over = True
+
+    def abandon(self) -> None:
+        """End the session after a failed sync: drop what is staged and in no block. The replay list stays in force. Never raises."""
+        self._over = True
+        try:
+            self._abort(file for staged in self._staged for file in staged.files)
+        except SyncError as error:
+            logger.warning("table %s: staged uploads are left for the next sync to drop: %s", self._table.stream, error)
+
+    def live_files(self) -> LiveFiles:
+        """The files the table consists of (a call per block since the last Snapshot, unless the hint had them)."""
+        return self._chain.live_files()
+
+    def schemas(self, ids: Collection[int]) -> dict[int, TableSchema]:
+        """The table's columns under these schema ids, from the chain; the current one costs no call."""
+        return {schema_id: from_event(payload) for schema_id, payload in self._chain.schemas(ids).items()}
+
+    def copy(self, file: FileEntry, key: str, metadata: Mapping[str, str]) -> StagedUpload:
+        """Stage a copy of a live file, made inside the store. Raises Fenced or DataError when it is gone."""
+        try:
+            return self._store.stage_copy(file.key, key, metadata)
+        except ObjectNotFound:
+            self.check_not_fenced()
+            raise DataError(
+                f"Table {self._table.stream}: the file '{file.key}' is gone. Only this connector may delete there. Restore it from a "
+                "backup or an older version, or run a refresh that removes the records.",
+                stream=(self._table.stream.namespace, self._table.stream.name),
+            ) from None
+
+    def check_not_fenced(self) -> None:
+        """Raise Fenced when another writer has taken the table over: a file that is gone may be its doing."""
+        other = self._chain.successor()
+        if other is not None:
+            raise fenced(self._table.stream, other)
+
+    def delete_scratch(self, keys: Sequence[str]) -> None:
+        """Delete rows that were only kept for the merge that is done."""
+        self._store.delete(keys)
+
+    def drop(self, files: Iterable[DataFile]) -> None:
+        """Abort staged files that no block names. Raises TransientError."""
+        self._abort(files)
+
+    def _open(self) -> None:
+        if self._opened:
+            return
+        open_table(self._chain, self._store, self._table, self._session, self._strays, self._publish_checked)
+        self._guard = ReplayGuard(self._chain.head.replay)
+        self._opened = True
+
+    def _publish(self, chain: Chain) -> None:
+        if self.publisher is not None:
+            self.publisher.publish(self._store, chain.head, chain.live_files())
+
+    def _publish_checked(self, chain: Chain) -> None:
+        """Publish, and find out whether another writer was quicker, whose later state would then have been hidden."""
+        if self.publisher is None:
+            return
+        self._publish(chain)
+        other = chain.successor()
+        if other is not None:
+            raise BlockTaken(other)
+
+    def _rewrite(self, staged: Sequence[DataFile], removed: Sequence[FileEntry], event: Callable[..., Event]) -> CommitResult:
+        self._need_open()
+        with self._ending_on_error():
+            files = tuple(self._written_out(FileEntry.of(file)) for file in staged)
+            try:
+                self._append(
+                    event(
+                        schema_id=self._chain.head.schema_id,
+                        sync_id=self._session.sync_id,
+                        generation_id=self._session.generation_id,
+                        files=files,
+                        files_removed=tuple(removed),
+                    )
+                )
+            except Fenced:
+                with suppress(TransientError):  # certain to be in no block; whoever opened the table aborts what is left
+                    self._abort(staged)
+                raise
+            number = self._chain.head.sequence_number
+            self._settle(files)
+            rows = sum(file.rows for file in files if file.kind is FileKind.FINAL)
+            return CommitResult(number, rows, len(files), sum(file.bytes for file in files), 0)
+
+    def _written_out(self, file: FileEntry) -> FileEntry:
+        """The entry with the schema and generation of its rows, which are the session's but for files that were copied or written anew."""
+        schema_id = self._chain.head.schema_id if file.schema_id is None else file.schema_id
+        generation = self._session.generation_id if file.generation_id is None else file.generation_id
+        return msgspec.structs.replace(file, schema_id=schema_id, generation_id=generation)
+
+    def _take(self, checkpoints: Sequence[TableCheckpoint]) -> Batch:
+        """The batch the checkpoints cover. Its slices are no longer ours to abort: a block may name them from here on."""
+        end = checkpoints[-1].end
+        if end not in self.cut_ends:
+            raise self._bug(f"a commit at byte {end} of the spool would cut a staged slice in two")
+        count = sum(staged.end <= end for staged in self._staged)
+        taken, self._staged = self._staged[:count], self._staged[count:]
+        batch = cut_batch(taken, checkpoints, self._session.generation_id, self._committed_end)
+        self._committed_end = end
+        return batch
+
+    def _append_data(self, batch: Batch, files: tuple[FileEntry, ...]) -> None:
+        start = self._chain.head.contents.next_offset
+        event = AddData(
+            schema_id=self._chain.head.schema_id or 0,
+            sync_id=self._session.sync_id,
+            generation_id=self._session.generation_id,
+            prev_offset=start - 1 if start else None,
+            offset_interval=OffsetInterval(start, start + batch.records - 1),
+            files=files,
+            checkpoints=batch.recorded(),
+            changes=batch.changes(),
+        )
+        try:
+            self._append(event)
+        except Fenced:
+            # Another block stands there, so it is certain that none names these uploads: `abandon` may drop them.
+            self._staged = [*batch.slices, *self._staged]
+            raise
+
+    def _settle(self, files: Sequence[FileEntry]) -> None:
+        try:
+            if complete(self._store, files, self.map_files):
+                finish(self._chain, self._store, self._publish_checked)
+                return
+            # An upload has gone. A newer writer may have aborted it; if there is none, the block is taken back.
+            other = self._chain.successor()
+            if other is not None:
+                raise BlockTaken(other)
+            number = self._chain.head.sequence_number
+            if not take_back(self._chain, self._store):
+                finish(self._chain, self._store, self._publish_checked)
+                return
+        except BlockTaken as taken:
+            raise fenced(self._table.stream, taken.block) from None
+        raise TransientError(
+            f"Uploads of table {self._table.stream} disappeared before they were complete, so block {number} was taken back. Nothing "
+            "is lost: run the sync again. If it happens again, look for a bucket lifecycle rule that aborts incomplete uploads early.",
+            stream=(self._table.stream.namespace, self._table.stream.name),
+        )
+
+    def _take_snapshot_when_due(self) -> None:
+        try:
+            take_snapshot_when_due(self._chain)
+        except BlockTaken as taken:
+            raise fenced(self._table.stream, taken.block) from None
+
+    def _append(self, event: Event) -> None:
+        try:
+            self._chain.append(event)
+        except BlockTaken as taken:
+            raise fenced(self._table.stream, taken.block) from None
+
+    def _abort(self, files: Iterable[DataFile]) -> None:
+        def drop(file: DataFile) -> None:
+            self._store.abort_upload(file.key, file.upload.upload_id)
+
+        for _ in self.map_files(drop, list(files)):
+            pass
+
+    def _need_open(self) -> None:
+        if self._over or not self._opened:
+            raise self._bug("written to while it is not open")
+
+    @contextmanager
+    def _ending_on_error(self) -> Iterator[None]:
+        """After an error nobody knows what the store holds, so the session must not write another block: not even Close."""
+        if self._over:
+            raise self._bug("used after its session ended")
+        try:
+            yield
+        except BaseException:
+            self._over = True
+            raise
+
+    def _bug(self, what: str) -> Bug:
+        return Bug(
+            f"Table {self._table.stream}: {what}. Please report this.", stream=(self._table.stream.namespace, self._table.stream.name)
+        )

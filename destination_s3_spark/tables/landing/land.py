@@ -1,0 +1,154 @@
+"""Landing a slice: record lines in, staged raw and final files out. This is the code a Spark task runs.
+
+The worker reads its extents itself, types them block by block in Arrow, encodes the files and uploads the parts while it goes; nothing
+becomes visible. Memory is bounded by a block and two row groups, whatever the slice's size.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+from destination_s3_spark.chain.files import DataFile, FileKind
+from destination_s3_spark.decoding.plan import RowPlan
+from destination_s3_spark.decoding.record_typer import MisroutedRecord, TypedBlock, Typist, UnreadableRecord
+from destination_s3_spark.decoding.verbatim import typist_of
+from destination_s3_spark.errors import Bug, DataError
+from destination_s3_spark.formats.file_writer import FileColumns, FileWriter
+from destination_s3_spark.formats.options import FileOptions, open_file
+from destination_s3_spark.schema.arrow import RAW_SCHEMA
+from destination_s3_spark.storage.settings import S3Settings
+from destination_s3_spark.storage.staging import StagedFileSink
+from destination_s3_spark.tables.landing.slices import Segment, Slice, StagedSlice
+from destination_s3_spark.tables.runs.keys import KeySpec
+from destination_s3_spark.tables.runs.sorted_file import RunFile
+
+BLOCK_BYTES = 4 * 2**20
+"""Lines typed at once: large enough for column work, small enough to stay in the caches and to bound memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A file to write: what for, its key, its columns and how to encode it. `sorted_by` makes it a run of a merge, whatever the format."""
+
+    kind: FileKind
+    key: str
+    columns: FileColumns
+    options: FileOptions
+    sorted_by: KeySpec | None = None
+
+    @property
+    def of_raw_rows(self) -> bool:
+        """Whether its rows are those of the raw table: a format of text is rendered from these when a run is merged."""
+        return self.kind is FileKind.RAW or (self.sorted_by is not None and self.columns.arrow == RAW_SCHEMA)
+
+
+@dataclass(frozen=True, slots=True)
+class LandTask:
+    """One slice, the plan to type it by, the files it becomes and the bucket they go to."""
+
+    slice: Slice
+    plan: RowPlan
+    schema_id: int
+    targets: tuple[Target, ...]
+    s3: S3Settings
+
+
+class UnreadableLine(DataError):
+    """A record of the slice cannot be read: which one of which stream, for the driver to find its place in the input."""
+
+    catalog_index = -1
+    record = -1
+
+
+def land_slice(task: LandTask) -> StagedSlice:
+    """Type and stage one slice. Raises UnreadableLine, TransientError or ConfigError; then nothing stays staged."""
+    typist = typist_of(task.plan)
+    segments: list[Segment] = []
+    changes: Counter[str] = Counter()
+    with ExitStack() as stack:
+        files = [stack.enter_context(_StagedFile(target, task)) for target in task.targets]
+        records = multiset = 0
+        for lines, end in _blocks(task.slice):
+            block = _typed(typist, lines, task, sum(s.records for s in segments) + records)
+            for file in files:
+                file.write(block)
+            records += block.records
+            multiset += block.multiset
+            changes.update(block.changes)
+            if end in task.slice.boundaries or end == task.slice.end:
+                segments.append(Segment(end, records, multiset % 2**128))
+                records = multiset = 0
+        staged = tuple(file.stage(task.slice.records) for file in files)
+    return StagedSlice(task.slice.start, task.slice.end, task.schema_id, staged, tuple(segments), dict(changes))
+
+
+def _typed(typist: Typist, lines: bytes, task: LandTask, records_before: int) -> TypedBlock:
+    try:
+        return typist.type_block(lines)
+    except (UnreadableRecord, MisroutedRecord) as error:
+        failure = UnreadableLine("A record line cannot be read.")
+        failure.catalog_index = task.slice.stream
+        failure.record = task.slice.first_record + records_before + error.index
+        raise failure from None
+
+
+class _StagedFile:
+    """One file on its way into a multipart upload; dropped when the slice fails."""
+
+    def __init__(self, target: Target, task: LandTask) -> None:
+        self._target = target
+        metadata = {"ab-generation-id": str(task.plan.generation_id)}
+        self._sink = StagedFileSink(task.s3, target.key, metadata)
+
+    def __enter__(self) -> _StagedFile:
+        self._sink.__enter__()
+        target = self._target
+        if target.sorted_by is not None:
+            self._file: FileWriter | RunFile = RunFile(self._sink, target.columns.arrow, target.sorted_by, 0)
+        else:
+            self._file = open_file(self._sink, target.columns, target.options)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if kind is not None:
+            self._file.abandon()
+        self._sink.__exit__(kind, error, trace)
+
+    def write(self, block: TypedBlock) -> None:
+        rows = block.raw if self._target.of_raw_rows else block.final
+        if isinstance(self._file, RunFile):
+            self._file.write(rows, block.final)
+        else:
+            self._file.write(rows)
+
+    def stage(self, records: int) -> DataFile:
+        rows = self._file.close()
+        if rows != records:
+            raise Bug(f"A slice of {records} records was landed as {rows} rows; nothing was committed. Please report this.")
+        keys = self._file.keys if isinstance(self._file, RunFile) else None
+        return DataFile(self._target.kind, self._sink.stage(), rows, keys)
+
+
+def _blocks(piece: Slice) -> Iterator[tuple[bytes, int]]:
+    """The slice's lines in blocks of about BLOCK_BYTES, cut at its boundaries; each with the spool offset of its end."""
+    position = piece.start
+    stops = iter((*piece.boundaries, piece.end))
+    stop = next(stops)
+    for extent in piece.extents:
+        with Path(extent.path).open("rb") as file:
+            file.seek(extent.start)
+            left = extent.end - extent.start
+            while left:
+                while stop <= position:
+                    stop = next(stops)
+                lines = file.read(min(BLOCK_BYTES, left, stop - position))
+                if not lines.endswith(b"\n"):
+                    lines += file.readline()
+                left -= len(lines)
+                position += len(lines)
+                yield lines, position

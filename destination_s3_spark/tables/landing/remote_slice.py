@@ -1,0 +1,104 @@
+"""A slice on its way to another machine, which cannot see the spool: its lines wait as compressed objects in the bucket.
+
+The objects lie in the table's scratch folder, in a folder named by a token of the session. The driver deletes them once the slice is
+landed; what a dead session left there goes with the rest of its scratch when the table is opened next.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+
+import zstandard
+
+from destination_s3_spark.engine.cluster import scratch_directory
+from destination_s3_spark.errors import TransientError
+from destination_s3_spark.storage.object_store import ObjectNotFound, ObjectStore
+from destination_s3_spark.storage.s3 import S3Store
+from destination_s3_spark.tables.landing.land import LandTask, land_slice
+from destination_s3_spark.tables.landing.slices import Extent, Slice, StagedSlice
+
+OBJECT_BYTES = 32 * 2**20
+"""Lines in an object: compressed to a few megabytes, which a worker holds in memory with one request each."""
+READ_BYTES = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteLandTask(LandTask):
+    """A task whose slice has no extents: its lines are in these objects, one behind the other."""
+
+    objects: tuple[str, ...]
+
+
+def object_keys(piece: Slice, prefix: str) -> tuple[str, ...]:
+    """The keys the slice's lines will have."""
+    count = -(-(piece.end - piece.start) // OBJECT_BYTES)
+    return tuple(f"{prefix}{number}.jsonl.zst" for number in range(count))
+
+
+def remote(task: LandTask, objects: tuple[str, ...]) -> RemoteLandTask:
+    """The task with its slice's lines in objects."""
+    values = {field.name: getattr(task, field.name) for field in fields(task)}
+    return RemoteLandTask(**{**values, "slice": replace(task.slice, extents=())}, objects=objects)
+
+
+def upload_lines(piece: Slice, keys: tuple[str, ...], store: ObjectStore) -> None:
+    """Write the slice's lines to these objects; one compressed object is in memory at a time. Raises ConfigError or TransientError."""
+    blocks = _blocks(piece)
+    for key in keys:
+        packer = zstandard.ZstdCompressor().compressobj()
+        packed = bytearray()
+        for _ in range(OBJECT_BYTES // READ_BYTES):
+            packed += packer.compress(next(blocks, b""))
+        packed += packer.flush()
+        store.put(key, bytes(packed))
+
+
+def land_remote_slice(task: RemoteLandTask) -> StagedSlice:
+    """Fetch the lines into a local file, and land it there as `land_slice` does."""
+    with tempfile.TemporaryDirectory(prefix="slice-", dir=scratch_directory()) as directory:
+        path = Path(directory, "lines.jsonl")
+        size = _fetch(task, path)
+        piece = replace(task.slice, extents=(Extent(str(path), 0, size),))
+        return land_slice(replace(task, slice=piece))
+
+
+def _fetch(task: RemoteLandTask, path: Path) -> int:
+    store = S3Store(task.s3)
+    with path.open("wb") as file:
+        for key in task.objects:
+            try:
+                packed = store.get(key)
+            except ObjectNotFound:
+                raise TransientError(
+                    f"s3://{task.s3.bucket}/{key}, records on their way to an executor, is gone. Most likely another sync took the table "
+                    "over. Nothing after the last acknowledged STATE was kept; run the sync again."
+                ) from None
+            file.writelines(zstandard.ZstdDecompressor().read_to_iter(packed))
+        size = file.tell()
+    if size != task.slice.end - task.slice.start:
+        raise TransientError(
+            f"{size} bytes of records arrived at an executor where {task.slice.end - task.slice.start} were sent. Nothing was committed; "
+            "run the sync again."
+        )
+    return size
+
+
+def _blocks(piece: Slice) -> Iterator[bytes]:
+    """The slice's bytes in blocks of READ_BYTES, the last one shorter."""
+    rest = b""
+    for extent in piece.extents:
+        with Path(extent.path).open("rb") as file:
+            file.seek(extent.start)
+            left = extent.end - extent.start
+            while left:
+                block = file.read(min(left, READ_BYTES - len(rest)))
+                left -= len(block)
+                rest += block
+                if len(rest) == READ_BYTES:
+                    yield rest
+                    rest = b""
+    if rest:
+        yield rest

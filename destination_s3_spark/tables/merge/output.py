@@ -1,0 +1,254 @@
+"""What a merge writes: final files in the table's format, the state the next merge reads where that is not the final file itself, and
+tombstones.
+
+Rows come in merge form and in the order of their keys. Files are staged uploads: whatever goes wrong inside `MergeOutput`, none is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import partial
+from types import TracebackType
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from destination_s3_spark.chain.files import DataFile, FileKind
+from destination_s3_spark.decoding.plan import RowPlan
+from destination_s3_spark.errors import Bug
+from destination_s3_spark.formats.file_writer import FileColumns, FileWriter
+from destination_s3_spark.formats.options import FileOptions, open_file
+from destination_s3_spark.formats.parquet import ParquetOptions
+from destination_s3_spark.schema.arrow import RAW_SCHEMA
+from destination_s3_spark.storage.settings import S3Settings
+from destination_s3_spark.storage.staging import StagedFileSink
+from destination_s3_spark.tables.runs.keys import CURSOR, DELETED, KEY, OFFSET, KeySpec
+from destination_s3_spark.tables.runs.sorted_file import MergeForm, SortedFileWriter, tombstone_schema
+from destination_s3_spark.tables.runs.winners import STORED_OFFSET
+from destination_s3_spark.tables.stored.rows import project, retyped_rows
+
+PIECE_BYTES = 2**20
+"""Arrow memory of the rows written at a time: the precision of the sizes of files and row groups."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileKeys:
+    """The keys of a final file and of the state file beside it, which Parquet has none of."""
+
+    final: str
+    state: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class TableFormat:
+    """How a table's files are written. Picklable.
+
+    `columns` and `options` are those of final files. `plan` renders them from the records' text, for the formats that keep values as the
+    source wrote them; its fields are all those of the table.
+    """
+
+    columns: FileColumns
+    options: FileOptions
+    plan: RowPlan | None
+    spec: KeySpec
+    generation_id: int
+    target_file_bytes: int
+
+    @property
+    def form(self) -> MergeForm:
+        """How the table's rows are merged: typed, or as the text they came in."""
+        payload = self.columns.arrow if self.plan is None else RAW_SCHEMA
+        return MergeForm(payload, self.spec, partial(project, schema=payload))
+
+    @property
+    def has_state(self) -> bool:
+        """Whether there is a state file beside each final file."""
+        return not isinstance(self.options, ParquetOptions)
+
+    @property
+    def state(self) -> pa.Schema:
+        """The columns of state files."""
+        schema = self.form.schema
+        return pa.schema([*self.form.payload, *(schema.field(name) for name in (KEY, CURSOR) if name in schema.names)])
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """The objects' metadata."""
+        return {"ab-generation-id": str(self.generation_id)}
+
+
+@dataclass(frozen=True, slots=True)
+class FileSize:
+    """When a file is full: `full` bytes, where a row takes about `row` bytes. Rows wait for their row group, so bytes alone do not tell."""
+
+    full: float
+    row: float
+
+
+class MergeOutput:
+    """The files of one range of keys. Used as a context manager; what is staged is dropped when it is left with an error."""
+
+    def __init__(self, table: TableFormat, keys: Sequence[FileKeys], tombstone_key: str, size: FileSize, s3: S3Settings) -> None:
+        self._table = table
+        self._size = size
+        self._keys = iter(keys)
+        self._next_keys = next(self._keys, None)
+        self._tombstone_key = tombstone_key
+        self._s3 = s3
+        self._stack = ExitStack()
+        self._live: _LiveFile | None = None
+        self._dead: StagedFile | None = None
+        self._staged: list[DataFile] = []
+        self.rows = 0
+        """Live rows written."""
+        self.deletions = 0
+        """Tombstones written."""
+
+    def __enter__(self) -> MergeOutput:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._stack.__exit__(kind, error, trace)
+
+    def write(self, winners: pa.Table) -> None:
+        """Write the next winners: rows that live, and deletions the table does not have yet."""
+        deleted = winners[DELETED]
+        live = winners
+        if pc.any(deleted).as_py():
+            self._bury(winners.filter(pc.and_(deleted, pc.not_equal(winners[OFFSET], STORED_OFFSET))))
+            live = winners.filter(pc.invert(deleted))
+        for batch in pieces(live, min(PIECE_BYTES, int(self._size.full) // 4 + 1)):
+            self._put(batch)
+
+    def stage(self) -> tuple[DataFile, ...]:
+        """Finish the files and return those that have rows."""
+        if self._live is not None:
+            self._staged += self._live.stage()
+        if self._dead is not None:
+            self._staged.append(self._dead.stage())
+        return tuple(self._staged)
+
+    def _put(self, batch: pa.RecordBatch) -> None:
+        if self._live is not None and self._next_keys is not None and self._live.bytes(self._size.row) >= self._size.full:
+            self._staged += self._live.stage()
+            self._live = None
+        if self._live is None:
+            if self._next_keys is None:
+                raise Bug("A merge has rows and no key to write them to; nothing was committed. Please report this.")
+            self._live = _LiveFile(self._table, self._next_keys, self._s3, self._stack)
+            self._next_keys = next(self._keys, None)
+        self._live.write(batch)
+        self.rows += batch.num_rows
+
+    def _bury(self, deletions: pa.Table) -> None:
+        table = self._table
+        for batch in pieces(deletions, PIECE_BYTES):
+            if self._dead is None:
+                self._dead = self._stack.enter_context(tombstone_file(self._tombstone_key, table.spec, self._s3, table.metadata))
+            self._dead.write(tombstones(batch, table.spec), batch[KEY])
+            self.deletions += batch.num_rows
+
+
+class StagedFile:
+    """A file on its way into a multipart upload, which is dropped when the context is left with an error or before `stage`."""
+
+    def __init__(self, kind: FileKind, sink: StagedFileSink, writer: FileWriter | SortedFileWriter) -> None:
+        self.kind = kind
+        self.sink = sink
+        self.writer = writer
+
+    def __enter__(self) -> StagedFile:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if kind is not None:
+            self.writer.abandon()
+        self.sink.__exit__(kind, error, trace)
+
+    def write(self, batch: pa.RecordBatch, keys: pa.BinaryArray | None = None) -> None:
+        """Append rows; a sorted file also wants their keys."""
+        if not isinstance(self.writer, SortedFileWriter):
+            self.writer.write(batch)
+        elif keys is not None:
+            self.writer.write(batch, keys)
+        else:
+            raise Bug("Rows of a sorted file came without their keys; nothing was committed. Please report this.")
+
+    def stage(self) -> DataFile:
+        """Finish the file, which has rows."""
+        rows = self.writer.close()
+        keys = self.writer.keys if isinstance(self.writer, SortedFileWriter) else None
+        return DataFile(self.kind, self.sink.stage(), rows, keys)
+
+
+def tombstone_file(key: str, spec: KeySpec, s3: S3Settings, metadata: Mapping[str, str]) -> StagedFile:
+    """A new tombstone file; rows are `tombstones` of winners."""
+    sink = StagedFileSink(s3, key, metadata)
+    return StagedFile(FileKind.TOMBSTONE, sink, SortedFileWriter(sink, tombstone_schema(spec), spec.of_deletions))
+
+
+def tombstones(batch: pa.RecordBatch, spec: KeySpec) -> pa.RecordBatch:
+    """What is kept of deletions in merge form."""
+    return columns(batch, tombstone_schema(spec))
+
+
+class _LiveFile:
+    """A final file and, where there is one, the state file beside it."""
+
+    def __init__(self, table: TableFormat, keys: FileKeys, s3: S3Settings, stack: ExitStack) -> None:
+        self._table = table
+        self._payload = table.form.payload
+        self._rows = 0
+        self._state: StagedFile | None = None
+        sink = StagedFileSink(s3, keys.final, table.metadata)
+        if isinstance(table.options, ParquetOptions):
+            writer: FileWriter | SortedFileWriter = SortedFileWriter(sink, table.columns.arrow, table.spec, table.options)
+        else:
+            writer = open_file(sink, table.columns, table.options)
+            self._state = stack.enter_context(_state_file(table, keys, s3))
+        self._final = stack.enter_context(StagedFile(FileKind.FINAL, sink, writer))
+
+    def bytes(self, row_bytes: float) -> float:
+        """About what the final file has or will have, as far as its rows are known."""
+        return max(self._final.sink.tell(), self._rows * row_bytes)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self._rows += batch.num_rows
+        keys = batch[KEY]
+        payload = columns(batch, self._payload)
+        if self._state is not None:
+            self._state.write(columns(batch, self._table.state), keys)
+        if self._table.plan is None:
+            self._final.write(payload, keys)
+            return
+        for _, rendered in retyped_rows([payload], self._table.plan):
+            self._final.write(rendered, keys)
+
+    def stage(self) -> list[DataFile]:
+        final = self._final.stage()
+        if self._state is None:
+            return [final]
+        state = self._state.stage()
+        if state.rows != final.rows:
+            raise Bug(f"{state.rows} merged rows became {final.rows} rows of a file; nothing was committed. Please report this.")
+        return [replace(final, keys=state.keys), state]
+
+
+def _state_file(table: TableFormat, keys: FileKeys, s3: S3Settings) -> StagedFile:
+    if keys.state is None:
+        raise Bug("There is no key for the state beside a final file; nothing was committed. Please report this.")
+    sink = StagedFileSink(s3, keys.state, table.metadata)
+    return StagedFile(FileKind.STATE, sink, SortedFileWriter(sink, table.state, table.spec))
+
+
+def pieces(rows: pa.Table, size: int) -> Iterator[pa.RecordBatch]:
+    """The rows in batches of about this many bytes."""
+    if len(rows):
+        yield from rows.combine_chunks().to_batches(max_chunksize=max(1, len(rows) * size // max(rows.nbytes, 1)))
+
+
+def columns(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The batch's columns of the schema."""
+    return pa.RecordBatch.from_arrays([batch[name] for name in schema.names], schema=schema)

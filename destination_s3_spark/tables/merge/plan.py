@@ -1,0 +1,322 @@
+"""Which files of a table a merge rewrites, and how the work is divided. Pure: keys and sizes in, ranges of keys out.
+
+Keys are encoded (`tables.runs.keys`), so they compare as bytes. Bounds of files and of row groups are inclusive and may be wider than
+what is inside, never narrower. Ranges are half open: `low <= key < high`, where b"" is below every key and None above.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
+from math import ceil
+from typing import Any
+
+from destination_s3_spark.tables.runs.keys import after
+from destination_s3_spark.tables.runs.sorted_file import RowGroup
+
+SMALL_SHARE = 4
+"""Files of less than one part in so many of the target size are joined with what is written beside them."""
+LEAST_TASK_BYTES = 32 * 2**20
+"""Output that is worth a task of its own: below it, starting tasks and writing small files costs more than working side by side gains."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A row group of a sorted run: bounds of its keys, its rows, its bytes in Arrow's memory."""
+
+    first: bytes
+    last: bytes
+    rows: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A sorted run, of rows to be merged or of tombstones. `size` is the object's, `offset` the arrival ordinal of its first row."""
+
+    key: str
+    size: int
+    offset: int
+    groups: tuple[Group, ...]
+
+    @classmethod
+    def of(cls, key: str, size: int, offset: int, index: Sequence[RowGroup], last: bytes) -> Run:
+        """From the index in the run's footer and an upper bound of its keys."""
+        ends = [*(group.first_key for group in index[1:]), last]
+        groups = (Group(group.first_key, end, group.rows, group.bytes) for group, end in zip(index, ends, strict=True))
+        return cls(key, size, offset, tuple(groups))
+
+    def divided(self, files: Sequence[TableFile], keys_of: Callable[[int], Sequence[Any]]) -> Run:
+        """The same run with a group for each stretch of its keys that lies in one file of the table, or between two.
+
+        Row groups lie side by side, so a few scattered keys would seem to touch everything between them. `keys_of` gives the ascending
+        keys of a row group, as Arrow scalars.
+        """
+        bounds = sorted({*(file.first for file in files), *(after(file.last) for file in files)})
+        groups: list[Group] = []
+        for number, group in enumerate(self.groups):
+            inside = bounds[bisect_right(bounds, group.first) : bisect_right(bounds, group.last)]
+            groups += _stretches(group, keys_of(number), inside) if inside else [group]
+        return replace(self, groups=tuple(groups))
+
+
+@dataclass(frozen=True, slots=True)
+class TableFile:
+    """A file of the table: the object that holds its merge state and that object's size, bounds of its keys, its rows, and the `bytes` of
+    the final file.
+    """
+
+    key: str
+    size: int
+    first: bytes
+    last: bytes
+    rows: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The row groups of a run that may have keys of a range."""
+
+    run: Run
+    groups: range
+
+    @property
+    def first(self) -> bytes:
+        """A lower bound of the keys."""
+        return self.run.groups[self.groups.start].first
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """The work of one task: everything that may have keys of its range. Its final files take at most about `bytes`, should no row win over
+    another one and nothing be compressed.
+    """
+
+    low: bytes
+    high: bytes | None
+    table: tuple[TableFile, ...]
+    runs: tuple[Part, ...]
+    tombstones: tuple[Part, ...]
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class MergePlan:
+    """Pieces in the order of their keys, the files of the table that they replace, and the bytes a row takes in a final file."""
+
+    pieces: tuple[Piece, ...]
+    replaced: tuple[TableFile, ...]
+    row_bytes: float
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How large things may become: a final file, what a task keeps in memory (Arrow, in bytes); and how many tasks run at once."""
+
+    target_file_bytes: int
+    budget_bytes: int
+    cores: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Cluster:
+    """Files whose bounds overlap: truncated bounds do not tell where one ends and the next begins, so they are rewritten together."""
+
+    first: bytes
+    last: bytes
+    files: tuple[TableFile, ...]
+
+    @property
+    def bytes(self) -> int:
+        return sum(file.bytes for file in self.files)
+
+
+@dataclass(frozen=True, slots=True)
+class _Span:
+    """A stretch of keys between two clusters that stay, and the files in it, all of which are replaced."""
+
+    low: bytes
+    high: bytes | None
+    files: tuple[TableFile, ...]
+
+
+_Interval = tuple[bytes, bytes]
+
+
+def plan_merge(files: Sequence[TableFile], runs: Sequence[Run], tombstones: Sequence[Run], sizes: Sizes) -> MergePlan:
+    """Divide the merge of the runs into a table's files.
+
+    Every key of a run is in the range of exactly one piece. No range reaches into a file that stays; a file that is replaced lies whole
+    in the ranges of the pieces that read it. Tombstones are read where runs are merged and never cause any work themselves.
+    """
+    intervals = _united((group.first, group.last) for run in runs for group in run.groups)
+    spans = [span for span in _spans(_clusters(files), intervals, sizes.target_file_bytes) if _overlapping(intervals, span.low, span.high)]
+    row_bytes = _bytes_per_row(files, runs)
+    total = sum(_rows(span, runs) for span in spans) * row_bytes
+    task_rows = max(min(sizes.target_file_bytes, total / sizes.cores), LEAST_TASK_BYTES) / row_bytes
+    pieces: list[Piece] = []
+    for span in spans:
+        cuts = _cuts(span, runs, task_rows, sizes.budget_bytes)
+        for low, high in zip([span.low, *cuts], [*cuts, span.high], strict=True):
+            table = tuple(file for file in span.files if file.last >= low and (high is None or file.first < high))
+            parts = tuple(_parts(runs, low, high))
+            size = sum(file.bytes for file in table) + sum(part.run.groups[index].bytes for part in parts for index in part.groups)
+            pieces.append(Piece(low, high, table, parts, tuple(_parts(tombstones, low, high)), size))
+    return MergePlan(tuple(pieces), tuple(file for span in spans for file in span.files), row_bytes)
+
+
+def _stretches(group: Group, keys: Sequence[Any], bounds: Sequence[bytes]) -> Iterator[Group]:
+    """The group cut at the bounds, without what has no keys."""
+    cuts = [0, *(bisect_left(keys, bound, key=lambda key: key.as_py()) for bound in bounds), len(keys)]
+    for start, end in pairwise(cuts):
+        if start < end:
+            rows = end - start
+            yield Group(keys[start].as_py(), keys[end - 1].as_py(), rows, group.bytes * rows // group.rows)
+
+
+def _united(intervals: Iterable[_Interval]) -> list[_Interval]:
+    """The same keys as disjoint intervals, ascending."""
+    united: list[_Interval] = []
+    for first, last in sorted(intervals):
+        if united and first <= united[-1][1]:
+            united[-1] = (united[-1][0], max(last, united[-1][1]))
+        else:
+            united.append((first, last))
+    return united
+
+
+def _overlapping(intervals: Sequence[_Interval], low: bytes, high: bytes | None) -> range:
+    """The intervals, which ascend, with keys of the range."""
+    start = bisect_left(intervals, low, key=lambda interval: interval[1])
+    stop = len(intervals) if high is None else bisect_left(intervals, high, key=lambda interval: interval[0])
+    return range(start, stop)
+
+
+def _clusters(files: Iterable[TableFile]) -> list[_Cluster]:
+    clusters: list[_Cluster] = []
+    for file in sorted(files, key=lambda file: (file.first, file.last, file.key)):
+        if clusters and file.first <= clusters[-1].last:
+            before = clusters.pop()
+            clusters.append(_Cluster(before.first, max(before.last, file.last), (*before.files, file)))
+        else:
+            clusters.append(_Cluster(file.first, file.last, (file,)))
+    return clusters
+
+
+def _spans(clusters: Sequence[_Cluster], intervals: Sequence[_Interval], target_bytes: int) -> Iterator[_Span]:
+    """The stretches between the clusters that stay."""
+    replaced = _replaced(clusters, intervals, target_bytes)
+    low = b""
+    inside: list[TableFile] = []
+    for cluster, is_replaced in zip(clusters, replaced, strict=True):
+        if is_replaced:
+            inside += cluster.files
+            continue
+        yield _Span(low, cluster.first, tuple(inside))
+        low, inside = after(cluster.last), []
+    yield _Span(low, None, tuple(inside))
+
+
+def _replaced(clusters: Sequence[_Cluster], intervals: Sequence[_Interval], target_bytes: int) -> list[bool]:
+    """Whether each cluster is rewritten: since a run may have keys of it, or since it is small and beside what is written."""
+    touched = [bool(_overlapping(intervals, cluster.first, after(cluster.last))) for cluster in clusters]
+    edges = [b"", *(after(cluster.last) for cluster in clusters)]
+    firsts = [*(cluster.first for cluster in clusters), None]
+    fed = [bool(_overlapping(intervals, low, high)) for low, high in zip(edges, firsts, strict=True)]
+    rising = _joined(clusters, touched, fed[:-1], target_bytes)
+    falling = _joined(clusters[::-1], touched[::-1], fed[:0:-1], target_bytes)[::-1]
+    return [one or other for one, other in zip(rising, falling, strict=True)]
+
+
+def _joined(clusters: Sequence[_Cluster], touched: Sequence[bool], fed_before: Sequence[bool], target_bytes: int) -> list[bool]:
+    """The touched clusters, and the small ones behind each or behind a gap that is fed: no more than make up one file, since they are
+    written again for nothing but their size.
+    """
+    joined = []
+    room = 0
+    for cluster, is_touched, is_fed in zip(clusters, touched, fed_before, strict=True):
+        if is_touched or is_fed:
+            room = target_bytes
+        joins = is_touched or (cluster.bytes < target_bytes / SMALL_SHARE and cluster.bytes <= room)
+        if not is_touched:
+            room = room - cluster.bytes if joins else 0
+        joined.append(joins)
+    return joined
+
+
+def _bytes_per_row(files: Sequence[TableFile], runs: Sequence[Run]) -> float:
+    """Bytes of a final file per row: as in the files there are, else as in the runs."""
+    stored, rows = sum(file.bytes for file in files), sum(file.rows for file in files)
+    if rows == 0:
+        stored, rows = sum(run.size for run in runs), sum(group.rows for run in runs for group in run.groups)
+    return max(1.0, stored / rows) if rows else 1.0
+
+
+def _rows(span: _Span, runs: Sequence[Run]) -> int:
+    return sum(file.rows for file in span.files) + sum(group.rows for group in _groups(runs, span.low, span.high))
+
+
+def _cuts(span: _Span, runs: Sequence[Run], task_rows: float, budget_bytes: int) -> list[bytes]:
+    """Keys that divide the span into parts of about equal numbers of rows, few enough for a task."""
+    groups = list(_groups(runs, span.low, span.high))
+    points = sorted({*(group.first for group in groups), *(file.first for file in span.files)})
+    before = _rows_before(points, [*groups, *span.files])
+    parts = max(1, round(before[-1] / task_rows), _parts_in_memory(span, runs, budget_bytes))
+    return [points[index] for index in _even(before, before[-1] / parts)]
+
+
+def _even(before: Sequence[float], share: float) -> Iterator[int]:
+    """Points that divide the rows into parts as near to the share as they allow, none below half of it; the first point is not one."""
+    last = 0.0
+    for point in range(1, len(before) - 1):
+        size, next_size = before[point] - last, before[point + 1] - last
+        if size >= share / 2 and next_size - share > share - size and before[-1] - before[point] >= share / 2:
+            yield point
+            last = before[point]
+
+
+def _rows_before(points: Sequence[bytes], stretches: Iterable[Group | TableFile]) -> list[float]:
+    """About how many rows there are before each of the points, and in all. The rows of a stretch lie evenly between its points."""
+    density = [0.0] * (len(points) + 1)
+    for stretch in stretches:
+        start = bisect_left(points, stretch.first)
+        end = max(start + 1, bisect_left(points, stretch.last))
+        density[start] += stretch.rows / (end - start)
+        density[end] -= stretch.rows / (end - start)
+    return [0.0, *accumulate(accumulate(density[:-1]))]
+
+
+def _parts_in_memory(span: _Span, runs: Sequence[Run], budget_bytes: int) -> int:
+    """How many parts there must be at least.
+
+    A task holds a row group of each run it has reached. Where these alone are too much, it must be able to hold all its rows.
+    """
+    inside = [list(_groups([run], span.low, span.high)) for run in runs]
+    if deepest((groups[0].first, groups[-1].last, max(group.bytes for group in groups)) for groups in inside if groups) <= budget_bytes:
+        return 1
+    size = sum(group.bytes for groups in inside for group in groups)
+    rows = sum(group.rows for groups in inside for group in groups)
+    return ceil(size * (1 + sum(file.rows for file in span.files) / rows) / budget_bytes)
+
+
+def deepest(stretches: Iterable[tuple[bytes, bytes, float]]) -> float:
+    """The sum of the sizes of stretches of keys (first, last, size) where it is greatest."""
+    edges: list[tuple[bytes, float]] = []
+    for first, last, size in stretches:
+        edges += (first, size), (after(last), -size)
+    return max(accumulate(size for _, size in sorted(edges)), default=0.0)
+
+
+def _parts(runs: Sequence[Run], low: bytes, high: bytes | None) -> Iterator[Part]:
+    for run in runs:
+        start = bisect_left(run.groups, low, key=lambda group: group.last)
+        stop = len(run.groups) if high is None else bisect_left(run.groups, high, key=lambda group: group.first)
+        if start < stop:
+            yield Part(run, range(start, stop))
+
+
+def _groups(runs: Sequence[Run], low: bytes, high: bytes | None) -> Iterator[Group]:
+    return (part.run.groups[index] for part in _parts(runs, low, high) for index in part.groups)

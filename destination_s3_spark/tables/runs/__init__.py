@@ -1,0 +1,1 @@
+"""Sorted files of rows: encoded keys, the merge form, the winner of each key."""

@@ -1,0 +1,330 @@
+"""Parquet files sorted by primary key: written by landing and merges, read back by merges as rows to choose winners from.
+
+The footer has the first key of every row group, so that a reader fetches only the row groups that can have keys of its range. Comes in:
+batches of payload columns, or a seekable file. Goes out: a sorted file and its key range, or tables in merge form: the payload columns
+and the control columns of `tables.runs.keys`, the same for every kind of file. Knows neither ranges nor what wins.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from destination_s3_spark.chain.files import FileKind, KeyRange
+from destination_s3_spark.errors import Bug
+from destination_s3_spark.formats.file_writer import Sink, require_columns
+from destination_s3_spark.formats.parquet import Codec, Dictionary, ParquetFile, ParquetOptions
+from destination_s3_spark.schema.airbyte_type import Field
+from destination_s3_spark.schema.arrow import arrow_type
+from destination_s3_spark.tables.runs.keys import (
+    CURSOR,
+    DELETED,
+    KEY,
+    OFFSET,
+    KeySpec,
+    cursor_column,
+    deleted_column,
+    key_column,
+    key_range,
+)
+from destination_s3_spark.tables.runs.winners import EXTRACTED_AT, STORED_OFFSET, sorted_by_key
+
+RUN_OPTIONS = ParquetOptions(codec=Codec.ZSTD, row_group_bytes=512 * 2**10, dictionary=Dictionary.OFF)
+"""How runs and tombstones are written. Small row groups, because a merge holds one of each of many runs; no dictionaries, which make small
+row groups larger and slower.
+"""
+
+FIRST_KEYS = "airbyte.first_keys"
+"""Footer metadata: JSON list with the first key of each row group in hex."""
+GROUP_BYTES = "airbyte.row_group_bytes"
+"""Footer metadata: JSON list with the bytes of each row group in Arrow's memory; Parquet's own sizes are those of encoded values."""
+KEY_FINGERPRINT = "airbyte.key"
+CURSOR_FINGERPRINT = "airbyte.cursor"
+
+PIECE_BYTES = 128 * 2**10
+"""What a run is cut into for writing: the precision of its row groups' size."""
+READ_BYTES = 16 * 2**20
+"""What is read at once, in Arrow's memory, unless the reader wants less."""
+
+
+class SeekableFile(Protocol):
+    """What Parquet is read from: an object by ranges, or bytes in memory."""
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Up to `size` bytes."""
+
+    def seek(self, offset: int, whence: int = 0, /) -> int:
+        """Move the position."""
+
+    def tell(self) -> int:
+        """The position."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowGroup:
+    """A row group of a sorted file. Its keys end at the first key of the next one, which they may reach; `bytes` in Arrow's memory."""
+
+    first_key: bytes
+    rows: int
+    bytes: int
+
+
+class SortedFileWriter:
+    """A Parquet file of rows that come in the order of their keys. For one thread; it ends with `close` or `abandon`."""
+
+    def __init__(self, sink: Sink, schema: pa.Schema, spec: KeySpec, options: ParquetOptions = RUN_OPTIONS) -> None:
+        self._file = ParquetFile(sink, schema, options)
+        self._spec = spec
+        self._first_keys: list[bytes] = []
+        self._group_bytes: list[int] = []
+        self._last = b""
+
+    def write(self, batch: pa.RecordBatch, keys: pa.BinaryArray) -> None:
+        """Append rows and their encoded keys. pa.ArrowInvalid when the columns are not the schema's, Bug when the keys go back."""
+        if batch.num_rows == 0:
+            return
+        first: bytes = keys[0].as_py()
+        if first < self._last:
+            raise Bug("Rows came out of the order of their keys; the file was not written. Please report this.")
+        if self._file.at_row_group_start:
+            self._first_keys.append(first)
+            self._group_bytes.append(0)
+        self._group_bytes[-1] += batch.nbytes
+        self._file.write(batch)
+        self._last = keys[-1].as_py()
+
+    def close(self) -> int:
+        """Write what is left and the footer, and return the number of rows in the file."""
+        return self._file.close(
+            {
+                FIRST_KEYS: json.dumps([key.hex() for key in self._first_keys]),
+                GROUP_BYTES: json.dumps(self._group_bytes),
+                KEY_FINGERPRINT: self._spec.fingerprint,
+                CURSOR_FINGERPRINT: self._spec.cursor_fingerprint,
+            }
+        )
+
+    def abandon(self) -> None:
+        """Let go of buffered rows and of the sink, which gets nothing more."""
+        self._file.abandon()
+
+    @property
+    def keys(self) -> KeyRange | None:
+        """The bounds of the keys written so far, None when there are none."""
+        return key_range(self._first_keys[0], self._last, self._spec) if self._first_keys else None
+
+
+class RunFile:
+    """The rows of a slice on their way into a sorted file; they are sorted in memory when it is closed.
+
+    Rows of one key stay in the order of their arrival. For one thread; it ends with `close` or `abandon`.
+    """
+
+    def __init__(self, sink: Sink, payload: pa.Schema, spec: KeySpec, first_offset: int, options: ParquetOptions = RUN_OPTIONS) -> None:
+        self._payload = payload
+        self._spec = spec
+        self._schema = run_schema(payload, spec)
+        self._next_offset = first_offset
+        self._batches: list[pa.RecordBatch] = []
+        self._file = SortedFileWriter(sink, self._schema, spec, options)
+
+    def write(self, batch: pa.RecordBatch, typed: pa.RecordBatch) -> None:
+        """Take payload rows, and the same rows with the columns of the key, cursor and deletion. pa.ArrowInvalid for other columns."""
+        require_columns(batch, self._payload)
+        offsets = np.arange(self._next_offset, self._next_offset + batch.num_rows)
+        cursor = [] if self._spec.cursor is None else [cursor_column(typed, self._spec.cursor)]
+        controls = [key_column(typed, self._spec), *cursor, deleted_column(typed, self._spec), pa.array(offsets)]
+        self._batches.append(pa.RecordBatch.from_arrays([*batch.columns, *controls], schema=self._schema))
+        self._next_offset += batch.num_rows
+
+    def close(self) -> int:
+        """Sort and write the rows, and return their number."""
+        rows = pa.Table.from_batches(self._batches, self._schema)
+        self._batches.clear()
+        rows = sorted_by_key(rows)
+        for piece in rows.to_batches(max_chunksize=max(1, rows.num_rows * PIECE_BYTES // max(rows.nbytes, 1))):
+            self._file.write(piece, piece[KEY])
+        return self._file.close()
+
+    def abandon(self) -> None:
+        """Let go of the rows and of the sink, which gets nothing more."""
+        self._batches.clear()
+        self._file.abandon()
+
+    @property
+    def keys(self) -> KeyRange | None:
+        """The bounds of the keys once closed, None when there are no rows."""
+        return self._file.keys
+
+
+def run_schema(payload: pa.Schema, spec: KeySpec) -> pa.Schema:
+    """The columns of a run."""
+    return pa.schema([*payload, *_controls(spec), pa.field(DELETED, pa.bool_()), pa.field(OFFSET, pa.int64())])
+
+
+def tombstone_schema(spec: KeySpec) -> pa.Schema:
+    """The columns of a tombstone file."""
+    return pa.schema([*_controls(spec), pa.field(EXTRACTED_AT, pa.timestamp("ms", tz="UTC"))])
+
+
+def sorted_index(file: SeekableFile) -> tuple[RowGroup, ...]:
+    """The row groups of a sorted file, in the order of their keys; reads only its footer. Bug when the file was not written sorted."""
+    return _index(pq.ParquetFile(file).metadata)
+
+
+def row_group_keys(file: SeekableFile, number: int) -> pa.ChunkedArray[Any]:
+    """The keys in a row group of a run or of tombstones, ascending; reads only that column."""
+    return pq.ParquetFile(file).read_row_group(number, columns=[KEY])[KEY]
+
+
+@dataclass(frozen=True, slots=True)
+class MergeForm:
+    """Rows of files as merges take them: `project` finds the columns of `payload` in a file of this schema or an older one."""
+
+    payload: pa.Schema
+    spec: KeySpec
+    project: Callable[[pa.Table], pa.Table]
+
+    @property
+    def schema(self) -> pa.Schema:
+        """All nullable, because tombstones have no payload."""
+        payload = [field.with_nullable(True) for field in self.payload]
+        return run_schema(pa.schema(payload), self.spec)
+
+
+class SortedFile:
+    """Reads a sorted file as rows in merge form. `offset` is added to the arrivals in a DELTA. For one thread.
+
+    Bug when the file is not sorted by the key of the form.
+    """
+
+    def __init__(self, file: SeekableFile, kind: FileKind, form: MergeForm, offset: int = 0) -> None:
+        self._source = file
+        self._footer = pq.ParquetFile(file).metadata
+        self._kind = kind
+        self._form = form
+        self._offset = offset
+        self.row_groups = _index(self._footer)
+        metadata = _footer(self._footer)
+        spec = form.spec.of_deletions if kind is FileKind.TOMBSTONE else form.spec
+        if metadata[KEY_FINGERPRINT] != spec.fingerprint:
+            raise Bug("A file is not sorted by the table's primary key of today; nothing was merged. Please report this.")
+        self._same_cursor = metadata[CURSOR_FINGERPRINT] == form.spec.cursor_fingerprint
+
+    def read(self, low: bytes = b"", high: bytes | None = None, portion_bytes: int = READ_BYTES) -> Iterator[pa.Table]:
+        """The rows with `low` <= key < `high` (None: no end) in the order of their keys, in tables of about `portion_bytes` at most.
+
+        Memory: a table, which nothing here holds on to, and for row groups larger than that what is compressed of one.
+        """
+
+        def part(rows: pa.Table) -> pa.Table:
+            return _within(self._merge_form(rows), low, high)
+
+        for numbers in self._portions(low, high, portion_bytes):
+            yield from filter(len, map(part, self._tables(numbers, portion_bytes)))
+
+    def _tables(self, numbers: list[int], portion_bytes: int) -> Iterator[pa.Table]:
+        """The rows of the row groups, which make a portion or are one that is larger."""
+        rows, size = (sum(getattr(self.row_groups[number], what) for number in numbers) for what in ("rows", "bytes"))
+        if size <= 2 * portion_bytes:
+            yield self._reader().read_row_groups(numbers)
+        else:
+            yield from map(_table, self._reader().iter_batches(max(1, rows * portion_bytes // size), numbers))
+
+    def _reader(self) -> pq.ParquetFile:
+        """A new one for each portion: it keeps what it fetched, with one request for what lies together."""
+        return pq.ParquetFile(self._source, metadata=self._footer, pre_buffer=True)
+
+    def _portions(self, low: bytes, high: bytes | None, portion_bytes: int) -> Iterator[list[int]]:
+        """The row groups of the range, as many at a time as make a portion, and at least one."""
+        portion: list[int] = []
+        size = 0
+        for number in self._overlapping(low, high):
+            if portion and size + self.row_groups[number].bytes > portion_bytes:
+                yield portion
+                portion, size = [], 0
+            portion.append(number)
+            size += self.row_groups[number].bytes
+        if portion:
+            yield portion
+
+    def _overlapping(self, low: bytes, high: bytes | None) -> Iterator[int]:
+        """The numbers of the row groups that can have keys of the range."""
+        for number, group in enumerate(self.row_groups):
+            # The rows of one key can go on in the next row group.
+            ends_below = number + 1 < len(self.row_groups) and self.row_groups[number + 1].first_key < low
+            if not ends_below and (high is None or group.first_key < high):
+                yield number
+
+    def _merge_form(self, stored: pa.Table) -> pa.Table:
+        payload = _only_extracted_at(stored, self._form.schema) if self._kind is FileKind.TOMBSTONE else self._form.project(stored)
+        columns: list[Any] = [payload[name] for name in self._form.payload.names]
+        columns.append(stored[KEY] if KEY in stored.column_names else key_column(payload, self._form.spec))
+        if self._form.spec.cursor is not None:
+            columns.append(self._cursor(stored, payload, self._form.spec.cursor))
+        if self._kind is FileKind.DELTA:
+            columns += [stored[DELETED], pc.add(stored[OFFSET], self._offset)]
+        else:
+            deleted = self._kind is FileKind.TOMBSTONE
+            columns += [pa.repeat(deleted, len(stored)), pa.repeat(pa.scalar(STORED_OFFSET, pa.int64()), len(stored))]
+        return pa.table(columns, schema=self._form.schema)
+
+    def _cursor(self, stored: pa.Table, payload: pa.Table, cursor: Field) -> Any:
+        if self._kind is not FileKind.TOMBSTONE and cursor.name in payload.column_names:
+            return payload[cursor.name]
+        # Where only the values of another cursor are known, any row with a value of this one is newer.
+        return stored[CURSOR] if self._same_cursor else pa.nulls(len(stored), arrow_type(cursor.type))
+
+
+def _table(batch: pa.RecordBatch) -> pa.Table:
+    return pa.Table.from_batches([batch])
+
+
+def _controls(spec: KeySpec) -> list[pa.Field[Any]]:
+    """The control columns every file beside the final ones has."""
+    cursor = [] if spec.cursor is None else [pa.field(CURSOR, arrow_type(spec.cursor.type))]
+    return [pa.field(KEY, pa.binary()), *cursor]
+
+
+def _only_extracted_at(stored: pa.Table, schema: pa.Schema) -> pa.Table:
+    columns = [stored[EXTRACTED_AT] if field.name == EXTRACTED_AT else pa.nulls(len(stored), field.type) for field in schema]
+    return pa.table(columns, schema=schema)
+
+
+def _index(metadata: pq.FileMetaData) -> tuple[RowGroup, ...]:
+    footer = _footer(metadata)
+    rows = [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
+    return tuple(
+        RowGroup(bytes.fromhex(key), count, size)
+        for key, count, size in zip(json.loads(footer[FIRST_KEYS]), rows, json.loads(footer[GROUP_BYTES]), strict=True)
+    )
+
+
+def _footer(metadata: pq.FileMetaData) -> dict[str, str]:
+    names = (FIRST_KEYS, GROUP_BYTES, KEY_FINGERPRINT, CURSOR_FINGERPRINT)
+    stored = metadata.metadata or {}
+    found = {name: stored[name.encode()].decode() for name in names if name.encode() in stored}
+    if len(found) < len(names):
+        raise Bug("A file that should be sorted by key was not written so. Please report this.")
+    return found
+
+
+def _within(rows: pa.Table, low: bytes, high: bytes | None) -> pa.Table:
+    """The rows, which are sorted, with `low` <= key < `high`."""
+    keys = rows[KEY]
+    start = _position(keys, low)
+    end = len(keys) if high is None else max(start, _position(keys, high))
+    return rows.slice(start, end - start)
+
+
+def _position(keys: pa.ChunkedArray[Any], bound: bytes) -> int:
+    """Where rows with this key or a greater one begin."""
+    return bisect_left(range(len(keys)), bound, key=lambda row: keys[row].as_py())

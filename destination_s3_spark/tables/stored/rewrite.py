@@ -1,0 +1,77 @@
+"""Writing a stored file anew in the columns the table has today: from its raw rows, or by cast. A Spark task runs `rewrite_file`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from destination_s3_spark.chain.files import DataFile, FileEntry, FileKind
+from destination_s3_spark.decoding.plan import RowPlan
+from destination_s3_spark.formats.file_writer import FileColumns
+from destination_s3_spark.formats.options import FileOptions, open_file
+from destination_s3_spark.schema.table_schema import TableSchema
+from destination_s3_spark.storage.ranged import RangedFile
+from destination_s3_spark.storage.settings import S3Settings
+from destination_s3_spark.storage.staging import StagedFileSink
+from destination_s3_spark.tables.commit.adoption import GENERATION
+from destination_s3_spark.tables.stored.rows import DoesNotFit, Misfits, cast_rows, retyped_rows
+
+ROWS_AT_ONCE = 4_096
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A stored file of rows. Raw rows are typed again by the plan; others were written under `schema` and are cast to `wanted`."""
+
+    file: FileEntry
+    plan: RowPlan
+    schema: TableSchema | None
+    wanted: TableSchema
+    misfits: Misfits
+
+    def rows(self, s3: S3Settings) -> Iterator[tuple[pa.RecordBatch | None, pa.RecordBatch]]:
+        """Batches of rows as the plan has them, each with its raw rows where the file holds such. Raises ConfigError for a misfit."""
+        with closing(RangedFile(s3, self.file.key, self.file.bytes)) as source:
+            file = pq.ParquetFile(source, pre_buffer=True)
+            # One row group after the other, because what is read ahead of those asked for stays in memory.
+            batches = (batch for group in range(file.num_row_groups) for batch in file.iter_batches(ROWS_AT_ONCE, row_groups=[group]))
+            if self.schema is None:
+                yield from retyped_rows(batches, self.plan)
+                return
+            for batch in batches:
+                try:
+                    table = cast_rows(pa.Table.from_batches([batch]), self.schema, self.wanted, self.misfits)
+                except DoesNotFit as misfit:
+                    raise misfit.config_error(self.plan.stream) from None
+                for cast in table.to_batches():
+                    yield None, cast
+
+
+@dataclass(frozen=True, slots=True)
+class RewriteTask:
+    """A stored file, and the final file it becomes."""
+
+    stored: Stored
+    key: str
+    columns: FileColumns
+    options: FileOptions
+    s3: S3Settings
+
+
+def rewrite_file(task: RewriteTask) -> DataFile:
+    """Stage the final file. Raises ConfigError for a value that does not fit, DataError, TransientError; then nothing stays staged."""
+    metadata = {GENERATION: str(task.stored.file.generation_id)}
+    with StagedFileSink(task.s3, task.key, metadata) as sink:
+        file = open_file(sink, task.columns, task.options)
+        try:
+            for _, rows in task.stored.rows(task.s3):
+                file.write(rows)
+        except BaseException:
+            file.abandon()
+            raise
+        rows_written = file.close()
+        return DataFile(FileKind.FINAL, sink.stage(), rows_written)

@@ -1,0 +1,260 @@
+"""Rows already stored, as rows of the table's schema of today.
+
+`project` is for schemas that only grew. Where a column got another type in place, the rows are typed again: from the raw table, which
+gives what landing would have given (`retyped_rows`), or else from the stored values (`cast_rows`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from enum import Enum
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from destination_s3_spark.decoding.changes import Changes, ColumnPlaces, Places
+from destination_s3_spark.decoding.column import Column, TextColumn
+from destination_s3_spark.decoding.columns import column_of
+from destination_s3_spark.decoding.metadata import meta_array
+from destination_s3_spark.decoding.plan import RowPlan
+from destination_s3_spark.decoding.raw_rows import row_runs, stored_changes
+from destination_s3_spark.decoding.record_typer import UnreadableRecord
+from destination_s3_spark.decoding.value_text import Texts, value_texts
+from destination_s3_spark.decoding.verbatim import typist_of
+from destination_s3_spark.errors import ConfigError, DataError
+from destination_s3_spark.protocol.catalog import StreamId
+from destination_s3_spark.schema.airbyte_type import AirbyteType, Scalar
+from destination_s3_spark.schema.arrow import META_FIELDS, RAW_SCHEMA, arrow_type
+from destination_s3_spark.schema.placement import TableField
+from destination_s3_spark.schema.table_schema import TableSchema
+from destination_s3_spark.schema.type_merge import TypeConflictError, merge_types
+from destination_s3_spark.schema.type_text import type_to_text
+
+BLOCK_BYTES = 4 * 2**20
+"""JSON text typed at once, as when it was landed."""
+
+
+class NeedsCast(Exception):
+    """A stored column has another type than the schema's. `column` is its name, `path` the place in it, both types in Arrow's words."""
+
+    def __init__(self, path: tuple[str, ...], stored: pa.DataType, wanted: pa.DataType) -> None:
+        super().__init__(f'column "{path[0]}" is stored as {stored} at {".".join(path)}, the schema has {wanted}')
+        self.column = path[0]
+        self.path = path
+        self.stored = stored
+        self.wanted = wanted
+
+
+class Misfits(Enum):
+    """What becomes of a stored value that the new type of its column cannot hold."""
+
+    REFUSE = "refuse"
+    """DoesNotFit is raised."""
+    NULL = "null"
+    """It becomes null, recorded in the row's `_airbyte_meta.changes`."""
+
+
+class DoesNotFit(Exception):
+    """Values stored in the column of this JSON key are no values of its new type. Never carries one."""
+
+    def __init__(self, source: str, stored: AirbyteType, wanted: AirbyteType) -> None:
+        super().__init__(f'column "{source}": {type_to_text(stored)} to {type_to_text(wanted)}')
+        self.source = source
+        self.stored = stored
+        self.wanted = wanted
+
+    def config_error(self, stream: StreamId) -> ConfigError:
+        """The error for the user."""
+        return ConfigError(
+            f'Stream "{stream}": the source declares "{self.source}" as {type_to_text(self.wanted)}, and values its table has for it as '
+            f"{type_to_text(self.stored)} cannot be kept as that. Undo the change in the source, or run a refresh that removes the "
+            "stream's records.",
+            stream=stream,
+        )
+
+
+def project(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The schema's columns, by name: null where the table has none, other columns left out; members of records are matched by name too.
+
+    For rows whose types were only ever added to. What a file merely encodes differently comes back as declared: a time of day kept as
+    int64, large or dictionary-encoded text. Raises NeedsCast for any other type, also for a member the schema lacks; DataError when a
+    column that is never null is missing.
+    """
+    return pa.Table.from_arrays([_projected(table, field) for field in schema], schema=schema)
+
+
+def retyped_rows(raw: Iterable[pa.RecordBatch], plan: RowPlan) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
+    """Rows of a raw table, and beside them the same rows typed by the plan, in batches of some MiB of JSON text.
+
+    The second of a pair is what landing makes of the original lines by this plan, whatever the plan's values are (TYPED, CELLS, RECORD),
+    but for the ids, times, generations, sync ids and the source's changes, which are those of the raw rows. `raw` are batches of any
+    size, as read from a raw file. DataError when a row's `_airbyte_data` is no JSON object.
+    """
+    typist = typist_of(plan)
+    for batch in raw:
+        rows = _raw_rows(batch)
+        for first, count in row_runs(rows["_airbyte_data"], BLOCK_BYTES):
+            part = rows.slice(first, count)
+            try:
+                yield part, typist.retype(part).final
+            except UnreadableRecord:
+                raise DataError(
+                    f'Stream "{plan.stream}": a row of its raw table holds no JSON object in _airbyte_data, so the table cannot be made '
+                    "anew from it: the raw file was changed or damaged. Restore it from a backup of the bucket, or run a refresh.",
+                    stream=plan.stream,
+                ) from None
+
+
+def cast_rows(table: pa.Table, stored: TableSchema, wanted: TableSchema, misfits: Misfits = Misfits.REFUSE) -> pa.Table:
+    """Rows written under the schema `stored`, as rows of `wanted`, a later schema of the same table.
+
+    A column of another type gets what typing makes of its values as JSON text. A base column also takes the values of the columns once
+    recovered from it that `wanted` has as emptied. Columns of neither schema (such as encoded keys) are left out. Raises DoesNotFit when
+    misfits are refused: for values the type does not take, integers with more digits than a double has, and dates with a time of day.
+    """
+    batches = project(table, stored.arrow).to_batches()
+    return pa.Table.from_batches([_cast_batch(batch, stored, wanted, misfits) for batch in batches], wanted.arrow)
+
+
+def _cast_batch(batch: pa.RecordBatch, stored: TableSchema, wanted: TableSchema, misfits: Misfits) -> pa.RecordBatch:
+    changes = Changes()
+    columns = []
+    for ordinal, field in enumerate(wanted.fields):
+        origins = [] if field.emptied else [column for column in stored.fields if _flows(column, field, wanted)]
+        columns.append(_cast_column(batch, origins, field, ColumnPlaces(ordinal, field.source, 0), changes))
+        if misfits is Misfits.REFUSE and (changes.entries or _loses(batch, origins, field, columns[-1])):
+            other = next((origin.type for origin in origins if origin.type != field.type), field.type)
+            raise DoesNotFit(field.source, other, field.type)
+    own = [batch.column(field.name) for field in META_FIELDS]
+    if changes.entries:
+        meta = own[2]
+        changes.entries.extend(stored_changes(meta))
+        own[2] = meta_array(meta.field("sync_id"), changes.in_order(), meta.type)
+    return pa.RecordBatch.from_arrays([*own, *columns], schema=wanted.arrow)
+
+
+def _flows(origin: TableField, column: TableField, wanted: TableSchema) -> bool:
+    """Whether stored values of `origin` go to this column of the wanted schema."""
+    if origin.id == column.id:
+        return True
+    moved = any(field.id == origin.id and field.emptied for field in wanted.fields)
+    return origin.recovered_from == column.id and moved and not origin.emptied
+
+
+def _cast_column(batch: pa.RecordBatch, origins: list[TableField], column: TableField, places: Places, changes: Changes) -> pa.Array[Any]:
+    """The column's values in the batch. At most one of the origins has a value in a row."""
+    wanted = arrow_type(column.type)
+    filled = [origin for origin in origins if batch[origin.name].null_count < len(batch)]
+    if not filled:
+        return pa.nulls(len(batch), wanted)
+    if len(filled) == 1 and _takes(column.type, filled[0].type):
+        return _as_type(batch[filled[0].name], wanted, (column.name,))
+    texts = _first_texts([value_texts(batch[origin.name], origin.type) for origin in filled])
+    return _typed_from(texts, column_of(column.type, wanted), places, changes)
+
+
+def _takes(wanted: AirbyteType, stored: AirbyteType) -> bool:
+    try:
+        return merge_types(stored, wanted, ()).type == wanted
+    except TypeConflictError:
+        return False
+
+
+def _first_texts(columns: list[Texts]) -> Texts:
+    return [next((text for text in row if text is not None), None) for row in zip(*columns, strict=True)]
+
+
+def _typed_from(texts: Texts, column: Column, places: Places, changes: Changes) -> pa.Array[Any]:
+    of_texts = column if column.annotation is msgspec.Raw else TextColumn(column)
+    return of_texts.array(texts, places, changes)
+
+
+_TIMESTAMPS = (Scalar.TIMESTAMP_WITH_TIMEZONE, Scalar.TIMESTAMP_WITHOUT_TIMEZONE)
+
+
+def _loses(batch: pa.RecordBatch, origins: list[TableField], column: TableField, cast: pa.Array[Any]) -> bool:
+    """Whether a part of a value went where typing drops it without a word: digits of an integer as a number, the time of a date."""
+    for origin in origins:
+        pair = origin.type, column.type
+        if pair == (Scalar.INTEGER, Scalar.NUMBER) or (pair[0] in _TIMESTAMPS and pair[1] is Scalar.DATE):
+            values = batch[origin.name]
+            try:
+                back = cast.cast(values.type)
+            except pa.ArrowInvalid:  # beyond int64: a double next to its end, rounded up
+                return True
+            if pc.any(pc.not_equal(values, back)).as_py():
+                return True
+    return False
+
+
+def _raw_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The batch with exactly the columns and types of a raw table."""
+    table = project(pa.Table.from_batches([batch]), RAW_SCHEMA)
+    return pa.RecordBatch.from_arrays([column.combine_chunks() for column in table.columns], schema=RAW_SCHEMA)
+
+
+def _projected(table: pa.Table, field: pa.Field[Any]) -> pa.ChunkedArray[Any]:
+    index = table.schema.get_field_index(field.name)
+    if index < 0:
+        if not field.nullable:
+            raise DataError(f"A file of the table has no column {field.name}: it was changed or damaged. Restore it, or run a refresh.")
+        return pa.chunked_array([pa.nulls(table.num_rows, field.type)])
+    column = table.column(index)
+    if column.type == field.type:
+        return column
+    return pa.chunked_array([_as_type(chunk, field.type, (field.name,)) for chunk in column.chunks], field.type)
+
+
+def _as_type(array: pa.Array[Any], wanted: pa.DataType, path: tuple[str, ...]) -> pa.Array[Any]:
+    """The same values as `wanted`. Raises NeedsCast."""
+    stored = array.type
+    if stored == wanted:
+        return array
+    if pa.types.is_null(stored):
+        return pa.nulls(len(array), wanted)
+    if pa.types.is_struct(stored) and pa.types.is_struct(wanted):
+        return _as_struct(array, wanted, path)
+    if _is_list(stored) and pa.types.is_list(wanted):
+        return _as_list(array, wanted, path)
+    if pa.types.is_int64(stored) and pa.types.is_time64(wanted):
+        return array.view(wanted)
+    if pa.types.is_dictionary(stored):
+        return _as_type(array.dictionary_decode(), wanted, path)
+    if _is_text(stored) and pa.types.is_string(wanted):
+        return array.cast(wanted)
+    raise NeedsCast(path, stored, wanted)
+
+
+def _as_struct(array: pa.StructArray, wanted: pa.StructType, path: tuple[str, ...]) -> pa.StructArray:
+    names = {field.name: index for index, field in enumerate(array.type)}
+    if not names.keys() <= {field.name for field in wanted}:
+        raise NeedsCast(path, array.type, wanted)
+    members = [
+        _as_type(array.field(names[field.name]), field.type, (*path, field.name))
+        if field.name in names
+        else pa.nulls(len(array), field.type)
+        for field in wanted
+    ]
+    mask = array.is_null() if array.null_count else None
+    if not members:  # an Arrow record without members has nothing to take its length from
+        return pa.array([None if null else {} for null in array.is_null().to_pylist()], wanted)
+    return pa.StructArray.from_arrays(members, fields=list(wanted), mask=mask)
+
+
+def _as_list(array: pa.Array[Any], wanted: pa.ListType[Any], path: tuple[str, ...]) -> pa.Array[Any]:
+    # Offsets are counted anew, because those of a slice do not begin at its first item.
+    offsets = np.zeros(len(array) + 1, np.int32)
+    np.cumsum(pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False), out=offsets[1:])
+    items = _as_type(array.flatten(), wanted.value_type, (*path, "[]"))
+    return pa.ListArray.from_arrays(pa.array(offsets), items, type=wanted, mask=array.is_null() if array.null_count else None)
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))

@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import pytest
+
+from destination_s3_spark.storage.credentials import ExecutorCredentials
+from destination_s3_spark.storage.settings import AccessKey, S3Settings
+from destination_s3_spark.sync.runtime import with_credentials
+
+PLACE = S3Settings("lake", "eu-central-1", "http://127.0.0.1:9000", expected_bucket_owner="111122223333")
+KEYED = replace(PLACE, credentials=AccessKey("id", "secret"))
+BY_ROLE = replace(PLACE, role_arn="arn:aws:iam::111122223333:role/lake", external_id="x")
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    number: int
+    s3: S3Settings
+
+
+@pytest.mark.parametrize("settings", [PLACE, KEYED, BY_ROLE])
+def test_executors_with_credentials_of_their_own_learn_nothing_of_ours(settings: S3Settings) -> None:
+    groups = with_credentials([[Task(1, settings)], [Task(2, settings), Task(3, PLACE)]], ExecutorCredentials.OWN)
+
+    assert groups == [[Task(1, PLACE)], [Task(2, PLACE), Task(3, PLACE)]]
+    assert "secret" not in str([task.s3.credentials for group in groups for task in group])
+
+
+def test_forwarded_credentials_are_those_of_the_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "first")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    task = Task(1, PLACE)
+
+    assert with_credentials([[task]], ExecutorCredentials.FORWARD) == [[Task(1, replace(PLACE, credentials=AccessKey("first", "secret")))]]
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "second")
+    assert with_credentials([[task]], ExecutorCredentials.FORWARD) == [[Task(1, replace(PLACE, credentials=AccessKey("second", "secret")))]]
+    assert with_credentials([[Task(1, KEYED)]], ExecutorCredentials.FORWARD) == [[Task(1, KEYED)]]

@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+import pickle
+from datetime import UTC, date, datetime, time
+from types import ModuleType
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from destination_s3_spark.errors import Bug
+from destination_s3_spark.schema.airbyte_type import Field, Scalar, SchemalessObject
+from destination_s3_spark.schema.arrow import arrow_type
+from destination_s3_spark.tables.runs.keys import (
+    BOUND_BYTES,
+    CdcDeletion,
+    KeySpec,
+    after,
+    cursor_column,
+    deleted_column,
+    encode_key,
+    key_column,
+    key_range,
+    lower,
+    upper,
+)
+
+TEXT = st.text(st.characters(codec="utf-8") | st.sampled_from("\x00\x01ÿa"), max_size=4)
+VALUES = {
+    Scalar.STRING: TEXT,
+    Scalar.INTEGER: st.integers(-(2**63), 2**63 - 1) | st.integers(-2, 2),
+    Scalar.NUMBER: st.floats() | st.sampled_from([0.0, -0.0, 1.5, float("nan"), -float("nan")]),
+    Scalar.BOOLEAN: st.booleans(),
+    Scalar.DATE: st.dates(),
+    Scalar.TIME_WITH_TIMEZONE: st.times(),
+    Scalar.TIMESTAMP_WITH_TIMEZONE: st.datetimes(timezones=st.just(UTC)),
+}
+ID = Field("id", "id", Scalar.INTEGER)
+NAME = Field("name", "name_", Scalar.STRING)
+AT = Field("at", "at", Scalar.TIMESTAMP_WITH_TIMEZONE)
+GONE = Field("_ab_cdc_deleted_at", "_ab_cdc_deleted_at", Scalar.STRING)
+
+
+def spec(*key: Field, deleted_at: Field | None = None, deletion: CdcDeletion = CdcDeletion.HARD) -> KeySpec:
+    return KeySpec(key or (ID,), AT, deleted_at, deletion)
+
+
+@st.composite
+def keys_of_some_columns(draw: Any) -> tuple[list[Scalar], list[tuple[Any, ...]]]:
+    kinds = draw(st.lists(st.sampled_from(list(VALUES)), min_size=1, max_size=3))
+    return kinds, draw(st.lists(st.tuples(*(st.none() | VALUES[kind] for kind in kinds)), max_size=12))
+
+
+@settings(max_examples=400, deadline=None)
+@given(keys_of_some_columns(), st.integers(0, 2))
+def test_encoded_keys_sort_and_equal_as_the_keys_do(
+    reference_merge: ModuleType, keys: tuple[list[Scalar], list[tuple[Any, ...]]], skipped: int
+) -> None:
+    kinds, rows = keys
+    columns = [pa.array([row[at] for row in rows], arrow_type(kind)) for at, kind in enumerate(kinds)]
+    encoded = encode_key([column[skipped:] for column in columns])
+    encoded.validate(full=True)
+    rank = reference_merge.key_rank
+    ranks = [rank(row) for row in rows[skipped:]]
+    order = {found: at for at, found in enumerate(sorted(set(ranks)))}
+    place = {found: at for at, found in enumerate(sorted(set(encoded.to_pylist())))}
+    assert [place[key] for key in encoded.to_pylist()] == [order[found] for found in ranks]
+
+
+@pytest.mark.parametrize(
+    ("kind", "ascending"),
+    [
+        (Scalar.INTEGER, [None, -(2**63), -256, -1, 0, 1, 255, 256, 2**63 - 1]),
+        (Scalar.NUMBER, [None, float("-inf"), -1e300, -1.0, -5e-324, 0.0, 5e-324, 1.0, float("inf"), float("nan")]),
+        (Scalar.STRING, [None, "", "\0", "\0\0", "\0a", "a", "a\0", "a\0\xff", "a\x01", "aa", "b", "ÿ", "\uffff", "\U0001f600"]),
+        (Scalar.BOOLEAN, [None, False, True]),
+        (Scalar.DATE, [None, date(1, 1, 1), date(1969, 12, 31), date(1970, 1, 1), date(9999, 12, 31)]),
+        (Scalar.TIME_WITHOUT_TIMEZONE, [None, time(0), time(0, 0, 0, 1), time(23, 59, 59, 999999)]),
+        (Scalar.TIMESTAMP_WITHOUT_TIMEZONE, [None, datetime(1, 1, 1, tzinfo=UTC), datetime(2026, 1, 1, tzinfo=UTC)]),
+    ],
+)
+def test_every_type_ascends_nulls_first(kind: Scalar, ascending: list[Any]) -> None:
+    encoded = encode_key([pa.array(ascending, arrow_type(kind))]).to_pylist()
+    assert encoded == sorted(set(encoded))
+
+
+def test_the_bytes_stay_the_same_for_ever() -> None:
+    columns = [pa.array([1, None]), pa.array(["a\0", None]), pa.array([True, None]), pa.array([-1.5, None])]
+    assert [key.hex(" ") for key in encode_key(columns).to_pylist()] == [
+        "01 80 00 00 00 00 00 00 01 01 61 00 ff 00 00 01 01 01 40 07 ff ff ff ff ff ff",
+        "00 80 00 00 00 00 00 00 00 00 00 00 00 80 00 00 00 00 00 00 00",
+    ]
+
+
+def test_keys_of_a_table_are_those_of_its_batches() -> None:
+    batches = [pa.record_batch({"x": [0] * 3, "id": [1, None, 3], "name_": ["a", "b", None]}) for _ in range(3)]
+    whole = key_column(pa.Table.from_batches(batches), spec(NAME, ID))
+    assert whole.to_pylist() == key_column(batches[0], spec(NAME, ID)).to_pylist() * 3
+    assert whole.to_pylist()[0] == encode_key([pa.array(["a"]), pa.array([1])])[0].as_py()
+    empty = pa.Table.from_batches([], batches[0].schema)
+    assert key_column(empty, spec(NAME, ID)).to_pylist() == []
+
+
+def test_too_many_bytes_for_one_array_are_refused() -> None:
+    numbers = pa.array([0] * 2**20)
+    with pytest.raises(pa.ArrowCapacityError):
+        encode_key([numbers] * 228)
+
+
+@pytest.mark.parametrize("kind", [pa.list_(pa.int64()), pa.struct([("a", pa.int64())]), pa.decimal128(38, 9), pa.int32()])
+def test_a_column_of_another_type_is_no_key(kind: pa.DataType) -> None:
+    with pytest.raises(Bug, match="primary key"):
+        encode_key([pa.nulls(1, kind)])
+
+
+def test_rows_are_deleted_by_a_value_in_their_column_unless_deletions_are_soft() -> None:
+    batch = pa.record_batch({"id": [1, 2], GONE.name: ["2026-01-01", None]})
+    assert deleted_column(batch, spec(deleted_at=GONE)).to_pylist() == [True, False]
+    assert deleted_column(pa.Table.from_batches([batch, batch]), spec(deleted_at=GONE)).to_pylist() == [True, False] * 2
+    assert deleted_column(batch, spec(deleted_at=GONE, deletion=CdcDeletion.SOFT)).to_pylist() == [False, False]
+    assert deleted_column(batch, spec()).to_pylist() == [False, False]
+
+
+def test_the_cursor_is_its_column() -> None:
+    batch = pa.record_batch({"id": [1, 2], "at": pa.array([5, None], pa.timestamp("us", "UTC"))})
+    assert cursor_column(pa.Table.from_batches([batch, batch]), AT).equals(pa.concat_arrays([batch["at"], batch["at"]]))
+
+
+def test_the_fingerprint_is_of_the_keys_sources_types_and_order_alone() -> None:
+    base = spec(ID, NAME).fingerprint
+    assert len(bytes.fromhex(base)) == 4
+    assert KeySpec((ID, Field("name", "other", Scalar.STRING)), None, GONE, CdcDeletion.SOFT).fingerprint == base
+    others = [(NAME, ID), (ID,), (ID, Field("Name", "name_", Scalar.STRING)), (ID, Field("name", "name_", SchemalessObject()))]
+    assert len({base, *(spec(*key).fingerprint for key in others)}) == 5
+    assert pickle.loads(pickle.dumps(spec(ID, NAME))) == spec(ID, NAME)
+
+
+def test_the_cursors_fingerprint_is_of_the_cursor() -> None:
+    cursors = [None, AT, NAME, Field("at", "at", Scalar.STRING)]
+    assert len({KeySpec((ID,), cursor, None, CdcDeletion.HARD).cursor_fingerprint for cursor in cursors}) == 4
+    assert spec(ID).cursor_fingerprint == spec(NAME).cursor_fingerprint
+
+
+def test_rows_that_are_text_are_not_merged_with_others_but_deletions_are() -> None:
+    cursors = [None, AT]
+    typed, text = ([KeySpec((ID,), cursor, None, CdcDeletion.HARD, in_text) for cursor in cursors] for in_text in (False, True))
+    assert {one.fingerprint for one in typed} == {spec(ID).fingerprint}
+    assert len({spec(ID).fingerprint, *(one.fingerprint for one in text)}) == 3
+    assert {one.of_deletions.fingerprint for one in (*typed, *text)} == {spec(ID).fingerprint}
+
+
+@given(st.lists(st.text(st.sampled_from("a\x00\x7f\U0010ffff"), max_size=80), min_size=1, max_size=4))
+def test_bounds_of_a_file_hold_all_its_keys(texts: list[str]) -> None:
+    keys = sorted(encode_key([pa.array(texts)]).to_pylist())
+    found = key_range(keys[0], keys[-1], spec(NAME))
+    assert lower(found) <= keys[0]
+    assert keys[-1] <= upper(found)
+    assert max(len(lower(found)), len(upper(found))) <= BOUND_BYTES
+    assert found.of == spec(NAME).fingerprint
+
+
+def test_short_bounds_are_exact_and_long_ones_are_cut_outwards() -> None:
+    assert key_range(b"\x00a", b"\x01b", spec()).first == "0061"
+    assert key_range(b"\x00a", b"\x01b", spec()).last == "0162"
+    long = key_range(b"\x01" + b"k" * 99, b"\x01" + b"k" * 30 + b"\xff" * 99, spec())
+    assert lower(long) == b"\x01" + b"k" * 63
+    assert upper(long) == b"\x01" + b"k" * 29 + b"l"
+
+
+def test_after_a_key_comes_no_other_before_its_successor() -> None:
+    assert b"\x01a" < after(b"\x01a") <= b"\x01a\x00"
