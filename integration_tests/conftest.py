@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent.parent))  # the modules beside this file are imported as `integration_tests.…`
 
 from integration_tests.ceph_rgw import CephMissingError, ceph_rgw, ensure_installed
 from integration_tests.lake import Lake

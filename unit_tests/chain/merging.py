@@ -10,8 +10,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from fake_store import Completes, Crash, FakeStore, Fault, Hook
-
 from destination_s3_spark.chain.blocks import Block, block_name, decode
 from destination_s3_spark.chain.events import AddData, MergeData, ReplaceData, Void
 from destination_s3_spark.chain.files import DataFile, FileEntry, FileKind
@@ -26,6 +24,7 @@ from destination_s3_spark.tables.append_update import replaced_by_pending
 from destination_s3_spark.tables.commit.batch import TableCheckpoint
 from destination_s3_spark.tables.commit.writer import Outside, TableWriter
 from destination_s3_spark.tables.landing.slices import Segment, StagedSlice
+from unit_tests.chain.fake_store import Completes, Crash, FakeStore, Fault, Hook
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 TABLE = Table(StreamName("sim", "t"), "t", "lake/airbyte_internal/t/", "lake/final/t/")

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from fake_store import FakeStore
-
 from destination_s3_spark.chain.files import DataFile, FileKind
 from destination_s3_spark.chain.opening import Keeps, Session, Table
 from destination_s3_spark.chain.orphan_uploads import StrayUploads
@@ -16,6 +14,7 @@ from destination_s3_spark.chain.state import StreamName
 from destination_s3_spark.tables.commit.batch import TableCheckpoint
 from destination_s3_spark.tables.commit.writer import Outside, Publisher, TableWriter
 from destination_s3_spark.tables.landing.slices import Segment, StagedSlice
+from unit_tests.chain.fake_store import FakeStore
 
 TABLE = Table(StreamName("shop", "users"), "users", "lake/airbyte_internal/users/", "lake/users/")
 CHAIN = TABLE.chain_prefix

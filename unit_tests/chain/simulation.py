@@ -12,8 +12,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import Enum
 
-from fake_store import Completes, Crash, FakeStore
-
 from destination_s3_spark.chain.files import DataFile, FileKind
 from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.chain.opening import Session, Table
@@ -25,6 +23,7 @@ from destination_s3_spark.sync.checkpoints import Checkpoints
 from destination_s3_spark.sync.commits import Commits
 from destination_s3_spark.tables.commit.writer import Outside, TableWriter
 from destination_s3_spark.tables.landing.slices import Segment, StagedSlice
+from unit_tests.chain.fake_store import Completes, Crash, FakeStore
 
 RECORD_BYTES = 10
 START = datetime(2026, 1, 1, tzinfo=UTC)

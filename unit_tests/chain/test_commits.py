@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from typing import TypeVar
 
 import pytest
-from fake_store import FakeStore, Fault
 
 from destination_s3_spark.chain.files import DataFile, FileKind
 from destination_s3_spark.chain.opening import Session, Table
@@ -21,6 +20,7 @@ from destination_s3_spark.sync.checkpoints import Checkpoints
 from destination_s3_spark.sync.commits import Commits
 from destination_s3_spark.tables.commit.writer import Outside, TableWriter
 from destination_s3_spark.tables.landing.slices import Segment, StagedSlice
+from unit_tests.chain.fake_store import FakeStore, Fault
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 
 import pytest
-from fake_store import Completes, Crash, Fault, Hook
-from simulation import ONE_TABLE, Landing, Platform, Positions, Result, Shape, Sync, World, result, run_until_done
 
 from destination_s3_spark.errors import SyncError
 from destination_s3_spark.protocol.state import StateKind
+from unit_tests.chain.fake_store import Completes, Crash, Fault, Hook
+from unit_tests.chain.simulation import ONE_TABLE, Landing, Platform, Positions, Result, Shape, Sync, World, result, run_until_done
 
 SHAPES = {
     "one table": ONE_TABLE,

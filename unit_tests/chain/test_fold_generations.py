@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from built_chain import OPEN, SCHEMA, SEED, T0, Builder, add, begin, chain, file, merge, publish
 from msgspec.structs import replace
 
 from destination_s3_spark.chain.events import Close, Event, OpenEpoch, Void
 from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.chain.fold import InvalidChain, Rule
 from destination_s3_spark.chain.state import Counters, Pending
+from unit_tests.chain.built_chain import OPEN, SCHEMA, SEED, T0, Builder, add, begin, chain, file, merge, publish
 
 DELTA = (FileKind.RAW, FileKind.DELTA)
 OLD = file(FileKind.FINAL, "final-0")

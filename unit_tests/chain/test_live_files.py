@@ -5,8 +5,6 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import pytest
-from built_chain import OPEN, SCHEMA, SEED, T0, Builder, add, begin, chain, file, merge, publish
-from fake_store import FakeStore
 from msgspec.structs import replace
 
 from destination_s3_spark.chain.blocks import decode, encode
@@ -16,6 +14,8 @@ from destination_s3_spark.chain.hint import MAX_FILES
 from destination_s3_spark.chain.live_files import LiveFiles, live_files
 from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.chain.state import Pending, StreamName
+from unit_tests.chain.built_chain import OPEN, SCHEMA, SEED, T0, Builder, add, begin, chain, file, merge, publish
+from unit_tests.chain.fake_store import FakeStore
 
 DELTA = (FileKind.RAW, FileKind.DELTA)
 ADOPTED = file(FileKind.ADOPTED, "adopted.parquet", 0)

@@ -6,13 +6,13 @@ import json
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from fake_store import FakeStore, Fault
 
 from destination_s3_spark.chain.events import Close, OpenEpoch, Seed, SetDataSchema
 from destination_s3_spark.chain.log import CREATE_TRIES, BlockTaken, Chain
 from destination_s3_spark.chain.opening import SNAPSHOT_EVERY, take_snapshot_when_due
 from destination_s3_spark.chain.state import StreamName
 from destination_s3_spark.errors import Bug, DataError, TransientError
+from unit_tests.chain.fake_store import FakeStore, Fault
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
 PREFIX = "lake/airbyte_internal/users/chain/"

@@ -8,12 +8,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import pytest
-from fake_store import Completes, Fault, Hook
-from merging import Attempt, Lake, Plan, Platform, at_calls, run_once, run_until_done
 
 from destination_s3_spark.chain.events import ReplaceData, Void
 from destination_s3_spark.chain.opening import Keeps
 from destination_s3_spark.errors import SyncError
+from unit_tests.chain.fake_store import Completes, Fault, Hook
+from unit_tests.chain.merging import Attempt, Lake, Plan, Platform, at_calls, run_once, run_until_done
 
 CRASHES = (Fault.CRASH_BEFORE, Fault.CRASH_AFTER)
 TIMEOUTS = (Fault.TIMEOUT_BEFORE, Fault.TIMEOUT_AFTER)

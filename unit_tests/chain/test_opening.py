@@ -5,11 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from built_chain import SCHEMA as SCHEMA_EVENT
-from built_chain import SEED, T0, Builder, add, begin, chain, file, publish
-from fake_store import Crash, FakeStore, Fault
 from msgspec.structs import replace
-from one_table import CHAIN, FIRST, SCHEMA, STARTED, TABLE, crashed, kinds, land, synced, writer
 
 from destination_s3_spark.chain.events import AddData, Close, OffsetInterval, OpenEpoch, Seed, SetDataSchema
 from destination_s3_spark.chain.files import FileEntry, FileKind
@@ -19,6 +15,10 @@ from destination_s3_spark.chain.state import Checkpoint, Pending
 from destination_s3_spark.chain.tokens import Token, table_number
 from destination_s3_spark.errors import Fenced
 from destination_s3_spark.tables.commit.batch import TableCheckpoint
+from unit_tests.chain.built_chain import SCHEMA as SCHEMA_EVENT
+from unit_tests.chain.built_chain import SEED, T0, Builder, add, begin, chain, file, publish
+from unit_tests.chain.fake_store import Crash, FakeStore, Fault
+from unit_tests.chain.one_table import CHAIN, FIRST, SCHEMA, STARTED, TABLE, crashed, kinds, land, synced, writer
 
 DELTA = (FileKind.RAW, FileKind.DELTA)
 EMPTY = chain(replace(SEED, adopted=()), SCHEMA_EVENT, Close())

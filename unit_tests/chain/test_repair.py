@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from fake_store import Crash, FakeStore, Fault
-from one_table import CHAIN, FIRST, SCHEMA, SECOND, STARTED, TABLE, crashed, kinds, land, staged, synced, writer
 
 from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.chain.log import Chain
@@ -17,6 +15,8 @@ from destination_s3_spark.errors import Fenced
 from destination_s3_spark.tables.commit.repair import Repair, repair
 from destination_s3_spark.tables.commit.writer import TableWriter
 from destination_s3_spark.tables.publishers.symlink import MANIFEST, SymlinkManifest
+from unit_tests.chain.fake_store import Crash, FakeStore, Fault
+from unit_tests.chain.one_table import CHAIN, FIRST, SCHEMA, SECOND, STARTED, TABLE, crashed, kinds, land, staged, synced, writer
 
 MANIFEST_KEY = TABLE.final_root + MANIFEST
 

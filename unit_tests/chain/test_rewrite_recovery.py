@@ -5,8 +5,6 @@ from __future__ import annotations
 from functools import partial
 
 import pytest
-from fake_store import Completes, Crash, FakeStore, Fault
-from one_table import CHAIN, FIRST, SECOND, event, kinds, land, staged, writer
 
 from destination_s3_spark.chain.files import DataFile, FileEntry, FileKind
 from destination_s3_spark.chain.live_files import LiveFiles
@@ -15,6 +13,8 @@ from destination_s3_spark.chain.state import Pending, TableState
 from destination_s3_spark.errors import Fenced, TransientError
 from destination_s3_spark.storage.object_store import ObjectStore
 from destination_s3_spark.tables.commit.writer import TableWriter
+from unit_tests.chain.fake_store import Completes, Crash, FakeStore, Fault
+from unit_tests.chain.one_table import CHAIN, FIRST, SECOND, event, kinds, land, staged, writer
 
 DELTAS = (FileKind.RAW, FileKind.DELTA)
 MANIFEST = "lake/users/manifest"

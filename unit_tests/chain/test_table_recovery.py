@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from fake_store import Completes, Crash, FakeStore, Fault
-from one_table import CHAIN, FIRST, SCHEMA, SECOND, crashed, event, kinds, land, staged, synced, writer
 
 from destination_s3_spark.chain.fold import REPLAY_LIMIT
 from destination_s3_spark.chain.opening import SNAPSHOT_EVERY
@@ -12,6 +10,8 @@ from destination_s3_spark.errors import Bug, Fenced, TransientError
 from destination_s3_spark.tables.commit.batch import TableCheckpoint
 from destination_s3_spark.tables.commit.writer import CommitResult
 from destination_s3_spark.tables.landing.slices import Segment
+from unit_tests.chain.fake_store import Completes, Crash, FakeStore, Fault
+from unit_tests.chain.one_table import CHAIN, FIRST, SCHEMA, SECOND, crashed, event, kinds, land, staged, synced, writer
 
 
 def test_the_fenced_writer_names_the_other_sync() -> None:

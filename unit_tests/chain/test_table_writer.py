@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from fake_store import FakeStore
-from one_table import CHAIN, FIRST, SCHEMA, SECOND, STARTED, TABLE, event, kinds, land, staged, synced, writer
 
 from destination_s3_spark.chain.files import DataFile, FileEntry, FileKind
 from destination_s3_spark.chain.log import Chain
@@ -17,6 +15,8 @@ from destination_s3_spark.errors import Bug
 from destination_s3_spark.tables.commit.writer import Outside, TableWriter
 from destination_s3_spark.tables.landing.slices import Segment
 from destination_s3_spark.tables.publishers.symlink import SymlinkManifest
+from unit_tests.chain.fake_store import FakeStore
+from unit_tests.chain.one_table import CHAIN, FIRST, SCHEMA, SECOND, STARTED, TABLE, event, kinds, land, staged, synced, writer
 
 
 def test_a_small_sync_of_a_new_table_costs_twelve_calls() -> None:

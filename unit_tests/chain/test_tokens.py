@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from fake_store import FakeStore
 
 from destination_s3_spark.chain.orphan_uploads import StrayUploads
 from destination_s3_spark.chain.tokens import Token, parse_token, table_number
 from destination_s3_spark.errors import Bug
+from unit_tests.chain.fake_store import FakeStore
 
 TOKEN = Token(1234567890, 3, 17)
 TEXT = "12345678900000000300000017"

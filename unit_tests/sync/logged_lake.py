@@ -10,14 +10,14 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from inline_lake import Lake, line, state, status
-from reference_changes import PLACEHOLDER, Record, Row
 
 from destination_s3_spark.change_log.manifest import Manifest
 from destination_s3_spark.change_log.reading import ChangeLog, Interval
 from destination_s3_spark.protocol.catalog import Catalog, parse_catalog
 from destination_s3_spark.storage.ranged import RangedFile
 from destination_s3_spark.storage.s3 import S3Store
+from unit_tests.sync.inline_lake import Lake, line, state, status
+from unit_tests.sync.reference_changes import PLACEHOLDER, Record, Row
 
 FOLDER = "lake/airbyte_changes/users/"
 COLUMNS = ("amount", "id", "name", "tags")

@@ -12,8 +12,16 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from inline_lake import InlineEngine, Lake, line, state, status
-from logged_lake import (
+
+from destination_s3_spark.change_log.manifest import Manifest
+from destination_s3_spark.errors import ConfigError, TransientError
+from destination_s3_spark.storage.client import s3_client
+from destination_s3_spark.storage.s3 import S3Store
+from destination_s3_spark.storage.settings import ClientLimits, S3Settings
+from destination_s3_spark.sync.batches import Limits
+from destination_s3_spark.tables.merge import update as merging
+from unit_tests.sync.inline_lake import InlineEngine, Lake, line, state, status
+from unit_tests.sync.logged_lake import (
     CDC,
     COLUMNS,
     DATA,
@@ -30,15 +38,7 @@ from logged_lake import (
     run,
     stored,
 )
-from reference_changes import PLACEHOLDER, Record, Row, Table, replayed
-
-from destination_s3_spark.change_log.manifest import Manifest
-from destination_s3_spark.errors import ConfigError, TransientError
-from destination_s3_spark.storage.client import s3_client
-from destination_s3_spark.storage.s3 import S3Store
-from destination_s3_spark.storage.settings import ClientLimits, S3Settings
-from destination_s3_spark.sync.batches import Limits
-from destination_s3_spark.tables.merge import update as merging
+from unit_tests.sync.reference_changes import PLACEHOLDER, Record, Row, Table, replayed
 
 POLICIES = [("KEY", "UPDATED"), ("KEY", "ALL"), ("ALL", "UPDATED"), ("ALL", "ALL")]
 

@@ -12,7 +12,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from inline_lake import Lake, line, state, status
 
 from destination_s3_spark.chain.events import AddData
 from destination_s3_spark.chain.files import FileEntry, FileKind
@@ -25,6 +24,7 @@ from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.sync.batches import Limits
 from destination_s3_spark.tables.merge import combining
 from destination_s3_spark.tables.merge import update as merging
+from unit_tests.sync.inline_lake import Lake, line, state, status
 
 CHAIN = "lake/airbyte_internal/_raw__stream_users/chain/"
 

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from inline_lake import InlineEngine, Lake, catalog, records, state, status
 
 from destination_s3_spark.errors import ConfigError, TransientError
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.sync.batches import Limits
+from unit_tests.sync.inline_lake import InlineEngine, Lake, catalog, records, state, status
 
 SMALL = Limits(batch_bytes=2_000, age_s=3600, spool_bytes=2**31)
 

@@ -14,13 +14,13 @@ import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from inline_lake import InlineEngine, Lake, catalog, global_state, records, state, status
 
 from destination_s3_spark.errors import ConfigError, DataError, TransientError
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.sync.batches import Limits
 from destination_s3_spark.sync.sync import LOOK_EVERY_S
+from unit_tests.sync.inline_lake import InlineEngine, Lake, catalog, global_state, records, state, status
 
 
 @pytest.fixture

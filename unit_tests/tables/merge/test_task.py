@@ -16,7 +16,6 @@ from uuid import UUID
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from merged_table import FIELDS, FORMATS, HARD, STREAM, TYPED, Table, batches, table_format
 
 from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.errors import DataError
@@ -35,6 +34,7 @@ from destination_s3_spark.tables.merge.task import (
 )
 from destination_s3_spark.tables.runs.keys import KEY, CdcDeletion
 from destination_s3_spark.tables.runs.sorted_file import FIRST_KEYS
+from unit_tests.tables.merged_table import FIELDS, FORMATS, HARD, STREAM, TYPED, Table, batches, table_format
 
 
 @pytest.fixture

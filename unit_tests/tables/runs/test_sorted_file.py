@@ -14,7 +14,6 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sorted_files import GONE, ID, SEEN, SPEC, TEXT, TINY, TYPED, Watched, encoded, form, raw, read, run_of, sorted_file, typed
 
 from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.errors import Bug
@@ -42,6 +41,23 @@ from destination_s3_spark.tables.runs.sorted_file import (
     tombstone_schema,
 )
 from destination_s3_spark.tables.runs.winners import EXTRACTED_AT, STORED_OFFSET, winners
+from unit_tests.tables.sorted_files import (
+    GONE,
+    ID,
+    SEEN,
+    SPEC,
+    TEXT,
+    TINY,
+    TYPED,
+    Watched,
+    encoded,
+    form,
+    raw,
+    read,
+    run_of,
+    sorted_file,
+    typed,
+)
 
 
 def test_a_run_is_sorted_by_key_and_then_by_arrival() -> None:
