@@ -18,7 +18,7 @@ import pyarrow as pa
 from machine import describe_machine
 
 from destination_s3_spark.decoding.plan import RowPlan
-from destination_s3_spark.decoding.record_typer import Typist
+from destination_s3_spark.decoding.record_typer import RecordTyper
 from destination_s3_spark.demo import shop
 from destination_s3_spark.demo.shop import Shop
 from destination_s3_spark.protocol.catalog import Stream, parse_catalog
@@ -87,7 +87,7 @@ def _cases(seed: int, megabytes: int) -> Iterator[Case]:
         "NaN in a container of every row": _replaced(clean, rb'"(lat|length_cm|unit_price)":[^,}]+', rb'"\1":NaN'),
     }
     for name, blocks in variants.items():
-        yield Case(name, blocks, [Typist(_plan(stream)).type_block for stream in streams])
+        yield Case(name, blocks, [RecordTyper(_plan(stream)).type_block for stream in streams])
 
 
 def _blocks(source: Shop, streams: tuple[Stream, ...], megabytes: int) -> list[tuple[int, bytes]]:

@@ -30,7 +30,7 @@ from destination_s3_spark.protocol.catalog import parse_catalog
 from destination_s3_spark.protocol.input_stream import bytes_waiting
 from destination_s3_spark.protocol.secrets import secrets_of
 from destination_s3_spark.protocol.writer import ProtocolLogHandler, ProtocolWriter
-from destination_s3_spark.sync.runtime import workplace
+from destination_s3_spark.sync.runtime import runtime_for
 
 TERMINATION_S = 8.0
 """How long clearing up may take after SIGTERM: a store that does not answer must not hold the process up until it is killed."""
@@ -104,21 +104,21 @@ def options_of(path: Path, output: ProtocolWriter) -> dict[str, Any]:
 def _write(config: Path, catalog: Path, output: ProtocolWriter) -> None:
     parsed = Config.parse(options_of(config, output))
     stdin = sys.stdin.fileno()
-    with _stopping_on_sigterm(), workplace(parsed) as place:
+    with _stopping_on_sigterm(), runtime_for(parsed) as runtime:
         local = is_local(parsed.spark.master)
         early = local and bytes_waiting(stdin) >= RECORDS_BYTES
         gc.disable()  # modules make many objects and no garbage
         if early:
-            place.engine.launch()
+            runtime.engine.launch()
         from destination_s3_spark.sync.assembly import write as write_sync  # noqa: PLC0415 (takes half a second, as the JVM does to start)
 
         gc.freeze()
         gc.enable()
         if local:
-            place.engine.fork_template()
+            runtime.engine.fork_template()
         if early:
-            place.engine.start()
-        write_sync(parsed, parse_catalog(_read_file(catalog, "catalog")), stdin, output, place)
+            runtime.engine.start()
+        write_sync(parsed, parse_catalog(_read_file(catalog, "catalog")), stdin, output, runtime)
 
 
 def _claim_stdout() -> BinaryIO:

@@ -19,7 +19,7 @@ from moto.server import ThreadedMotoServer
 
 from destination_s3_spark.chain.files import DataFile, FileKind, KeyRange
 from destination_s3_spark.chain.opening import Session, Table
-from destination_s3_spark.chain.orphan_uploads import StrayUploads
+from destination_s3_spark.chain.orphan_uploads import OrphanUploads
 from destination_s3_spark.chain.state import StreamName
 from destination_s3_spark.schema.arrow import META_FIELDS, schema_to_text
 from destination_s3_spark.storage.client import s3_client
@@ -208,7 +208,7 @@ class SmallTable:
 
     def writer(self, sync_id: int = 1, generation_id: int = 0) -> TableWriter:
         """A session that has read the chain."""
-        writer = TableWriter(self.store, self.table, Session(sync_id, generation_id, STARTED), StrayUploads(self.store, "lake/"))
+        writer = TableWriter(self.store, self.table, Session(sync_id, generation_id, STARTED), OrphanUploads(self.store, "lake/"))
         writer.read()
         self._sent = 0
         return writer

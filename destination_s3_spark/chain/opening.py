@@ -10,7 +10,7 @@ from enum import Enum
 from destination_s3_spark.chain.blocks import Block
 from destination_s3_spark.chain.events import OpenEpoch, Seed, Snapshot
 from destination_s3_spark.chain.log import BlockTaken, Chain
-from destination_s3_spark.chain.orphan_uploads import StrayUploads
+from destination_s3_spark.chain.orphan_uploads import OrphanUploads
 from destination_s3_spark.chain.settle import Publish, complete, delete_voided, finish, take_back
 from destination_s3_spark.chain.state import Pending, StreamName, TableState
 from destination_s3_spark.chain.tokens import parse_token, table_number
@@ -49,16 +49,16 @@ class Table:
         return f"{self.folder}scratch/"
 
 
-class Keeps(Enum):
+class WriteDisposition(Enum):
     """What a session does to the rows the table has."""
 
-    ALL = "all"
+    APPEND = "append"
     """It adds to them."""
-    NEW_GENERATION = "new generation"
+    TRUNCATE = "truncate"
     """Its generation replaces older ones: `minimum_generation_id` is `generation_id`."""
-    OWN_ROWS = "own rows"
+    OVERWRITE = "overwrite"
     """Its rows replace all others: mode `overwrite` without generations."""
-    AS_IT_IS = "as it is"
+    MAINTAIN = "maintain"
     """It only clears up: a pending generation stays pending, and what may be replayed stays so."""
 
 
@@ -69,7 +69,7 @@ class Session:
     sync_id: int
     generation_id: int
     started_at: datetime
-    keeps: Keeps = Keeps.ALL
+    disposition: WriteDisposition = WriteDisposition.APPEND
 
 
 class Settlement(Enum):
@@ -92,7 +92,7 @@ class Leftovers:
     scratch: int
 
 
-def open_table(chain: Chain, store: ObjectStore, table: Table, session: Session, strays: StrayUploads, publish: Publish) -> Leftovers:
+def open_table(chain: Chain, store: ObjectStore, table: Table, session: Session, orphans: OrphanUploads, publish: Publish) -> Leftovers:
     """Begin a session, and deal with what is left over. Raises TransientError when another writer is always first, Fenced when one takes
     the table over meanwhile.
     """
@@ -103,8 +103,8 @@ def open_table(chain: Chain, store: ObjectStore, table: Table, session: Session,
             # Only now it is known what the table holds, and so what the session's rows are to it. It also records what is settled.
             chain.append(_opening_event(chain, table, session))
         uploads = scratch = 0
-        if not clean or session.keeps is Keeps.AS_IT_IS:
-            uploads = strays.abort(chain.head.identity.table_number, chain.head.epoch)
+        if not clean or session.disposition is WriteDisposition.MAINTAIN:
+            uploads = orphans.abort(chain.head.identity.table_number, chain.head.epoch)
             scratch = _delete_scratch(store, table, chain.head)
         take_snapshot_when_due(chain)
     except BlockTaken as taken:
@@ -132,11 +132,11 @@ def pending_in(state: TableState, session: Session) -> Pending | None:
     Generations are compared for equality with the current one only. Their numbers start again when a stream is renamed.
     """
     contents = state.contents
-    if session.keeps is Keeps.AS_IT_IS:
+    if session.disposition is WriteDisposition.MAINTAIN:
         return contents.pending
-    if session.keeps is Keeps.ALL:
+    if session.disposition is WriteDisposition.APPEND:
         return None
-    if session.keeps is Keeps.NEW_GENERATION:
+    if session.disposition is WriteDisposition.TRUNCATE:
         same = session.generation_id == contents.generation
     else:
         begun_by = contents.begun_by if contents.pending is None else contents.pending.sync_id
@@ -202,12 +202,12 @@ def _open_epoch(chain: Chain, table: Table, session: Session) -> bool:
 def _opening_event(chain: Chain, table: Table, session: Session) -> Seed | OpenEpoch:
     if chain.state is not None:
         contents = chain.state.contents
-        if chain.state.unsettled is not None or session.keeps is Keeps.AS_IT_IS:
+        if chain.state.unsettled is not None or session.disposition is WriteDisposition.MAINTAIN:
             return OpenEpoch(session.sync_id, contents.generation, session.started_at, contents.pending)
         pending = pending_in(chain.state, session)
         return OpenEpoch(session.sync_id, session.generation_id, session.started_at, pending)
     adopted = tuple(table.adopt())
-    replaces = adopted and session.keeps is not Keeps.ALL
+    replaces = adopted and session.disposition is not WriteDisposition.APPEND
     return Seed(
         stream=table.stream,
         table_id=table.table_id,

@@ -12,7 +12,7 @@ from destination_s3_spark.chain.tokens import Token, parse_token
 from destination_s3_spark.storage.object_store import ObjectStore
 
 
-class StrayUploads:
+class OrphanUploads:
     """The open uploads under a bucket path, listed once for all tables that need them. `prefix` ends in `/` or is empty."""
 
     def __init__(self, store: ObjectStore, prefix: str) -> None:

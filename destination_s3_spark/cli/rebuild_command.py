@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from destination_s3_spark.chain.opening import Keeps, Session, Table
-from destination_s3_spark.chain.orphan_uploads import StrayUploads
+from destination_s3_spark.chain.opening import Session, Table, WriteDisposition
+from destination_s3_spark.chain.orphan_uploads import OrphanUploads
 from destination_s3_spark.cli import inspection
 from destination_s3_spark.cli.configuration import read_config
 from destination_s3_spark.cli.inspection import FoundTable
@@ -26,10 +26,10 @@ from destination_s3_spark.schema.schema_event import from_event
 from destination_s3_spark.storage.configured import path_template, s3_settings
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.table_paths import changes_root
-from destination_s3_spark.sync.runtime import task_bytes, workplace
+from destination_s3_spark.sync.runtime import runtime_for, task_bytes
 from destination_s3_spark.sync.settings import RAW_PARQUET, final_options, rules
 from destination_s3_spark.sync.updates import Updates
-from destination_s3_spark.tables.commit.writer import Outside, TableWriter
+from destination_s3_spark.tables.commit.writer import TableWriter, WriterDependencies
 from destination_s3_spark.tables.due import rebuild_of
 from destination_s3_spark.tables.layout import Layout
 from destination_s3_spark.tables.merge.update import Resources
@@ -60,7 +60,7 @@ def run(config_path: str, name: str, namespace: str | None) -> int:
     logging.getLogger("airbyte").setLevel(logging.INFO)
     with ExitStack() as stack:
         pool = stack.enter_context(ThreadPoolExecutor(CALLS_AT_ONCE))
-        engine = stack.enter_context(workplace(config)).engine
+        engine = stack.enter_context(runtime_for(config)).engine
         engine.start()
         tools = _Tools(config, store, engine, pool)
         return max(_rebuild(tools, table) for table in found)
@@ -107,10 +107,14 @@ def _stream_table(tools: _Tools, found: FoundTable) -> StreamTable:
     chain_folder = found.chain_prefix.removesuffix("chain/")
     identity = Table(found.stream, found.seed.table_id, chain_folder, found.seed.final_root)
     state = inspection.read_table(tools.store, found).state
-    session = Session(0, state.contents.generation, started_at, Keeps.AS_IT_IS)
+    session = Session(0, state.contents.generation, started_at, WriteDisposition.MAINTAIN)
     publisher = SymlinkManifest(config.s3_bucket_name) if wants_manifests(config) else None
     writer = TableWriter(
-        tools.store, identity, session, StrayUploads(tools.store, template.base), Outside(map_files=tools.pool.map, publisher=publisher)
+        tools.store,
+        identity,
+        session,
+        OrphanUploads(tools.store, template.base),
+        WriterDependencies(map_files=tools.pool.map, publisher=publisher),
     )
     writer.read()
     changes = changes_root(template, (found.stream.namespace, found.stream.name))

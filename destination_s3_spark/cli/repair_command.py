@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from destination_s3_spark.chain.opening import Leftovers, Table
-from destination_s3_spark.chain.orphan_uploads import StrayUploads
+from destination_s3_spark.chain.orphan_uploads import OrphanUploads
 from destination_s3_spark.chain.state import StreamName
 from destination_s3_spark.cli import inspection
 from destination_s3_spark.cli.configuration import read_config
@@ -38,12 +38,12 @@ def run(config_path: str, name: str | None, namespace: str | None) -> int:
         sys.stdout.write(f"No tables under {place}.\n")
         return 0
     shared = _without_manifest(config, found)
-    strays = StrayUploads(store, path_template(config, datetime.now(UTC), sync_id=0).base)
+    orphans = OrphanUploads(store, path_template(config, datetime.now(UTC), sync_id=0).base)
     failed = 0
     for number, table in enumerate(chosen, start=1):
         manifest = None if _parts(table.stream) in shared else SymlinkManifest(config.s3_bucket_name)
         try:
-            said = _done(repair(store, _table(table), manifest, strays, datetime.now(UTC)))
+            said = _done(repair(store, _table(table), manifest, orphans, datetime.now(UTC)))
         except SyncError as error:
             said = f"failed. {error.message}"
             failed += 1

@@ -1,6 +1,6 @@
 """A column: an object per (nested) column of a table, which says how msgspec decodes its values and builds an Arrow array of them.
 
-A slot is what a decoded row holds for a column. `annotation` is what msgspec fills slots with; `settle` makes a slot from a value's
+A slot is what a decoded row holds for a column. `annotation` is what msgspec fills slots with; `from_text` makes a slot from a value's
 exact text, for the values msgspec refuses; `unmark` brings slots from marked texts (`decoding.marks`) into what they are without marks;
 `array` turns the slots of many rows into one Arrow array. All ways into a slot give the same column. Slots: the Python scalar, the text
 of a temporal, a Struct for an object, a list for an array, and for columns whose annotation is Raw the text itself. None is null.
@@ -26,7 +26,7 @@ class Column(Protocol):
 
     annotation: Any
 
-    def settle(self, text: Text, spot: Spot, changes: Changes) -> Slot:
+    def from_text(self, text: Text, spot: Spot, changes: Changes) -> Slot:
         """The slot of a value that stands in a record as this text."""
 
     def unmark(self, slots: Sequence[Slot], places: Places, changes: Changes) -> Sequence[Slot]:
@@ -41,7 +41,7 @@ class RawColumn(Column, Protocol):
 
     annotation: Any = msgspec.Raw
 
-    def settle(self, text: Text, spot: Spot, changes: Changes) -> Slot:  # noqa: ARG002 - nothing is looked at yet
+    def from_text(self, text: Text, spot: Spot, changes: Changes) -> Slot:  # noqa: ARG002 - nothing is looked at yet
         """The text itself."""
         return text
 
@@ -58,6 +58,6 @@ class TextColumn(RawColumn):
 
     def array(self, slots: Sequence[Slot], places: Places, changes: Changes) -> pa.Array[Any]:
         """Every value settled from its text, then the inner column's array."""
-        settle = self.inner.settle
-        settled = [None if slot is None else settle(slot, (places, position), changes) for position, slot in enumerate(slots)]
+        from_text = self.inner.from_text
+        settled = [None if slot is None else from_text(slot, (places, position), changes) for position, slot in enumerate(slots)]
         return self.inner.array(settled, places, changes)

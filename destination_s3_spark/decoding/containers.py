@@ -41,13 +41,13 @@ class Members:
         """The slots of each member in these Structs."""
         return list(zip(*map(astuple, rows), strict=True)) if rows else [()] * len(self.columns)
 
-    def settle(self, text: Text, spots: Iterable[Spot], changes: Changes) -> Slot:
+    def from_text(self, text: Text, spots: Iterable[Spot], changes: Changes) -> Slot:
         """The Struct of an object that stands in a record as this text. ValueError when it is no object."""
         values = exact.split_object(text)
         slots = []
         for source, member, spot in zip(self.sources, self.columns, spots, strict=True):
             value = values.get(source)
-            slots.append(None if value is None else member.settle(value, spot, changes))
+            slots.append(None if value is None else member.from_text(value, spot, changes))
         return self.struct(*slots)
 
     def unmark(self, structs: Sequence[Any], places: Sequence[Places], changes: Changes) -> None:
@@ -73,12 +73,12 @@ class ObjectColumn(Column):
         self._absent = self._members.struct()
         self.annotation: Any = self._members.struct | None if self._members.encodable else None
 
-    def settle(self, text: Text, spot: Spot, changes: Changes) -> Slot:
+    def from_text(self, text: Text, spot: Spot, changes: Changes) -> Slot:
         """The Struct of its settled members; null for what is no object."""
         text = bytes(text)
         if text[0] == exact.OBJECT:
             spots = [(spot, ordinal, source) for ordinal, source in enumerate(self._members.sources)]
-            return self._members.settle(text, spots, changes)
+            return self._members.from_text(text, spots, changes)
         if text != exact.NULL:
             changes.nulled(spot, Reason.SERIALIZATION)
         return None
@@ -110,12 +110,12 @@ class ArrayColumn(Column):
         self._arrow_type = arrow_type
         self.annotation = list[self._items.annotation] | None  # type: ignore[name-defined]
 
-    def settle(self, text: Text, spot: Spot, changes: Changes) -> Slot:
+    def from_text(self, text: Text, spot: Spot, changes: Changes) -> Slot:
         """The list of its settled items; null for what is no array."""
         text = bytes(text)
         if text[0] == exact.ARRAY:
-            settle = self._items.settle
-            return [settle(item, (spot, index, None), changes) for index, item in enumerate(exact.split_array(text))]
+            from_text = self._items.from_text
+            return [from_text(item, (spot, index, None), changes) for index, item in enumerate(exact.split_array(text))]
         if text != exact.NULL:
             changes.nulled(spot, Reason.SERIALIZATION)
         return None

@@ -33,7 +33,7 @@ from destination_s3_spark.decoding.metadata import META_COLUMNS, meta_array, raw
 from destination_s3_spark.decoding.plan import RowPlan
 from destination_s3_spark.decoding.raw_rows import records_of, row_runs
 
-__all__ = ["MisroutedRecord", "TypedBlock", "Typist", "UnreadableRecord"]
+__all__ = ["MisroutedRecord", "RecordTyper", "TypedBlock", "UnreadableRecord"]
 
 UNIT_BYTES = 2**21
 """Lines decoded at once: smaller units pay more per call, larger ones hold more Python objects at a time; measured best around 2 MiB."""
@@ -79,7 +79,7 @@ class _Unit:
     multiset: int
 
 
-class Typist:
+class RecordTyper:
     """Types the blocks of one stream by a plan. Keeps no rows between blocks, only which columns are decoded as text."""
 
     def __init__(self, plan: RowPlan) -> None:
@@ -176,7 +176,7 @@ class Typist:
     def _rows(self, texts: Sequence[bytes], first: int, changes: Changes) -> tuple[list[Any], list[bytes]]:
         """A Struct of slots per record, and the texts that msgspec refused for more than a NaN or an Infinity."""
         if self._decode is None:
-            return [self._settled(text, row, changes) for row, text in enumerate(texts, first)], []
+            return [self._from_text(text, row, changes) for row, text in enumerate(texts, first)], []
         rows: list[Any] = []
         refused: list[bytes] = []
         with_marks: list[int] = []
@@ -190,7 +190,7 @@ class Typist:
                     continue
                 text = texts[len(rows)]
                 refused.append(text)
-                rows.append(self._settled(text, first + len(rows), changes))
+                rows.append(self._from_text(text, first + len(rows), changes))
         if with_marks:
             places = [SomePlaces(ColumnPlaces(at, source, first), with_marks) for at, (_, source) in enumerate(self._sources)]
             self._members.unmark([rows[position] for position in with_marks], places, changes)
@@ -222,9 +222,9 @@ class Typist:
         except REFUSED:
             return None
 
-    def _settled(self, text: bytes, row: int, changes: Changes) -> Any:
+    def _from_text(self, text: bytes, row: int, changes: Changes) -> Any:
         try:
-            return self._members.settle(text, [(places, row) for places in self._places], changes)
+            return self._members.from_text(text, [(places, row) for places in self._places], changes)
         except ValueError:
             raise UnreadableRecord(row) from None
 

@@ -45,7 +45,7 @@ class NumberColumn(Column):
         self._coerce = _COERCIONS[of]
         self._arrow_type = arrow_type
 
-    def settle(self, text: Text, spot: Spot, changes: Changes) -> Slot:
+    def from_text(self, text: Text, spot: Spot, changes: Changes) -> Slot:
         """The stored value, or null when the coercion table refuses it."""
         text = bytes(text)
         if text == exact.NULL:
@@ -81,7 +81,7 @@ class StringColumn(_StringSlots):
 
     annotation = _ANNOTATIONS[Scalar.STRING]
 
-    def settle(self, text: Text, spot: Spot, changes: Changes) -> Slot:
+    def from_text(self, text: Text, spot: Spot, changes: Changes) -> Slot:
         """The string, or the compact text of any other value; lone surrogates become U+FFFD and are recorded."""
         text = bytes(text)
         first = text[0]
@@ -108,7 +108,7 @@ class TemporalColumn(_StringSlots):
         self._of = of
         self._arrow_type = arrow_type
 
-    def settle(self, text: Text, spot: Spot, changes: Changes) -> Slot:
+    def from_text(self, text: Text, spot: Spot, changes: Changes) -> Slot:
         """The text, not yet parsed; null for what is no string."""
         text = bytes(text)
         if text[0] == exact.QUOTE:

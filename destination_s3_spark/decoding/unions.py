@@ -73,7 +73,7 @@ class UnionColumn(RawColumn):
                 option = self._boolean
             case _:
                 return self._numeric(text)
-        return Reason.SERIALIZATION if option is None else (option, self._columns[option].settle(text, spot, changes))
+        return Reason.SERIALIZATION if option is None else (option, self._columns[option].from_text(text, spot, changes))
 
     def _string(self, text: bytes, spot: Spot, changes: Changes) -> Chosen | Reason:
         reason = Reason.SERIALIZATION
@@ -86,7 +86,7 @@ class UnionColumn(RawColumn):
                     return option, slot
                 reason = Reason.SIZE if Reason.SIZE in (reason, parsed) else reason
             else:
-                return option, self._columns[option].settle(text, spot, changes)
+                return option, self._columns[option].from_text(text, spot, changes)
         return reason
 
     def _numeric(self, text: bytes) -> Chosen | Reason:

@@ -19,24 +19,24 @@ from destination_s3_spark.decoding.column import Column, RawColumn, Slot
 from destination_s3_spark.decoding.json_text import Step, non_numbers, to_rewrite, without
 from destination_s3_spark.decoding.metadata import META_COLUMNS
 from destination_s3_spark.decoding.plan import RowPlan, Values
-from destination_s3_spark.decoding.record_typer import Typist, text_array
+from destination_s3_spark.decoding.record_typer import RecordTyper, text_array
 
 _SURROGATES = (rb"\ud", rb"\uD")
 """What every escaped surrogate begins with."""
 
 
-def typist_of(plan: RowPlan) -> Typist:
-    """The typist for what a plan's rows hold."""
+def record_typer(plan: RowPlan) -> RecordTyper:
+    """The typer for what a plan's rows hold."""
     match plan.values:
         case Values.TYPED:
-            return Typist(plan)
+            return RecordTyper(plan)
         case Values.CELLS:
-            return CellTypist(plan)
+            return CellTyper(plan)
         case Values.RECORD:
-            return RecordTypist(plan)
+            return RecordTextTyper(plan)
 
 
-class RecordTypist(Typist):
+class RecordTextTyper(RecordTyper):
     """Final rows are the four `_airbyte_*` columns and `_airbyte_data`: the record, whatever it declares. The plan has no fields."""
 
     def __init__(self, plan: RowPlan) -> None:
@@ -52,7 +52,7 @@ class RecordTypist(Typist):
         return [_replaced(data, rows, rewritten)]
 
 
-class CellTypist(Typist):
+class CellTyper(RecordTyper):
     """Final rows have a column of JSON text for each field of the plan, null for what is null or absent."""
 
     def _columns_of_fields(self) -> list[Column]:

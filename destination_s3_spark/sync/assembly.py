@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 
-from destination_s3_spark.chain.orphan_uploads import StrayUploads
+from destination_s3_spark.chain.orphan_uploads import OrphanUploads
 from destination_s3_spark.config.config import Config
 from destination_s3_spark.config.spark_conf import is_local
 from destination_s3_spark.protocol.catalog import Catalog
@@ -22,7 +22,7 @@ from destination_s3_spark.sync.checkpoints import Checkpoints
 from destination_s3_spark.sync.commits import Commits, Emit
 from destination_s3_spark.sync.pipeline import Pipeline
 from destination_s3_spark.sync.remote_landing import RemoteLanding
-from destination_s3_spark.sync.runtime import Workplace, task_bytes
+from destination_s3_spark.sync.runtime import Runtime, task_bytes
 from destination_s3_spark.sync.settings import limits
 from destination_s3_spark.sync.spool import Spool
 from destination_s3_spark.sync.sync import Parts, Sync
@@ -41,14 +41,14 @@ FILES_AT_ONCE = 16
 logger = logging.getLogger("airbyte")
 
 
-def write(config: Config, catalog: Catalog, fd: int, output: ProtocolWriter, place: Workplace) -> None:
+def write(config: Config, catalog: Catalog, fd: int, output: ProtocolWriter, runtime: Runtime) -> None:
     """Sync what comes in on the file descriptor; STATEs go out on `output`. Raises SyncError."""
     reader = ProtocolReader(catalog)
 
     def emit(message: StateMessage, records: int) -> None:
         output.state(message.echo(records))
 
-    with _assembled(config, catalog, emit, place) as parts:
+    with _assembled(config, catalog, emit, runtime) as parts:
         Sync(parts).run(reader.events(read_blocks(fd, IDLE_S)))
     counts = reader.counts
     logger.info(
@@ -58,9 +58,9 @@ def write(config: Config, catalog: Catalog, fd: int, output: ProtocolWriter, pla
 
 
 @contextmanager
-def _assembled(config: Config, catalog: Catalog, emit: Emit, place: Workplace) -> Iterator[Parts]:
+def _assembled(config: Config, catalog: Catalog, emit: Emit, runtime: Runtime) -> Iterator[Parts]:
     """The parts of a sync; whatever way it ends, Spark stops and no thread is left."""
-    engine = place.engine
+    engine = runtime.engine
     with ExitStack() as stack:
         tables_pool = stack.enter_context(ThreadPoolExecutor(TABLES_AT_ONCE, "tables"))
         files_pool = stack.enter_context(ThreadPoolExecutor(FILES_AT_ONCE, "files"))
@@ -68,13 +68,13 @@ def _assembled(config: Config, catalog: Catalog, emit: Emit, place: Workplace) -
         store = S3Store(s3)
         started_at = datetime.now(UTC)
         tables = TableSet(config, store, started_at, tables_pool, files_pool).read(catalog)
-        spool = Spool(place.scratch / "spool", limits(config).spool_bytes)
+        spool = Spool(runtime.scratch / "spool", limits(config).spool_bytes)
         checkpoints = Checkpoints()
         commits = Commits({i: table.writer for i, table in tables.items()}, checkpoints, emit, tables_pool.map)
         local = is_local(config.spark.master)
         land = None if local else RemoteLanding(engine, store, tables).land
         # The spool is empty when tables are merged.
-        disk = LocalDisk(place.scratch / "events", limits(config).spool_bytes) if local else None
+        disk = LocalDisk(runtime.scratch / "events", limits(config).spool_bytes) if local else None
         pipeline = Pipeline(tables, spool, engine, commits, s3, land)
         stack.callback(pipeline.stop)
         stack.callback(engine.stop)  # first of all: it ends what the pipeline may still be waiting for
@@ -92,7 +92,7 @@ def _assembled(config: Config, catalog: Catalog, emit: Emit, place: Workplace) -
                 lambda: Resources(s3, task_bytes(config), engine.cores, disk),
                 limits(config),
                 tables_pool,
-                lambda: StrayUploads(store, base),
+                lambda: OrphanUploads(store, base),
             )
         except Exception:
             engine.stop()

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from destination_s3_spark.chain.orphan_uploads import StrayUploads
+from destination_s3_spark.chain.orphan_uploads import OrphanUploads
 from destination_s3_spark.chain.settle import MapCalls
 from destination_s3_spark.errors import Bug, SyncError
 from destination_s3_spark.protocol.state import StateMessage
@@ -62,7 +62,7 @@ class Commits:
             self._emit(state.message, state.records)
         return results
 
-    def close(self, orphans: StrayUploads | None = None) -> None:
+    def close(self, orphans: OrphanUploads | None = None) -> None:
         """Close every table, after a successful sync whose STATEs are all out. `orphans` as in `TableWriter.close`.
 
         Closing forgets what a source may send again, so with a STATE still waiting it would turn a replay into doubled rows.

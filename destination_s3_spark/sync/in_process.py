@@ -16,7 +16,7 @@ from destination_s3_spark.config.config import Config
 from destination_s3_spark.protocol.catalog import Catalog
 from destination_s3_spark.protocol.writer import ProtocolWriter
 from destination_s3_spark.sync.assembly import write
-from destination_s3_spark.sync.runtime import workplace
+from destination_s3_spark.sync.runtime import runtime_for
 
 
 def write_messages(config: Config, catalog: Catalog, messages: Iterable[AirbyteMessage]) -> Iterator[AirbyteMessage]:
@@ -78,8 +78,8 @@ def _incomplete(namespace: str | None, name: str) -> bytes:
 
 def _run(config: Config, catalog: Catalog, fd: int, output: queue.SimpleQueue[bytes | BaseException | None]) -> None:
     try:
-        with workplace(config) as place:
-            write(config, catalog, fd, ProtocolWriter(_StateQueue(output)), place)
+        with runtime_for(config) as runtime:
+            write(config, catalog, fd, ProtocolWriter(_StateQueue(output)), runtime)
     except BaseException as error:  # noqa: BLE001 (raised again by whoever takes the STATEs)
         output.put(error)
     finally:

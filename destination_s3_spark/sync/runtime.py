@@ -36,7 +36,7 @@ CLUSTER_START_LIMIT_S = 600
 
 
 @dataclass(frozen=True, slots=True)
-class Workplace:
+class Runtime:
     """The engine of a sync, and a directory on the local disk for its spool and for Spark."""
 
     engine: Engine
@@ -44,13 +44,13 @@ class Workplace:
 
 
 @contextmanager
-def workplace(config: Config) -> Iterator[Workplace]:
+def runtime_for(config: Config) -> Iterator[Runtime]:
     """The place where a sync works; whatever way it is left, Spark stops and the directory goes. Raises ConfigError."""
     scratch = scratch_directory(config)
     try:
         engine = engine_of(config, scratch / "spark")
         try:
-            yield Workplace(engine, scratch)
+            yield Runtime(engine, scratch)
         finally:
             engine.stop()
     finally:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from destination_s3_spark.chain.orphan_uploads import StrayUploads
+from destination_s3_spark.chain.orphan_uploads import OrphanUploads
 from destination_s3_spark.engine.session import Engine
 from destination_s3_spark.errors import TransientError
 from destination_s3_spark.protocol.catalog import Catalog
@@ -52,7 +52,7 @@ class Parts:
     resources: Callable[[], Resources]
     limits: Limits
     pool: ThreadPoolExecutor
-    orphans: Callable[[], StrayUploads]
+    orphans: Callable[[], OrphanUploads]
 
 
 class Sync:

@@ -8,8 +8,8 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from datetime import datetime
 
-from destination_s3_spark.chain.opening import Keeps, Session, Table
-from destination_s3_spark.chain.orphan_uploads import StrayUploads
+from destination_s3_spark.chain.opening import Session, Table, WriteDisposition
+from destination_s3_spark.chain.orphan_uploads import OrphanUploads
 from destination_s3_spark.chain.state import StreamName
 from destination_s3_spark.config.config import Config
 from destination_s3_spark.errors import ConfigError
@@ -23,11 +23,11 @@ from destination_s3_spark.storage.paths import PathTemplate
 from destination_s3_spark.storage.table_paths import changes_root, internal_root, overlaps, resolve_roots, table_id
 from destination_s3_spark.sync.settings import RAW_PARQUET, final_options, rules
 from destination_s3_spark.tables.commit.adoption import earlier_files
-from destination_s3_spark.tables.commit.writer import Outside, TableWriter
+from destination_s3_spark.tables.commit.writer import TableWriter, WriterDependencies
 from destination_s3_spark.tables.dedup import is_deduplicated
 from destination_s3_spark.tables.layout import Layout
 from destination_s3_spark.tables.publishers.symlink import SymlinkManifest, symlinked
-from destination_s3_spark.tables.stream_table import StreamTable, keeps
+from destination_s3_spark.tables.stream_table import StreamTable, write_disposition
 
 logger = logging.getLogger("airbyte")
 
@@ -49,9 +49,9 @@ class TableSet:
         unfit = Unfit.TEXT if isinstance(final_options(self.config), TextOptions) else Unfit.FAIL
         declared = [stream_fields(stream.json_schema, stream.id, unfit) for stream in catalog.streams]
         template = path_template(self.config, self.started_at, catalog.streams[0].sync_id)
-        strays = StrayUploads(self.store, template.base)
+        orphans = OrphanUploads(self.store, template.base)
         provisional = {stream.id: template.final_root(stream.id) for stream in catalog.streams}
-        writers = [self._writer(stream, template, provisional[stream.id], strays) for stream in catalog.streams]
+        writers = [self._writer(stream, template, provisional[stream.id], orphans) for stream in catalog.streams]
         list(self.tables_pool.map(TableWriter.read, writers))
         roots = self._roots(catalog, template, writers)
         require_own_roots(catalog, roots, template)
@@ -60,14 +60,14 @@ class TableSet:
         for index, (stream, fields, writer) in enumerate(zip(catalog.streams, declared, writers, strict=True)):
             root = roots[stream.id]
             # A table that is not there yet learns its place only now, when the places of all others are known.
-            settled = writer if writer.state is not None else self._writer(stream, template, root, strays)
+            settled = writer if writer.state is not None else self._writer(stream, template, root, orphans)
             settled.publisher = SymlinkManifest(self.config.s3_bucket_name) if stream.id in with_manifest else None
             tables[index] = self._table(stream, fields, settled, template, root)
         for table in tables.values():
             table.check_schema()
         return tables
 
-    def _writer(self, stream: Stream, template: PathTemplate, root: str, strays: StrayUploads) -> TableWriter:
+    def _writer(self, stream: Stream, template: PathTemplate, root: str, orphans: OrphanUploads) -> TableWriter:
         name = StreamName(stream.id.namespace, stream.id.name)
 
         def adopt() -> list[str]:
@@ -76,10 +76,10 @@ class TableSet:
             return earlier_files(self.store, template.key_pattern(stream.id, root), root, table_id(stream.id), self.files_pool.map)
 
         table = Table(name, table_id(stream.id), internal_root(template, stream.id), root, adopt)
-        return TableWriter(self.store, table, self._session(stream), strays, Outside(map_files=self.files_pool.map))
+        return TableWriter(self.store, table, self._session(stream), orphans, WriterDependencies(map_files=self.files_pool.map))
 
     def _session(self, stream: Stream) -> Session:
-        return Session(stream.sync_id, stream.generation_id, self.started_at, keeps(stream))
+        return Session(stream.sync_id, stream.generation_id, self.started_at, write_disposition(stream))
 
     @staticmethod
     def _roots(catalog: Catalog, template: PathTemplate, writers: list[TableWriter]) -> dict[StreamParts, str]:
@@ -120,7 +120,7 @@ def require_own_roots(catalog: Catalog, roots: Mapping[StreamParts, str], templa
     """
     shared = overlaps(roots, template)
     for stream in catalog.streams:
-        if stream.id in shared and (is_deduplicated(stream) or keeps(stream) is not Keeps.ALL):
+        if stream.id in shared and (is_deduplicated(stream) or write_disposition(stream) is not WriteDisposition.APPEND):
             raise ConfigError(
                 f"Stream '{stream.id}' is to be deduplicated or replaced, but its folder '{roots[stream.id]}' is, holds or lies in that "
                 f"of {shared[stream.id]}. Put ${{NAMESPACE}} and ${{STREAM_NAME}} into s3_path_format, or use an append mode without "

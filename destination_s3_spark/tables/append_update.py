@@ -38,7 +38,7 @@ def published(table: StreamTable, s3: S3Settings) -> Update:
     written = yield from _rewritten(table, live, anew, s3, Misfits.NULL)
     copied = _copied(table, [file for file in deltas if file not in anew])
     files = sorted([*copied, *written], key=lambda file: file.offset or 0)
-    return put_in(table, live, files, deltas)
+    return commit_final_files(table, live, files, deltas)
 
 
 def retyped(table: StreamTable, s3: S3Settings) -> Update:
@@ -60,7 +60,7 @@ def rebuilt(table: StreamTable, s3: S3Settings) -> Update:
     return table.writer.merge(written, [*made, *live.dropped], None)
 
 
-def put_in(table: StreamTable, live: LiveFiles, files: Sequence[DataFile], consumed: Sequence[FileEntry]) -> CommitResult:
+def commit_final_files(table: StreamTable, live: LiveFiles, files: Sequence[DataFile], consumed: Sequence[FileEntry]) -> CommitResult:
     """Commit final files made of the consumed deltas. A pending generation replaces everything else; files of one given up go."""
     table.record_schema()
     if live.pending is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from destination_s3_spark.chain.files import FileKind
-from destination_s3_spark.chain.opening import Keeps
+from destination_s3_spark.chain.opening import WriteDisposition
 from destination_s3_spark.tables.append_update import published, raw_covers, retyped
 from destination_s3_spark.tables.append_update import rebuilt as rebuilt_appended
 from destination_s3_spark.tables.merge.update import Resources, merged, rebuilt
@@ -20,9 +20,9 @@ def update_of(table: StreamTable, resources: Callable[[], Resources], *, complet
     its stream is complete, and waits otherwise.
     """
     state = table.writer.catch_up()
-    if state is None or not (complete or table.session.keeps is Keeps.ALL):
+    if state is None or not (complete or table.session.disposition is WriteDisposition.APPEND):
         return None
-    replaces = table.session.keeps is not Keeps.ALL
+    replaces = table.session.disposition is not WriteDisposition.APPEND
     if not replaces and not state.contents.files(FileKind.DELTA):
         return None
     table.open()

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from destination_s3_spark.chain.files import FileEntry, FileKind
-from destination_s3_spark.chain.opening import Keeps, Session, pending_in
+from destination_s3_spark.chain.opening import Session, WriteDisposition, pending_in
 from destination_s3_spark.chain.state import Counters, TableState
 from destination_s3_spark.change_log.options import ChangeLogOptions
 from destination_s3_spark.decoding.plan import RowPlan, Values
@@ -47,11 +47,11 @@ class Rules:
     change_log: ChangeLogOptions | None = None
 
 
-def keeps(stream: Stream) -> Keeps:
+def write_disposition(stream: Stream) -> WriteDisposition:
     """What a sync of the stream does to the rows its table has."""
     if stream.minimum_generation_id:
-        return Keeps.NEW_GENERATION
-    return Keeps.OWN_ROWS if stream.destination_sync_mode is DestinationSyncMode.OVERWRITE else Keeps.ALL
+        return WriteDisposition.TRUNCATE
+    return WriteDisposition.OVERWRITE if stream.destination_sync_mode is DestinationSyncMode.OVERWRITE else WriteDisposition.APPEND
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,14 +15,14 @@ from destination_s3_spark.chain.events import AddData, MergeData, ReplaceData, V
 from destination_s3_spark.chain.files import DataFile, FileEntry, FileKind
 from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.chain.log import Chain
-from destination_s3_spark.chain.opening import Keeps, Session, Table
-from destination_s3_spark.chain.orphan_uploads import StrayUploads
+from destination_s3_spark.chain.opening import Session, Table, WriteDisposition
+from destination_s3_spark.chain.orphan_uploads import OrphanUploads
 from destination_s3_spark.chain.state import StreamName, TableState
 from destination_s3_spark.errors import Fenced, SyncError, TransientError
 from destination_s3_spark.storage.object_store import ObjectNotFound, ObjectStore
 from destination_s3_spark.tables.append_update import replaced_by_pending
 from destination_s3_spark.tables.commit.batch import TableCheckpoint
-from destination_s3_spark.tables.commit.writer import Outside, TableWriter
+from destination_s3_spark.tables.commit.writer import TableWriter, WriterDependencies
 from destination_s3_spark.tables.landing.slices import Segment, StagedSlice
 from unit_tests.chain.fake_store import Completes, Crash, FakeStore, Fault, Hook
 
@@ -43,7 +43,7 @@ class Plan:
 
     sync_id: int
     generation: int
-    keeps: Keeps
+    disposition: WriteDisposition
     checkpoints: tuple[tuple[int, ...], ...]
     resumable: bool = True
     bumps: bool = False
@@ -172,9 +172,9 @@ class Attempt:
         self._plan = plan
         self._platform = platform
         self._opened = False
-        session = Session(plan.sync_id, plan.generation, START, plan.keeps)
+        session = Session(plan.sync_id, plan.generation, START, plan.disposition)
         self.writer = TableWriter(
-            self._store, TABLE, session, StrayUploads(self._store, "lake/"), Outside(clock=lambda: START, publisher=Manifest())
+            self._store, TABLE, session, OrphanUploads(self._store, "lake/"), WriterDependencies(clock=lambda: START, publisher=Manifest())
         )
 
     def run(self) -> None:
@@ -216,7 +216,7 @@ class Attempt:
 
     def _update(self) -> None:
         """What lies beside the table comes into it. A table without records is opened only when there is something to be done."""
-        if not self._opened and self._plan.keeps is Keeps.ALL:
+        if not self._opened and self._plan.disposition is WriteDisposition.APPEND:
             state = self.writer.catch_up()
             if state is None or state.closed:
                 return

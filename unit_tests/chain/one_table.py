@@ -8,11 +8,11 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from destination_s3_spark.chain.files import DataFile, FileKind
-from destination_s3_spark.chain.opening import Keeps, Session, Table
-from destination_s3_spark.chain.orphan_uploads import StrayUploads
+from destination_s3_spark.chain.opening import Session, Table, WriteDisposition
+from destination_s3_spark.chain.orphan_uploads import OrphanUploads
 from destination_s3_spark.chain.state import StreamName
 from destination_s3_spark.tables.commit.batch import TableCheckpoint
-from destination_s3_spark.tables.commit.writer import Outside, Publisher, TableWriter
+from destination_s3_spark.tables.commit.writer import Publisher, TableWriter, WriterDependencies
 from destination_s3_spark.tables.landing.slices import Segment, StagedSlice
 from unit_tests.chain.fake_store import FakeStore
 
@@ -25,10 +25,14 @@ SECOND = TableCheckpoint(200, "second")
 
 
 def writer(
-    store: FakeStore, sync_id: int = 1, generation_id: int = 0, keeps: Keeps = Keeps.ALL, publisher: Publisher | None = None
+    store: FakeStore,
+    sync_id: int = 1,
+    generation_id: int = 0,
+    disposition: WriteDisposition = WriteDisposition.APPEND,
+    publisher: Publisher | None = None,
 ) -> TableWriter:
-    session = Session(sync_id, generation_id, STARTED, keeps)
-    made = TableWriter(store, TABLE, session, StrayUploads(store, "lake/"), Outside(publisher=publisher))
+    session = Session(sync_id, generation_id, STARTED, disposition)
+    made = TableWriter(store, TABLE, session, OrphanUploads(store, "lake/"), WriterDependencies(publisher=publisher))
     made.read()
     return made
 

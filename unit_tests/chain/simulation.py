@@ -15,13 +15,13 @@ from enum import Enum
 from destination_s3_spark.chain.files import DataFile, FileKind
 from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.chain.opening import Session, Table
-from destination_s3_spark.chain.orphan_uploads import StrayUploads
+from destination_s3_spark.chain.orphan_uploads import OrphanUploads
 from destination_s3_spark.chain.state import StreamName
 from destination_s3_spark.errors import Fenced, SyncError, TransientError
 from destination_s3_spark.protocol.state import StateKind, StateMessage
 from destination_s3_spark.sync.checkpoints import Checkpoints
 from destination_s3_spark.sync.commits import Commits
-from destination_s3_spark.tables.commit.writer import Outside, TableWriter
+from destination_s3_spark.tables.commit.writer import TableWriter, WriterDependencies
 from destination_s3_spark.tables.landing.slices import Segment, StagedSlice
 from unit_tests.chain.fake_store import Completes, Crash, FakeStore
 
@@ -112,9 +112,11 @@ class Sync:
         self._boundaries = shape.boundaries if boundaries is None else boundaries
         self._start = tuple(platform.acked)
         session = Session(1, 0, START)
-        strays = StrayUploads(self._store, "lake/")
+        orphans = OrphanUploads(self._store, "lake/")
         streams = range(len(shape.totals))
-        self.writers = {stream: TableWriter(self._store, table(stream), session, strays, Outside(lambda: START)) for stream in streams}
+        self.writers = {
+            stream: TableWriter(self._store, table(stream), session, orphans, WriterDependencies(lambda: START)) for stream in streams
+        }
         self._checkpoints = Checkpoints()
         self.commits = Commits(self.writers, self._checkpoints, self._emit)
         self._received = list(self._start)
@@ -132,7 +134,7 @@ class Sync:
                 self._checkpoints.complete(stream, self._end(stream))
             self._land()
             self.commits.commit()
-            self.commits.close(StrayUploads(self._store, "lake/") if self._attempt_failed else None)
+            self.commits.close(OrphanUploads(self._store, "lake/") if self._attempt_failed else None)
         except SyncError:
             self.commits.abandon()
             raise

@@ -10,17 +10,17 @@ from dataclasses import dataclass, replace
 import pytest
 
 from destination_s3_spark.chain.events import ReplaceData, Void
-from destination_s3_spark.chain.opening import Keeps
+from destination_s3_spark.chain.opening import WriteDisposition
 from destination_s3_spark.errors import SyncError
 from unit_tests.chain.fake_store import Completes, Fault, Hook
 from unit_tests.chain.merging import Attempt, Lake, Plan, Platform, at_calls, run_once, run_until_done
 
 CRASHES = (Fault.CRASH_BEFORE, Fault.CRASH_AFTER)
 TIMEOUTS = (Fault.TIMEOUT_BEFORE, Fault.TIMEOUT_AFTER)
-OLD = Plan(1, 0, Keeps.ALL, ((0, 1, 2), (3, 4)))
-MORE = Plan(2, 0, Keeps.ALL, ((5, 6), (7,)))
-REFRESH = Plan(2, 5, Keeps.NEW_GENERATION, ((10, 11, 12), (13,), (14, 15)))
-OVERWRITE = Plan(2, 0, Keeps.OWN_ROWS, ((10, 11, 12), (13, 14)))
+OLD = Plan(1, 0, WriteDisposition.APPEND, ((0, 1, 2), (3, 4)))
+MORE = Plan(2, 0, WriteDisposition.APPEND, ((5, 6), (7,)))
+REFRESH = Plan(2, 5, WriteDisposition.TRUNCATE, ((10, 11, 12), (13,), (14, 15)))
+OVERWRITE = Plan(2, 0, WriteDisposition.OVERWRITE, ((10, 11, 12), (13, 14)))
 
 
 def appending(plan: Plan) -> Plan:
@@ -162,11 +162,11 @@ def test_staged_uploads_vanish(name: str) -> None:
 OTHER = (20, 21)
 FOLLOWERS = {
     "the same generation again": REFRESH,
-    "a higher generation": Plan(3, 6, Keeps.NEW_GENERATION, (OTHER, (22,))),
-    "a lower generation": Plan(3, 4, Keeps.NEW_GENERATION, (OTHER, (22,))),
-    "a higher generation without records": Plan(3, 6, Keeps.NEW_GENERATION, ()),
-    "cancelled, and a sync that keeps everything": replace(REFRESH, sync_id=3, keeps=Keeps.ALL),
-    "cancelled, and an overwrite": Plan(3, 5, Keeps.OWN_ROWS, (OTHER,)),
+    "a higher generation": Plan(3, 6, WriteDisposition.TRUNCATE, (OTHER, (22,))),
+    "a lower generation": Plan(3, 4, WriteDisposition.TRUNCATE, (OTHER, (22,))),
+    "a higher generation without records": Plan(3, 6, WriteDisposition.TRUNCATE, ()),
+    "cancelled, and a sync that keeps everything": replace(REFRESH, sync_id=3, disposition=WriteDisposition.APPEND),
+    "cancelled, and an overwrite": Plan(3, 5, WriteDisposition.OVERWRITE, (OTHER,)),
 }
 
 
@@ -185,7 +185,7 @@ def test_a_refresh_that_dies_anywhere_is_followed_by(name: str, deduplicated: bo
             lake.store.hook = at_calls({**later, call: crash})
             run_once(lake, first, platform)
             expected = follower.records
-            if follower.keeps is Keeps.ALL and not published(lake):
+            if follower.disposition is WriteDisposition.APPEND and not published(lake):
                 expected = expected + OLD.records
             goes_on = follower.checkpoints == first.checkpoints
             run_until_done(lake, follower, platform if goes_on else None)
@@ -202,8 +202,8 @@ def published(lake: Lake) -> bool:
 
 def test_three_generations_in_a_row_of_which_only_the_last_ends() -> None:
     found = Tally()
-    last = Plan(4, 4, Keeps.NEW_GENERATION, (OTHER, (22,)))
-    second = Plan(3, 6, Keeps.NEW_GENERATION, ((30, 31), (32,)))
+    last = Plan(4, 4, WriteDisposition.TRUNCATE, (OTHER, (22,)))
+    second = Plan(3, 6, WriteDisposition.TRUNCATE, ((30, 31), (32,)))
     scenario = Scenario((OLD,), REFRESH)
     calls = scenario.clean_calls()
     for first_dies in range(1, calls + 1, 2):

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from destination_s3_spark.chain.events import AddData, Close, OffsetInterval, OpenEpoch, Seed, SetDataSchema
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.log import Chain
-from destination_s3_spark.chain.opening import SNAPSHOT_EVERY, Keeps, Session, pending_in, take_snapshot_when_due
+from destination_s3_spark.chain.opening import SNAPSHOT_EVERY, Session, WriteDisposition, pending_in, take_snapshot_when_due
 from destination_s3_spark.chain.state import Checkpoint, Pending
 from destination_s3_spark.chain.tokens import Token, table_number
 from destination_s3_spark.errors import Fenced
@@ -34,37 +34,39 @@ REPLACED = chain(SEED, SCHEMA_EVENT, begin(0, 0), add(0, 9, kinds=DELTA), publis
 
 KEPT = Pending(5, 10, 9)
 GENERATIONS = [
-    ("equal generation, published: its rows join", PUBLISHED, Keeps.NEW_GENERATION, 5, 20, None),
-    ("equal generation, pending: it goes on", WAITING, Keeps.NEW_GENERATION, 5, 20, KEPT),
-    ("lower generation, nothing pending: a new one begins", PUBLISHED, Keeps.NEW_GENERATION, 4, 20, Pending(4, 10, 20)),
-    ("higher generation, nothing pending: a new one begins", PUBLISHED, Keeps.NEW_GENERATION, 6, 20, Pending(6, 10, 20)),
-    ("lower generation, another pending: a new one begins", WAITING, Keeps.NEW_GENERATION, 4, 20, Pending(4, 15, 20)),
-    ("higher generation, another pending: a new one begins", WAITING, Keeps.NEW_GENERATION, 6, 20, Pending(6, 15, 20)),
-    ("the generation of the published rows while another is pending", WAITING, Keeps.NEW_GENERATION, 0, 20, Pending(0, 15, 20)),
-    ("a new generation of an empty table lands directly", EMPTY, Keeps.NEW_GENERATION, 6, 20, None),
-    ("a new generation beside adopted files", ADOPTED, Keeps.NEW_GENERATION, 6, 20, Pending(6, 0, 20)),
-    ("minimum 0: what is pending is promoted", WAITING, Keeps.ALL, 5, 20, None),
-    ("minimum 0 of another generation", WAITING, Keeps.ALL, 6, 20, None),
-    ("own rows, the sync that is pending goes on", WAITING, Keeps.OWN_ROWS, 5, 9, KEPT),
-    ("own rows of another sync", WAITING, Keeps.OWN_ROWS, 5, 20, Pending(5, 15, 20)),
-    ("own rows of a sync without a number", WAITING, Keeps.OWN_ROWS, 5, 0, Pending(5, 15, 0)),
-    ("own rows on top of other syncs' rows", PUBLISHED, Keeps.OWN_ROWS, 5, 20, Pending(5, 10, 20)),
-    ("own rows on top of what the last session added", PUBLISHED, Keeps.OWN_ROWS, 5, 8, Pending(5, 10, 8)),
-    ("own rows of an empty table land directly", EMPTY, Keeps.OWN_ROWS, 0, 20, None),
-    ("own rows, another attempt of the sync that found the table empty", FRESH, Keeps.OWN_ROWS, 0, 7, None),
-    ("own rows, another sync than the one that found the table empty", FRESH, Keeps.OWN_ROWS, 0, 8, Pending(0, 10, 8)),
-    ("own rows, another attempt of the sync that has published", REPLACED, Keeps.OWN_ROWS, 0, 9, None),
-    ("own rows, another sync than the one that has published", REPLACED, Keeps.OWN_ROWS, 0, 10, Pending(0, 10, 10)),
-    ("clearing up leaves what is pending", WAITING, Keeps.AS_IT_IS, 0, 20, KEPT),
-    ("clearing up begins nothing", PUBLISHED, Keeps.AS_IT_IS, 0, 20, None),
+    ("equal generation, published: its rows join", PUBLISHED, WriteDisposition.TRUNCATE, 5, 20, None),
+    ("equal generation, pending: it goes on", WAITING, WriteDisposition.TRUNCATE, 5, 20, KEPT),
+    ("lower generation, nothing pending: a new one begins", PUBLISHED, WriteDisposition.TRUNCATE, 4, 20, Pending(4, 10, 20)),
+    ("higher generation, nothing pending: a new one begins", PUBLISHED, WriteDisposition.TRUNCATE, 6, 20, Pending(6, 10, 20)),
+    ("lower generation, another pending: a new one begins", WAITING, WriteDisposition.TRUNCATE, 4, 20, Pending(4, 15, 20)),
+    ("higher generation, another pending: a new one begins", WAITING, WriteDisposition.TRUNCATE, 6, 20, Pending(6, 15, 20)),
+    ("the generation of the published rows while another is pending", WAITING, WriteDisposition.TRUNCATE, 0, 20, Pending(0, 15, 20)),
+    ("a new generation of an empty table lands directly", EMPTY, WriteDisposition.TRUNCATE, 6, 20, None),
+    ("a new generation beside adopted files", ADOPTED, WriteDisposition.TRUNCATE, 6, 20, Pending(6, 0, 20)),
+    ("minimum 0: what is pending is promoted", WAITING, WriteDisposition.APPEND, 5, 20, None),
+    ("minimum 0 of another generation", WAITING, WriteDisposition.APPEND, 6, 20, None),
+    ("own rows, the sync that is pending goes on", WAITING, WriteDisposition.OVERWRITE, 5, 9, KEPT),
+    ("own rows of another sync", WAITING, WriteDisposition.OVERWRITE, 5, 20, Pending(5, 15, 20)),
+    ("own rows of a sync without a number", WAITING, WriteDisposition.OVERWRITE, 5, 0, Pending(5, 15, 0)),
+    ("own rows on top of other syncs' rows", PUBLISHED, WriteDisposition.OVERWRITE, 5, 20, Pending(5, 10, 20)),
+    ("own rows on top of what the last session added", PUBLISHED, WriteDisposition.OVERWRITE, 5, 8, Pending(5, 10, 8)),
+    ("own rows of an empty table land directly", EMPTY, WriteDisposition.OVERWRITE, 0, 20, None),
+    ("own rows, another attempt of the sync that found the table empty", FRESH, WriteDisposition.OVERWRITE, 0, 7, None),
+    ("own rows, another sync than the one that found the table empty", FRESH, WriteDisposition.OVERWRITE, 0, 8, Pending(0, 10, 8)),
+    ("own rows, another attempt of the sync that has published", REPLACED, WriteDisposition.OVERWRITE, 0, 9, None),
+    ("own rows, another sync than the one that has published", REPLACED, WriteDisposition.OVERWRITE, 0, 10, Pending(0, 10, 10)),
+    ("clearing up leaves what is pending", WAITING, WriteDisposition.MAINTAIN, 0, 20, KEPT),
+    ("clearing up begins nothing", PUBLISHED, WriteDisposition.MAINTAIN, 0, 20, None),
 ]
 
 
 @pytest.mark.parametrize(
-    ("table", "keeps", "generation", "sync_id", "pending"), [case[1:] for case in GENERATIONS], ids=[case[0] for case in GENERATIONS]
+    ("table", "disposition", "generation", "sync_id", "pending"), [case[1:] for case in GENERATIONS], ids=[case[0] for case in GENERATIONS]
 )
-def test_what_is_pending_in_a_session(table: Builder, keeps: Keeps, generation: int, sync_id: int, pending: Pending | None) -> None:
-    session = Session(sync_id, generation, STARTED, keeps)
+def test_what_is_pending_in_a_session(
+    table: Builder, disposition: WriteDisposition, generation: int, sync_id: int, pending: Pending | None
+) -> None:
+    session = Session(sync_id, generation, STARTED, disposition)
     found = pending_in(table.head, session)
     assert found == pending
 
@@ -77,13 +79,13 @@ def test_what_is_pending_in_a_session(table: Builder, keeps: Keeps, generation: 
 def test_own_rows_without_a_sync_number_always_replace() -> None:
     table = chain(replace(SEED, adopted=(), sync_id=0), SCHEMA_EVENT, replace(add(0, 9), sync_id=0))
 
-    assert pending_in(table.head, Session(0, 0, STARTED, Keeps.OWN_ROWS)) == Pending(0, 10, 0)
+    assert pending_in(table.head, Session(0, 0, STARTED, WriteDisposition.OVERWRITE)) == Pending(0, 10, 0)
 
 
 def pending_session(store: FakeStore, sync_id: int = 3) -> None:
     """A table with rows, and a session that dies over the commit of rows that are to replace them."""
     synced(store)
-    made = writer(store, sync_id, 0, Keeps.OWN_ROWS)
+    made = writer(store, sync_id, 0, WriteDisposition.OVERWRITE)
     land(made, store, 0, 100)
     store.hook = lambda _number, name: Fault.CRASH_BEFORE if name == "complete_upload" else None
     with pytest.raises(Crash):
@@ -94,7 +96,7 @@ def pending_session(store: FakeStore, sync_id: int = 3) -> None:
 def test_a_table_is_settled_before_it_is_decided_what_the_rows_are_to_it() -> None:
     store = FakeStore()
     pending_session(store, sync_id=3)
-    made = writer(store, 4, 0, Keeps.OWN_ROWS)
+    made = writer(store, 4, 0, WriteDisposition.OVERWRITE)
     state = made.open()
 
     assert state.contents.pending == Pending(0, 20, 4), "the rows of sync 3 are given up"
@@ -114,10 +116,10 @@ def test_dying_between_the_two_blocks_of_an_opening_decides_nothing() -> None:
 
     store.hook = die
     with pytest.raises(Crash):
-        writer(store, 4, 0, Keeps.OWN_ROWS).open()
+        writer(store, 4, 0, WriteDisposition.OVERWRITE).open()
     store.hook = None
     assert kinds(store)[-1] == "OpenEpoch"
-    made = writer(store, 4, 0, Keeps.OWN_ROWS)
+    made = writer(store, 4, 0, WriteDisposition.OVERWRITE)
 
     assert made.open().contents.pending == Pending(0, 20, 4)
     assert len(made.live_files().dropped) == 2

@@ -8,8 +8,8 @@ import pytest
 
 from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.chain.log import Chain
-from destination_s3_spark.chain.opening import Keeps, Leftovers, Session, Settlement
-from destination_s3_spark.chain.orphan_uploads import StrayUploads
+from destination_s3_spark.chain.opening import Leftovers, Session, Settlement, WriteDisposition
+from destination_s3_spark.chain.orphan_uploads import OrphanUploads
 from destination_s3_spark.chain.state import Pending, TableState
 from destination_s3_spark.errors import Fenced
 from destination_s3_spark.tables.commit.repair import Repair, repair
@@ -22,7 +22,7 @@ MANIFEST_KEY = TABLE.final_root + MANIFEST
 
 
 def repaired(store: FakeStore, manifest: SymlinkManifest | None = None) -> Repair | None:
-    return repair(store, TABLE, manifest, StrayUploads(store, "lake/"), STARTED)
+    return repair(store, TABLE, manifest, OrphanUploads(store, "lake/"), STARTED)
 
 
 def head(store: FakeStore) -> TableState:
@@ -46,8 +46,8 @@ def dead_before_completing(store: FakeStore) -> TableWriter:
     return made
 
 
-def session(store: FakeStore, keeps: Keeps, sync_id: int, generation_id: int) -> TableWriter:
-    made = TableWriter(store, TABLE, Session(sync_id, generation_id, STARTED, keeps), StrayUploads(store, "lake/"))
+def session(store: FakeStore, disposition: WriteDisposition, sync_id: int, generation_id: int) -> TableWriter:
+    made = TableWriter(store, TABLE, Session(sync_id, generation_id, STARTED, disposition), OrphanUploads(store, "lake/"))
     made.read()
     return made
 
@@ -150,7 +150,7 @@ def test_the_manifest_is_written_after_the_block_is_finished() -> None:
 def test_a_pending_generation_stays_pending_and_is_gone_on_with() -> None:
     store = FakeStore()
     synced(store)
-    made = session(store, Keeps.NEW_GENERATION, sync_id=2, generation_id=5)
+    made = session(store, WriteDisposition.TRUNCATE, sync_id=2, generation_id=5)
     made.stage(staged(made, store, 0, 100, kinds=(FileKind.RAW, FileKind.DELTA)))
     made.commit([FIRST])
     before = head(store).contents
@@ -159,12 +159,12 @@ def test_a_pending_generation_stays_pending_and_is_gone_on_with() -> None:
 
     assert head(store).contents == before
     assert before.pending == Pending(5, 10, 2)
-    again = session(store, Keeps.NEW_GENERATION, sync_id=3, generation_id=5)
+    again = session(store, WriteDisposition.TRUNCATE, sync_id=3, generation_id=5)
     assert again.open().contents.pending == before.pending
 
 
 def overwriting(store: FakeStore, sync_id: int) -> TableWriter:
-    return session(store, Keeps.OWN_ROWS, sync_id, generation_id=0)
+    return session(store, WriteDisposition.OVERWRITE, sync_id, generation_id=0)
 
 
 @pytest.mark.parametrize("with_repair", [False, True])

@@ -8,7 +8,7 @@ import pytest
 
 from destination_s3_spark.chain.files import DataFile, FileEntry, FileKind
 from destination_s3_spark.chain.live_files import LiveFiles
-from destination_s3_spark.chain.opening import Keeps
+from destination_s3_spark.chain.opening import WriteDisposition
 from destination_s3_spark.chain.state import Pending, TableState
 from destination_s3_spark.errors import Fenced, TransientError
 from destination_s3_spark.storage.object_store import ObjectStore
@@ -55,7 +55,7 @@ def waiting(store: FakeStore) -> tuple[TableWriter, tuple[FileEntry, ...]]:
     """A session whose generation waits beside a published table of one file; what its publication is to remove."""
     first, _ = merged(store)
     first.close()
-    made = writer(store, 2, 5, Keeps.NEW_GENERATION, Manifest())
+    made = writer(store, 2, 5, WriteDisposition.TRUNCATE, Manifest())
     made.stage(staged(made, store, 0, 100, kinds=DELTAS))
     made.commit([FIRST])
     live = made.live_files()
@@ -104,7 +104,7 @@ def test_a_rewrite_whose_upload_has_gone_is_taken_back_and_the_old_files_stay(re
     before, removed = died(store, replace, "complete_upload")
     store.uploads.pop(list(store.uploads)[gone])
     manifest = store.objects[MANIFEST]
-    made = writer(store, 9, 5, Keeps.NEW_GENERATION if replace else Keeps.ALL, Manifest())
+    made = writer(store, 9, 5, WriteDisposition.TRUNCATE if replace else WriteDisposition.APPEND, Manifest())
     state = made.open()
 
     assert kinds(store)[-3:] == ["OpenEpoch", "Void", "OpenEpoch"]

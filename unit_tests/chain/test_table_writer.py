@@ -9,10 +9,10 @@ import pytest
 from destination_s3_spark.chain.files import DataFile, FileEntry, FileKind
 from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.chain.opening import SNAPSHOT_EVERY, Session
-from destination_s3_spark.chain.orphan_uploads import StrayUploads
+from destination_s3_spark.chain.orphan_uploads import OrphanUploads
 from destination_s3_spark.chain.settle import complete
 from destination_s3_spark.errors import Bug
-from destination_s3_spark.tables.commit.writer import Outside, TableWriter
+from destination_s3_spark.tables.commit.writer import TableWriter, WriterDependencies
 from destination_s3_spark.tables.landing.slices import Segment
 from destination_s3_spark.tables.publishers.symlink import SymlinkManifest
 from unit_tests.chain.fake_store import FakeStore
@@ -59,8 +59,8 @@ def test_looking_for_files_to_adopt_costs_one_call_more_and_only_for_a_new_table
     for calls in (14, 12):
         store.calls.clear()
         table = replace(TABLE, adopt=lambda: [info.key for info in store.list("lake/users/old/")])
-        outside = Outside(publisher=SymlinkManifest("bucket"))
-        made = TableWriter(store, table, Session(1, 0, STARTED), StrayUploads(store, "lake/"), outside)
+        dependencies = WriterDependencies(publisher=SymlinkManifest("bucket"))
+        made = TableWriter(store, table, Session(1, 0, STARTED), OrphanUploads(store, "lake/"), dependencies)
         made.read()
         land(made, store, 0, 100)
         made.commit([FIRST])
@@ -202,7 +202,7 @@ def test_uploads_of_a_dead_task_attempt_are_dropped_at_close() -> None:
     store.stage("lake/raw/f-00000000010000000100000001.parquet", b"another table's")
     store.stage("lake/raw/foreign.parquet", b"another tool's")
     made.commit([FIRST])
-    made.close(StrayUploads(store, "lake/"))
+    made.close(OrphanUploads(store, "lake/"))
 
     assert [key for key, _ in store.uploads.values()] == ["lake/raw/f-00000000010000000100000001.parquet", "lake/raw/foreign.parquet"]
 
@@ -216,7 +216,7 @@ def test_adopted_files_are_asked_for_once_when_the_table_is_seeded() -> None:
         return ["lake/users/old.parquet"]
 
     for _ in range(2):
-        made = TableWriter(store, replace(TABLE, adopt=adopt), Session(1, 0, STARTED), StrayUploads(store, "lake/"))
+        made = TableWriter(store, replace(TABLE, adopt=adopt), Session(1, 0, STARTED), OrphanUploads(store, "lake/"))
         made.read()
         made.open()
         assert made.live_files().adopted == ("lake/users/old.parquet",)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from destination_s3_spark.chain.orphan_uploads import StrayUploads
+from destination_s3_spark.chain.orphan_uploads import OrphanUploads
 from destination_s3_spark.chain.tokens import Token, parse_token, table_number
 from destination_s3_spark.errors import Bug
 from unit_tests.chain.fake_store import FakeStore
@@ -68,9 +68,9 @@ def test_only_the_tables_own_older_uploads_are_aborted_and_the_list_is_made_once
     }
     for key in (*keys.values(), "lake/foreign.parquet", "elsewhere/f-" + str(Token(7, 1, 2))):
         store.stage(key, b"")
-    strays = StrayUploads(store, "lake/")
+    orphans = OrphanUploads(store, "lake/")
 
-    assert (strays.abort(7, 2), strays.abort(9, 5)) == (1, 0)
+    assert (orphans.abort(7, 2), orphans.abort(9, 5)) == (1, 0)
     left = {key for key, _ in store.uploads.values()}
     assert left == {keys["now"], keys["other"], "lake/foreign.parquet", "elsewhere/f-" + str(Token(7, 1, 2))}
     assert store.names().count("list_uploads") == 1

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from destination_s3_spark.decoding.plan import RowPlan
-from destination_s3_spark.decoding.record_typer import TypedBlock, Typist
+from destination_s3_spark.decoding.record_typer import RecordTyper, TypedBlock
 from destination_s3_spark.protocol.catalog import StreamId
 from destination_s3_spark.schema.airbyte_type import Field
 from destination_s3_spark.schema.arrow import META_FIELDS, arrow_field
@@ -82,13 +82,13 @@ def assert_typed_as_oracle() -> Callable[[Sequence[Field], Sequence[str]], Typed
     def check(fields: Sequence[Field], data: Sequence[str]) -> TypedBlock:
         plan = plan_of(fields)
         lines = [line(text) for text in data]
-        typist = Typist(plan)
-        typed = typist.type_block(block(lines))
+        typer = RecordTyper(plan)
+        typed = typer.type_block(block(lines))
         assert_agrees(typed, lines, plan)
-        for _ in range(2):  # what the typist learnt from the block must not change the result
-            assert_agrees(typist.type_block(block(lines)), lines, plan)
+        for _ in range(2):  # what the typer learnt from the block must not change the result
+            assert_agrees(typer.type_block(block(lines)), lines, plan)
         exactly = [line(refused_by_msgspec(text)) for text in data]
-        assert_agrees(Typist(plan).type_block(block(exactly)), lines, plan, same_data=False)
+        assert_agrees(RecordTyper(plan).type_block(block(exactly)), lines, plan, same_data=False)
         return typed
 
     return check
@@ -132,7 +132,7 @@ def one_value() -> Callable[..., tuple[Any, list[dict[str, Any]]]]:
 
     def of(airbyte_type: Any, text: str) -> tuple[Any, list[dict[str, Any]]]:
         plan = plan_of([Field("x", "x", airbyte_type)])
-        typed = Typist(plan).type_block(block([line(f'{{"x":{text}}}')]))
+        typed = RecordTyper(plan).type_block(block([line(f'{{"x":{text}}}')]))
         return stored(typed.final["x"])[0], typed.final["_airbyte_meta"].to_pylist()[0]["changes"]
 
     return of

@@ -1,4 +1,4 @@
-"""Airbyte's own cases over the typist: what newer destinations must make of single values, and all end-to-end records against the oracle.
+"""Airbyte's own cases over the typer: what newer destinations must make of single values, and all end-to-end records against the oracle.
 
 The data is that of the integration tests (`integration_tests/corpus`; its README names the origin and the licence).
 """

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from destination_s3_spark.decoding.record_typer import MisroutedRecord, Typist, UnreadableRecord
+from destination_s3_spark.decoding.record_typer import MisroutedRecord, RecordTyper, UnreadableRecord
 from destination_s3_spark.protocol.catalog import StreamId
 from destination_s3_spark.schema.airbyte_type import Field, Scalar
 
@@ -16,13 +16,13 @@ GOOD = '{"type":"RECORD","record":{"stream":"users","namespace":"shop","emitted_
 
 @pytest.fixture(params=["first block", "block after one like it"])
 def typed(request: Any) -> Any:
-    """Types lines with a fresh typist, and with one that has learnt what the stream's lines look like."""
+    """Types lines with a fresh typer, and with one that has learnt what the stream's lines look like."""
 
     def of(plan: Any, *lines: str | bytes) -> Any:
-        typist = Typist(plan)
+        typer = RecordTyper(plan)
         if request.param != "first block" and plan.stream.namespace:
-            assert typist.type_block(f"{GOOD}\n{GOOD}\n".encode()).records == 2
-        return typist.type_block(b"".join((line if isinstance(line, bytes) else line.encode()) + b"\n" for line in lines))
+            assert typer.type_block(f"{GOOD}\n{GOOD}\n".encode()).records == 2
+        return typer.type_block(b"".join((line if isinstance(line, bytes) else line.encode()) + b"\n" for line in lines))
 
     return of
 
@@ -178,13 +178,13 @@ def test_meta_without_changes_is_no_change(typed: Any, meta: str, make_plan: Any
 
 
 def test_an_odd_line_among_alike_ones_is_typed_in_its_place(make_plan: Any) -> None:
-    typist = Typist(make_plan([ID]))
+    typer = RecordTyper(make_plan([ID]))
     alike = [GOOD.replace("1", str(number)).replace(":5", f":{number}") for number in range(40)]
     block = "".join(line + "\n" for line in alike)
-    typist.type_block(block.encode())
+    typer.type_block(block.encode())
     odd = block.replace(alike[7], alike[7].replace(",", " ,")).replace(alike[9] + "\n", alike[9].replace('"id":9', '"id":"9x"') + "\n")
     odd = odd.replace(alike[30], alike[30].replace("}}}", '},"meta":{"changes":[{"field":"f"}]}}}'))
-    typed = typist.type_block(odd.encode())
+    typed = typer.type_block(odd.encode())
     assert typed.final["id"].to_pylist() == [None if number == 9 else number for number in range(40)]
     assert typed.final["_airbyte_extracted_at"].cast("int64").to_pylist() == list(range(40))
     changed = {row: meta["changes"][0]["field"] for row, meta in enumerate(typed.final["_airbyte_meta"].to_pylist()) if meta["changes"]}
@@ -192,7 +192,7 @@ def test_an_odd_line_among_alike_ones_is_typed_in_its_place(make_plan: Any) -> N
 
 
 def test_lines_that_are_never_alike_are_read_all_the_same(make_plan: Any) -> None:
-    typist = Typist(make_plan([ID]))
+    typer = RecordTyper(make_plan([ID]))
     block = "".join(GOOD.replace('"type"', f'"number":{number},"type"') + "\n" for number in range(50)).encode()
     for _ in range(3):
-        assert typist.type_block(block).records == 50
+        assert typer.type_block(block).records == 50

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from destination_s3_spark.decoding.containers import Members
 from destination_s3_spark.decoding.marks import marked
-from destination_s3_spark.decoding.record_typer import Typist, UnreadableRecord
+from destination_s3_spark.decoding.record_typer import RecordTyper, UnreadableRecord
 from destination_s3_spark.schema.airbyte_type import Array, Field, Object, Scalar, SchemalessObject, Union
 
 STAND_IN = "8.7236145908172635E-17"
@@ -84,7 +84,7 @@ def test_as_many_non_numbers_as_members(assert_typed_as_oracle: Any) -> None:
 
 def test_what_no_decoder_goes_down_to_is_read(make_plan: Any, make_line: Any, make_block: Any) -> None:
     deep = '{"j":{"x":' + "[" * 3000 + "NaN" + "]" * 3000 + '},"n":NaN}'
-    final = Typist(make_plan(FIELDS)).type_block(make_block(map(make_line, [deep, '{"n":1}']))).final
+    final = RecordTyper(make_plan(FIELDS)).type_block(make_block(map(make_line, [deep, '{"n":1}']))).final
     assert final["n"].to_pylist() == [None, 1]
     assert [change["field"] for change in final["_airbyte_meta"][0].as_py()["changes"]] == ["n"]
 
@@ -98,22 +98,22 @@ def test_declared_keys_may_speak_of_non_numbers(key: str, assert_typed_as_oracle
 def test_a_record_with_a_non_number_is_not_taken_apart_by_itself(make_plan: Any, make_line: Any, make_block: Any, monkeypatch: Any) -> None:
     fitting = [record for record in RECORDS if '"s":NaN' not in record and '"i":NaN' not in record]
     lines = make_block(map(make_line, fitting))
-    expected = Typist(make_plan(FIELDS)).type_block(lines).final.drop_columns(["_airbyte_raw_id"])
+    expected = RecordTyper(make_plan(FIELDS)).type_block(lines).final.drop_columns(["_airbyte_raw_id"])
 
     def refuse(*_: object) -> None:
         raise AssertionError
 
-    monkeypatch.setattr(Members, "settle", refuse)
-    assert Typist(make_plan(FIELDS)).type_block(lines).final.drop_columns(["_airbyte_raw_id"]).equals(expected)
+    monkeypatch.setattr(Members, "from_text", refuse)
+    assert RecordTyper(make_plan(FIELDS)).type_block(lines).final.drop_columns(["_airbyte_raw_id"]).equals(expected)
     with pytest.raises(AssertionError):
-        Typist(make_plan(FIELDS)).type_block(make_block(map(make_line, RECORDS)))
+        RecordTyper(make_plan(FIELDS)).type_block(make_block(map(make_line, RECORDS)))
 
 
 def test_a_column_of_non_numbers_is_typed_block_after_block(make_line: Any, make_block: Any, make_plan: Any) -> None:
     lines = make_block([make_line('{"x":NaN,"i":NaN}')] * 2)
-    typist = Typist(make_plan([Field("x", "x", Scalar.NUMBER), Field("i", "i", Scalar.INTEGER)]))
+    typer = RecordTyper(make_plan([Field("x", "x", Scalar.NUMBER), Field("i", "i", Scalar.INTEGER)]))
     for _ in range(1200):  # more often than Python lets calls nest
-        final = typist.type_block(lines).final
+        final = typer.type_block(lines).final
         assert final["x"].null_count == final["i"].null_count == 2
         assert [change["field"] for change in final["_airbyte_meta"][1].as_py()["changes"]] == ["x", "i"]
 
@@ -134,7 +134,7 @@ def test_marks_make_no_json_of_what_is_none(text: str, make_plan: Any, make_line
     record = f'{{"a":NaN,"b":[{text}]}}'
     assert not is_json(record)
     with pytest.raises(UnreadableRecord) as raised:
-        Typist(make_plan(FIELDS)).type_block(make_block([make_line('{"n":NaN}'), make_line(record)]))
+        RecordTyper(make_plan(FIELDS)).type_block(make_block([make_line('{"n":NaN}'), make_line(record)]))
     assert raised.value.index == 1
 
 

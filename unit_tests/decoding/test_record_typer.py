@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 import xxhash
 
-from destination_s3_spark.decoding import record_typer as typist_module
-from destination_s3_spark.decoding.record_typer import Typist, UnreadableRecord
+from destination_s3_spark.decoding import record_typer as typer_module
+from destination_s3_spark.decoding.record_typer import RecordTyper, UnreadableRecord
 from destination_s3_spark.schema.airbyte_type import Array, Field, Object, Scalar, SchemalessArray, SchemalessObject, Union
 
 NULLED = "DESTINATION_SERIALIZATION_ERROR"
@@ -27,7 +27,7 @@ def field(of: Any, source: str = "x") -> Field:
 def test_both_tables_share_ids_metadata_and_order(make_plan: Any, make_line: Any, make_block: Any) -> None:
     plan = make_plan([field(Scalar.INTEGER)], extra_columns=[pa.field("gone", pa.list_(pa.string()))])
     data = ['{"x":1}', '{ "x": 2.50,  "y":[ ]}', "{}"]
-    block = Typist(plan).type_block(make_block(make_line(text, emitted_at=str(at)) for at, text in enumerate(data, -1)))
+    block = RecordTyper(plan).type_block(make_block(make_line(text, emitted_at=str(at)) for at, text in enumerate(data, -1)))
 
     assert block.records == 3
     assert block.final.schema == plan.table_schema
@@ -54,13 +54,13 @@ def test_both_tables_share_ids_metadata_and_order(make_plan: Any, make_line: Any
 
 def test_the_raw_row_keeps_the_sources_changes_only(make_plan: Any, make_line: Any, make_block: Any) -> None:
     meta = ',"meta":{"changes":[{"field":"y","change":"TRUNCATED","reason":"SOURCE_FIELD_SIZE_LIMITATION"}]}'
-    block = Typist(make_plan([field(Scalar.INTEGER)])).type_block(make_block([make_line('{"x":"no"}', rest=meta)]))
+    block = RecordTyper(make_plan([field(Scalar.INTEGER)])).type_block(make_block([make_line('{"x":"no"}', rest=meta)]))
     assert [entry["field"] for entry in block.raw["_airbyte_meta"].to_pylist()[0]["changes"]] == ["y"]
     assert [entry["field"] for entry in block.final["_airbyte_meta"].to_pylist()[0]["changes"]] == ["y", "x"]
 
 
 def test_row_ids_are_distinct_uuids_of_version_7(make_plan: Any, make_line: Any, make_block: Any) -> None:
-    ids = Typist(make_plan([])).type_block(make_block([make_line("{}")] * 3000)).raw["_airbyte_raw_id"].to_pylist()
+    ids = RecordTyper(make_plan([])).type_block(make_block([make_line("{}")] * 3000)).raw["_airbyte_raw_id"].to_pylist()
     assert len(set(ids)) == 3000
     for text in ids[:100]:
         assert str(UUID(text)) == text
@@ -70,10 +70,10 @@ def test_row_ids_are_distinct_uuids_of_version_7(make_plan: Any, make_line: Any,
 def test_the_multiset_hash_ignores_order_and_blocks_but_not_content(make_plan: Any, make_line: Any, make_block: Any) -> None:
     data = [f'{{"x": {number}}}' for number in range(5)]
     expected = sum(xxhash.xxh3_128_intdigest(text.encode()) for text in data) % 2**128
-    typist = Typist(make_plan([field(Scalar.INTEGER)]))
+    typer = RecordTyper(make_plan([field(Scalar.INTEGER)]))
 
     def hashed(texts: list[str]) -> int:
-        return typist.type_block(make_block(map(make_line, texts))).multiset
+        return typer.type_block(make_block(map(make_line, texts))).multiset
 
     assert expected == hashed(data) == hashed(data[::-1]) == (hashed(data[:2]) + hashed(data[2:])) % 2**128
     assert expected != hashed([*data[:4], '{"x":4}'])
@@ -82,14 +82,14 @@ def test_the_multiset_hash_ignores_order_and_blocks_but_not_content(make_plan: A
 
 def test_an_empty_block_has_no_rows(make_plan: Any) -> None:
     plan = make_plan([field(Array(Scalar.DATE)), field(SchemalessObject(), "y")])
-    block = Typist(plan).type_block(b"")
+    block = RecordTyper(plan).type_block(b"")
     assert (block.records, block.multiset, block.final.num_rows, block.raw.num_rows) == (0, 0, 0, 0)
     assert plan.table_schema == block.final.schema
 
 
 def test_a_last_line_without_a_newline_counts(make_plan: Any, make_line: Any) -> None:
     lines = (make_line("{}") + "\n" + make_line("{}")).encode()
-    assert Typist(make_plan([])).type_block(lines).records == 2
+    assert RecordTyper(make_plan([])).type_block(lines).records == 2
 
 
 def test_columns_follow_the_table_and_changes_follow_the_declared_fields(make_plan: Any, make_line: Any, make_block: Any) -> None:
@@ -105,7 +105,7 @@ def test_columns_follow_the_table_and_changes_follow_the_declared_fields(make_pl
     )
     line = make_line('{"b":"no","c":"no","a":{"p":"no","q":"no"}}')
     for lines, paths in (([line], ["b", "a.q", "a.p", "c"]), ([line.replace('"q":"no"', '"q":1')], ["b", "a.p", "c"])):
-        block = Typist(turned).type_block(make_block(lines))
+        block = RecordTyper(turned).type_block(make_block(lines))
         assert turned.table_schema == block.final.schema
         assert paths == [change["field"] for change in block.final["_airbyte_meta"].to_pylist()[0]["changes"]]
 
@@ -185,7 +185,7 @@ def test_depth_is_no_limit(depth: int, make_plan: Any, make_line: Any, make_bloc
     deep = "[" * depth + " 1 " + "]" * depth
     fields = [field(Scalar.STRING, "s"), field(SchemalessArray(), "a"), field(Scalar.INTEGER, "i"), field(Scalar.INTEGER, "n")]
     data = f'{{"n":5,"s":{deep},"a":{deep},"i":{deep}}}'
-    block = Typist(make_plan(fields)).type_block(make_block([make_line("{}"), make_line(data)]))
+    block = RecordTyper(make_plan(fields)).type_block(make_block([make_line("{}"), make_line(data)]))
     compact = deep.replace(" ", "")
     assert {"s": compact, "a": compact, "i": None, "n": 5} == block.final.select(["s", "a", "i", "n"]).to_pylist()[1]
     assert data == block.raw["_airbyte_data"].to_pylist()[1]
@@ -210,7 +210,7 @@ def reasons_of(typed: tuple[Any, list[dict[str, Any]]]) -> tuple[Any, list[str]]
 def test_thousands_of_columns(make_plan: Any, make_line: Any, make_block: Any) -> None:
     fields = [field(Scalar.INTEGER, f"column {number}") for number in range(2500)]
     data = "{" + ",".join(f'"column {number}":{number}' for number in reversed(range(2500))) + "}"
-    block = Typist(make_plan(fields)).type_block(make_block([make_line(data)]))
+    block = RecordTyper(make_plan(fields)).type_block(make_block([make_line(data)]))
     assert list(range(2500)) == [block.final[f"column {number}"][0].as_py() for number in range(2500)]
 
 
@@ -223,17 +223,17 @@ def test_units_and_loosened_columns_change_nothing(make_plan: Any, make_line: An
         for number in range(700)
     ]
     lines = make_block(map(make_line, data))
-    whole = Typist(make_plan(fields)).type_block(lines)
-    monkeypatch.setattr(typist_module, "UNIT_BYTES", 1000)
-    typist = Typist(make_plan(fields))
+    whole = RecordTyper(make_plan(fields)).type_block(lines)
+    monkeypatch.setattr(typer_module, "UNIT_BYTES", 1000)
+    typer = RecordTyper(make_plan(fields))
     for _ in range(2):
-        parts = typist.type_block(lines)
+        parts = typer.type_block(lines)
         assert whole.final.drop_columns("_airbyte_raw_id").equals(parts.final.drop_columns("_airbyte_raw_id"))
         assert whole.raw["_airbyte_data"].equals(parts.raw["_airbyte_data"])
         assert (whole.multiset, whole.changes) == (parts.multiset, parts.changes)
     bad = re.sub(rb'"#":650', b'"#":650]', lines)
     with pytest.raises(UnreadableRecord) as failure:
-        typist.type_block(bad)
+        typer.type_block(bad)
     assert failure.value.index == 650
 
 
@@ -243,7 +243,7 @@ def test_one_huge_line_takes_a_small_multiple_of_its_size(make_plan: Any, make_l
     before = pa.total_allocated_bytes()
     tracemalloc.start()
     try:
-        block = Typist(make_plan([field(Scalar.STRING), field(SchemalessObject(), "y")])).type_block(lines)
+        block = RecordTyper(make_plan([field(Scalar.STRING), field(SchemalessObject(), "y")])).type_block(lines)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -252,11 +252,11 @@ def test_one_huge_line_takes_a_small_multiple_of_its_size(make_plan: Any, make_l
 
 
 def test_raw_rows_of_another_writer_may_have_newlines(make_plan: Any, make_line: Any, make_block: Any) -> None:
-    typist = Typist(make_plan([field(SchemalessObject())]))
-    raw = typist.type_block(make_block(make_line(text) for text in ('{"x":{"a":1}}', '{"x":{}}', "{}", '{"x":[]}'))).raw
+    typer = RecordTyper(make_plan([field(SchemalessObject())]))
+    raw = typer.type_block(make_block(make_line(text) for text in ('{"x":{"a":1}}', '{"x":{}}', "{}", '{"x":[]}'))).raw
     at = raw.schema.get_field_index("_airbyte_data")
     texts = pa.array(['{"x":{"a":\n1}}', '{"x":{\n}}', "{}", '{"x":[\n]}'])
-    again = typist.retype(raw.set_column(at, raw.schema.field(at), texts))
+    again = typer.retype(raw.set_column(at, raw.schema.field(at), texts))
 
     assert again.final["x"].to_pylist() == ['{"a":1}', "{}", None, None]
     assert [len(meta["changes"]) for meta in again.final["_airbyte_meta"].to_pylist()] == [0, 0, 0, 1]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from destination_s3_spark.decoding.record_typer import Typist, UnreadableRecord
+from destination_s3_spark.decoding.record_typer import RecordTyper, UnreadableRecord
 from destination_s3_spark.schema.airbyte_type import Array, Field, Object, Scalar, SchemalessArray, SchemalessObject, Union, option_name
 
 SOURCES = ["id", "a b", "é", 'quo"te', "back\\slash", "", "日本", "type", "x.y", "ctrl\x01", "[0]", "f0", "𝄞"]
@@ -263,7 +263,7 @@ def test_a_spoilt_record_with_non_numbers_is_refused_as_the_oracle_does(
         oracle.expected_row(line.encode(), tuple(declared))
     except oracle.Unreadable:
         with pytest.raises(UnreadableRecord):
-            Typist(make_plan(declared)).type_block(make_block([line]))
+            RecordTyper(make_plan(declared)).type_block(make_block([line]))
     else:
         assert_typed_as_oracle(declared, [spoilt])
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from destination_s3_spark.decoding.record_typer import Typist
+from destination_s3_spark.decoding.record_typer import RecordTyper
 from destination_s3_spark.decoding.value_text import value_texts
 from destination_s3_spark.schema.airbyte_type import Array, Field, Object, Scalar, SchemalessArray, SchemalessObject, Union
 from destination_s3_spark.schema.arrow import arrow_type
@@ -39,7 +39,7 @@ RECORD = Object(
 
 def retyped(texts: list[bytes | None], of: Any, make_plan: Any, make_line: Any, make_block: Any) -> tuple[pa.Array, list[Any]]:
     lines = [make_line("{}" if text is None else f'{{"x":{text.decode()}}}') for text in texts]
-    typed = Typist(make_plan([Field("x", "x", of)])).type_block(make_block(lines))
+    typed = RecordTyper(make_plan([Field("x", "x", of)])).type_block(make_block(lines))
     return typed.final["x"], [meta["changes"] for meta in typed.final["_airbyte_meta"].to_pylist()]
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from destination_s3_spark.decoding.record_typer import TypedBlock
-from destination_s3_spark.decoding.verbatim import typist_of
+from destination_s3_spark.decoding.verbatim import record_typer
 from destination_s3_spark.formats.file_writer import FileColumns
 from destination_s3_spark.formats.options import FileOptions, open_file, require_fitting
 from destination_s3_spark.protocol.catalog import DestinationSyncMode, Stream, StreamId
@@ -41,7 +41,7 @@ class Landing:
             f'{{"type":"RECORD","record":{{"namespace":"{namespace}","stream":"{name}","emitted_at":1700000000123,"data":{text}{rest}}}}}\n'
             for text in data
         )
-        return typist_of(self._plan()).type_block(lines.encode())
+        return record_typer(self._plan()).type_block(lines.encode())
 
     def file(self, data: Iterable[str], rest: str = "") -> bytes:
         """The bytes of a file with these records."""

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from destination_s3_spark.chain.orphan_uploads import StrayUploads
+from destination_s3_spark.chain.orphan_uploads import OrphanUploads
 from destination_s3_spark.config.config import Config
 from destination_s3_spark.errors import SyncError
 from destination_s3_spark.protocol.catalog import Catalog, parse_catalog
@@ -94,7 +94,7 @@ class Lake:
                 lambda: Resources(self.settings, 2**26, 2, disk),
                 self.limits,
                 tables_pool,
-                lambda: StrayUploads(store, "lake/"),
+                lambda: OrphanUploads(store, "lake/"),
             )
             try:
                 Sync(parts).run(ProtocolReader(catalog).events(blocks))

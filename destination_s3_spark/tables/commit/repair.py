@@ -10,8 +10,8 @@ from datetime import datetime
 
 from destination_s3_spark.chain.events import Close
 from destination_s3_spark.chain.log import BlockTaken, Chain
-from destination_s3_spark.chain.opening import Keeps, Leftovers, Session, Table, dead_scratch, fenced, open_table
-from destination_s3_spark.chain.orphan_uploads import StrayUploads
+from destination_s3_spark.chain.opening import Leftovers, Session, Table, WriteDisposition, dead_scratch, fenced, open_table
+from destination_s3_spark.chain.orphan_uploads import OrphanUploads
 from destination_s3_spark.chain.state import TableState
 from destination_s3_spark.storage.object_store import ObjectStore
 from destination_s3_spark.tables.publishers.symlink import SymlinkManifest
@@ -28,7 +28,9 @@ class Repair:
     manifest: bool
 
 
-def repair(store: ObjectStore, table: Table, manifest: SymlinkManifest | None, strays: StrayUploads, started_at: datetime) -> Repair | None:
+def repair(
+    store: ObjectStore, table: Table, manifest: SymlinkManifest | None, orphans: OrphanUploads, started_at: datetime
+) -> Repair | None:
     """Repair a table that exists; None when it needs nothing, and then nothing is written.
 
     A sync that is writing to the table is fenced. Raises Fenced when one takes the table over meanwhile, TransientError, DataError.
@@ -36,7 +38,7 @@ def repair(store: ObjectStore, table: Table, manifest: SymlinkManifest | None, s
     chain = Chain(store, table.chain_prefix, table.stream)
     chain.read()
     chain.catch_up()
-    if chain.head.unsettled is None and not _has_leftovers(store, table, manifest, strays, chain.head):
+    if chain.head.unsettled is None and not _has_leftovers(store, table, manifest, orphans, chain.head):
         return None
 
     def publish(shown: Chain) -> None:
@@ -47,8 +49,8 @@ def repair(store: ObjectStore, table: Table, manifest: SymlinkManifest | None, s
         if other is not None:
             raise BlockTaken(other)
 
-    session = Session(NO_SYNC, chain.head.contents.generation, started_at, Keeps.AS_IT_IS)
-    leftovers = open_table(chain, store, table, session, strays, publish)
+    session = Session(NO_SYNC, chain.head.contents.generation, started_at, WriteDisposition.MAINTAIN)
+    leftovers = open_table(chain, store, table, session, orphans, publish)
     try:
         publish(chain)
         if leftovers.ended_cleanly:
@@ -60,11 +62,11 @@ def repair(store: ObjectStore, table: Table, manifest: SymlinkManifest | None, s
     return Repair(leftovers, manifest is not None)
 
 
-def _has_leftovers(store: ObjectStore, table: Table, manifest: SymlinkManifest | None, strays: StrayUploads, state: TableState) -> bool:
+def _has_leftovers(store: ObjectStore, table: Table, manifest: SymlinkManifest | None, orphans: OrphanUploads, state: TableState) -> bool:
     """Whether a table whose data is settled needs something all the same."""
     epochs = state.epoch + 1
     return (
         (manifest is not None and not manifest.is_current(store, state))
-        or strays.count(state.identity.table_number, epochs) > 0
+        or orphans.count(state.identity.table_number, epochs) > 0
         or bool(dead_scratch(store, table, state, epochs))
     )

@@ -21,7 +21,7 @@ from destination_s3_spark.chain.files import DataFile, FileEntry, FileKind
 from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.chain.log import BlockTaken, Chain, Clock, utc_now
 from destination_s3_spark.chain.opening import Session, Table, fenced, open_table, take_snapshot_when_due
-from destination_s3_spark.chain.orphan_uploads import StrayUploads
+from destination_s3_spark.chain.orphan_uploads import OrphanUploads
 from destination_s3_spark.chain.replay import ReplayGuard
 from destination_s3_spark.chain.settle import MapCalls, complete, finish, take_back
 from destination_s3_spark.chain.state import TableState
@@ -56,7 +56,7 @@ class Publisher(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Outside:
+class WriterDependencies:
     """What a writer is given besides its table. `map_files` makes calls side by side, `publisher` None: no reader needs to be told."""
 
     clock: Clock = utc_now
@@ -67,16 +67,18 @@ class Outside:
 class TableWriter:
     """One table during one sync. Not for use by two threads at a time; different tables may be used side by side."""
 
-    def __init__(self, store: ObjectStore, table: Table, session: Session, strays: StrayUploads, outside: Outside | None = None) -> None:
-        outside = outside or Outside()
+    def __init__(
+        self, store: ObjectStore, table: Table, session: Session, orphans: OrphanUploads, dependencies: WriterDependencies | None = None
+    ) -> None:
+        dependencies = dependencies or WriterDependencies()
         self._store = store
         self._table = table
         self._session = session
-        self._strays = strays
-        self.map_files = outside.map_files
-        self.publisher = outside.publisher
+        self._orphans = orphans
+        self.map_files = dependencies.map_files
+        self.publisher = dependencies.publisher
         """Who shows the table to readers outside of the chain; may be set until the table is opened."""
-        self._chain = Chain(store, table.chain_prefix, table.stream, outside.clock)
+        self._chain = Chain(store, table.chain_prefix, table.stream, dependencies.clock)
         self._guard = ReplayGuard(())
         self._staged: list[StagedSlice] = []
         self._staged_end = 0
@@ -193,7 +195,7 @@ class TableWriter:
         """Publish the session's generation: its staged files are all the final table has from now on. `operation_count` as in `merge`."""
         return self._rewrite(files, removed, partial(ReplaceData, operation_count=operation_count))
 
-    def close(self, orphans: StrayUploads | None = None) -> None:
+    def close(self, orphans: OrphanUploads | None = None) -> None:
         """End the session after a successful sync: from now on nothing of it counts as a replay.
 
         Pass `orphans`, listed after the last land, when a task attempt failed: uploads of such attempts are known to nobody else.
@@ -262,7 +264,7 @@ class TableWriter:
     def _open(self) -> None:
         if self._opened:
             return
-        open_table(self._chain, self._store, self._table, self._session, self._strays, self._publish_checked)
+        open_table(self._chain, self._store, self._table, self._session, self._orphans, self._publish_checked)
         self._guard = ReplayGuard(self._chain.head.replay)
         self._opened = True
 

@@ -15,8 +15,8 @@ from types import TracebackType
 
 from destination_s3_spark.chain.files import DataFile, FileKind
 from destination_s3_spark.decoding.plan import RowPlan
-from destination_s3_spark.decoding.record_typer import MisroutedRecord, TypedBlock, Typist, UnreadableRecord
-from destination_s3_spark.decoding.verbatim import typist_of
+from destination_s3_spark.decoding.record_typer import MisroutedRecord, RecordTyper, TypedBlock, UnreadableRecord
+from destination_s3_spark.decoding.verbatim import record_typer
 from destination_s3_spark.errors import Bug, DataError
 from destination_s3_spark.formats.file_writer import FileColumns, FileWriter
 from destination_s3_spark.formats.options import FileOptions, open_file
@@ -67,14 +67,14 @@ class UnreadableLine(DataError):
 
 def land_slice(task: LandTask) -> StagedSlice:
     """Type and stage one slice. Raises UnreadableLine, TransientError or ConfigError; then nothing stays staged."""
-    typist = typist_of(task.plan)
+    typer = record_typer(task.plan)
     segments: list[Segment] = []
     changes: Counter[str] = Counter()
     with ExitStack() as stack:
         files = [stack.enter_context(_StagedFile(target, task)) for target in task.targets]
         records = multiset = 0
         for lines, end in _blocks(task.slice):
-            block = _typed(typist, lines, task, sum(s.records for s in segments) + records)
+            block = _typed(typer, lines, task, sum(s.records for s in segments) + records)
             for file in files:
                 file.write(block)
             records += block.records
@@ -87,9 +87,9 @@ def land_slice(task: LandTask) -> StagedSlice:
     return StagedSlice(task.slice.start, task.slice.end, task.schema_id, staged, tuple(segments), dict(changes))
 
 
-def _typed(typist: Typist, lines: bytes, task: LandTask, records_before: int) -> TypedBlock:
+def _typed(typer: RecordTyper, lines: bytes, task: LandTask, records_before: int) -> TypedBlock:
     try:
-        return typist.type_block(lines)
+        return typer.type_block(lines)
     except (UnreadableRecord, MisroutedRecord) as error:
         failure = UnreadableLine("A record line cannot be read.")
         failure.catalog_index = task.slice.stream

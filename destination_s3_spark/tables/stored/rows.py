@@ -23,7 +23,7 @@ from destination_s3_spark.decoding.plan import RowPlan
 from destination_s3_spark.decoding.raw_rows import row_runs, stored_changes
 from destination_s3_spark.decoding.record_typer import UnreadableRecord
 from destination_s3_spark.decoding.value_text import Texts, value_texts
-from destination_s3_spark.decoding.verbatim import typist_of
+from destination_s3_spark.decoding.verbatim import record_typer
 from destination_s3_spark.errors import ConfigError, DataError
 from destination_s3_spark.protocol.catalog import StreamId
 from destination_s3_spark.schema.airbyte_type import AirbyteType, Scalar
@@ -93,13 +93,13 @@ def retyped_rows(raw: Iterable[pa.RecordBatch], plan: RowPlan) -> Iterator[tuple
     but for the ids, times, generations, sync ids and the source's changes, which are those of the raw rows. `raw` are batches of any
     size, as read from a raw file. DataError when a row's `_airbyte_data` is no JSON object.
     """
-    typist = typist_of(plan)
+    typer = record_typer(plan)
     for batch in raw:
         rows = _raw_rows(batch)
         for first, count in row_runs(rows["_airbyte_data"], BLOCK_BYTES):
             part = rows.slice(first, count)
             try:
-                yield part, typist.retype(part).final
+                yield part, typer.retype(part).final
             except UnreadableRecord:
                 raise DataError(
                     f'Stream "{plan.stream}": a row of its raw table holds no JSON object in _airbyte_data, so the table cannot be made '

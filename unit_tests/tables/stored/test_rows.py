@@ -14,7 +14,7 @@ import pytest
 
 from destination_s3_spark.decoding.plan import RowPlan, Values
 from destination_s3_spark.decoding.record_typer import TypedBlock
-from destination_s3_spark.decoding.verbatim import typist_of
+from destination_s3_spark.decoding.verbatim import record_typer
 from destination_s3_spark.errors import ConfigError, DataError
 from destination_s3_spark.formats.parquet import ParquetFile, ParquetOptions, TimeEncoding
 from destination_s3_spark.protocol.catalog import StreamId
@@ -37,7 +37,7 @@ def line(number: int, data: str) -> str:
 
 
 def landed(plan: RowPlan, data: Iterable[str]) -> TypedBlock:
-    return typist_of(plan).type_block("".join(line(number, text) for number, text in enumerate(data)).encode())
+    return record_typer(plan).type_block("".join(line(number, text) for number, text in enumerate(data)).encode())
 
 
 def typed_plan(fields: Sequence[Field], schema: pa.Schema | None = None, *, sync_id: int = 7, generation: int = 3) -> RowPlan:
