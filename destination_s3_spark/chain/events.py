@@ -12,8 +12,8 @@ from typing import Any, TypeAlias
 from msgspec import Struct
 
 from destination_s3_spark.chain.files import FileEntry
+from destination_s3_spark.chain.operation_count import OperationCount
 from destination_s3_spark.chain.state import Checkpoint, Opener, Pending, StreamName, TableState
-from destination_s3_spark.change_log.events import OperationCount
 
 FORMAT_VERSION = 1
 """Version of the chain's format, in the Seed; a higher one is refused."""

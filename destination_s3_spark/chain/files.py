@@ -13,6 +13,14 @@ from msgspec.structs import replace
 
 from destination_s3_spark.storage.object_store import StagedUpload
 
+GENERATION_METADATA = "ab-generation-id"
+"""Object metadata of every final file, ours and destination-s3's: the generation of its rows."""
+
+
+def generation_metadata(generation_id: int | None) -> dict[str, str]:
+    """Return the object metadata of a file with rows of this generation."""
+    return {GENERATION_METADATA: str(generation_id)}
+
 
 class FileKind(Enum):
     """What a file is for."""

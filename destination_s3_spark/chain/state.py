@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import Struct
 
 from destination_s3_spark.chain.files import FileEntry, FileKind
-from destination_s3_spark.change_log.events import OperationCount
+from destination_s3_spark.chain.operation_count import OperationCount
 
 
 class StreamName(Struct, frozen=True):

@@ -7,11 +7,11 @@ from enum import Enum
 from itertools import chain
 from typing import Any
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from destination_s3_spark.chain.operation_count import OperationCount
 from destination_s3_spark.protocol.catalog import StreamId
 
 IN_NEW, IN_OLD = 1, 2
@@ -40,28 +40,6 @@ class AfterImage(Enum):
 
     UPDATED = "UPDATED"
     ALL = "ALL"
-
-
-class OperationCount(msgspec.Struct, frozen=True, rename="camel"):
-    """How many events of each kind the log had since its last snapshot, whose rows count as inserts."""
-
-    insert_count: int = 0
-    update_count: int = 0
-    delete_count: int = 0
-    replace_count: int = 0
-
-    @property
-    def total(self) -> int:
-        """The sequence number of the last event counted."""
-        return self.insert_count + self.update_count + self.delete_count + self.replace_count
-
-    def __add__(self, other: OperationCount) -> OperationCount:
-        return OperationCount(
-            self.insert_count + other.insert_count,
-            self.update_count + other.update_count,
-            self.delete_count + other.delete_count,
-            self.replace_count + other.replace_count,
-        )
 
 
 @dataclass(frozen=True, slots=True)

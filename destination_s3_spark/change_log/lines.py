@@ -9,8 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from destination_s3_spark.chain.operation_count import OperationCount
 from destination_s3_spark.change_log import cells
-from destination_s3_spark.change_log.events import LogColumns, OperationCount, RunningCount
+from destination_s3_spark.change_log.events import LogColumns, RunningCount
 from destination_s3_spark.formats.file_writer import Sink
 from destination_s3_spark.formats.text_file import Compression, TextFile, text_join
 

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from destination_s3_spark.change_log.events import AfterImage, BeforeImage, LogColumns, OperationCount
+from destination_s3_spark.chain.operation_count import OperationCount
+from destination_s3_spark.change_log.events import AfterImage, BeforeImage, LogColumns
 from destination_s3_spark.change_log.names import LogKind
 from destination_s3_spark.change_log.options import ChangeLogFormat, ChangeLogOptions
 from destination_s3_spark.errors import DataError

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
-from destination_s3_spark.change_log.events import AfterImage, BeforeImage, LogColumns, OperationCount
+from destination_s3_spark.chain.operation_count import OperationCount
+from destination_s3_spark.change_log.events import AfterImage, BeforeImage, LogColumns
 from destination_s3_spark.change_log.replicant_csv import CsvChanges, CsvSnapshot
 from destination_s3_spark.change_log.replicant_json import ReplicantJsonChanges, ReplicantJsonSnapshot
 from destination_s3_spark.change_log.typed_jsonl import TypedJsonlChanges, TypedJsonlSnapshot

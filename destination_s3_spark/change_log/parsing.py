@@ -18,8 +18,9 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from destination_s3_spark.chain.operation_count import OperationCount
 from destination_s3_spark.change_log import cells, replicant_csv, replicant_json
-from destination_s3_spark.change_log.events import IN_NEW, IN_OLD, OperationCount
+from destination_s3_spark.change_log.events import IN_NEW, IN_OLD
 from destination_s3_spark.change_log.manifest import Manifest
 from destination_s3_spark.change_log.options import ChangeLogFormat
 

@@ -13,8 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from destination_s3_spark.chain.operation_count import OperationCount
 from destination_s3_spark.change_log import cells
-from destination_s3_spark.change_log.events import EXISTS, LogColumns, OperationCount, exists_columns
+from destination_s3_spark.change_log.events import EXISTS, LogColumns, exists_columns
 from destination_s3_spark.change_log.lines import EventLines, LogLines, choices, cursor_pieces, line_ends
 from destination_s3_spark.formats.file_writer import Sink
 from destination_s3_spark.formats.text_file import text_join

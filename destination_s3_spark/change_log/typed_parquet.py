@@ -5,7 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from destination_s3_spark.change_log.events import LogColumns, OperationCount, RunningCount, exists_columns
+from destination_s3_spark.chain.operation_count import OperationCount
+from destination_s3_spark.change_log.events import LogColumns, RunningCount, exists_columns
 from destination_s3_spark.change_log.lines import cursor_pieces
 from destination_s3_spark.formats.file_writer import Sink, require_columns
 from destination_s3_spark.formats.parquet import Codec, ParquetFile, ParquetOptions

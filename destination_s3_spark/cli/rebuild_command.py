@@ -27,9 +27,9 @@ from destination_s3_spark.storage.configured import path_template, s3_settings
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.table_paths import changes_root
 from destination_s3_spark.sync.runtime import runtime_for, task_bytes
-from destination_s3_spark.sync.settings import RAW_PARQUET, final_options, rules
 from destination_s3_spark.sync.updates import Updates
 from destination_s3_spark.tables.commit.writer import TableWriter, WriterDependencies
+from destination_s3_spark.tables.configured import RAW_PARQUET, final_options, rules
 from destination_s3_spark.tables.due import rebuild_of
 from destination_s3_spark.tables.layout import Layout
 from destination_s3_spark.tables.merge.update import Resources

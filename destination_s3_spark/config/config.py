@@ -27,6 +27,8 @@ Region = Literal[
     "us-east-1", "us-east-2", "us-gov-east-1", "us-gov-west-1", "us-west-1", "us-west-2",
 ]  # fmt: skip
 SECRET: dict[str, Any] = {"airbyte_secret": True, "always_show": True}
+MIB, GIB = 2**20, 2**30
+"""The units of options that end in `_mb` and `_gb`, in bytes."""
 ADVANCED = "advanced"
 """The group of the options destination-s3 does not have; its own options stay ungrouped, on top."""
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeVar
 
+from destination_s3_spark.config.config import GIB, MIB, Config
+
 Item = TypeVar("Item")
 
 SLICE_MIN_BYTES = 32 * 2**20
@@ -118,3 +120,9 @@ def grouped(items: Sequence[Item], size: Callable[[Item], int], cores: int) -> l
         groups[index].append(item)
         heapq.heappush(heap, (total + size(item), members + 1, index))
     return groups
+
+
+def limits(config: Config) -> Limits:
+    """When batches are cut."""
+    batching = config.batching
+    return Limits(batching.max_batch_mb * MIB, batching.max_batch_age_s, int(batching.max_spool_gb * GIB))

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from uuid import uuid4
 
+from destination_s3_spark.chain.files import generation_metadata
 from destination_s3_spark.errors import ConfigError, SyncError, TransientError
 from destination_s3_spark.storage.object_store import ObjectExists, ObjectNotFound, ObjectStore, OutcomeUnknown, UploadFailed
 from destination_s3_spark.storage.paths import PathTemplate
@@ -36,7 +37,7 @@ def check(settings: S3Settings, template: PathTemplate, limits: ClientLimits = C
 def _objects(store: ObjectStore, prefix: str) -> None:
     """PutObject, GetObject, HeadObject, ListObjectsV2, DeleteObjects."""
     key = f"{prefix}object"
-    store.put(key, _BODY, {"ab-generation-id": "0"})
+    store.put(key, _BODY, generation_metadata(0))
     try:
         if store.get(key) != _BODY:
             raise ConfigError(

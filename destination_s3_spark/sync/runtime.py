@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from destination_s3_spark.config.config import Config, Spark
+from destination_s3_spark.config.config import MIB, Config, Spark
 from destination_s3_spark.config.spark_conf import PYTHON, is_local
 from destination_s3_spark.engine.cluster import Cluster
 from destination_s3_spark.engine.memory import container_memory_bytes, jvm_heap_mb
@@ -26,10 +26,9 @@ if TYPE_CHECKING:
 
 TASKS = "destination_s3_spark.tables.landing.land"
 """The module of the tasks' functions. Not imported here, as it needs nearly everything."""
-MB = 2**20
-WORKER_BYTES = 160 * MB
+WORKER_BYTES = 160 * MIB
 """What a Python process takes with its libraries alone."""
-CLUSTER_TASK_BYTES = 256 * MB
+CLUSTER_TASK_BYTES = 256 * MIB
 """Arrow memory a task may take on a cluster, whose machines' memory is not known here. With what else it takes, a task needs about 1 GB."""
 CLUSTER_START_LIMIT_S = 600
 """How long executors of a cluster may take to appear: some clusters have to grow first."""
@@ -124,8 +123,8 @@ def task_bytes(config: Config) -> int:
     if not is_local(config.spark.master):
         return CLUSTER_TASK_BYTES
     settings = spark_settings(config, Path())
-    left = container_memory_bytes() - settings.heap_mb * MB - (settings.cores + 1) * WORKER_BYTES
-    return min(max(left // (3 * settings.cores), 32 * MB), 512 * MB)
+    left = container_memory_bytes() - settings.heap_mb * MIB - (settings.cores + 1) * WORKER_BYTES
+    return min(max(left // (3 * settings.cores), 32 * MIB), 512 * MIB)
 
 
 def _megabytes(text: str) -> int:

@@ -21,9 +21,9 @@ from destination_s3_spark.storage.names import StreamParts
 from destination_s3_spark.storage.object_store import ObjectStore
 from destination_s3_spark.storage.paths import PathTemplate
 from destination_s3_spark.storage.table_paths import changes_root, internal_root, overlaps, resolve_roots, table_id
-from destination_s3_spark.sync.settings import RAW_PARQUET, final_options, rules
 from destination_s3_spark.tables.commit.adoption import earlier_files
 from destination_s3_spark.tables.commit.writer import TableWriter, WriterDependencies
+from destination_s3_spark.tables.configured import RAW_PARQUET, final_options, rules
 from destination_s3_spark.tables.dedup import is_deduplicated
 from destination_s3_spark.tables.layout import Layout
 from destination_s3_spark.tables.publishers.symlink import SymlinkManifest, symlinked

@@ -6,9 +6,10 @@ from collections.abc import Callable
 
 from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.chain.opening import WriteDisposition
-from destination_s3_spark.tables.append_update import published, raw_covers, retyped
+from destination_s3_spark.tables.append_update import published, retyped
 from destination_s3_spark.tables.append_update import rebuilt as rebuilt_appended
 from destination_s3_spark.tables.merge.update import Resources, merged, rebuilt
+from destination_s3_spark.tables.row_sources import raw_covers
 from destination_s3_spark.tables.stream_table import StreamTable
 from destination_s3_spark.tables.update import Update
 

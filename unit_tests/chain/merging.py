@@ -20,10 +20,10 @@ from destination_s3_spark.chain.orphan_uploads import OrphanUploads
 from destination_s3_spark.chain.state import StreamName, TableState
 from destination_s3_spark.errors import Fenced, SyncError, TransientError
 from destination_s3_spark.storage.object_store import ObjectNotFound, ObjectStore
-from destination_s3_spark.tables.append_update import replaced_by_pending
 from destination_s3_spark.tables.commit.batch import TableCheckpoint
 from destination_s3_spark.tables.commit.writer import TableWriter, WriterDependencies
 from destination_s3_spark.tables.landing.slices import Segment, StagedSlice
+from destination_s3_spark.tables.row_sources import replaced_by_pending
 from unit_tests.chain.fake_store import Completes, Crash, FakeStore, Fault, Hook
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

@@ -12,8 +12,9 @@ from destination_s3_spark.chain.opening import Session, Table, WriteDisposition
 from destination_s3_spark.chain.orphan_uploads import OrphanUploads
 from destination_s3_spark.chain.state import StreamName
 from destination_s3_spark.tables.commit.batch import TableCheckpoint
-from destination_s3_spark.tables.commit.writer import Publisher, TableWriter, WriterDependencies
+from destination_s3_spark.tables.commit.writer import TableWriter, WriterDependencies
 from destination_s3_spark.tables.landing.slices import Segment, StagedSlice
+from destination_s3_spark.tables.publishers.publisher import Publisher
 from unit_tests.chain.fake_store import FakeStore
 
 TABLE = Table(StreamName("shop", "users"), "users", "lake/airbyte_internal/users/", "lake/users/")

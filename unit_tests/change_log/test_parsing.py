@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from destination_s3_spark.change_log.events import OperationCount
+from destination_s3_spark.chain.operation_count import OperationCount
 from destination_s3_spark.change_log.manifest import Manifest, manifest_of
 from destination_s3_spark.change_log.names import LogKind
 from destination_s3_spark.change_log.options import ChangeLogFormat, ChangeLogOptions

@@ -11,7 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from destination_s3_spark.change_log.events import LogColumns, OperationCount
+from destination_s3_spark.chain.operation_count import OperationCount
+from destination_s3_spark.change_log.events import LogColumns
 from destination_s3_spark.change_log.manifest import LogFile, manifest_of
 from destination_s3_spark.change_log.names import GroupName, LogKind, LogName
 from destination_s3_spark.change_log.options import ChangeLogFormat, ChangeLogOptions, open_snapshot

@@ -30,7 +30,6 @@ from destination_s3_spark.schema.airbyte_type import Field, Scalar
 from destination_s3_spark.schema.arrow import META_FIELDS, RAW_SCHEMA, arrow_field
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
-from destination_s3_spark.tables.merge.output import FileKeys, TableFormat
 from destination_s3_spark.tables.merge.plan import MergePlan, Run, Sizes, TableFile, plan_merge
 from destination_s3_spark.tables.merge.task import (
     MergedRange,
@@ -40,6 +39,7 @@ from destination_s3_spark.tables.merge.task import (
 )
 from destination_s3_spark.tables.runs.keys import CdcDeletion, KeySpec, lower, upper
 from destination_s3_spark.tables.runs.sorted_file import RunFile, sorted_index
+from destination_s3_spark.tables.runs.table_format import FileKeys, TableFormat
 
 STREAM = StreamId("shop", "users")
 FIELDS = (

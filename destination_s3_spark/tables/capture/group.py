@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from destination_s3_spark.chain.files import DataFile, FileEntry, FileKind
-from destination_s3_spark.change_log.events import LogColumns, OperationCount
+from destination_s3_spark.chain.operation_count import OperationCount
+from destination_s3_spark.change_log.events import LogColumns
 from destination_s3_spark.change_log.manifest import LogFile, manifest_of
 from destination_s3_spark.change_log.names import GroupName, LogKind, LogName
 from destination_s3_spark.change_log.options import ChangeLogOptions, open_changes, open_snapshot
@@ -28,11 +29,12 @@ from destination_s3_spark.tables.capture.event_runs import EventRun, read_events
 from destination_s3_spark.tables.capture.events import Images, cursor_members
 from destination_s3_spark.tables.capture.local_disk import LocalDisk
 from destination_s3_spark.tables.capture.output import SPANS, WRITE_BYTES, ChangeOutput, Counts, LoggedRange, LogTask, Span
-from destination_s3_spark.tables.merge.combining import ARROW_BYTES
-from destination_s3_spark.tables.merge.output import StagedFile, TableFormat, pieces
-from destination_s3_spark.tables.merge.task import ROUNDS_SHARE, Source, row_streams
 from destination_s3_spark.tables.runs.keys import CdcDeletion
 from destination_s3_spark.tables.runs.merged_rows import complete_rows
+from destination_s3_spark.tables.runs.row_streams import ROUNDS_SHARE, Source, row_streams
+from destination_s3_spark.tables.runs.sorted_file import ARROW_BYTES
+from destination_s3_spark.tables.runs.staged_file import StagedFile, pieces
+from destination_s3_spark.tables.runs.table_format import TableFormat
 from destination_s3_spark.tables.stream_table import StreamTable
 from destination_s3_spark.tables.update import Work
 

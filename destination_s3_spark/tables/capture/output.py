@@ -29,8 +29,8 @@ from destination_s3_spark.tables.capture.events import OPERATIONS, POSITION, Eve
 from destination_s3_spark.tables.capture.history import History
 from destination_s3_spark.tables.capture.provided import DATA, has_placeholder, may_have_placeholder, provided
 from destination_s3_spark.tables.capture.toast import carried
-from destination_s3_spark.tables.merge.output import StagedFile, pieces
 from destination_s3_spark.tables.runs.keys import DELETED
+from destination_s3_spark.tables.runs.staged_file import StagedFile, pieces
 from destination_s3_spark.tables.runs.winners import ranking
 from destination_s3_spark.tables.stored.rows import retyped_rows
 

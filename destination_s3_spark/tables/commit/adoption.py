@@ -5,12 +5,10 @@ from __future__ import annotations
 import logging
 import re
 
+from destination_s3_spark.chain.files import GENERATION_METADATA
 from destination_s3_spark.chain.settle import MapCalls
 from destination_s3_spark.chain.tokens import parse_token, table_number
 from destination_s3_spark.storage.object_store import ObjectStore
-
-GENERATION = "ab-generation-id"
-"""Object metadata of every final file, ours and destination-s3's."""
 
 logger = logging.getLogger("airbyte")
 
@@ -30,13 +28,13 @@ def earlier_files(store: ObjectStore, pattern: re.Pattern[str], root: str, table
 
     def is_airbytes(key: str) -> bool:
         info = store.head(key)
-        return info is not None and GENERATION in info.metadata
+        return info is not None and GENERATION_METADATA in info.metadata
 
     marked = list(map_calls(is_airbytes, named))
     unknown = marked.count(False)
     if unknown:
         logger.warning(
             "%d files under %s are named like this table's but carry no %s, so they are left alone and not part of the table",
-            unknown, root, GENERATION,
+            unknown, root, GENERATION_METADATA,
         )  # fmt: skip
     return [key for key, is_marked in zip(named, marked, strict=True) if is_marked]

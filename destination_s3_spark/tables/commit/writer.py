@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -21,18 +21,19 @@ from destination_s3_spark.chain.files import DataFile, FileEntry, FileKind
 from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.chain.log import BlockTaken, Chain, Clock, utc_now
 from destination_s3_spark.chain.opening import Session, Table, fenced, open_table, take_snapshot_when_due
+from destination_s3_spark.chain.operation_count import OperationCount
 from destination_s3_spark.chain.orphan_uploads import OrphanUploads
 from destination_s3_spark.chain.replay import ReplayGuard
 from destination_s3_spark.chain.settle import MapCalls, complete, finish, take_back
 from destination_s3_spark.chain.state import TableState
 from destination_s3_spark.chain.tokens import Token
-from destination_s3_spark.change_log.events import OperationCount
 from destination_s3_spark.errors import Bug, DataError, Fenced, SyncError, TransientError
 from destination_s3_spark.schema.schema_event import from_event
 from destination_s3_spark.schema.table_schema import TableSchema
 from destination_s3_spark.storage.object_store import ObjectNotFound, ObjectStore, StagedUpload
 from destination_s3_spark.tables.commit.batch import Batch, TableCheckpoint, cut_batch
 from destination_s3_spark.tables.landing.slices import StagedSlice
+from destination_s3_spark.tables.publishers.publisher import Publisher
 
 logger = logging.getLogger(__name__)
 
@@ -46,13 +47,6 @@ class CommitResult:
     files: int
     bytes: int
     replayed: int
-
-
-class Publisher(Protocol):
-    """Shows a table to readers that do not know its chain."""
-
-    def publish(self, store: ObjectStore, state: TableState, live: LiveFiles) -> None:
-        """Show the table in this state, in one step."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-from destination_s3_spark.chain.files import DataFile, FileKind
+from destination_s3_spark.chain.files import DataFile, FileKind, generation_metadata
 from destination_s3_spark.decoding.plan import RowPlan
 from destination_s3_spark.decoding.record_typer import MisroutedRecord, RecordTyper, TypedBlock, UnreadableRecord
 from destination_s3_spark.decoding.verbatim import record_typer
@@ -102,7 +102,7 @@ class _StagedFile:
 
     def __init__(self, target: Target, task: LandTask) -> None:
         self._target = target
-        metadata = {"ab-generation-id": str(task.plan.generation_id)}
+        metadata = generation_metadata(task.plan.generation_id)
         self._sink = StagedFileSink(task.s3, target.key, metadata)
 
     def __enter__(self) -> _StagedFile:

@@ -18,22 +18,18 @@ from destination_s3_spark.chain.files import DataFile, FileEntry, FileKind
 from destination_s3_spark.errors import Bug
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.storage.staging import StagedFileSink
-from destination_s3_spark.tables.append_update import keys_of
-from destination_s3_spark.tables.merge.output import StagedFile, columns, pieces
 from destination_s3_spark.tables.merge.plan import deepest
-from destination_s3_spark.tables.merge.sorting import visible_run
-from destination_s3_spark.tables.merge.task import Source, row_streams
-from destination_s3_spark.tables.runs.keys import KEY, lower, upper
+from destination_s3_spark.tables.runs.keys import KEY, keys_of, lower, upper
 from destination_s3_spark.tables.runs.merged_rows import merged_rows
-from destination_s3_spark.tables.runs.sorted_file import PIECE_BYTES, RUN_OPTIONS, MergeForm, SortedFileWriter, run_schema
+from destination_s3_spark.tables.runs.row_streams import Source, row_streams
+from destination_s3_spark.tables.runs.sorted_file import ARROW_BYTES, PIECE_BYTES, RUN_OPTIONS, MergeForm, SortedFileWriter, run_schema
+from destination_s3_spark.tables.runs.staged_file import StagedFile, columns, pieces, visible_run
 from destination_s3_spark.tables.update import Work
 
 COMBINED_BYTES = 64 * 2**20
 """An object of a combined run ends when its rows take so much of Arrow's memory: a reader also has the footer, which grows with it."""
 PORTIONS = 5
 """Row groups of each run a merge has in memory, all in all: those it takes rows of, the next one, and copies."""
-ARROW_BYTES = 4
-"""About what a byte of a run takes in Arrow's memory."""
 
 
 @dataclass(frozen=True, slots=True)

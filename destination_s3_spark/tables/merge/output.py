@@ -6,85 +6,27 @@ Rows come in merge form and in the order of their keys. Files are staged uploads
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import replace
 from types import TracebackType
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from destination_s3_spark.chain.files import DataFile, FileKind
-from destination_s3_spark.decoding.plan import RowPlan
 from destination_s3_spark.errors import Bug
-from destination_s3_spark.formats.file_writer import FileColumns, FileWriter
-from destination_s3_spark.formats.options import FileOptions, open_file
+from destination_s3_spark.formats.file_writer import FileWriter
+from destination_s3_spark.formats.options import open_file
 from destination_s3_spark.formats.parquet import ParquetOptions
-from destination_s3_spark.schema.arrow import RAW_SCHEMA
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.storage.staging import StagedFileSink
-from destination_s3_spark.tables.runs.keys import CURSOR, DELETED, KEY, OFFSET, KeySpec
-from destination_s3_spark.tables.runs.sorted_file import MergeForm, SortedFileWriter, tombstone_schema
+from destination_s3_spark.tables.runs.keys import DELETED, KEY, OFFSET
+from destination_s3_spark.tables.runs.sorted_file import SortedFileWriter
+from destination_s3_spark.tables.runs.staged_file import StagedFile, columns, pieces, tombstone_file, tombstones
+from destination_s3_spark.tables.runs.table_format import PIECE_BYTES, FileKeys, FileSize, TableFormat
 from destination_s3_spark.tables.runs.winners import STORED_OFFSET
-from destination_s3_spark.tables.stored.rows import project, retyped_rows
-
-PIECE_BYTES = 2**20
-"""Arrow memory of the rows written at a time: the precision of the sizes of files and row groups."""
-
-
-@dataclass(frozen=True, slots=True)
-class FileKeys:
-    """The keys of a final file and of the state file beside it, which Parquet has none of."""
-
-    final: str
-    state: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class TableFormat:
-    """How a table's files are written. Picklable.
-
-    `columns` and `options` are those of final files. `plan` renders them from the records' text, for the formats that keep values as the
-    source wrote them; its fields are all those of the table.
-    """
-
-    columns: FileColumns
-    options: FileOptions
-    plan: RowPlan | None
-    spec: KeySpec
-    generation_id: int
-    target_file_bytes: int
-
-    @property
-    def form(self) -> MergeForm:
-        """How the table's rows are merged: typed, or as the text they came in."""
-        payload = self.columns.arrow if self.plan is None else RAW_SCHEMA
-        return MergeForm(payload, self.spec, partial(project, schema=payload))
-
-    @property
-    def has_state(self) -> bool:
-        """Whether there is a state file beside each final file."""
-        return not isinstance(self.options, ParquetOptions)
-
-    @property
-    def state(self) -> pa.Schema:
-        """The columns of state files."""
-        schema = self.form.schema
-        return pa.schema([*self.form.payload, *(schema.field(name) for name in (KEY, CURSOR) if name in schema.names)])
-
-    @property
-    def metadata(self) -> dict[str, str]:
-        """The objects' metadata."""
-        return {"ab-generation-id": str(self.generation_id)}
-
-
-@dataclass(frozen=True, slots=True)
-class FileSize:
-    """When a file is full: `full` bytes, where a row takes about `row` bytes. Rows wait for their row group, so bytes alone do not tell."""
-
-    full: float
-    row: float
+from destination_s3_spark.tables.stored.rows import retyped_rows
 
 
 class MergeOutput:
@@ -151,49 +93,6 @@ class MergeOutput:
             self.deletions += batch.num_rows
 
 
-class StagedFile:
-    """A file on its way into a multipart upload, which is dropped when the context is left with an error or before `stage`."""
-
-    def __init__(self, kind: FileKind, sink: StagedFileSink, writer: FileWriter | SortedFileWriter) -> None:
-        self.kind = kind
-        self.sink = sink
-        self.writer = writer
-
-    def __enter__(self) -> StagedFile:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if kind is not None:
-            self.writer.abandon()
-        self.sink.__exit__(kind, error, trace)
-
-    def write(self, batch: pa.RecordBatch, keys: pa.BinaryArray | None = None) -> None:
-        """Append rows; a sorted file also wants their keys."""
-        if not isinstance(self.writer, SortedFileWriter):
-            self.writer.write(batch)
-        elif keys is not None:
-            self.writer.write(batch, keys)
-        else:
-            raise Bug("Rows of a sorted file came without their keys; nothing was committed. Please report this.")
-
-    def stage(self) -> DataFile:
-        """Finish the file, which has rows."""
-        rows = self.writer.close()
-        keys = self.writer.keys if isinstance(self.writer, SortedFileWriter) else None
-        return DataFile(self.kind, self.sink.stage(), rows, keys)
-
-
-def tombstone_file(key: str, spec: KeySpec, s3: S3Settings, metadata: Mapping[str, str]) -> StagedFile:
-    """A new tombstone file; rows are `tombstones` of winners."""
-    sink = StagedFileSink(s3, key, metadata)
-    return StagedFile(FileKind.TOMBSTONE, sink, SortedFileWriter(sink, tombstone_schema(spec), spec.of_deletions))
-
-
-def tombstones(batch: pa.RecordBatch, spec: KeySpec) -> pa.RecordBatch:
-    """What is kept of deletions in merge form."""
-    return columns(batch, tombstone_schema(spec))
-
-
 class _LiveFile:
     """A final file and, where there is one, the state file beside it."""
 
@@ -241,14 +140,3 @@ def _state_file(table: TableFormat, keys: FileKeys, s3: S3Settings) -> StagedFil
         raise Bug("There is no key for the state beside a final file; nothing was committed. Please report this.")
     sink = StagedFileSink(s3, keys.state, table.metadata)
     return StagedFile(FileKind.STATE, sink, SortedFileWriter(sink, table.state, table.spec))
-
-
-def pieces(rows: pa.Table, size: int) -> Iterator[pa.RecordBatch]:
-    """The rows in batches of about this many bytes."""
-    if len(rows):
-        yield from rows.combine_chunks().to_batches(max_chunksize=max(1, len(rows) * size // max(rows.nbytes, 1)))
-
-
-def columns(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The batch's columns of the schema."""
-    return pa.RecordBatch.from_arrays([batch[name] for name in schema.names], schema=schema)

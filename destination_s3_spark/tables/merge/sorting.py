@@ -12,14 +12,12 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from destination_s3_spark.chain.files import DataFile, FileEntry, FileKind
-from destination_s3_spark.chain.settle import complete
-from destination_s3_spark.errors import TransientError
 from destination_s3_spark.schema.arrow import RAW_SCHEMA
-from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.storage.staging import StagedFileSink
 from destination_s3_spark.tables.runs.keys import KeySpec
 from destination_s3_spark.tables.runs.sorted_file import RunFile
+from destination_s3_spark.tables.runs.staged_file import visible_run
 from destination_s3_spark.tables.stored.presence import present
 from destination_s3_spark.tables.stored.rewrite import Stored
 
@@ -58,14 +56,6 @@ def sort_rows(task: SortTask) -> tuple[FileEntry, ...]:
         runs.append(run)
         first += run.rows
     return tuple(runs)
-
-
-def visible_run(staged: DataFile, s3: S3Settings) -> FileEntry:
-    """Make a staged scratch run an object that can be read. Raises TransientError."""
-    run = FileEntry.of(staged)
-    if not complete(S3Store(s3), [run]):
-        raise TransientError(f"The upload of s3://{s3.bucket}/{run.key} has gone before it was complete. Run the sync again.")
-    return run.visible()
 
 
 def _rows(task: SortTask) -> Iterator[_Rows]:

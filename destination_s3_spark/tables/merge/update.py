@@ -20,17 +20,18 @@ from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.errors import Bug, ConfigError, DataError
 from destination_s3_spark.storage.ranged import RangedFile
 from destination_s3_spark.storage.settings import S3Settings
-from destination_s3_spark.tables.append_update import extension, keys_of, raw_covers, replaced_by_pending, stored
 from destination_s3_spark.tables.capture.group import NO_LOG, LogGroup, MergeLog
 from destination_s3_spark.tables.capture.local_disk import LocalDisk
 from destination_s3_spark.tables.merge.combining import combined
-from destination_s3_spark.tables.merge.output import FileKeys, TableFormat
 from destination_s3_spark.tables.merge.plan import MergePlan, Piece, Run, Sizes, TableFile, plan_merge
 from destination_s3_spark.tables.merge.sorting import SortTask, sort_rows
-from destination_s3_spark.tables.merge.task import CompactTask, MergedRange, MergeTask, Source, compact_tombstones, merge_range, sources_of
+from destination_s3_spark.tables.merge.task import CompactTask, MergedRange, MergeTask, compact_tombstones, merge_range, sources_of
 from destination_s3_spark.tables.row_plan import control_plan, file_columns
-from destination_s3_spark.tables.runs.keys import KeySpec, lower, upper
+from destination_s3_spark.tables.row_sources import extension, raw_covers, replaced_by_pending, stored
+from destination_s3_spark.tables.runs.keys import KeySpec, keys_of, lower, upper
+from destination_s3_spark.tables.runs.row_streams import Source
 from destination_s3_spark.tables.runs.sorted_file import row_group_keys, sorted_index
+from destination_s3_spark.tables.runs.table_format import FileKeys, TableFormat
 from destination_s3_spark.tables.stored.presence import present
 from destination_s3_spark.tables.stored.rewrite import Stored
 from destination_s3_spark.tables.stored.rows import Misfits

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from destination_s3_spark.chain.files import KeyRange
+from destination_s3_spark.chain.files import FileEntry, KeyRange
 from destination_s3_spark.errors import Bug
 from destination_s3_spark.schema.airbyte_type import Field
 from destination_s3_spark.schema.type_text import type_to_json
@@ -200,3 +200,10 @@ def _encode_text(column: pa.Array[Any]) -> pa.BinaryArray:
 
 def _contiguous(column: pa.Array[Any] | pa.ChunkedArray[Any]) -> pa.Array[Any]:
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+
+def keys_of(file: FileEntry) -> KeyRange:
+    """The bounds of a sorted file."""
+    if file.keys is None:
+        raise Bug(f"'{file.key}' is not sorted by key. Please report this.")
+    return file.keys

@@ -328,3 +328,7 @@ def _within(rows: pa.Table, low: bytes, high: bytes | None) -> pa.Table:
 def _position(keys: pa.ChunkedArray[Any], bound: bytes) -> int:
     """Where rows with this key or a greater one begin."""
     return bisect_left(range(len(keys)), bound, key=lambda row: keys[row].as_py())
+
+
+ARROW_BYTES = 4
+"""About what a byte of a run takes in Arrow's memory."""

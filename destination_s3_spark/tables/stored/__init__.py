@@ -1,1 +1,4 @@
-"""Rows that are stored already, read as rows of the table's columns of today."""
+"""Stored rows: what files already hold, as rows of the table's columns of today.
+
+Knows file schemas and how values are typed again or cast. Imports nothing else of `tables`.
+"""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from destination_s3_spark.chain.files import DataFile, FileEntry, FileKind
+from destination_s3_spark.chain.files import DataFile, FileEntry, FileKind, generation_metadata
 from destination_s3_spark.decoding.plan import RowPlan
 from destination_s3_spark.formats.file_writer import FileColumns
 from destination_s3_spark.formats.options import FileOptions, open_file
@@ -17,7 +17,6 @@ from destination_s3_spark.schema.table_schema import TableSchema
 from destination_s3_spark.storage.ranged import RangedFile
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.storage.staging import StagedFileSink
-from destination_s3_spark.tables.commit.adoption import GENERATION
 from destination_s3_spark.tables.stored.rows import DoesNotFit, Misfits, cast_rows, retyped_rows
 
 ROWS_AT_ONCE = 4_096
@@ -64,7 +63,7 @@ class RewriteTask:
 
 def rewrite_file(task: RewriteTask) -> DataFile:
     """Stage the final file. Raises ConfigError for a value that does not fit, DataError, TransientError; then nothing stays staged."""
-    metadata = {GENERATION: str(task.stored.file.generation_id)}
+    metadata = generation_metadata(task.stored.file.generation_id)
     with StagedFileSink(task.s3, task.key, metadata) as sink:
         file = open_file(sink, task.columns, task.options)
         try:

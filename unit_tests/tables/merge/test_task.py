@@ -26,13 +26,9 @@ from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.merge import combining
 from destination_s3_spark.tables.merge.combining import CombineTask, combine_runs
 from destination_s3_spark.tables.merge.plan import Sizes
-from destination_s3_spark.tables.merge.task import (
-    CompactTask,
-    Source,
-    compact_tombstones,
-    merge_range,
-)
+from destination_s3_spark.tables.merge.task import CompactTask, compact_tombstones, merge_range
 from destination_s3_spark.tables.runs.keys import KEY, CdcDeletion
+from destination_s3_spark.tables.runs.row_streams import Source
 from destination_s3_spark.tables.runs.sorted_file import FIRST_KEYS
 from unit_tests.tables.merged_table import FIELDS, FORMATS, HARD, STREAM, TYPED, Table, batches, table_format
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from destination_s3_spark.change_log.events import AfterImage, BeforeImage
 from destination_s3_spark.change_log.options import ChangeLogFormat, ChangeLogOptions
-from destination_s3_spark.config.config import Config
+from destination_s3_spark.config.config import MIB, Config
 from destination_s3_spark.config.format_options import (
     AvroCodec,
     AvroDeflate,
@@ -26,12 +26,8 @@ from destination_s3_spark.formats.options import FileOptions
 from destination_s3_spark.formats.parquet import Codec, Dictionary, ParquetOptions, TimeEncoding
 from destination_s3_spark.formats.text_file import Compression, Flattening
 from destination_s3_spark.schema.policy import SchemaChange
-from destination_s3_spark.sync.batches import Limits
 from destination_s3_spark.tables.runs.keys import CdcDeletion
 from destination_s3_spark.tables.stream_table import Rules
-
-MB = 2**20
-GB = 2**30
 
 
 def final_options(config: Config) -> FileOptions:
@@ -50,7 +46,7 @@ def final_options(config: Config) -> FileOptions:
 def _parquet(chosen: ParquetFormat) -> ParquetOptions:
     return ParquetOptions(
         codec=Codec(chosen.compression_codec),
-        row_group_bytes=chosen.block_size_mb * MB,
+        row_group_bytes=chosen.block_size_mb * MIB,
         page_bytes=chosen.page_size_kb * 1024,
         dictionary_page_bytes=chosen.dictionary_page_size_kb * 1024,
         dictionary=Dictionary.ON if chosen.dictionary_encoding else Dictionary.OFF,
@@ -80,7 +76,7 @@ def _compression(chosen: TextCompression) -> Compression:
     return Compression.GZIP if chosen.compression_type == "GZIP" else Compression.NONE
 
 
-RAW_PARQUET = ParquetOptions(codec=Codec.ZSTD, row_group_bytes=32 * MB, dictionary=Dictionary.OFF)
+RAW_PARQUET = ParquetOptions(codec=Codec.ZSTD, row_group_bytes=32 * MIB, dictionary=Dictionary.OFF)
 """Raw files hold JSON text, which zstd shrinks well and a dictionary does not; small row groups keep the second writer of a task cheap."""
 
 
@@ -92,12 +88,6 @@ def rules(config: Config) -> Rules:
     return Rules(
         SchemaChange(tables.schema_change),
         CdcDeletion(tables.cdc_deletion_mode),
-        tables.target_file_mb * MB,
+        tables.target_file_mb * MIB,
         options if log.enabled else None,
     )
-
-
-def limits(config: Config) -> Limits:
-    """When batches are cut."""
-    batching = config.batching
-    return Limits(batching.max_batch_mb * MB, batching.max_batch_age_s, int(batching.max_spool_gb * GB))

@@ -18,7 +18,7 @@ from destination_s3_spark.formats.options import FileOptions
 from destination_s3_spark.formats.parquet import Codec, Dictionary, ParquetOptions, TimeEncoding
 from destination_s3_spark.formats.text_file import Compression, Flattening
 from destination_s3_spark.sync.runtime import CLUSTER_TASK_BYTES, spark_settings, task_bytes
-from destination_s3_spark.sync.settings import final_options
+from destination_s3_spark.tables.configured import final_options
 
 NO_GZIP = {"compression_type": "No Compression"}
 

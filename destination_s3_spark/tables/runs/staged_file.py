@@ -1,0 +1,80 @@
+"""A sorted file or a file of the change log on its way into a multipart upload."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from types import TracebackType
+
+import pyarrow as pa
+
+from destination_s3_spark.chain.files import DataFile, FileEntry, FileKind
+from destination_s3_spark.chain.settle import complete
+from destination_s3_spark.errors import Bug, TransientError
+from destination_s3_spark.formats.file_writer import FileWriter
+from destination_s3_spark.storage.s3 import S3Store
+from destination_s3_spark.storage.settings import S3Settings
+from destination_s3_spark.storage.staging import StagedFileSink
+from destination_s3_spark.tables.runs.keys import KeySpec
+from destination_s3_spark.tables.runs.sorted_file import SortedFileWriter, tombstone_schema
+
+
+class StagedFile:
+    """A file on its way into a multipart upload, which is dropped when the context is left with an error or before `stage`."""
+
+    def __init__(self, kind: FileKind, sink: StagedFileSink, writer: FileWriter | SortedFileWriter) -> None:
+        self.kind = kind
+        self.sink = sink
+        self.writer = writer
+
+    def __enter__(self) -> StagedFile:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if kind is not None:
+            self.writer.abandon()
+        self.sink.__exit__(kind, error, trace)
+
+    def write(self, batch: pa.RecordBatch, keys: pa.BinaryArray | None = None) -> None:
+        """Append rows; a sorted file also wants their keys."""
+        if not isinstance(self.writer, SortedFileWriter):
+            self.writer.write(batch)
+        elif keys is not None:
+            self.writer.write(batch, keys)
+        else:
+            raise Bug("Rows of a sorted file came without their keys; nothing was committed. Please report this.")
+
+    def stage(self) -> DataFile:
+        """Finish the file, which has rows."""
+        rows = self.writer.close()
+        keys = self.writer.keys if isinstance(self.writer, SortedFileWriter) else None
+        return DataFile(self.kind, self.sink.stage(), rows, keys)
+
+
+def tombstone_file(key: str, spec: KeySpec, s3: S3Settings, metadata: Mapping[str, str]) -> StagedFile:
+    """A new tombstone file; rows are `tombstones` of winners."""
+    sink = StagedFileSink(s3, key, metadata)
+    return StagedFile(FileKind.TOMBSTONE, sink, SortedFileWriter(sink, tombstone_schema(spec), spec.of_deletions))
+
+
+def tombstones(batch: pa.RecordBatch, spec: KeySpec) -> pa.RecordBatch:
+    """What is kept of deletions in merge form."""
+    return columns(batch, tombstone_schema(spec))
+
+
+def pieces(rows: pa.Table, size: int) -> Iterator[pa.RecordBatch]:
+    """The rows in batches of about this many bytes."""
+    if len(rows):
+        yield from rows.combine_chunks().to_batches(max_chunksize=max(1, len(rows) * size // max(rows.nbytes, 1)))
+
+
+def columns(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The batch's columns of the schema."""
+    return pa.RecordBatch.from_arrays([batch[name] for name in schema.names], schema=schema)
+
+
+def visible_run(staged: DataFile, s3: S3Settings) -> FileEntry:
+    """Make a staged scratch run an object that can be read. Raises TransientError."""
+    run = FileEntry.of(staged)
+    if not complete(S3Store(s3), [run]):
+        raise TransientError(f"The upload of s3://{s3.bucket}/{run.key} has gone before it was complete. Run the sync again.")
+    return run.visible()
