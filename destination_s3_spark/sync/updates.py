@@ -1,4 +1,4 @@
-"""The end of a sync: what landed beside the final tables comes into them, with one Spark job a step for all tables together."""
+"""Runner of table updates, with one Spark job per step for all tables together."""
 
 from __future__ import annotations
 
@@ -27,19 +27,23 @@ class _Running:
 
     name: str
     update: Update
-    work: Work | None = None
+    work: Work[Any, Any] | None = None
     result: CommitResult | None = None
     error: SyncError | None = None
 
-    def advance(self, results: list[Any] | None) -> None:
-        """Give the update the results of its work, and take what it wants done next."""
+    def start(self) -> None:
+        """Take the first work of the update."""
+        self._go_on(lambda: next(self.update))
+
+    def advance(self, results: list[Any]) -> None:
+        """Give the update the results of its work, and take its next work."""
         self._go_on(lambda: self.update.send(results))
 
     def fail(self, error: SyncError) -> None:
         """Tell the update that its work failed."""
         self._go_on(lambda: self.update.throw(error))
 
-    def _go_on(self, step: Callable[[], Work]) -> None:
+    def _go_on(self, step: Callable[[], Work[Any, Any]]) -> None:
         try:
             self.work = step()
         except StopIteration as stop:
@@ -61,7 +65,7 @@ class Updates:
         self._began = self._clock()
         self._warned = False
         running = [_Running(name, update) for name, update in updates]
-        list(self._pool.map(lambda one: one.advance(None), running))
+        list(self._pool.map(lambda one: one.start(), running))
         while working := [one for one in running if one.work is not None]:
             self._compute(working)
         for one in running:
@@ -128,7 +132,7 @@ class Updates:
         )  # fmt: skip
 
 
-def _work(one: _Running) -> Work:
+def _work(one: _Running) -> Work[Any, Any]:
     if one.work is None:
         raise Bug(f"The table of stream {one.name} has no work to be done. Please report this.")
     return one.work

@@ -1,13 +1,12 @@
-"""Updates of tables that are not deduplicated: rows that waited beside the table become final files, and old files take new types.
+"""Updates of append tables: pending deltas become final files, and old files take new types.
 
 Files are copied inside the store (UploadPartCopy) wherever they are what the table needs; the others are written anew.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from destination_s3_spark.chain.files import DataFile, FileEntry, FileKind, generation_metadata
 from destination_s3_spark.chain.live_files import LiveFiles
@@ -18,11 +17,11 @@ from destination_s3_spark.tables.row_sources import extension, replaced_by_pendi
 from destination_s3_spark.tables.stored.rewrite import RewriteTask, rewrite_file
 from destination_s3_spark.tables.stored.rows import Misfits
 from destination_s3_spark.tables.stream_table import StreamTable
-from destination_s3_spark.tables.update import Update, Work
+from destination_s3_spark.tables.update import Steps, Update, Work
 
 
-def published(table: StreamTable, s3: S3Settings) -> Update:
-    """The deltas of an append table become its final files: all of a pending generation, which replaces the table, or all there are."""
+def publish_deltas(table: StreamTable, s3: S3Settings) -> Update:
+    """Make final files of an append table's deltas: of those of a pending generation, which replaces the table, or of all there are."""
     live = table.writer.live_files()
     replaces = live.pending is not None
     deltas = [file for file in live.of(FileKind.DELTA) if live.is_pending(file) == replaces]
@@ -33,8 +32,8 @@ def published(table: StreamTable, s3: S3Settings) -> Update:
     return commit_final_files(table, live, files, deltas)
 
 
-def retyped(table: StreamTable, s3: S3Settings) -> Update:
-    """Final files of an append table whose columns have other types than the table now has are written anew."""
+def retype_final_files(table: StreamTable, s3: S3Settings) -> Update:
+    """Rewrite the final files of an append table that have columns of other types than the table has now."""
     live = table.writer.live_files()
     outdated = [file for file in live.of(FileKind.FINAL, FileKind.STATE) if table.is_outdated(file)]
     final = [file for file in outdated if file.kind is FileKind.FINAL]
@@ -43,8 +42,8 @@ def retyped(table: StreamTable, s3: S3Settings) -> Update:
     return table.writer.merge(written, outdated, None)
 
 
-def rebuilt(table: StreamTable, s3: S3Settings) -> Update:
-    """Make an append table anew from its raw rows."""
+def rebuild_from_raw(table: StreamTable, s3: S3Settings) -> Update:
+    """Rebuild an append table from its raw rows."""
     live = table.writer.live_files()
     raw = [file for file in live.of(FileKind.RAW) if not live.is_pending(file)]
     written = yield from _rewritten(table, live, raw, s3, Misfits.REFUSE)
@@ -66,18 +65,16 @@ def _is_run(file: FileEntry) -> bool:
     return file.keys is not None
 
 
-def _rewritten(
-    table: StreamTable, live: LiveFiles, files: Sequence[FileEntry], s3: S3Settings, misfits: Misfits
-) -> Generator[Work, list[Any] | None, list[DataFile]]:
-    """The files written anew by Spark, as staged final files."""
+def _rewritten(table: StreamTable, live: LiveFiles, files: Sequence[FileEntry], s3: S3Settings, misfits: Misfits) -> Steps[list[DataFile]]:
+    """Rewrite the files on Spark, and return them as staged final files."""
     if not files:
         return []
     plan, layout = table.plan, table.layout
     columns = file_columns(table.schema, plan)
     sources = stored(table, live, files, misfits, s3)
     tasks = [RewriteTask(source, table.final_key(table.writer.next_token()), columns, layout.final, s3) for source in sources]
-    done = yield Work(rewrite_file, tasks, lambda task: int(task.stored.file.bytes))
-    return [replace(file, offset=source.offset, generation_id=source.generation_id) for file, source in zip(done or [], files, strict=True)]
+    done = yield from Work(rewrite_file, tasks, lambda task: task.stored.file.bytes).results()
+    return [replace(file, offset=source.offset, generation_id=source.generation_id) for file, source in zip(done, files, strict=True)]
 
 
 def _copied(table: StreamTable, deltas: Sequence[FileEntry]) -> list[DataFile]:

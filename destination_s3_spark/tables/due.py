@@ -1,4 +1,4 @@
-"""Which update a table is due at the end of a sync, or before anything is landed to it."""
+"""Choice of the update that a table needs: at the end of a sync, or before anything is landed to it."""
 
 from __future__ import annotations
 
@@ -6,16 +6,15 @@ from collections.abc import Callable
 
 from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.chain.opening import WriteDisposition
-from destination_s3_spark.tables.append_update import published, retyped
-from destination_s3_spark.tables.append_update import rebuilt as rebuilt_appended
-from destination_s3_spark.tables.merge.update import Resources, merged, rebuilt
+from destination_s3_spark.tables.append_update import publish_deltas, rebuild_from_raw, retype_final_files
+from destination_s3_spark.tables.merge.update import Resources, merge_runs, rebuild_deduplicated
 from destination_s3_spark.tables.row_sources import raw_covers
 from destination_s3_spark.tables.stream_table import StreamTable
 from destination_s3_spark.tables.update import Update
 
 
 def update_of(table: StreamTable, resources: Callable[[], Resources], *, complete: bool) -> Update | None:
-    """The update the table is due when its stream has ended; None when there is nothing to do, and then no resources are asked for.
+    """Choose the update that the table needs when its stream has ended. None if there is nothing to do; then no resources are asked for.
 
     Rows that only add to the table come in whether or not the stream is complete. A generation that is to replace it is published when
     its stream is complete, and waits otherwise.
@@ -30,11 +29,11 @@ def update_of(table: StreamTable, resources: Callable[[], Resources], *, complet
     contents = table.writer.open().contents
     if contents.pending is None and not contents.files(FileKind.DELTA):
         return None
-    return published(table, resources().s3) if table.spec is None else merged(table, table.spec, resources())
+    return publish_deltas(table, resources().s3) if table.spec is None else merge_runs(table, table.spec, resources())
 
 
 def rebuild_of(table: StreamTable, resources: Resources) -> Update:
-    """The update that makes the final table anew from the raw table. Raises ConfigError where that does not have every row."""
+    """Choose the update that rebuilds the final table from the raw table. Raises ConfigError if that does not have every row."""
     live = table.writer.live_files()
     state = table.writer.open()
     if live.pending is not None:
@@ -45,9 +44,9 @@ def rebuild_of(table: StreamTable, resources: Resources) -> Update:
             f"its final table cannot be made anew from its raw table, which has {kept:,} of the {state.contents.landed:,} records that "
             f"came in, and {len(live.adopted)} files are of an earlier connector. Run a refresh, which sends all records again."
         )
-    return rebuilt_appended(table, resources.s3) if table.spec is None else rebuilt(table, table.spec, resources)
+    return rebuild_from_raw(table, resources.s3) if table.spec is None else rebuild_deduplicated(table, table.spec, resources)
 
 
 def rewrite_of(table: StreamTable, resources: Resources) -> Update:
-    """The update by which the rows of an open table get the types it has now."""
-    return retyped(table, resources.s3) if table.spec is None else merged(table, table.spec, resources)
+    """Choose the update that gives the rows of an open table the types it has now."""
+    return retype_final_files(table, resources.s3) if table.spec is None else merge_runs(table, table.spec, resources)

@@ -1,25 +1,35 @@
-"""What an update is made of: the end of a stream's sync, when what landed beside its final table comes into it.
+"""Updates: pending deltas come into a table's final files, in steps that Spark computes.
 
-An update is a generator: it yields work for Spark, is sent the results in order, and returns what its commit did. Whatever it stages is
-invisible until that commit; if the process dies before, the next sync does it again.
+An update is a generator. It yields work for Spark, is sent the results in order, and returns the result of its commit. Whatever it stages
+is invisible until that commit; if the process dies before, the next sync does it again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from destination_s3_spark.tables.commit.writer import CommitResult
 
+T = TypeVar("T")
+R = TypeVar("R")
+
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class Work(Generic[T, R]):
     """Tasks for one function on Spark. `size` weighs a task, so that the groups of a job become alike."""
 
-    function: Callable[[Any], Any]
-    tasks: Sequence[Any]
-    size: Callable[[Any], int]
+    function: Callable[[T], R]
+    tasks: Sequence[T]
+    size: Callable[[T], int]
+
+    def results(self) -> Steps[list[R]]:
+        """Have the tasks computed, and return their results in the order of the tasks."""
+        done: list[R] = yield self
+        return done
 
 
-Update: TypeAlias = Generator[Work, "list[Any] | None", "CommitResult | None"]
+Steps: TypeAlias = Generator[Work[Any, Any], list[Any], R]
+"""Steps of an update that end in a result."""
+Update: TypeAlias = Steps["CommitResult | None"]

@@ -43,14 +43,13 @@ def negated(task: int) -> int:
 
 
 def update(*tasks: int, done: list[int]) -> Update:
-    twice = yield Work(doubled, tasks, lambda task: task)
-    minus = yield Work(negated, twice or [], lambda task: task)
-    done += minus or []
+    twice = yield from Work(doubled, tasks, lambda task: task).results()
+    done += yield from Work(negated, twice, lambda task: task).results()
     return CommitResult(7, 1, 1, 1, 0)
 
 
 def one_step(*tasks: int, done: list[int]) -> Update:
-    done += (yield Work(negated, tasks, lambda task: task)) or []
+    done += yield from Work(negated, tasks, lambda task: task).results()
     return None
 
 
@@ -105,9 +104,9 @@ def test_a_table_that_fails_before_its_work_does_not_either(engine: Engine, pool
 
 def retried(done: list[int]) -> Update:
     try:
-        yield Work(negated, (13,), lambda task: task)
+        yield from Work(negated, (13,), lambda task: task).results()
     except ConfigError:
-        done += (yield Work(negated, (1,), lambda task: task)) or []
+        done += yield from Work(negated, (1,), lambda task: task).results()
     return None
 
 

@@ -7,9 +7,8 @@ stand in the log, then rendered by tasks that each know the count of what comes 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -36,7 +35,7 @@ from destination_s3_spark.tables.runs.sorted_file import ARROW_BYTES
 from destination_s3_spark.tables.runs.staged_file import StagedFile, pieces
 from destination_s3_spark.tables.runs.table_format import TableFormat
 from destination_s3_spark.tables.stream_table import StreamTable
-from destination_s3_spark.tables.update import Work
+from destination_s3_spark.tables.update import Steps, Work
 
 CDC_FIELDS = "_ab_cdc_"
 """What the names of the fields begin with that a source adds to say where in its own log a change stands: no data of the row."""
@@ -129,7 +128,7 @@ class MergeLog:
 
     def group(
         self, ranges: Sequence[LoggedRange], kept: Sequence[SnapshotTask], budget_bytes: int, cores: int, s3: S3Settings
-    ) -> Generator[Work, list[Any] | None, LogGroup]:
+    ) -> Steps[LogGroup]:
         """The steps to the files of the log. `kept` are the files of the table that a snapshot needs and the merge left alone."""
         before = self._before or OperationCount()
         if self.kind is LogKind.CHANGES:
@@ -155,13 +154,11 @@ class MergeLog:
             return LogKind.SNAPSHOT
         return LogKind.CHANGES if self._images.cursor else LogKind.UPSERTS
 
-    def _rows(
-        self, ranges: Sequence[LoggedRange], kept: Sequence[SnapshotTask], s3: S3Settings
-    ) -> Generator[Work, list[Any] | None, LogGroup]:
+    def _rows(self, ranges: Sequence[LoggedRange], kept: Sequence[SnapshotTask], s3: S3Settings) -> Steps[LogGroup]:
         """The files of rows that merge tasks staged, and for a snapshot those of the files they did not touch."""
         more: list[LoggedRange] = []
         if kept:
-            more = (yield Work(snapshot_file, kept, lambda task: int(task.source.size))) or []
+            more = yield from Work(snapshot_file, kept, lambda task: task.source.size).results()
         files = sorted((file for logged in (*ranges, *more) for file in logged.files), key=lambda file: file.key)
         rows = OperationCount(insert_count=sum(logged.rows for logged in (*ranges, *more)))
         if self.kind is LogKind.SNAPSHOT:
@@ -170,7 +167,7 @@ class MergeLog:
 
     def _changes(
         self, ranges: Sequence[LoggedRange], before: OperationCount, budget_bytes: int, cores: int, s3: S3Settings
-    ) -> Generator[Work, list[Any] | None, LogGroup]:
+    ) -> Steps[LogGroup]:
         """Put the events in order and render them."""
         runs = [run for logged in ranges for run in logged.runs]
         counts = sum((logged.counts for logged in ranges), np.zeros((SPANS, 3), np.int64))
@@ -186,7 +183,7 @@ class MergeLog:
             tasks.append(RenderTask(tuple(runs), *bounds, self._images.columns, self._options, start, key, budget_bytes, s3))
             start += inside
             expected.append(inside.total)
-        files: list[DataFile] = (yield Work(render_changes, tasks, lambda _: size)) or []
+        files = yield from Work(render_changes, tasks, lambda _: size).results()
         if [file.rows for file in files] != expected:
             self._table.writer.drop(files)
             raise Bug(

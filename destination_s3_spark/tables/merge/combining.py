@@ -7,10 +7,9 @@ whose keys overlap. Where keys come in order, runs do not overlap and stay as th
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
 
 import pyarrow as pa
 
@@ -24,7 +23,7 @@ from destination_s3_spark.tables.runs.merged_rows import merged_rows
 from destination_s3_spark.tables.runs.row_streams import Source, row_streams
 from destination_s3_spark.tables.runs.sorted_file import ARROW_BYTES, PIECE_BYTES, RUN_OPTIONS, MergeForm, SortedFileWriter, run_schema
 from destination_s3_spark.tables.runs.staged_file import StagedFile, columns, pieces, visible_run
-from destination_s3_spark.tables.update import Work
+from destination_s3_spark.tables.update import Steps, Work
 
 COMBINED_BYTES = 64 * 2**20
 """An object of a combined run ends when its rows take so much of Arrow's memory: a reader also has the footer, which grows with it."""
@@ -61,7 +60,7 @@ class Combined:
 
 def combined(
     runs: Sequence[FileEntry], form: MergeForm, next_scratch: Callable[[], str], budget_bytes: int, s3: S3Settings
-) -> Generator[Work, list[Any] | None, Combined]:
+) -> Steps[Combined]:
     """The steps of an update after which the runs, which have rows, are few enough for tasks of this budget. `next_scratch`: for a task."""
     scratch: list[str] = []
     while _deepest(runs) * PORTIONS > budget_bytes:
@@ -69,7 +68,7 @@ def combined(
         tasks = [CombineTask(tuple(map(_source, group)), form, next_scratch(), budget_bytes, s3) for group in groups if len(group) > 1]
         if not tasks:
             break
-        done: list[CombinedRun] = (yield Work(combine_runs, tasks, lambda task: sum(source.size for source in task.sources))) or []
+        done = yield from Work(combine_runs, tasks, lambda task: sum(source.size for source in task.sources)).results()
         _check_complete([file for group in groups if len(group) > 1 for file in group], done)
         scratch += (file.key for run in done for file in run.files)
         runs = [*(file for run in done for file in run.files), *(group[0] for group in groups if len(group) == 1)]

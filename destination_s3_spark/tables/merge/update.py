@@ -7,11 +7,10 @@ that are not sorted so (a table that was appended to, had another key, format or
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import msgspec
 
@@ -36,7 +35,7 @@ from destination_s3_spark.tables.stored.presence import present
 from destination_s3_spark.tables.stored.rewrite import Stored
 from destination_s3_spark.tables.stored.rows import Misfits
 from destination_s3_spark.tables.stream_table import StreamTable
-from destination_s3_spark.tables.update import Update, Work
+from destination_s3_spark.tables.update import Steps, Update, Work
 
 MOST_TOMBSTONE_FILES = 16
 """More files of deletions than this are made one: each is read by every merge of its keys."""
@@ -75,15 +74,15 @@ class _Inputs:
     consumed: tuple[FileEntry, ...]
 
 
-def merged(table: StreamTable, spec: KeySpec, resources: Resources) -> Update:
+def merge_runs(table: StreamTable, spec: KeySpec, resources: Resources) -> Update:
     """Merge the runs of a deduplicated table into it, or publish a pending generation, which is made of its runs alone."""
     live = table.writer.live_files()
     form = _table_format(table, spec, live)
     return (yield from _merged(table, live, form, _inputs(table, live, form, resources.s3), resources))
 
 
-def rebuilt(table: StreamTable, spec: KeySpec, resources: Resources) -> Update:
-    """Make a deduplicated table anew from its raw rows."""
+def rebuild_deduplicated(table: StreamTable, spec: KeySpec, resources: Resources) -> Update:
+    """Rebuild a deduplicated table from its raw rows."""
     live = table.writer.live_files()
     form = _table_format(table, spec, live)
     return (yield from _merged(table, live, form, _raw_inputs(table, live, form, resources.s3), resources))
@@ -101,8 +100,8 @@ def _steps(table: StreamTable, live: LiveFiles, form: TableFormat, inputs: _Inpu
     writer = table.writer
     sorted_runs: list[FileEntry] = []
     if inputs.unsorted:
-        done = yield Work(sort_rows, _sort_tasks(table, inputs, form, resources), lambda task: int(task.stored.file.bytes))
-        sorted_runs = list(_with_arrivals(inputs, done or []))
+        done = yield from Work(sort_rows, _sort_tasks(table, inputs, form, resources), lambda task: task.stored.file.bytes).results()
+        sorted_runs = list(_with_arrivals(inputs, done))
     found = [*inputs.runs, *sorted_runs]
     waiting = yield from combined(found, form.form, partial(_next_scratch, table), resources.budget_bytes, resources.s3)
     plan = _plan(table, inputs, waiting.runs, form, resources)
@@ -110,11 +109,11 @@ def _steps(table: StreamTable, live: LiveFiles, form: TableFormat, inputs: _Inpu
     ranges: list[MergedRange] = []
     if plan.pieces:
         tasks = [_task(table, piece, plan.row_bytes, form, resources, log) for piece in plan.pieces]
-        ranges = (yield Work(merge_range, tasks, _weight)) or []
+        ranges = yield from Work(merge_range, tasks, _weight).results()
         _check_complete(table, waiting.runs, plan, ranges)
     compacted: list[DataFile] = []
     if len(inputs.tombstones) > MOST_TOMBSTONE_FILES:
-        compacted = (yield Work(compact_tombstones, [_compaction(table, inputs, form, resources)], _weight)) or []
+        compacted = yield from Work(compact_tombstones, [_compaction(table, inputs, form, resources)], _weight).results()
     table.record_schema()
     logged = yield from _logged(log, inputs, plan, ranges, form, resources)
     files = [*(file for done in ranges for file in done.files), *compacted, *logged.files]
@@ -141,7 +140,7 @@ def _log(table: StreamTable, inputs: _Inputs, resources: Resources) -> MergeLog 
 
 def _logged(
     log: MergeLog | None, inputs: _Inputs, plan: MergePlan, ranges: Sequence[MergedRange], form: TableFormat, resources: Resources
-) -> Generator[Work, list[Any] | None, LogGroup]:
+) -> Steps[LogGroup]:
     """The steps to what the merge adds to the change log."""
     if log is None:
         return NO_LOG
