@@ -20,8 +20,11 @@ import numpy as np
 import pyarrow as pa
 import zstandard
 
+from destination_s3_spark.config.format_options import AvroDeflate, AvroFormat, AvroUncompressed, AvroXz, AvroZstandard
+from destination_s3_spark.decoding.plan import Values
 from destination_s3_spark.formats.avro_schema import row_type
 from destination_s3_spark.formats.avro_types import AvroType, Integer, Text
+from destination_s3_spark.formats.file_format import FileFormat
 from destination_s3_spark.formats.file_writer import FileColumns, Sink, require_columns
 from destination_s3_spark.formats.rows import joined, row_bytes, row_offsets
 
@@ -59,6 +62,15 @@ class AvroOptions:
     checksum: Checksum = Checksum.NONE
 
     extension: ClassVar[str] = ".avro"
+    values: ClassVar[Values] = Values.TYPED
+
+    def require_fitting(self, columns: FileColumns) -> None:
+        """Raise ConfigError for columns without an Avro schema."""
+        row_type(columns.stream, columns.fields)
+
+    def open(self, sink: Sink, columns: FileColumns) -> AvroFile:
+        """Open a new file on its way into `sink`."""
+        return AvroFile(sink, columns, self)
 
     def compressed(self, block: bytes) -> bytes:
         """A block as the codec stores it."""
@@ -133,3 +145,20 @@ def _encoded_map(values: Mapping[str, str]) -> bytes:
 def _encoded(of: AvroType, values: pa.Array[Any]) -> bytes:
     encoded: bytes = row_bytes(joined(of.pieces(values))).to_pybytes()
     return encoded
+
+
+def _options(chosen: AvroFormat) -> AvroOptions:
+    match chosen.compression_codec:
+        case AvroDeflate(compression_level=level):
+            return AvroOptions(Codec.DEFLATE, level)
+        case AvroXz(compression_level=level):
+            return AvroOptions(Codec.XZ, level)
+        case AvroZstandard(compression_level=level, include_checksum=include_checksum):
+            return AvroOptions(Codec.ZSTANDARD, level, Checksum.INCLUDED if include_checksum else Checksum.NONE)
+        case AvroUncompressed():
+            return AvroOptions()
+        case other:
+            return AvroOptions(Codec(other.codec))
+
+
+AVRO = FileFormat("Avro", (AvroOptions.extension,), typed=True, sorted_rows=False, chosen_by=AvroFormat, options=_options)

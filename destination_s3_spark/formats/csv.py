@@ -8,13 +8,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from destination_s3_spark.formats.file_writer import Sink
-from destination_s3_spark.formats.text_file import Compression, Flattening, TextFile, meta_json, text_join
+from destination_s3_spark.config.format_options import CsvFormat
+from destination_s3_spark.decoding.plan import Values
+from destination_s3_spark.formats.file_format import FileFormat
+from destination_s3_spark.formats.file_writer import FileColumns, Sink
+from destination_s3_spark.formats.text_file import (
+    Compression,
+    Flattening,
+    TextFile,
+    chosen_compression,
+    chosen_flattening,
+    meta_json,
+    text_join,
+)
 from destination_s3_spark.protocol.exact_json import string_value
 
 _NULL = '""'
@@ -28,10 +39,25 @@ class CsvOptions:
     flattening: Flattening = Flattening.NONE
     compression: Compression = Compression.GZIP
 
+    stem: ClassVar[str] = ".csv"
+    """The extension before what compression adds."""
+
     @property
     def extension(self) -> str:
         """What keys of such files end in."""
-        return f".csv{self.compression.value}"
+        return f"{CsvOptions.stem}{self.compression.value}"
+
+    @property
+    def values(self) -> Values:
+        """The record in one column, or with flattening a column of JSON text for each of its fields."""
+        return Values.RECORD if self.flattening is Flattening.NONE else Values.CELLS
+
+    def require_fitting(self, columns: FileColumns) -> None:
+        """Accept all columns: values are text."""
+
+    def open(self, sink: Sink, columns: FileColumns) -> CsvFile:
+        """Open a new file on its way into `sink`."""
+        return CsvFile(sink, columns.arrow, self)
 
 
 class CsvFile(TextFile):
@@ -77,3 +103,17 @@ def _quoted(texts: pa.Array[Any]) -> pa.Array[Any]:
 
 def _doubled(text: str) -> str:
     return text.replace('"', '""')
+
+
+def _options(chosen: CsvFormat) -> CsvOptions:
+    return CsvOptions(chosen_flattening(chosen.flattening), chosen_compression(chosen.compression))
+
+
+CSV = FileFormat(
+    "CSV",
+    tuple(CsvOptions.stem + compression.value for compression in Compression),
+    typed=False,
+    sorted_rows=False,
+    chosen_by=CsvFormat,
+    options=_options,
+)

@@ -8,13 +8,25 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from destination_s3_spark.formats.file_writer import Sink
-from destination_s3_spark.formats.text_file import Compression, Flattening, TextFile, beside_meta, meta_json, text_join
+from destination_s3_spark.config.format_options import JsonlFormat
+from destination_s3_spark.decoding.plan import Values
+from destination_s3_spark.formats.file_format import FileFormat
+from destination_s3_spark.formats.file_writer import FileColumns, Sink
+from destination_s3_spark.formats.text_file import (
+    Compression,
+    Flattening,
+    TextFile,
+    beside_meta,
+    chosen_compression,
+    chosen_flattening,
+    meta_json,
+    text_join,
+)
 from destination_s3_spark.protocol.exact_json import members
 
 _MAYBE_META_KEY = r"(?i)_airbyte_|\\u00(5f|[46][1259]|[57][249])"
@@ -28,10 +40,21 @@ class JsonlOptions:
     flattening: Flattening = Flattening.NONE
     compression: Compression = Compression.GZIP
 
+    stem: ClassVar[str] = ".jsonl"
+    """The extension before what compression adds."""
+    values: ClassVar[Values] = Values.RECORD
+
     @property
     def extension(self) -> str:
         """What keys of such files end in."""
-        return f".jsonl{self.compression.value}"
+        return f"{JsonlOptions.stem}{self.compression.value}"
+
+    def require_fitting(self, columns: FileColumns) -> None:
+        """Accept all columns: values are text."""
+
+    def open(self, sink: Sink, columns: FileColumns) -> JsonlFile:
+        """Open a new file on its way into `sink`."""
+        return JsonlFile(sink, columns.arrow, self)
 
 
 class JsonlFile(TextFile):
@@ -67,3 +90,17 @@ def _renamed(text: str) -> str:
     line = text.encode()
     found = [(json.dumps(beside_meta(member.key)), line[member.start : member.end].decode()) for member in members(line)]
     return "{" + ",".join(f"{key}:{value}" for key, value in found) + "}"
+
+
+def _options(chosen: JsonlFormat) -> JsonlOptions:
+    return JsonlOptions(chosen_flattening(chosen.flattening), chosen_compression(chosen.compression))
+
+
+JSONL = FileFormat(
+    "JSON Lines",
+    tuple(JsonlOptions.stem + compression.value for compression in Compression),
+    typed=False,
+    sorted_rows=False,
+    chosen_by=JsonlFormat,
+    options=_options,
+)

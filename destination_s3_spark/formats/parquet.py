@@ -15,7 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from destination_s3_spark.formats.file_writer import Sink, require_columns
+from destination_s3_spark.config.format_options import ParquetFormat
+from destination_s3_spark.decoding.plan import Values
+from destination_s3_spark.formats.file_format import FileFormat
+from destination_s3_spark.formats.file_writer import FileColumns, Sink, require_columns
 
 MIB = 1024 * 1024
 
@@ -64,6 +67,14 @@ class ParquetOptions:
     time_encoding: TimeEncoding = TimeEncoding.TIME
 
     extension: ClassVar[str] = ".parquet"
+    values: ClassVar[Values] = Values.TYPED
+
+    def require_fitting(self, columns: FileColumns) -> None:
+        """Accept all columns: Parquet has a type for each of them."""
+
+    def open(self, sink: Sink, columns: FileColumns) -> ParquetFile:
+        """Open a new file on its way into `sink`."""
+        return ParquetFile(sink, columns.arrow, self)
 
 
 class _Outlet:
@@ -216,3 +227,17 @@ def _without_time(field: pa.Field[Any]) -> pa.Field[Any]:
     if pa.types.is_struct(kind):
         return field.with_type(pa.struct([_without_time(kind.field(index)) for index in range(kind.num_fields)]))
     return field
+
+
+def _options(chosen: ParquetFormat) -> ParquetOptions:
+    return ParquetOptions(
+        codec=Codec(chosen.compression_codec),
+        row_group_bytes=chosen.block_size_mb * MIB,
+        page_bytes=chosen.page_size_kb * 1024,
+        dictionary_page_bytes=chosen.dictionary_page_size_kb * 1024,
+        dictionary=Dictionary.ON if chosen.dictionary_encoding else Dictionary.OFF,
+        time_encoding=TimeEncoding(chosen.time_encoding),
+    )
+
+
+PARQUET = FileFormat("Parquet", (ParquetOptions.extension,), typed=True, sorted_rows=True, chosen_by=ParquetFormat, options=_options)

@@ -12,6 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from isal import isal_zlib
 
+from destination_s3_spark.config.format_options import Flattening as FlatteningOption
+from destination_s3_spark.config.format_options import TextCompression
 from destination_s3_spark.formats.file_writer import Sink, require_columns
 from destination_s3_spark.formats.rows import row_bytes, row_offsets
 
@@ -34,6 +36,16 @@ class Flattening(Enum):
 
     NONE = "none"
     ROOT = "root"
+
+
+def chosen_flattening(chosen: FlatteningOption) -> Flattening:
+    """Read the user's option."""
+    return Flattening.ROOT if chosen == "Root level flattening" else Flattening.NONE
+
+
+def chosen_compression(chosen: TextCompression) -> Compression:
+    """Read the user's option."""
+    return Compression.GZIP if chosen.compression_type == "GZIP" else Compression.NONE
 
 
 class TextFile(ABC):

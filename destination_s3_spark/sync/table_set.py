@@ -12,8 +12,8 @@ from destination_s3_spark.chain.opening import Session, Table, WriteDisposition
 from destination_s3_spark.chain.orphan_uploads import OrphanUploads
 from destination_s3_spark.chain.state import StreamName
 from destination_s3_spark.config.config import Config
+from destination_s3_spark.decoding.plan import Values
 from destination_s3_spark.errors import ConfigError
-from destination_s3_spark.formats.options import TextOptions
 from destination_s3_spark.protocol.catalog import Catalog, Stream
 from destination_s3_spark.schema.json_schema import StreamFields, Unfit, stream_fields
 from destination_s3_spark.storage.configured import path_template
@@ -46,7 +46,7 @@ class TableSet:
         """The table of each stream by catalog index, its chain read. Raises ConfigError when a stream does not fit its table."""
         if self.config.change_log.enabled:
             require_primary_keys(catalog)
-        unfit = Unfit.TEXT if isinstance(final_options(self.config), TextOptions) else Unfit.FAIL
+        unfit = Unfit.TEXT if final_options(self.config).values is not Values.TYPED else Unfit.FAIL
         declared = [stream_fields(stream.json_schema, stream.id, unfit) for stream in catalog.streams]
         template = path_template(self.config, self.started_at, catalog.streams[0].sync_id)
         orphans = OrphanUploads(self.store, template.base)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
-from enum import Enum
 from typing import Any
 
 import pyarrow as pa
@@ -18,8 +17,8 @@ from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.chain.readable import readable
 from destination_s3_spark.chain.state import StreamName
 from destination_s3_spark.config.config import Config
-from destination_s3_spark.config.format_options import AvroFormat, ParquetFormat
 from destination_s3_spark.errors import ConfigError
+from destination_s3_spark.formats.registry import chosen_format, format_of
 from destination_s3_spark.protocol.catalog import StreamId
 from destination_s3_spark.schema.arrow import META_FIELDS, RAW_SCHEMA, schema_from_text
 from destination_s3_spark.storage.arrow_filesystem import arrow_filesystem
@@ -29,24 +28,6 @@ from destination_s3_spark.storage.table_paths import internal_root
 
 HEADS_AT_ONCE = 16
 PARQUET = ds.ParquetFileFormat()
-
-
-class Form(Enum):
-    """What a final file holds, as its readers are concerned."""
-
-    PARQUET = "Parquet"
-    AVRO = "Avro"
-    TEXT = "CSV or JSON Lines"
-
-
-_SUFFIXES = {
-    ".parquet": Form.PARQUET,
-    ".avro": Form.AVRO,
-    ".csv": Form.TEXT,
-    ".csv.gz": Form.TEXT,
-    ".jsonl": Form.TEXT,
-    ".jsonl.gz": Form.TEXT,
-}
 
 
 def read(config: Mapping[str, Any], name: str, namespace: str | None = None) -> ds.Dataset:
@@ -71,45 +52,33 @@ def read(config: Mapping[str, Any], name: str, namespace: str | None = None) -> 
         raise ConfigError(f"There is no table of stream '{stream}' at s3://{settings.bucket}/{folder}. Check the name and the bucket path.")
     with ThreadPoolExecutor(HEADS_AT_ONCE, "heads") as pool:
         live = readable(chain, store, pool.map).live
-    files, form = _parquet_files(live, parsed, f"s3://{settings.bucket}/{chain.head.identity.final_root}")
-    schema = RAW_SCHEMA if form is Form.TEXT else _typed_schema(chain, files)
+    files, of_text = _parquet_files(live, parsed, f"s3://{settings.bucket}/{chain.head.identity.final_root}")
+    schema = RAW_SCHEMA if of_text else _typed_schema(chain, files)
     return _dataset(files, schema, arrow_filesystem(settings), settings.bucket)
 
 
-def _parquet_files(live: LiveFiles, config: Config, folder: str) -> tuple[list[FileEntry], Form]:
-    """The Parquet files that hold the table's rows, and the form of the final files they stand for.
+def _parquet_files(live: LiveFiles, config: Config, folder: str) -> tuple[list[FileEntry], bool]:
+    """Find the Parquet files that hold the table's rows, and whether the final files they stand for are of text.
 
     That is the final file itself, or else the merge state it was rendered from: the one with the same key range.
     """
     adopted = [FileEntry(FileKind.ADOPTED, key, 0, 0) for key in live.adopted]
     finals = [*adopted, *(file for file in live.of(FileKind.FINAL) if not live.is_pending(file))]
-    forms = {file.key: _form(file.key, config) for file in finals}
-    ranges = {file.keys for file in finals if forms[file.key] is not Form.PARQUET and file.keys is not None}
+    # A file name pattern may leave out the extension; then the configured format is all there is to go by.
+    formats = {file.key: format_of(file.key) or chosen_format(config.format) for file in finals}
+    ranges = {file.keys for file in finals if not formats[file.key].sorted_rows and file.keys is not None}
     states = [file for file in live.of(FileKind.STATE) if file.keys in ranges]
     covered = {file.keys for file in states}
-    unreadable = [file.key for file in finals if forms[file.key] is not Form.PARQUET and file.keys not in covered]
-    present = set(forms.values())
-    if unreadable or (Form.TEXT in present and len(present) > 1):
-        formats = " and ".join(sorted(form.value for form in present))
+    unreadable = [file.key for file in finals if not formats[file.key].sorted_rows and file.keys not in covered]
+    of_text = {not found.typed for found in formats.values()}
+    if unreadable or len(of_text) > 1:
+        titles = " and ".join(sorted({found.title for found in formats.values()}))
         raise ConfigError(
-            f"The table's files are {formats}, and Arrow can only read a table of Parquet files, or one that is deduplicated. Read the "
+            f"The table's files are {titles}, and Arrow can only read a table of Parquet files, or one that is deduplicated. Read the "
             f"files under {folder} with a reader of their format."
         )
-    readable_as_they_are = [file for file in finals if forms[file.key] is Form.PARQUET]
-    return [*readable_as_they_are, *states], Form.TEXT if Form.TEXT in present else Form.PARQUET
-
-
-def _form(key: str, config: Config) -> Form:
-    """A file name pattern may leave out the extension; then the configured format is all there is to go by."""
-    for suffix, form in _SUFFIXES.items():
-        if key.endswith(suffix):
-            return form
-    match config.format:
-        case ParquetFormat():
-            return Form.PARQUET
-        case AvroFormat():
-            return Form.AVRO
-    return Form.TEXT
+    readable_as_they_are = [file for file in finals if formats[file.key].sorted_rows]
+    return [*readable_as_they_are, *states], True in of_text
 
 
 def _typed_schema(chain: Chain, files: Sequence[FileEntry]) -> pa.Schema | None:

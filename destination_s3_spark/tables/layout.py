@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from destination_s3_spark.formats.options import FileOptions, TextOptions
+from destination_s3_spark.decoding.plan import Values
+from destination_s3_spark.formats.file_format import FileOptions
 from destination_s3_spark.formats.parquet import ParquetOptions
 from destination_s3_spark.storage.paths import PathTemplate
 
@@ -26,7 +27,7 @@ class Layout:
     @property
     def of_text(self) -> bool:
         """Whether final files hold values as the source wrote them, so that columns have no types there."""
-        return isinstance(self.final, TextOptions)
+        return self.final.values is not Values.TYPED
 
     def raw_key(self, number: int, token: str) -> str:
         """The key of a raw file."""

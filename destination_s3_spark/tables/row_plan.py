@@ -7,11 +7,9 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from destination_s3_spark.decoding.plan import RowPlan, Values
-from destination_s3_spark.formats.csv import CsvOptions
+from destination_s3_spark.formats.file_format import FileOptions
 from destination_s3_spark.formats.file_writer import FileColumns
-from destination_s3_spark.formats.jsonl import JsonlOptions
-from destination_s3_spark.formats.options import FileOptions, TextOptions
-from destination_s3_spark.formats.text_file import Flattening, beside_meta
+from destination_s3_spark.formats.text_file import beside_meta
 from destination_s3_spark.protocol.catalog import Stream
 from destination_s3_spark.schema.airbyte_type import Field, Scalar
 from destination_s3_spark.schema.arrow import META_FIELDS, RAW_SCHEMA, arrow_field
@@ -22,7 +20,7 @@ from destination_s3_spark.tables.runs.keys import KeySpec
 
 def schema_policy(options: FileOptions, change: SchemaChange, fixed: frozenset[str], replace: bool) -> SchemaPolicy:
     """The policy of a table with files of this format. In files of text no type decides anything, so a column just takes other values."""
-    if isinstance(options, TextOptions) and change is not SchemaChange.FAIL:
+    if options.values is not Values.TYPED and change is not SchemaChange.FAIL:
         change = SchemaChange.KEEP
     return SchemaPolicy(change, fixed, replace)
 
@@ -30,17 +28,17 @@ def schema_policy(options: FileOptions, change: SchemaChange, fixed: frozenset[s
 def row_plan(stream: Stream, schema: TableSchema, declared: Sequence[Field], options: FileOptions) -> RowPlan:
     """The plan for records of a stream that declares these fields, which the table's schema has evolved to."""
     fields: tuple[Field, ...]
-    match options:
-        case JsonlOptions() | CsvOptions(flattening=Flattening.NONE):
-            fields, arrow, values = (), RAW_SCHEMA, Values.RECORD
-        case CsvOptions():
+    match options.values:
+        case Values.RECORD:
+            fields, arrow = (), RAW_SCHEMA
+        case Values.CELLS:
             # Columns in the table's order, by the names of their keys: one for each, however many columns it has by type.
             cells = {column.source: Field(column.source, beside_meta(column.source), Scalar.STRING) for column in schema.fields}
             arrow = pa.schema([*META_FIELDS, *map(arrow_field, cells.values())])
-            fields, values = tuple(cells[field.source] for field in declared), Values.CELLS
-        case _:
-            fields, arrow, values = plan_fields(schema, declared), schema.arrow, Values.TYPED
-    return RowPlan(stream.id, stream.sync_id, stream.generation_id, fields, arrow, values)
+            fields = tuple(cells[field.source] for field in declared)
+        case Values.TYPED:
+            fields, arrow = plan_fields(schema, declared), schema.arrow
+    return RowPlan(stream.id, stream.sync_id, stream.generation_id, fields, arrow, options.values)
 
 
 def control_plan(stream: Stream, spec: KeySpec) -> RowPlan:

@@ -12,8 +12,8 @@ from destination_s3_spark.change_log.options import ChangeLogOptions
 from destination_s3_spark.decoding.plan import RowPlan, Values
 from destination_s3_spark.errors import Bug, ConfigError
 from destination_s3_spark.formats.file_writer import FileColumns
-from destination_s3_spark.formats.options import require_fitting
 from destination_s3_spark.formats.parquet import ParquetOptions
+from destination_s3_spark.formats.registry import format_of
 from destination_s3_spark.protocol.catalog import DestinationSyncMode, Stream
 from destination_s3_spark.schema.airbyte_type import Field, Scalar
 from destination_s3_spark.schema.arrow import RAW_SCHEMA
@@ -29,9 +29,6 @@ from destination_s3_spark.tables.landing.slices import Slice
 from destination_s3_spark.tables.layout import Layout
 from destination_s3_spark.tables.row_plan import control_plan, file_columns, row_plan, schema_policy
 from destination_s3_spark.tables.runs.keys import CdcDeletion, KeySpec
-
-TEXT_EXTENSIONS = (".jsonl", ".csv")
-"""Of the files of TextOptions, before what compression adds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +119,7 @@ class StreamTable:
         if self.deduplicated:
             key_spec(self.stream, evolution.schema, self.rules.deletion, of_text=self.layout.of_text)
         plan = row_plan(self.stream, evolution.schema, self._fields.fields, self.layout.final)
-        require_fitting(file_columns(evolution.schema, plan), self.layout.final)
+        self.layout.final.require_fitting(file_columns(evolution.schema, plan))
 
     def open(self) -> bool:
         """Open the table, once: only now, since only now there is data to land. True when it has to be rewritten before it is landed to.
@@ -232,9 +229,10 @@ class StreamTable:
             )
 
     def _is_mergeable(self, key: str, *, has_state: bool) -> bool:
+        found = format_of(key)
         if self.layout.of_text:
-            return has_state and key.removesuffix(".gz").endswith(TEXT_EXTENSIONS)
-        return has_state or key.endswith(ParquetOptions.extension)
+            return has_state and found is not None and not found.typed
+        return has_state or (found is not None and found.sorted_rows)
 
     def _evolve(self, state: TableState | None, *, replaces: bool) -> tuple[Evolution, dict[str, object] | None]:
         """The columns this sync lands in, and the SetDataSchema payload that records them, None when the chain has it already."""

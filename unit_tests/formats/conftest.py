@@ -12,8 +12,8 @@ import pytest
 
 from destination_s3_spark.decoding.record_typer import TypedBlock
 from destination_s3_spark.decoding.verbatim import record_typer
+from destination_s3_spark.formats.file_format import FileOptions
 from destination_s3_spark.formats.file_writer import FileColumns
-from destination_s3_spark.formats.options import FileOptions, open_file, require_fitting
 from destination_s3_spark.protocol.catalog import DestinationSyncMode, Stream, StreamId
 from destination_s3_spark.schema.json_schema import Unfit, stream_fields
 from destination_s3_spark.schema.policy import SchemaPolicy
@@ -46,9 +46,9 @@ class Landing:
     def file(self, data: Iterable[str], rest: str = "") -> bytes:
         """The bytes of a file with these records."""
         block = self.typed(data, rest)
-        require_fitting(self.columns, self.options)
+        self.options.require_fitting(self.columns)
         sink = io.BytesIO()
-        file = open_file(sink, self.columns, self.options)
+        file = self.options.open(sink, self.columns)
         file.write(block.final)
         assert file.close() == block.records
         return sink.getvalue()

@@ -20,9 +20,9 @@ from destination_s3_spark.chain.files import DataFile, FileEntry, FileKind
 from destination_s3_spark.decoding.plan import RowPlan, Values
 from destination_s3_spark.formats.avro import AvroOptions
 from destination_s3_spark.formats.csv import CsvOptions
+from destination_s3_spark.formats.file_format import FileOptions
 from destination_s3_spark.formats.file_writer import FileColumns
 from destination_s3_spark.formats.jsonl import JsonlOptions
-from destination_s3_spark.formats.options import FileOptions
 from destination_s3_spark.formats.parquet import Codec, ParquetOptions
 from destination_s3_spark.formats.text_file import Flattening
 from destination_s3_spark.protocol.catalog import StreamId

@@ -13,8 +13,8 @@ from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.formats.avro import AvroOptions, Checksum
 from destination_s3_spark.formats.avro import Codec as AvroCodec
 from destination_s3_spark.formats.csv import CsvOptions
+from destination_s3_spark.formats.file_format import FileOptions
 from destination_s3_spark.formats.jsonl import JsonlOptions
-from destination_s3_spark.formats.options import FileOptions
 from destination_s3_spark.formats.parquet import Codec, Dictionary, ParquetOptions, TimeEncoding
 from destination_s3_spark.formats.text_file import Compression, Flattening
 from destination_s3_spark.sync.runtime import CLUSTER_TASK_BYTES, spark_settings, task_bytes

@@ -18,8 +18,8 @@ from destination_s3_spark.decoding.plan import RowPlan
 from destination_s3_spark.decoding.record_typer import MisroutedRecord, RecordTyper, TypedBlock, UnreadableRecord
 from destination_s3_spark.decoding.verbatim import record_typer
 from destination_s3_spark.errors import Bug, DataError
+from destination_s3_spark.formats.file_format import FileOptions
 from destination_s3_spark.formats.file_writer import FileColumns, FileWriter
-from destination_s3_spark.formats.options import FileOptions, open_file
 from destination_s3_spark.schema.arrow import RAW_SCHEMA
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.storage.staging import StagedFileSink
@@ -111,7 +111,7 @@ class _StagedFile:
         if target.sorted_by is not None:
             self._file: FileWriter | RunFile = RunFile(self._sink, target.columns.arrow, target.sorted_by, 0)
         else:
-            self._file = open_file(self._sink, target.columns, target.options)
+            self._file = target.options.open(self._sink, target.columns)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

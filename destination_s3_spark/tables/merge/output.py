@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 from destination_s3_spark.chain.files import DataFile, FileKind
 from destination_s3_spark.errors import Bug
 from destination_s3_spark.formats.file_writer import FileWriter
-from destination_s3_spark.formats.options import open_file
 from destination_s3_spark.formats.parquet import ParquetOptions
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.storage.staging import StagedFileSink
@@ -105,7 +104,7 @@ class _LiveFile:
         if isinstance(table.options, ParquetOptions):
             writer: FileWriter | SortedFileWriter = SortedFileWriter(sink, table.columns.arrow, table.spec, table.options)
         else:
-            writer = open_file(sink, table.columns, table.options)
+            writer = table.options.open(sink, table.columns)
             self._state = stack.enter_context(_state_file(table, keys, s3))
         self._final = stack.enter_context(StagedFile(FileKind.FINAL, sink, writer))
 

@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from destination_s3_spark.chain.files import generation_metadata
 from destination_s3_spark.decoding.plan import RowPlan
+from destination_s3_spark.formats.file_format import FileOptions
 from destination_s3_spark.formats.file_writer import FileColumns
-from destination_s3_spark.formats.options import FileOptions
 from destination_s3_spark.formats.parquet import ParquetOptions
 from destination_s3_spark.schema.arrow import RAW_SCHEMA
 from destination_s3_spark.tables.runs.keys import CURSOR, KEY, KeySpec

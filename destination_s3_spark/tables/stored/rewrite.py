@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 
 from destination_s3_spark.chain.files import DataFile, FileEntry, FileKind, generation_metadata
 from destination_s3_spark.decoding.plan import RowPlan
+from destination_s3_spark.formats.file_format import FileOptions
 from destination_s3_spark.formats.file_writer import FileColumns
-from destination_s3_spark.formats.options import FileOptions, open_file
 from destination_s3_spark.schema.table_schema import TableSchema
 from destination_s3_spark.storage.ranged import RangedFile
 from destination_s3_spark.storage.settings import S3Settings
@@ -65,7 +65,7 @@ def rewrite_file(task: RewriteTask) -> DataFile:
     """Stage the final file. Raises ConfigError for a value that does not fit, DataError, TransientError; then nothing stays staged."""
     metadata = generation_metadata(task.stored.file.generation_id)
     with StagedFileSink(task.s3, task.key, metadata) as sink:
-        file = open_file(sink, task.columns, task.options)
+        file = task.options.open(sink, task.columns)
         try:
             for _, rows in task.stored.rows(task.s3):
                 file.write(rows)
