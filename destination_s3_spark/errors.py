@@ -10,6 +10,8 @@ import os
 from enum import Enum
 from pathlib import Path
 
+from destination_s3_spark.stream_id import StreamId
+
 
 class FailureType(Enum):
     """Airbyte's `failure_type` of a TRACE ERROR (airbyte_protocol.yaml)."""
@@ -20,11 +22,11 @@ class FailureType(Enum):
 
 
 class SyncError(Exception):
-    """A failure with a message for the user. `stream` is the (namespace, name) it concerns, if there is one."""
+    """A failure with a message for the user. `stream` is the one it concerns, if there is one."""
 
     failure_type = FailureType.SYSTEM
 
-    def __init__(self, message: str, *, stream: tuple[str | None, str] | None = None) -> None:
+    def __init__(self, message: str, *, stream: StreamId | None = None) -> None:
         super().__init__(message)
         self.message = message
         self.stream = stream

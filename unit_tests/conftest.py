@@ -20,12 +20,12 @@ from moto.server import ThreadedMotoServer
 from destination_s3_spark.chain.files import DataFile, FileKind, KeyRange
 from destination_s3_spark.chain.opening import Session, Table
 from destination_s3_spark.chain.orphan_uploads import OrphanUploads
-from destination_s3_spark.chain.state import StreamName
 from destination_s3_spark.schema.arrow import META_FIELDS, schema_to_text
 from destination_s3_spark.storage.client import s3_client
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import AccessKey, ClientLimits, S3Settings
 from destination_s3_spark.storage.staging import StagedFileSink
+from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.commit.batch import TableCheckpoint
 from destination_s3_spark.tables.commit.writer import TableWriter
 from destination_s3_spark.tables.landing.slices import Segment, StagedSlice
@@ -200,7 +200,7 @@ class SmallTable:
     def __init__(self, settings: S3Settings, namespace: str | None = "shop", name: str = "users") -> None:
         self.settings = settings
         self.store = S3Store(settings)
-        stream, table_id = StreamName(namespace, name), f"{namespace or ''}_raw__stream_{name}"
+        stream, table_id = StreamId(namespace, name), f"{namespace or ''}_raw__stream_{name}"
         root = f"lake/{namespace}/{name}/" if namespace else f"lake/{name}/"
         self.table = Table(stream, table_id, f"lake/airbyte_internal/{table_id}/", root)
         self._sent = 0

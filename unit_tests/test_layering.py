@@ -35,6 +35,7 @@ LAYERS = [
     {"protocol"},
     {"config"},
     {"errors"},
+    {"stream_id"},
 ]
 """From the top down. A module belongs to the layer of the longest name that it begins with."""
 

@@ -13,7 +13,8 @@ from msgspec import Struct
 
 from destination_s3_spark.chain.files import FileEntry
 from destination_s3_spark.chain.operation_count import OperationCount
-from destination_s3_spark.chain.state import Checkpoint, Opener, Pending, StreamName, TableState
+from destination_s3_spark.chain.state import Checkpoint, Opener, Pending, TableState
+from destination_s3_spark.stream_id import StreamId
 
 FORMAT_VERSION = 1
 """Version of the chain's format, in the Seed; a higher one is refused."""
@@ -29,7 +30,7 @@ class Seed(_Event, frozen=True):
     `pending` as in OpenEpoch: set when the session is to replace the adopted files.
     """
 
-    stream: StreamName
+    stream: StreamId
     table_id: str
     table_number: int
     final_root: str

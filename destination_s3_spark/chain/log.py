@@ -20,9 +20,10 @@ from destination_s3_spark.chain.events import Event, OpenEpoch, Seed, SetDataSch
 from destination_s3_spark.chain.fold import InvalidChain, fold, resume
 from destination_s3_spark.chain.hint import HINT_NAME, BadHint, decode_hint, encode_hint
 from destination_s3_spark.chain.live_files import LiveFiles, LiveFilesFold
-from destination_s3_spark.chain.state import StreamName, TableState
+from destination_s3_spark.chain.state import TableState
 from destination_s3_spark.errors import Bug, DataError, SyncError, TransientError
 from destination_s3_spark.storage.object_store import ObjectExists, ObjectNotFound, ObjectStore, OutcomeUnknown
+from destination_s3_spark.stream_id import StreamId
 
 CREATE_TRIES = 8
 """How often a create is repeated whose outcome was unknown and whose object is not there."""
@@ -54,7 +55,7 @@ class BlockTaken(Exception):
 class Chain:
     """The chain under `prefix` (ends in `/`). `state` is what was read or written so far; None: no block is known."""
 
-    def __init__(self, store: ObjectStore, prefix: str, stream: StreamName, clock: Clock = utc_now) -> None:
+    def __init__(self, store: ObjectStore, prefix: str, stream: StreamId, clock: Clock = utc_now) -> None:
         self._store = store
         self._prefix = prefix
         self._stream = stream

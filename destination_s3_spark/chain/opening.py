@@ -12,10 +12,11 @@ from destination_s3_spark.chain.events import OpenEpoch, Seed, Snapshot
 from destination_s3_spark.chain.log import BlockTaken, Chain
 from destination_s3_spark.chain.orphan_uploads import OrphanUploads
 from destination_s3_spark.chain.settle import Publish, complete, delete_voided, finish, take_back
-from destination_s3_spark.chain.state import Pending, StreamName, TableState
+from destination_s3_spark.chain.state import Pending, TableState
 from destination_s3_spark.chain.tokens import parse_token, table_number
 from destination_s3_spark.errors import Fenced, TransientError
 from destination_s3_spark.storage.object_store import ObjectStore
+from destination_s3_spark.stream_id import StreamId
 
 OPEN_TRIES = 32
 """How often opening gives way to another writer's block; each time that writer has made progress."""
@@ -32,7 +33,7 @@ def _adopt_nothing() -> Sequence[str]:
 class Table:
     """Where a table is. `folder`: `<root>/airbyte_internal/<table>/`. `adopt` is asked for keys to take over when the table is seeded."""
 
-    stream: StreamName
+    stream: StreamId
     table_id: str
     folder: str
     final_root: str
@@ -170,7 +171,7 @@ def take_snapshot_when_due(chain: Chain) -> None:
         chain.append(Snapshot(chain.head, live.adopted, live.files, live.dropped))
 
 
-def fenced(stream: StreamName, block: Block) -> Fenced:
+def fenced(stream: StreamId, block: Block) -> Fenced:
     """The error of a writer that finds another one's block."""
     event = block.event
     who = "another sync"
@@ -180,7 +181,7 @@ def fenced(stream: StreamName, block: Block) -> Fenced:
         f"Table {stream} was taken over by {who} while this sync was writing to it, so this sync stops. Two connections write to this "
         "table, or an earlier attempt was still running. Nothing is lost; if two connections have the same destination path, give each "
         "its own.",
-        stream=(stream.namespace, stream.name),
+        stream=stream,
     )
 
 

@@ -12,16 +12,7 @@ from msgspec import Struct
 
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.operation_count import OperationCount
-
-
-class StreamName(Struct, frozen=True):
-    """A stream as the catalog names it."""
-
-    namespace: str | None
-    name: str
-
-    def __str__(self) -> str:
-        return self.name if self.namespace is None else f"{self.namespace}.{self.name}"
+from destination_s3_spark.stream_id import StreamId
 
 
 class Checkpoint(Struct, frozen=True, rename="camel"):
@@ -47,7 +38,7 @@ class Opener(Struct, frozen=True, rename="camel"):
 class Identity(Struct, frozen=True, rename="camel"):
     """The facts of the Seed that never change. `table_number`: ten digits, stands in the name of every data file."""
 
-    stream: StreamName
+    stream: StreamId
     table_id: str
     table_number: int
     final_root: str

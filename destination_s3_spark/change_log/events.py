@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from destination_s3_spark.chain.operation_count import OperationCount
-from destination_s3_spark.protocol.catalog import StreamId
+from destination_s3_spark.stream_id import StreamId
 
 IN_NEW, IN_OLD = 1, 2
 """The bits of Exists: the column is in the new image, in the old image."""

@@ -11,13 +11,7 @@ from destination_s3_spark.change_log.events import AfterImage, BeforeImage, LogC
 from destination_s3_spark.change_log.names import LogKind
 from destination_s3_spark.change_log.options import ChangeLogFormat, ChangeLogOptions
 from destination_s3_spark.errors import DataError
-
-
-class LogStream(msgspec.Struct, frozen=True):
-    """The stream whose table it is."""
-
-    namespace: str | None
-    name: str
+from destination_s3_spark.stream_id import StreamId
 
 
 class LogColumn(msgspec.Struct, frozen=True):
@@ -39,7 +33,7 @@ class Manifest(msgspec.Struct, frozen=True, rename="camel"):
 
     format: ChangeLogFormat
     kind: LogKind
-    stream: LogStream
+    stream: StreamId
     generation_id: int
     schema_id: int
     primary_key: tuple[str, ...]
@@ -78,7 +72,7 @@ def manifest_of(
     return Manifest(
         format=options.format,
         kind=kind,
-        stream=LogStream(*columns.stream),
+        stream=columns.stream,
         generation_id=generation_id,
         schema_id=schema_id,
         primary_key=columns.key,

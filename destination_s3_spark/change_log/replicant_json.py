@@ -17,7 +17,7 @@ from destination_s3_spark.change_log.events import EXISTS, LogColumns, exists_co
 from destination_s3_spark.change_log.lines import EventLines, LogLines, choices, cursor_pieces, line_ends
 from destination_s3_spark.formats.file_writer import Sink
 from destination_s3_spark.formats.text_file import text_join
-from destination_s3_spark.protocol.catalog import StreamId
+from destination_s3_spark.stream_id import StreamId
 
 NULL = "null"
 _Texts: TypeAlias = pa.StringArray | str

@@ -18,13 +18,14 @@ from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.chain.readable import Readable, readable
 from destination_s3_spark.chain.schema_history import schema_history
-from destination_s3_spark.chain.state import StreamName, TableState
+from destination_s3_spark.chain.state import TableState
 from destination_s3_spark.config.config import Config
 from destination_s3_spark.errors import ConfigError, DataError
 from destination_s3_spark.schema.arrow import schema_from_text
 from destination_s3_spark.storage.configured import path_template
 from destination_s3_spark.storage.object_store import ObjectStore
 from destination_s3_spark.storage.table_paths import INTERNAL_FOLDER
+from destination_s3_spark.stream_id import StreamId
 
 HEADS_AT_ONCE = 16
 
@@ -37,7 +38,7 @@ class FoundTable:
     seed: Seed
 
     @property
-    def stream(self) -> StreamName:
+    def stream(self) -> StreamId:
         """The stream the table holds."""
         return self.seed.stream
 
@@ -55,7 +56,7 @@ class InspectedTable:
     schemas: tuple[Block, ...]
 
     @property
-    def stream(self) -> StreamName:
+    def stream(self) -> StreamId:
         """The stream the table holds."""
         return self.state.identity.stream
 
@@ -96,7 +97,7 @@ def choose(found: Sequence[FoundTable], name: str, namespace: str | None, place:
     chosen = [table for table in found if table.stream.name == name and namespace in (None, table.stream.namespace)]
     if not chosen:
         known = ", ".join(sorted(str(table.stream) for table in found)) or "none"
-        raise ConfigError(f"There is no table of stream {StreamName(namespace, name)} under {place}. Tables there: {known}.")
+        raise ConfigError(f"There is no table of stream {StreamId(namespace, name)} under {place}. Tables there: {known}.")
     return chosen
 
 

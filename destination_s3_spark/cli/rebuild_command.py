@@ -19,7 +19,7 @@ from destination_s3_spark.cli.configuration import read_config
 from destination_s3_spark.cli.inspection import FoundTable
 from destination_s3_spark.config.config import Config
 from destination_s3_spark.engine.session import Engine
-from destination_s3_spark.protocol.catalog import DestinationSyncMode, Stream, StreamId
+from destination_s3_spark.protocol.catalog import DestinationSyncMode, Stream
 from destination_s3_spark.schema.airbyte_type import Field
 from destination_s3_spark.schema.json_schema import StreamFields
 from destination_s3_spark.schema.schema_event import from_event
@@ -117,7 +117,7 @@ def _stream_table(tools: _Tools, found: FoundTable) -> StreamTable:
         WriterDependencies(map_files=tools.pool.map, publisher=publisher),
     )
     writer.read()
-    changes = changes_root(template, (found.stream.namespace, found.stream.name))
+    changes = changes_root(template, found.stream)
     layout = Layout(template, found.seed.final_root, chain_folder, changes, final_options(config), RAW_PARQUET)
     stream, fields = _declared(found, state.schema or {}, state.contents.generation)
     return StreamTable(stream, fields, writer, layout, rules(config), session)
@@ -130,7 +130,7 @@ def _declared(found: FoundTable, schema: Mapping[str, Any], generation: int) -> 
         frozenset(column.source for column in columns if column.required),
     )
     stream = Stream(
-        id=StreamId(found.stream.namespace, found.stream.name),
+        id=found.stream,
         json_schema={},
         sync_mode="full_refresh",
         destination_sync_mode=DestinationSyncMode(schema["mode"]),

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from destination_s3_spark.chain.opening import Leftovers, Table
 from destination_s3_spark.chain.orphan_uploads import OrphanUploads
-from destination_s3_spark.chain.state import StreamName
 from destination_s3_spark.cli import inspection
 from destination_s3_spark.cli.configuration import read_config
 from destination_s3_spark.cli.inspection import FoundTable
@@ -17,9 +16,9 @@ from destination_s3_spark.cli.report import counted
 from destination_s3_spark.config.config import Config
 from destination_s3_spark.errors import SyncError
 from destination_s3_spark.storage.configured import path_template, s3_settings
-from destination_s3_spark.storage.names import StreamParts
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.table_paths import overlaps
+from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.commit.repair import Repair, repair
 from destination_s3_spark.tables.publishers.symlink import SymlinkManifest, wants_manifests
 
@@ -41,7 +40,7 @@ def run(config_path: str, name: str | None, namespace: str | None) -> int:
     orphans = OrphanUploads(store, path_template(config, datetime.now(UTC), sync_id=0).base)
     failed = 0
     for number, table in enumerate(chosen, start=1):
-        manifest = None if _parts(table.stream) in shared else SymlinkManifest(config.s3_bucket_name)
+        manifest = None if table.stream in shared else SymlinkManifest(config.s3_bucket_name)
         try:
             said = _done(repair(store, _table(table), manifest, orphans, datetime.now(UTC)))
         except SyncError as error:
@@ -52,16 +51,12 @@ def run(config_path: str, name: str | None, namespace: str | None) -> int:
     return 1 if failed else 0
 
 
-def _without_manifest(config: Config, found: Sequence[FoundTable]) -> set[StreamParts]:
+def _without_manifest(config: Config, found: Sequence[FoundTable]) -> set[StreamId]:
     """The streams whose tables have no manifest, by the same rule as in a sync of all of them."""
-    roots = {_parts(table.stream): table.seed.final_root for table in found}
+    roots = {table.stream: table.seed.final_root for table in found}
     if not wants_manifests(config):
         return set(roots)
     return set(overlaps(roots, path_template(config, datetime.now(UTC), sync_id=0)))
-
-
-def _parts(stream: StreamName) -> StreamParts:
-    return stream.namespace, stream.name
 
 
 def _table(found: FoundTable) -> Table:

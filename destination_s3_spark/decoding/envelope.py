@@ -15,7 +15,7 @@ import numpy as np
 
 from destination_s3_spark.decoding import exact
 from destination_s3_spark.decoding.line_pattern import Ints, LinePattern
-from destination_s3_spark.protocol.catalog import StreamId
+from destination_s3_spark.stream_id import StreamId
 
 _Int64 = Annotated[int, msgspec.Meta(ge=exact.INT64_MIN, le=exact.INT64_MAX)]
 _INTEGER = re.compile(rb"-?(?:0|[1-9]\d{0,18})")

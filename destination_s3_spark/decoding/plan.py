@@ -7,8 +7,8 @@ from enum import Enum
 
 import pyarrow as pa
 
-from destination_s3_spark.protocol.catalog import StreamId
 from destination_s3_spark.schema.airbyte_type import Field
+from destination_s3_spark.stream_id import StreamId
 
 
 class Values(Enum):

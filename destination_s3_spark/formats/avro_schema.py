@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.formats.avro_types import ArrayOf, AvroType, Boolean, Double, Integer, Nullable, OneOf, Record, Text
-from destination_s3_spark.protocol.catalog import StreamId
 from destination_s3_spark.schema.airbyte_type import (
     AirbyteType,
     Array,
@@ -19,6 +18,7 @@ from destination_s3_spark.schema.airbyte_type import (
     option_name,
 )
 from destination_s3_spark.schema.avro_names import RecordNames, safe_name, safe_namespace
+from destination_s3_spark.stream_id import StreamId
 
 _TIME, _TIMESTAMP = Integer(logical="time-micros"), Integer(logical="timestamp-micros")
 _SCALARS: dict[Scalar, AvroType] = {

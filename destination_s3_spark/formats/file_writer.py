@@ -7,8 +7,8 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from destination_s3_spark.protocol.catalog import StreamId
 from destination_s3_spark.schema.airbyte_type import Field
+from destination_s3_spark.stream_id import StreamId
 
 
 class Sink(Protocol):

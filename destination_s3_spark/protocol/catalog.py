@@ -10,27 +10,13 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import Any
 
 from destination_s3_spark.errors import ConfigError
+from destination_s3_spark.stream_id import StreamId
 
 PLATFORM_NEEDED = "0.63.7"
 """The first Airbyte platform version that sends generation ids."""
-
-
-class StreamId(NamedTuple):
-    """A stream's identity. An empty namespace and none are the same."""
-
-    namespace: str | None
-    name: str
-
-    @classmethod
-    def of(cls, namespace: str | None, name: str) -> StreamId:
-        """The identity of a stream as messages and catalogs spell it."""
-        return cls(namespace or None, name)
-
-    def __str__(self) -> str:
-        return self.name if self.namespace is None else f"{self.namespace}.{self.name}"
 
 
 class DestinationSyncMode(Enum):

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from destination_s3_spark.protocol.catalog import StreamId
 from destination_s3_spark.protocol.exact_json import split_object, string_value
+from destination_s3_spark.stream_id import StreamId
 
 _ABSENT = b"null"
 

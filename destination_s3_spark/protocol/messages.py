@@ -9,8 +9,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from enum import Enum
 
-from destination_s3_spark.protocol.catalog import StreamId
 from destination_s3_spark.protocol.state import StateMessage
+from destination_s3_spark.stream_id import StreamId
 
 
 @dataclass(frozen=True, slots=True)

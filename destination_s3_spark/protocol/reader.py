@@ -14,11 +14,12 @@ from itertools import chain
 from typing import Any
 
 from destination_s3_spark.errors import DataError
-from destination_s3_spark.protocol.catalog import Catalog, StreamId
+from destination_s3_spark.protocol.catalog import Catalog
 from destination_s3_spark.protocol.envelope import Envelope, read_envelope
 from destination_s3_spark.protocol.messages import Event, Idle, InputCounts, Records, State, Status, StreamStatus
 from destination_s3_spark.protocol.routes import DATA_KEY, Pending, Routes
 from destination_s3_spark.protocol.state import parse_state
+from destination_s3_spark.stream_id import StreamId
 
 _KNOWN_TYPES = frozenset({"LOG", "SPEC", "CONNECTION_STATUS", "CATALOG", "CONTROL", "DESTINATION_CATALOG"})
 

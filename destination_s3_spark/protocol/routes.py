@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from destination_s3_spark.protocol.catalog import StreamId
+from destination_s3_spark.stream_id import StreamId
 
 DATA_KEY = b'"data":'
 """What ends a prefix; a line that spells it otherwise is parsed."""

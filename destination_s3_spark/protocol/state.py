@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from destination_s3_spark.protocol.catalog import StreamId
 from destination_s3_spark.protocol.exact_json import members, split_object, string_value
+from destination_s3_spark.stream_id import StreamId
 
 _ABSENT = b"null"
 

@@ -17,6 +17,7 @@ import orjson
 
 from destination_s3_spark.errors import Bug, FailureType, SyncError, TransientError
 from destination_s3_spark.protocol.secrets import SecretFilter
+from destination_s3_spark.stream_id import StreamId
 
 if TYPE_CHECKING:
     from airbyte_cdk.models import AirbyteMessage
@@ -59,7 +60,7 @@ class ProtocolWriter:
         """Send a LOG message."""
         self._send({"type": "LOG", "log": {"level": level.value, "message": message}})
 
-    def trace_error(self, error: BaseException, stream: tuple[str | None, str] | None = None) -> None:
+    def trace_error(self, error: BaseException, stream: StreamId | None = None) -> None:
         """Send the TRACE ERROR that ends a sync. `stream` is what it concerns, where the error itself does not say."""
         known = isinstance(error, SyncError)
         details: dict[str, Any] = {
@@ -71,8 +72,8 @@ class ProtocolWriter:
             details["stack_trace"] = _frames(error)
         concerned = error.stream if isinstance(error, SyncError) and error.stream else stream
         if concerned:
-            namespace, name = concerned
-            details["stream_descriptor"] = {"name": name} if namespace is None else {"name": name, "namespace": namespace}
+            namespace = {} if concerned.namespace is None else {"namespace": concerned.namespace}
+            details["stream_descriptor"] = {"name": concerned.name, **namespace}
         self._send({"type": "TRACE", "trace": {"type": "ERROR", "emitted_at": time.time_ns() // 1_000_000, "error": details}})
 
     def spec(self, specification: Mapping[str, Any]) -> None:

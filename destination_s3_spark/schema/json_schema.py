@@ -10,15 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.schema.airbyte_type import AirbyteType, Array, Field, Object, Scalar, SchemalessArray, SchemalessObject, Union
 from destination_s3_spark.schema.draft import Draft, DraftArray, DraftObject, DraftUnion, MisfitError, merge_options
 from destination_s3_spark.schema.names import Level, assign_names
-
-if TYPE_CHECKING:
-    from destination_s3_spark.protocol.catalog import StreamId
+from destination_s3_spark.stream_id import StreamId
 
 _WELL_KNOWN_TYPES: Mapping[str, Scalar] = {
     "String": Scalar.STRING,

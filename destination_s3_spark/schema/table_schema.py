@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -24,9 +24,7 @@ from destination_s3_spark.schema.placement import Placement, TableField, place
 from destination_s3_spark.schema.policy import SchemaPolicy
 from destination_s3_spark.schema.type_merge import TypeConflictError, arranged
 from destination_s3_spark.schema.type_text import type_to_text
-
-if TYPE_CHECKING:
-    from destination_s3_spark.protocol.catalog import StreamId
+from destination_s3_spark.stream_id import StreamId
 
 __all__ = ["Evolution", "TableField", "TableSchema", "evolve", "plan_fields", "replayed_fields"]
 

@@ -6,13 +6,11 @@ import hashlib
 import json
 import re
 import unicodedata
-from typing import TypeAlias
+
+from destination_s3_spark.stream_id import StreamId
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9/!_.*')(&$@=;:+,?-]")
 _WHEN_EMPTY = "unnamed"
-
-StreamParts: TypeAlias = tuple[str | None, str]
-"""(namespace, name) of a stream, as in the catalog. An absent and an empty namespace are the same."""
 
 
 def safe_characters(text: str) -> str:
@@ -37,7 +35,6 @@ def stream_folder(name: str) -> str:
     return safe_segments(safe_characters(name)) or _WHEN_EMPTY
 
 
-def stream_hash(stream: StreamParts) -> str:
+def stream_hash(stream: StreamId) -> str:
     """8 hex digits of the stream's identity, the same in every sync."""
-    namespace, name = stream
-    return hashlib.sha256(json.dumps([namespace or "", name]).encode()).hexdigest()[:8]
+    return hashlib.sha256(json.dumps([stream.namespace or "", stream.name]).encode()).hexdigest()[:8]

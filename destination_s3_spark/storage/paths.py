@@ -16,7 +16,8 @@ from uuid import uuid4
 
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.storage.date_pattern import parse_date_pattern
-from destination_s3_spark.storage.names import StreamParts, namespace_folder, safe_segments, stream_folder, stream_hash
+from destination_s3_spark.storage.names import namespace_folder, safe_segments, stream_folder, stream_hash
+from destination_s3_spark.stream_id import StreamId
 
 DEFAULT_PATH_FORMAT = "${NAMESPACE}/${STREAM_NAME}/${YEAR}_${MONTH}_${DAY}_${EPOCH}_"
 DEFAULT_FILE_PATTERN = "{part_number}{format_extension}"
@@ -67,11 +68,11 @@ class PathTemplate:
         folder = first if isinstance(first, str) else ""
         return _folder(folder[: folder.rfind("/") + 1])
 
-    def final_root(self, stream: StreamParts) -> str:
+    def final_root(self, stream: StreamId) -> str:
         """The longest constant folder of the stream's keys, ending in "/" (or "" for the whole bucket)."""
         return self._bind(stream)[0]
 
-    def identity(self, stream: StreamParts) -> tuple[str, ...]:
+    def identity(self, stream: StreamId) -> tuple[str, ...]:
         """What of the stream's identity the root is made of. Streams that agree in it share their root by the user's wish."""
         used: set[str] = set()
         waiting: set[str] = set()
@@ -80,10 +81,11 @@ class PathTemplate:
                 waiting.add(part.name)
             elif "/" in part:
                 used |= waiting
-        namespace, name = stream
-        return (("namespace", namespace or "") if "NAMESPACE" in used else ()) + (("name", name) if "STREAM_NAME" in used else ())
+        return (("namespace", stream.namespace or "") if "NAMESPACE" in used else ()) + (
+            ("name", stream.name) if "STREAM_NAME" in used else ()
+        )
 
-    def key(self, stream: StreamParts, extension: str, token: int, part_number: int, root: str | None = None) -> str:
+    def key(self, stream: StreamId, extension: str, token: int, part_number: int, root: str | None = None) -> str:
         """The key of a file, unique by `token`. `extension` begins with a dot or is empty; `root` stands in for the template's.
 
         The token goes before `{format_extension}`, else before a suffix such as `.csv` the pattern ends with, else to the end.
@@ -107,7 +109,7 @@ class PathTemplate:
             )
         return key
 
-    def key_pattern(self, stream: StreamParts, root: str | None = None) -> re.Pattern[str]:
+    def key_pattern(self, stream: StreamId, root: str | None = None) -> re.Pattern[str]:
         """What keys of the stream look like, destination-s3's and ours, whatever sync wrote them. Group `part` is the part number."""
         template_root, tail = self._bind(stream)
         expression = "/?" + re.escape(template_root if root is None else root)
@@ -129,9 +131,9 @@ class PathTemplate:
         name = re.sub(r"\s", "_", (self.file_pattern or "").strip()) or DEFAULT_FILE_PATTERN
         return (*_parse(folder, in_file_name=False), *_with_token(list(_parse(name, in_file_name=True))))
 
-    def _bind(self, stream: StreamParts) -> tuple[str, tuple[_Part, ...]]:
+    def _bind(self, stream: StreamId) -> tuple[str, tuple[_Part, ...]]:
         """Root and tail of the stream, its names filled in; names too long for S3's limit are cut and end in the stream's hash."""
-        namespace, name = namespace_folder(stream[0]), stream_folder(stream[1])
+        namespace, name = namespace_folder(stream.namespace), stream_folder(stream.name)
         for limit in _NAME_LIMITS:
             names = {"NAMESPACE": _cut(namespace, stream, limit), "STREAM_NAME": _cut(name, stream, limit)}
             parts = tuple(_joined(names.get(part.name, part) if isinstance(part, _Variable) else part for part in self._parts()))
@@ -238,7 +240,7 @@ def _widest(part: _Part) -> int:
     return len(part.encode()) if isinstance(part, str) else _WIDEST.get(part.name, 13) + len(part.argument)
 
 
-def _cut(text: str, stream: StreamParts, limit: int) -> str:
+def _cut(text: str, stream: StreamId, limit: int) -> str:
     return text if len(text) <= limit else f"{text[:limit]}_{stream_hash(stream)}"
 
 

@@ -6,25 +6,26 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from destination_s3_spark.errors import ConfigError
-from destination_s3_spark.storage.names import StreamParts, namespace_folder, safe_characters, safe_segments, stream_folder, stream_hash
+from destination_s3_spark.storage.names import namespace_folder, safe_characters, safe_segments, stream_folder, stream_hash
 from destination_s3_spark.storage.paths import PathTemplate
+from destination_s3_spark.stream_id import StreamId
 
 INTERNAL_FOLDER = "airbyte_internal"
 CHANGES_FOLDER = "airbyte_changes"
 
 _MAX_TABLE_ID = 200
 _LOOKS_HASHED = re.compile(r"_[0-9a-f]{8}$")
-_NEUTRAL: StreamParts = ("neutral-namespace", "neutral-stream")
+_NEUTRAL = StreamId("neutral-namespace", "neutral-stream")
 
 
-def raw_table_name(stream: StreamParts) -> str:
+def raw_table_name(stream: StreamId) -> str:
     """Destinations V2's name of a raw table: `{namespace}_raw__stream_{name}`, with one more `_` than the longest run in the two."""
-    namespace, name = stream[0] or "", stream[1]
+    namespace, name = stream.namespace or "", stream.name
     longest = max((len(run) for run in re.findall("_+", namespace + name)), default=0)
     return f"{namespace}_raw{'_' * (max(longest, 1) + 1)}stream_{name}"
 
 
-def table_id(stream: StreamParts) -> str:
+def table_id(stream: StreamId) -> str:
     """The table's folder under `airbyte_internal/`: one safe segment of at most 209 characters, different for different streams.
 
     It is the raw name, or, where that had to be changed, the changed name and the stream's hash. A name that only looks as if it ended
@@ -35,17 +36,17 @@ def table_id(stream: StreamParts) -> str:
     return safe if safe == raw and not _LOOKS_HASHED.search(raw) else f"{safe}_{stream_hash(stream)}"
 
 
-def internal_root(template: PathTemplate, stream: StreamParts) -> str:
+def internal_root(template: PathTemplate, stream: StreamId) -> str:
     """The folder of the table's chain, raw files and deltas, ending in "/"."""
     return f"{template.base}{INTERNAL_FOLDER}/{table_id(stream)}/"
 
 
-def changes_root(template: PathTemplate, stream: StreamParts) -> str:
+def changes_root(template: PathTemplate, stream: StreamId) -> str:
     """The folder of the table's change log, ending in "/": `airbyte_changes/<namespace>/<stream>/`, different for different streams.
 
     A name that had to be changed, or only looks so, gets the stream's hash. Without a namespace there is no folder for it.
     """
-    namespace, name = stream[0] or "", stream[1]
+    namespace, name = stream.namespace or "", stream.name
     folders = [safe_segments(safe_characters(part).replace("/", "_"))[:_MAX_TABLE_ID] for part in (namespace, name)]
     if folders != [namespace, name] or not name or _LOOKS_HASHED.search(name):
         folders[1] = f"{folders[1]}_{stream_hash(stream)}"
@@ -53,8 +54,8 @@ def changes_root(template: PathTemplate, stream: StreamParts) -> str:
 
 
 def resolve_roots(
-    streams: Iterable[StreamParts], template: PathTemplate, recorded: Mapping[StreamParts, str] | None = None
-) -> dict[StreamParts, str]:
+    streams: Iterable[StreamId], template: PathTemplate, recorded: Mapping[StreamId, str] | None = None
+) -> dict[StreamId, str]:
     """The final root of each stream.
 
     `recorded` are roots from the Seeds of tables that exist, of any catalog: they stay. Another stream gets its template's root unless
@@ -79,23 +80,22 @@ def resolve_roots(
     return roots
 
 
-def overlaps(roots: Mapping[StreamParts, str], template: PathTemplate) -> dict[StreamParts, str]:
+def overlaps(roots: Mapping[StreamId, str], template: PathTemplate) -> dict[StreamId, str]:
     """For each stream whose root equals, holds or lies in another one: whose, for a message. Such tables can only be appended to."""
     owners: dict[str, list[str]] = {f"{template.base}{name}/": [f"the folder '{name}'"] for name in (INTERNAL_FOLDER, CHANGES_FOLDER)}
-    for (namespace, name), root in roots.items():
-        owners.setdefault(root, []).append(f"stream '{namespace}.{name}'" if namespace else f"stream '{name}'")
+    for stream, root in roots.items():
+        owners.setdefault(root, []).append(f"stream '{stream}'")
     inside: dict[str, str] = {}
     for root in owners:
         for outer in _ancestors(root):
             inside.setdefault(outer, root)
-    found: dict[StreamParts, str] = {}
-    for (namespace, name), root in roots.items():
-        own = f"stream '{namespace}.{name}'" if namespace else f"stream '{name}'"
-        others = [owner for owner in owners[root] if owner != own]
+    found: dict[StreamId, str] = {}
+    for stream, root in roots.items():
+        others = [owner for owner in owners[root] if owner != f"stream '{stream}'"]
         around = next((owners[outer] for outer in _ancestors(root) if outer in owners), [])
         within = owners[inside[root]] if root in inside else []
         if others or around or within:
-            found[namespace, name] = (others or around or within)[0]
+            found[stream] = (others or around or within)[0]
     return found
 
 
@@ -119,7 +119,7 @@ class _Taken:
         return root.count("/") if root in self._around else None
 
 
-def _free_root(stream: StreamParts, template: PathTemplate, taken: _Taken) -> str:
+def _free_root(stream: StreamId, template: PathTemplate, taken: _Taken) -> str:
     root, identity = template.final_root(stream), template.identity(stream)
     if not identity:
         return root
@@ -131,11 +131,11 @@ def _free_root(stream: StreamParts, template: PathTemplate, taken: _Taken) -> st
     return root
 
 
-def _precedence(stream: StreamParts, template: PathTemplate) -> tuple[int, bool, str, str]:
+def _precedence(stream: StreamId, template: PathTemplate) -> tuple[int, bool, str, str]:
     """Deeper roots first, so that of `a/` and `a/b/`, `a/c/`, … only one moves; then names that are their own folder; then by name."""
-    namespace, name = stream
-    changed = namespace_folder(namespace) != (namespace or "") or stream_folder(name) != name
-    return -template.final_root(stream).count("/"), changed, namespace or "", name
+    namespace = stream.namespace or ""
+    changed = namespace_folder(namespace) != namespace or stream_folder(stream.name) != stream.name
+    return -template.final_root(stream).count("/"), changed, namespace, stream.name
 
 
 def _ancestors(root: str) -> Iterator[str]:

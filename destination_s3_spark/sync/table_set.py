@@ -10,17 +10,16 @@ from datetime import datetime
 
 from destination_s3_spark.chain.opening import Session, Table, WriteDisposition
 from destination_s3_spark.chain.orphan_uploads import OrphanUploads
-from destination_s3_spark.chain.state import StreamName
 from destination_s3_spark.config.config import Config
 from destination_s3_spark.decoding.plan import Values
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.protocol.catalog import Catalog, Stream
 from destination_s3_spark.schema.json_schema import StreamFields, Unfit, stream_fields
 from destination_s3_spark.storage.configured import path_template
-from destination_s3_spark.storage.names import StreamParts
 from destination_s3_spark.storage.object_store import ObjectStore
 from destination_s3_spark.storage.paths import PathTemplate
 from destination_s3_spark.storage.table_paths import changes_root, internal_root, overlaps, resolve_roots, table_id
+from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.commit.adoption import earlier_files
 from destination_s3_spark.tables.commit.writer import TableWriter, WriterDependencies
 from destination_s3_spark.tables.configured import RAW_PARQUET, final_options, rules
@@ -68,22 +67,20 @@ class TableSet:
         return tables
 
     def _writer(self, stream: Stream, template: PathTemplate, root: str, orphans: OrphanUploads) -> TableWriter:
-        name = StreamName(stream.id.namespace, stream.id.name)
-
         def adopt() -> list[str]:
             if template.identity(stream.id)[-2:-1] != ("name",):
                 return []  # a folder of many streams: nothing tells whose a file is
             return earlier_files(self.store, template.key_pattern(stream.id, root), root, table_id(stream.id), self.files_pool.map)
 
-        table = Table(name, table_id(stream.id), internal_root(template, stream.id), root, adopt)
+        table = Table(stream.id, table_id(stream.id), internal_root(template, stream.id), root, adopt)
         return TableWriter(self.store, table, self._session(stream), orphans, WriterDependencies(map_files=self.files_pool.map))
 
     def _session(self, stream: Stream) -> Session:
         return Session(stream.sync_id, stream.generation_id, self.started_at, write_disposition(stream))
 
     @staticmethod
-    def _roots(catalog: Catalog, template: PathTemplate, writers: list[TableWriter]) -> dict[StreamParts, str]:
-        recorded: dict[StreamParts, str] = {
+    def _roots(catalog: Catalog, template: PathTemplate, writers: list[TableWriter]) -> dict[StreamId, str]:
+        recorded: dict[StreamId, str] = {
             stream.id: writer.state.identity.final_root
             for stream, writer in zip(catalog.streams, writers, strict=True)
             if writer.state is not None
@@ -113,7 +110,7 @@ def require_primary_keys(catalog: Catalog) -> None:
         logger.warning("change_log is for append_dedup streams only; these have none: %s", ", ".join(without))
 
 
-def require_own_roots(catalog: Catalog, roots: Mapping[StreamParts, str], template: PathTemplate) -> None:
+def require_own_roots(catalog: Catalog, roots: Mapping[StreamId, str], template: PathTemplate) -> None:
     """Raise ConfigError for a stream whose table is to be merged or replaced and has files of another table under its folder.
 
     Only appending never has to know which files are its own.

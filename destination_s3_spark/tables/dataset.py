@@ -15,16 +15,15 @@ from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.chain.readable import readable
-from destination_s3_spark.chain.state import StreamName
 from destination_s3_spark.config.config import Config
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.formats.registry import chosen_format, format_of
-from destination_s3_spark.protocol.catalog import StreamId
 from destination_s3_spark.schema.arrow import META_FIELDS, RAW_SCHEMA, schema_from_text
 from destination_s3_spark.storage.arrow_filesystem import arrow_filesystem
 from destination_s3_spark.storage.configured import path_template, s3_settings
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.table_paths import internal_root
+from destination_s3_spark.stream_id import StreamId
 
 HEADS_AT_ONCE = 16
 PARQUET = ds.ParquetFileFormat()
@@ -45,7 +44,7 @@ def read(config: Mapping[str, Any], name: str, namespace: str | None = None) -> 
     store = S3Store(settings)
     stream = StreamId.of(namespace, name)
     folder = internal_root(path_template(parsed, datetime.now(UTC), sync_id=0), stream)
-    chain = Chain(store, f"{folder}chain/", StreamName(stream.namespace, stream.name))
+    chain = Chain(store, f"{folder}chain/", stream)
     chain.read()
     chain.catch_up()
     if chain.state is None:

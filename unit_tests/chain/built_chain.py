@@ -21,10 +21,11 @@ from destination_s3_spark.chain.events import (
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.fold import fold
 from destination_s3_spark.chain.live_files import LiveFiles, live_files
-from destination_s3_spark.chain.state import Checkpoint, Pending, StreamName, TableState
+from destination_s3_spark.chain.state import Checkpoint, Pending, TableState
+from destination_s3_spark.stream_id import StreamId
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
-SEED = Seed(StreamName("shop", "users"), "id", 1, "lake/users/", ("adopted.parquet",), 7, 0, T0)
+SEED = Seed(StreamId("shop", "users"), "id", 1, "lake/users/", ("adopted.parquet",), 7, 0, T0)
 SCHEMA = SetDataSchema({"schemaId": 0, "fields": []})
 OPEN = OpenEpoch(8, 0, T0)
 

@@ -17,9 +17,10 @@ from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.chain.opening import Session, Table, WriteDisposition
 from destination_s3_spark.chain.orphan_uploads import OrphanUploads
-from destination_s3_spark.chain.state import StreamName, TableState
+from destination_s3_spark.chain.state import TableState
 from destination_s3_spark.errors import Fenced, SyncError, TransientError
 from destination_s3_spark.storage.object_store import ObjectNotFound, ObjectStore
+from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.commit.batch import TableCheckpoint
 from destination_s3_spark.tables.commit.writer import TableWriter, WriterDependencies
 from destination_s3_spark.tables.landing.slices import Segment, StagedSlice
@@ -27,7 +28,7 @@ from destination_s3_spark.tables.row_sources import replaced_by_pending
 from unit_tests.chain.fake_store import Completes, Crash, FakeStore, Fault, Hook
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
-TABLE = Table(StreamName("sim", "t"), "t", "lake/airbyte_internal/t/", "lake/final/t/")
+TABLE = Table(StreamId("sim", "t"), "t", "lake/airbyte_internal/t/", "lake/final/t/")
 FINAL = TABLE.final_root + "f-"
 MANIFEST = TABLE.final_root + "manifest"
 RECORD_BYTES = 10

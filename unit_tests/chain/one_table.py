@@ -10,14 +10,14 @@ from datetime import UTC, datetime
 from destination_s3_spark.chain.files import DataFile, FileKind
 from destination_s3_spark.chain.opening import Session, Table, WriteDisposition
 from destination_s3_spark.chain.orphan_uploads import OrphanUploads
-from destination_s3_spark.chain.state import StreamName
+from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.commit.batch import TableCheckpoint
 from destination_s3_spark.tables.commit.writer import TableWriter, WriterDependencies
 from destination_s3_spark.tables.landing.slices import Segment, StagedSlice
 from destination_s3_spark.tables.publishers.publisher import Publisher
 from unit_tests.chain.fake_store import FakeStore
 
-TABLE = Table(StreamName("shop", "users"), "users", "lake/airbyte_internal/users/", "lake/users/")
+TABLE = Table(StreamId("shop", "users"), "users", "lake/airbyte_internal/users/", "lake/users/")
 CHAIN = TABLE.chain_prefix
 SCHEMA = {"schemaId": 0, "fields": []}
 STARTED = datetime(2026, 5, 4, 3, 2, 1, tzinfo=UTC)

@@ -16,9 +16,9 @@ from destination_s3_spark.chain.files import DataFile, FileKind
 from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.chain.opening import Session, Table
 from destination_s3_spark.chain.orphan_uploads import OrphanUploads
-from destination_s3_spark.chain.state import StreamName
 from destination_s3_spark.errors import Fenced, SyncError, TransientError
 from destination_s3_spark.protocol.state import StateKind, StateMessage
+from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.sync.checkpoints import Checkpoints
 from destination_s3_spark.sync.commits import Commits
 from destination_s3_spark.tables.commit.writer import TableWriter, WriterDependencies
@@ -99,7 +99,7 @@ class World:
 
 
 def table(stream: int) -> Table:
-    return Table(StreamName("sim", f"t{stream}"), f"t{stream}", f"lake/airbyte_internal/t{stream}/", f"lake/final/t{stream}/")
+    return Table(StreamId("sim", f"t{stream}"), f"t{stream}", f"lake/airbyte_internal/t{stream}/", f"lake/final/t{stream}/")
 
 
 class Sync:

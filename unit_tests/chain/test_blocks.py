@@ -23,11 +23,12 @@ from destination_s3_spark.chain.events import (
 )
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.fold import fold
-from destination_s3_spark.chain.state import Checkpoint, StreamName
+from destination_s3_spark.chain.state import Checkpoint
 from destination_s3_spark.errors import ConfigError
+from destination_s3_spark.stream_id import StreamId
 
 NOON = datetime(2026, 3, 1, 12, 0, 0, 250000, tzinfo=UTC)
-SEED = Seed(StreamName(None, "naïve"), "id", 1234567890, "lake/users/", ("lake/users/old.parquet",), 7, 0, NOON)
+SEED = Seed(StreamId(None, "naïve"), "id", 1234567890, "lake/users/", ("lake/users/old.parquet",), 7, 0, NOON)
 FILE = FileEntry(FileKind.FINAL, "lake/users/f-1.parquet", 3, 100, "upload", ("etag-1", "etag-2"))
 ADD = AddData(0, 7, 0, None, OffsetInterval(0, 2), (FILE,), (Checkpoint("ab" * 32, 3, "0" * 32, 0),), {"NULLED": 2})
 SCHEMA = SetDataSchema({"schemaId": 0, "fields": [{"id": 1, "name": "é"}], "arrowSchema": "AAAA"})

@@ -13,9 +13,9 @@ from destination_s3_spark.chain.files import DataFile, FileKind
 from destination_s3_spark.chain.opening import Session, Table
 from destination_s3_spark.chain.orphan_uploads import OrphanUploads
 from destination_s3_spark.chain.settle import MapCalls
-from destination_s3_spark.chain.state import StreamName
 from destination_s3_spark.errors import Bug, TransientError
 from destination_s3_spark.protocol.state import StateKind, StateMessage
+from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.sync.checkpoints import Checkpoints
 from destination_s3_spark.sync.commits import Commits
 from destination_s3_spark.tables.commit.writer import TableWriter, WriterDependencies
@@ -34,7 +34,7 @@ class Lake:
         self.checkpoints = Checkpoints()
         self.emitted: list[tuple[str, int]] = []
         session, orphans = Session(1, 0, datetime(2026, 1, 1, tzinfo=UTC)), OrphanUploads(self.store, "lake/")
-        tables = [Table(StreamName(None, name), name, f"lake/internal/{name}/", f"lake/{name}/") for name in ("a", "b")]
+        tables = [Table(StreamId(None, name), name, f"lake/internal/{name}/", f"lake/{name}/") for name in ("a", "b")]
         self.writers = {stream: TableWriter(self.store, table, session, orphans) for stream, table in enumerate(tables)}
         self.commits = Commits(self.writers, self.checkpoints, self._emit, map_tables)
 
@@ -132,7 +132,7 @@ def test_uploads_of_one_table_may_be_completed_side_by_side() -> None:
         return found
 
     lake = Lake()
-    table = Table(StreamName(None, "c"), "c", "lake/internal/c/", "lake/c/")
+    table = Table(StreamId(None, "c"), "c", "lake/internal/c/", "lake/c/")
     session = Session(1, 0, datetime(2026, 1, 1, tzinfo=UTC))
     lake.writers[0] = TableWriter(lake.store, table, session, OrphanUploads(lake.store, "lake/"), WriterDependencies(map_files=map_files))
     lake.commits = Commits(lake.writers, lake.checkpoints, lambda _message, _records: None)

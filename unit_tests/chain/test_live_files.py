@@ -13,7 +13,8 @@ from destination_s3_spark.chain.files import FileEntry, FileKind, KeyRange
 from destination_s3_spark.chain.hint import MAX_FILES
 from destination_s3_spark.chain.live_files import LiveFiles, live_files
 from destination_s3_spark.chain.log import Chain
-from destination_s3_spark.chain.state import Pending, StreamName
+from destination_s3_spark.chain.state import Pending
+from destination_s3_spark.stream_id import StreamId
 from unit_tests.chain.built_chain import OPEN, SCHEMA, SEED, T0, Builder, add, begin, chain, file, merge, publish
 from unit_tests.chain.fake_store import FakeStore
 
@@ -168,7 +169,7 @@ def test_the_counters_agree_with_the_list() -> None:
 
 def on_store(store: FakeStore, files: int, adopted: int) -> Chain:
     """A closed chain with a pending generation, and its hint."""
-    writer = Chain(store, "chain/", StreamName(None, "t"), lambda: datetime(2026, 1, 1, tzinfo=UTC))
+    writer = Chain(store, "chain/", StreamId(None, "t"), lambda: datetime(2026, 1, 1, tzinfo=UTC))
     seed = replace(SEED, adopted=tuple(f"adopted-{number}" for number in range(adopted)), pending=Pending(0, 0, 7))
     for event in (seed, SCHEMA, several_files(0, [1] * files, (FileKind.DELTA,))):
         writer.append(event)
@@ -180,7 +181,7 @@ def on_store(store: FakeStore, files: int, adopted: int) -> Chain:
 
 
 def reader(store: FakeStore) -> Chain:
-    made = Chain(store, "chain/", StreamName(None, "t"))
+    made = Chain(store, "chain/", StreamId(None, "t"))
     made.read()
     return made
 

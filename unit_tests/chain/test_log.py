@@ -10,13 +10,13 @@ import pytest
 from destination_s3_spark.chain.events import Close, OpenEpoch, Seed, SetDataSchema
 from destination_s3_spark.chain.log import CREATE_TRIES, BlockTaken, Chain
 from destination_s3_spark.chain.opening import SNAPSHOT_EVERY, take_snapshot_when_due
-from destination_s3_spark.chain.state import StreamName
 from destination_s3_spark.errors import Bug, DataError, TransientError
+from destination_s3_spark.stream_id import StreamId
 from unit_tests.chain.fake_store import FakeStore, Fault
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
 PREFIX = "lake/airbyte_internal/users/chain/"
-STREAM = StreamName("shop", "users")
+STREAM = StreamId("shop", "users")
 SEED = Seed(STREAM, "users", 1, "lake/users/", (), 7, 0, T0)
 OPEN = OpenEpoch(8, 0, T0)
 

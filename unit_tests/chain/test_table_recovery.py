@@ -7,6 +7,7 @@ import pytest
 from destination_s3_spark.chain.fold import REPLAY_LIMIT
 from destination_s3_spark.chain.opening import SNAPSHOT_EVERY
 from destination_s3_spark.errors import Bug, Fenced, TransientError
+from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.commit.batch import TableCheckpoint
 from destination_s3_spark.tables.commit.writer import CommitResult
 from destination_s3_spark.tables.landing.slices import Segment
@@ -26,7 +27,7 @@ def test_the_fenced_writer_names_the_other_sync() -> None:
     assert "shop.users" in fenced.value.message
     assert "sync id 42, started 2026-05-04T03:02:01+00:00" in fenced.value.message
     assert "two connections write to this table" in fenced.value.message.lower()
-    assert fenced.value.stream == ("shop", "users")
+    assert fenced.value.stream == StreamId("shop", "users")
     first.abandon()
     assert second.commit([FIRST]).rows == 10
     second.close()

@@ -12,7 +12,7 @@ import pytest
 
 from destination_s3_spark.chain.operation_count import OperationCount
 from destination_s3_spark.change_log.options import ChangeLogFormat, ChangeLogOptions
-from destination_s3_spark.protocol.catalog import StreamId
+from destination_s3_spark.stream_id import StreamId
 
 DATA = Path(__file__).parent / "data"
 REGION = [("r_comment", pa.string()), ("r_name", pa.string()), ("r_regionkey", pa.int64())]

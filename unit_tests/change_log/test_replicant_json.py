@@ -12,7 +12,7 @@ import pytest
 from destination_s3_spark.chain.operation_count import OperationCount
 from destination_s3_spark.change_log.options import ChangeLogFormat, ChangeLogOptions
 from destination_s3_spark.change_log.replicant_json import objects_hash
-from destination_s3_spark.protocol.catalog import StreamId
+from destination_s3_spark.stream_id import StreamId
 
 PAGE = Path(__file__).parent / "data" / "replicant_realtime.jsonl"
 REGION = [("r_regionkey", pa.int64()), ("r_comment", pa.string()), ("r_name", pa.string())]

@@ -15,7 +15,7 @@ import pytest
 
 from destination_s3_spark.chain.operation_count import OperationCount
 from destination_s3_spark.change_log.options import ChangeLogFormat, ChangeLogOptions
-from destination_s3_spark.protocol.catalog import StreamId
+from destination_s3_spark.stream_id import StreamId
 
 PAGE = (Path(__file__).parents[2] / "docs" / "change-log.md").read_text()
 FIELDS = [("id", pa.int64()), ("amount", pa.float64()), ("note", pa.string()), ("placed_at", pa.timestamp("us", tz="UTC"))]

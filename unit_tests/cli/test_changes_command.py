@@ -17,8 +17,8 @@ from destination_s3_spark.change_log.manifest import LogFile, manifest_of
 from destination_s3_spark.change_log.names import GroupName, LogKind, LogName
 from destination_s3_spark.change_log.options import ChangeLogFormat, ChangeLogOptions, open_snapshot
 from destination_s3_spark.cli import operator_command
-from destination_s3_spark.protocol.catalog import StreamId
 from destination_s3_spark.storage.s3 import S3Store
+from destination_s3_spark.stream_id import StreamId
 
 OPTIONS = ChangeLogOptions(ChangeLogFormat.JSONL)
 FIELDS = (pa.field("id", pa.int64()), pa.field("line", pa.int64()), pa.field("name", pa.string()))

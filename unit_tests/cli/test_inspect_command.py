@@ -12,12 +12,13 @@ from destination_s3_spark.chain.blocks import block_name
 from destination_s3_spark.chain.events import AddData, OffsetInterval, OpenEpoch, Seed, SetDataSchema, Snapshot
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.log import Chain
-from destination_s3_spark.chain.state import Checkpoint, StreamName
+from destination_s3_spark.chain.state import Checkpoint
 from destination_s3_spark.cli import inspection, operator_command
 from destination_s3_spark.schema.arrow import META_FIELDS, schema_to_text
 from destination_s3_spark.schema.flatbuffer import schema_from_bare_flatbuffer
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
+from destination_s3_spark.stream_id import StreamId
 
 STARTED = datetime(2026, 3, 1, tzinfo=UTC)
 SCHEMA = pa.schema([*META_FIELDS, ("id", pa.int64())])
@@ -31,8 +32,8 @@ def make_chain(store: S3Store) -> Callable[[str | None, str], str]:
     def make(namespace: str | None, name: str) -> str:
         table_id = f"{namespace}_raw__stream_{name}"
         prefix = f"{FOLDER}{table_id}/chain/"
-        chain = Chain(store, prefix, StreamName(namespace, name))
-        chain.append(Seed(StreamName(namespace, name), table_id, 1, f"lake/{namespace}/{name}/", (), 5, 2, STARTED))
+        chain = Chain(store, prefix, StreamId(namespace, name))
+        chain.append(Seed(StreamId(namespace, name), table_id, 1, f"lake/{namespace}/{name}/", (), 5, 2, STARTED))
         chain.append(SetDataSchema({"schemaId": 0, "version": "1-0-0", "fields": [{"name": "id"}], "arrowSchema": schema_to_text(SCHEMA)}))
         file = FileEntry(FileKind.FINAL, f"lake/{namespace}/{name}/1.parquet", 2, 100, "upload", ("etag",))
         store.put(file.key, b"x" * file.bytes)
@@ -90,7 +91,7 @@ def schema(number: int, version: str, fields: list[dict[str, object]], changes: 
 def test_every_schema_is_shown_also_those_before_a_snapshot(
     config: Path, store: S3Store, make_chain: Callable[[str | None, str], str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    chain = Chain(store, make_chain("shop", "orders"), StreamName("shop", "orders"))
+    chain = Chain(store, make_chain("shop", "orders"), StreamId("shop", "orders"))
     chain.catch_up()
     chain.mark_settled()
     amount = {"id": 1, "name": "amount", "source": "amount", "type": "integer", "addedIn": 0}

@@ -13,15 +13,16 @@ from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.fold import fold
 from destination_s3_spark.chain.live_files import live_files
 from destination_s3_spark.chain.readable import Readable
-from destination_s3_spark.chain.state import Checkpoint, Pending, StreamName, TableState
+from destination_s3_spark.chain.state import Checkpoint, Pending, TableState
 from destination_s3_spark.cli import report
 from destination_s3_spark.cli.inspection import InspectedTable, ValueChange
 from destination_s3_spark.cli.report import Align
 from destination_s3_spark.schema.arrow import META_FIELDS, schema_to_text
+from destination_s3_spark.stream_id import StreamId
 
 START = datetime(2026, 3, 1, 12, 30, tzinfo=UTC)
 COLUMNS = pa.schema([*META_FIELDS, ("id", pa.int64()), ("lines", pa.list_(pa.struct([("quantity", pa.int64())])))])
-SEED = Seed(StreamName("shop", "orders"), "shop_raw__stream_orders", 42, "lake/shop/orders/", (), 7, 3, START)
+SEED = Seed(StreamId("shop", "orders"), "shop_raw__stream_orders", 42, "lake/shop/orders/", (), 7, 3, START)
 SCHEMA = SetDataSchema(
     {
         "schemaId": 0,

@@ -15,9 +15,9 @@ import pytest
 
 from destination_s3_spark.decoding.plan import RowPlan
 from destination_s3_spark.decoding.record_typer import RecordTyper, TypedBlock
-from destination_s3_spark.protocol.catalog import StreamId
 from destination_s3_spark.schema.airbyte_type import Field
 from destination_s3_spark.schema.arrow import META_FIELDS, arrow_field
+from destination_s3_spark.stream_id import StreamId
 
 STREAM = StreamId("shop", "users")
 

@@ -15,9 +15,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from destination_s3_spark.protocol.catalog import StreamId
 from destination_s3_spark.schema.airbyte_type import AirbyteType, Array, Field, Object, Scalar, Union
 from destination_s3_spark.schema.json_schema import Unfit, stream_fields
+from destination_s3_spark.stream_id import StreamId
 
 CORPUS = Path(__file__).parents[2] / "integration_tests" / "corpus"
 COERCIONS: dict[str, Any] = json.loads((CORPUS / "data_coercion_cases.json").read_text(encoding="utf-8"))

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from destination_s3_spark.decoding.record_typer import MisroutedRecord, RecordTyper, UnreadableRecord
-from destination_s3_spark.protocol.catalog import StreamId
 from destination_s3_spark.schema.airbyte_type import Field, Scalar
+from destination_s3_spark.stream_id import StreamId
 
 ID = Field("id", "id", Scalar.INTEGER)
 GOOD = '{"type":"RECORD","record":{"stream":"users","namespace":"shop","emitted_at":5,"data":{"id":1}}}'

@@ -15,9 +15,9 @@ from destination_s3_spark.decoding.json_text import non_numbers, to_rewrite, wit
 from destination_s3_spark.decoding.plan import RowPlan, Values
 from destination_s3_spark.decoding.record_typer import RecordTyper, UnreadableRecord
 from destination_s3_spark.decoding.verbatim import record_typer
-from destination_s3_spark.protocol.catalog import StreamId
 from destination_s3_spark.schema.airbyte_type import Field, Scalar
 from destination_s3_spark.schema.arrow import META_FIELDS, RAW_SCHEMA
+from destination_s3_spark.stream_id import StreamId
 
 STREAM = StreamId("shop", "users")
 RECORD = RowPlan(STREAM, 7, 3, (), RAW_SCHEMA, Values.RECORD)

@@ -13,6 +13,7 @@ from pyspark import SparkContext, cloudpickle
 from destination_s3_spark.engine.cpus import available_cpus
 from destination_s3_spark.engine.session import Engine, SparkSettings, local_cores
 from destination_s3_spark.errors import Bug, DataError, TransientError
+from destination_s3_spark.stream_id import StreamId
 
 # The workers cannot import a test module, so its functions travel whole.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -32,7 +33,7 @@ def _double(number: int) -> int:
 
 
 def _refuse(number: int) -> int:
-    raise DataError(f"number {number} is refused", stream=(None, "numbers"))
+    raise DataError(f"number {number} is refused", stream=StreamId(None, "numbers"))
 
 
 def _quote(record: str) -> str:
@@ -127,7 +128,7 @@ def test_the_jvm_leaves_its_files_where_the_sync_clears_up(engine: Engine) -> No
 def test_our_own_error_of_a_task_is_raised_as_it_was(engine: Engine) -> None:
     with pytest.raises(DataError, match="number 7 is refused") as raised:
         engine.run(_refuse, [[7]])
-    assert raised.value.stream == (None, "numbers")
+    assert raised.value.stream == StreamId(None, "numbers")
 
 
 def test_the_text_of_any_other_error_stays_on_the_worker(engine: Engine) -> None:

@@ -14,10 +14,11 @@ from destination_s3_spark.decoding.record_typer import TypedBlock
 from destination_s3_spark.decoding.verbatim import record_typer
 from destination_s3_spark.formats.file_format import FileOptions
 from destination_s3_spark.formats.file_writer import FileColumns
-from destination_s3_spark.protocol.catalog import DestinationSyncMode, Stream, StreamId
+from destination_s3_spark.protocol.catalog import DestinationSyncMode, Stream
 from destination_s3_spark.schema.json_schema import Unfit, stream_fields
 from destination_s3_spark.schema.policy import SchemaPolicy
 from destination_s3_spark.schema.table_schema import evolve
+from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.row_plan import file_columns, row_plan
 
 
@@ -36,9 +37,8 @@ class Landing:
 
     def typed(self, data: Iterable[str], rest: str = "") -> TypedBlock:
         """The rows of records with these texts as `data`; `rest` goes behind it."""
-        namespace, name = self.stream
         lines = "".join(
-            f'{{"type":"RECORD","record":{{"namespace":"{namespace}","stream":"{name}","emitted_at":1700000000123,"data":{text}{rest}}}}}\n'
+            f'{{"type":"RECORD","record":{{"namespace":"{self.stream.namespace}","stream":"{self.stream.name}","emitted_at":1700000000123,"data":{text}{rest}}}}}\n'
             for text in data
         )
         return record_typer(self._plan()).type_block(lines.encode())

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.formats.avro import BLOCK_BYTES, AvroFile, AvroOptions, Checksum, Codec
-from destination_s3_spark.protocol.catalog import StreamId
 from destination_s3_spark.schema.airbyte_type import Union, option_name
+from destination_s3_spark.stream_id import StreamId
 
 OPTIONS = AvroOptions()
 OWN = ["_airbyte_raw_id", "_airbyte_extracted_at", "_airbyte_meta", "_airbyte_generation_id"]
@@ -204,7 +204,7 @@ def test_options_of_one_avro_type_share_a_branch(landing: Callable[..., Any]) ->
 def test_a_union_of_two_kinds_of_long_is_refused_naming_the_field(landing: Callable[..., Any], options: tuple[Any, ...]) -> None:
     with pytest.raises(ConfigError, match=r'Stream "shop\.users", field "a\.items\.b": a union of .* cannot be written to Avro') as raised:
         landing(OPTIONS, {"a": array(obj(b=one_of(*options)))}).file(["{}"])
-    assert raised.value.stream == ("shop", "users")
+    assert raised.value.stream == StreamId("shop", "users")
 
 
 def test_records_that_meet_in_a_name_stay_apart(landing: Callable[..., Any]) -> None:

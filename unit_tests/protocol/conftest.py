@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-from destination_s3_spark.protocol.catalog import Catalog, StreamId, parse_catalog
+from destination_s3_spark.protocol.catalog import Catalog, parse_catalog
 from destination_s3_spark.protocol.messages import Event, Idle, Records, State, StreamStatus
+from destination_s3_spark.stream_id import StreamId
 
 Story = list[tuple[object, ...]]
 

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from destination_s3_spark.errors import ConfigError
-from destination_s3_spark.protocol.catalog import DestinationSyncMode, Stream, StreamId, parse_catalog
+from destination_s3_spark.protocol.catalog import DestinationSyncMode, Stream, parse_catalog
+from destination_s3_spark.stream_id import StreamId
 
 SCHEMA = {"type": "object", "properties": {"id": {"type": "integer"}}}
 
@@ -90,7 +91,7 @@ def test_a_missing_id_names_stream_field_and_the_platform_version(field: str) ->
     assert "'shop.orders'" in error.message
     assert field in error.message
     assert "needs platform 0.63.7+" in error.message
-    assert error.stream == ("shop", "orders")
+    assert error.stream == StreamId("shop", "orders")
 
 
 def test_a_sync_id_alone_does_not_make_generations_optional() -> None:

@@ -12,10 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from destination_s3_spark.errors import DataError
-from destination_s3_spark.protocol.catalog import Catalog, StreamId
+from destination_s3_spark.protocol.catalog import Catalog
 from destination_s3_spark.protocol.messages import Event, Idle, Records, State, Status, StreamStatus
 from destination_s3_spark.protocol.reader import ProtocolReader
 from destination_s3_spark.protocol.routes import PREFIXES_PER_STREAM
+from destination_s3_spark.stream_id import StreamId
 
 CatalogOf = Callable[..., Catalog]
 Tell = Callable[[Iterable[Event]], list[tuple[object, ...]]]
@@ -292,7 +293,7 @@ def test_the_error_names_the_stream_where_the_line_tells_it(catalog_of: CatalogO
     catalog = catalog_of(("shop", "users"), "orders")
     error = error_of(catalog, lines(record("users", f'{{"{MARKER}":', "shop")))
     assert "'shop.users'" in error.message
-    assert error.stream == ("shop", "users")
+    assert error.stream == StreamId("shop", "users")
     assert error_of(catalog, lines(record(MARKER, "{"))).stream is None
     assert error_of(catalog, lines(b'{"x":[1,')).stream is None
 
@@ -339,7 +340,7 @@ def test_a_record_after_complete_is_an_error_though_its_prefix_is_known(catalog_
     error = error_of(catalog_of("users", "orders"), text + lines(record("users", f'"{MARKER}"')))
     assert f"'users' came at input byte {len(text)}" in error.message
     assert "COMPLETE" in error.message
-    assert error.stream == (None, "users")
+    assert error.stream == StreamId(None, "users")
 
 
 def test_an_empty_block_and_one_without_an_event_are_idle(catalog_of: CatalogOf) -> None:

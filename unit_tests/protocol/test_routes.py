@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from destination_s3_spark.protocol.catalog import StreamId
 from destination_s3_spark.protocol.routes import Pending, Routes
+from destination_s3_spark.stream_id import StreamId
 
 USERS, SHOP_ORDERS = StreamId(None, "users"), StreamId("shop", "orders")
 STREAMS = (USERS, SHOP_ORDERS)

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from destination_s3_spark.protocol.catalog import StreamId
 from destination_s3_spark.protocol.envelope import read_envelope
 from destination_s3_spark.protocol.state import StateKind, StateMessage, parse_state
+from destination_s3_spark.stream_id import StreamId
 
 STREAMS = {StreamId("shop", "users"): 0, StreamId(None, "users"): 1}
 DESCRIPTOR = b'"stream_descriptor":{"name":"users","namespace":"shop"}'

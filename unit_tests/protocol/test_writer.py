@@ -14,6 +14,7 @@ from airbyte_cdk.models import AirbyteConnectionStatus, AirbyteMessage, Status, 
 
 from destination_s3_spark.errors import Bug, ConfigError, DataError, Fenced, SyncError, TransientError
 from destination_s3_spark.protocol.writer import Level, ProtocolLogHandler, ProtocolWriter
+from destination_s3_spark.stream_id import StreamId
 
 SECRET = 'sup3r "secret" \\key'
 
@@ -95,13 +96,13 @@ def test_an_error_carries_its_message_and_failure_type(
 @pytest.mark.parametrize(
     ("own", "given", "described"),
     [
-        (("shop", "users"), None, {"name": "users", "namespace": "shop"}),
-        (None, (None, "users"), {"name": "users"}),
-        (("shop", "users"), (None, "orders"), {"name": "users", "namespace": "shop"}),
+        (StreamId("shop", "users"), None, {"name": "users", "namespace": "shop"}),
+        (None, StreamId(None, "users"), {"name": "users"}),
+        (StreamId("shop", "users"), StreamId(None, "orders"), {"name": "users", "namespace": "shop"}),
     ],
 )
 def test_an_error_names_the_stream_it_concerns(
-    writer: ProtocolWriter, output: io.BytesIO, own: tuple[str, str] | None, given: tuple[None, str] | None, described: dict[str, str]
+    writer: ProtocolWriter, output: io.BytesIO, own: StreamId | None, given: StreamId | None, described: dict[str, str]
 ) -> None:
     writer.trace_error(DataError("x", stream=own), given)
     assert sent(output)[0]["trace"]["error"]["stream_descriptor"] == described

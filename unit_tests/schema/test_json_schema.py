@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from destination_s3_spark.errors import ConfigError
-from destination_s3_spark.protocol.catalog import StreamId
 from destination_s3_spark.schema.airbyte_type import AirbyteType, Array, Field, Object, Scalar, SchemalessArray, SchemalessObject, Union
 from destination_s3_spark.schema.json_schema import StreamFields, Unfit, airbyte_type, stream_fields
+from destination_s3_spark.stream_id import StreamId
 
 STREAM = StreamId("shop", "users")
 WELL_KNOWN = "WellKnownTypes.json#/definitions/"

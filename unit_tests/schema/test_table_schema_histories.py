@@ -9,7 +9,6 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from destination_s3_spark.protocol.catalog import StreamId
 from destination_s3_spark.schema.airbyte_type import AirbyteType, Array, Object, Union, option_name
 from destination_s3_spark.schema.arrow import schema_from_text
 from destination_s3_spark.schema.change import ChangeKind
@@ -19,6 +18,7 @@ from destination_s3_spark.schema.schema_event import from_event, to_event
 from destination_s3_spark.schema.table_schema import Evolution, TableField, TableSchema, evolve, plan_fields
 from destination_s3_spark.schema.type_merge import TypeConflictError, merge_types
 from destination_s3_spark.schema.type_text import type_to_text
+from destination_s3_spark.stream_id import StreamId
 
 STREAM = StreamId("shop", "users")
 SOURCES = ["a", "A", "a b", "_airbyte_meta", "id"]

@@ -14,6 +14,7 @@ from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.storage.date_pattern import parse_date_pattern
 from destination_s3_spark.storage.names import namespace_folder, safe_characters, stream_folder
 from destination_s3_spark.storage.paths import PathTemplate
+from destination_s3_spark.stream_id import StreamId
 
 CASES = json.loads((Path(__file__).parent / "data" / "path_and_name_cases.json").read_text(encoding="utf-8"))
 START = datetime(2020, 1, 2, 3, 4, 5, 678900, tzinfo=UTC)
@@ -30,21 +31,21 @@ def of_case(case: dict[str, Any]) -> PathTemplate:
 
 @pytest.mark.parametrize("case", CASES["render"], ids=lambda case: case["key"][:40])
 def test_a_key_is_destination_s3s_key_plus_the_token(case: dict[str, Any]) -> None:
-    key = of_case(case).key((case["namespace"], case["stream"]), case.get("extension", ""), TOKEN, case["part_number"])
+    key = of_case(case).key(StreamId(case["namespace"], case["stream"]), case.get("extension", ""), TOKEN, case["part_number"])
     assert key.count(f"-{TOKEN}") == 1
     assert key.replace(f"-{TOKEN}", "") == case["key"]
 
 
 @pytest.mark.parametrize("case", CASES["match"], ids=lambda case: case["key"])
 def test_files_of_destination_s3_are_recognised_with_their_part_number(case: dict[str, Any]) -> None:
-    match = of_case(case).key_pattern((case["namespace"], case["stream"])).fullmatch(case["key"])
+    match = of_case(case).key_pattern(StreamId(case["namespace"], case["stream"])).fullmatch(case["key"])
     assert match is not None
     assert int(match["part"]) == case["part_number"]
 
 
 @pytest.mark.parametrize("case", CASES["match_suffix"], ids=lambda case: case["key"])
 def test_a_numeric_suffix_of_a_clashing_name_is_recognised(case: dict[str, Any]) -> None:
-    pattern = of_case(case).key_pattern((None, "any"))
+    pattern = of_case(case).key_pattern(StreamId(None, "any"))
     assert pattern.fullmatch(case["key"])
     assert not pattern.fullmatch(case["key"] + "x")
 
@@ -56,18 +57,18 @@ def test_names_get_destination_s3s_safe_characters(name: str, expected: str) -> 
 
 @pytest.mark.parametrize(("bucket_path", "namespace", "name", "expected"), CASES["legacy_output_prefix"])
 def test_legacy_output_prefixes(bucket_path: str, namespace: str | None, name: str, expected: str) -> None:
-    assert template(bucket_path, "${NAMESPACE}/${STREAM_NAME}/").final_root((namespace, name)) == expected + "/"
+    assert template(bucket_path, "${NAMESPACE}/${STREAM_NAME}/").final_root(StreamId(namespace, name)) == expected + "/"
 
 
 @pytest.mark.parametrize(("pattern", "expected"), CASES["legacy_file_name"])
 def test_outer_blanks_of_a_file_name_go_and_inner_ones_become_underscores(pattern: str, expected: str) -> None:
-    key = template("b", "p/", pattern).key((None, "s"), "", TOKEN, 0)
+    key = template("b", "p/", pattern).key(StreamId(None, "s"), "", TOKEN, 0)
     assert key.replace(f"-{TOKEN}", "") == f"b/p/{expected}"
 
 
 def test_the_defaults_are_destination_s3s() -> None:
-    assert template().key(("ns", "users"), ".parquet", 7, 0) == "lake/ns/users/2020_01_02_1577934245678_0-7.parquet"
-    assert template().final_root(("ns", "users")) == "lake/ns/users/"
+    assert template().key(StreamId("ns", "users"), ".parquet", 7, 0) == "lake/ns/users/2020_01_02_1577934245678_0-7.parquet"
+    assert template().final_root(StreamId("ns", "users")) == "lake/ns/users/"
 
 
 @pytest.mark.parametrize(
@@ -88,17 +89,17 @@ def test_the_defaults_are_destination_s3s() -> None:
     ],
 )
 def test_the_token_stands_before_the_extension_or_a_literal_suffix_else_at_the_end(pattern: str, expected: str) -> None:
-    key = template(path="x/", name=pattern).key((None, "users"), ".csv.gz", 9, 3)
+    key = template(path="x/", name=pattern).key(StreamId(None, "users"), ".csv.gz", 9, 3)
     assert key == f"lake/x/{expected}"
     assert re.fullmatch(r".*?(-[0-9]+)?(\.[a-z.]+)?", key)
 
 
 @pytest.mark.parametrize("pattern", ["{part_number}{format_extension}", "any_filename", "f.json", "{date:dd MMM yy}_{part_number}"])
 def test_our_own_keys_are_recognised_whatever_sync_wrote_them(pattern: str) -> None:
-    key = template(path="${NAMESPACE}/${STREAM_NAME}/${YEAR}/${UUID}/", name=pattern).key(("n", "s"), ".parquet", TOKEN, 3)
+    key = template(path="${NAMESPACE}/${STREAM_NAME}/${YEAR}/${UUID}/", name=pattern).key(StreamId("n", "s"), ".parquet", TOKEN, 3)
     later = PathTemplate("lake", "${NAMESPACE}/${STREAM_NAME}/${YEAR}/${UUID}/", pattern, START + timedelta(days=900), 77)
-    assert later.key_pattern(("n", "s")).fullmatch(key)
-    assert not later.key_pattern(("n", "t")).fullmatch(key)
+    assert later.key_pattern(StreamId("n", "s")).fullmatch(key)
+    assert not later.key_pattern(StreamId("n", "t")).fullmatch(key)
 
 
 @pytest.mark.parametrize(
@@ -113,13 +114,13 @@ def test_our_own_keys_are_recognised_whatever_sync_wrote_them(pattern: str) -> N
     ],
 )
 def test_the_final_root_is_the_longest_constant_folder(path: str, expected: str) -> None:
-    assert template(path=path).final_root(("n", "s")) == expected
+    assert template(path=path).final_root(StreamId("n", "s")) == expected
 
 
 def test_another_root_replaces_the_templates_and_the_tail_stays() -> None:
-    key = template().key(("ns", "users"), ".parquet", 7, 0, root="lake/ns/users_0a0a0a0a/")
+    key = template().key(StreamId("ns", "users"), ".parquet", 7, 0, root="lake/ns/users_0a0a0a0a/")
     assert key == "lake/ns/users_0a0a0a0a/2020_01_02_1577934245678_0-7.parquet"
-    assert template().key_pattern(("ns", "users"), root="lake/ns/users_0a0a0a0a/").fullmatch(key)
+    assert template().key_pattern(StreamId("ns", "users"), root="lake/ns/users_0a0a0a0a/").fullmatch(key)
 
 
 @pytest.mark.parametrize(
@@ -134,8 +135,8 @@ def test_the_base_is_the_constant_part_of_the_bucket_path(bucket_path: str, expe
 @pytest.mark.parametrize("namespace", [None, "..", "/", "n" * 1500])
 def test_hostile_names_stay_under_the_bucket_path_and_within_1024_bytes(namespace: str | None, name: str) -> None:
     one = template()
-    root = one.final_root((namespace, name))
-    key = one.key((namespace, name), ".jsonl.gz", 2**128, 999_999)
+    root = one.final_root(StreamId(namespace, name))
+    key = one.key(StreamId(namespace, name), ".jsonl.gz", 2**128, 999_999)
     assert key.startswith(root)
     assert root.startswith("lake/")
     assert root != "lake/"
@@ -144,12 +145,12 @@ def test_hostile_names_stay_under_the_bucket_path_and_within_1024_bytes(namespac
 
 
 def test_long_names_that_differ_only_at_the_end_stay_apart() -> None:
-    assert template().final_root((None, "x" * 2000 + "a")) != template().final_root((None, "x" * 2000 + "b"))
+    assert template().final_root(StreamId(None, "x" * 2000 + "a")) != template().final_root(StreamId(None, "x" * 2000 + "b"))
 
 
 def test_templates_that_cannot_fit_are_a_config_error() -> None:
     with pytest.raises(ConfigError, match="1024"):
-        template("é" * 600).final_root((None, "s"))
+        template("é" * 600).final_root(StreamId(None, "s"))
 
 
 def test_a_namespace_may_be_several_folders_and_a_missing_one_is_none() -> None:
@@ -182,6 +183,6 @@ def test_a_date_pattern_that_is_not_supported_is_a_config_error_at_once(pattern:
 
 def test_the_timestamp_is_the_time_of_the_file() -> None:
     before = datetime.now(UTC).timestamp() * 1000
-    key = PathTemplate("b", "p/", "{timestamp}", START, 1).key((None, "s"), "", 1, 0)
+    key = PathTemplate("b", "p/", "{timestamp}", START, 1).key(StreamId(None, "s"), "", 1, 0)
     stamp = int(key.removeprefix("b/p/").removesuffix("-1"))
     assert before - 1 <= stamp <= datetime.now(UTC).timestamp() * 1000

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.storage.paths import PathTemplate
 from destination_s3_spark.storage.table_paths import internal_root, overlaps, raw_table_name, resolve_roots, table_id
+from destination_s3_spark.stream_id import StreamId
 
 START = datetime(2020, 1, 2, tzinfo=UTC)
 HOSTILE = [
@@ -35,15 +36,15 @@ HOSTILE = [
     "",
 ]
 NAMES = st.lists(st.sampled_from(HOSTILE), max_size=3).map("".join)
-STREAMS = st.tuples(st.none() | NAMES, NAMES)
+STREAMS = st.builds(StreamId, st.none() | NAMES, NAMES)
 
 
 def template(path: str | None = None, bucket_path: str = "lake") -> PathTemplate:
     return PathTemplate(bucket_path, path, None, START, 1)
 
 
-def same(one: tuple[str | None, str], other: tuple[str | None, str]) -> bool:
-    return (one[0] or "", one[1]) == (other[0] or "", other[1])
+def same(one: StreamId, other: StreamId) -> bool:
+    return StreamId.of(one.namespace, one.name) == StreamId.of(other.namespace, other.name)
 
 
 @pytest.mark.parametrize(
@@ -57,16 +58,16 @@ def same(one: tuple[str | None, str], other: tuple[str | None, str]) -> bool:
     ],
 )
 def test_raw_names_are_destinations_v2s(namespace: str | None, name: str, expected: str) -> None:
-    assert raw_table_name((namespace, name)) == expected
-    assert table_id((namespace, name)) == expected
+    assert raw_table_name(StreamId(namespace, name)) == expected
+    assert table_id(StreamId(namespace, name)) == expected
 
 
 @given(STREAMS, STREAMS)
-@example((None, "a^b"), (None, "a_b"))
-@example((None, "a/b"), (None, "a_b"))
-@example(("a_", "_b"), ("a", "__b"))
-@example(("a", "_b"), ("a_", "b"))
-def test_table_ids_are_one_safe_segment_and_injective(one: tuple[str | None, str], other: tuple[str | None, str]) -> None:
+@example(StreamId(None, "a^b"), StreamId(None, "a_b"))
+@example(StreamId(None, "a/b"), StreamId(None, "a_b"))
+@example(StreamId("a_", "_b"), StreamId("a", "__b"))
+@example(StreamId("a", "_b"), StreamId("a_", "b"))
+def test_table_ids_are_one_safe_segment_and_injective(one: StreamId, other: StreamId) -> None:
     for stream in (one, other):
         assert "/" not in table_id(stream)
         assert table_id(stream) not in {"", ".", ".."}
@@ -75,55 +76,53 @@ def test_table_ids_are_one_safe_segment_and_injective(one: tuple[str | None, str
 
 
 def test_a_name_that_imitates_a_hashed_id_gets_one_of_its_own() -> None:
-    hashed = table_id((None, "a^b"))
+    hashed = table_id(StreamId(None, "a^b"))
     imitation = hashed.removeprefix("_raw__stream_")
-    assert table_id((None, imitation)) != hashed
+    assert table_id(StreamId(None, imitation)) != hashed
 
 
 def test_the_internal_root_is_below_the_bucket_path() -> None:
-    assert internal_root(template(), ("n", "s")) == "lake/airbyte_internal/n_raw__stream_s/"
-    assert internal_root(template(bucket_path=""), (None, "s")) == "airbyte_internal/_raw__stream_s/"
+    assert internal_root(template(), StreamId("n", "s")) == "lake/airbyte_internal/n_raw__stream_s/"
+    assert internal_root(template(bucket_path=""), StreamId(None, "s")) == "airbyte_internal/_raw__stream_s/"
 
 
 def test_ordinary_streams_get_exactly_the_templates_folders() -> None:
-    streams = [("n1", "users"), ("n2", "users"), (None, "orders")]
+    streams = [StreamId("n1", "users"), StreamId("n2", "users"), StreamId(None, "orders")]
     assert resolve_roots(streams, template()) == {
-        ("n1", "users"): "lake/n1/users/",
-        ("n2", "users"): "lake/n2/users/",
-        (None, "orders"): "lake/orders/",
+        StreamId("n1", "users"): "lake/n1/users/",
+        StreamId("n2", "users"): "lake/n2/users/",
+        StreamId(None, "orders"): "lake/orders/",
     }
 
 
 def test_two_names_of_one_folder_are_kept_apart_by_a_hash_and_the_exact_name_keeps_the_folder() -> None:
-    roots = resolve_roots([("n", "a^b"), ("n", "a_b")], template())
-    assert roots["n", "a_b"] == "lake/n/a_b/"
-    assert roots["n", "a^b"].startswith("lake/n/a_b_")
-    assert len(roots["n", "a^b"]) == len("lake/n/a_b_12345678/")
+    roots = resolve_roots([StreamId("n", "a^b"), StreamId("n", "a_b")], template())
+    assert roots[StreamId("n", "a_b")] == "lake/n/a_b/"
+    assert roots[StreamId("n", "a^b")].startswith("lake/n/a_b_")
+    assert len(roots[StreamId("n", "a^b")]) == len("lake/n/a_b_12345678/")
 
 
 def test_of_nested_folders_the_outer_one_moves() -> None:
-    roots = resolve_roots([(None, "n1"), ("n1", "a"), ("n1", "b")], template())
-    assert roots["n1", "a"] == "lake/n1/a/"
-    assert roots["n1", "b"] == "lake/n1/b/"
-    assert roots[None, "n1"].startswith("lake/n1_")
-    assert roots[None, "n1"].count("/") == 2
+    roots = resolve_roots([StreamId(None, "n1"), StreamId("n1", "a"), StreamId("n1", "b")], template())
+    assert roots[StreamId("n1", "a")] == "lake/n1/a/"
+    assert roots[StreamId("n1", "b")] == "lake/n1/b/"
+    assert roots[StreamId(None, "n1")].startswith("lake/n1_")
+    assert roots[StreamId(None, "n1")].count("/") == 2
 
 
 def test_a_recorded_root_stays_and_the_newcomer_moves() -> None:
-    recorded = {(None, "n1"): "lake/n1/", ("gone", "table"): "lake/gone/table/"}
-    roots = resolve_roots([(None, "n1"), ("n1", "a"), ("gone", "table/x")], template(), recorded)
-    assert roots[None, "n1"] == "lake/n1/"
-    assert roots["n1", "a"].startswith("lake/n1_")
-    assert roots["n1", "a"].endswith("/a/")
-    assert roots["gone", "table/x"].startswith("lake/gone/table_")
+    recorded = {StreamId(None, "n1"): "lake/n1/", StreamId("gone", "table"): "lake/gone/table/"}
+    roots = resolve_roots([StreamId(None, "n1"), StreamId("n1", "a"), StreamId("gone", "table/x")], template(), recorded)
+    assert roots[StreamId(None, "n1")] == "lake/n1/"
+    assert roots[StreamId("n1", "a")].startswith("lake/n1_")
+    assert roots[StreamId("n1", "a")].endswith("/a/")
+    assert roots[StreamId("gone", "table/x")].startswith("lake/gone/table_")
 
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(STREAMS, max_size=8), st.randoms(use_true_random=False))
-def test_roots_are_apart_stable_and_independent_of_the_catalogs_order(
-    streams: list[tuple[str | None, str]], shuffler: random.Random
-) -> None:
-    streams = list({(namespace or None, name): None for namespace, name in streams})
+def test_roots_are_apart_stable_and_independent_of_the_catalogs_order(streams: list[StreamId], shuffler: random.Random) -> None:
+    streams = list({StreamId.of(stream.namespace, stream.name): None for stream in streams})
     roots = resolve_roots(streams, template())
     shuffled = streams.copy()
     shuffler.shuffle(shuffled)
@@ -138,8 +137,8 @@ def test_roots_are_apart_stable_and_independent_of_the_catalogs_order(
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(STREAMS, min_size=1, max_size=6, unique=True), st.integers(0, 6))
-def test_a_catalog_that_grows_keeps_the_roots_it_has(streams: list[tuple[str | None, str]], known: int) -> None:
-    streams = list({(namespace or None, name): None for namespace, name in streams})
+def test_a_catalog_that_grows_keeps_the_roots_it_has(streams: list[StreamId], known: int) -> None:
+    streams = list({StreamId.of(stream.namespace, stream.name): None for stream in streams})
     first = resolve_roots(streams[:known], template())
     grown = resolve_roots(streams, template(), first)
     assert {stream: grown[stream] for stream in first} == first
@@ -147,43 +146,43 @@ def test_a_catalog_that_grows_keeps_the_roots_it_has(streams: list[tuple[str | N
 
 
 def test_streams_a_template_does_not_tell_apart_share_a_root_and_are_reported() -> None:
-    roots = resolve_roots([("a", "x"), ("b", "x")], template("${STREAM_NAME}/"))
+    roots = resolve_roots([StreamId("a", "x"), StreamId("b", "x")], template("${STREAM_NAME}/"))
     assert set(roots.values()) == {"lake/x/"}
-    assert overlaps(roots, template("${STREAM_NAME}/")) == {("a", "x"): "stream 'b.x'", ("b", "x"): "stream 'a.x'"}
+    assert overlaps(roots, template("${STREAM_NAME}/")) == {StreamId("a", "x"): "stream 'b.x'", StreamId("b", "x"): "stream 'a.x'"}
 
 
 def test_a_root_around_the_connectors_folders_is_reported() -> None:
     plain = template("")
-    roots = resolve_roots([(None, "x")], template("${YEAR}_"))
-    assert roots == {(None, "x"): "lake/"}
-    assert overlaps(roots, plain) == {(None, "x"): "the folder 'airbyte_internal'"}
+    roots = resolve_roots([StreamId(None, "x")], template("${YEAR}_"))
+    assert roots == {StreamId(None, "x"): "lake/"}
+    assert overlaps(roots, plain) == {StreamId(None, "x"): "the folder 'airbyte_internal'"}
 
 
 def test_a_variable_after_the_last_constant_folder_does_not_separate_roots() -> None:
-    roots = resolve_roots([("n", "a"), ("n", "b")], template("${NAMESPACE}/${STREAM_NAME}_${YEAR}_"))
+    roots = resolve_roots([StreamId("n", "a"), StreamId("n", "b")], template("${NAMESPACE}/${STREAM_NAME}_${YEAR}_"))
     assert set(roots.values()) == {"lake/n/"}
 
 
 @pytest.mark.parametrize("name", ["airbyte_internal", "airbyte_changes"])
 def test_a_stream_named_like_a_folder_of_the_connector_moves_out_of_it(name: str) -> None:
-    roots = resolve_roots([(name, "users"), (None, name)], template())
+    roots = resolve_roots([StreamId(name, "users"), StreamId(None, name)], template())
     assert not any(root.startswith(f"lake/{name}/") for root in roots.values())
-    assert roots[name, "users"].endswith("/users/")
+    assert roots[StreamId(name, "users")].endswith("/users/")
 
 
 def test_a_template_that_names_a_folder_of_the_connector_is_a_config_error() -> None:
     with pytest.raises(ConfigError, match="airbyte_internal"):
-        resolve_roots([(None, "x")], template("airbyte_internal/${STREAM_NAME}/"))
+        resolve_roots([StreamId(None, "x")], template("airbyte_internal/${STREAM_NAME}/"))
 
 
 def test_folders_of_the_bucket_path_are_never_renamed() -> None:
-    recorded = {("old", "shared"): "lake/"}
-    roots = resolve_roots([("n", "new")], template(), recorded)
-    assert roots == {("n", "new"): "lake/n/new/"}
-    assert overlaps(roots | recorded, template())["n", "new"] == "stream 'old.shared'"
+    recorded = {StreamId("old", "shared"): "lake/"}
+    roots = resolve_roots([StreamId("n", "new")], template(), recorded)
+    assert roots == {StreamId("n", "new"): "lake/n/new/"}
+    assert overlaps(roots | recorded, template())[StreamId("n", "new")] == "stream 'old.shared'"
 
 
 def test_a_thousand_streams_resolve_quickly_and_apart() -> None:
-    streams = [(f"n{i % 7}", f"s^{i}" if i % 2 else f"s_{i}") for i in range(1000)]
+    streams = [StreamId(f"n{i % 7}", f"s^{i}" if i % 2 else f"s_{i}") for i in range(1000)]
     roots = resolve_roots(streams, template())
     assert len(set(roots.values())) == 1000

@@ -17,10 +17,10 @@ from destination_s3_spark.chain.events import AddData
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.chain.log import Chain
-from destination_s3_spark.chain.state import StreamName
 from destination_s3_spark.protocol.catalog import Catalog, parse_catalog
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
+from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.sync.batches import Limits
 from destination_s3_spark.tables.merge import combining
 from destination_s3_spark.tables.merge import update as merging
@@ -65,7 +65,7 @@ def noise(number: int) -> str:
 
 
 def live(lake: Lake) -> LiveFiles:
-    chain = Chain(S3Store(lake.settings), CHAIN, StreamName(None, "users"))
+    chain = Chain(S3Store(lake.settings), CHAIN, StreamId(None, "users"))
     chain.read()
     chain.catch_up()
     return chain.live_files()
@@ -125,7 +125,7 @@ def test_more_runs_than_a_task_can_hold_are_combined_first_and_arrival_still_dec
     syncs = [[rows(({"id": i, "note": f"{version}"} for i in range(version, 20)), 1), state(version)] for version in range(9)]
     lake.sync(dedup_catalog(), [*(block for blocks in syncs for block in blocks), status("COMPLETE")])
     store = S3Store(lake.settings)
-    chain = Chain(store, CHAIN, StreamName(None, "users"))
+    chain = Chain(store, CHAIN, StreamId(None, "users"))
     chain.read()
     chain.catch_up()
     landed = [file for block in chain.blocks() if isinstance(block.event, AddData) for file in block.event.files]

@@ -18,6 +18,7 @@ import pytest
 from destination_s3_spark.errors import ConfigError, DataError, TransientError
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
+from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.sync.batches import Limits
 from destination_s3_spark.sync.sync import LOOK_EVERY_S
 from unit_tests.sync.inline_lake import InlineEngine, Lake, catalog, global_state, records, state, status
@@ -142,7 +143,7 @@ def test_an_unreadable_record_is_named_by_its_place_in_the_input(lake: Lake) -> 
     with pytest.raises(DataError, match=f"byte {len(good) + len(records([7]))} ") as raised:
         lake.sync(catalog("users"), [good + records([7]) + bad + status("COMPLETE")])
     assert "hidden" not in str(raised.value)
-    assert raised.value.stream == (None, "users")
+    assert raised.value.stream == StreamId(None, "users")
     assert lake.acknowledged() == []
 
 

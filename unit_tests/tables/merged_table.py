@@ -25,11 +25,11 @@ from destination_s3_spark.formats.file_writer import FileColumns
 from destination_s3_spark.formats.jsonl import JsonlOptions
 from destination_s3_spark.formats.parquet import Codec, ParquetOptions
 from destination_s3_spark.formats.text_file import Flattening
-from destination_s3_spark.protocol.catalog import StreamId
 from destination_s3_spark.schema.airbyte_type import Field, Scalar
 from destination_s3_spark.schema.arrow import META_FIELDS, RAW_SCHEMA, arrow_field
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
+from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.merge.plan import MergePlan, Run, Sizes, TableFile, plan_merge
 from destination_s3_spark.tables.merge.task import (
     MergedRange,

@@ -18,12 +18,13 @@ from destination_s3_spark.config.config import Config
 from destination_s3_spark.errors import ConfigError, Fenced
 from destination_s3_spark.storage.arrow_filesystem import arrow_filesystem
 from destination_s3_spark.storage.paths import PathTemplate
+from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.publishers.symlink import MANIFEST, SEQUENCE, SymlinkManifest, published_keys, symlinked
 
 COLUMNS = [("id", pa.int64())]
 TEMPLATE = PathTemplate("lake", None, None, datetime(2026, 1, 1, tzinfo=UTC), 0)
-OWN_FOLDERS = {("shop", "users"): "lake/shop/users/", ("shop", "orders"): "lake/shop/orders/"}
-ONE_IN_THE_OTHER = {("a", "b"): "lake/a/b/", (None, "a"): "lake/a/", ("shop", "orders"): "lake/shop/orders/"}
+OWN_FOLDERS = {StreamId("shop", "users"): "lake/shop/users/", StreamId("shop", "orders"): "lake/shop/orders/"}
+ONE_IN_THE_OTHER = {StreamId("a", "b"): "lake/a/b/", StreamId(None, "a"): "lake/a/", StreamId("shop", "orders"): "lake/shop/orders/"}
 
 
 def config(**options: Any) -> Config:
@@ -169,7 +170,7 @@ def test_by_default_tables_that_share_a_folder_are_left_out_and_named_once(caplo
     with caplog.at_level(logging.WARNING, "airbyte"):
         found = symlinked(config(), ONE_IN_THE_OTHER, TEMPLATE)
 
-    assert found == {("shop", "orders")}
+    assert found == {StreamId("shop", "orders")}
     assert [record.getMessage().partition(": ")[2] for record in caplog.records] == ["a, a.b"]
 
 

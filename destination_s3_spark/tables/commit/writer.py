@@ -238,7 +238,7 @@ class TableWriter:
             raise DataError(
                 f"Table {self._table.stream}: the file '{file.key}' is gone. Only this connector may delete there. Restore it from a "
                 "backup or an older version, or run a refresh that removes the records.",
-                stream=(self._table.stream.namespace, self._table.stream.name),
+                stream=self._table.stream,
             ) from None
 
     def check_not_fenced(self) -> None:
@@ -352,7 +352,7 @@ class TableWriter:
         raise TransientError(
             f"Uploads of table {self._table.stream} disappeared before they were complete, so block {number} was taken back. Nothing "
             "is lost: run the sync again. If it happens again, look for a bucket lifecycle rule that aborts incomplete uploads early.",
-            stream=(self._table.stream.namespace, self._table.stream.name),
+            stream=self._table.stream,
         )
 
     def _take_snapshot_when_due(self) -> None:
@@ -390,6 +390,4 @@ class TableWriter:
             raise
 
     def _bug(self, what: str) -> Bug:
-        return Bug(
-            f"Table {self._table.stream}: {what}. Please report this.", stream=(self._table.stream.namespace, self._table.stream.name)
-        )
+        return Bug(f"Table {self._table.stream}: {what}. Please report this.", stream=self._table.stream)

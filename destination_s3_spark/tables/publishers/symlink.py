@@ -16,10 +16,10 @@ from destination_s3_spark.chain.state import TableState
 from destination_s3_spark.config.config import Config
 from destination_s3_spark.config.format_options import ParquetFormat
 from destination_s3_spark.errors import ConfigError
-from destination_s3_spark.storage.names import StreamParts
 from destination_s3_spark.storage.object_store import ObjectStore
 from destination_s3_spark.storage.paths import PathTemplate
 from destination_s3_spark.storage.table_paths import overlaps
+from destination_s3_spark.stream_id import StreamId
 
 MANIFEST = "_symlink_format_manifest/manifest"
 """Below a table's final root. Readers of the root itself skip folders that begin with `_`."""
@@ -56,7 +56,7 @@ def published_keys(live: LiveFiles) -> list[str]:
     return sorted([*live.adopted, *(file.key for file in live.of(FileKind.FINAL) if not live.is_pending(file))])
 
 
-def symlinked(config: Config, roots: Mapping[StreamParts, str], template: PathTemplate) -> frozenset[StreamParts]:
+def symlinked(config: Config, roots: Mapping[StreamId, str], template: PathTemplate) -> frozenset[StreamId]:
     """The streams whose tables have a manifest: all Parquet tables with a folder of their own, unless the option is off.
 
     `roots` are the final roots of a catalog's streams. Raises ConfigError when the option was switched on by the user and folders overlap.
@@ -65,19 +65,14 @@ def symlinked(config: Config, roots: Mapping[StreamParts, str], template: PathTe
         return frozenset()
     shared = overlaps(roots, template)
     if shared and "symlink" in config.publish.model_fields_set:
-        stream, other = min((_name(stream), other) for stream, other in shared.items())
+        stream, other = min((str(stream), other) for stream, other in shared.items())
         raise ConfigError(
             f"publish.symlink is on, but on S3 stream '{stream}' and {other} overlap: the folder of one is, holds or lies in the other's. "
             "A manifest needs a folder of its own: put ${NAMESPACE} and ${STREAM_NAME} into s3_path_format, or switch publish.symlink off."
         )
     if shared:
-        logger.warning("no symlink manifest for tables that share a folder with another one: %s", _listed(map(_name, shared)))
+        logger.warning("no symlink manifest for tables that share a folder with another one: %s", _listed(map(str, shared)))
     return frozenset(roots.keys() - shared.keys())
-
-
-def _name(stream: StreamParts) -> str:
-    namespace, name = stream
-    return f"{namespace}.{name}" if namespace else name
 
 
 def _listed(names: Iterable[str]) -> str:

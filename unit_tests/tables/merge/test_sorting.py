@@ -16,13 +16,13 @@ import pytest
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.decoding.plan import RowPlan
 from destination_s3_spark.errors import DataError
-from destination_s3_spark.protocol.catalog import StreamId
 from destination_s3_spark.schema.airbyte_type import Field, Scalar
 from destination_s3_spark.schema.arrow import META_FIELDS, RAW_SCHEMA, arrow_field
 from destination_s3_spark.schema.placement import TableField
 from destination_s3_spark.schema.table_schema import TableSchema
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
+from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.merge.sorting import COPIES, SortTask, sort_rows
 from destination_s3_spark.tables.runs.keys import DELETED, KEY, OFFSET, CdcDeletion, KeySpec, encode_key, lower, upper
 from destination_s3_spark.tables.runs.sorted_file import sorted_index

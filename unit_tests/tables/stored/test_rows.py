@@ -17,12 +17,12 @@ from destination_s3_spark.decoding.record_typer import TypedBlock
 from destination_s3_spark.decoding.verbatim import record_typer
 from destination_s3_spark.errors import ConfigError, DataError
 from destination_s3_spark.formats.parquet import ParquetFile, ParquetOptions, TimeEncoding
-from destination_s3_spark.protocol.catalog import StreamId
 from destination_s3_spark.schema.airbyte_type import AirbyteType, Array, Field, Object, Scalar, SchemalessObject, Union
 from destination_s3_spark.schema.arrow import META_FIELDS, RAW_SCHEMA, arrow_field
 from destination_s3_spark.schema.json_schema import StreamFields
 from destination_s3_spark.schema.policy import SchemaChange, SchemaPolicy
 from destination_s3_spark.schema.table_schema import TableSchema, evolve, plan_fields
+from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.stored.rows import BLOCK_BYTES, DoesNotFit, Misfits, NeedsCast, cast_rows, project, retyped_rows
 
 STREAM = StreamId("shop", "users")
