@@ -4,7 +4,8 @@
     time      `HH:mm`, `HH:mm:ss`, up to nine digits of a second; `24:00` is the next day's midnight
     zone      `Z`, `+08`, `+0800`, `+08:00`, `+08:00:00` up to 18 h, `UTC+8`, `PST`, `Europe/Berlin`, with or without a blank before it
 
-Between date and time stands a `T`, a blank, or both. What has no zone is in UTC. Days that do not exist are errors, never moved.
+Between date and time stands a `T`, a blank, or both; blanks at the end are ignored. What has no zone is in UTC. Days that do not exist
+are errors, never moved.
 """
 
 from __future__ import annotations
@@ -82,6 +83,7 @@ def temporal(kind: Scalar, text: str) -> int | Reason:
     """The stored value: days for a date, microseconds since the epoch for a timestamp, microseconds of the day for a time."""
     if len(text) > _LONGEST_TEXT:
         return Reason.SERIALIZATION
+    text = text.rstrip(" ")
     if kind in _TIMES:
         match = _TIME_OF_DAY.fullmatch(text)
         moment = Reason.SERIALIZATION if match is None else _time_of_day(match)

@@ -281,6 +281,7 @@ def candidates(node: Node, options: tuple[Any, ...]) -> list[Any]:
 
 
 def temporal(text: str, of: Scalar) -> int:
+    text = without_blanks_behind(text)
     if "time_of_day" in of.name.lower() or of in (Scalar.TIME_WITH_TIMEZONE, Scalar.TIME_WITHOUT_TIMEZONE):
         time_us, offset = clock(text, None)
         return (time_us - (offset if of is Scalar.TIME_WITH_TIMEZONE else timedelta(0)) // timedelta(microseconds=1)) % DAY_US
@@ -307,6 +308,14 @@ def temporal(text: str, of: Scalar) -> int:
     if not -(2 ** (bits - 1)) <= stored < 2 ** (bits - 1):
         raise Nulled(SIZE)
     return stored
+
+
+def without_blanks_behind(text: str) -> str:
+    if len(text) > 120:
+        raise Nulled(SERIALIZATION)
+    while text.endswith(" "):
+        text = text[:-1]
+    return text
 
 
 def split_moment(text: str) -> tuple[str, str | None, str | None]:
