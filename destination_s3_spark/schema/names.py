@@ -1,7 +1,7 @@
 """Column names that Avro and Parquet readers accept, and that stay what they are once given.
 
-A name depends on the source names that arrive together and on the names already taken among their siblings, never on the
-order in which a catalog lists its properties.
+A name depends on the source names that arrive together, in the order in which they are declared, and on the names already taken among
+their siblings.
 """
 
 from __future__ import annotations
@@ -26,13 +26,14 @@ class Level(Enum):
 def assign_names(sources: Iterable[str], taken: Collection[str], level: Level) -> dict[str, str]:
     """Give each source a name that no sibling has, also when upper and lower case are the same to a reader.
 
-    `taken` are the names of siblings that have one already; they are never given again. A source that is a safe name keeps it
-    before one that has to be changed. Who finds its name gone gets `_1`, `_2`, …, and so do columns named like the connector's own.
+    `taken` are the names of siblings that have one already; they are never given again. A source that is a safe name keeps it before
+    one that has to be changed, and else the first one declared does. Who finds its name gone gets `_1`, `_2`, …, and so do columns
+    named like the connector's own.
     """
     used = {name.casefold() for name in taken}
     names: dict[str, str] = {}
     clashing: list[str] = []
-    for source in sorted(set(sources), key=lambda source: (safe_name(source) != source, source)):
+    for source in sorted(dict.fromkeys(sources), key=lambda source: safe_name(source) != source):
         name = safe_name(source)
         if name.casefold() in used or (level is Level.COLUMN and name.casefold().startswith(_META_PREFIX)):
             clashing.append(source)

@@ -116,7 +116,10 @@ def _merge_unions(table: Union, declared: tuple[AirbyteType, ...], path: _Path, 
 
 
 def _new_members(fields: Iterable[Field], members: Iterable[Field]) -> tuple[Field, ...]:
-    sources = {field.source: field for field in fields}
-    names = assign_names(sources, [member.name for member in members], Level.MEMBER)
-    additions = (Field(source, names[source], arranged(field.type)) for source, field in sources.items())
+    """The fields as further members of an object that has these. Names they have stay where they are free, so nothing is renamed by
+    being arranged twice.
+    """
+    declared = tuple(fields)
+    names = assign_names((field.name for field in declared), [member.name for member in members], Level.MEMBER)
+    additions = (Field(field.source, names[field.name], arranged(field.type)) for field in declared)
     return tuple(sorted(additions, key=lambda member: member.name))

@@ -7,16 +7,17 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from destination_s3_spark.errors import Bug, ConfigError
 from destination_s3_spark.schema.airbyte_type import AirbyteType, Array, Field, Object, Scalar, Union
 from destination_s3_spark.schema.change import Change, ChangeKind
 from destination_s3_spark.schema.json_schema import StreamFields, stream_fields
+from destination_s3_spark.schema.names import safe_name
 from destination_s3_spark.schema.policy import SchemaChange, SchemaPolicy
 from destination_s3_spark.schema.schema_event import from_event, to_event
-from destination_s3_spark.schema.table_schema import Evolution, TableSchema, evolve, plan_fields
+from destination_s3_spark.schema.table_schema import Evolution, TableField, TableSchema, evolve, plan_fields
 from destination_s3_spark.stream_id import StreamId
 
 STREAM = StreamId("shop", "users")
@@ -121,7 +122,40 @@ def test_a_column_that_returns_is_where_it_was() -> None:
 
 def test_a_new_column_never_renames_an_old_one() -> None:
     evolution = history(declared({"a b": "string"}), declared({"a b": "string", "a_b": "string", "A_B": "string"}))
-    assert {field.source: field.name for field in evolution.schema.fields} == {"a b": "a_b", "A_B": "A_B_1", "a_b": "a_b_2"}
+    assert {field.source: field.name for field in evolution.schema.fields} == {"a b": "a_b", "a_b": "a_b_1", "A_B": "A_B_2"}
+
+
+def test_of_columns_that_differ_in_case_the_first_declared_keeps_its_name_and_a_later_order_changes_nothing() -> None:
+    evolution = history(declared({"id": "integer", "ID": "string"}), declared({"ID": "string", "Id": "string", "id": "integer"}))
+    assert {field.source: field.name for field in evolution.schema.fields} == {"id": "id", "ID": "ID_1", "Id": "Id_2"}
+
+
+def test_members_that_differ_in_case_are_named_alike_and_keep_their_names_in_another_column() -> None:
+    cased = nested(id="string", ID="string", Id="string")
+    text = evolve(None, declared({"o": "string"}), STREAM, FAIL)
+    beside = evolve(text.schema, declared({"o": cased}), STREAM, SchemaPolicy())
+    moved = evolve(beside.schema, declared({"o": cased}), STREAM, SchemaPolicy(SchemaChange.REWRITE))
+    for evolution, place in ((beside, 1), (moved, 0)):
+        column = evolution.schema.fields[place].type
+        assert isinstance(column, Object)
+        assert {member.source: member.name for member in column.fields} == {"id": "id", "ID": "ID_1", "Id": "Id_2"}
+
+
+def test_a_table_whose_columns_were_named_by_an_earlier_rule_keeps_their_names() -> None:
+    members = Object((Field("ID", "ID", Scalar.STRING), Field("id", "id_1", Scalar.STRING)))
+    columns = (
+        TableField(1, "ID", "ID", Scalar.STRING, 0),
+        TableField(2, "id_1", "id", Scalar.STRING, 0),
+        TableField(3, "o", "o", members, 0),
+    )
+    earlier = TableSchema(0, columns)
+    evolution = evolve(
+        earlier, declared({"id": "string", "ID": "string", "o": nested(id="string", ID="string", iD="string")}), STREAM, FAIL
+    )
+    assert names(evolution.schema) == ["ID", "id_1", "o"]
+    column = evolution.schema.fields[2].type
+    assert isinstance(column, Object)
+    assert {member.source: member.name for member in column.fields} == {"ID": "ID", "id": "id_1", "iD": "iD_2"}
 
 
 def test_members_of_objects_keep_their_place_and_new_ones_are_appended() -> None:
@@ -288,7 +322,10 @@ def test_over_any_history_no_column_ever_moves(versions: list[tuple[dict[str, An
 
 @settings(max_examples=50, deadline=None)
 @given(random_properties(2), st.randoms(use_true_random=False))
-def test_the_order_of_properties_in_a_catalog_does_not_matter(properties: dict[str, Any], chance: random.Random) -> None:
+def test_the_order_of_properties_in_a_catalog_does_not_matter_but_for_names_that_clash(
+    properties: dict[str, Any], chance: random.Random
+) -> None:
+    assume(len({safe_name(source).casefold() for source in properties}) == len(properties))
     shuffled = list(properties)
     chance.shuffle(shuffled)
     other = declared({source: properties[source] for source in shuffled})
