@@ -44,10 +44,6 @@ class CaseSync:
         catalog, expected = (json.loads(json.dumps(part).replace("test_ns", namespace)) for part in (self.catalog, self.expected))
         return replace(self, catalog=catalog, messages=messages, expected=expected)
 
-    def without(self, field: str) -> CaseSync:
-        """The sync without a field in its schemas and in what is expected; the records keep it."""
-        return replace(self, catalog=_without_key(self.catalog, field), expected=_without_key(self.expected, field))
-
     def expected_rows(self, known_variants: tuple[str, ...] = PARQUET_VARIANTS) -> dict[StreamName, list[Row]]:
         """The rows of each stream the case speaks about, in the form of `comparable`."""
         if "by_stream" in self.expected:

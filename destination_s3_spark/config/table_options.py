@@ -28,6 +28,14 @@ class Tables(Settings):
             "new type, rewrite gives the column the new type and rewrites the table, fail ends the sync."
         ),
     )
+    union_conflicts: Literal["fail", "union", "text"] = Field(
+        "fail",
+        title="Contradicting unions",
+        description=(
+            "What becomes of a member that the objects of one union declare differently, in Avro and Parquet: fail ends the sync at its "
+            "start, union keeps the values of both declarations as destination-s3 does, text makes the member a string."
+        ),
+    )
     cdc_deletion_mode: Literal["hard", "soft"] = Field(
         "hard",
         title="CDC deletion mode",

@@ -1,13 +1,14 @@
 """Types while a JSON schema is being read: unions are merged here, before members get their names.
 
 The guide's rules ("Merging Like Options in Unions"): equal options collapse, nulls drop, objects become one object, an option that is
-left alone stands for itself. What cannot be merged ends the sync.
+left alone stands for itself. What becomes of options that contradict each other is `UnionConflicts`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 
 from destination_s3_spark.schema.airbyte_type import Scalar, SchemalessArray, SchemalessObject
 
@@ -44,16 +45,35 @@ Draft = Scalar | SchemalessObject | SchemalessArray | DraftObject | DraftArray |
 """None is the type of null."""
 
 
-class MisfitError(Exception):
-    """No type fits a JSON schema. `path` leads to the field by its JSON keys, `reason` is a clause without a full stop."""
+class UnionConflicts(Enum):
+    """What becomes of options of one union that contradict each other; the values are the config's.
 
-    def __init__(self, path: tuple[str, ...], reason: str) -> None:
+    The conflict is a member that two objects declare differently, or two options of one name, such as arrays with different items. A
+    union cannot hold the latter beside each other, so UNION and TEXT alike keep them as JSON text of their kind.
+    """
+
+    FAIL = "fail"
+    """No type fits."""
+    UNION = "union"
+    """The member takes the values of both declarations, as in destination-s3."""
+    TEXT = "text"
+    """The member is a string, which takes every value."""
+
+
+class MisfitError(Exception):
+    """No type fits a JSON schema. `path` leads to the field by its JSON keys, `reason` is a clause without a full stop.
+
+    `conflict`: it is one that `UnionConflicts` decides about.
+    """
+
+    def __init__(self, path: tuple[str, ...], reason: str, *, conflict: bool = False) -> None:
         super().__init__(reason)
         self.path = path
         self.reason = reason
+        self.conflict = conflict
 
 
-def merge_options(options: Sequence[Draft], path: tuple[str, ...]) -> Draft:
+def merge_options(options: Sequence[Draft], path: tuple[str, ...], conflicts: UnionConflicts) -> Draft:
     """The options of a union as one draft; None when nothing but null is left."""
     merged: list[Draft] = []
     for option in _flat(options):
@@ -63,7 +83,7 @@ def merge_options(options: Sequence[Draft], path: tuple[str, ...]) -> Draft:
         if twin is None:
             merged.append(option)
         else:
-            merged[twin] = _merge_twins(merged[twin], option, path)
+            merged[twin] = _merge_twins(merged[twin], option, path, conflicts)
     if len(merged) > 1:
         return DraftUnion(tuple(merged))
     return merged[0] if merged else None
@@ -73,27 +93,36 @@ def _flat(options: Sequence[Draft]) -> list[Draft]:
     return [inner for option in options for inner in (option.options if isinstance(option, DraftUnion) else (option,))]
 
 
-def _merge_twins(left: Draft, right: Draft, path: tuple[str, ...]) -> Draft:
+def _merge_twins(left: Draft, right: Draft, path: tuple[str, ...], conflicts: UnionConflicts) -> Draft:
     if isinstance(left, DraftObject) and isinstance(right, DraftObject):
-        return _merge_objects(left, right, path)
-    raise MisfitError(path, f"two options of its union are both called {_name(left)} and cannot be merged")
+        return _merge_objects(left, right, path, conflicts)
+    name = _name(left)
+    if conflicts is UnionConflicts.FAIL:
+        raise MisfitError(path, f"two options of its union are both called {name} and cannot be merged", conflict=True)
+    return SchemalessObject() if name == "object" else SchemalessArray()
 
 
-def _merge_objects(left: DraftObject, right: DraftObject, path: tuple[str, ...]) -> DraftObject:
+def _merge_objects(left: DraftObject, right: DraftObject, path: tuple[str, ...], conflicts: UnionConflicts) -> DraftObject:
     merged = dict(left.properties)
     for source, draft in right.properties.items():
-        merged[source] = _merge_property(merged[source], draft, (*path, source)) if source in merged else draft
+        merged[source] = _merge_property(merged[source], draft, (*path, source), conflicts) if source in merged else draft
     return DraftObject(merged)
 
 
-def _merge_property(left: Draft, right: Draft, path: tuple[str, ...]) -> Draft:
+def _merge_property(left: Draft, right: Draft, path: tuple[str, ...], conflicts: UnionConflicts) -> Draft:
     if left == right or right is None:
         return left
     if left is None:
         return right
     if isinstance(left, DraftObject) and isinstance(right, DraftObject):
-        return _merge_objects(left, right, path)
-    raise MisfitError(path, f"objects of one union declare it as {_name(left)} and as {_name(right)}, which cannot be merged")
+        return _merge_objects(left, right, path, conflicts)
+    match conflicts:
+        case UnionConflicts.UNION:
+            return merge_options([left, right], path, conflicts)
+        case UnionConflicts.TEXT:
+            return Scalar.STRING
+    reason = f"objects of one union declare it as {_name(left)} and as {_name(right)}, which cannot be merged"
+    raise MisfitError(path, reason, conflict=True)
 
 
 def _name(draft: Draft) -> str:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.schema.airbyte_type import AirbyteType, Array, Field, Object, Scalar, SchemalessArray, SchemalessObject, Union
-from destination_s3_spark.schema.draft import Draft, DraftArray, DraftObject, DraftUnion, MisfitError, merge_options
+from destination_s3_spark.schema.draft import Draft, DraftArray, DraftObject, DraftUnion, MisfitError, UnionConflicts, merge_options
 from destination_s3_spark.schema.names import Level, assign_names
 from destination_s3_spark.stream_id import StreamId
 
@@ -51,11 +51,13 @@ class StreamFields(NamedTuple):
     required: frozenset[str]
 
 
-def stream_fields(json_schema: Mapping[str, Any], stream: StreamId, unfit: Unfit = Unfit.FAIL) -> StreamFields:
+def stream_fields(
+    json_schema: Mapping[str, Any], stream: StreamId, unfit: Unfit = Unfit.FAIL, conflicts: UnionConflicts = UnionConflicts.FAIL
+) -> StreamFields:
     """The declared columns of a stream. No `properties` means no columns; ConfigError names the stream and the field."""
     try:
         properties = _stream_properties(json_schema)
-        drafts = {source: _column(schema, source, unfit) for source, schema in properties.items()}
+        drafts = {source: _column(schema, source, unfit, conflicts) for source, schema in properties.items()}
         fields = _fields(drafts, Level.COLUMN)
     except MisfitError as misfit:
         raise ConfigError(_advice(f'Stream "{stream}"', misfit), stream=stream) from None
@@ -64,17 +66,18 @@ def stream_fields(json_schema: Mapping[str, Any], stream: StreamId, unfit: Unfit
     return StreamFields(fields, frozenset(name for name in required & properties.keys() if not _admits_null(properties[name])))
 
 
-def airbyte_type(json_schema: object, where: str) -> AirbyteType:
+def airbyte_type(json_schema: object, where: str, conflicts: UnionConflicts = UnionConflicts.FAIL) -> AirbyteType:
     """The type of one property. ConfigError says `where` (for example `Stream "users", field "id"`) when no type fits."""
     try:
-        return _finish(_draft(json_schema, ()))
+        return _finish(_draft(json_schema, (), conflicts))
     except MisfitError as misfit:
         raise ConfigError(_advice(where, misfit)) from None
 
 
 def _advice(where: str, misfit: MisfitError) -> str:
     field = f', field "{".".join(misfit.path)}"' if misfit.path else ""
-    return f"{where}{field}: {misfit.reason}. Correct the schema in the source, or deselect the field in the connection."
+    option = ", set tables.union_conflicts to union or text" if misfit.conflict else ""
+    return f"{where}{field}: {misfit.reason}. Correct the schema in the source{option}, or deselect the field in the connection."
 
 
 def _stream_properties(json_schema: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -89,16 +92,16 @@ def _stream_properties(json_schema: Mapping[str, Any]) -> Mapping[str, Any]:
     return properties
 
 
-def _column(schema: object, source: str, unfit: Unfit) -> Draft:
+def _column(schema: object, source: str, unfit: Unfit, conflicts: UnionConflicts) -> Draft:
     try:
-        return _draft(schema, (source,))
+        return _draft(schema, (source,), conflicts)
     except MisfitError:
         if unfit is Unfit.FAIL:
             raise
         return Scalar.STRING
 
 
-def _draft(schema: object, path: tuple[str, ...]) -> Draft:
+def _draft(schema: object, path: tuple[str, ...], conflicts: UnionConflicts) -> Draft:
     """One JSON schema as a draft; None is the null type."""
     if isinstance(schema, str):
         schema = {"type": schema}
@@ -109,20 +112,20 @@ def _draft(schema: object, path: tuple[str, ...]) -> Draft:
         if isinstance(declared, list):
             # The keywords of every listed type stand side by side: {"type": ["object", "array"], "properties": …, "items": …}.
             options = ({**schema, "type": option} if isinstance(option, str) else option for option in declared)
-            return merge_options([_draft(option, path) for option in options], path)
-        return _typed(schema, declared, path)
+            return merge_options([_draft(option, path, conflicts) for option in options], path, conflicts)
+        return _typed(schema, declared, path, conflicts)
     if "$ref" in schema:
         return _reference(schema["$ref"], path)
     for keyword in _UNION_KEYWORDS:
         if keyword in schema:
-            options = schema[keyword]
-            return merge_options([_draft(option, path) for option in (options if isinstance(options, list) else [options])], path)
+            listed = schema[keyword] if isinstance(schema[keyword], list) else [schema[keyword]]
+            return merge_options([_draft(option, path, conflicts) for option in listed], path, conflicts)
     if "properties" in schema:
-        return _object(schema, path)
-    return _array(schema, path) if "items" in schema else Scalar.STRING
+        return _object(schema, path, conflicts)
+    return _array(schema, path, conflicts) if "items" in schema else Scalar.STRING
 
 
-def _typed(schema: Mapping[str, Any], declared: object, path: tuple[str, ...]) -> Draft:
+def _typed(schema: Mapping[str, Any], declared: object, path: tuple[str, ...], conflicts: UnionConflicts) -> Draft:
     match declared:
         case "string":
             return _string(schema)
@@ -133,9 +136,9 @@ def _typed(schema: Mapping[str, Any], declared: object, path: tuple[str, ...]) -
         case "number":
             return Scalar.INTEGER if schema.get("airbyte_type") == "integer" else Scalar.NUMBER
         case "object":
-            return _object(schema, path)
+            return _object(schema, path, conflicts)
         case "array":
-            return _array(schema, path)
+            return _array(schema, path, conflicts)
         case "null":
             return None
     raise MisfitError(path, f"its JSON schema has the unknown type {_show(declared)}")
@@ -161,22 +164,22 @@ def _reference(reference: object, path: tuple[str, ...]) -> Scalar:
     raise MisfitError(path, f"its JSON schema has the unknown reference {_show(reference)}")
 
 
-def _object(schema: Mapping[str, Any], path: tuple[str, ...]) -> Draft:
+def _object(schema: Mapping[str, Any], path: tuple[str, ...], conflicts: UnionConflicts) -> Draft:
     properties = schema.get("properties")
     if not properties:
         return SchemalessObject()
     if not isinstance(properties, Mapping):
         raise MisfitError(path, "`properties` of its JSON schema is not an object")
-    return DraftObject({source: _draft(property_, (*path, source)) for source, property_ in properties.items()})
+    return DraftObject({source: _draft(property_, (*path, source), conflicts) for source, property_ in properties.items()})
 
 
-def _array(schema: Mapping[str, Any], path: tuple[str, ...]) -> Draft:
+def _array(schema: Mapping[str, Any], path: tuple[str, ...], conflicts: UnionConflicts) -> Draft:
     items = schema.get("items")
     if items is None or items == []:
         return SchemalessArray()
     if isinstance(items, list):
-        return DraftArray(merge_options([_draft(item, path) for item in items], path))
-    return DraftArray(_draft(items, path))
+        return DraftArray(merge_options([_draft(item, path, conflicts) for item in items], path, conflicts))
+    return DraftArray(_draft(items, path, conflicts))
 
 
 def _finish(draft: Draft) -> AirbyteType:

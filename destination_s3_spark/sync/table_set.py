@@ -14,6 +14,7 @@ from destination_s3_spark.config.config import Config
 from destination_s3_spark.decoding.plan import Values
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.protocol.catalog import Catalog, Stream
+from destination_s3_spark.schema.draft import UnionConflicts
 from destination_s3_spark.schema.json_schema import StreamFields, Unfit, stream_fields
 from destination_s3_spark.storage.configured import path_template
 from destination_s3_spark.storage.object_store import ObjectStore
@@ -46,7 +47,8 @@ class TableSet:
         if self.config.change_log.enabled:
             require_primary_keys(catalog)
         unfit = Unfit.TEXT if final_options(self.config).values is not Values.TYPED else Unfit.FAIL
-        declared = [stream_fields(stream.json_schema, stream.id, unfit) for stream in catalog.streams]
+        conflicts = UnionConflicts(self.config.tables.union_conflicts)
+        declared = [stream_fields(stream.json_schema, stream.id, unfit, conflicts) for stream in catalog.streams]
         template = path_template(self.config, self.started_at, catalog.streams[0].sync_id)
         orphans = OrphanUploads(self.store, template.base)
         provisional = {stream.id: template.final_root(stream.id) for stream in catalog.streams}

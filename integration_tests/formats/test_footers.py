@@ -37,6 +37,10 @@ EXPECTED = {
     (TYPES, "unions"): {"union.type": TEXT, "union.integer": INT, "union.string": TEXT},
     ("testUnions", "problematic_types"): {
         "combined_type.type": TEXT, "combined_type.string": TEXT, "combined_type.integer": INT, "id": INT,
+        "union_of_objects_with_properties_contradicting.id.type": TEXT,
+        "union_of_objects_with_properties_contradicting.id.integer": INT,
+        "union_of_objects_with_properties_contradicting.id.string": TEXT,
+        "union_of_objects_with_properties_contradicting.name": TEXT,
         "union_of_objects_with_properties_identical.id": INT, "union_of_objects_with_properties_identical.name": TEXT,
         "union_of_objects_with_properties_nonoverlapping.description": TEXT,
         "union_of_objects_with_properties_nonoverlapping.flagged": BOOL, "union_of_objects_with_properties_nonoverlapping.id": INT,

@@ -38,7 +38,7 @@ def parts(forms: tuple[Form, ...], names: Callable[[Form], list[str]]) -> list[A
 @pytest.mark.parametrize(("form", "case"), parts(TYPED, cases_of))
 def test_a_case_is_typed(landed: Landed, form: Form, case: str) -> None:
     landing = landed(form)
-    sync = case_syncs(form, case)[0]
+    sync = case_syncs(case)[0]
     expected = sync.expected_rows(AVRO_VARIANTS if form is Form.AVRO else PARQUET_VARIANTS)
     if case in OURS:
         (name,) = sync.streams

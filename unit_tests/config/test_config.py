@@ -52,6 +52,7 @@ def test_a_minimal_configuration_has_the_documented_defaults() -> None:
     assert config.file_name_pattern is None
     assert config.tables.raw_tables is True
     assert config.tables.schema_change == "recover"
+    assert config.tables.union_conflicts == "fail"
     assert config.publish.symlink is True
     assert (config.spark.master, config.spark.driver_memory, config.spark.conf) == ("local[*]", None, {})
     assert (config.batching.max_batch_mb, config.batching.max_batch_age_s, config.batching.max_spool_gb) == (512, 300, 4)
@@ -62,7 +63,7 @@ def test_a_minimal_configuration_has_the_documented_defaults() -> None:
 
 def test_every_option_of_our_groups_is_read() -> None:
     config = parse(
-        tables={"raw_tables": False, "schema_change": "fail"},
+        tables={"raw_tables": False, "schema_change": "fail", "union_conflicts": "union"},
         publish={"symlink": False},
         spark={"master": "local[3]", "driver_memory": "768m", "conf": {"spark.task.cpus": "1"}},
         batching={"max_batch_mb": 1, "max_batch_age_s": 2, "spool_dir": "/spool", "max_spool_gb": 0.5},
@@ -77,6 +78,7 @@ def test_every_option_of_our_groups_is_read() -> None:
 
     assert config.tables.raw_tables is False
     assert config.tables.schema_change == "fail"
+    assert config.tables.union_conflicts == "union"
     assert config.publish.symlink is False
     assert (config.spark.master, config.spark.driver_memory) == ("local[3]", "768m")
     assert config.spark.conf == {"spark.task.cpus": "1"}

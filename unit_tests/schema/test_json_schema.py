@@ -6,6 +6,7 @@ import pytest
 
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.schema.airbyte_type import AirbyteType, Array, Field, Object, Scalar, SchemalessArray, SchemalessObject, Union
+from destination_s3_spark.schema.draft import UnionConflicts
 from destination_s3_spark.schema.json_schema import StreamFields, Unfit, airbyte_type, stream_fields
 from destination_s3_spark.stream_id import StreamId
 
@@ -192,6 +193,47 @@ def test_what_no_type_fits_names_stream_field_and_reason(schema: Any, field: str
     assert f'Stream "shop.users", field "{field}": ' in raised.value.message
     assert reason in raised.value.message
     assert raised.value.stream == STREAM
+
+
+@pytest.mark.parametrize(
+    ("schema", "as_union", "as_text"),
+    [
+        (
+            one_of(properties(id=INTEGER, n=STRING), properties(id=STRING)),
+            obj(id=Union((Scalar.INTEGER, Scalar.STRING)), n=Scalar.STRING),
+            obj(id=Scalar.STRING, n=Scalar.STRING),
+        ),
+        (
+            one_of(properties(id=INTEGER), STRING, properties(id={"type": "boolean"}), properties(id=one_of(INTEGER, STRING))),
+            Union((obj(id=Union((Scalar.INTEGER, Scalar.BOOLEAN, Scalar.STRING))), Scalar.STRING)),
+            Union((obj(id=Scalar.STRING), Scalar.STRING)),
+        ),
+        (
+            one_of(properties(a=properties(b=INTEGER)), properties(a=properties(b=STRING)), properties(a=INTEGER)),
+            obj(a=Union((obj(b=Union((Scalar.INTEGER, Scalar.STRING))), Scalar.INTEGER))),
+            obj(a=Scalar.STRING),
+        ),
+        (
+            one_of(properties(a={"type": "array", "items": INTEGER}), properties(a={"type": "array", "items": STRING})),
+            obj(a=SchemalessArray()),
+            obj(a=Scalar.STRING),
+        ),
+        (one_of({"type": "object"}, properties(id=INTEGER), STRING), *[Union((SchemalessObject(), Scalar.STRING))] * 2),
+        (one_of({"type": "array", "items": INTEGER}, {"type": "array"}), *[SchemalessArray()] * 2),
+    ],
+)
+def test_contradicting_options_become_a_union_or_text_where_that_is_chosen(
+    schema: Any, as_union: AirbyteType, as_text: AirbyteType
+) -> None:
+    assert airbyte_type(schema, "here", UnionConflicts.UNION) == as_union
+    assert airbyte_type(schema, "here", UnionConflicts.TEXT) == as_text
+    with pytest.raises(ConfigError, match=r"set tables\.union_conflicts to union or text"):
+        airbyte_type(schema, "here")
+
+
+def test_only_a_contradiction_is_advised_to_be_solved_by_the_option() -> None:
+    with pytest.raises(ConfigError, match=r"Correct the schema in the source, or deselect the field in the connection\.$"):
+        airbyte_type({"type": "potato"}, "here")
 
 
 def test_a_single_type_says_where_it_stands() -> None:

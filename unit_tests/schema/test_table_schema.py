@@ -143,15 +143,10 @@ def test_members_that_differ_in_case_are_named_alike_and_keep_their_names_in_ano
 
 def test_a_table_whose_columns_were_named_by_an_earlier_rule_keeps_their_names() -> None:
     members = Object((Field("ID", "ID", Scalar.STRING), Field("id", "id_1", Scalar.STRING)))
-    columns = (
-        TableField(1, "ID", "ID", Scalar.STRING, 0),
-        TableField(2, "id_1", "id", Scalar.STRING, 0),
-        TableField(3, "o", "o", members, 0),
-    )
-    earlier = TableSchema(0, columns)
-    evolution = evolve(
-        earlier, declared({"id": "string", "ID": "string", "o": nested(id="string", ID="string", iD="string")}), STREAM, FAIL
-    )
+    columns = [("ID", "ID", Scalar.STRING), ("id_1", "id", Scalar.STRING), ("o", "o", members)]
+    earlier = TableSchema(0, tuple(TableField(number, *column, 0) for number, column in enumerate(columns, 1)))
+    now = declared({"id": "string", "ID": "string", "o": nested(id="string", ID="string", iD="string")})
+    evolution = evolve(earlier, now, STREAM, FAIL)
     assert names(evolution.schema) == ["ID", "id_1", "o"]
     column = evolution.schema.fields[2].type
     assert isinstance(column, Object)

@@ -11,6 +11,7 @@ import pytest
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.schema.airbyte_type import Field, Object, Scalar, Union
 from destination_s3_spark.schema.change import Change, ChangeKind
+from destination_s3_spark.schema.draft import UnionConflicts
 from destination_s3_spark.schema.json_schema import StreamFields, stream_fields
 from destination_s3_spark.schema.policy import SchemaChange, SchemaPolicy
 from destination_s3_spark.schema.schema_event import from_event, to_event
@@ -33,6 +34,11 @@ def declared(**properties: Any) -> StreamFields:
 
 def nested(**properties: str) -> dict[str, Any]:
     return {"type": "object", "properties": {name: {"type": kind} for name, kind in properties.items()}}
+
+
+def contradicting(conflicts: UnionConflicts, **ids: str) -> StreamFields:
+    options = {"oneOf": [nested(id=kind) for kind in ids.values()]}
+    return stream_fields({"type": "object", "properties": {"o": options}}, STREAM, conflicts=conflicts)
 
 
 def history(policy: SchemaPolicy, *versions: StreamFields) -> Evolution:
@@ -318,3 +324,31 @@ def test_records_of_a_column_that_was_taken_back_are_replayed_into_its_base() ->
     recovered = history(RECOVER, STRING, INTEGER).schema
     taken_back = evolve(recovered, INTEGER, STREAM, fixed("c")).schema
     assert replayed_fields(recovered, taken_back) == (Field("c", "c", Scalar.INTEGER),)
+
+
+def member_types(schema: TableSchema) -> list[Any]:
+    return [field.type.fields[0].type for field in schema.fields if isinstance(field.type, Object)]
+
+
+@pytest.mark.parametrize(
+    ("conflicts", "member"),
+    [(UnionConflicts.UNION, Union((Scalar.INTEGER, Scalar.STRING))), (UnionConflicts.TEXT, Scalar.STRING)],
+)
+def test_a_union_that_begins_to_contradict_itself_is_a_changed_type(conflicts: UnionConflicts, member: Any) -> None:
+    before, now = contradicting(conflicts, a="integer"), contradicting(conflicts, a="integer", b="string")
+    recovered = history(RECOVER, before, now)
+    assert member_types(recovered.schema) == [Scalar.INTEGER, member]
+    assert present(recovered.schema) == names(recovered.schema)[1:]
+    assert present(after(recovered.schema, RECOVER, before).schema) == ["o"]
+    assert member_types(history(REWRITE, before, now).schema) == [member]
+    with pytest.raises(ConfigError, match=r'"o\.id" was "integer"'):
+        history(FAIL, before, now)
+
+
+def test_another_choice_for_contradicting_unions_finds_its_column_again() -> None:
+    text, union = (contradicting(conflicts, a="integer", b="string") for conflicts in (UnionConflicts.TEXT, UnionConflicts.UNION))
+    both = history(RECOVER, text, union)
+    assert len(both.schema.fields) == 2
+    assert present(after(both.schema, RECOVER, text).schema) == ["o"]
+    further = after(both.schema, RECOVER, contradicting(UnionConflicts.UNION, a="string", b="boolean", c="integer"))
+    assert member_types(further.schema)[1] == Union((Scalar.INTEGER, Scalar.STRING, Scalar.BOOLEAN)), "a union only grew"
