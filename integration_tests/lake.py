@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pyarrow.parquet as pq
 
@@ -146,8 +147,14 @@ def _named(chain: Chain) -> set[str]:
 
 def _verify_keys(chain: Chain, rows: list[Row]) -> None:
     """One row a key, and the ranges of the sorted files do not overlap."""
-    keys = [tuple(row[name] for name in chain.key_columns) for row in rows]
+    keys = [(*(row[name] for name in chain.key_columns), _digest_of_text(UUID(row["_airbyte_raw_id"]))) for row in rows]
     assert len(set(keys)) == len(keys), f"{chain.prefix}: a key is there twice"
     for kind in ("final", "state"):
         ranges = sorted((file["keys"]["first"], file["keys"]["last"]) for file in chain.files(kind))
         assert all(one[1] <= other[0] for one, other in pairwise(ranges)), f"{chain.prefix}: {kind} files overlap: {ranges}"
+
+
+def _digest_of_text(raw_id: UUID) -> bytes | None:
+    """What tells a row whose key does not fit its type from the others: 80 bits of an id of version 8."""
+    parts = raw_id.bytes
+    return parts[:6] + parts[7:8] + parts[9:12] if raw_id.version == 8 else None

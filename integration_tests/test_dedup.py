@@ -73,13 +73,20 @@ class Table:
 
 
 def of(data: str, more: Data | None = None) -> list[Data]:
-    """Records in short: `1@5a` is id 1, cursor 5, value a; `1@a` has no cursor, and `1@5!` is a deletion, which comes without a value."""
+    """Records in short: `1@5a` is id 1, cursor 5, value a; `1@a` has no cursor, `@5a` no id, and `1@5!` is a deletion without a value."""
     records = []
     for one in data.split():
         key, _, rest = one.partition("@")
         cursor = {"cursor": int(rest[:-1])} if rest[:-1] else {}
-        records.append({"id": int(key), **cursor, **(DELETED if rest[-1] == "!" else {"value": rest[-1]}), **(more or {})})
+        records.append(
+            {**({"id": int(key)} if key else {}), **cursor, **(DELETED if rest[-1] == "!" else {"value": rest[-1]}), **(more or {})}
+        )
     return records
+
+
+def unfit(cursor_and_value: str) -> list[Data]:
+    """A row whose id was too large."""
+    return of(f"@{cursor_and_value}")
 
 
 def own_names(suffix: str, **values: Any) -> Data:
@@ -110,6 +117,8 @@ def by_key_type(schema: JsonObject, one: Any, other: Any, same_as_one: Any, stor
 
 
 HOUR_US = 3_600_000_000
+HUGE = 10**19
+"""No int64."""
 TABLES = {
     "the higher cursor wins, whatever the order": Table(
         BASIC, [Sync(of("1@2b 1@1a 2@1a 2@2b"), of("1@2b 2@2b")), Sync(of("1@1x 2@3c"), of("1@2b 2@3c"))]
@@ -174,6 +183,22 @@ TABLES = {
         {"1970-01-01T01:00:00": HOUR_US, "1969-12-31T23:00:00": -HOUR_US},
     ),
     "time keys": by_key_type(CLOCK, "01:00:00", "23:00:00", "01:00", {"01:00:00": HOUR_US, "23:00:00": 23 * HOUR_US}),
+    "keys that do not fit their type": Table(
+        CDC,
+        [
+            Sync(of(f"{HUGE}@1a {HUGE + 1}@1b {HUGE}@2c @1d 1@1e"), [*unfit("2c"), *unfit("1b"), *unfit("1d"), *of("1@1e")]),
+            Sync(of(f"{HUGE}@1x {HUGE + 1}@5! {HUGE + 2}@1f"), [*unfit("2c"), *unfit("1d"), *of("1@1e"), *unfit("1f")]),
+            Sync(of(f"{HUGE + 1}@4x {HUGE}@3g"), [*unfit("3g"), *unfit("1d"), *of("1@1e"), *unfit("1f")]),
+        ],
+    ),
+    "a cursor that does not fit its type loses": Table(
+        BASIC,
+        [
+            Sync(of(f"1@1a 2@{HUGE}b"), [*of("1@1a"), {"id": 2, "value": "b"}]),
+            Sync(of(f"1@{HUGE}x 2@{HUGE}c"), [*of("1@1a"), {"id": 2, "value": "c"}]),
+            Sync(of("2@1d"), of("1@1a 2@1d")),
+        ],
+    ),
     "cursors of other types": Table(
         {"id": INTEGER, "cursor": MOMENT, "value": TEXT},
         [

@@ -37,11 +37,12 @@ def declared(schema: dict[str, Any], sync_id: int) -> dict[str, Any]:
 
 
 def sent(sync: int) -> list[bytes]:
-    """The same records for both streams: new ids, newer versions, a deletion and a value that does not fit."""
+    """The same records for both streams: new ids, newer versions, a deletion, a value and keys that do not fit."""
     lines = []
     for name in ("orders", "events"):
         rows: list[dict[str, Any]] = [{"id": i, "name": f"{sync}", "amount": i / 2} for i in range(sync * 5, sync * 5 + 10)]
         rows += [{"id": sync, "_ab_cdc_deleted_at": "2026-01-01T00:00:00Z"}, {"id": 100 + sync, "amount": "x", "added": True}]
+        rows += [{"id": 10**19 + number, "name": f"{sync}"} for number in (-1, sync)]
         lines += [record(row, name, NAMESPACE, emitted_at=1_000 * (sync + 1) + place) for place, row in enumerate(rows)]
         lines += [state(sync, name, NAMESPACE), complete(name, NAMESPACE)]
     return lines
@@ -91,7 +92,7 @@ def test_a_table_whose_raw_rows_were_not_all_kept_is_refused_with_the_numbers(mo
     done = rebuild(connector, tmp_path, "--stream", "orders")
 
     assert done.returncode == 1
-    assert "which has 12 of the 24 records" in done.stderr
+    assert "which has 14 of the 28 records" in done.stderr
     assert by_id(moto_lake.rows((NAMESPACE, "orders"))) == before
 
 

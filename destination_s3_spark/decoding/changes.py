@@ -125,10 +125,10 @@ class Changes:
         why = reason.value
         self.entries.extend(Change(row, order, path, "NULLED", why) for row, order, path in places.locate(positions))
 
-    def truncated(self, spot: Spot) -> None:
-        """Record that a text at this spot lost lone surrogates, which no UTF-8 column can hold."""
+    def truncated(self, spot: Spot, reason: Reason) -> None:
+        """Record that the value at this spot lost a part: lone surrogates, which no UTF-8 column can hold, or digits."""
         row, order, path = _resolve(spot)
-        self.entries.append(Change(row, order, path, "TRUNCATED", Reason.SERIALIZATION.value))
+        self.entries.append(Change(row, order, path, "TRUNCATED", reason.value))
 
     def in_order(self) -> Sequence[Change]:
         """All entries by row; inside a row the source's first, then ours in column order."""

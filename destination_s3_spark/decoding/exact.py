@@ -168,6 +168,12 @@ def number(text: bytes) -> float | Reason:
     return _double(text) if text[0] in _NUMBER_STARTS else Reason.SERIALIZATION
 
 
+def is_rounded(text: bytes) -> bool:
+    """Whether a number or numeric string that a double takes is another number than the double."""
+    digits = text.strip(b'"').decode()
+    return Decimal(digits) != Decimal(float(digits))
+
+
 def _double(text: bytes) -> float | Reason:
     if text == b"-Infinity":
         return Reason.SERIALIZATION

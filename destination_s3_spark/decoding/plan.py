@@ -28,7 +28,8 @@ class RowPlan:
     """How the records of one stream become rows of its table. Picklable, so that a Spark task can carry it.
 
     `fields` is what this sync's catalog declares, with the column names and types of the table. `table_schema` is the final table:
-    the four `_airbyte_*` columns first, then the data columns; a column without a field of its name stays null.
+    the four `_airbyte_*` columns first, then the data columns; a column without a field of its name stays null. `key` are the JSON keys
+    of the fields by which a deduplicated table tells its rows apart.
     """
 
     stream: StreamId
@@ -37,3 +38,4 @@ class RowPlan:
     fields: tuple[Field, ...]
     table_schema: pa.Schema
     values: Values = Values.TYPED
+    key: tuple[str, ...] = ()

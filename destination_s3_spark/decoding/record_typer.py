@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -21,17 +22,19 @@ import pyarrow as pa
 from xxhash import xxh3_128_intdigest
 
 from destination_s3_spark.decoding import exact
-from destination_s3_spark.decoding.changes import Change, Changes, ColumnPlaces, SomePlaces
+from destination_s3_spark.decoding.changes import Change, Changes, ColumnPlaces, Reason, SomePlaces
 from destination_s3_spark.decoding.column import Column, TextColumn
 from destination_s3_spark.decoding.columns import column_of
 from destination_s3_spark.decoding.containers import Members
 from destination_s3_spark.decoding.envelope import REFUSED, Envelopes, Meta, MisroutedRecord, UnreadableRecord, Unwrapped
 from destination_s3_spark.decoding.exact import Text
 from destination_s3_spark.decoding.json_text import speaks_of_non_numbers
+from destination_s3_spark.decoding.keyed_ids import key_text, keyed_id
 from destination_s3_spark.decoding.marks import markable, marked
 from destination_s3_spark.decoding.metadata import META_COLUMNS, meta_array, raw_ids
 from destination_s3_spark.decoding.plan import RowPlan
 from destination_s3_spark.decoding.raw_rows import records_of, row_runs
+from destination_s3_spark.schema.airbyte_type import Scalar
 
 __all__ = ["MisroutedRecord", "RecordTyper", "TypedBlock", "UnreadableRecord"]
 
@@ -41,6 +44,8 @@ _COMMON = 1 / 16
 """The share of a unit's rows with an unexpected value in a column from which on that column is decoded as text."""
 _SAMPLE = 64
 """Refused rows of a unit that are looked at to find the columns at fault."""
+_EXACT_INTEGERS = 2**53
+"""Below this, every integer becomes a double of its own."""
 _HASHES = 2**128
 _DATA_COLUMN = "_airbyte_data"
 
@@ -50,13 +55,15 @@ class TypedBlock:
     """The rows of a block of record lines, in the order of the lines.
 
     `final` has the plan's table schema. `multiset` is the sum of the 128-bit XXH3 hashes of the texts of `data` modulo 2**128. `changes`
-    counts the entries of `_airbyte_meta.changes` in `final` by reason, the source's included.
+    counts the entries of `_airbyte_meta.changes` in `final` by reason, the source's included; `misfits` counts, where the plan
+    has a key, the values of fields that became null, by JSON key, and those of the key that were changed in any way.
     """
 
     records: int
     final: pa.RecordBatch
     multiset: int
     changes: Counter[str]
+    misfits: Counter[str]
     make_raw: Callable[[], pa.RecordBatch]
 
     @cached_property
@@ -88,6 +95,7 @@ class RecordTyper:
         self._sources = [(plan.table_schema.get_field_index(field.name), field.source) for field in plan.fields]
         # A row's changes stand in the order the source declares its fields, as in destination-s3.
         self._places = [ColumnPlaces(declared, source, 0) for declared, (_, source) in enumerate(self._sources)]
+        self._key_numbers = [at for at, field in enumerate(plan.fields) if field.type is Scalar.NUMBER and field.source in plan.key]
         self._decode_as(self._columns_of_fields())
         self._markable = markable(plan.fields)
 
@@ -115,15 +123,17 @@ class RecordTyper:
                 records += len(unit.texts)
         entries = changes.in_order()
         own = self._own_columns(units, records, entries)
+        own[0] = self._keyed(own[0], units, entries)
         final = self._final([*own, *self._data_columns(units, records)])
         texts = [unit.texts for unit in units]
-        return TypedBlock(records, final, _multiset(units), _reasons(entries), lambda: self._raw(own, texts, entries))
+        misfits = self._misfits(entries)
+        return TypedBlock(records, final, _multiset(units), _reasons(entries), misfits, lambda: self._raw(own, texts, entries))
 
     def retype(self, raw: pa.RecordBatch) -> TypedBlock:
         """Type rows of a raw table (`schema.arrow.RAW_SCHEMA`) again: the block their lines would give, under the rows' own ids.
 
-        Raw ids, times, generations, sync ids and the source's changes are those of the rows. Raises UnreadableRecord with the ordinal of
-        a row whose `_airbyte_data` is no JSON object.
+        Raw ids (but of rows whose key does not fit), times, generations, sync ids and the source's changes are those of the rows. Raises
+        UnreadableRecord with the ordinal of a row whose `_airbyte_data` is no JSON object.
         """
         changes = Changes()
         units: list[_Unit] = []
@@ -134,13 +144,13 @@ class RecordTyper:
         own = self._own_fields()
         sync_ids = raw["_airbyte_meta"].field("sync_id")
         columns = [
-            raw["_airbyte_raw_id"],
+            self._keyed(raw["_airbyte_raw_id"], units, entries),
             raw["_airbyte_extracted_at"],
             meta_array(sync_ids, entries, own[2].type),
             raw["_airbyte_generation_id"],
         ]
         final = self._final([*columns, *self._data_columns(units, len(raw))])
-        return TypedBlock(len(raw), final, _multiset(units), _reasons(entries), lambda: raw)
+        return TypedBlock(len(raw), final, _multiset(units), _reasons(entries), self._misfits(entries), lambda: raw)
 
     def _type_unit(self, lines: bytes, first: int, changes: Changes) -> _Unit:
         known = len(changes.entries)
@@ -171,7 +181,17 @@ class RecordTyper:
             slots[declared] = ()
         if len(refused) > count * _COMMON:
             self._loosen(refused, count)
+        for declared in self._key_numbers:
+            self._record_rounded(declared, columns[declared], texts, first, changes)
         return columns
+
+    def _record_rounded(self, declared: int, column: pa.Array[Any], texts: Sequence[bytes], first: int, changes: Changes) -> None:
+        """Record which numbers of a key have more digits than a double, so that keys next to each other are not taken for one."""
+        _, source = self._sources[declared]
+        places = ColumnPlaces(declared, source, first)
+        for position in np.flatnonzero(np.abs(np.asarray(column.fill_null(0.0))) >= _EXACT_INTEGERS).tolist():
+            if exact.is_rounded(bytes(exact.split_object(texts[position])[source])):
+                changes.truncated((places, position), Reason.SIZE)
 
     def _rows(self, texts: Sequence[bytes], first: int, changes: Changes) -> tuple[list[Any], list[bytes]]:
         """A Struct of slots per record, and the texts that msgspec refused for more than a NaN or an Infinity."""
@@ -251,6 +271,26 @@ class RecordTyper:
         extracted_at = _joined([unit.emitted_at for unit in units], pa.int64()).view(own[1].type)
         generation = pa.array(np.full(records, self._plan.generation_id, np.int64))
         return [raw_ids(records), extracted_at, meta_array(sync_ids, entries, own[2].type), generation]
+
+    def _keyed(self, ids: pa.Array[Any], units: Sequence[_Unit], entries: Sequence[Change]) -> pa.Array[Any]:
+        """The raw ids; those of rows with a key that does not fit carry the key."""
+        rows = sorted({entry.row for entry in entries if self._source(entry) in self._plan.key}) if self._plan.key else []
+        if not rows:
+            return ids
+        texts = list(chain.from_iterable(unit.texts for unit in units))
+        with_keys: list[str] = ids.to_pylist()
+        for row in rows:
+            with_keys[row] = keyed_id(with_keys[row], key_text(texts[row], self._plan.key))
+        return pa.array(with_keys, ids.type)
+
+    def _misfits(self, entries: Sequence[Change]) -> Counter[str]:
+        key = self._plan.key
+        found = ((self._source(entry), entry.change) for entry in entries) if key else ()
+        return Counter(source for source, change in found if source is not None and (source in key or change == "NULLED"))
+
+    def _source(self, entry: Change) -> str | None:
+        """The JSON key of the field that an entry is about as a whole, None for an entry of the source or about a part of a field."""
+        return self._sources[entry.order[0]][1] if len(entry.order) == 1 else None
 
     def _raw(self, own: Sequence[pa.Array[Any]], texts: Sequence[Sequence[bytes]], entries: Sequence[Change]) -> pa.RecordBatch:
         """The raw rows of a block, given its `_airbyte_*` columns."""

@@ -89,7 +89,7 @@ class StringColumn(_StringSlots):
             value = exact.string(text)
             whole = exact.without_lone_surrogates(value)
             if whole is not value:
-                changes.truncated(spot)
+                changes.truncated(spot, Reason.SERIALIZATION)
             return whole
         if text == exact.NULL:
             return None

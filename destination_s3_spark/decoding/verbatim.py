@@ -85,7 +85,7 @@ def _cell_json(text: bytes, spot: Spot, changes: Changes) -> bytes | None:
         whole = exact.without_lone_surrogates(string)
         if whole is string:
             return text
-        changes.truncated(spot)
+        changes.truncated(spot, Reason.SERIALIZATION)
         return msgspec.json.encode(whole)
     found = list(non_numbers(text))
     for place in found:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from destination_s3_spark.sync.batches import grouped
 from destination_s3_spark.sync.commits import Commits
 from destination_s3_spark.sync.spool import Spool
 from destination_s3_spark.tables.commit.writer import CommitResult
+from destination_s3_spark.tables.dedup import misfit_warnings
 from destination_s3_spark.tables.landing.land import LandTask, UnreadableLine, land_slice
 from destination_s3_spark.tables.landing.slices import Slice, StagedSlice
 from destination_s3_spark.tables.stream_table import StreamTable
@@ -118,9 +120,19 @@ class Pipeline:
             raise self._placed(failure) from None
         staged = {(task.slice.stream, task.slice.start): result for group, results in zip(groups, landed, strict=True)
                   for task, result in zip(group, results, strict=True)}  # fmt: skip
+        misfits: dict[int, Counter[str]] = {}
         for piece in slices:
-            self._commits.stage(piece.stream, staged[piece.stream, piece.start])
+            result = staged[piece.stream, piece.start]
+            misfits.setdefault(piece.stream, Counter()).update(result.misfits)
+            self._commits.stage(piece.stream, result)
             self._spool.release(piece)
+        self._warn(misfits)
+
+    def _warn(self, misfits: Mapping[int, Mapping[str, int]]) -> None:
+        for stream, counts in misfits.items():
+            table = self._streams[stream]
+            for warning in misfit_warnings(table.spec, counts) if table.spec is not None else ():
+                logger.warning("stream %s: %s", table.stream.id, warning)
 
     def _tasks(self, slices: Sequence[Slice]) -> list[LandTask]:
         s3 = forwardable(self._s3)  # credentials that expire are resolved anew for each batch

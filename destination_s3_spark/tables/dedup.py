@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.protocol.catalog import DestinationSyncMode, Stream
 from destination_s3_spark.schema.airbyte_type import Field, Scalar
@@ -31,6 +33,19 @@ def key_spec(stream: Stream, schema: TableSchema, deletion: CdcDeletion, *, of_t
     cursor = _scalar(stream, schema, "cursor_field", stream.cursor_field[0]) if stream.cursor_field else None
     deleted_at = schema.column(DELETED_AT)
     return KeySpec(key, cursor, None if deleted_at is None else Field(DELETED_AT, deleted_at.name, deleted_at.type), deletion, of_text)
+
+
+def misfit_warnings(spec: KeySpec, misfits: Mapping[str, int]) -> Iterator[str]:
+    """What to tell the user about values that decide about rows and could not be kept as they were; counts by JSON key."""
+    roles = [(field, "primary key", "null in their rows, which are told apart by the key as the source sent it") for field in spec.key]
+    if spec.cursor is not None:
+        roles.append((spec.cursor, "cursor", "their records count as older than any with a cursor"))
+    if spec.deleted_at is not None:
+        roles.append((spec.deleted_at, "deletion", "their records are no deletions"))
+    for field, role, meaning in roles:
+        if field.source in misfits:
+            count, kind = misfits[field.source], type_to_text(field.type)
+            yield f'the {role} field "{field.source}" has values that do not fit its type {kind} ({count:,} of them): {meaning}'
 
 
 def _scalar(stream: Stream, schema: TableSchema, what: str, source: str) -> Field:

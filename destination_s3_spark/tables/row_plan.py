@@ -15,6 +15,7 @@ from destination_s3_spark.schema.airbyte_type import Field, Scalar
 from destination_s3_spark.schema.arrow import META_FIELDS, RAW_SCHEMA, arrow_field
 from destination_s3_spark.schema.policy import SchemaChange, SchemaPolicy
 from destination_s3_spark.schema.table_schema import TableSchema, plan_fields
+from destination_s3_spark.tables.dedup import is_deduplicated
 from destination_s3_spark.tables.runs.keys import KeySpec
 
 
@@ -38,7 +39,8 @@ def row_plan(stream: Stream, schema: TableSchema, declared: Sequence[Field], opt
             fields = tuple(cells[field.source] for field in declared)
         case Values.TYPED:
             fields, arrow = plan_fields(schema, declared), schema.arrow
-    return RowPlan(stream.id, stream.sync_id, stream.generation_id, fields, arrow, options.values)
+    key = _key_of(stream) if options.values is Values.TYPED else ()
+    return RowPlan(stream.id, stream.sync_id, stream.generation_id, fields, arrow, options.values, key)
 
 
 def control_plan(stream: Stream, spec: KeySpec) -> RowPlan:
@@ -46,7 +48,11 @@ def control_plan(stream: Stream, spec: KeySpec) -> RowPlan:
     sources = {field.source: field for field in (*spec.key, spec.cursor, spec.deleted_at) if field is not None}
     fields = tuple(sources.values())
     arrow = pa.schema([*META_FIELDS, *map(arrow_field, fields)])
-    return RowPlan(stream.id, stream.sync_id, stream.generation_id, fields, arrow, Values.TYPED)
+    return RowPlan(stream.id, stream.sync_id, stream.generation_id, fields, arrow, Values.TYPED, _key_of(stream))
+
+
+def _key_of(stream: Stream) -> tuple[str, ...]:
+    return tuple(path[0] for path in stream.primary_key) if is_deduplicated(stream) else ()
 
 
 def file_columns(schema: TableSchema, plan: RowPlan) -> FileColumns:

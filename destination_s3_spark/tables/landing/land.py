@@ -70,6 +70,7 @@ def land_slice(task: LandTask) -> StagedSlice:
     typer = record_typer(task.plan)
     segments: list[Segment] = []
     changes: Counter[str] = Counter()
+    misfits: Counter[str] = Counter()
     with ExitStack() as stack:
         files = [stack.enter_context(_StagedFile(target, task)) for target in task.targets]
         records = multiset = 0
@@ -80,11 +81,12 @@ def land_slice(task: LandTask) -> StagedSlice:
             records += block.records
             multiset += block.multiset
             changes.update(block.changes)
+            misfits.update(block.misfits)
             if end in task.slice.boundaries or end == task.slice.end:
                 segments.append(Segment(end, records, multiset % 2**128))
                 records = multiset = 0
         staged = tuple(file.stage(task.slice.records) for file in files)
-    return StagedSlice(task.slice.start, task.slice.end, task.schema_id, staged, tuple(segments), dict(changes))
+    return StagedSlice(task.slice.start, task.slice.end, task.schema_id, staged, tuple(segments), dict(changes), dict(misfits))
 
 
 def _typed(typer: RecordTyper, lines: bytes, task: LandTask, records_before: int) -> TypedBlock:

@@ -7,7 +7,7 @@ All positions (`start`, `end`, `boundaries`) are logical byte offsets in the str
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from destination_s3_spark.chain.files import DataFile, FileKind
 
@@ -58,7 +58,10 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class StagedSlice:
-    """A landed slice: its files are staged, its records counted per segment (ascending `end`; the last one ends at `end`)."""
+    """A landed slice: its files are staged, its records counted per segment (ascending `end`; the last one ends at `end`).
+
+    `changes` and `misfits` are those of `decoding.record_typer.TypedBlock`.
+    """
 
     start: int
     end: int
@@ -66,6 +69,7 @@ class StagedSlice:
     files: tuple[StagedFile, ...]
     segments: tuple[Segment, ...]
     changes: Mapping[str, int]
+    misfits: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def records(self) -> int:

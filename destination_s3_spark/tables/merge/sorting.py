@@ -12,10 +12,11 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from destination_s3_spark.chain.files import DataFile, FileEntry, FileKind
+from destination_s3_spark.decoding.keyed_ids import carried_digest, keyed_id
 from destination_s3_spark.schema.arrow import RAW_SCHEMA
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.storage.staging import StagedFileSink
-from destination_s3_spark.tables.runs.keys import KeySpec
+from destination_s3_spark.tables.runs.keys import RAW_ID, KeySpec, unfit_rows
 from destination_s3_spark.tables.runs.sorted_file import RunFile
 from destination_s3_spark.tables.runs.staged_file import visible_run
 from destination_s3_spark.tables.stored.presence import present
@@ -61,7 +62,21 @@ def sort_rows(task: SortTask) -> tuple[FileEntry, ...]:
 def _rows(task: SortTask) -> Iterator[_Rows]:
     with present(task.stored.file.key, task.s3):
         for raw, typed in task.stored.rows(task.s3):
-            yield (raw if raw is not None and task.payload == RAW_SCHEMA else typed), typed
+            found = typed if raw is not None else _told_apart(typed, task)
+            yield (raw if raw is not None and task.payload == RAW_SCHEMA else found), found
+
+
+def _told_apart(rows: pa.RecordBatch, task: SortTask) -> pa.RecordBatch:
+    """Rows without their records' text, told apart where their key did not fit: by the key they were stored by, or each on its own."""
+    keys = task.stored.file.keys
+    same_key = keys is not None and keys.of == task.spec.fingerprint
+    new = {row: raw_id for row, raw_id in unfit_rows(rows, task.spec) if not (same_key and carried_digest(raw_id))}
+    if not new:
+        return rows
+    ids = rows[RAW_ID].to_pylist()
+    for row, raw_id in new.items():
+        ids[row] = keyed_id(raw_id, raw_id.encode())
+    return rows.set_column(rows.schema.get_field_index(RAW_ID), rows.schema.field(RAW_ID), pa.array(ids, pa.string()))
 
 
 def _portions(rows: Iterable[_Rows], size: int) -> Iterator[list[_Rows]]:

@@ -3,7 +3,8 @@
 Comes in: the key columns as Arrow arrays. Goes out: a binary array whose bytewise order is the order of the keys, nulls first, column by
 column. One encoding serves sorting, the ranges of files and merges. Each column is a byte, 0 for null and 1 for a value, and a body:
 numbers, dates and times big-endian and shifted so that they sort as unsigned (null has the body of zero); text as its bytes, with 0x00
-written 0x00 0xFF, ended by 0x00 0x00 (null has no body). No encoding is a prefix of another one's.
+written 0x00 0xFF, ended by 0x00 0x00 (null has no body). A key that does not fit its types is 2 and the digest of its text that the row's
+id carries (`decoding.keyed_ids`). No encoding is a prefix of another one's.
 """
 
 from __future__ import annotations
@@ -20,8 +21,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from destination_s3_spark.chain.files import FileEntry, KeyRange
+from destination_s3_spark.decoding.changes import Reason
+from destination_s3_spark.decoding.keyed_ids import carried_digest
 from destination_s3_spark.errors import Bug
 from destination_s3_spark.schema.airbyte_type import Field
+from destination_s3_spark.schema.arrow import META_FIELDS
 from destination_s3_spark.schema.type_text import type_to_json
 
 KEY = "_airbyte_key"
@@ -33,9 +37,12 @@ DELETED = "_airbyte_deleted"
 OFFSET = "_airbyte_offset"
 """Control column: the arrival of the row, int64."""
 
+RAW_ID, META = META_FIELDS[0].name, META_FIELDS[2].name
+
 BOUND_BYTES = 64
 """Bounds of a file's keys are cut to this length, because the chain keeps them for every file."""
 
+_UNFIT = b"\x02"
 _INT32_MAX = 2**31 - 1
 _SIGN = np.uint64(1 << 63)
 
@@ -103,8 +110,27 @@ def encode_key(columns: Sequence[pa.Array[Any]]) -> pa.BinaryArray:
 
 
 def key_column(rows: pa.RecordBatch | pa.Table, spec: KeySpec) -> pa.BinaryArray:
-    """The encoded keys of rows that have the key's columns by name."""
-    return encode_key([_contiguous(rows[field.name]) for field in spec.key])
+    """The encoded keys of rows that have the key's columns by name, and the connector's own."""
+    keys = encode_key([_contiguous(rows[field.name]) for field in spec.key])
+    unfit = {row: digest for row, raw_id in unfit_rows(rows, spec) if (digest := carried_digest(raw_id)) is not None}
+    if not unfit:
+        return keys
+    mask = np.zeros(len(keys), np.bool_)
+    mask[list(unfit)] = True
+    return pc.replace_with_mask(keys, pa.array(mask), pa.array([_UNFIT + digest.encode() for digest in unfit.values()], keys.type))
+
+
+def unfit_rows(rows: pa.RecordBatch | pa.Table, spec: KeySpec) -> list[tuple[int, str]]:
+    """The rows with a key that did not fit its types, in their order, each with its raw id."""
+    meta = rows[META]
+    if not any(len(chunk.field("changes").flatten()) for chunk in (meta.chunks if isinstance(meta, pa.ChunkedArray) else [meta])):
+        return []
+    changes = _contiguous(meta).field("changes")
+    entries = changes.flatten()
+    of_key = pc.is_in(entries.field("field"), pa.array([field.source for field in spec.key]))
+    ours = pc.is_in(entries.field("reason"), pa.array([reason.value for reason in Reason]))
+    found = pc.list_parent_indices(changes).filter(pc.and_(of_key, ours)).unique()
+    return list(zip(found.to_pylist(), _contiguous(rows[RAW_ID]).take(found).to_pylist(), strict=True))
 
 
 def cursor_column(rows: pa.RecordBatch | pa.Table, cursor: Field) -> pa.Array[Any]:
@@ -141,7 +167,7 @@ def after(key: bytes) -> bytes:
 
 
 def _next_prefix(prefix: bytes) -> bytes:
-    """The least byte string above everything that starts with `prefix`. Keys start with 0 or 1, so there is one."""
+    """The least byte string above everything that starts with `prefix`. Keys start with 0, 1 or 2, so there is one."""
     kept = prefix.rstrip(b"\xff")
     return kept[:-1] + bytes([kept[-1] + 1])
 

@@ -4,15 +4,17 @@ import pickle
 from datetime import UTC, date, datetime, time
 from types import ModuleType
 from typing import Any
+from uuid import UUID
 
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from destination_s3_spark.decoding.keyed_ids import carried_digest, keyed_id
 from destination_s3_spark.errors import Bug
 from destination_s3_spark.schema.airbyte_type import Field, Scalar, SchemalessObject
-from destination_s3_spark.schema.arrow import arrow_type
+from destination_s3_spark.schema.arrow import META_FIELDS, arrow_type
 from destination_s3_spark.tables.runs.keys import (
     BOUND_BYTES,
     CdcDeletion,
@@ -94,8 +96,38 @@ def test_the_bytes_stay_the_same_for_ever() -> None:
     ]
 
 
+RAW_IDS = [str(UUID(int=number << 64 | 7 << 76 | 2 << 62 | number)) for number in range(9)]
+
+
+def with_meta(columns: dict[str, Any], changes: dict[int, list[tuple[str, str]]] | None = None, ids: dict[int, str] | None = None) -> Any:
+    """Rows with the connector's own columns; changes as (field, reason) and other ids by row."""
+    count = len(next(iter(columns.values())))
+    entries = [[{"field": f, "change": "NULLED", "reason": r} for f, r in (changes or {}).get(row, [])] for row in range(count)]
+    metas = pa.array([{"sync_id": 1, "changes": found} for found in entries], META_FIELDS[2].type)
+    raw_ids = [(ids or {}).get(row, RAW_IDS[row]) for row in range(count)]
+    return pa.record_batch({"_airbyte_raw_id": raw_ids, "_airbyte_meta": metas, **columns})
+
+
+def test_a_key_that_did_not_fit_is_the_one_its_row_carries() -> None:
+    size, other = "DESTINATION_FIELD_SIZE_LIMITATION", "SOURCE_RETRIEVAL_ERROR"
+    carried = keyed_id(RAW_IDS[0], b"99999999999999999999")
+    again = keyed_id(RAW_IDS[1], b"99999999999999999999")
+    rows = with_meta(
+        {"id": pa.array([None, None, None, None, None, 5]), "name_": ["a"] * 6},
+        changes={0: [("x", other), ("id", size)], 1: [("id", size)], 2: [("id", size)], 3: [("id", other)], 4: [("name_", size)]},
+        ids={0: carried, 1: again, 3: carried, 4: carried, 5: carried},
+    )
+    null, five = encode_key([pa.array([None, 5])]).to_pylist()
+    found = key_column(rows, spec(ID)).to_pylist()
+    assert found[0] == found[1] == b"\x02" + (carried_digest(carried) or "").encode()
+    assert found[2:] == [null, null, null, five], "only what did not fit, and only where the row carries the key"
+    assert found == key_column(pa.Table.from_batches([rows.slice(0, 2), rows.slice(2)]), spec(ID)).to_pylist()
+    assert key_column(rows.slice(1), spec(ID)).to_pylist() == found[1:]
+    assert max(found) == found[0], "they sort behind all others"
+
+
 def test_keys_of_a_table_are_those_of_its_batches() -> None:
-    batches = [pa.record_batch({"x": [0] * 3, "id": [1, None, 3], "name_": ["a", "b", None]}) for _ in range(3)]
+    batches = [with_meta({"x": [0] * 3, "id": [1, None, 3], "name_": ["a", "b", None]}) for _ in range(3)]
     whole = key_column(pa.Table.from_batches(batches), spec(NAME, ID))
     assert whole.to_pylist() == key_column(batches[0], spec(NAME, ID)).to_pylist() * 3
     assert whole.to_pylist()[0] == encode_key([pa.array(["a"]), pa.array([1])])[0].as_py()

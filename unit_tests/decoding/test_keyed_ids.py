@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import pickle
+from typing import Any
+from uuid import RFC_4122, UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from destination_s3_spark.decoding.keyed_ids import carried_digest, key_text, keyed_id
+from destination_s3_spark.decoding.metadata import raw_ids
+from destination_s3_spark.decoding.plan import RowPlan
+from destination_s3_spark.decoding.record_typer import RecordTyper
+from destination_s3_spark.schema.airbyte_type import Field, Scalar
+
+
+@given(st.lists(st.binary(max_size=4), min_size=2, max_size=5, unique=True))
+def test_an_id_carries_its_key_and_stays_one_of_its_own(keys: list[bytes]) -> None:
+    ids = raw_ids(2 * len(keys)).to_pylist()
+    carrying = [keyed_id(raw_id, key) for raw_id, key in zip(ids, [*keys, *keys], strict=True)]
+    assert len(set(carrying)) == len(ids)
+    assert {(UUID(one).version, UUID(one).variant, str(UUID(one)) == one) for one in carrying} == {(8, RFC_4122, True)}
+    digests = [carried_digest(one) for one in carrying]
+    assert digests[: len(keys)] == digests[len(keys) :]
+    assert len(set(digests)) == len(keys)
+    assert {carried_digest(raw_id) for raw_id in ids} == {None}
+    assert [keyed_id(one, key) for one, key in zip(carrying, [*keys, *keys], strict=True)] == carrying, "made twice it is the same"
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        (b'{"id":99999999999999999999,"day":"soon"}', b'99999999999999999999\n"soon"'),
+        (b'{ "day" : "soon" , "x":1, "id" : [ 1, 2 ] }', b'[1,2]\n"soon"'),
+        (b'{"id":NaN,"id":Infinity}', b"Infinity\nnull"),
+    ],
+)
+def test_the_text_of_a_key_is_that_of_its_fields(data: bytes, text: bytes) -> None:
+    assert key_text(data, ("id", "day")) == text
+
+
+def test_a_record_has_the_same_key_whichever_way_it_is_typed(make_plan: Any, make_line: Any, make_block: Any) -> None:
+    fields = [
+        Field("id", "id", Scalar.INTEGER),
+        Field("at", "at", Scalar.DATE),
+        Field("n", "n", Scalar.NUMBER),
+        Field("s", "s", Scalar.STRING),
+    ]
+    plan = make_plan(fields)
+    keyed = RowPlan(plan.stream, 7, 3, plan.fields, plan.table_schema, key=("id", "n"))
+    assert pickle.loads(pickle.dumps(keyed)) == keyed
+    data = [
+        '{"id":1}',
+        '{"id":1e30}',
+        '{"id":2,"at":"x","s":"\\ud800"}',
+        '{"id":3,"n":9007199254740993}',
+        '{"id":"y"}',
+        '{"id":NaN}',
+        '{"id":1e30}',
+    ]
+    block = RecordTyper(keyed).type_block(make_block(map(make_line, data)))
+    digests = list(map(carried_digest, block.final["_airbyte_raw_id"].to_pylist()))
+    assert [digest is not None for digest in digests] == [False, True, False, True, True, True, True]
+    assert digests[1] == digests[6]
+    assert block.raw["_airbyte_raw_id"].equals(block.final["_airbyte_raw_id"])
+    assert dict(block.misfits) == {"id": 4, "at": 1, "n": 1}
+    again = RecordTyper(keyed).retype(block.raw)
+    assert again.final.equals(block.final)
+    assert again.misfits == block.misfits
+    unkeyed = RecordTyper(plan).type_block(make_block(map(make_line, data)))
+    assert {carried_digest(raw_id) for raw_id in unkeyed.final["_airbyte_raw_id"].to_pylist()} == {None}
+    assert dict(unkeyed.misfits) == {}
