@@ -10,6 +10,7 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from shutil import rmtree
 from typing import Any
 
 import orjson
@@ -31,7 +32,9 @@ from destination_s3_spark.protocol.writer import ProtocolWriter
 from destination_s3_spark.storage.configured import path_template, s3_settings
 from destination_s3_spark.sync.check import check as check_connection
 from destination_s3_spark.sync.cluster_check import check_cluster
+from destination_s3_spark.sync.doubts import doubts
 from destination_s3_spark.sync.in_process import write_messages
+from destination_s3_spark.sync.runtime import scratch_directory
 
 logger = logging.getLogger("airbyte")
 
@@ -40,23 +43,33 @@ class DestinationS3Spark(Destination):
     """`launch` is the process's entry; the other methods also work inside another Python process."""
 
     def check(self, logger: logging.Logger, config: Mapping[str, Any]) -> AirbyteConnectionStatus:
-        """Do every S3 action a sync needs, in the real bucket path, and run a task if Spark is a cluster; FAILED says what to change."""
+        """Do every S3 action a sync needs, in the real bucket path, and run a task if Spark is a cluster; FAILED says what to change.
+
+        SUCCEEDED may have a message, too: what the configuration says and may not mean.
+        """
         try:
             parsed = Config.parse(config)
+            doubtful = doubts(parsed, config)
             template = path_template(parsed, datetime.now(UTC), sync_id=0)
+            rmtree(scratch_directory(parsed))
             check_connection(s3_settings(parsed), template)
             check_cluster(parsed, template)
         except SyncError as error:
             logger.error("check failed: %s", type(error).__name__)
             return AirbyteConnectionStatus(status=Status.FAILED, message=error.message)
-        return AirbyteConnectionStatus(status=Status.SUCCEEDED)
+        for doubt in doubtful:
+            logger.warning(doubt)
+        return AirbyteConnectionStatus(status=Status.SUCCEEDED, message=" ".join(doubtful) or None)
 
     def write(
         self, config: Mapping[str, Any], configured_catalog: ConfiguredAirbyteCatalog, input_messages: Iterable[AirbyteMessage]
     ) -> Iterator[AirbyteMessage]:
         """Sync messages that are already objects (PyAirbyte, tests). Fields the CDK's models do not know are gone by then."""
         catalog = parse_catalog(orjson.dumps(ConfiguredAirbyteCatalogSerializer.dump(configured_catalog)))
-        return write_messages(Config.parse(config), catalog, input_messages)
+        parsed = Config.parse(config)
+        for doubt in doubts(parsed, config):
+            logger.warning(doubt)
+        return write_messages(parsed, catalog, input_messages)
 
     def launch(self, args: list[str]) -> int:
         """Run a command of the command line; the exit code. Whatever happens is told on stdout in the protocol's way."""

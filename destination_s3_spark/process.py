@@ -102,7 +102,8 @@ def options_of(path: Path, output: ProtocolWriter) -> dict[str, Any]:
 
 
 def _write(config: Path, catalog: Path, output: ProtocolWriter) -> None:
-    parsed = Config.parse(options_of(config, output))
+    options = options_of(config, output)
+    parsed = Config.parse(options)
     stdin = sys.stdin.fileno()
     with _stopping_on_sigterm(), runtime_for(parsed) as runtime:
         local = is_local(parsed.spark.master)
@@ -110,7 +111,9 @@ def _write(config: Path, catalog: Path, output: ProtocolWriter) -> None:
         gc.disable()  # modules make many objects and no garbage
         if early:
             runtime.engine.launch()
-        from destination_s3_spark.sync.assembly import write as write_sync  # noqa: PLC0415 (takes half a second, as the JVM does to start)
+        # Takes half a second, as the JVM does to start.
+        from destination_s3_spark.sync.assembly import write as write_sync  # noqa: PLC0415
+        from destination_s3_spark.sync.doubts import doubts  # noqa: PLC0415
 
         gc.freeze()
         gc.enable()
@@ -118,6 +121,8 @@ def _write(config: Path, catalog: Path, output: ProtocolWriter) -> None:
             runtime.engine.fork_template()
         if early:
             runtime.engine.start()
+        for doubt in doubts(parsed, options):
+            logger.warning(doubt)
         write_sync(parsed, parse_catalog(_read_file(catalog, "catalog")), stdin, output, runtime)
 
 

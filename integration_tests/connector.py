@@ -72,6 +72,11 @@ class Outcome:
         return "\n".join(message["log"]["message"] for message in self.of_type("LOG"))
 
     @property
+    def warnings(self) -> str:
+        """The text of the LOG messages of level WARN."""
+        return "\n".join(message["log"]["message"] for message in self.of_type("LOG") if message["log"]["level"] == "WARN")
+
+    @property
     def connection_status(self) -> Message:
         (message,) = self.of_type("CONNECTION_STATUS")
         status: Message = message["connectionStatus"]

@@ -11,6 +11,7 @@ from integration_tests.connector import Connector
 from integration_tests.lake import Lake
 from integration_tests.s3_proxy import Fault, S3Proxy
 from integration_tests.servers import S3Server, free_port, new_bucket
+from integration_tests.source import catalog, complete, state, stream, users
 
 
 def denied(action: str) -> Fault:
@@ -31,6 +32,43 @@ def test_a_good_configuration_succeeds_and_leaves_nothing_behind(lake: Lake) -> 
     assert outcome.connection_status["status"] == "SUCCEEDED", outcome.describe()
     assert lake.bucket.list_keys() == []
     assert lake.bucket.open_uploads() == []
+
+
+DOUBTFUL = {
+    "format": {"format_type": "Parquet", "compresion_codec": "ZSTD"},
+    "file_name_pattern": "{foo}_{date}",
+    "no_such_option": "planted-4711-marker",
+}
+DOUBTS = ["format.compression_codec", "{foo}", "*.parquet", "no_such_option"]
+
+
+def test_what_a_configuration_may_not_mean_is_told_by_check_and_by_the_sync(moto_lake: Lake) -> None:
+    outcome = moto_lake.connector().check(**DOUBTFUL)
+    assert outcome.connection_status["status"] == "SUCCEEDED", outcome.describe()
+    assert [doubt for doubt in DOUBTS if doubt not in outcome.connection_status["message"]] == []
+    assert [doubt for doubt in DOUBTS if doubt not in outcome.warnings] == []
+
+    synced = moto_lake.connector(**DOUBTFUL).write(catalog(stream()), [*users([1]), state(1), complete()]).expect_success()
+    assert [doubt for doubt in DOUBTS if doubt not in synced.warnings] == []
+    assert "planted-4711-marker" not in outcome.describe() + synced.describe()
+
+
+def test_a_good_configuration_is_not_doubted(moto_lake: Lake) -> None:
+    outcome = moto_lake.connector().check(format={"format_type": "Parquet", "part_size_mb": 5})
+    assert "message" not in outcome.connection_status, outcome.describe()
+    assert outcome.warnings == ""
+
+
+def test_a_path_that_would_mix_the_streams_is_refused(moto_lake: Lake) -> None:
+    assert "${STREAM_NAME}" in failure(moto_lake.connector(), s3_path_format="${NAMESPACE}/${STREAM}/")
+
+
+def test_a_spool_directory_that_cannot_be_made_is_named(moto_lake: Lake, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for unusable in (tmp_path / "missing", tmp_path / "file"):
+        message = failure(moto_lake.connector(), batching={"spool_dir": str(unusable)})
+        assert str(unusable) in message
+        assert "batching.spool_dir" in message
 
 
 def test_a_bucket_that_does_not_exist_is_named(lake: Lake) -> None:

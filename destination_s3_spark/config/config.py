@@ -7,7 +7,7 @@ below are what users read.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 from urllib.parse import urlsplit
 
@@ -17,7 +17,9 @@ from destination_s3_spark.config.format_options import SPELLINGS, Format, with_c
 from destination_s3_spark.config.settings_model import OpenSettings, Settings, Shape
 from destination_s3_spark.config.spark_conf import MASTER, is_encrypted, is_on_this_machine, refusal
 from destination_s3_spark.config.table_options import ChangeLog, Publish, Tables
+from destination_s3_spark.config.unknown_options import did_you_mean, unknown_options
 from destination_s3_spark.errors import ConfigError
+from destination_s3_spark.nearest_name import nearest_name
 
 Region = Literal[
     "", "af-south-1", "ap-east-1", "ap-east-2", "ap-northeast-1", "ap-northeast-2", "ap-northeast-3", "ap-south-1", "ap-south-2",
@@ -292,11 +294,16 @@ class Config(OpenSettings):
     def parse(cls, options: Mapping[str, Any]) -> Self:
         """Read the options of a configuration file. Raises ConfigError naming every option that is wrong, never a value."""
         try:
-            return cls.model_validate(with_current_spellings(options))
+            config = cls.model_validate(with_current_spellings(options))
         except ValidationError as error:
             problems = [
                 _problem(tuple(map(str, found["loc"])), found["type"], found.get("ctx", {}), found["msg"]) for found in error.errors()
             ]
+        else:
+            # Only who writes for this connector can have meant them, so no configuration of destination-s3 is refused.
+            problems = [str(option) for option in unknown_options(config, options) if option.ours]
+            if not problems:
+                return config
         # Raised outside the handler: the ValidationError holds the values, and must not travel along as the context.
         raise ConfigError("The configuration cannot be used: " + "; ".join(problems) + ".")
 
@@ -316,6 +323,12 @@ def with_current_spellings(options: Mapping[str, Any]) -> dict[str, Any]:
     return {**options, "format": with_current_spelling(given)} if isinstance(given, Mapping) else dict(options)
 
 
+def _names_beside(location: tuple[str, ...]) -> Iterable[str]:
+    """The options of the part of ours that the location is in."""
+    part = Config.model_fields[location[0]].annotation
+    return part.model_fields if isinstance(part, type) and issubclass(part, Settings) else ()
+
+
 VARIANT_NAMES = frozenset(name for key in ("format_type", "compression_type", "codec") for name in SPELLINGS[key])
 """pydantic puts the chosen variant of a union into the path of an error; users know only the option names."""
 
@@ -326,7 +339,8 @@ def _problem(location: tuple[str, ...], kind: str, context: Mapping[str, Any], m
         case "missing":
             return f"{path}: is required and missing"
         case "extra_forbidden":
-            return f"{path}: there is no such option. Remove it or fix its spelling"
+            near = nearest_name(location[-1], _names_beside(location))
+            return f"{path}: there is no such option{did_you_mean((*location[:-1], near) if near else None)}. Remove it or fix its spelling"
         case "literal_error":
             return f"{path}: must be one of {context['expected']}"
         case "union_tag_invalid" | "union_tag_not_found":

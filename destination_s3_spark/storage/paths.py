@@ -15,6 +15,7 @@ from typing import TypeAlias
 from uuid import uuid4
 
 from destination_s3_spark.errors import ConfigError
+from destination_s3_spark.nearest_name import nearest_name
 from destination_s3_spark.storage.date_pattern import parse_date_pattern
 from destination_s3_spark.storage.names import namespace_folder, safe_segments, stream_folder, stream_hash
 from destination_s3_spark.stream_id import StreamId
@@ -29,6 +30,10 @@ _SUFFIX = re.compile(r"(?:\.[A-Za-z][A-Za-z0-9]*)+$")
 _WIDEST = {"format_extension": 16, "part_number": 12, "SYNC_ID": 20, "sync_id": 20, "UUID": 36, "timestamp": 17, "date": 40, "token": 41}
 _NAME_LIMITS = (MAX_KEY_BYTES, 150, 50)
 _DIGITS = {"YEAR": 4, "MONTH": 2, "DAY": 2, "HOUR": 2, "MINUTE": 2, "SECOND": 2, "MILLISECOND": 4}
+_PATH_VARIABLES = ("NAMESPACE", "STREAM_NAME", "SYNC_ID", "UUID", "EPOCH", *_DIGITS)
+_FILE_VARIABLES = ("date", "timestamp", "part_number", "sync_id", "format_extension")
+_SPELLINGS = {name: f"${{{name}}}" for name in _PATH_VARIABLES} | {name: f"{{{name}}}" for name in _FILE_VARIABLES}
+_BARE = re.compile(r"\$(\w+)")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -46,7 +51,8 @@ class PathTemplate:
     """The three templates of a configuration and what is constant in one sync.
 
     `path_format` and `file_pattern` None mean destination-s3's defaults. `started_at` is the start of the sync, in UTC; only
-    `{timestamp}` is the time of the file, from `clock`. Raises ConfigError for a date pattern that is not supported.
+    `{timestamp}` is the time of the file, from `clock`. Raises ConfigError for a date pattern that is not supported, and for what can
+    only be a misspelt variable of a path: as text it would mix the streams in one folder.
     """
 
     bucket_path: str
@@ -60,6 +66,11 @@ class PathTemplate:
         for part in self._parts():
             if isinstance(part, _Variable):
                 _regex_of(part)
+        for option, written, near in self._unknown_in_path():
+            if near is not None:
+                raise ConfigError(
+                    f"{option}: there is no variable {written}; it would be plain text, the same for all streams. Write {near}."
+                )
 
     @property
     def base(self) -> str:
@@ -109,6 +120,21 @@ class PathTemplate:
             )
         return key
 
+    def doubts(self, extension: str) -> list[str]:
+        """What the templates say and may not mean: variables that do not exist, and file names without the extension."""
+        pattern = self.file_pattern or ""
+        in_pattern = (("file_name_pattern", written, near) for written, near in _unknown(pattern, _FILE_VARIABLES, in_file_name=True))
+        found = [
+            f"{option}: there is no variable {written}, so it is plain text in every name{f' (did you mean {near}?)' if near else ''}"
+            for option, written, near in (*self._unknown_in_path(), *in_pattern)
+        ]
+        if not self.key((None, "stream"), extension, token=0, part_number=0).endswith(extension):
+            found.append(
+                f"file_name_pattern: the names of files do not end in {extension}, so readers that look for *{extension} do not find "
+                "them (put {format_extension} at its end)"
+            )
+        return found
+
     def key_pattern(self, stream: StreamId, root: str | None = None) -> re.Pattern[str]:
         """What keys of the stream look like, destination-s3's and ours, whatever sync wrote them. Group `part` is the part number."""
         template_root, tail = self._bind(stream)
@@ -123,6 +149,15 @@ class PathTemplate:
             else:
                 expression += _regex_of(part)
         return re.compile(expression + r"(?:-\d+)?")
+
+    def _unknown_in_path(self) -> Iterator[tuple[str, str, str | None]]:
+        """(option, text, variable that may be meant) of what looks like a variable in the paths and is none."""
+        for option, template in (("s3_bucket_path", self.bucket_path), ("s3_path_format", self.path_format or "")):
+            for written, near in _unknown(template, _PATH_VARIABLES, in_file_name=False):
+                yield option, written, near
+            for match in _BARE.finditer(template):  # which may be plain text, too
+                if near := nearest_name(match[1], _PATH_VARIABLES):
+                    yield option, match[0], _SPELLINGS[near]
 
     def _parts(self) -> tuple[_Part, ...]:
         """The whole template; adjacent text is one part."""
@@ -173,17 +208,26 @@ def _parse(template: str, *, in_file_name: bool) -> Iterator[_Part]:
         for match in _VARIABLE.finditer(template):
             yield template[end : match.start()]
             end = match.end()
-            path_name, file_name, argument = match[1], match[2], match[3] or ""
-            if path_name is not None:
-                known = path_name in {"NAMESPACE", "STREAM_NAME", "SYNC_ID", "UUID", "EPOCH", *_DIGITS}
-                yield _Variable(path_name) if known else path_name
-            elif in_file_name and _is_file_variable(file_name, argument):
-                yield _Variable(file_name, argument)
-            else:
-                yield match[0]
+            variable = _variable(match, in_file_name=in_file_name)
+            yield variable or (match[0] if match[1] is None else match[1])
         yield template[end:]
 
     return _joined(parts())
+
+
+def _variable(match: re.Match[str], *, in_file_name: bool) -> _Variable | None:
+    path_name, file_name, argument = match[1], match[2], match[3] or ""
+    if path_name is not None:
+        return _Variable(path_name) if path_name in _PATH_VARIABLES else None
+    return _Variable(file_name, argument) if in_file_name and _is_file_variable(file_name, argument) else None
+
+
+def _unknown(template: str, names: tuple[str, ...], *, in_file_name: bool) -> Iterator[tuple[str, str | None]]:
+    """What is written like a variable and is none, each with the one of these names that may be meant."""
+    for match in _VARIABLE.finditer(template):
+        if _variable(match, in_file_name=in_file_name) is None:
+            near = nearest_name(match[1] or match[2] or "", names)
+            yield match[0], _SPELLINGS[near] if near else None
 
 
 def _is_file_variable(name: str, argument: str) -> bool:

@@ -90,10 +90,8 @@ def scratch_directory(config: Config) -> Path:
     try:
         return Path(tempfile.mkdtemp(prefix="destination-s3-spark-", dir=parent))
     except OSError as error:
-        where = parent or tempfile.gettempdir()
-        raise ConfigError(
-            f"The spool directory {where} cannot be written ({error.strerror}). Set batching.spool_dir to a writable directory."
-        ) from error
+        where = f"spool directory {parent}" if parent else "system's temporary directory"
+        raise ConfigError(f"The {where} cannot be written ({error.strerror}). Set batching.spool_dir to a writable directory.") from error
 
 
 def spark_settings(config: Config, scratch: Path, start_limit_s: float = CLUSTER_START_LIMIT_S) -> SparkSettings:

@@ -139,6 +139,13 @@ def test_an_unknown_option_in_our_groups_is_refused(group: str) -> None:
     assert f"{group}.raw_table: there is no such option" in refusal(**{group: {"raw_table": "x"}})
 
 
+def test_a_misspelt_option_of_ours_is_refused_with_the_name_that_is_meant() -> None:
+    assert "batching.max_bach_mb: there is no such option (did you mean batching.max_batch_mb?)" in refusal(batching={"max_bach_mb": 5})
+    assert "batchng: there is no such option (did you mean batching?)" in refusal(batchng={"max_batch_mb": 5})
+    assert "max_batch_mb: there is no such option (did you mean batching.max_batch_mb?)" in refusal(max_batch_mb=5)
+    assert "format.sse: there is no such option (did you mean s3.sse?)" in refusal(format={"format_type": "CSV", "sse": "AES256"})
+
+
 def test_a_config_error_never_shows_a_value() -> None:
     with pytest.raises(ConfigError) as caught:
         parse(

@@ -1,0 +1,105 @@
+"""What a configuration says and may not mean, and what of destination-s3's is beyond doubt."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from destination_s3_spark.config.config import Config
+from destination_s3_spark.errors import ConfigError
+from destination_s3_spark.sync.doubts import doubts
+
+MINIMAL: dict[str, Any] = {"s3_bucket_name": "lake", "s3_bucket_path": "a", "s3_bucket_region": "", "format": {"format_type": "Parquet"}}
+XZ = {"codec": "xz", "compression_level": 3}
+
+
+def doubts_of(**changes: Any) -> list[str]:
+    options = {**MINIMAL, **changes}
+    return doubts(Config.parse(options), options)
+
+
+@pytest.mark.parametrize(
+    ("changes", "option", "meant"),
+    [
+        ({"format": {"format_type": "Parquet", "compresion_codec": "ZSTD"}}, "format.compresion_codec", "format.compression_codec"),
+        ({"format": {"format_type": "JSONL", "compression": {"compresion_type": "GZIP", "compression_type": "GZIP"}}},
+         "format.compression.compresion_type", "format.compression.compression_type"),
+        ({"format": {"format_type": "Avro", "compression_codec": {**XZ, "compression_levl": 9}}},
+         "format.compression_codec.compression_levl", "format.compression_codec.compression_level"),
+        ({"compression_codec": "ZSTD"}, "compression_codec", "format.compression_codec"),
+        ({"S3_Endpoint": "http://localhost"}, "S3_Endpoint", "s3_endpoint"),
+        ({"flatten": True}, "flatten", None),
+    ],
+)  # fmt: skip
+def test_an_unknown_option_is_told_with_the_nearest_one(changes: dict[str, Any], option: str, meant: str | None) -> None:
+    (doubt,) = doubts_of(**changes)
+    assert doubt == f"{option}: there is no such option, so it has no effect{f' (did you mean {meant}?)' if meant else ''}."
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"part_size": 5, "destinationType": "s3", "format": {"format_type": "csv", "part_size_mb": 5, "flattening": "No flattening"}},
+        {"format": {"format_type": "Avro", "compression_codec": {"codec": "zstandard", "compression_level": 3, "include_checksum": True}}},
+        {"s3_path_format": "", "file_name_pattern": "", "s3_endpoint": "", "batching": {"spool_dir": ""}},
+        {"spark": {"conf": {"spark.python.worker.memory": "1g"}}},
+        {"s3_path_format": "${NAMESPACE}/${STREAM_NAME}/${SYNC_ID}/${YEAR}${MONTH}${DAY}_${HOUR}${MINUTE}${SECOND}"},
+        {"s3_bucket_path": "costs/$5/a$b", "s3_path_format": "all/"},
+        {"s3_path_format": "${STREAM_NAME}/${MILLISECOND}${EPOCH}${UUID}"},
+        {"file_name_pattern": "${STREAM_NAME}_{date}_{date:yyyy_MM}_{timestamp}_{sync_id}{format_extension}"},
+        {"file_name_pattern": "{timestamp:micro}_{part_number}{format_extension}"},
+        {"file_name_pattern": "data.parquet"},
+    ],
+)  # fmt: skip
+def test_what_destination_s3_has_or_had_is_beyond_doubt(changes: dict[str, Any]) -> None:
+    assert doubts_of(**changes) == []
+
+
+@pytest.mark.parametrize("option", ["s3_path_format", "s3_bucket_path"])
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("${STREAM}", "${STREAM_NAME}"),
+        ("${stream_name}", "${STREAM_NAME}"),
+        ("{STREAM_NAME}", "${STREAM_NAME}"),
+        ("$STREAM_NAME", "${STREAM_NAME}"),
+        ("${NAME_SPACE}", "${NAMESPACE}"),
+    ],
+)
+def test_a_misspelt_variable_that_would_mix_the_streams_is_refused(option: str, written: str, meant: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        doubts_of(**{option: f"a/{written}/"})
+    assert caught.value.message.startswith(f"{option}: there is no variable {written};")
+    assert f"Write {meant}." in caught.value.message
+
+
+def test_an_unknown_variable_of_a_path_that_is_near_to_none_stays_text_as_in_destination_s3() -> None:
+    assert doubts_of(s3_path_format="${BIRD_DOG}/${STREAM_NAME}/{x}/") == [
+        "s3_path_format: there is no variable ${BIRD_DOG}, so it is plain text in every name.",
+        "s3_path_format: there is no variable {x}, so it is plain text in every name.",
+    ]
+
+
+def test_an_unknown_variable_of_a_file_name_is_told() -> None:
+    assert doubts_of(file_name_pattern="{foo}_{part_numbr}_{timestamp:nano}{format_extension}") == [
+        "file_name_pattern: there is no variable {foo}, so it is plain text in every name.",
+        "file_name_pattern: there is no variable {part_numbr}, so it is plain text in every name (did you mean {part_number}?).",
+        "file_name_pattern: there is no variable {timestamp:nano}, so it is plain text in every name (did you mean {timestamp}?).",
+    ]
+
+
+@pytest.mark.parametrize("pattern", ["{date}", "any_filename", "{format_extension}_{part_number}", "data.json"])
+@pytest.mark.parametrize(
+    ("options", "extension"),
+    [
+        ({"format_type": "Parquet"}, ".parquet"),
+        ({"format_type": "Avro", "compression_codec": XZ}, ".avro"),
+        ({"format_type": "CSV"}, ".csv.gz"),
+        ({"format_type": "JSONL", "compression": {"compression_type": "No Compression"}}, ".jsonl"),
+    ],
+)
+def test_names_without_the_formats_extension_are_told(pattern: str, options: dict[str, Any], extension: str) -> None:
+    (doubt,) = doubts_of(format=options, file_name_pattern=pattern)
+    assert doubt.startswith(f"file_name_pattern: the names of files do not end in {extension}, so")
