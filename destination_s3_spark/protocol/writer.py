@@ -1,6 +1,6 @@
 """The only way to stdout: protocol messages, one per line, each flushed before the call returns.
 
-STATE lines go out as they are. Text for people (LOG, TRACE, anything built from AirbyteMessages) passes the secret filter first.
+STATE lines go out as they are. Text for people (`FOR_PEOPLE`) passes the secret filter first.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 UNKNOWN_FAILURE = (
     "The connector failed in a way it did not foresee; no further STATE was acknowledged. Report the error with its stack trace."
 )
+FOR_PEOPLE = frozenset({"message", "internal_message", "stack_trace"})
+"""The fields of messages that hold text of ours; all others are the protocol's."""
 
 
 class Level(Enum):
@@ -89,12 +91,16 @@ class ProtocolWriter:
     def _send(self, document: Any) -> None:
         self._write(orjson.dumps(self._filtered(document)) + b"\n")
 
-    def _filtered(self, value: Any) -> Any:
-        """The value with the secrets in its texts masked; before they become JSON, which would spell some of them differently."""
+    def _filtered(self, value: Any, field: str = "") -> Any:
+        """The value with the secrets in its texts for people masked; before they become JSON, which would spell some of them differently.
+
+        What the platform reads stays as it is: it must find the stream an error is about.
+        """
         if isinstance(value, str):
-            return self._filter.masked(value.encode("utf-8", "replace").decode())
+            text = value.encode("utf-8", "replace").decode()
+            return self._filter.masked(text) if field in FOR_PEOPLE else text
         if isinstance(value, dict):
-            return {key: self._filtered(item) for key, item in value.items()}
+            return {key: self._filtered(item, key) for key, item in value.items()}
         if isinstance(value, list):
             return [self._filtered(item) for item in value]
         return value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from airbyte_cdk.utils.airbyte_secrets_utils import get_secrets
 
 from destination_s3_spark.protocol.secrets import SecretFilter, secrets_of
@@ -41,6 +42,27 @@ def test_a_secret_inside_another_leaves_nothing_of_either() -> None:
     secrets.add(["abc", ""])
     secrets.add(["xabcx"])
     assert secrets.masked("an xabcx and an abc") == "an **** and an ****"
+
+
+@pytest.mark.parametrize(
+    ("text", "masked"),
+    [
+        ("c_testunions, attest, test2, my-test, test.users, shop.test", None),
+        ("test", "****"),
+        ("the key 'test' is refused: test.", "the key '****' is refused: ****."),
+        ("Credential=test/20260101/us-east-1/s3, user=test&x", "Credential=****/20260101/us-east-1/s3, user=****&x"),
+    ],
+)
+def test_a_short_secret_is_masked_only_where_it_is_a_word(text: str, masked: str | None) -> None:
+    secrets = SecretFilter()
+    secrets.add(["test"])
+    assert secrets.masked(text) == (masked or text)
+
+
+def test_a_long_secret_is_masked_wherever_it_stands() -> None:
+    secrets = SecretFilter()
+    secrets.add(["s3cr+t/=", "12345678"])
+    assert secrets.masked("as3cr+t/=b_12345678-x") == "a****b_****-x"
 
 
 def test_without_secrets_a_text_stays_as_it_is() -> None:

@@ -129,6 +129,15 @@ def test_secrets_are_masked_in_logs_traces_and_messages(writer: ProtocolWriter, 
     assert b"sup3r" not in output.getvalue()
 
 
+def test_fields_of_the_protocol_are_not_masked(writer: ProtocolWriter, output: io.BytesIO) -> None:
+    writer.mask(["test", "ERROR", "users-of-shop"])
+    writer.trace_error(DataError("ERROR in c_testunions of users-of-shop, key test", stream=("users-of-shop", "test")))
+    (message,) = sent(output)
+    assert (message["type"], message["trace"]["type"]) == ("TRACE", "ERROR")
+    assert message["trace"]["error"]["stream_descriptor"] == {"name": "test", "namespace": "users-of-shop"}
+    assert message["trace"]["error"]["message"] == "**** in c_testunions of ****, key ****"
+
+
 def test_text_that_is_no_utf_8_does_not_stop_a_message(writer: ProtocolWriter, output: io.BytesIO) -> None:
     writer.log(Level.WARN, "stream \ud800 é")
     assert sent(output)[0]["log"]["message"] == "stream ? é"
