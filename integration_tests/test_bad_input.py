@@ -92,6 +92,7 @@ UNREADABLE = [
     ),
     pytest.param(record({"id": 1, "name": PLANTED}).rstrip() + record({"id": 2})[:-1], id="two on one line"),
     pytest.param(record({"id": 1, "name": PLANTED}).replace(b'"id":1', b'"id":tru')[:-1], id="no JSON inside of data"),
+    pytest.param(b"a source prints" + record({"id": 1, "name": PLANTED})[:-1], id="behind something else"),
 ]
 
 
@@ -104,6 +105,7 @@ def test_an_unreadable_record_stops_the_sync_and_is_found_by_its_byte_offset(mot
     assert "shop.users" in message
     assert str(len(b"".join(before))) in message
     assert PLANTED not in outcome.describe()
+    assert "ignored: 1 (0 of them blank), the first at byte 0." in outcome.warnings
     assert 4 not in [cursor_of(answer) for answer in outcome.state_lines]
     moto_lake.verify()
 
@@ -130,5 +132,6 @@ def test_what_nobody_knows_is_tolerated_and_counted(moto_lake: Lake) -> None:
     assert [row["name"] for row in moto_lake.rows()] == ["one", "two"]
     assert list(moto_lake.chains()) == [USERS]
     assert "strangers" in outcome.log_text
+    assert "ignored: 3 (1 of them blank), the first at byte 0." in outcome.warnings
     assert any(b'"future":"field"' in answer for answer in outcome.state_lines)
     moto_lake.verify_at_rest()

@@ -59,16 +59,19 @@ Event = Records | State | StreamStatus | Idle
 
 @dataclass(slots=True)
 class InputCounts:
-    """What came in, for the log line at the end: lines by what became of them. Blank lines are not counted.
+    """What came in, for the log at the end: lines by what became of them.
 
-    `ignored` counts messages by type that say nothing to a destination (LOG, CONTROL, unknown types, most TRACEs); `noise` lines that
-    are no JSON objects; `unknown_streams` records of streams that the catalog does not have.
+    `ignored` counts messages by type that say nothing to a destination (LOG, CONTROL, unknown types, most TRACEs); `blank` and `noise`
+    lines without a message, the first of which begins at byte `first_without_message`; `unknown_streams` records of streams that the
+    catalog does not have.
     """
 
     bytes: int = 0
     records: int = 0
     states: int = 0
     statuses: int = 0
+    blank: int = 0
     noise: int = 0
+    first_without_message: int | None = None
     ignored: Counter[str] = field(default_factory=Counter)
     unknown_streams: Counter[StreamId] = field(default_factory=Counter)

@@ -27,6 +27,7 @@ logger = logging.getLogger(__name__)
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _BLANKS = b" \t\r"
+_MESSAGE = re.compile(rb'"type"\s*:\s*"(?:RECORD|STATE)"')
 _STREAM_NAME = re.compile(rb'"stream": ?"([^"\\]*)"')
 
 
@@ -125,7 +126,7 @@ class ProtocolReader:
         """What a line is that no learnt prefix routes; None when it says nothing to a destination."""
         text = line.lstrip(_BLANKS)
         if not text.startswith(b"{"):
-            self.counts.noise += bool(text)
+            self._pass_over(line, text, offset)
             return None
         known = self._routes.find(line)
         if known is not None:
@@ -134,6 +135,17 @@ class ProtocolReader:
             return self._message(line, read_envelope(line), offset)
         except ValueError as error:
             raise self._unreadable(line, offset, str(error)) from None
+
+    def _pass_over(self, line: bytes, text: bytes, offset: int) -> None:
+        """Count a line without a message. Raises DataError for a message behind something else, such as text printed without a line end."""
+        if _MESSAGE.search(text):
+            raise self._unreadable(line, offset, "something else stands before the message")
+        if self.counts.first_without_message is None:
+            self.counts.first_without_message = offset
+        if text:
+            self.counts.noise += 1
+        else:
+            self.counts.blank += 1
 
     def _message(self, line: bytes, envelope: Envelope, offset: int) -> Pending | State | StreamStatus | None:
         if envelope.stream is not None:

@@ -13,6 +13,7 @@ from destination_s3_spark.config.config import Config
 from destination_s3_spark.config.spark_conf import is_local
 from destination_s3_spark.protocol.catalog import Catalog
 from destination_s3_spark.protocol.input_stream import read_blocks
+from destination_s3_spark.protocol.messages import InputCounts
 from destination_s3_spark.protocol.reader import ProtocolReader
 from destination_s3_spark.protocol.state import StateMessage
 from destination_s3_spark.protocol.writer import ProtocolWriter
@@ -48,13 +49,25 @@ def write(config: Config, catalog: Catalog, fd: int, output: ProtocolWriter, run
     def emit(message: StateMessage, records: int) -> None:
         output.state(message.echo(records))
 
-    with _assembled(config, catalog, emit, runtime) as parts:
-        Sync(parts).run(reader.events(read_blocks(fd, IDLE_S)))
     counts = reader.counts
+    try:
+        with _assembled(config, catalog, emit, runtime) as parts:
+            Sync(parts).run(reader.events(read_blocks(fd, IDLE_S)))
+    finally:
+        _warn_of_lines_without_message(counts)
     logger.info(
-        "input ended bytes=%d records=%d states=%d noise_lines=%d ignored_messages=%d records_of_unknown_streams=%d",
-        counts.bytes, counts.records, counts.states, counts.noise, counts.ignored.total(), counts.unknown_streams.total(),
+        "input ended bytes=%d records=%d states=%d ignored_messages=%d records_of_unknown_streams=%d",
+        counts.bytes, counts.records, counts.states, counts.ignored.total(), counts.unknown_streams.total(),
     )  # fmt: skip
+
+
+def _warn_of_lines_without_message(counts: InputCounts) -> None:
+    if counts.first_without_message is not None:
+        logger.warning(
+            "lines of the input without a message, which were ignored: %d (%d of them blank), the first at byte %d. Find out what else the "
+            "source, or what stands between, writes to its output.",
+            counts.blank + counts.noise, counts.blank, counts.first_without_message,
+        )  # fmt: skip
 
 
 @contextmanager

@@ -233,8 +233,29 @@ def test_what_says_nothing_to_a_destination_is_counted_and_ignored(catalog_of: C
 def test_lines_that_are_no_objects_are_noise(catalog_of: CatalogOf, line: bytes, caplog: pytest.LogCaptureFixture) -> None:
     reader = ProtocolReader(catalog_of("users"))
     assert list(reader.events([lines(line, b"", b" \t\r", line)])) == [Idle()]
-    assert reader.counts.noise == 2
+    assert (reader.counts.noise, reader.counts.blank, reader.counts.first_without_message) == (2, 2, 0)
     assert not caplog.records
+
+
+def test_the_first_line_without_a_message_is_known_by_its_byte(catalog_of: CatalogOf) -> None:
+    for empty in (b"", b"noise"):
+        reader = ProtocolReader(catalog_of("users"))
+        list(reader.events(in_blocks(lines(record(), record(), empty, record(), b"noise"), 100)))
+        assert reader.counts.first_without_message == 2 * len(lines(record()))
+
+
+def test_without_such_lines_there_is_no_first_one(catalog_of: CatalogOf) -> None:
+    reader = ProtocolReader(catalog_of("users"))
+    list(reader.events([lines(record(), b" " + record())]))
+    assert (reader.counts.noise, reader.counts.blank, reader.counts.first_without_message) == (0, 0, None)
+
+
+@pytest.mark.parametrize("message", [record(), state(1), b'{"type": "RECORD"', b'"type" :"STATE", "state":{}}'])
+@pytest.mark.parametrize("before", [b"printed without a line end", b"\xef\xbb\xbf", b"\x00", b"["])
+def test_a_message_behind_something_else_stops_the_sync(catalog_of: CatalogOf, before: bytes, message: bytes) -> None:
+    first = lines(record())
+    with pytest.raises(DataError, match=f"at byte {len(first)} cannot be read: something else stands before the message"):
+        list(ProtocolReader(catalog_of("users")).events([first + lines(before + message)]))
 
 
 def test_noise_between_records_keeps_offsets_exact(catalog_of: CatalogOf, story: Tell) -> None:
@@ -390,8 +411,10 @@ def test_no_byte_is_lost_silently_when_the_input_is_damaged(catalog_of: CatalogO
     except DataError:
         return
     spooled = b"".join(chunk for event in events if isinstance(event, Records) for chunk in event.chunks)
-    filled = [line for line in bytes(text).removeprefix(b"\xef\xbb\xbf").split(b"\n") if line.strip(b" \t\r")]
+    found = bytes(text).removeprefix(b"\xef\xbb\xbf").split(b"\n")
+    filled = [line for line in found if line.strip(b" \t\r")]
     counts = reader.counts
+    assert counts.blank == len(found) - len(filled) - (found[-1] == b"")
     assert (
         len(filled)
         == counts.records + counts.states + counts.statuses + counts.noise + counts.ignored.total() + counts.unknown_streams.total()
