@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import codecs
+import io
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -55,10 +57,16 @@ OPERATOR_COMMANDS = tuple(_COMMANDS)
 
 DEMO_RECORDS = 50_000
 
+_PLAIN = {"═": "=", "─": "-", "…": "~"}
+"""What stands for the signs of reports where the terminal's character set does not have them."""
+
 
 def operator_command(argv: Sequence[str]) -> int:
     """Run an operator command and return the exit code: 0 done, 1 failed, with one sentence on stderr that says what to do."""
     arguments = _parser().parse_args(argv)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        codecs.register_error("plain", _plain)
+        sys.stdout.reconfigure(errors="plain")
     try:
         code = _run(arguments)
     except SyncError as error:
@@ -70,6 +78,13 @@ def operator_command(argv: Sequence[str]) -> int:
     with suppress(BrokenPipeError):  # whoever reads has seen enough (`| head`)
         sys.stdout.flush()
     return code
+
+
+def _plain(error: UnicodeError) -> tuple[str, int]:
+    """A character for each that cannot be written, so that columns stay in line."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    return "".join(_PLAIN.get(character, "?") for character in error.object[error.start : error.end]), error.end
 
 
 def _run(arguments: argparse.Namespace) -> int:

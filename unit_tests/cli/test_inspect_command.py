@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -53,6 +56,23 @@ def test_without_a_stream_every_table_has_a_line(
 
     rows = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert [row[:3] for row in rows if len(row) > 6 and row[1] == "2"] == [["users", "2", "2"], ["shop.orders", "2", "2"]]
+
+
+@pytest.mark.parametrize(
+    ("encoding", "rule", "name"),
+    [("latin-1", "---", "bestellung_ü?"), ("ascii", "---", "bestellung_??"), ("utf-8", "───", "bestellung_ü☃")],
+)
+def test_a_terminal_without_the_signs_of_reports_gets_others_in_their_place(
+    config: Path, make_chain: Callable[[str | None, str], str], encoding: str, rule: str, name: str
+) -> None:
+    make_chain("shop", "bestellung_ü☃")
+    command = [sys.executable, "-m", "destination_s3_spark", "inspect", "--config", str(config)]
+    environment = {**os.environ, "PYTHONIOENCODING": encoding}
+    for stream in ([], ["--stream", "bestellung_ü☃"]):
+        ended = subprocess.run([*command, *stream], capture_output=True, check=False, env=environment)
+        assert (ended.returncode, ended.stderr) == (0, b"")
+        assert rule in ended.stdout.decode(encoding)
+        assert f"shop.{name}" in ended.stdout.decode(encoding)
 
 
 def test_with_a_stream_its_state_columns_and_blocks_are_shown(
