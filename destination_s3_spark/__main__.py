@@ -8,6 +8,7 @@ import signal
 import sys
 from pathlib import Path
 
+EXIT_USAGE = 2
 EXIT_TERMINATED = 128 + signal.SIGTERM
 
 
@@ -26,7 +27,10 @@ def _run(argv: list[str]) -> int:
     """Each branch imports only what it needs."""
     from destination_s3_spark import cli  # noqa: PLC0415
 
-    if argv and argv[0] in cli.OPERATOR_COMMANDS:
+    if not argv:
+        sys.stderr.write(f"usage: destination-s3-spark {{spec,check,write,{','.join(cli.OPERATOR_COMMANDS)}}} [--help]\n")
+        return EXIT_USAGE
+    if argv[0] in cli.OPERATOR_COMMANDS:
         return cli.operator_command(argv)
     if os.getpid() == 1:
         # A signal without a handler does not reach the first process of a container. A sync has a handler of its own.

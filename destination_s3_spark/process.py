@@ -25,7 +25,7 @@ from destination_s3_spark.config.config import Config
 from destination_s3_spark.config.spark_conf import is_local
 from destination_s3_spark.engine.startup import worker_daemon
 from destination_s3_spark.engine.startup.without_pandas import keep_out_pandas
-from destination_s3_spark.errors import ConfigError
+from destination_s3_spark.errors import ConfigError, TransientError
 from destination_s3_spark.protocol.catalog import parse_catalog
 from destination_s3_spark.protocol.input_stream import bytes_waiting
 from destination_s3_spark.protocol.secrets import secrets_of
@@ -36,16 +36,26 @@ TERMINATION_S = 8.0
 """How long clearing up may take after SIGTERM: a store that does not answer must not hold the process up until it is killed."""
 RECORDS_BYTES = 32 * 2**10
 """Input of so many bytes has records, which Spark will be needed for."""
-EXIT_OK, EXIT_FAILED, EXIT_TERMINATED = 0, 1, 128 + signal.SIGTERM
+EXIT_OK, EXIT_FAILED = 0, 1
+EXIT_SIGNAL = 128
+"""Added to the number of the signal that ended the process, as shells do."""
 _MALLOPT = {"MALLOC_TRIM_THRESHOLD_": -1, "MALLOC_MMAP_THRESHOLD_": -3, "MALLOC_ARENA_MAX": -8}
 """Parameters of malloc.h, by the variables that set them when a process starts."""
 SPEC_FILE = Path(__file__).with_name("spec.json")
+
+CHANNEL_VARIABLE = "DATA_CHANNEL_MEDIUM"
+"""By which Airbyte's platform says how records travel: STDIO or SOCKET."""
+SENT_AGAIN = "what was not acknowledged is sent again by the next sync"
 
 logger = logging.getLogger("airbyte")
 
 
 class Terminated(BaseException):
-    """SIGTERM came: stop where we are. What is not committed is aborted by the next sync, or by us if there is time."""
+    """SIGTERM or SIGINT came: stop where we are. What is not committed is aborted by the next sync, or by us if there is time."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
 
 
 def run(command: Callable[[ProtocolWriter], None]) -> int:
@@ -54,10 +64,16 @@ def run(command: Callable[[ProtocolWriter], None]) -> int:
     _log_through(output)
     try:
         command(output)
-    except Terminated:
+    except Terminated as stopped:
         # Threads may still wait for S3; the platform waits ten seconds.
-        logger.warning("stopped by SIGTERM; what was not acknowledged is sent again by the next sync")
-        os._exit(EXIT_TERMINATED)
+        if stopped.number == signal.SIGTERM:  # the platform's own wish, so no error
+            logger.warning("stopped by SIGTERM; %s", SENT_AGAIN)
+        else:
+            output.trace_error(TransientError(f"The sync was interrupted; {SENT_AGAIN}."))
+        os._exit(EXIT_SIGNAL + stopped.number)
+    except KeyboardInterrupt:  # before a sync has begun
+        output.trace_error(TransientError("The command was interrupted; it has changed nothing."))
+        os._exit(EXIT_SIGNAL + signal.SIGINT)
     except Exception as error:  # noqa: BLE001 (the last resort: every failure leaves as a TRACE)
         output.trace_error(error)
         return EXIT_FAILED
@@ -102,10 +118,11 @@ def options_of(path: Path, output: ProtocolWriter) -> dict[str, Any]:
 
 
 def _write(config: Path, catalog: Path, output: ProtocolWriter) -> None:
+    _require_standard_input()
     options = options_of(config, output)
     parsed = Config.parse(options)
     stdin = sys.stdin.fileno()
-    with _stopping_on_sigterm(), runtime_for(parsed) as runtime:
+    with _stopping_on_signals(), runtime_for(parsed) as runtime:
         local = is_local(parsed.spark.master)
         early = local and bytes_waiting(stdin) >= RECORDS_BYTES
         gc.disable()  # modules make many objects and no garbage
@@ -124,6 +141,16 @@ def _write(config: Path, catalog: Path, output: ProtocolWriter) -> None:
         for doubt in doubts(parsed, options):
             logger.warning(doubt)
         write_sync(parsed, parse_catalog(_read_file(catalog, "catalog")), stdin, output, runtime)
+
+
+def _require_standard_input() -> None:
+    """Raise ConfigError where the platform is told to send records another way: none would ever come in here."""
+    medium = os.environ.get(CHANNEL_VARIABLE, "").strip().upper()
+    if medium not in ("", "STDIO"):
+        raise ConfigError(
+            f"This connector reads its standard input only, and {CHANNEL_VARIABLE} in its environment says that records come another way. "
+            "Turn the socket data channel off for this connection, or set the variable to STDIO."
+        )
 
 
 def _claim_stdout() -> BinaryIO:
@@ -146,19 +173,23 @@ def _log_through(output: ProtocolWriter) -> None:
 
 
 @contextlib.contextmanager
-def _stopping_on_sigterm() -> Iterator[None]:
-    def stop(_number: int, _frame: FrameType | None) -> NoReturn:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        last_resort = threading.Timer(TERMINATION_S, os._exit, [EXIT_TERMINATED])
+def _stopping_on_signals() -> Iterator[None]:
+    signals = (signal.SIGTERM, signal.SIGINT)
+
+    def stop(number: int, _frame: FrameType | None) -> NoReturn:
+        for one in signals:
+            signal.signal(one, signal.SIG_IGN)
+        last_resort = threading.Timer(TERMINATION_S, os._exit, [EXIT_SIGNAL + number])
         last_resort.daemon = True
         last_resort.start()
-        raise Terminated
+        raise Terminated(number)
 
-    previous = signal.signal(signal.SIGTERM, stop)
+    previous = [(one, signal.signal(one, stop)) for one in signals]
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, previous)
+        for one, handler in previous:
+            signal.signal(one, handler)
 
 
 def _read_file(path: Path, what: str) -> bytes:

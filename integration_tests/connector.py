@@ -161,6 +161,15 @@ class Sync:
         self._process.send_signal(signal.SIGTERM)
         return self
 
+    def interrupt(self) -> Sync:
+        """SIGINT to all processes of the connector's group, as a terminal does at Ctrl-C."""
+        group = os.getpgid(self._process.pid)
+        for member in self.family():
+            with contextlib.suppress(psutil.NoSuchProcess, ProcessLookupError):
+                if os.getpgid(member.pid) == group:
+                    member.send_signal(signal.SIGINT)
+        return self
+
     def kill(self) -> Sync:
         """SIGKILL to the process and all its children at once: what is left when a container is gone."""
         for member in self.family():

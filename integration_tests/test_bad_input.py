@@ -37,6 +37,14 @@ def test_a_configuration_that_cannot_be_used_names_the_option(moto_lake: Lake, o
     assert [name for name in named if name not in message] == [], message
 
 
+def test_records_that_would_come_through_sockets_are_not_waited_for(moto_lake: Lake) -> None:
+    connector = moto_lake.connector(environment={"DATA_CHANNEL_MEDIUM": "SOCKET"})
+    with connector.start(catalog(stream())) as sync:  # whose stdin stays open and empty, as the platform leaves it
+        message = sync.finish(60).expect_failure("config_error").error_message
+    assert "DATA_CHANNEL_MEDIUM" in message
+    moto_lake.connector(environment={"DATA_CHANNEL_MEDIUM": "STDIO"}).write(catalog(stream()), [complete()]).expect_success()
+
+
 def test_check_refuses_a_bad_configuration_too(moto_lake: Lake) -> None:
     outcome = moto_lake.connector().check(batching={"max_batch_mb": -1})
     said = json.dumps(outcome.messages)

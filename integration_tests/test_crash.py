@@ -18,6 +18,7 @@ ROWS_PER_CHECKPOINT = 50
 ALL_IDS = list(range(CHECKPOINTS * ROWS_PER_CHECKPOINT))
 SECOND_BATCH_AGE = {"max_batch_age_s": 1}
 SIGTERM_EXIT_CODE = 143
+SIGINT_EXIT_CODE = 130
 CATALOG = catalog(stream())
 
 
@@ -104,3 +105,23 @@ def test_sigterm_before_spark_is_up_ends_the_sync_at_once(moto_lake: Lake) -> No
     assert outcome.exit_code == SIGTERM_EXIT_CODE
     assert time.monotonic() - asked < 10
     assert outcome.states == []
+
+
+@pytest.mark.parametrize("at_work", [True, False])
+def test_ctrl_c_ends_the_sync_as_sigterm_does_and_says_so(moto_lake: Lake, at_work: bool) -> None:
+    connector = moto_lake.connector(batching=SECOND_BATCH_AGE)
+    with connector.start(CATALOG) as sync:
+        sync.send(*checkpoint(0)).wait_for_jvm()
+        if at_work:
+            sync.wait_for_states(1)
+        family, asked = sync.family(), time.monotonic()
+        outcome = sync.send(*checkpoint(1)[:-1]).interrupt().finish(30)
+    assert outcome.exit_code == SIGINT_EXIT_CODE
+    assert time.monotonic() - asked < 10
+    assert "interrupted" in outcome.expect_failure("transient_error").error_message
+    assert "Traceback" not in outcome.stderr
+    assert_gone(family)
+
+    connector.write(CATALOG, rest_after(outcome.state_lines)).expect_success()
+    assert moto_lake.ids() == ALL_IDS
+    moto_lake.verify_at_rest()

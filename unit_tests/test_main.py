@@ -31,3 +31,11 @@ def test_the_exit_code_is_that_of_the_command_whatever_python_would_do_at_its_en
 
     assert ended.returncode == 1
     assert "there-is-none.json" in ended.stderr
+
+
+def test_without_a_command_there_is_the_usage_and_no_traceback() -> None:
+    ended = subprocess.run([sys.executable, "-m", "destination_s3_spark"], capture_output=True, text=True, check=False)
+
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr.startswith("usage: destination-s3-spark {spec,check,write,")
+    assert len(ended.stderr.splitlines()) == 1
