@@ -10,10 +10,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pytest
 
 from destination_s3_spark.chain.operation_count import OperationCount
+from destination_s3_spark.change_log.manifest import LogFile, manifest_of
+from destination_s3_spark.change_log.names import LogKind
 from destination_s3_spark.change_log.options import ChangeLogFormat, ChangeLogOptions
 from destination_s3_spark.stream_id import StreamId
 
@@ -50,6 +53,27 @@ def test_the_csv_example(lines: Callable[..., Any]) -> None:
 
     assert "\n".join(snapshot) in PAGE
     assert "\n".join(re.sub(r'(lsn"":\d+)', r"\1,…", line) for line in changes) in PAGE
+
+
+@pytest.mark.parametrize("include_header", [True, False])
+def test_duckdb_reads_the_csv_example_as_the_page_says(
+    log: Callable[..., Any], tmp_path: Path, monkeypatch: Any, include_header: bool
+) -> None:
+    options = ChangeLogOptions(ChangeLogFormat.REPLICANT_CSV, include_header=include_header)
+    orders = log(FIELDS, ["id"], options, StreamId("shop", "orders"))
+    group = "orders/00000000000000000002-42188367100000000200000007-"
+    files = [LogFile("00000-changes.csv.gz", len(EVENTS))]
+    manifest = manifest_of(orders.columns, options, LogKind.CHANGES, (3, 0), files, TWO_ROWS, TWO_ROWS)
+    monkeypatch.chdir(tmp_path)
+    Path("orders").mkdir()
+    Path(f"{group}00000-changes.csv.gz").write_bytes(orders.changes_file([orders.events(EVENTS)], TWO_ROWS))
+    Path(f"{group}manifest.json").write_bytes(manifest.to_bytes())
+    with_header, without_header = re.findall(r"```sql\n(.*?)```", PAGE.partition("### replicant_json")[0], re.DOTALL)
+
+    with duckdb.connect() as connection:
+        rows = connection.execute(with_header if include_header else without_header).fetchall()
+
+    assert rows == [("I", "3", "NULL", "1"), ("U", "1", None, "1"), ("D", "2", None, "0")]
 
 
 def test_the_replicant_json_example(lines: Callable[..., Any]) -> None:
