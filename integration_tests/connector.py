@@ -178,6 +178,15 @@ class Sync:
         self._process.wait(30)
         return self
 
+    def kill_jvm(self) -> Sync:
+        """SIGKILL to Spark's JVM alone, as of a kernel that is short of memory. Returns when it is dead."""
+        (jvm,) = (member for member in self.family() if member.name() == "java")
+        jvm.kill()
+        with contextlib.suppress(psutil.NoSuchProcess):
+            while jvm.status() != psutil.STATUS_ZOMBIE:  # until its parent asks for it
+                time.sleep(0.01)
+        return self
+
     def family(self) -> list[psutil.Process]:
         """The connector's process and all below it, such as Spark's JVM; empty when it has ended."""
         with contextlib.suppress(psutil.NoSuchProcess):

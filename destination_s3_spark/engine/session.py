@@ -105,7 +105,11 @@ class Engine:
     @property
     def cores(self) -> int:
         """How many tasks run at once. On a cluster this waits for the session."""
-        return self._settings.cores if self._settings.cluster is None else int(self._ready().defaultParallelism)
+        if self._settings.cluster is None:
+            return self._settings.cores
+        context = self._ready()
+        with self._told_as_transient():
+            return int(context.defaultParallelism)
 
     def launch(self) -> None:
         """Launch the JVM, and import what speaks with it; no thread is left: for a process that has the rest to import, and to fork.
@@ -149,25 +153,9 @@ class Engine:
         if not groups:
             return []
         context = self._ready()
-        with self._not_for_ever(context), _watched(context, len(groups), progress):
-            return self._collected(context, function, groups)
-
-    def _not_for_ever(self, context: SparkContext) -> AbstractContextManager[None]:
-        """Spark itself would wait for a cluster's executors until the end of days."""
-        cluster = self._settings.cluster
-        return nullcontext() if cluster is None else giving_up_without_executors(context, cluster, self._settings.conf)
-
-    def _collected(self, context: SparkContext, function: Callable[[Task], Result], groups: Sequence[Sequence[Task]]) -> list[list[Result]]:
-        try:
-            outcomes = context.parallelize(list(self._prepare(groups)), len(groups)).map(guarded(function)).collect()
-        except SyncError:
-            raise
-        except Exception as error:  # Py4JJavaError and what else Spark raises when workers keep dying or the JVM is gone
-            where = "the container more memory (4 GiB is advised)" if self._settings.cluster is None else "executors more memory"
-            raise TransientError(
-                f"Spark gave up on a batch ({type(error).__name__}): its workers died {TASK_ATTEMPTS} times, most often for want of "
-                f"memory. Nothing after the last acknowledged STATE was kept. Give {where} and run the sync again."
-            ) from error
+        prepared = list(self._prepare(groups))
+        with self._told_as_transient(), self._not_for_ever(context), _watched(context, len(prepared), progress):
+            outcomes = context.parallelize(prepared, len(prepared)).map(guarded(function)).collect()
         done: list[list[Result]] = []
         for outcome in outcomes:
             if isinstance(outcome, Failed):
@@ -176,17 +164,41 @@ class Engine:
             done.append(outcome.results)
         return done
 
+    def _not_for_ever(self, context: SparkContext) -> AbstractContextManager[None]:
+        """Spark itself would wait for a cluster's executors until the end of days."""
+        cluster = self._settings.cluster
+        return nullcontext() if cluster is None else giving_up_without_executors(context, cluster, self._settings.conf)
+
+    @contextmanager
+    def _told_as_transient(self) -> Iterator[None]:
+        """Raise a TransientError for whatever else goes wrong with Spark inside."""
+        try:
+            yield
+        except SyncError:
+            raise
+        except Exception as error:
+            from py4j.protocol import Py4JJavaError  # noqa: PLC0415 (spec and check must not pay for it)
+
+            kind = type(error).__name__
+            if not isinstance(error, Py4JJavaError):  # Spark said nothing, but py4j that it does not hear it
+                raise TransientError(
+                    f"Spark's JVM does not answer any more ({kind}). Most often the kernel ended it for want of memory. Nothing that was "
+                    "acknowledged is lost. Give the container more memory (4 GiB is advised) and run the sync again."
+                ) from error
+            where = "the container more memory (4 GiB is advised)" if self._settings.cluster is None else "executors more memory"
+            raise TransientError(
+                f"Spark gave up on a batch ({kind}): its workers died {TASK_ATTEMPTS} times, most often for want of memory. Nothing after "
+                f"the last acknowledged STATE was kept. Give {where} and run the sync again."
+            ) from error
+
     def stop(self) -> None:
         """End the JVM at once: everything that must last is in S3 by now, and a slow goodbye helps nobody."""
-        server = getattr(self._context, "_accumulatorServer", None)
-        if server is not None:
-            server.handle_error = lambda *_: None  # it would print a traceback when its JVM goes away
         jvm = self._launched()
         if jvm is None:
             return
         if self._settings.cluster is not None and self._context is not None:
             # A cluster that is told gives the executors to others at once.
-            goodbye = threading.Thread(target=self._context.stop, name="spark-goodbye", daemon=True)
+            goodbye = threading.Thread(target=_say_goodbye, args=(self._context,), name="spark-goodbye", daemon=True)
             goodbye.start()
             goodbye.join(GOODBYE_S)
         jvm.process.kill()
@@ -265,11 +277,12 @@ def _watched(context: SparkContext, groups: int, progress: Progress | None) -> I
     over = threading.Event()
 
     def watch() -> None:
-        tracker = context.statusTracker()
         while not over.wait(PROGRESS_EVERY_S):
-            jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(name)]
-            stages = [tracker.getStageInfo(int(stage)) for job in jobs if job is not None for stage in job.stageIds]
-            progress(sum(stage.numCompletedTasks for stage in stages if stage is not None), groups)
+            try:
+                done = _completed_tasks(context, name)
+            except Exception:  # noqa: BLE001 (the JVM has gone, and its job says so)
+                return
+            progress(done, groups)
 
     context.setJobGroup(name, "progress is watched")
     watcher = threading.Thread(target=watch, name="spark-progress", daemon=True)
@@ -278,6 +291,20 @@ def _watched(context: SparkContext, groups: int, progress: Progress | None) -> I
         yield
     finally:
         over.set()
+
+
+def _completed_tasks(context: SparkContext, group: str) -> int:
+    """Of the jobs of a group."""
+    tracker = context.statusTracker()
+    jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group)]
+    stages = [tracker.getStageInfo(int(stage)) for job in jobs if job is not None for stage in job.stageIds]
+    return sum(stage.numCompletedTasks for stage in stages if stage is not None)
+
+
+def _say_goodbye(context: SparkContext) -> None:
+    """Tell the cluster that the session is over. A JVM that is killed meanwhile has had its time."""
+    with suppress(Exception):
+        context._jsc.stop()
 
 
 def _prepare_environment(cluster: Cluster | None) -> None:
@@ -293,7 +320,10 @@ def _spark_context(jvm: Jvm, conf: Mapping[str, Any], environment: dict[str, str
     from pyspark import SparkConf, SparkContext  # noqa: PLC0415 (spec and check must not pay for it)
 
     gateway = jvm.gateway()
-    return SparkContext(conf=SparkConf(loadDefaults=False).setAll(list(conf.items())), environment=environment, gateway=gateway)
+    context = SparkContext(conf=SparkConf(loadDefaults=False).setAll(list(conf.items())), environment=environment, gateway=gateway)
+    accumulators: Any = context._accumulatorServer
+    accumulators.handle_error = lambda *_: None  # it would print a traceback when its JVM goes away, also when we end it
+    return context
 
 
 def _our_conf(settings: SparkSettings) -> dict[str, Any]:

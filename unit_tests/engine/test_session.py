@@ -10,6 +10,7 @@ import psutil
 import pytest
 from pyspark import SparkContext, cloudpickle
 
+from destination_s3_spark.engine import session
 from destination_s3_spark.engine.cpus import available_cpus
 from destination_s3_spark.engine.session import Engine, SparkSettings, local_cores
 from destination_s3_spark.errors import Bug, DataError, TransientError
@@ -52,6 +53,10 @@ def _die(_: int) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def _kill_jvm(_: int) -> None:
+    next(parent for parent in psutil.Process().parents() if parent.name() == "java").kill()
+
+
 def test_a_session_can_be_stopped_at_any_moment_of_its_start(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     half_imported = ModuleType("pyspark")
     monkeypatch.setitem(sys.modules, "pyspark", half_imported)
@@ -86,6 +91,17 @@ def test_a_jvm_launched_ahead_is_the_one_that_is_used_and_ended(tmp_path: Path) 
     assert set(psutil.Process().children()) - others == {launched}
     engine.stop()
     assert not launched.is_running()
+
+
+def test_a_jvm_that_dies_between_jobs_or_in_one_ends_the_sync_with_a_transient_error(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(session, "PROGRESS_EVERY_S", 0.01)
+    engine = Engine(SparkSettings(1, 512, tmp_path / "spark", {}))
+    for _ in range(2):
+        with pytest.raises(TransientError, match="JVM does not answer"):
+            engine.run(_kill_jvm, [[1]], lambda *_: None)
+    engine.stop()  # and an exception in a thread would fail the test
 
 
 def test_a_jvm_launched_ahead_can_be_stopped_at_once(tmp_path: Path) -> None:
