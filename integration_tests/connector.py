@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -226,12 +226,17 @@ def state_lines(lines: list[bytes]) -> list[bytes]:
 
 @dataclass(slots=True)
 class Connector:
-    """Runs the connector against one bucket. `options` are added to the usual configuration, `environment` to a bare one."""
+    """Runs the connector against one bucket. `options` are added to the usual configuration, `environment` to a bare one.
+
+    `user` runs it in the group of root, as containers may be run as any user; `program` starts it for such a one.
+    """
 
     directory: Path
     bucket: Bucket
     options: Mapping[str, Any] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
+    user: int | None = None
+    program: Sequence[str] = (str(SCRIPT),)
     runs: int = 0
 
     def config(self, **options: Any) -> dict[str, Any]:
@@ -274,14 +279,15 @@ class Connector:
         directory = self.directory / f"run-{self.runs}"
         temporary = directory / "tmp"
         temporary.mkdir(parents=True)
-        arguments = [str(SCRIPT), command]
+        arguments = [*self.program, command]
         for name, content in files.items():
             path = directory / f"{name}.json"
             path.write_text(json.dumps(content), encoding="utf-8")
             arguments += [f"--{name}", str(path)]
         bare = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
         environment = {**bare, "TMPDIR": str(temporary), "AWS_EC2_METADATA_DISABLED": "true", **self.environment}
+        identity: dict[str, Any] = {} if self.user is None else {"user": self.user, "group": 0, "extra_groups": []}
         process = subprocess.Popen(
-            arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=directory, env=environment
+            arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=directory, env=environment, **identity
         )
         return Sync(process, [self.bucket.server.secret_key])

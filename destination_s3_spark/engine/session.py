@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import pwd
 import subprocess
 import sys
 import threading
@@ -30,11 +31,13 @@ from destination_s3_spark.engine.cluster import (
     told_the_secret,
 )
 from destination_s3_spark.engine.cpus import available_cpus
+from destination_s3_spark.engine.failures import Symptom, job_failure, start_failure, symptom
 from destination_s3_spark.engine.jvm import Jvm
+from destination_s3_spark.engine.memory import oom_kills
 from destination_s3_spark.engine.outcome import Failed, guarded
 from destination_s3_spark.engine.startup import worker_daemon
 from destination_s3_spark.engine.startup.worker_template import fork_template
-from destination_s3_spark.errors import SyncError, TransientError
+from destination_s3_spark.errors import SyncError
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -55,6 +58,7 @@ LAUNCH_S = 5.0
 """How long to wait for a JVM that is about to be launched, to end it: it would go on for a moment, and make its directory anew."""
 TASK_ATTEMPTS = 3
 """A task whose Python worker died (killed for memory, say) is tried again; its uploads of earlier attempts stay invisible."""
+USER_WITHOUT_ACCOUNT = "airbyte"
 LOG4J = Path(__file__).with_name("log4j2.properties")
 
 
@@ -99,6 +103,7 @@ class Engine:
         self._jvm: Jvm | None = None
         self._starter: threading.Thread | None = None
         self._template: Path | None = None
+        self._oom_kills_before = oom_kills()
         self.lost_attempts = False
         """Whether a task's worker died and the task ran again; the dead attempt may have left uploads nobody knows."""
 
@@ -177,19 +182,10 @@ class Engine:
         except SyncError:
             raise
         except Exception as error:
-            from py4j.protocol import Py4JJavaError  # noqa: PLC0415 (spec and check must not pay for it)
+            raise job_failure(self._symptom(error), TASK_ATTEMPTS, on_cluster=self._settings.cluster is not None) from error
 
-            kind = type(error).__name__
-            if not isinstance(error, Py4JJavaError):  # Spark said nothing, but py4j that it does not hear it
-                raise TransientError(
-                    f"Spark's JVM does not answer any more ({kind}). Most often the kernel ended it for want of memory. Nothing that was "
-                    "acknowledged is lost. Give the container more memory (4 GiB is advised) and run the sync again."
-                ) from error
-            where = "the container more memory (4 GiB is advised)" if self._settings.cluster is None else "executors more memory"
-            raise TransientError(
-                f"Spark gave up on a batch ({kind}): its workers died {TASK_ATTEMPTS} times, most often for want of memory. Nothing after "
-                f"the last acknowledged STATE was kept. Give {where} and run the sync again."
-            ) from error
+    def _symptom(self, error: Exception | None) -> Symptom:
+        return symptom(error, self._jvm, self._oom_kills_before)
 
     def stop(self) -> None:
         """End the JVM at once: everything that must last is in S3 by now, and a slow goodbye helps nobody."""
@@ -228,10 +224,7 @@ class Engine:
                 raise self._failure
             if cluster is not None and self._failure is None:
                 raise no_executors(cluster, self._settings.conf)
-            raise TransientError(
-                f"Spark did not start ({type(self._failure).__name__}). Give the container more memory (4 GiB is advised) and look at "
-                "Spark's own messages on stderr."
-            ) from self._failure
+            raise start_failure(self._symptom(self._failure)) from self._failure
         return self._context
 
     def _start(self) -> None:
@@ -307,7 +300,16 @@ def _say_goodbye(context: SparkContext) -> None:
         context._jsc.stop()
 
 
+def _name_the_user() -> None:
+    """Give Spark a name for a user that has no account, as in a container that runs as any user: it would ask the system, and fail."""
+    try:
+        pwd.getpwuid(os.getuid())
+    except KeyError:
+        os.environ.setdefault("SPARK_USER", USER_WITHOUT_ACCOUNT)
+
+
 def _prepare_environment(cluster: Cluster | None) -> None:
+    _name_the_user()
     # Workers must run this very interpreter, or they would not find our packages. Those of a cluster have packages of their own.
     os.environ["PYSPARK_PYTHON"] = sys.executable if cluster is None else cluster.python
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
@@ -332,6 +334,7 @@ def _our_conf(settings: SparkSettings) -> dict[str, Any]:
     java_options = (
         *("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmn32m", "-Xss512k", f"-Dlog4j2.configurationFile={LOG4J.as_uri()}"),
         f'"-Djava.io.tmpdir={settings.local_dir}"',  # a JVM that is killed leaves native libraries and a directory where it has them
+        f'"-Duser.home={settings.local_dir}"',  # a user without an account has none, and Ivy insists on it
     )
     inside = {
         "spark.master": f"local[{settings.cores},{TASK_ATTEMPTS}]",

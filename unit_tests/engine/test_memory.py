@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from destination_s3_spark.engine.memory import container_memory_bytes, jvm_heap_mb
+from destination_s3_spark.engine.memory import container_memory_bytes, jvm_heap_mb, oom_kills
 
 GIB = 2**30
 
@@ -35,3 +35,12 @@ def test_the_heap_is_an_eighth_of_the_container_within_bounds() -> None:
     assert jvm_heap_mb(6 * GIB) == 768
     assert jvm_heap_mb(GIB) == 512
     assert jvm_heap_mb(64 * GIB) == 1024
+
+
+def test_processes_killed_for_want_of_memory_are_counted(tmp_path: Path) -> None:
+    events, control = tmp_path / "memory.events", tmp_path / "memory.oom_control"
+    control.write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 2\n")
+    assert oom_kills((events, control)) == 2
+    events.write_text("low 0\nhigh 0\nmax 12\noom 3\noom_kill 3\noom_group_kill 0\n")
+    assert oom_kills((events, control)) == 3
+    assert oom_kills(()) == 0

@@ -10,7 +10,7 @@ import psutil
 import pytest
 from pyspark import SparkContext, cloudpickle
 
-from destination_s3_spark.engine import session
+from destination_s3_spark.engine import failures, session
 from destination_s3_spark.engine.cpus import available_cpus
 from destination_s3_spark.engine.session import Engine, SparkSettings, local_cores
 from destination_s3_spark.errors import Bug, DataError, TransientError
@@ -99,7 +99,7 @@ def test_a_jvm_that_dies_between_jobs_or_in_one_ends_the_sync_with_a_transient_e
     monkeypatch.setattr(session, "PROGRESS_EVERY_S", 0.01)
     engine = Engine(SparkSettings(1, 512, tmp_path / "spark", {}))
     for _ in range(2):
-        with pytest.raises(TransientError, match="JVM does not answer"):
+        with pytest.raises(TransientError, match="JVM does not answer any more, it ended with code -9, for want of memory"):
             engine.run(_kill_jvm, [[1]], lambda *_: None)
     engine.stop()  # and an exception in a thread would fail the test
 
@@ -122,8 +122,16 @@ def test_a_jvm_that_cannot_be_launched_ahead_is_told_of_when_it_is_needed(monkey
 
 def test_a_session_that_cannot_start_says_so(tmp_path: Path) -> None:
     broken = Engine(SparkSettings(1, 64, tmp_path, {}))  # less than Spark itself needs
-    with pytest.raises(TransientError, match="Spark did not start"):
+    with pytest.raises(TransientError, match=r"Spark did not start: .*IllegalArgumentException: .*System memory \d+ must be at least"):
         broken.run(_double, [[1]])
+    broken.stop()
+
+
+def test_a_jvm_that_ends_before_it_is_up_is_not_blamed_on_memory(tmp_path: Path) -> None:
+    broken = Engine(SparkSettings(1, 512, tmp_path, {}, java_options=("-Xss1",)))
+    with pytest.raises(TransientError, match="Spark did not start: the JVM ended with code 1 ") as raised:
+        broken.run(_double, [[1]])
+    assert "memory" not in raised.value.message
     broken.stop()
 
 
@@ -160,8 +168,23 @@ def test_a_task_whose_worker_died_runs_again_and_the_engine_remembers(engine: En
 
 
 def test_workers_that_always_die_end_the_sync_with_a_transient_error(engine: Engine) -> None:
-    with pytest.raises(TransientError, match="memory"):
+    with pytest.raises(TransientError, match="its workers died 3 times") as raised:
         engine.run(_die, [[1]])
+    assert "memory" not in raised.value.message  # the kernel killed none
+
+
+def test_where_the_kernel_killed_for_want_of_memory_the_error_says_so(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(failures, "oom_kills", lambda: 1)
+    with pytest.raises(TransientError, match=r"its workers died 3 times, for want of memory\. .* Give the container more"):
+        engine.run(_die, [[1]])
+
+
+def test_a_jvm_without_room_on_its_heap_is_said_to_want_memory(engine: Engine) -> None:
+    context = SparkContext._active_spark_context
+    assert context is not None
+    assert context._jvm is not None
+    with pytest.raises(TransientError, match="for want of memory"), engine._told_as_transient():
+        context._jvm.java.util.Collections.nCopies(2**30, "x").toArray()
 
 
 @pytest.mark.parametrize(("master", "cores"), [("local", 1), ("local[3]", 3), ("local[*]", available_cpus())])

@@ -1,0 +1,84 @@
+"""Why Spark failed, as far as it can be known. Memory is named where something ran out of it, and only there."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+from contextlib import suppress
+from dataclasses import dataclass
+
+from destination_s3_spark.engine.jvm import Jvm
+from destination_s3_spark.engine.memory import oom_kills
+from destination_s3_spark.errors import TransientError
+
+KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
+"""Exit codes of a JVM that was killed, as the kernel does for want of memory; beside it only we do, when nobody waits for it any more."""
+WANT_OF_MEMORY = re.compile(r"OutOfMemoryError|OOMKilled|exit(?:ed with)? code:? (?:137|52)\b", re.IGNORECASE)
+"""What Spark says of an executor, or of itself, that ran out of memory; 52 is its own exit code for that."""
+END_S = 1.0
+"""How long a JVM whose connections are broken may take to end, to be asked for its exit code."""
+
+_SAID = re.compile(r"^: (?P<words>[^\n]+)", re.MULTILINE)
+_FAILED_TASK = re.compile(r"most recent failure: [^\n]*?: (?P<kind>[\w.$]+(?:Exception|Error))")
+_LOOK = "Spark's own messages on stderr say more"
+
+
+@dataclass(frozen=True, slots=True)
+class Symptom:
+    """What is known of a failure: its words for people, what Spark said (empty if nothing), the JVM's exit code if it has ended."""
+
+    words: str
+    spark_said: str
+    jvm_code: int | None
+    want_of_memory: bool
+
+
+def symptom(error: BaseException | None, jvm: Jvm | None, oom_kills_before: int) -> Symptom:
+    """Look at an exception of Spark or py4j, at the JVM, and at what the kernel has killed since there were so many kills."""
+    spark_said = _java_text(error)
+    code = None
+    if jvm is not None and not spark_said:
+        with suppress(subprocess.TimeoutExpired):
+            code = jvm.process.wait(END_S)
+    found = _SAID.search(spark_said)
+    words = found["words"].strip() if found else str(error) if isinstance(error, OSError) else type(error).__name__
+    want_of_memory = code in KILLED or oom_kills() > oom_kills_before or WANT_OF_MEMORY.search(spark_said) is not None
+    return Symptom(words, spark_said, code, want_of_memory)
+
+
+def start_failure(seen: Symptom) -> TransientError:
+    """The error of a session that did not start. No record was near it, so all words may be shown."""
+    if seen.want_of_memory:
+        return TransientError("Spark did not start for want of memory. Give the container more (4 GiB is advised) and run the sync again.")
+    return TransientError(f"Spark did not start: {seen.words.rstrip('.')}. {_LOOK}.")
+
+
+def job_failure(seen: Symptom, attempts: int, *, on_cluster: bool) -> TransientError:
+    """The error of a job that Spark gave up after so many attempts, or that was lost with its JVM."""
+    if seen.jvm_code is not None:
+        what = f"Spark's JVM does not answer any more, it ended with code {seen.jvm_code}"
+    elif not seen.spark_said:
+        what = f"Spark did not take a batch ({seen.words})"
+    elif "Python worker" in seen.spark_said:
+        what = f"Spark gave up on a batch: its workers died {attempts} times"
+    else:
+        failed = _FAILED_TASK.search(seen.spark_said)
+        what = "Spark gave up on a batch" + (f": {failed['kind']}" if failed else "")
+    kept = "Nothing after the last acknowledged STATE was kept."
+    if not seen.want_of_memory:
+        return TransientError(f"{what}. {kept} {_LOOK}; run the sync again.")
+    where = "executors more" if on_cluster and seen.spark_said else "the container more (4 GiB is advised)"
+    return TransientError(f"{what}, for want of memory. {kept} Give {where} and run the sync again.")
+
+
+def _java_text(error: BaseException | None) -> str:
+    """What Spark said in an exception of its own; nothing where py4j does not hear it any more."""
+    from py4j.protocol import Py4JJavaError  # noqa: PLC0415 (spec and check must not pay for it)
+
+    if not isinstance(error, Py4JJavaError):
+        return ""
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 (the JVM is asked for the text, and may have gone meanwhile)
+        return ""
