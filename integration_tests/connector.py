@@ -180,12 +180,17 @@ class Sync:
 
     def kill_jvm(self) -> Sync:
         """SIGKILL to Spark's JVM alone, as of a kernel that is short of memory. Returns when it is dead."""
-        (jvm,) = (member for member in self.family() if member.name() == "java")
+        jvm = self.jvm()
         jvm.kill()
         with contextlib.suppress(psutil.NoSuchProcess):
             while jvm.status() != psutil.STATUS_ZOMBIE:  # until its parent asks for it
                 time.sleep(0.01)
         return self
+
+    def jvm(self) -> psutil.Process:
+        """Spark's JVM. Fails when there is none."""
+        (jvm,) = (member for member in self.family() if member.name() == "java")
+        return jvm
 
     def family(self) -> list[psutil.Process]:
         """The connector's process and all below it, such as Spark's JVM; empty when it has ended."""

@@ -23,13 +23,15 @@ FORWARD_TIMEOUT_S = 120
 
 @dataclass(frozen=True, slots=True)
 class S3Call:
-    """One request the connector made. `form` is the decoded body of an STS call; `status` what the connector got, 0 for a lost answer."""
+    """One request the connector made. `form` is the decoded body of an STS call; `status` what the connector got, 0 for a lost answer;
+    `peer` the address it came from."""
 
     action: str
     key: str
     headers: dict[str, str]
     form: str = ""
     status: int = 0
+    peer: str = ""
 
 
 class When(Enum):
@@ -142,10 +144,10 @@ def _bucket_action(method: str, query: dict[str, list[str]]) -> str:
 
 
 @contextmanager
-def s3_proxy(target: str) -> Iterator[S3Proxy]:
-    """Serve a proxy for the endpoint `target` on a free port."""
-    server = _Server(("127.0.0.1", 0), _Handler)
-    server.proxy = S3Proxy(target, f"http://127.0.0.1:{server.server_address[1]}")
+def s3_proxy(target: str, address: str = "127.0.0.1") -> Iterator[S3Proxy]:
+    """Serve a proxy for the endpoint `target` on a free port of an address of this machine."""
+    server = _Server((address, 0), _Handler)
+    server.proxy = S3Proxy(target, f"http://{address}:{server.server_address[1]}")
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
     thread.start()
     try:
@@ -178,7 +180,7 @@ class _Handler(BaseHTTPRequestHandler):
         headers = {name.lower(): value for name, value in self.headers.items()}
         action, key = s3_action(self.command, self.path, headers)
         body = self._body(headers)
-        call = S3Call(action, key, headers, unquote(body.decode()) if action == "STS" else "")
+        call = S3Call(action, key, headers, unquote(body.decode()) if action == "STS" else "", peer=self.client_address[0])
         fault = proxy.fault_for(call)
         if fault and fault.effect and fault.when is When.BEFORE:
             fault.effect(call)

@@ -1,4 +1,4 @@
-"""A standalone Spark cluster of two workers on this machine, with nothing in common but the network, and interpreters for its executors."""
+"""A standalone Spark cluster of two workers, with nothing in common but the network, and interpreters for its executors."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
@@ -19,11 +19,10 @@ import psutil
 import pyspark
 from packaging.requirements import Requirement
 
+from integration_tests.network import HERE, Host
 from integration_tests.servers import free_port, wait_for_http
 
 SPARK_HOME = Path(pyspark.__file__).parent
-HOST = "127.0.0.1"
-WORKERS = 2
 START_TIMEOUT_S = 60
 QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
 PASSED_ON = ("PATH", "JAVA_HOME", "LANG")
@@ -56,19 +55,24 @@ class SparkCluster:
 
 
 @contextmanager
-def spark_cluster(directory: Path, environment: Mapping[str, str], properties: Mapping[str, str]) -> Iterator[SparkCluster]:
-    """A cluster whose executors have this environment, beside the bare one, and all of whose parts have these Spark properties."""
+def spark_cluster(
+    directory: Path, environment: Mapping[str, str], properties: Mapping[str, str], head: Host = HERE, hosts: Sequence[Host] = (HERE, HERE)
+) -> Iterator[SparkCluster]:
+    """A cluster whose executors have this environment, beside the bare one, and all of whose parts have these Spark properties.
+
+    Its master runs on the `head`, and a worker on each of the `hosts`.
+    """
     port, web_port = free_port(), free_port()
-    master, web = f"spark://{HOST}:{port}", f"http://{HOST}:{web_port}"
+    master, web = f"spark://{head.address}:{port}", f"http://{head.address}:{web_port}"
     processes = []
     (directory / "conf").mkdir(parents=True)
     (directory / "conf" / "spark-defaults.conf").write_text("".join(f"{key} {value}\n" for key, value in properties.items()))
     try:
-        head = directory / "master"
-        processes.append(_daemon(head, "master.Master", ["--host", HOST, "--port", str(port), "--webui-port", str(web_port)], {}))
-        wait_for_http(web, processes[0], head / "log", START_TIMEOUT_S)
-        workers = tuple(directory / f"worker-{number}" for number in range(WORKERS))
-        processes += [_worker(worker, master, environment) for worker in workers]
+        place = directory / "master"
+        processes.append(_daemon(place, head, "master.Master", ["--port", str(port), "--webui-port", str(web_port)], {}))
+        wait_for_http(web, processes[0], place / "log", START_TIMEOUT_S)
+        workers = tuple(directory / f"worker-{number}" for number in range(len(hosts)))
+        processes += [_worker(worker, host, master, environment) for worker, host in zip(workers, hosts, strict=True)]
         cluster = SparkCluster(master, web, workers)
         _await_workers(cluster)
         yield cluster
@@ -77,26 +81,26 @@ def spark_cluster(directory: Path, environment: Mapping[str, str], properties: M
             _stop(process)
 
 
-def _worker(directory: Path, master: str, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    arguments = ["--host", HOST, "--cores", "1", "--memory", "1g", "--webui-port", "0", "--work-dir", str(directory / "work"), master]
-    return _daemon(directory, "worker.Worker", arguments, {**environment, "SPARK_LOCAL_DIRS": str(directory / "local")})
+def _worker(directory: Path, host: Host, master: str, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    arguments = ["--cores", "1", "--memory", "1g", "--webui-port", "0", "--work-dir", str(directory / "work"), master]
+    return _daemon(directory, host, "worker.Worker", arguments, {**environment, "SPARK_LOCAL_DIRS": str(directory / "local")})
 
 
-def _daemon(directory: Path, name: str, arguments: list[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+def _daemon(directory: Path, host: Host, name: str, arguments: list[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
     for folder in ("local", "tmp", "home"):
         (directory / folder).mkdir(parents=True)
     bare = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
-    own = {"SPARK_HOME": str(SPARK_HOME), "SPARK_LOCAL_IP": HOST, "HOME": str(directory / "home"), "TMPDIR": str(directory / "tmp")}
+    own = {"SPARK_HOME": str(SPARK_HOME), "SPARK_LOCAL_IP": host.address, "HOME": str(directory / "home"), "TMPDIR": str(directory / "tmp")}
     own["SPARK_CONF_DIR"] = str(directory.parent / "conf")
     quick = {"SPARK_DAEMON_MEMORY": "256m", "JAVA_TOOL_OPTIONS": QUICK_JVM}
-    command = [str(SPARK_HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}", *arguments]
+    command = [*host.entry, str(SPARK_HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}", "--host", host.address, *arguments]
     with (directory / "log").open("wb") as log:
         return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, cwd=directory, env={**bare, **own, **quick, **environment})
 
 
 def _await_workers(cluster: SparkCluster) -> None:
     deadline = time.monotonic() + START_TIMEOUT_S
-    while cluster.state()["aliveworkers"] < WORKERS:
+    while cluster.state()["aliveworkers"] < len(cluster.workers):
         assert time.monotonic() < deadline, cluster.state()
         time.sleep(0.2)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from destination_s3_spark.engine.environment import PACKAGES
 from integration_tests.chain_reader import StreamName
 from integration_tests.connector import Connector, Outcome
 from integration_tests.lake import USERS, Lake
+from integration_tests.network import NoNamespacesError, network
 from integration_tests.s3_proxy import Fault, S3Proxy, When, s3_proxy
 from integration_tests.servers import S3Server, free_port, new_bucket
 from integration_tests.source import catalog, complete, record, state, stream, users
@@ -32,14 +34,14 @@ ORDER_FIELDS = {
 PROTECTED = {"spark.authenticate": "true", "spark.network.crypto.enabled": "true"}
 SECRET = "a-secret=of: the cluster"
 EXECUTOR_KEY = "AKIAOFTHEEXECUTORS"
+OWN_CREDENTIALS = {"AWS_ACCESS_KEY_ID": EXECUTOR_KEY, "AWS_SECRET_ACCESS_KEY": "of-the-executors", "AWS_EC2_METADATA_DISABLED": "true"}
 RECORDS = 2_000
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
     """Executors have credentials of their own in their environment; nobody takes part who does not know the secret."""
-    environment = {"AWS_ACCESS_KEY_ID": EXECUTOR_KEY, "AWS_SECRET_ACCESS_KEY": "of-the-executors", "AWS_EC2_METADATA_DISABLED": "true"}
-    with spark_cluster(tmp_path_factory.mktemp("cluster"), environment, {**PROTECTED, "spark.authenticate.secret": SECRET}) as running:
+    with spark_cluster(tmp_path_factory.mktemp("cluster"), OWN_CREDENTIALS, {**PROTECTED, "spark.authenticate.secret": SECRET}) as running:
         yield running
 
 
@@ -188,6 +190,61 @@ def test_records_on_their_way_when_the_connector_died_are_deleted_by_the_next_sy
     lake.verify_at_rest()
     assert lake.ids() == list(range(10))
     cluster.wait_until_free()
+
+
+def test_a_host_that_is_cut_off_while_a_batch_lands_costs_time_alone(moto: S3Server, python: Path, tmp_path: Path) -> None:
+    streams = catalog(stream("left"), stream("right"))
+    with ExitStack() as stack:
+        try:
+            here, *hosts = stack.enter_context(network(2))
+        except NoNamespacesError as missing:
+            pytest.skip(str(missing))
+        cluster = stack.enter_context(spark_cluster(tmp_path / "cluster", OWN_CREDENTIALS, {"spark.worker.timeout": "5"}, here, hosts))
+        proxy = stack.enter_context(s3_proxy(moto.endpoint, here.address))
+        conf = {"spark.pyspark.python": str(python), "spark.executor.memory": "512m", "spark.driver.host": here.address}
+        lake = Lake(new_bucket(moto), tmp_path)
+        connector = lake.connector(proxy.endpoint, batching={"max_batch_age_s": 1}, spark={"master": cluster.master, "conf": conf})
+        sync = stack.enter_context(connector.start(streams))
+
+        def checkpoint(number: int) -> list[bytes]:
+            rows = range(10 * number, 10 * number + 10)
+            return [line for name in ("left", "right") for line in (*users(rows, name), state(number, name))]
+
+        cut_off = Fault("CreateMultipartUpload", only=lambda call: call.peer == hosts[1].address, status=None, times=1)
+        cut_off.effect = lambda _: hosts[1].cut_off()
+        batches = 0
+        while not hosts_at_work(proxy) >= {host.address for host in hosts}:
+            sync.send(*checkpoint(batches)).wait_for_states(2 * batches + 2)
+            batches += 1
+        proxy.inject(cut_off)
+        outcome = sync.send(*checkpoint(batches), complete("left"), complete("right")).end_input().finish().expect_success()
+
+        assert cut_off.seen, "the host was never asked to land"
+        assert cluster.state()["aliveworkers"] == 1
+        assert "Traceback" not in outcome.stderr
+        assert "py4j" not in outcome.stderr + outcome.log_text
+        lake.verify_at_rest()
+        for name in ("left", "right"):
+            assert lake.ids(("shop", name)) == list(range(10 * batches + 10))
+
+
+def test_a_session_that_is_slow_to_end_is_ended_in_silence(
+    moto: S3Server, cluster: SparkCluster, python: Path, proxy: S3Proxy, tmp_path: Path
+) -> None:
+    lake = Lake(new_bucket(moto), tmp_path)
+    with lake.connector(proxy.endpoint).start(catalog(stream()), spark=on_one_executor(cluster, python)) as sync:
+        # The last request of the sync: nothing is left but to say goodbye to the cluster.
+        proxy.inject(Fault("PutObject", "/hint", status=None, times=1, effect=lambda _: sync.jvm().suspend()))
+        outcome = sync.send(*users(range(10)), state(1), complete()).end_input().finish().expect_success()
+
+    assert "Traceback" not in outcome.stderr
+    assert "py4j" not in outcome.stderr + outcome.log_text
+    cluster.wait_until_free()
+
+
+def hosts_at_work(proxy: S3Proxy) -> set[str]:
+    """The addresses from which files came."""
+    return {call.peer for call in proxy.calls if call.action == "UploadPart"}
 
 
 def check_message(lake: Lake, spark: dict[str, Any]) -> str:

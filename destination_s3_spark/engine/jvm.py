@@ -5,6 +5,7 @@ The process at the other end of the JVM's stdin keeps it alive: it ends by itsel
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import subprocess
@@ -46,6 +47,7 @@ class Jvm:
             time.sleep(LOOK_EVERY_S)
         from pyspark.java_gateway import launch_gateway  # noqa: PLC0415 (spec and check must not pay for it)
 
+        logging.root.addFilter(_not_of_py4j)
         told = self._connection.read_bytes()  # the port, the length of the secret, and the secret
         self._connection.unlink()
         address = {_PORT: str(int.from_bytes(told[:4])), _SECRET: told[8:].decode()}
@@ -57,6 +59,11 @@ class Jvm:
                 del os.environ[name]
         gateway.proc = self.process
         return gateway
+
+
+def _not_of_py4j(record: logging.LogRecord) -> bool:
+    """Whether somebody else has logged the record: py4j logs a connection that is lost with a traceback, and raises it as well."""
+    return Path(record.pathname).parent.name != "py4j"
 
 
 def _spark_home() -> Path:

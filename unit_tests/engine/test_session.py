@@ -94,7 +94,7 @@ def test_a_jvm_launched_ahead_is_the_one_that_is_used_and_ended(tmp_path: Path) 
 
 
 def test_a_jvm_that_dies_between_jobs_or_in_one_ends_the_sync_with_a_transient_error(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(session, "PROGRESS_EVERY_S", 0.01)
     engine = Engine(SparkSettings(1, 512, tmp_path / "spark", {}))
@@ -102,6 +102,7 @@ def test_a_jvm_that_dies_between_jobs_or_in_one_ends_the_sync_with_a_transient_e
         with pytest.raises(TransientError, match="JVM does not answer any more, it ended with code -9, for want of memory"):
             engine.run(_kill_jvm, [[1]], lambda *_: None)
     engine.stop()  # and an exception in a thread would fail the test
+    assert caplog.records == []
 
 
 def test_a_jvm_launched_ahead_can_be_stopped_at_once(tmp_path: Path) -> None:
