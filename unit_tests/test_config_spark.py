@@ -131,6 +131,44 @@ def test_memory_that_spark_would_misread_is_refused(memory: str) -> None:
         "spark.speculation.quantile",
         "spark.executorEnv.PYTHONPATH",
         "spark.hadoop.fs.s3a.secret.key",
+        "spark.hadoop.hadoop.security.group.mapping",
+        "spark.repl.class.uri",
+        "spark.r.command",
+        "spark.redaction.regex",
+        "spark.redaction.string.regex",
+        "spark.log.level",
+        "spark.logConf",
+        "spark.executor.plugins",
+        "spark.executor.uri",
+        "spark.driver.libraryPath",
+        "spark.driver.log.dfsDir",
+        "spark.serializer",
+        "spark.closure.serializer",
+        "spark.kryo.registrator",
+        "spark.io.compression.codec",
+        "spark.io.encryption.commons.config.lib.path",
+        "spark.network.crypto.config.lib.path",
+        "spark.shuffle.manager",
+        "spark.shuffle.sort.io.plugin.class",
+        "spark.storage.replication.policy",
+        "spark.storage.decommission.fallbackStorage.path",
+        "spark.scheduler.allocation.file",
+        "spark.resources.discoveryPlugin",
+        "spark.ui.filters",
+        "spark.user.groups.mapping",
+        "spark.python.use.daemon",
+        "spark.python.profile.dump",
+        "spark.kubernetes.executor.pod.featureSteps",
+        "spark.kubernetes.driver.pod.excludedFeatureSteps",
+        "spark.kubernetes.allocation.pods.allocator",
+        "spark.kubernetes.decommission.script",
+        "spark.kubernetes.file.upload.path",
+        "spark.kubernetes.authenticate.submission.oauthToken",
+        "spark.yarn.jars",
+        "spark.yarn.dist.files",
+        "spark.yarn.appMasterEnv.PYTHONPATH",
+        "spark.yarn.populateHadoopClasspath",
+        "spark.nothing.of.ours",
         "hadoop.fs.something",
         "master",
     ],
@@ -139,6 +177,44 @@ def test_spark_properties_that_bring_code_or_leak_are_refused_by_name(key: str) 
     assert f"spark.conf: `{key}`" in refusal({"conf": {"spark.task.cpus": "1", key: "x"}})
 
 
-@pytest.mark.parametrize("key", ["spark.local.dir", "spark.python.worker.memory", "spark.network.timeout", "spark.ui.enabled"])
-def test_other_spark_properties_pass(key: str) -> None:
+@pytest.mark.parametrize(
+    "key", ["spark.jars=http://somewhere/code.jar", "spark.task.cpus=1", "spark.task. cpus", "spark.task.", "spark.task.x\n"]
+)
+def test_what_spark_would_read_as_another_key_is_refused(key: str) -> None:
+    assert f"spark.conf: `{key}`" in refusal({"conf": {key: "x"}})
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "spark.authenticate",
+        "spark.authenticate.secret.file",
+        "spark.cores.max",
+        "spark.driver.blockManager.port",
+        "spark.driver.host",
+        "spark.driver.maxResultSize",
+        "spark.driver.memoryOverheadFactor",
+        "spark.dynamicAllocation.maxExecutors",
+        "spark.executor.heartbeatInterval",
+        "spark.executor.memoryOverhead",
+        "spark.io.encryption.keySizeBits",
+        "spark.kerberos.keytab",
+        "spark.kubernetes.executor.container.image",
+        "spark.kubernetes.executor.label.app.kubernetes.io/name",
+        "spark.kubernetes.executor.podTemplateFile",
+        "spark.local.dir",
+        "spark.memory.fraction",
+        "spark.network.crypto.enabled",
+        "spark.network.timeout",
+        "spark.python.worker.memory",
+        "spark.rpc.askTimeout",
+        "spark.scheduler.minRegisteredResourcesRatio",
+        "spark.shuffle.service.enabled",
+        "spark.ssl.rpc.trustStore",
+        "spark.task.maxFailures",
+        "spark.ui.enabled",
+        "spark.yarn.queue",
+    ],
+)
+def test_properties_of_size_network_and_place_pass(key: str) -> None:
     assert parse({"conf": {key: "x"}}).conf == {key: "x"}

@@ -56,7 +56,10 @@ class Spark(Settings):
     conf: dict[str, str] = Field(
         default_factory=dict,
         title="Spark properties",
-        description="More Spark properties by name. Those that load other code, choose other executables or write event logs are refused.",
+        description=(
+            "More Spark properties by name: of memory, cores, network, encryption, scheduling, Kubernetes and YARN. Others are refused, "
+            "such as those that load other code, choose other executables or write event logs."
+        ),
         examples=[{"spark.python.worker.memory": "1g"}],
     )
     authenticate_secret: SecretStr | None = Field(

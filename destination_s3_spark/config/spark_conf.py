@@ -1,10 +1,11 @@
-"""What a user may say about Spark: which masters there are, and which keys of `spark.conf` may not be set, and why.
+"""What a user may say about Spark: which masters there are, and which keys of `spark.conf` may be set.
 
-Every other key reaches the session as it is written.
+A key that is allowed reaches the session as it is written. Others are refused, with a reason where one can be given.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from ipaddress import ip_address
@@ -17,37 +18,142 @@ FOREIGN_CODE = "it would load code that this connector was not tested with"
 OTHER_PYTHON = "Spark's workers must run the interpreter and packages of this connector"
 OWN_OPTION = "set spark.{} of this configuration instead"
 LEAK = "it writes what runs here to a place outside the sync"
+REVEALS = "it would show secrets"
+CONNECT = "Spark Connect is not supported"
 
 REFUSED: tuple[tuple[str, str], ...] = (
     ("spark.master", OWN_OPTION.format("master")),
     ("spark.driver.memory", OWN_OPTION.format("driver_memory")),
+    ("spark.authenticate.secret", OWN_OPTION.format("authenticate_secret")),
     ("spark.submit.*", "the session is started by this connector, not by spark-submit"),
-    ("spark.remote", "Spark Connect is not supported"),
-    ("spark.api.mode", "Spark Connect is not supported"),
-    ("spark.connect.*", "Spark Connect is not supported"),
-    ("spark.jars", FOREIGN_CODE),
-    ("spark.jars.*", FOREIGN_CODE),
+    ("spark.remote", CONNECT),
+    ("spark.api.mode", CONNECT),
+    ("spark.connect.*", CONNECT),
+    ("spark.jars*", FOREIGN_CODE),
     ("spark.files", FOREIGN_CODE),
     ("spark.archives", FOREIGN_CODE),
-    ("spark.plugins", FOREIGN_CODE),
+    ("spark.*plugin*", FOREIGN_CODE),
     ("spark.extraListeners", FOREIGN_CODE),
+    ("spark.repl.*", FOREIGN_CODE),
+    ("spark.r.*", FOREIGN_CODE),
+    ("spark.ui.filters", FOREIGN_CODE),
     ("spark.sql.extensions", FOREIGN_CODE),
     ("*JavaOptions", FOREIGN_CODE),
     ("*ClassPath*", FOREIGN_CODE),
-    ("*LibraryPath", FOREIGN_CODE),
+    ("*ibraryPath", FOREIGN_CODE),
     ("*discoveryScript", FOREIGN_CODE),
-    ("*discoveryPlugin", FOREIGN_CODE),
+    ("spark.network.crypto.config.*", FOREIGN_CODE),
+    ("spark.kubernetes.*eatureSteps", FOREIGN_CODE),
+    ("spark.kubernetes.allocation.pods.allocator", FOREIGN_CODE),
+    ("spark.kubernetes.decommission.script", FOREIGN_CODE),
+    ("spark.yarn.archive", FOREIGN_CODE),
+    ("spark.yarn.jars", FOREIGN_CODE),
+    ("spark.yarn.dist.*", FOREIGN_CODE),
     ("spark.pyspark.*", OTHER_PYTHON),
-    ("spark.authenticate.secret", OWN_OPTION.format("authenticate_secret")),
-    ("spark.speculation*", "a second copy of a task would upload its files a second time"),
     ("spark.python.daemon.module", OTHER_PYTHON),
     ("spark.python.worker.module", OTHER_PYTHON),
     ("spark.executorEnv.*", OTHER_PYTHON),
+    ("spark.speculation*", "a second copy of a task would upload its files a second time"),
     ("spark.eventLog.*", LEAK),
-    ("spark.metrics.conf*", LEAK),
+    ("spark.metrics.*", LEAK),
+    ("spark.driver.log.*", LEAK),
+    ("spark.kubernetes.file.upload.path", LEAK),
+    ("spark.log.level", REVEALS),
+    ("spark.logConf", REVEALS),
+    ("spark.redaction.*", REVEALS),
+    ("spark.kubernetes.*.oauthToken", REVEALS),
     ("spark.hadoop.fs.s3*", "S3 is reached without Hadoop here; credentials in Spark's configuration would show up in its logs"),
 )
-"""(pattern, reason). Keys are case-sensitive, as in Spark."""
+"""(pattern, reason): keys that somebody may well try, and those that ALLOWED would let through. Case-sensitive, as in Spark."""
+
+ALLOWED: tuple[str, ...] = (
+    # Memory and cores.
+    "spark.cores.max",
+    "spark.default.parallelism",
+    "spark.driver.maxResultSize",
+    "spark.driver.memoryOverhead*",
+    "spark.driver.minMemoryOverhead",
+    "spark.executor.cores",
+    "spark.executor.instances",
+    "spark.executor.memory*",
+    "spark.executor.minMemoryOverhead",
+    "spark.executor.pyspark.memory",
+    "spark.dynamicAllocation.*",
+    "spark.memory.*",
+    "spark.python.worker.*",
+    "spark.task.*",
+    # Addresses, ports and time limits.
+    "spark.blockManager.port",
+    "spark.driver.bindAddress",
+    "spark.driver.blockManager.port",
+    "spark.driver.host",
+    "spark.driver.port",
+    "spark.executor.heartbeat*",
+    "spark.network.*",
+    "spark.port.maxRetries",
+    "spark.python.authenticate.socketTimeout",
+    "spark.python.task.killTimeout",
+    "spark.rpc.*",
+    # Who may do what, and what is encrypted.
+    "spark.acls.enable",
+    "spark.admin.acls*",
+    "spark.authenticate",
+    "spark.authenticate.*",
+    "spark.io.encryption.enabled",
+    "spark.io.encryption.key*",
+    "spark.kerberos.*",
+    "spark.modify.acls*",
+    "spark.security.credentials.*",
+    "spark.ssl.*",
+    "spark.ui.view.acls*",
+    # Scheduling, and what becomes of executors that fail or go.
+    "spark.app.name",
+    "spark.broadcast.*",
+    "spark.cleaner.*",
+    "spark.decommission.*",
+    "spark.excludeOnFailure.*",
+    "spark.executor.decommission.*",
+    "spark.executor.failuresValidityInterval",
+    "spark.executor.logs.rolling.*",
+    "spark.executor.maxNumFailures",
+    "spark.local.dir",
+    "spark.locality.*",
+    "spark.scheduler.listenerbus.*",
+    "spark.scheduler.m*RegisteredResources*",
+    "spark.scheduler.mode",
+    "spark.scheduler.pool",
+    "spark.scheduler.revive.interval",
+    "spark.shuffle.io.*",
+    "spark.shuffle.registration.*",
+    "spark.shuffle.service.*",
+    "spark.stage.*",
+    "spark.ui.enabled",
+    "spark.ui.port",
+    "spark.ui.retained*",
+    "spark.ui.reverseProxy*",
+    # Kubernetes and YARN.
+    "spark.kubernetes.*",
+    "spark.hadoop.fs.defaultFS",
+    "spark.hadoop.yarn.resourcemanager.*",
+    "spark.yarn.am.cores",
+    "spark.yarn.am.memory*",
+    "spark.yarn.am.nodeLabelExpression",
+    "spark.yarn.exclude.nodes",
+    "spark.yarn.executor.failuresValidityInterval",
+    "spark.yarn.executor.nodeLabelExpression",
+    "spark.yarn.max.executor.failures",
+    "spark.yarn.maxAppAttempts",
+    "spark.yarn.priority",
+    "spark.yarn.queue",
+    "spark.yarn.scheduler.*",
+    "spark.yarn.stagingDir",
+    "spark.yarn.tags",
+)
+"""Patterns of keys by which nothing is loaded, run, or written anywhere else."""
+
+# More would not be one key: Spark's command line takes `key=value`.
+_KEY = re.compile(r"spark(\.[A-Za-z0-9_/-]+)+")
+_SENSITIVE = re.compile("secret|password|token", re.IGNORECASE)
 
 
 def is_local(master: str) -> bool:
@@ -83,6 +189,11 @@ def is_encrypted(conf: Mapping[str, str]) -> bool:
     return on("spark.authenticate") and (on("spark.network.crypto.enabled") or over_tls)
 
 
+def is_sensitive(key: str) -> bool:
+    """Whether the value is nothing for a command line, which everybody on the machine can read."""
+    return _SENSITIVE.search(key) is not None
+
+
 def refusal(keys: Iterable[str], master: str) -> str | None:
     """Why the first unacceptable key is refused, naming it; None when all are fine."""
     for key in keys:
@@ -93,4 +204,6 @@ def refusal(keys: Iterable[str], master: str) -> str | None:
         for pattern, reason in REFUSED:
             if fnmatchcase(key, pattern):
                 return f"`{key}` is refused: {reason}. Remove it"
+        if not _KEY.fullmatch(key) or not any(fnmatchcase(key, pattern) for pattern in ALLOWED):
+            return f"`{key}` is not among the properties that can be set here, which docs/cluster.md lists. Remove it or fix its spelling"
     return None

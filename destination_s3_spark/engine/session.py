@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
 
+from destination_s3_spark.config.spark_conf import is_sensitive
 from destination_s3_spark.engine.cluster import (
     Cluster,
     conf_of,
@@ -246,7 +247,9 @@ class Engine:
     def _launch(self, arguments: Sequence[str]) -> Jvm:
         self._settings.local_dir.mkdir(parents=True, exist_ok=True)
         _prepare_environment(self._settings.cluster)
-        return Jvm(self._conf(), arguments, self._settings.local_dir)
+        # The session has these from its own configuration, which does not pass by a command line.
+        shown = {key: value for key, value in self._conf().items() if not is_sensitive(key)}
+        return Jvm(shown, arguments, self._settings.local_dir)
 
     def _conf(self) -> dict[str, Any]:
         return {**_our_conf(self._settings), **self._settings.conf}

@@ -73,6 +73,18 @@ def test_after_a_stop_another_session_can_run_in_the_same_process(tmp_path: Path
         engine.stop()
 
 
+def test_a_password_for_spark_is_on_no_command_line(tmp_path: Path) -> None:
+    engine = Engine(SparkSettings(1, 512, tmp_path / "spark", {"spark.ssl.keyPassword": "open sesame", "spark.task.cpus": "1"}))
+    engine.run(_double, [[4]])
+    commands = [" ".join(child.cmdline()) for child in psutil.Process().children(recursive=True)]
+    assert any("spark.task.cpus=1" in command for command in commands)
+    assert not any("sesame" in command for command in commands)
+    context = SparkContext._active_spark_context
+    assert context is not None
+    assert context.getConf().get("spark.ssl.keyPassword") == "open sesame"
+    engine.stop()
+
+
 def test_a_jvm_that_is_being_launched_is_ended_before_its_directory_goes(tmp_path: Path) -> None:
     engine = Engine(SparkSettings(1, 512, tmp_path / "spark", {}))
     engine.start()
