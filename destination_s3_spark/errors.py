@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import errno
 import os
+import traceback
+from collections.abc import Iterator
 from enum import Enum
 from pathlib import Path
 
@@ -67,3 +69,20 @@ class Fenced(SyncError):
 
 class Bug(SyncError):
     """A promise inside this connector did not hold; stop and report it."""
+
+
+def causes_of(error: BaseException) -> Iterator[BaseException]:
+    """The error, what caused it, what caused that, and so on."""
+    cause: BaseException | None = error
+    while cause is not None:
+        yield cause
+        cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
+
+
+def frames_of(error: BaseException) -> str:
+    """Where the error and its causes were raised, the first cause first: files, lines, functions and types.
+
+    Neither values nor the texts of errors are in it, which may quote a record or a secret.
+    """
+    parts = [f"{''.join(traceback.format_tb(one.__traceback__))}{type(one).__qualname__}\n" for one in causes_of(error)]
+    return "which led to\n".join(reversed(parts))

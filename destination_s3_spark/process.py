@@ -25,7 +25,7 @@ from destination_s3_spark.config.config import Config
 from destination_s3_spark.config.spark_conf import is_local
 from destination_s3_spark.engine.startup import worker_daemon
 from destination_s3_spark.engine.startup.without_pandas import keep_out_pandas
-from destination_s3_spark.errors import ConfigError, TransientError
+from destination_s3_spark.errors import Bug, ConfigError, SyncError, TransientError, frames_of
 from destination_s3_spark.protocol.catalog import parse_catalog
 from destination_s3_spark.protocol.input_stream import bytes_waiting
 from destination_s3_spark.protocol.secrets import secrets_of
@@ -76,8 +76,16 @@ def run(command: Callable[[ProtocolWriter], None]) -> int:
         os._exit(EXIT_SIGNAL + signal.SIGINT)
     except Exception as error:  # noqa: BLE001 (the last resort: every failure leaves as a TRACE)
         output.trace_error(error)
+        _tell_place(error)
         return EXIT_FAILED
     return EXIT_OK
+
+
+def _tell_place(error: Exception) -> None:
+    """Say on stderr where an error was raised that has to be reported: a platform may cut the TRACE down to its message."""
+    if not isinstance(error, SyncError) or isinstance(error, Bug):
+        with contextlib.suppress(OSError):  # nobody has to listen
+            sys.stderr.write(frames_of(error))
 
 
 def write(arguments: Sequence[str]) -> int:

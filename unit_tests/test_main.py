@@ -39,3 +39,43 @@ def test_without_a_command_there_is_the_usage_and_no_traceback() -> None:
     assert (ended.returncode, ended.stdout) == (2, "")
     assert ended.stderr.startswith("usage: destination-s3-spark {spec,check,write,")
     assert len(ended.stderr.splitlines()) == 1
+
+
+def test_an_error_nobody_foresaw_leaves_its_place_on_stderr_and_not_its_text() -> None:
+    script = """
+import json
+from destination_s3_spark import process
+
+def parse(record):
+    json.loads(record)
+
+def fail(output):
+    try:
+        parse("a record with a secret")
+    except ValueError as error:
+        raise KeyError("a secret") from error
+
+raise SystemExit(process.run(fail))
+"""
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+
+    assert ended.returncode == 1
+    (error,) = (json.loads(line)["trace"]["error"] for line in ended.stdout.splitlines())
+    assert (error["failure_type"], error["stack_trace"]) == ("system_error", ended.stderr)
+    assert all(place in ended.stderr for place in ("in parse", "in decode", "JSONDecodeError", "which led to", "in fail", "KeyError"))
+    assert "secret" not in ended.stdout + ended.stderr
+
+
+def test_an_error_for_the_user_says_nothing_on_stderr() -> None:
+    script = """
+from destination_s3_spark import process
+from destination_s3_spark.errors import ConfigError
+
+def fail(output):
+    raise ConfigError("Set it right.")
+
+raise SystemExit(process.run(fail))
+"""
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+
+    assert (ended.returncode, ended.stderr) == (1, "")

@@ -6,13 +6,14 @@ a record's content.
 
 from __future__ import annotations
 
+import sys
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from destination_s3_spark.errors import Bug, SyncError
+from destination_s3_spark.errors import Bug, SyncError, frames_of
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -45,6 +46,7 @@ def guarded(function: Callable[[Task], Result]) -> Callable[[Sequence[Task]], Do
         except SyncError as error:
             return Failed(error)
         except Exception as error:  # noqa: BLE001 (whatever it is, its text may quote a record)
+            sys.stderr.write(frames_of(error))  # the driver's, or the executor's on a cluster
             return Failed(Bug(_where(error)))
 
     return run

@@ -8,14 +8,13 @@ from __future__ import annotations
 import logging
 import threading
 import time
-import traceback
 from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import orjson
 
-from destination_s3_spark.errors import Bug, FailureType, SyncError, TransientError
+from destination_s3_spark.errors import Bug, FailureType, SyncError, TransientError, causes_of, frames_of
 from destination_s3_spark.protocol.secrets import SecretFilter
 from destination_s3_spark.stream_id import StreamId
 
@@ -71,7 +70,7 @@ class ProtocolWriter:
             "failure_type": (error.failure_type if isinstance(error, SyncError) else FailureType.SYSTEM).value,
         }
         if not known or isinstance(error, Bug):
-            details["stack_trace"] = _frames(error)
+            details["stack_trace"] = frames_of(error)
         concerned = error.stream if isinstance(error, SyncError) and error.stream else stream
         if concerned:
             namespace = {} if concerned.namespace is None else {"namespace": concerned.namespace}
@@ -134,20 +133,10 @@ class ProtocolLogHandler(logging.Handler):
         except (TypeError, ValueError):
             message = f"A log message of {record.pathname}, line {record.lineno}, cannot be formatted."
         if record.exc_info and record.exc_info[1] is not None:
-            message += "\n" + _frames(record.exc_info[1])
+            message += "\n" + frames_of(record.exc_info[1])
         self._writer.log(next((level for least, level in self._LEVELS if record.levelno >= least), Level.DEBUG), message)
 
 
 def _causes(error: BaseException) -> str:
     """The types of the error and of what caused it. Not their texts: a library's error may quote a record."""
-    names = []
-    cause: BaseException | None = error
-    while cause is not None:
-        names.append(type(cause).__qualname__)
-        cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
-    return " <- ".join(names)
-
-
-def _frames(error: BaseException) -> str:
-    """Where it happened, for the makers of the connector: files, lines and functions, without values and without the error's text."""
-    return "".join(traceback.format_tb(error.__traceback__)) + _causes(error)
+    return " <- ".join(type(one).__qualname__ for one in causes_of(error))

@@ -12,6 +12,7 @@ from pyspark import SparkContext, cloudpickle
 
 from destination_s3_spark.engine import failures, session
 from destination_s3_spark.engine.cpus import available_cpus
+from destination_s3_spark.engine.outcome import Failed, guarded
 from destination_s3_spark.engine.session import Engine, SparkSettings, local_cores
 from destination_s3_spark.errors import Bug, DataError, TransientError
 from destination_s3_spark.stream_id import StreamId
@@ -76,9 +77,10 @@ def test_after_a_stop_another_session_can_run_in_the_same_process(tmp_path: Path
 def test_a_password_for_spark_is_on_no_command_line(tmp_path: Path) -> None:
     engine = Engine(SparkSettings(1, 512, tmp_path / "spark", {"spark.ssl.keyPassword": "open sesame", "spark.task.cpus": "1"}))
     engine.run(_double, [[4]])
-    commands = [" ".join(child.cmdline()) for child in psutil.Process().children(recursive=True)]
-    assert any("spark.task.cpus=1" in command for command in commands)
-    assert not any("sesame" in command for command in commands)
+    (jvm,) = (child for child in psutil.Process().children() if child.name() == "java")
+    command = " ".join(jvm.cmdline())
+    assert "spark.task.cpus=1" in command
+    assert "sesame" not in command
     context = SparkContext._active_spark_context
     assert context is not None
     assert context.getConf().get("spark.ssl.keyPassword") == "open sesame"
@@ -172,6 +174,14 @@ def test_the_text_of_any_other_error_stays_on_the_worker(engine: Engine) -> None
     with pytest.raises(Bug, match=r"ValueError at .*_quote") as raised:
         engine.run(_quote, [["a secret record"]])
     assert "secret" not in str(raised.value)
+
+
+def test_a_worker_says_on_stderr_where_any_other_error_was_raised(capsys: pytest.CaptureFixture[str]) -> None:
+    assert isinstance(guarded(_quote)(["a secret record"]), Failed)
+    said = capsys.readouterr().err
+    assert "in _quote" in said
+    assert "ValueError" in said
+    assert "secret" not in said
 
 
 def test_a_task_whose_worker_died_runs_again_and_the_engine_remembers(engine: Engine, tmp_path: Path) -> None:
