@@ -14,8 +14,8 @@ from datetime import UTC, datetime
 from typing import TypeAlias
 from uuid import uuid4
 
+from destination_s3_spark.config.nearest_name import nearest_name
 from destination_s3_spark.errors import ConfigError
-from destination_s3_spark.nearest_name import nearest_name
 from destination_s3_spark.storage.date_pattern import parse_date_pattern
 from destination_s3_spark.storage.names import namespace_folder, safe_segments, stream_folder, stream_hash
 from destination_s3_spark.stream_id import StreamId
@@ -128,7 +128,7 @@ class PathTemplate:
             f"{option}: there is no variable {written}, so it is plain text in every name{f' (did you mean {near}?)' if near else ''}"
             for option, written, near in (*self._unknown_in_path(), *in_pattern)
         ]
-        if not self.key((None, "stream"), extension, token=0, part_number=0).endswith(extension):
+        if not self.key(StreamId(None, "stream"), extension, token=0, part_number=0).endswith(extension):
             found.append(
                 f"file_name_pattern: the names of files do not end in {extension}, so readers that look for *{extension} do not find "
                 "them (put {format_extension} at its end)"

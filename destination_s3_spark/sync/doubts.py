@@ -9,7 +9,7 @@ from typing import Any
 from destination_s3_spark.config.config import Config
 from destination_s3_spark.config.unknown_options import unknown_options
 from destination_s3_spark.storage.configured import path_template
-from destination_s3_spark.sync.settings import final_options
+from destination_s3_spark.tables.configured import final_options
 
 
 def doubts(config: Config, options: Mapping[str, Any]) -> list[str]:
