@@ -255,9 +255,13 @@ def _applied(before: Contents, event: Json, where: str) -> Contents:
     if event["kind"] == "MergeData":
         return replace(after, merged=before.merged or any(file.get("keys") for file in event["files"]) or not event["files"])
     left = [file for file in after.files if file not in event["files"]]
-    assert all(file["kind"] == "raw" and before.is_pending(file) for file in left), f"{where}: a replaced table keeps {left}"
+    kept = [file for file in left if not before.is_pending(file)]
+    assert all(file["kind"] in ("raw", "final") for file in left), f"{where}: a replaced table keeps {left}"
+    assert all(file["generationId"] == event["generationId"] for file in kept), f"{where}: rows of another generation are kept: {kept}"
+    rows_kept = event.get("rowsKept", 0)
+    assert sum(file["rows"] for file in kept if file["kind"] == "raw") in (0, rows_kept), f"{where}: {rows_kept} rows are kept in {kept}"
     sorted_ = any(file.get("keys") for file in (*event["files"], *deltas))
-    return replace(after, pending=None, landed=before.waiting, waiting=0, merged=sorted_)
+    return replace(after, pending=None, landed=before.waiting + rows_kept, waiting=0, merged=sorted_)
 
 
 def _added(before: Contents, event: Json, where: str) -> Contents:

@@ -43,16 +43,19 @@ def taken_over(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Take
     names = ("kept", "refreshed", "deduplicated", "refused")
     old = {name: [put(lake, name, file, GENERATION) for file in OLD_NAMES] for name in names}
     foreign = {name: [put(lake, name, file, {}) for file in FOREIGN_NAMES] for name in names}
+    # The last one was switched in the middle of its refresh, whose first records are in all files but one.
+    old["resumed"] = [put(lake, "resumed", file, GENERATION if file == OLD_NAMES[0] else {"ab-generation-id": "5"}) for file in OLD_NAMES]
     all_foreign = [key for keys in foreign.values() for key in keys if key.endswith(".parquet")]
-    connector, untouched = lake.connector(), [*old["refreshed"], *old["refused"]]
+    connector, untouched = lake.connector(), [*old["refreshed"], *old["refused"], *old["resumed"]]
 
     first = {"kept": Attempt([1]), "deduplicated": Attempt([3, 3], "append_dedup", 5, 5)}
     outcomes = [sync(connector, NAMESPACE, first, 1).expect_success()]
-    second = {"kept": Attempt([2], status="INCOMPLETE"), "refreshed": Attempt([3], "append", 5, 5, "INCOMPLETE")}
+    refresh = Attempt([3], "append", 5, 5, "INCOMPLETE")
+    second = {"kept": Attempt([2], status="INCOMPLETE"), "refreshed": refresh, "resumed": refresh}
     outcomes.append(sync(connector, NAMESPACE, second, 2).expect_failure("transient_error"))
     before_refresh = set(lake.bucket.list_keys())
     lake.verify(foreign=[*all_foreign, *untouched])
-    third = {"kept": Attempt([4]), "refreshed": Attempt([4], "append", 5, 5)}
+    third = {"kept": Attempt([4]), "refreshed": Attempt([4], "append", 5, 5), "resumed": Attempt([4], "append", 5, 5)}
     outcomes.append(sync(connector, NAMESPACE, third, 3).expect_success())
     lake.verify_at_rest(foreign=[*all_foreign, *old["refused"]])
     outcomes.append(sync(connector, NAMESPACE, {"refused": Attempt([1], "append_dedup")}, 4).expect_failure("config_error"))
@@ -79,6 +82,13 @@ def test_a_refresh_removes_the_old_files(taken_over: TakenOver, name: str, left:
     assert not set(taken_over.old[name]) & set(taken_over.lake.bucket.list_keys())
     assert ids(taken_over, name) == left
     assert taken_over.lake.manifest((NAMESPACE, name)) == sorted(taken_over.lake.chains()[NAMESPACE, name].final_keys)
+
+
+def test_files_of_a_refresh_that_destination_s3_began_stay_when_it_is_complete(taken_over: TakenOver) -> None:
+    chain, keys = taken_over.lake.chains()[NAMESPACE, "resumed"], set(taken_over.lake.bucket.list_keys())
+    assert [key for key in taken_over.old["resumed"] if key in keys] == taken_over.old["resumed"][1:]
+    assert taken_over.lake.manifest((NAMESPACE, "resumed")) == sorted([*taken_over.old["resumed"][1:], *chain.final_keys])
+    assert ids(taken_over, "resumed") == [3, 4]
 
 
 def test_append_dedup_without_a_refresh_says_what_is_in_the_way_and_takes_nothing(taken_over: TakenOver) -> None:

@@ -71,6 +71,14 @@ HISTORIES = {
         (dedup(1, 2), None, None, dedup(2, 3, gen=2), dedup(3, gen=2)),
         (TWO, TWO, TWO, [(1, 1, 1), (2, 4, 2), (3, 4, 2)], [(1, 1, 1), (2, 4, 2), (3, 5, 2)]),
     ),
+    "a refresh of a generation that rows were added under": History(
+        (append(1), None, None, append(2, gen=2), Attempt([3], "overwrite", 2, 2)),
+        (ONE, ONE, ONE, [*ONE, (2, 4, 2)], [(2, 4, 2), (3, 5, 2)]),
+    ),
+    "a refresh of a generation that deduplicated rows were added under": History(
+        (dedup(1, 2), None, None, dedup(2, 3, gen=2), dedup_truncate(3, 4)),
+        (TWO, TWO, TWO, [(1, 1, 1), (2, 4, 2), (3, 4, 2)], [(2, 4, 2), (3, 5, 2), (4, 5, 2)]),
+    ),
     "a clear empties the table": History(
         (append(1, 2), None, None, truncate(), append(5, gen=3)),
         (TWO, TWO, TWO, [], [(5, 5, 3)]),

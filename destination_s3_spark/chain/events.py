@@ -51,13 +51,15 @@ class OpenEpoch(_Event, frozen=True):
     """A session begins; every older writer's next block is refused.
 
     `pending` is the generation that is being landed to replace the table. Where one was pending before and another one or a new one is
-    now, its files are dropped; where none is now, its rows belong to the table.
+    now, its files are dropped; where none is now, its rows belong to the table. `keeps_generation`: what the table has of the pending
+    generation already stays when that one replaces it.
     """
 
     sync_id: int
     generation_id: int
     started_at: datetime
     pending: Pending | None = None
+    keeps_generation: bool = False
 
     @property
     def opener(self) -> Opener:
@@ -118,7 +120,10 @@ class MergeData(_Event, frozen=True):
 
 
 class ReplaceData(_Event, frozen=True):
-    """A generation is published: its files are all that the final table has from here on. `operation_count` as in MergeData."""
+    """A generation is published: nothing of another one is in the table from here on. `operation_count` as in MergeData.
+
+    `rows_kept`: rows of it that came into the table before it was pending, and stay.
+    """
 
     schema_id: int | None
     sync_id: int
@@ -126,6 +131,7 @@ class ReplaceData(_Event, frozen=True):
     files: tuple[FileEntry, ...]
     files_removed: tuple[FileEntry, ...]
     operation_count: OperationCount | None = None
+    rows_kept: int = 0
 
 
 class Void(_Event, frozen=True):

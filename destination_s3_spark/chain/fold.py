@@ -42,7 +42,7 @@ class Rule(Enum):
     CLOSED = "after Close only OpenEpoch may follow"
     SETTLED = "settled names the last data block known to be done and never goes back"
     ONE_UNSETTLED = "no data block, Close or Snapshot while an earlier data block is not settled"
-    GENERATION = "a pending generation begins with a session on a settled table, behind all rows there are"
+    GENERATION = "a pending generation begins with a session on a settled table, behind all rows there are, and keeps no more than these"
     SCHEMA_FIRST = "data needs its SetDataSchema to be the last one before it"
     SCHEMA_ID = "schemaIds ascend"
     OFFSETS = "offsets are contiguous from 0 and match the rows of the files and checkpoints"
@@ -108,7 +108,7 @@ def _begin(block: Block, block_hash: str) -> TableState:
     if seed.pending not in (None, Pending(seed.generation_id, 0, seed.sync_id)):
         raise InvalidChain(Rule.GENERATION, "block 0")
     begun_by = 0 if seed.adopted else seed.sync_id
-    contents = Contents(seed.generation_id, adopted=len(seed.adopted), pending=seed.pending, begun_by=begun_by)
+    contents = Contents(seed.generation_id, adopted=len(seed.adopted), pending=seed.pending, begun_by=begun_by, current_from=0)
     return TableState(identity, 0, block_hash, block.system_time, 1, seed.opener, contents)
 
 
@@ -148,16 +148,21 @@ def _open(state: TableState, block: Block, event: OpenEpoch) -> TableState:
         contents = replace(contents, begun_by=event.sync_id) if contents.empty else contents
     elif contents != state.contents:
         raise InvalidChain(Rule.GENERATION, f"block {state.unsettled.sequence_number} is not settled")
-    # A generation begins without rows: what was committed before is no reason to leave out any of its own.
-    replay = state.replay if event.pending in (None, state.contents.pending) else ()
+    # A generation begins without rows: what was committed before is no reason to leave out any of its own, unless it keeps that too.
+    keeps = event.keeps_generation and event.generation_id == state.contents.generation
+    replay = state.replay if keeps or event.pending in (None, state.contents.pending) else ()
     return replace(state, epoch=block.epoch, opener=event.opener, contents=contents, closed=False, replay=replay)
 
 
 def _opened(before: Contents, event: OpenEpoch) -> Contents:
     contents = replace(before, generation=event.generation_id, pending=event.pending)
     if event.pending is None:
-        return replace(contents, landed=before.landed + before.pending_rows, pending_rows=0)
-    return contents if event.pending == before.pending else replace(contents, pending_rows=0)
+        contents = replace(contents, landed=before.landed + before.pending_rows, pending_rows=0)
+    elif event.pending != before.pending:
+        contents = replace(contents, pending_rows=0)
+    if event.generation_id != before.generation:
+        contents = replace(contents, earlier_rows=contents.landed, current_from=before.next_offset)
+    return contents
 
 
 def _set_schema(state: TableState, event: SetDataSchema) -> TableState:
@@ -219,15 +224,18 @@ def _replace_data(state: TableState, number: int, event: ReplaceData) -> TableSt
         _check_schema(state, event.schema_id)
     if not event.files and not event.files_removed and state.contents.pending is None:
         raise InvalidChain(Rule.NO_OP, f"block {number}")
+    if not 0 <= event.rows_kept <= state.contents.landed:
+        raise InvalidChain(Rule.GENERATION, f"{event.rows_kept} rows are kept, there are {state.contents.landed}")
     left = _exchanged(state.contents, event.files, event.files_removed)
     contents = Contents(
         event.generation_id,
         left.next_offset,
         left.held,
         left.adopted,
-        landed=left.pending_rows,
+        landed=left.pending_rows + event.rows_kept,
         begun_by=event.sync_id,
         operation_count=event.operation_count,
+        current_from=0,
     )
     return _rewritten(state, number, event, contents)
 

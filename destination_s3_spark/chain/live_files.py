@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from destination_s3_spark.chain.blocks import Block
 from destination_s3_spark.chain.events import AddData, MergeData, OpenEpoch, ReplaceData, Seed, Snapshot, Void
 from destination_s3_spark.chain.files import FileEntry, FileKind
-from destination_s3_spark.chain.state import Pending
+from destination_s3_spark.chain.state import Contents, Pending, TableState
 
 
 class LiveFiles(Struct, frozen=True):
@@ -33,6 +33,15 @@ class LiveFiles(Struct, frozen=True):
     def is_pending(self, file: FileEntry) -> bool:
         """Whether the file belongs to the pending generation."""
         return self.pending is not None and file.offset is not None and file.offset >= self.pending.from_offset
+
+    def of_generation(self, contents: Contents) -> tuple[FileEntry, ...]:
+        """The files that landed in the table under its Current generation. Rows that a merge has put among others are in none of them."""
+        first = contents.current_from or 0
+        return tuple(
+            file
+            for file in self.files
+            if file.generation_id == contents.generation and file.offset is not None and file.offset >= first and not self.is_pending(file)
+        )
 
     def without(self, removed: Iterable[FileEntry]) -> LiveFiles:
         """What is left when the files leave."""
@@ -82,6 +91,26 @@ class LiveFilesFold:
             case Void():
                 # Void takes back the last data block before it; a session that began in between changed nothing.
                 self.now = self.before
+
+
+def with_generations(state: TableState, live: LiveFiles) -> TableState:
+    """The state with what an earlier version left out of it: how many rows are not of its generation, as far as the files tell.
+
+    Rows that have no raw table and were merged are taken for rows of the generation, as that version did.
+    """
+    if state.contents.current_from is not None:
+        return state
+    landed = [file for file in live.files if file.offset is not None and not live.is_pending(file)]
+    raw = [file for file in landed if file.kind is FileKind.RAW]
+    counted = raw if sum(file.rows for file in raw) == state.contents.landed else [file for file in landed if file.kind is not FileKind.RAW]
+    earlier = sum(file.rows for file in counted if file.generation_id != state.contents.generation)
+
+    def known(contents: Contents) -> Contents:
+        return replace(contents, earlier_rows=min(earlier, contents.landed), current_from=0)
+
+    undo = state.unsettled
+    unsettled = None if undo is None else replace(undo, before=known(undo.before))
+    return replace(state, contents=known(state.contents), unsettled=unsettled)
 
 
 def live_files(blocks: Iterable[Block]) -> LiveFiles:

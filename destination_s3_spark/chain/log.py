@@ -19,7 +19,7 @@ from destination_s3_spark.chain.blocks import Block, UnreadableBlock, block_hash
 from destination_s3_spark.chain.events import Event, OpenEpoch, Seed, SetDataSchema, Snapshot
 from destination_s3_spark.chain.fold import InvalidChain, fold, resume
 from destination_s3_spark.chain.hint import HINT_NAME, BadHint, decode_hint, encode_hint
-from destination_s3_spark.chain.live_files import LiveFiles, LiveFilesFold
+from destination_s3_spark.chain.live_files import LiveFiles, LiveFilesFold, with_generations
 from destination_s3_spark.chain.state import TableState
 from destination_s3_spark.errors import Bug, DataError, SyncError, TransientError
 from destination_s3_spark.storage.object_store import ObjectExists, ObjectNotFound, ObjectStore, OutcomeUnknown
@@ -88,6 +88,8 @@ class Chain:
             self.state = known.state
             self._live = None if known.live is None else LiveFilesFold(known.live)
             self._from_hint = True
+            if known.state.contents.current_from is None:
+                self.state = with_generations(known.state, self.live_files())
             if not known.state.closed:
                 self.catch_up()
 
@@ -204,6 +206,7 @@ class Chain:
                 state = resume(block, block.event, digest)
                 live = LiveFilesFold()
                 live.add(block)
+                state = with_generations(state, live.now)
                 break
             pending.append((block, digest))
         for block, digest in reversed(pending):

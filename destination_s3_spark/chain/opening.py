@@ -56,7 +56,7 @@ class WriteDisposition(Enum):
     APPEND = "append"
     """It adds to them."""
     TRUNCATE = "truncate"
-    """Its generation replaces older ones: `minimum_generation_id` is `generation_id`."""
+    """Its generation replaces all others, and what the table has of it stays: `minimum_generation_id` is `generation_id`."""
     OVERWRITE = "overwrite"
     """Its rows replace all others: mode `overwrite` without generations."""
     MAINTAIN = "maintain"
@@ -138,7 +138,9 @@ def pending_in(state: TableState, session: Session) -> Pending | None:
     if session.disposition is WriteDisposition.APPEND:
         return None
     if session.disposition is WriteDisposition.TRUNCATE:
-        same = session.generation_id == contents.generation
+        # With rows of other generations in the table, its own wait beside it too: those are to go when it is complete, and not before.
+        alone = not contents.earlier_rows and not contents.adopted
+        same = session.generation_id == contents.generation and (alone or contents.pending is not None)
     else:
         begun_by = contents.begun_by if contents.pending is None else contents.pending.sync_id
         same = session.sync_id == begun_by != 0
@@ -206,7 +208,8 @@ def _opening_event(chain: Chain, table: Table, session: Session) -> Seed | OpenE
         if chain.state.unsettled is not None or session.disposition is WriteDisposition.MAINTAIN:
             return OpenEpoch(session.sync_id, contents.generation, session.started_at, contents.pending)
         pending = pending_in(chain.state, session)
-        return OpenEpoch(session.sync_id, session.generation_id, session.started_at, pending)
+        keeps_generation = pending is not None and session.disposition is WriteDisposition.TRUNCATE
+        return OpenEpoch(session.sync_id, session.generation_id, session.started_at, pending, keeps_generation)
     adopted = tuple(table.adopt())
     replaces = adopted and session.disposition is not WriteDisposition.APPEND
     return Seed(

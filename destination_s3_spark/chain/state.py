@@ -71,6 +71,8 @@ class Contents(Struct, frozen=True, rename="camel"):
     the last session, or of the last ReplaceData after it. `landed` are the rows that came in since the table was last replaced, merged
     or not; those of a pending generation are `pending_rows`. `begun_by`: the sync that found the table empty or replaced it last.
     `operation_count`: what the change log counts up to, None where there is none or it does not reach to here.
+    `earlier_rows` are those of `landed` that came in under another generation than Current, whose own begin at offset `current_from`;
+    None: an earlier version wrote this, which did not tell them apart.
     """
 
     generation: int
@@ -82,6 +84,13 @@ class Contents(Struct, frozen=True, rename="camel"):
     pending_rows: int = 0
     begun_by: int = 0
     operation_count: OperationCount | None = None
+    earlier_rows: int = 0
+    current_from: int | None = None
+
+    @property
+    def current_rows(self) -> int:
+        """Rows that came into the table under Current."""
+        return self.landed - self.earlier_rows
 
     @property
     def empty(self) -> bool:

@@ -11,7 +11,6 @@ from dataclasses import replace
 from destination_s3_spark.chain.files import DataFile, FileEntry, FileKind, generation_metadata
 from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.storage.settings import S3Settings
-from destination_s3_spark.tables.commit.writer import CommitResult
 from destination_s3_spark.tables.row_plan import file_columns
 from destination_s3_spark.tables.row_sources import extension, replaced_by_pending, stored
 from destination_s3_spark.tables.stored.rewrite import RewriteTask, rewrite_file
@@ -24,12 +23,18 @@ def publish_deltas(table: StreamTable, s3: S3Settings) -> Update:
     """Make final files of an append table's deltas: of those of a pending generation, which replaces the table, or of all there are."""
     live = table.writer.live_files()
     replaces = live.pending is not None
-    deltas = [file for file in live.of(FileKind.DELTA) if live.is_pending(file) == replaces]
-    anew = [file for file in deltas if table.is_outdated(file) or _is_run(file)]
-    written = yield from _rewritten(table, live, anew, s3, Misfits.NULL)
-    copied = _copied(table, [file for file in deltas if file not in anew])
-    files = sorted([*copied, *written], key=lambda file: file.offset or 0)
-    return commit_final_files(table, live, files, deltas)
+    kept = table.kept
+    deltas = [*kept.deltas, *(file for file in live.of(FileKind.DELTA) if live.is_pending(file) == replaces)]
+    lasting = [file for file in kept.final if not table.is_outdated(file)]
+    sources = [*(file for file in kept.files if file.kind is not FileKind.DELTA and file not in lasting), *deltas]
+    copies = [file for file in deltas if not (table.is_outdated(file) or _is_run(file))]
+    written = yield from _rewritten(table, live, [file for file in sources if file not in copies], s3, Misfits.NULL)
+    files = sorted([*_copied(table, copies), *written], key=lambda file: file.offset or 0)
+    table.record_schema()
+    if replaces:
+        return table.writer.replace(files, replaced_by_pending(live, kept, lasting), rows_kept=kept.rows)
+    offset = max(((file.offset or 0) + file.rows - 1 for file in deltas), default=None)
+    return table.writer.merge(files, [*deltas, *live.dropped], offset)
 
 
 def retype_final_files(table: StreamTable, s3: S3Settings) -> Update:
@@ -49,15 +54,6 @@ def rebuild_from_raw(table: StreamTable, s3: S3Settings) -> Update:
     written = yield from _rewritten(table, live, raw, s3, Misfits.REFUSE)
     made = [file for file in live.files if file.kind is not FileKind.RAW and not live.is_pending(file)]
     return table.writer.merge(written, [*made, *live.dropped], None)
-
-
-def commit_final_files(table: StreamTable, live: LiveFiles, files: Sequence[DataFile], consumed: Sequence[FileEntry]) -> CommitResult:
-    """Commit final files made of the consumed deltas. A pending generation replaces everything else; files of one given up go."""
-    table.record_schema()
-    if live.pending is None:
-        offset = max(((file.offset or 0) + file.rows - 1 for file in consumed), default=None)
-        return table.writer.merge(files, [*consumed, *live.dropped], offset)
-    return table.writer.replace(files, replaced_by_pending(live))
 
 
 def _is_run(file: FileEntry) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import closing
 
 import pyarrow.parquet as pq
@@ -13,16 +13,18 @@ from destination_s3_spark.formats.parquet import ParquetOptions
 from destination_s3_spark.schema.arrow import RAW_SCHEMA
 from destination_s3_spark.storage.ranged import RangedFile
 from destination_s3_spark.storage.settings import S3Settings
+from destination_s3_spark.tables.commit.generation import NOTHING, Kept
 from destination_s3_spark.tables.stored.presence import present
 from destination_s3_spark.tables.stored.rewrite import Stored
 from destination_s3_spark.tables.stored.rows import Misfits
 from destination_s3_spark.tables.stream_table import StreamTable
 
 
-def replaced_by_pending(live: LiveFiles) -> list[FileEntry]:
-    """All that goes when the pending generation is published: everything but its raw rows."""
-    adopted = [FileEntry(FileKind.ADOPTED, key, 0, 0) for key in live.adopted]
-    old = [file for file in live.files if not (file.kind is FileKind.RAW and live.is_pending(file))]
+def replaced_by_pending(live: LiveFiles, kept: Kept = NOTHING, lasting: Collection[FileEntry] = ()) -> list[FileEntry]:
+    """List what goes when the pending generation is published: everything but its raw rows and the final files that last."""
+    adopted = [FileEntry(FileKind.ADOPTED, key, 0, 0) for key in live.adopted if key not in kept.adopted]
+    stay = {file.key for file in (*kept.raw, *lasting)}
+    old = [file for file in live.files if file.key not in stay and not (file.kind is FileKind.RAW and live.is_pending(file))]
     return [*adopted, *old, *live.dropped]
 
 

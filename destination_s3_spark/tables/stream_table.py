@@ -22,6 +22,7 @@ from destination_s3_spark.schema.policy import SchemaChange
 from destination_s3_spark.schema.schema_event import from_event, to_event
 from destination_s3_spark.schema.table_schema import Evolution, TableSchema, evolve, replayed_fields
 from destination_s3_spark.storage.settings import S3Settings
+from destination_s3_spark.tables.commit.generation import NOTHING, Kept, kept_rows
 from destination_s3_spark.tables.commit.writer import TableWriter
 from destination_s3_spark.tables.dedup import deciding_fields, is_deduplicated, key_spec
 from destination_s3_spark.tables.landing.land import LandTask, Target
@@ -76,6 +77,8 @@ class StreamTable:
         self._landing: _Landing | None = None
         self._unrecorded: dict[str, object] | None = None
         self.types_since = 0
+        self.kept = NOTHING
+        """What the open table has of the generation that is to replace it."""
 
     @property
     def deduplicated(self) -> bool:
@@ -130,6 +133,7 @@ class StreamTable:
         if self._landing is not None:
             return False
         state = self.writer.open()
+        self.kept = self._kept()
         self._refuse_adopted(state)
         self.layout = replace(self.layout, root=state.identity.final_root)
         pending = state.contents.pending is not None
@@ -203,14 +207,27 @@ class StreamTable:
             raise Bug(f"Stream {self.stream.id}: its table was used before it was open. Please report this.", stream=self.stream.id)
         return self._landing
 
-    def _refuse_adopted(self, state: TableState) -> None:
-        """Files that destination-s3 wrote have rows without an order; a deduplicated table cannot begin with them."""
-        contents = state.contents
-        if self.deduplicated and contents.adopted and contents.pending is None:
-            first = min(self.writer.live_files().adopted)
+    def _kept(self) -> Kept:
+        kept = kept_rows(self.writer, self.session.disposition)
+        if kept is None:
             raise self.refuse(
-                f"{contents.adopted:,} files of an earlier connector are part of its table, from '{first}' on, and "
-                "append_dedup cannot tell their rows apart. Run a refresh that removes the records, or choose another path."
+                f"its refresh (generation {self.session.generation_id}) goes on over records of the same generation that were merged with "
+                "older ones, and they can only be told apart by its raw table, which does not have all of them. Run a new refresh that "
+                "removes the records."
+            )
+        return kept
+
+    def _refuse_adopted(self, state: TableState) -> None:
+        """Files that destination-s3 wrote have rows without an order; a deduplicated table cannot begin with them, nor go on."""
+        if not (self.deduplicated and state.contents.adopted):
+            return
+        refreshed = state.contents.pending is not None
+        staying = self.kept.adopted if refreshed else self.writer.live_files().adopted
+        if staying:
+            which = f" and belong to the refresh that is running (generation {state.contents.generation})" if refreshed else ""
+            raise self.refuse(
+                f"{len(staying):,} files of an earlier connector are part of its table{which}, from '{min(staying)}' on, and "
+                "append_dedup cannot tell their rows apart. Run a new refresh that removes the records, or choose another path."
             )
 
     def _refuse_unreadable(self, state: TableState) -> None:

@@ -22,6 +22,7 @@ from destination_s3_spark.errors import Fenced, SyncError, TransientError
 from destination_s3_spark.storage.object_store import ObjectNotFound, ObjectStore
 from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.commit.batch import TableCheckpoint
+from destination_s3_spark.tables.commit.generation import kept_rows
 from destination_s3_spark.tables.commit.writer import TableWriter, WriterDependencies
 from destination_s3_spark.tables.landing.slices import Segment, StagedSlice
 from destination_s3_spark.tables.row_sources import replaced_by_pending
@@ -229,9 +230,12 @@ class Attempt:
         old = live.of(FileKind.FINAL) if self._plan.deduplicated and live.pending is None and deltas else ()
         scratch = f"{TABLE.scratch_prefix}{self.writer.next_token()}/0.parquet"
         self._store.put(scratch, b"sorted rows")
-        files = self._rewritten([*old, *deltas])
+        kept = kept_rows(self.writer, self._plan.disposition)
+        assert kept is not None
+        lasting = () if self._plan.deduplicated else kept.final
+        files = self._rewritten([*old, *(file for file in kept.files if file not in lasting), *deltas])
         if live.pending is not None:
-            self.writer.replace(files, replaced_by_pending(live))
+            self.writer.replace(files, replaced_by_pending(live, kept, lasting), rows_kept=kept.rows)
         else:
             self.writer.merge(files, [*old, *deltas, *live.dropped], None)
         self.writer.delete_scratch([scratch])

@@ -48,6 +48,7 @@ REFUSED = [
     ("a generation begins on an unsettled table", landed(), begin(5, 10), {"settled": None}, Rule.GENERATION),
     ("a generation is promoted on an unsettled table", pending(), OpenEpoch(9, 5, T0), {"settled": 2}, Rule.GENERATION),
     ("a generation changes its number on an unsettled table", landed(), OpenEpoch(9, 1, T0), {"settled": None}, Rule.GENERATION),
+    ("more rows are kept than there are", pending(), replace(publish(), rows_kept=11), {}, Rule.GENERATION),
     ("Void of a settled merge", landed().append(merge([NEW], [OLD])), Void(3), {"settled": 3}, Rule.VOID),
     ("Close while a publication is unsettled", pending().append(publish([NEW], [OLD])), Close(), {"settled": 4}, Rule.ONE_UNSETTLED),
 ]
@@ -136,6 +137,44 @@ def test_nothing_that_was_committed_before_is_a_replay_in_a_new_generation() -> 
     assert pending().append(begin(4, 15)).head.replay == ()
     assert pending().append(OpenEpoch(10, 5, T0, Pending(5, 10, 9))).head.replay == waiting
     assert pending().append(OpenEpoch(10, 5, T0)).head.replay == waiting
+
+
+def test_rows_of_earlier_generations_are_told_from_those_of_the_current_one() -> None:
+    def generations(built: Builder) -> tuple[int, int, int | None]:
+        contents = built.head.contents
+        return contents.earlier_rows, contents.current_rows, contents.current_from
+
+    built = landed()
+    assert generations(built) == (0, 10, 0)
+    assert generations(built.append(OpenEpoch(8, 5, T0))) == (10, 0, 10)
+    assert generations(built.append(add(10, 14))) == (10, 5, 10)
+    assert generations(built.append(OpenEpoch(9, 5, T0))) == (10, 5, 10), "another session of the same generation"
+    assert generations(built.append(begin(5, 15), add(15, 16, kinds=DELTA))) == (10, 5, 10), "its rows wait beside the table"
+    assert generations(built.append(OpenEpoch(10, 5, T0))) == (10, 7, 10), "and come into it after all"
+    assert generations(built.append(OpenEpoch(11, 4, T0))) == (17, 0, 17), "a lower number is another generation too"
+    assert generations(built.append(OpenEpoch(12, 5, T0))) == (17, 0, 17), "and a number that comes again is a new one"
+
+
+def test_a_pending_generation_that_gives_way_to_another_one_becomes_an_earlier_one() -> None:
+    contents = pending().append(OpenEpoch(10, 6, T0)).head.contents
+
+    assert (contents.landed, contents.earlier_rows, contents.current_from) == (15, 15, 15)
+
+
+def test_publishing_keeps_rows_of_the_generation() -> None:
+    built = landed().append(OpenEpoch(8, 5, T0), add(10, 14), begin(5, 15), add(15, 16, kinds=DELTA))
+    contents = built.append(replace(publish([], [OLD]), rows_kept=5)).head.contents
+
+    assert (contents.landed, contents.earlier_rows, contents.current_from) == (7, 0, 0)
+
+
+def test_a_refresh_that_keeps_rows_of_its_generation_keeps_watching_for_their_replay() -> None:
+    built = landed().append(OpenEpoch(8, 5, T0), add(10, 14))
+    watched = built.head.replay
+    refresh = replace(begin(5, 15), keeps_generation=True)
+
+    assert built.append(refresh).head.replay == watched
+    assert built.append(replace(begin(6, 15), keeps_generation=True)).head.replay == (), "none of them is of that generation"
 
 
 def test_a_session_on_an_unsettled_table_changes_only_who_writes() -> None:

@@ -20,6 +20,8 @@ TIMEOUTS = (Fault.TIMEOUT_BEFORE, Fault.TIMEOUT_AFTER)
 OLD = Plan(1, 0, WriteDisposition.APPEND, ((0, 1, 2), (3, 4)))
 MORE = Plan(2, 0, WriteDisposition.APPEND, ((5, 6), (7,)))
 REFRESH = Plan(2, 5, WriteDisposition.TRUNCATE, ((10, 11, 12), (13,), (14, 15)))
+SAME = replace(MORE, generation=5)
+LATER = replace(REFRESH, sync_id=3)
 OVERWRITE = Plan(2, 0, WriteDisposition.OVERWRITE, ((10, 11, 12), (13, 14)))
 
 
@@ -64,6 +66,8 @@ SCENARIOS = {
     "an overwrite": Scenario((OLD,), OVERWRITE),
     "an overwrite of a new table": Scenario((), appending(OVERWRITE)),
     "an overwrite by a sync without a number": Scenario((OLD,), replace(OVERWRITE, sync_id=0, resumable=False)),
+    "a refresh over rows of its generation and older ones": Scenario((appending(OLD), appending(SAME)), appending(LATER), kept=(SAME,)),
+    "a refresh over merged rows of its generation and older ones": Scenario((OLD, SAME), LATER, kept=(SAME,)),
     "a sync after a refresh": Scenario((OLD, REFRESH), replace(MORE, sync_id=3, generation=5), kept=(REFRESH,)),
 }
 

@@ -21,10 +21,15 @@ from unit_tests.chain.fake_store import Crash, FakeStore, Fault
 from unit_tests.chain.one_table import CHAIN, FIRST, SCHEMA, STARTED, TABLE, crashed, kinds, land, synced, writer
 
 DELTA = (FileKind.RAW, FileKind.DELTA)
+ADOPTED_FILE = file(FileKind.ADOPTED, "adopted.parquet", 0)
 EMPTY = chain(replace(SEED, adopted=()), SCHEMA_EVENT, Close())
 ADOPTED = chain(SEED, Close())
 PUBLISHED = chain(SEED, SCHEMA_EVENT, add(0, 9), OpenEpoch(8, 5, T0), Close())
-"""Ten rows, the last session was of generation 5 and sync 8."""
+"""Ten rows of generation 0, the last session was of generation 5 and sync 8."""
+REFRESHED = chain(SEED, SCHEMA_EVENT, add(0, 9), begin(5, 10), add(10, 14, kinds=DELTA), publish([], [ADOPTED_FILE]), Close())
+"""Five rows of generation 5 replaced what was there."""
+MIXED = chain(replace(SEED, adopted=()), SCHEMA_EVENT, add(0, 9), OpenEpoch(8, 5, T0), replace(add(10, 14), generation_id=5), Close())
+"""Ten rows of generation 0, and five of generation 5."""
 WAITING = chain(SEED, SCHEMA_EVENT, add(0, 9), begin(5, 10), add(10, 14, kinds=DELTA))
 """Ten rows, and five of generation 5 that wait; sync 9 landed them."""
 FRESH = chain(replace(SEED, adopted=()), SCHEMA_EVENT, add(0, 9))
@@ -34,7 +39,11 @@ REPLACED = chain(SEED, SCHEMA_EVENT, begin(0, 0), add(0, 9, kinds=DELTA), publis
 
 KEPT = Pending(5, 10, 9)
 GENERATIONS = [
-    ("equal generation, published: its rows join", PUBLISHED, WriteDisposition.TRUNCATE, 5, 20, None),
+    ("equal generation, published: its rows join", REFRESHED, WriteDisposition.TRUNCATE, 5, 20, None),
+    ("equal generation, rows of it only: its rows join", FRESH, WriteDisposition.TRUNCATE, 0, 20, None),
+    ("equal generation, rows of another one only", PUBLISHED, WriteDisposition.TRUNCATE, 5, 20, Pending(5, 10, 20)),
+    ("equal generation, rows of it and of another one", MIXED, WriteDisposition.TRUNCATE, 5, 20, Pending(5, 15, 20)),
+    ("equal generation, adopted files", ADOPTED, WriteDisposition.TRUNCATE, 0, 20, Pending(0, 0, 20)),
     ("equal generation, pending: it goes on", WAITING, WriteDisposition.TRUNCATE, 5, 20, KEPT),
     ("lower generation, nothing pending: a new one begins", PUBLISHED, WriteDisposition.TRUNCATE, 4, 20, Pending(4, 10, 20)),
     ("higher generation, nothing pending: a new one begins", PUBLISHED, WriteDisposition.TRUNCATE, 6, 20, Pending(6, 10, 20)),

@@ -8,9 +8,15 @@ import re
 from destination_s3_spark.chain.files import GENERATION_METADATA
 from destination_s3_spark.chain.settle import MapCalls
 from destination_s3_spark.chain.tokens import parse_token, table_number
-from destination_s3_spark.storage.object_store import ObjectStore
+from destination_s3_spark.storage.object_store import ObjectInfo, ObjectStore
 
 logger = logging.getLogger("airbyte")
+
+
+def generation_of(info: ObjectInfo | None) -> int | None:
+    """The generation of a final file's rows, as its metadata says; None where there is no file or no number."""
+    text = "" if info is None else info.metadata.get(GENERATION, "").strip()
+    return int(text) if text.isdecimal() else None
 
 
 def earlier_files(store: ObjectStore, pattern: re.Pattern[str], root: str, table_id: str, map_calls: MapCalls = map) -> list[str]:

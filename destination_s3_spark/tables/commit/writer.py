@@ -31,6 +31,7 @@ from destination_s3_spark.errors import Bug, DataError, Fenced, SyncError, Trans
 from destination_s3_spark.schema.schema_event import from_event
 from destination_s3_spark.schema.table_schema import TableSchema
 from destination_s3_spark.storage.object_store import ObjectNotFound, ObjectStore, StagedUpload
+from destination_s3_spark.tables.commit.adoption import generation_of
 from destination_s3_spark.tables.commit.batch import Batch, TableCheckpoint, cut_batch
 from destination_s3_spark.tables.landing.slices import StagedSlice
 from destination_s3_spark.tables.publishers.publisher import Publisher
@@ -184,10 +185,17 @@ class TableWriter:
         return self._rewrite(files, removed, event)
 
     def replace(
-        self, files: Sequence[DataFile], removed: Sequence[FileEntry], operation_count: OperationCount | None = None
+        self,
+        files: Sequence[DataFile],
+        removed: Sequence[FileEntry],
+        operation_count: OperationCount | None = None,
+        rows_kept: int = 0,
     ) -> CommitResult:
-        """Publish the session's generation: its staged files are all the final table has from now on. `operation_count` as in `merge`."""
-        return self._rewrite(files, removed, partial(ReplaceData, operation_count=operation_count))
+        """Publish the session's generation: its staged files, and live ones that are not removed, are the final table from now on.
+
+        `rows_kept`: rows of it that were in the table before it was pending. `operation_count` as in `merge`.
+        """
+        return self._rewrite(files, removed, partial(ReplaceData, rows_kept=rows_kept, operation_count=operation_count))
 
     def close(self, orphans: OrphanUploads | None = None) -> None:
         """End the session after a successful sync: from now on nothing of it counts as a replay.
@@ -228,6 +236,10 @@ class TableWriter:
     def schemas(self, ids: Collection[int]) -> dict[int, TableSchema]:
         """The table's columns under these schema ids, from the chain; the current one costs no call."""
         return {schema_id: from_event(payload) for schema_id, payload in self._chain.schemas(ids).items()}
+
+    def generation_of(self, key: str) -> int | None:
+        """The generation that a final file's metadata names (1 call)."""
+        return generation_of(self._store.head(key))
 
     def copy(self, file: FileEntry, key: str, metadata: Mapping[str, str]) -> StagedUpload:
         """Stage a copy of a live file, made inside the store. Raises Fenced or DataError when it is gone."""

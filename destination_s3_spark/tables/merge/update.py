@@ -118,7 +118,7 @@ def _steps(table: StreamTable, live: LiveFiles, form: TableFormat, inputs: _Inpu
     logged = yield from _logged(log, inputs, plan, ranges, form, resources)
     files = [*(file for done in ranges for file in done.files), *compacted, *logged.files]
     if live.pending is not None:
-        result = writer.replace(files, replaced_by_pending(live), logged.count)
+        result = writer.replace(files, replaced_by_pending(live, table.kept), logged.count, table.kept.rows)
     else:
         gone = inputs.tombstones if compacted else ()
         removed = [*inputs.consumed, *_replaced(inputs, plan), *gone, *live.dropped]
@@ -173,12 +173,13 @@ def _inputs(table: StreamTable, live: LiveFiles, form: TableFormat, s3: S3Settin
     def fits(file: FileEntry) -> bool:
         return file.keys is not None and file.keys.of == form.spec.fingerprint and not table.is_outdated(file)
 
-    deltas = [file for file in live.of(FileKind.DELTA) if live.is_pending(file) == pending]
+    deltas = [*table.kept.deltas, *(file for file in live.of(FileKind.DELTA) if live.is_pending(file) == pending)]
     pairs = [] if pending else list(_pairs(live))
     kept = [pair for pair in pairs if fits(pair[0]) and _shows(form, *pair)]
     others = [pair for pair in pairs if pair not in kept]
     buried = [] if pending else list(live.of(FileKind.TOMBSTONE))
-    anew = [*(rows for rows, _ in others), *(file for file in deltas if not fits(file))]
+    landed = [file for file in table.kept.files if file.kind is not FileKind.DELTA]
+    anew = [*(rows for rows, _ in others), *landed, *(file for file in deltas if not fits(file))]
     if not pending and any(map(table.is_outdated, anew)) and raw_covers(table, live):
         return _raw_inputs(table, live, form, s3)  # a value that does not fit its new type becomes null there, and ends the sync in a cast
     try:

@@ -1,0 +1,219 @@
+"""Every mix of generations and modes over three syncs, against the plain meaning of the catalog's numbers."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from destination_s3_spark.errors import TransientError
+from destination_s3_spark.protocol.catalog import Catalog, parse_catalog
+from destination_s3_spark.storage.s3 import S3Store
+from destination_s3_spark.storage.settings import S3Settings
+from unit_tests.sync.inline_lake import Lake, line, state, status
+
+APPEND, DEDUP, OVERWRITE = "append", "append_dedup", "overwrite"
+SEQUENCES = 60
+SEED = 18
+SCHEMA = {"type": "object", "properties": {"id": {"type": "integer"}, "round": {"type": "integer"}}}
+
+
+class Step(NamedTuple):
+    """A stream's part in one sync."""
+
+    mode: str
+    generation: int
+    minimum: int
+    complete: bool
+    sends: bool
+
+    def __str__(self) -> str:
+        return f"{self.mode} {self.generation}/{self.minimum}{'' if self.complete else ' cut'}{'' if self.sends else ' empty'}"
+
+
+class Row(NamedTuple):
+    """`run`: which of the stretches of syncs of one generation it landed in. Numbers may come again when a stream is set up anew."""
+
+    id: int
+    round: int
+    run: int
+
+
+Sequence3 = tuple[Step, Step, Step]
+
+
+def sent(number: int) -> list[int]:
+    return [1, 10 + number, 10 + number]
+
+
+def plain_steps() -> list[Step]:
+    """Mode `overwrite` with a minimum is what `append` with one is."""
+    kinds = [(mode, generation, minimum) for mode in (APPEND, DEDUP) for generation in (1, 2) for minimum in (0, generation)]
+    kinds += [(OVERWRITE, generation, 0) for generation in (1, 2)]
+    return [Step(*kind, complete, sends) for kind in kinds for complete, sends in product((True, False), repeat=2)]
+
+
+def sequences() -> Iterator[Sequence3]:
+    for first, second, third in product(plain_steps(), repeat=3):
+        comes_again = first.generation == third.generation != second.generation
+        if first.sends and (second.sends or not comes_again):  # a sync without records may leave no trace, so nothing tells the runs apart
+            yield first, second, third
+
+
+@dataclass
+class Meaning:
+    """What readers are to see of one table. `landed` are the rows that came in since it was last replaced, `shown` those that are there.
+
+    `waiting` are rows that are the table's and not merged yet; `pending` those that are to replace it: `begun` says which.
+    """
+
+    run: int = 0
+    generation: int | None = None
+    shown: list[Row] = field(default_factory=list)
+    landed: list[Row] = field(default_factory=list)
+    waiting: list[Row] = field(default_factory=list)
+    pending: list[Row] | None = None
+    begun: tuple[str, int] | None = None
+
+    def take(self, step: Step, number: int) -> None:
+        if step.generation != self.generation:
+            self.run += 1
+            self.generation = step.generation
+        rows = [Row(one, number, self.run) for one in sent(number)] if step.sends else []
+        if step.minimum:
+            self._refresh(step, rows, ("generation", self.run), [row for row in self.landed if row.run == self.run])
+        elif step.mode == OVERWRITE:
+            self._refresh(step, rows, ("sync", number), [])
+        else:
+            self._add(self.pending or [], DEDUP)
+            self.pending = None
+            self._add(rows, step.mode)
+            self._merge(step.mode)
+
+    def _refresh(self, step: Step, rows: list[Row], what: tuple[str, int], kept: list[Row]) -> None:
+        if self.pending is None and kept == self.landed:
+            self._add(rows, step.mode)  # nothing else is there, so nothing has to wait
+            if step.complete:
+                self._merge(step.mode)
+            return
+        same = self.pending is not None and (self.begun == what or (what[0] == "generation" and self.pending_run == what[1]))
+        self.pending = [*(self.pending or [] if same else []), *rows]
+        self.begun = what
+        self.pending_run = self.run
+        if step.complete:
+            self.shown, self.landed, self.waiting, self.pending = [], [], [*kept, *self.pending], None
+            self.landed = list(self.waiting)
+            self._merge(step.mode)
+
+    pending_run: int = -1
+
+    def _add(self, rows: list[Row], mode: str) -> None:
+        self.landed += rows
+        (self.waiting if mode == DEDUP else self.shown).extend(rows)
+
+    def _merge(self, mode: str) -> None:
+        if self.waiting:
+            found = [*self.shown, *self.waiting]
+            self.shown = list({row.id: row for row in sorted(found, key=lambda row: row.round)}.values()) if mode == DEDUP else found
+            self.waiting = []
+
+
+def catalog(parts: Sequence[tuple[str, Step]], number: int) -> Catalog:
+    streams = [
+        {
+            "stream": {"name": name, "json_schema": SCHEMA, "supported_sync_modes": ["full_refresh"]},
+            "sync_mode": "full_refresh",
+            "destination_sync_mode": step.mode,
+            "primary_key": [["id"]],
+            "cursor_field": [],
+            "generation_id": step.generation,
+            "minimum_generation_id": step.minimum,
+            "sync_id": number,
+        }
+        for name, step in parts
+    ]
+    return parse_catalog(json.dumps({"streams": streams}).encode())
+
+
+def messages(parts: Iterable[tuple[str, Step]], number: int) -> Iterator[bytes]:
+    for name, step in parts:
+        for one in sent(number) if step.sends else []:
+            record = {"stream": name, "emitted_at": 1000 * number, "data": {"id": one, "round": number}}
+            yield line({"type": "RECORD", "record": record})
+        yield state(number, name)
+        if not step.complete:
+            lost = {"stream": name, "emitted_at": 1000 * number, "data": {"id": -1, "round": number}}
+            yield line({"type": "RECORD", "record": lost})
+        yield status("COMPLETE" if step.complete else "INCOMPLETE", name)
+
+
+def shown(lake: Lake, names: Iterable[str]) -> dict[str, list[tuple[int, int]]]:
+    store, found = S3Store(lake.settings), {name: list[tuple[int, int]]() for name in names}
+    for one in store.list("lake/"):
+        name = one.key.split("/")[1]
+        if name in found and one.key.endswith(".parquet"):
+            table = pq.read_table(pa.BufferReader(store.get(one.key)))
+            found[name] += zip(table["id"].to_pylist(), table["round"].to_pylist(), strict=True)
+    return {name: sorted(rows) for name, rows in found.items()}
+
+
+def check(lake: Lake, cases: Sequence[Sequence3]) -> None:
+    """Run the sequences side by side, each a stream of its own, and compare after each sync."""
+    meanings = {f"s{number:05}": Meaning() for number in range(len(cases))}
+    wrong: dict[str, str] = {}
+    for number in (1, 2, 3):
+        parts = [(name, case[number - 1]) for name, case in zip(meanings, cases, strict=True)]
+        whole, cut = ([part for part in parts if part[1].complete is complete] for complete in (True, False))
+        if whole:
+            lake.sync(catalog(whole, number), messages(whole, number))
+        if cut:
+            with pytest.raises(TransientError):
+                lake.sync(catalog(cut, number), messages(cut, number))
+        for name, step in parts:
+            meanings[name].take(step, number)
+        found = shown(lake, meanings)
+        for (name, meaning), case in zip(meanings.items(), cases, strict=True):
+            wanted = sorted((row.id, row.round) for row in meaning.shown)
+            if found[name] != wanted:
+                steps = ", ".join(map(str, case[:number]))
+                wrong.setdefault(name, f"{steps}: wanted {wanted}, found {found[name]}")
+    assert not wrong, f"{len(wrong)} of {len(cases)}:\n" + "\n".join(list(wrong.values())[:20])
+
+
+def of(mode: str, generation: int, minimum: int = 0, *, complete: bool = True, sends: bool = True) -> Step:
+    return Step(mode, generation, minimum, complete, sends)
+
+
+NAMED: list[Sequence3] = [
+    (of(APPEND, 1), of(APPEND, 2), of(OVERWRITE, 2, 2)),
+    (of(APPEND, 1), of(APPEND, 2), of(APPEND, 2, 2, sends=False)),
+    (of(APPEND, 1), of(APPEND, 2, complete=False), of(APPEND, 2, 2)),
+    (of(DEDUP, 1), of(DEDUP, 2), of(DEDUP, 2, 2)),
+    (of(DEDUP, 1), of(DEDUP, 2), of(APPEND, 2, 2)),
+    (of(APPEND, 1), of(APPEND, 2), of(DEDUP, 2, 2)),
+    (of(APPEND, 1), of(APPEND, 2, 2, complete=False), of(APPEND, 2)),
+    (of(APPEND, 2, complete=False), of(APPEND, 2, 2, complete=False), of(APPEND, 2, 2)),
+    (of(APPEND, 2), of(APPEND, 1), of(APPEND, 2, 2)),
+    (of(DEDUP, 1, 1), of(DEDUP, 2, 2, complete=False), of(APPEND, 2, 2)),
+]
+
+
+@pytest.fixture
+def lake(s3_settings: S3Settings, tmp_path: Path) -> Lake:
+    return Lake(s3_settings, tmp_path)
+
+
+def test_rows_below_the_minimum_go_and_those_of_the_generation_stay(lake: Lake) -> None:
+    check(lake, NAMED)
+
+
+def test_any_three_syncs_show_what_their_generations_mean(lake: Lake) -> None:
+    check(lake, random.Random(SEED).sample(list(sequences()), SEQUENCES))
