@@ -145,6 +145,17 @@ class Chain:
         body = self._get(self.head.sequence_number + 1)
         return None if body is None else self._decode(self.head.sequence_number + 1, body)
 
+    def taken_over(self) -> Block | None:
+        """The block with which another session opened the table after the known head. May be asked while this session writes to it."""
+        state = self.head
+        number = state.sequence_number + 1
+        while (body := self._get(number)) is not None:
+            block = self._decode(number, body)
+            if block.epoch != state.epoch:
+                return block
+            number += 1
+        return None
+
     def write_hint(self) -> None:
         """Leave the state for the next reader. Failing costs that reader time, nothing else."""
         try:

@@ -11,6 +11,7 @@ from destination_s3_spark.chain.blocks import Block
 from destination_s3_spark.chain.events import OpenEpoch, Seed, Snapshot
 from destination_s3_spark.chain.log import BlockTaken, Chain
 from destination_s3_spark.chain.orphan_uploads import OrphanUploads
+from destination_s3_spark.chain.precedence import Precedence, TakenOver
 from destination_s3_spark.chain.settle import Publish, complete, delete_voided, finish, take_back
 from destination_s3_spark.chain.state import Pending, TableState
 from destination_s3_spark.chain.tokens import parse_token, table_number
@@ -93,11 +94,23 @@ class Leftovers:
     scratch: int
 
 
-def open_table(chain: Chain, store: ObjectStore, table: Table, session: Session, orphans: OrphanUploads, publish: Publish) -> Leftovers:
+def open_table(
+    chain: Chain,
+    store: ObjectStore,
+    table: Table,
+    session: Session,
+    orphans: OrphanUploads,
+    publish: Publish,
+    precedence: Precedence | None = None,
+) -> Leftovers:
     """Begin a session, and deal with what is left over. Raises TransientError when another writer is always first, Fenced when one takes
-    the table over meanwhile.
+    the table over meanwhile, or has taken over the first table of the same sync.
     """
-    clean = _open_epoch(chain, table, session)
+    precedence = precedence or Precedence()
+    try:
+        clean = _open_epoch(chain, table, session, precedence)
+    except TakenOver as taken:
+        raise fenced(taken.stream, taken.block) from None
     try:
         settlement = recover(chain, store, publish)
         if settlement is not None:
@@ -110,6 +123,7 @@ def open_table(chain: Chain, store: ObjectStore, table: Table, session: Session,
         take_snapshot_when_due(chain)
     except BlockTaken as taken:
         raise fenced(table.stream, taken.block) from None
+    precedence.opened(chain)
     return Leftovers(clean, settlement, uploads, scratch)
 
 
@@ -187,10 +201,12 @@ def fenced(stream: StreamId, block: Block) -> Fenced:
     )
 
 
-def _open_epoch(chain: Chain, table: Table, session: Session) -> bool:
+def _open_epoch(chain: Chain, table: Table, session: Session, precedence: Precedence) -> bool:
     """Write the block that fences; true when there is nothing of an earlier session to clean up."""
     for _ in range(OPEN_TRIES):
         clean = chain.state is None or chain.state.closed
+        if not clean:
+            precedence.check()
         try:
             chain.append(_opening_event(chain, table, session))
         except BlockTaken:

@@ -13,7 +13,8 @@ from destination_s3_spark.chain.settle import MapCalls
 from destination_s3_spark.errors import Bug, SyncError
 from destination_s3_spark.protocol.state import StateMessage
 from destination_s3_spark.sync.checkpoints import Checkpoints
-from destination_s3_spark.tables.commit.writer import CommitResult, TableWriter
+from destination_s3_spark.tables.commit.result import CommitResult
+from destination_s3_spark.tables.commit.writer import TableWriter
 from destination_s3_spark.tables.landing.slices import StagedSlice
 
 Emit = Callable[[StateMessage, int], None]

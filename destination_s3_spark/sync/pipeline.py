@@ -21,7 +21,7 @@ from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.sync.batches import grouped
 from destination_s3_spark.sync.commits import Commits
 from destination_s3_spark.sync.spool import Spool
-from destination_s3_spark.tables.commit.writer import CommitResult
+from destination_s3_spark.tables.commit.result import CommitResult
 from destination_s3_spark.tables.dedup import misfit_warnings
 from destination_s3_spark.tables.landing.land import LandTask, UnreadableLine, land_slice
 from destination_s3_spark.tables.landing.slices import Slice, StagedSlice

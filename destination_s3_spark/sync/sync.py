@@ -25,7 +25,7 @@ from destination_s3_spark.sync.commits import Commits
 from destination_s3_spark.sync.pipeline import AfterLanding, Batch, Pipeline
 from destination_s3_spark.sync.spool import Spool
 from destination_s3_spark.sync.updates import Updates
-from destination_s3_spark.tables.due import rewrite_of, update_of
+from destination_s3_spark.tables.due import may_be_due, rewrite_of, update_of
 from destination_s3_spark.tables.landing.slices import Slice
 from destination_s3_spark.tables.merge.update import Resources
 from destination_s3_spark.tables.stream_table import StreamTable
@@ -64,6 +64,7 @@ class Sync:
         self._complete: set[int] = set()
         self._incomplete: set[int] = set()
         self._next_look = 0.0
+        self._has_first = False
 
     def run(self, events: Iterable[Event]) -> None:
         """Take the input to its end. Raises SyncError; then nothing was acknowledged that is not in S3."""
@@ -129,6 +130,7 @@ class Sync:
                 f"The input ended, but {len(unfinished)} of {len(parts.catalog.streams)} streams did not complete ({names}). Everything up "
                 "to their last STATE is committed; run the sync again to go on from there."
             )
+        self._open_first([stream for stream, table in parts.tables.items() if table.writer.state and not table.writer.state.closed])
         parts.commits.close(parts.orphans() if parts.engine.lost_attempts else None)
 
     def _due(self) -> list[tuple[str, Update]]:
@@ -136,11 +138,20 @@ class Sync:
         parts = self._parts
         unfinished = set(self._unfinished())
 
-        def update(stream: int) -> Update | None:
-            return update_of(parts.tables[stream], parts.resources, complete=stream not in unfinished)
+        def may_be(stream: int) -> bool:
+            return may_be_due(parts.tables[stream], complete=stream not in unfinished)
 
-        updates = parts.pool.map(update, parts.tables)
-        return [(str(parts.tables[stream].stream.id), one) for stream, one in zip(parts.tables, updates, strict=True) if one is not None]
+        due = [stream for stream, may in zip(parts.tables, parts.pool.map(may_be, parts.tables), strict=True) if may]
+        self._open_first(due)
+        updates = parts.pool.map(lambda stream: update_of(parts.tables[stream], parts.resources), due)
+        return [(str(parts.tables[stream].stream.id), one) for stream, one in zip(due, updates, strict=True) if one is not None]
+
+    def _open_first(self, streams: Iterable[int]) -> None:
+        """Open the first of the tables alone, unless there is one already: it decides between syncs that started together."""
+        tables = [self._parts.tables[stream] for stream in streams]
+        if tables and not self._has_first:
+            min(tables, key=lambda table: (table.stream.id.namespace or "", table.stream.id.name)).writer.open()
+            self._has_first = True
 
     def _unfinished(self) -> Sequence[int]:
         """The streams that did not complete. Without generations in the catalog, the end of input completes those without a status."""
@@ -167,6 +178,7 @@ class Sync:
     def _slices(self, ends: Mapping[int, int]) -> tuple[Slice, ...]:
         """Cut the streams, their tables opened first: whether a table watches for replays decides how its stream is cut."""
         parts = self._parts
+        self._open_first(ends)
         opened = zip(ends, parts.pool.map(lambda stream: parts.tables[stream].open(), ends), strict=True)
         outdated = [parts.tables[stream] for stream, is_outdated in opened if is_outdated]
         parts.updates.run([(str(table.stream.id), rewrite_of(table, parts.resources())) for table in outdated])

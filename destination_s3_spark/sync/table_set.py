@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from destination_s3_spark.chain.opening import Session, Table, WriteDisposition
 from destination_s3_spark.chain.orphan_uploads import OrphanUploads
+from destination_s3_spark.chain.precedence import Precedence
 from destination_s3_spark.config.config import Config
 from destination_s3_spark.decoding.plan import Values
 from destination_s3_spark.errors import ConfigError
@@ -34,13 +35,14 @@ logger = logging.getLogger("airbyte")
 
 @dataclass(frozen=True, slots=True)
 class TableSet:
-    """How to make the tables of a sync. `tables_pool` reads tables side by side, `files_pool` completes their uploads."""
+    """How to make the tables of one sync. `tables_pool` reads tables side by side, `files_pool` completes their uploads."""
 
     config: Config
     store: ObjectStore
     started_at: datetime
     tables_pool: Executor
     files_pool: Executor
+    precedence: Precedence = field(default_factory=Precedence)
 
     def read(self, catalog: Catalog) -> dict[int, StreamTable]:
         """The table of each stream by catalog index, its chain read. Raises ConfigError when a stream does not fit its table."""
@@ -75,7 +77,8 @@ class TableSet:
             return earlier_files(self.store, template.key_pattern(stream.id, root), root, table_id(stream.id), self.files_pool.map)
 
         table = Table(stream.id, table_id(stream.id), internal_root(template, stream.id), root, adopt)
-        return TableWriter(self.store, table, self._session(stream), orphans, WriterDependencies(map_files=self.files_pool.map))
+        dependencies = WriterDependencies(map_files=self.files_pool.map, precedence=self.precedence)
+        return TableWriter(self.store, table, self._session(stream), orphans, dependencies)
 
     def _session(self, stream: Stream) -> Session:
         return Session(stream.sync_id, stream.generation_id, self.started_at, write_disposition(stream))

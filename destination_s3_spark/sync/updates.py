@@ -12,7 +12,7 @@ from typing import Any
 from destination_s3_spark.engine.session import Engine
 from destination_s3_spark.errors import Bug, SyncError
 from destination_s3_spark.sync.batches import grouped
-from destination_s3_spark.tables.commit.writer import CommitResult
+from destination_s3_spark.tables.commit.result import CommitResult
 from destination_s3_spark.tables.update import Update, Work
 
 LIMIT_S = 2 * 3600

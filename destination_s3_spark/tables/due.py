@@ -13,18 +13,20 @@ from destination_s3_spark.tables.stream_table import StreamTable
 from destination_s3_spark.tables.update import Update
 
 
-def update_of(table: StreamTable, resources: Callable[[], Resources], *, complete: bool) -> Update | None:
-    """Choose the update that the table needs when its stream has ended. None if there is nothing to do; then no resources are asked for.
+def may_be_due(table: StreamTable, *, complete: bool) -> bool:
+    """Tell whether the table has to be opened for an update now that its stream has ended, after catching up with its chain.
 
     Rows that only add to the table come in whether or not the stream is complete. A generation that is to replace it is published when
     its stream is complete, and waits otherwise.
     """
     state = table.writer.catch_up()
-    if state is None or not (complete or table.session.disposition is WriteDisposition.APPEND):
-        return None
-    replaces = table.session.disposition is not WriteDisposition.APPEND
-    if not replaces and not state.contents.files(FileKind.DELTA):
-        return None
+    if state is None:
+        return False
+    return complete if table.session.disposition is not WriteDisposition.APPEND else state.contents.files(FileKind.DELTA) > 0
+
+
+def update_of(table: StreamTable, resources: Callable[[], Resources]) -> Update | None:
+    """Choose the update of a table that may be due one. None if there is nothing to do; then no resources are asked for."""
     table.open()
     contents = table.writer.open().contents
     if contents.pending is None and not contents.files(FileKind.DELTA):

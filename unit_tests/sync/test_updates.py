@@ -11,7 +11,7 @@ import pytest
 
 from destination_s3_spark.errors import ConfigError, TransientError
 from destination_s3_spark.sync.updates import Updates
-from destination_s3_spark.tables.commit.writer import CommitResult
+from destination_s3_spark.tables.commit.result import CommitResult
 from destination_s3_spark.tables.update import Update, Work
 
 

@@ -15,7 +15,7 @@ logger = logging.getLogger("airbyte")
 
 def generation_of(info: ObjectInfo | None) -> int | None:
     """The generation of a final file's rows, as its metadata says; None where there is no file or no number."""
-    text = "" if info is None else info.metadata.get(GENERATION, "").strip()
+    text = "" if info is None else info.metadata.get(GENERATION_METADATA, "").strip()
     return int(text) if text.isdecimal() else None
 
 

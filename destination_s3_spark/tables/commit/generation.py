@@ -43,7 +43,7 @@ def kept_rows(writer: TableWriter, disposition: WriteDisposition) -> Kept | None
     Rows that replace all others, as in mode `overwrite` without generations, leave nothing.
     """
     contents = writer.open().contents
-    if contents.pending is None or keeps is not WriteDisposition.TRUNCATE or not (contents.current_rows or contents.adopted):
+    if contents.pending is None or disposition is not WriteDisposition.TRUNCATE or not (contents.current_rows or contents.adopted):
         return NOTHING
     live = writer.live_files()
     adopted = _adopted(writer, live, contents)

@@ -23,6 +23,7 @@ from destination_s3_spark.chain.log import BlockTaken, Chain, Clock, utc_now
 from destination_s3_spark.chain.opening import Session, Table, fenced, open_table, take_snapshot_when_due
 from destination_s3_spark.chain.operation_count import OperationCount
 from destination_s3_spark.chain.orphan_uploads import OrphanUploads
+from destination_s3_spark.chain.precedence import Precedence
 from destination_s3_spark.chain.replay import ReplayGuard
 from destination_s3_spark.chain.settle import MapCalls, complete, finish, take_back
 from destination_s3_spark.chain.state import TableState
@@ -33,21 +34,11 @@ from destination_s3_spark.schema.table_schema import TableSchema
 from destination_s3_spark.storage.object_store import ObjectNotFound, ObjectStore, StagedUpload
 from destination_s3_spark.tables.commit.adoption import generation_of
 from destination_s3_spark.tables.commit.batch import Batch, TableCheckpoint, cut_batch
+from destination_s3_spark.tables.commit.result import CommitResult
 from destination_s3_spark.tables.landing.slices import StagedSlice
 from destination_s3_spark.tables.publishers.publisher import Publisher
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class CommitResult:
-    """What a commit did. `sequence_number`: its data block, None when all of it was a replay; `replayed`: records dropped as such."""
-
-    sequence_number: int | None
-    rows: int
-    files: int
-    bytes: int
-    replayed: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +48,7 @@ class WriterDependencies:
     clock: Clock = utc_now
     map_files: MapCalls = map
     publisher: Publisher | None = None
+    precedence: Precedence | None = None
 
 
 class TableWriter:
@@ -70,6 +62,7 @@ class TableWriter:
         self._table = table
         self._session = session
         self._orphans = orphans
+        self._precedence = dependencies.precedence
         self.map_files = dependencies.map_files
         self.publisher = dependencies.publisher
         """Who shows the table to readers outside of the chain; may be set until the table is opened."""
@@ -185,17 +178,13 @@ class TableWriter:
         return self._rewrite(files, removed, event)
 
     def replace(
-        self,
-        files: Sequence[DataFile],
-        removed: Sequence[FileEntry],
-        operation_count: OperationCount | None = None,
-        rows_kept: int = 0,
+        self, files: Sequence[DataFile], removed: Sequence[FileEntry], operation_count: OperationCount | None = None, rows_kept: int = 0
     ) -> CommitResult:
-        """Publish the session's generation: its staged files, and live ones that are not removed, are the final table from now on.
+        """Publish the session's generation: these staged files, and live ones that stay, are all the final table has from now on.
 
-        `rows_kept`: rows of it that were in the table before it was pending. `operation_count` as in `merge`.
+        `operation_count` as in `merge`; `rows_kept`: rows of the generation that came into the table before it was pending.
         """
-        return self._rewrite(files, removed, partial(ReplaceData, rows_kept=rows_kept, operation_count=operation_count))
+        return self._rewrite(files, removed, partial(ReplaceData, operation_count=operation_count, rows_kept=rows_kept))
 
     def close(self, orphans: OrphanUploads | None = None) -> None:
         """End the session after a successful sync: from now on nothing of it counts as a replay.
@@ -270,7 +259,7 @@ class TableWriter:
     def _open(self) -> None:
         if self._opened:
             return
-        open_table(self._chain, self._store, self._table, self._session, self._orphans, self._publish_checked)
+        open_table(self._chain, self._store, self._table, self._session, self._orphans, self._publish_checked, self._precedence)
         self._guard = ReplayGuard(self._chain.head.replay)
         self._opened = True
 

@@ -1,0 +1,49 @@
+"""Two syncs of the same tables that start at the same moment: one of them succeeds, and nothing that was acknowledged is lost."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from destination_s3_spark.errors import Fenced, TransientError
+from destination_s3_spark.storage.settings import S3Settings
+from unit_tests.sync.inline_lake import Lake, catalog, records, state, status
+
+NAMES = [f"stream_{number}" for number in range(6)]
+ROUNDS = 8
+
+
+def test_one_of_two_syncs_that_start_together_succeeds(s3_settings: S3Settings, tmp_path: Path) -> None:
+    lakes = [Lake(s3_settings, tmp_path / str(number)) for number in range(2)]
+    outcomes: list[tuple[bool, bool]] = []
+    for turn in range(ROUNDS):
+        start = threading.Barrier(2)
+
+        def sync(number: int, turn: int = turn, start: threading.Barrier = start) -> bool:
+            first = 100 * turn + 10 * number
+
+            def messages() -> Iterator[bytes]:
+                start.wait()
+                for name in NAMES:
+                    yield records([first, first + 1], name) + state(first, name) + status("COMPLETE", name)
+
+            try:
+                lakes[number].sync(catalog(*NAMES), messages())
+            except (Fenced, TransientError):  # its uploads are aborted by the other one, or its next block is refused
+                return False
+            return True
+
+        with ThreadPoolExecutor(2) as pool:
+            one, other = pool.map(sync, range(2))
+        outcomes.append((one, other))
+
+    assert all(one or other for one, other in outcomes), outcomes
+    for name in NAMES:
+        found = lakes[0].ids(name)
+        assert len(set(found)) == len(found), "a row is there twice"
+        for lake in lakes:
+            acknowledged = [one["state"]["stream"] for one in lake.states]
+            cursors = [one["stream_state"]["cursor"] for one in acknowledged if one["stream_descriptor"]["name"] == name]
+            assert {row for cursor in cursors for row in (cursor, cursor + 1)} <= set(found)
