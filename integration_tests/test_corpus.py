@@ -112,6 +112,7 @@ def test_the_state_is_the_one_of_the_case(landed: tuple[Lake, Outcome]) -> None:
     (state,) = outcome.states
     assert state["destinationStats"]["recordCount"] == sync.expected["state"]["destinationStats.recordCount"]
     assert state["sourceStats"]["recordCount"] == sync.expected["state"]["sourceStats.recordCount"]
+    assert state["committedRecordsCount"] == sync.expected["state"]["additional"]["committedRecordsCount"]
 
 
 @pytest.mark.parametrize("case", ["testNoColumns", "testNoData"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 
 import pytest
@@ -10,18 +11,33 @@ import pytest
 from integration_tests.connector import Outcome
 from integration_tests.lake import Lake
 from integration_tests.servers import S3Server, new_bucket
-from integration_tests.source import catalog, complete, cursor_of, line, record, state, stream, users
+from integration_tests.source import JsonObject, catalog, complete, cursor_of, line, record, state, stream, users
 
 BIG = 123456789012345678901234567890
 TWO_STREAMS = catalog(stream("users"), stream("orders"))
 SECOND_BATCH_AGE = {"max_batch_age_s": 1}
+TOTALS = ("committedRecordsCount", "committedBytesCount")
 
 
-def without_count(state_line: bytes) -> bytes:
-    """The line without the one field that the destination adds, and without blanks outside of the blob's own text."""
+def without_counts(state_line: bytes) -> bytes:
+    """The line without the fields that the destination adds, and without blanks outside of the blob's own text."""
     message = json.loads(state_line)
     message["state"].pop("destinationStats", None)
+    for counted in (message["state"], *message["state"].get("global", {}).get("stream_states", [])):
+        for name in TOTALS:
+            counted.pop(name)
     return line(message)
+
+
+def totals(counted: JsonObject) -> tuple[int, int]:
+    """Records and bytes."""
+    records, size = (counted[name] for name in TOTALS)
+    return records, size
+
+
+def size(*lines: bytes) -> int:
+    """The bytes of record lines, without their ends."""
+    return sum(len(one.rstrip(b"\n")) for one in lines)
 
 
 def counts(outcome: Outcome) -> list[float]:
@@ -58,8 +74,16 @@ def stream_states(moto: S3Server, tmp_path_factory: pytest.TempPathFactory, odd_
 
 def test_a_stream_state_comes_back_byte_for_byte(stream_states: Outcome, odd_states: list[bytes]) -> None:
     answers = [answer for answer in stream_states.state_lines if b'"name":"users"' in answer]
-    added = b',"destinationStats":{"recordCount":2.0}'
-    assert [answer.replace(added, b"") for answer in answers] == odd_states
+    added = rb',"destinationStats":\{"recordCount":2\.0\},"committedRecordsCount":\d+,"committedBytesCount":\d+'
+    assert [re.sub(added, b"", answer) for answer in answers] == odd_states
+
+
+def test_each_state_carries_what_was_committed_of_its_stream_so_far(stream_states: Outcome, odd_states: list[bytes]) -> None:
+    sent = [users([2 * number, 2 * number + 1]) for number in range(len(odd_states))]
+    expected = [(2 * number, size(*(one for lines in sent[:number] for one in lines))) for number in range(1, len(odd_states) + 1)]
+    found = [state for state in stream_states.states if state["stream"]["stream_descriptor"]["name"] == "users"]
+    assert [totals(state) for state in found] == expected
+    assert [state["committedRecordsCount"] for state in stream_states.states if state not in found] == [1, 2, 3, 4]
 
 
 def test_states_of_one_stream_keep_their_order(stream_states: Outcome, odd_states: list[bytes]) -> None:
@@ -85,8 +109,12 @@ def test_a_global_state_comes_back_once_with_the_total_of_all_streams(moto_lake:
 
     outcome = moto_lake.connector().write(TWO_STREAMS, messages).expect_success()
 
-    assert [without_count(answer) for answer in outcome.state_lines] == sent
+    assert [without_counts(answer) for answer in outcome.state_lines] == sent
     assert counts(outcome) == [5.0, 1.0]
+    own = [(3, size(*users(range(3)))), (4, size(*users(range(4))))]
+    assert [totals(state["global"]["stream_states"][0]) for state in outcome.states] == own
+    others = size(*users(range(2), "orders"))
+    assert [totals(state) for state in outcome.states] == [(records + 2, bytes_ + others) for records, bytes_ in own]
     assert (moto_lake.ids(), moto_lake.ids(("shop", "orders"))) == ([0, 1, 2, 3], [0, 1])
     moto_lake.verify_at_rest()
 
@@ -100,8 +128,9 @@ def test_a_legacy_state_comes_back_as_it_came(moto_lake: Lake) -> None:
 
     outcome = moto_lake.connector().write(TWO_STREAMS, messages).expect_success()
 
-    assert [without_count(answer) for answer in outcome.state_lines] == sent
+    assert [without_counts(answer) for answer in outcome.state_lines] == sent
     assert counts(outcome) == [3.0, 2.0]
+    assert [totals(state) for state in outcome.states] == [(3, size(*users(range(3)))), (5, size(*users(range(5))))]
     assert moto_lake.ids() == [0, 1, 2, 3, 4]
 
 

@@ -24,6 +24,7 @@ _TOKEN = re.compile(
 """One token. Possessive, so that a string of 100 MB costs neither stack nor a second scan."""
 _BLANK = re.compile(rb"[ \t\r\n]*+")
 _OBJECT_OF_RAW = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_ARRAY_OF_RAW = msgspec.json.Decoder(list[msgspec.Raw])
 _STRING = msgspec.json.Decoder(str)
 _OBJECT_END, _ARRAY_END = ord("}"), ord("]")
 
@@ -104,6 +105,40 @@ def members(text: bytes, start: int = 0, end: int | None = None) -> list[Member]
             raise _malformed()
     if _after_blanks(text, token.end(), end) != end:
         raise _malformed()
+    return found
+
+
+def elements(text: bytes, start: int = 0, end: int | None = None) -> list[tuple[int, int]]:
+    """Where the elements of the array that fills `text[start:end]` stand, in order. Linear in time.
+
+    Raises ValueError when that is not one complete JSON array.
+    """
+    end = len(text) if end is None else end
+    try:
+        return _elements_at_once(text, start, end)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        pass
+    found: list[tuple[int, int]] = []
+    token = _expect(b"[", _next_token(text, start, end))
+    if _next_token(text, token.end(), end).group("mark") != b"]":
+        while token.group("mark") != b"]":
+            value_start = _after_blanks(text, token.end(), end)
+            found.append((value_start, _value_end(text, value_start, end)))
+            token = _next_token(text, found[-1][1], end)
+            if token.group("mark") not in (b",", b"]"):
+                raise _malformed()
+        if _after_blanks(text, token.end(), end) != end:
+            raise _malformed()
+    return found
+
+
+def _elements_at_once(text: bytes, start: int, end: int) -> list[tuple[int, int]]:
+    found: list[tuple[int, int]] = []
+    position = start + 1
+    for value in _ARRAY_OF_RAW.decode(text[start:end]):
+        value_start = text.index(bytes(value), position, end)
+        position = value_start + len(bytes(value))
+        found.append((value_start, position))
     return found
 
 

@@ -1,17 +1,19 @@
 """STATE messages: taken apart only as far as routing needs, given back byte for byte.
 
 The platform puts fields of its own into a STATE (`id`, `partition_id`) and needs them back, and the blob inside is the source's own
-affair. So the received line is kept, and only `destinationStats.recordCount` is spliced in.
+affair. So the received line is kept, and only statistics are spliced in: `destinationStats.recordCount`, and the running totals that the
+platform shows while it does not count records itself. It looks for them beside a STREAM state's type, and in each entry of a GLOBAL one.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from enum import Enum
 
-from destination_s3_spark.protocol.exact_json import members, split_object, string_value
+from destination_s3_spark.protocol.exact_json import elements, members, split_object, string_value
 from destination_s3_spark.stream_id import StreamId
 
 _ABSENT = b"null"
@@ -29,11 +31,28 @@ _BLOB_FIELD = {StateKind.STREAM: "stream", StateKind.GLOBAL: "global", StateKind
 
 
 @dataclass(frozen=True, slots=True)
+class Totals:
+    """What a sync has committed of a stream so far: records, and the bytes of their lines."""
+
+    records: int = 0
+    bytes: int = 0
+
+    def __add__(self, other: Totals) -> Totals:
+        return Totals(self.records + other.records, self.bytes + other.bytes)
+
+    def members(self) -> dict[str, int]:
+        """As members of a state. No record is ever rejected, so there is no `rejectedRecordsCount`."""
+        return {"committedRecordsCount": self.records, "committedBytesCount": self.bytes}
+
+
+@dataclass(frozen=True, slots=True)
 class StateMessage:
     """A received STATE. `stream` is the catalog index, None for GLOBAL, LEGACY and streams that the catalog does not have.
 
     `state_hash` is the sha256 (hex) of the blob's bytes: the value of `stream`, `global` or `data`; ids and statistics are outside it.
-    `before` and `after` are the bytes of the line around the number to be spliced in.
+    `before` and `after` are the bytes of the line around the number to be spliced in. The value of the member `state` starts at byte
+    `start` of the line and ends `tail` bytes before its end. `streams` are the indexes of the catalog's streams. `totals` by catalog index
+    are what the sync has committed up to here, once that is known.
     """
 
     kind: StateKind
@@ -41,10 +60,39 @@ class StateMessage:
     state_hash: str
     before: bytes
     after: bytes
+    start: int = 0
+    tail: int = 0
+    streams: Mapping[StreamId, int] = field(default_factory=dict)
+    totals: Mapping[int, Totals] | None = None
 
     def echo(self, record_count: int) -> bytes:
-        """The line to send back, ending in a newline: as received, with `destinationStats.recordCount` (a double, as in `1000.0`)."""
-        return b"%b%d.0%b\n" % (self.before, record_count, self.after)
+        """The line to send back, ending in a newline: as received, with `destinationStats.recordCount` (a double, as in `1000.0`).
+
+        The totals come in too: those of the stream, or of all streams, and for GLOBAL those of each stream in its entry.
+        """
+        line = b"%b%d.0%b" % (self.before, record_count, self.after)
+        return (line if self.totals is None else self._with_totals(line, self.totals)) + b"\n"
+
+    def _with_totals(self, line: bytes, totals: Mapping[int, Totals]) -> bytes:
+        def of(stream: int | None) -> Totals:
+            return Totals() if stream is None else totals.get(stream, Totals())
+
+        end = len(line) - self.tail
+        own = of(self.stream) if self.kind is StateKind.STREAM else sum(totals.values(), Totals())
+        places = [(start, stop, of(self.streams.get(stream))) for start, stop, stream in self._entries(line, end)]
+        return _with_members(line, [*places, (self.start, end, own)])
+
+    def _entries(self, line: bytes, end: int) -> list[tuple[int, int, StreamId]]:
+        """Where the entries of a GLOBAL state stand in the line, and whose they are. What is no entry of a stream is left alone."""
+        blob = _value_of(line, self.start, end, "global") if self.kind is StateKind.GLOBAL else None
+        states = None if blob is None else _value_of(line, *blob, "stream_states")
+        if states is None or line[states[0] : states[0] + 1] != b"[":
+            return []
+        found = []
+        for start, stop in elements(line, *states):
+            with suppress(ValueError):
+                found.append((start, stop, _stream_id(line[start:stop])))
+        return found
 
 
 def parse_state(line: bytes, state: bytes, streams: Mapping[StreamId, int]) -> StateMessage:
@@ -58,7 +106,7 @@ def parse_state(line: bytes, state: bytes, streams: Mapping[StreamId, int]) -> S
         before, after = _around_known_stats(line, start, end)
     else:
         before, after = _around_new_member(line, end, b'"destinationStats":{"recordCount":', b"}", is_first=not fields)
-    return StateMessage(kind, stream, hashlib.sha256(blob).hexdigest(), before, after)
+    return StateMessage(kind, stream, hashlib.sha256(blob).hexdigest(), before, after, start, len(line) - end, streams)
 
 
 def _kind(fields: Mapping[str, bytes]) -> StateKind:
@@ -103,3 +151,37 @@ def _around_new_member(line: bytes, end: int, opening: bytes, closing: bytes, *,
     """Around the number in a new last member of the object that ends at `end`."""
     comma = b"" if is_first else b","
     return line[: end - 1] + comma + opening, closing + line[end - 1 :]
+
+
+def _value_of(text: bytes, start: int, end: int, key: str) -> tuple[int, int] | None:
+    """Where the value of the object's last member of this name stands; None without one, or where the text is no object."""
+    if text[start : start + 1] != b"{":
+        return None
+    value = split_object(text[start:end]).get(key)
+    if value is None:
+        return None
+    first = text.find(value, start, end)
+    if first == text.rfind(value, start, end):
+        return first, first + len(value)
+    return next((member.start, member.end) for member in reversed(members(text, start, end)) if member.key == key)
+
+
+def _with_members(line: bytes, places: Sequence[tuple[int, int, Totals]]) -> bytes:
+    """The line with the totals in the objects at these places, in the place of numbers of the same name that are there."""
+    edits: list[tuple[int, int, bytes]] = []
+    for start, end, totals in places:
+        fields = split_object(line[start:end])
+        known = {member.key: member for member in members(line, start, end)} if fields.keys() & totals.members().keys() else {}
+        added = []
+        for name, number in totals.members().items():
+            if name in known:
+                edits.append((known[name].start, known[name].end, b"%d" % number))
+            else:
+                added.append(b'"%b":%d' % (name.encode(), number))
+        if added:
+            edits.append((end - 1, end - 1, (b"," if fields else b"") + b",".join(added)))
+    pieces, position = [], 0
+    for start, end, text in sorted(edits):
+        pieces += [line[position:start], text]
+        position = end
+    return b"".join([*pieces, line[position:]])

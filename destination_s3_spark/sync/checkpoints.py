@@ -10,19 +10,33 @@ from collections import defaultdict, deque
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from threading import Lock
+from typing import NamedTuple
 
-from destination_s3_spark.protocol.state import StateKind, StateMessage
+from destination_s3_spark.protocol.state import StateKind, StateMessage, Totals
 from destination_s3_spark.tables.commit.batch import TableCheckpoint
+
+
+class Reached(NamedTuple):
+    """A spool offset in a stream, and the records before it."""
+
+    stream: int
+    end: int
+    records: int
 
 
 @dataclass(frozen=True, slots=True)
 class WaitingState:
-    """A STATE that is not out yet. `ends`: (stream, spool offset) where it moved on; `records` since the STATE before."""
+    """A STATE that is not out yet. `reached`: where it moved on; `records` since the STATE before."""
 
     message: StateMessage
-    ends: tuple[tuple[int, int], ...]
+    reached: tuple[Reached, ...]
     records: int
     since: float
+
+    @property
+    def totals(self) -> dict[int, Totals]:
+        """All that the sync has sent of the streams that moved on. Each line in the spool ends in a newline, which is not counted."""
+        return {moved.stream: Totals(moved.records, moved.end - moved.records) for moved in self.reached}
 
 
 class Checkpoints:
@@ -50,7 +64,7 @@ class Checkpoints:
                 self._counted[stream] = records[stream]
                 if ends[stream] > self._covered[stream]:
                     self._covered[stream] = ends[stream]
-                    moved.append((stream, ends[stream]))
+                    moved.append(Reached(stream, ends[stream], records[stream]))
                     self._add_boundary(stream, TableCheckpoint(ends[stream], message.state_hash))
             self._waiting.append(WaitingState(message, tuple(moved), counted, now))
 
@@ -96,7 +110,7 @@ class Checkpoints:
             for state in self._waiting:
                 shares_all = state.message.kind is not StateKind.STREAM
                 free = not all_blocked and (not blocked if shares_all else state.message.stream not in blocked)
-                if free and all(self._committed[stream] >= end for stream, end in state.ends):
+                if free and all(self._committed[moved.stream] >= moved.end for moved in state.reached):
                     covered.append(state)
                     continue
                 kept.append(state)

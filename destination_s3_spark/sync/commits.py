@@ -6,12 +6,12 @@ A STATE is emitted only after the commit of every record before it has returned.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from destination_s3_spark.chain.orphan_uploads import OrphanUploads
 from destination_s3_spark.chain.settle import MapCalls
 from destination_s3_spark.errors import Bug, SyncError
-from destination_s3_spark.protocol.state import StateMessage
+from destination_s3_spark.protocol.state import StateMessage, Totals
 from destination_s3_spark.sync.checkpoints import Checkpoints
 from destination_s3_spark.tables.commit.result import CommitResult
 from destination_s3_spark.tables.commit.writer import TableWriter
@@ -38,6 +38,7 @@ class Commits:
         self._checkpoints = checkpoints
         self._emit = emit
         self._map_tables = map_tables
+        self._totals: dict[int, Totals] = {}
 
     def stage(self, stream: int, staged: StagedSlice) -> None:
         """Take over a landed slice of the stream."""
@@ -60,7 +61,8 @@ class Commits:
                 self._checkpoints.committed(outcome.stream, ready[outcome.stream][-1].end)
                 results[outcome.stream] = outcome.result
         for state in self._checkpoints.take_covered():
-            self._emit(state.message, state.records)
+            self._totals |= state.totals
+            self._emit(replace(state.message, totals=self._totals), state.records)
         return results
 
     def close(self, orphans: OrphanUploads | None = None) -> None:

@@ -14,7 +14,7 @@ from destination_s3_spark.chain.opening import Session, Table
 from destination_s3_spark.chain.orphan_uploads import OrphanUploads
 from destination_s3_spark.chain.settle import MapCalls
 from destination_s3_spark.errors import Bug, TransientError
-from destination_s3_spark.protocol.state import StateKind, StateMessage
+from destination_s3_spark.protocol.state import StateKind, StateMessage, Totals
 from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.sync.checkpoints import Checkpoints
 from destination_s3_spark.sync.commits import Commits
@@ -33,6 +33,7 @@ class Lake:
         self.store = FakeStore()
         self.checkpoints = Checkpoints()
         self.emitted: list[tuple[str, int]] = []
+        self.totals: list[dict[int, Totals]] = []
         session, orphans = Session(1, 0, datetime(2026, 1, 1, tzinfo=UTC)), OrphanUploads(self.store, "lake/")
         tables = [Table(StreamId(None, name), name, f"lake/internal/{name}/", f"lake/{name}/") for name in ("a", "b")]
         self.writers = {stream: TableWriter(self.store, table, session, orphans) for stream, table in enumerate(tables)}
@@ -41,6 +42,7 @@ class Lake:
     def _emit(self, message: StateMessage, records: int) -> None:
         self.store.calls.append(("STATE", message.state_hash))
         self.emitted.append((message.state_hash, records))
+        self.totals.append(dict(message.totals or {}))
 
     def stage(self, stream: int, start: int, end: int) -> None:
         writer = self.writers[stream]
@@ -78,6 +80,23 @@ def test_a_global_state_waits_for_the_table_that_has_not_landed() -> None:
     lake.commits.commit()
 
     assert lake.emitted == [("s", 7)]
+
+
+def test_a_state_says_what_was_committed_up_to_it_and_not_what_came_later() -> None:
+    lake = Lake()
+    for stream, start, end in ((0, 0, 20), (0, 20, 50), (1, 0, 30), (1, 30, 50)):
+        lake.stage(stream, start, end)
+    lake.state("a", 20, 30, stream=0)
+    lake.state("b", 50, 30, stream=1)
+    lake.state("all", 50, 50)
+    lake.commits.commit()
+
+    assert [name for name, _ in lake.emitted] == ["a", "b", "all"]
+    assert lake.totals == [
+        {0: Totals(2, 18)},
+        {0: Totals(2, 18), 1: Totals(3, 27)},
+        {0: Totals(5, 45), 1: Totals(5, 45)},
+    ]
 
 
 def test_a_state_without_records_goes_out_at_the_next_commit() -> None:

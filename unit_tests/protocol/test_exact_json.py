@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from destination_s3_spark.protocol.exact_json import members, split_object, string_value
+from destination_s3_spark.protocol.exact_json import elements, members, split_object, string_value
 
 ODD_VALUES = [
     b"NaN",
@@ -146,3 +146,27 @@ def test_string_value_reads_text_only() -> None:
     for text in [b"null", b"1", b'["a"]', b'"\xff"', b'"a', b"", b'"a"x']:
         with pytest.raises(ValueError, match="not readable text"):
             string_value(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (b"[]", []),
+        (b"[ ]", []),
+        (b"[1]", [b"1"]),
+        (b"[1,11, 1 ,\n[1]]", [b"1", b"11", b"1", b"[1]"]),
+        (b'[",",{"a":[1,2]},"]",NaN]', [b'","', b'{"a":[1,2]}', b'"]"', b"NaN"]),
+        (rb'["\ud800" , 1e400 ]', [rb'"\ud800"', b"1e400"]),
+        (b"[" * 3000 + b"]" * 3000, [b"[" * 2999 + b"]" * 2999]),
+    ],
+)
+def test_elements_are_where_they_stand(text: bytes, expected: list[bytes]) -> None:
+    whole = b"x[1]" + text + b"]"
+    found = elements(whole, 4, len(whole) - 1)
+    assert [whole[start:end] for start, end in found] == expected
+
+
+@pytest.mark.parametrize("text", [b"", b"{}", b"[", b"[1", b"[1,", b"[1,]", b"[1 2]", b"[NaN,]", b"[NaN 1]", b"[NaN]]", b"1"])
+def test_what_is_no_array_has_no_elements(text: bytes) -> None:
+    with pytest.raises(ValueError, match="not one complete"):
+        elements(text)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from destination_s3_spark.protocol.envelope import read_envelope
-from destination_s3_spark.protocol.state import StateKind, StateMessage, parse_state
+from destination_s3_spark.protocol.state import StateKind, StateMessage, Totals, parse_state
 from destination_s3_spark.stream_id import StreamId
 
 STREAMS = {StreamId("shop", "users"): 0, StreamId(None, "users"): 1}
@@ -196,3 +197,79 @@ def test_any_blob_and_any_extra_fields_survive(blob: Any, extra: dict[str, Any],
     expected = json.loads(line)
     expected["state"]["destinationStats"] = {"recordCount": 1000.0}
     assert repr(json.loads(echoed)) == repr(expected)
+
+
+TOTALS = {0: Totals(5, 500), 1: Totals(20, 3000)}
+OWN = rb',"committedRecordsCount":5,"committedBytesCount":500'
+ALL = rb',"committedRecordsCount":25,"committedBytesCount":3500'
+
+
+def counted(line: bytes) -> StateMessage:
+    return replace(parsed(line), totals=TOTALS)
+
+
+@pytest.mark.parametrize("more", EXTRAS)
+@pytest.mark.parametrize("blob", BLOBS, ids=lambda blob: ascii(blob[:40]))
+def test_a_stream_state_carries_the_totals_of_its_stream(blob: bytes, more: bytes) -> None:
+    line = stream_state(blob, more)
+    echoed = counted(line).echo(1000)
+
+    assert STATS.sub(b"", echoed.replace(OWN, b"", 1)) == line + b"\n"
+    assert counted(line).echo(1000).endswith(b',"destinationStats":{"recordCount":1000.0}' + OWN + b"}}\n")
+
+
+def test_totals_of_a_stream_that_is_not_in_the_catalog_are_zero() -> None:
+    line = b'{"type":"STATE","state":{"type":"STREAM","stream":{"stream_descriptor":{"name":"other"}}}}'
+    assert b'"committedRecordsCount":0,"committedBytesCount":0}}' in counted(line).echo(0)
+
+
+def test_a_legacy_state_carries_the_totals_of_all_streams() -> None:
+    line = b'{"type":"STATE","state":{"type":"LEGACY","data":{"committedRecordsCount":1}}}'
+    assert counted(line).echo(1000).endswith(b'"recordCount":1000.0}' + ALL + b"}}\n")
+
+
+@pytest.mark.parametrize("odd", [b"", b',"n":NaN', rb',"s":"\ud800"', b',"stream_states":[]'], ids=["plain", "NaN", "surrogate", "twice"])
+def test_each_entry_of_a_global_state_carries_the_totals_of_its_stream(odd: bytes) -> None:
+    entries = [
+        b"{" + DESCRIPTOR + b',"stream_state":{"a":[1, {"b":2}]}%b}' % odd,
+        b'{"stream_descriptor" : {"name":"users"} }',
+        b'{"stream_descriptor":{"name":"other"}}',
+    ]
+    shared = b'"shared_state":{"stream_states":[%b]}' % entries[0]
+    line = b'{"type":"STATE","state":{"type":"GLOBAL","global":{%b,"stream_states":[ %b ,\n%b,%b]},"id":4}}' % (shared, *entries)
+    expected = [
+        entries[0][:-1] + OWN + b"}",
+        entries[1][:-1] + b',"committedRecordsCount":20,"committedBytesCount":3000}',
+        entries[2][:-1] + b',"committedRecordsCount":0,"committedBytesCount":0}',
+    ]
+    wanted = b'{"type":"STATE","state":{"type":"GLOBAL","global":{%b,"stream_states":[ %b ,\n%b,%b]},"id":4' % (shared, *expected)
+
+    assert counted(line).echo(1000) == wanted + b',"destinationStats":{"recordCount":1000.0}' + ALL + b"}}\n"
+    assert parsed(line).state_hash == parsed(line.replace(b'"id":4', b'"id":5')).state_hash
+
+
+@pytest.mark.parametrize(
+    "states",
+    [b"null", b"{}", b"[]", b"[ ]", b'"text"', b'[1,null,{},[],{"stream_descriptor":{}},{"stream_descriptor":{"name":7}}]'],
+)
+def test_what_is_no_entry_of_a_stream_is_left_alone(states: bytes) -> None:
+    line = b'{"type":"STATE","state":{"type":"GLOBAL","global":{"stream_states":%b}}}' % states
+    assert STATS.sub(b"", counted(line).echo(1000).replace(ALL, b"")) == line + b"\n"
+
+
+@pytest.mark.parametrize("blob", [b"null", b'"text"', b"[1]", b'{"shared_state":1}'])
+def test_a_global_state_without_entries_is_left_alone(blob: bytes) -> None:
+    line = b'{"type":"STATE","state":{"type":"GLOBAL","global":%b}}' % blob
+    assert STATS.sub(b"", counted(line).echo(1000).replace(ALL, b"")) == line + b"\n"
+
+
+def test_totals_that_are_there_already_are_replaced() -> None:
+    """A source may send back what it found in its last state."""
+    old = b',"committedBytesCount":7,"committedRecordsCount":null,"rejectedRecordsCount":1'
+    new = b',"committedBytesCount":500,"committedRecordsCount":5,"rejectedRecordsCount":1'
+    line = stream_state(b"{}", old)
+    assert counted(line).echo(1000) == line.replace(old, new + b',"destinationStats":{"recordCount":1000.0}') + b"\n"
+
+    entry = b"{" + DESCRIPTOR + old + b"}"
+    whole = b'{"type":"STATE","state":{"type":"GLOBAL","global":{"stream_states":[%b]}}}'
+    assert counted(whole % entry).echo(1000).startswith((whole % entry.replace(old, new))[:-2])
