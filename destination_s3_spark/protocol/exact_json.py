@@ -120,15 +120,16 @@ def elements(text: bytes, start: int = 0, end: int | None = None) -> list[tuple[
         pass
     found: list[tuple[int, int]] = []
     token = _expect(b"[", _next_token(text, start, end))
-    if _next_token(text, token.end(), end).group("mark") != b"]":
-        while token.group("mark") != b"]":
-            value_start = _after_blanks(text, token.end(), end)
-            found.append((value_start, _value_end(text, value_start, end)))
-            token = _next_token(text, found[-1][1], end)
-            if token.group("mark") not in (b",", b"]"):
-                raise _malformed()
-        if _after_blanks(text, token.end(), end) != end:
+    after = _next_token(text, token.end(), end)
+    token = after if after.group("mark") == b"]" else token
+    while token.group("mark") != b"]":
+        value_start = _after_blanks(text, token.end(), end)
+        found.append((value_start, _value_end(text, value_start, end)))
+        token = _next_token(text, found[-1][1], end)
+        if token.group("mark") not in (b",", b"]"):
             raise _malformed()
+    if _after_blanks(text, token.end(), end) != end:
+        raise _malformed()
     return found
 
 

@@ -37,9 +37,6 @@ class Totals:
     records: int = 0
     bytes: int = 0
 
-    def __add__(self, other: Totals) -> Totals:
-        return Totals(self.records + other.records, self.bytes + other.bytes)
-
     def members(self) -> dict[str, int]:
         """As members of a state. No record is ever rejected, so there is no `rejectedRecordsCount`."""
         return {"committedRecordsCount": self.records, "committedBytesCount": self.bytes}
@@ -78,7 +75,10 @@ class StateMessage:
             return Totals() if stream is None else totals.get(stream, Totals())
 
         end = len(line) - self.tail
-        own = of(self.stream) if self.kind is StateKind.STREAM else sum(totals.values(), Totals())
+        if self.kind is StateKind.STREAM:
+            own = of(self.stream)
+        else:
+            own = Totals(sum(one.records for one in totals.values()), sum(one.bytes for one in totals.values()))
         places = [(start, stop, of(self.streams.get(stream))) for start, stop, stream in self._entries(line, end)]
         return _with_members(line, [*places, (self.start, end, own)])
 

@@ -166,7 +166,7 @@ def test_elements_are_where_they_stand(text: bytes, expected: list[bytes]) -> No
     assert [whole[start:end] for start, end in found] == expected
 
 
-@pytest.mark.parametrize("text", [b"", b"{}", b"[", b"[1", b"[1,", b"[1,]", b"[1 2]", b"[NaN,]", b"[NaN 1]", b"[NaN]]", b"1"])
+@pytest.mark.parametrize("text", [b"", b"{}", b"[", b"[1", b"[1,", b"[1,]", b"[1 2]", b"[NaN,]", b"[NaN 1]", b"[NaN]]", b"[]]", b"1"])
 def test_what_is_no_array_has_no_elements(text: bytes) -> None:
     with pytest.raises(ValueError, match="not one complete"):
         elements(text)
