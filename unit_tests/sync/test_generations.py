@@ -72,7 +72,8 @@ def sequences() -> Iterator[Sequence3]:
 class Meaning:
     """What readers are to see of one table. `landed` are the rows that came in since it was last replaced, `shown` those that are there.
 
-    `waiting` are rows that are the table's and not merged yet; `pending` those that are to replace it: `begun` says which.
+    `waiting` are rows that are the table's and not merged yet; `pending` those that are to replace it: `begun` says by what, `pending_run`
+    in which run.
     """
 
     run: int = 0
@@ -82,6 +83,7 @@ class Meaning:
     waiting: list[Row] = field(default_factory=list)
     pending: list[Row] | None = None
     begun: tuple[str, int] | None = None
+    pending_run: int = -1
 
     def take(self, step: Step, number: int) -> None:
         if step.generation != self.generation:
@@ -99,6 +101,8 @@ class Meaning:
             self._merge(step.mode)
 
     def _refresh(self, step: Step, rows: list[Row], what: tuple[str, int], kept: list[Row]) -> None:
+        if not (step.sends or step.complete):
+            return  # it leaves no trace
         if self.pending is None and kept == self.landed:
             self._add(rows, step.mode)  # nothing else is there, so nothing has to wait
             if step.complete:
@@ -109,11 +113,9 @@ class Meaning:
         self.begun = what
         self.pending_run = self.run
         if step.complete:
-            self.shown, self.landed, self.waiting, self.pending = [], [], [*kept, *self.pending], None
+            self.shown, self.waiting, self.pending = [], [*kept, *self.pending], None
             self.landed = list(self.waiting)
             self._merge(step.mode)
-
-    pending_run: int = -1
 
     def _add(self, rows: list[Row], mode: str) -> None:
         self.landed += rows
@@ -203,6 +205,8 @@ NAMED: list[Sequence3] = [
     (of(APPEND, 2, complete=False), of(APPEND, 2, 2, complete=False), of(APPEND, 2, 2)),
     (of(APPEND, 2), of(APPEND, 1), of(APPEND, 2, 2)),
     (of(DEDUP, 1, 1), of(DEDUP, 2, 2, complete=False), of(APPEND, 2, 2)),
+    (of(DEDUP, 1), of(OVERWRITE, 1, complete=False, sends=False), of(APPEND, 1, 1)),
+    (of(OVERWRITE, 1), of(OVERWRITE, 1, complete=False, sends=False), of(DEDUP, 1, 1, sends=False)),
 ]
 
 
