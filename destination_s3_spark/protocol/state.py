@@ -8,7 +8,7 @@ platform shows while it does not count records itself. It looks for them beside 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
@@ -27,6 +27,8 @@ class StateKind(Enum):
     LEGACY = "LEGACY"
 
 
+_TOTALS = ("committedRecordsCount", "committedBytesCount")
+"""The members that hold them. No record is ever rejected, so there is no `rejectedRecordsCount`."""
 _BLOB_FIELD = {StateKind.STREAM: "stream", StateKind.GLOBAL: "global", StateKind.LEGACY: "data"}
 
 
@@ -36,10 +38,6 @@ class Totals:
 
     records: int = 0
     bytes: int = 0
-
-    def members(self) -> dict[str, int]:
-        """As members of a state. No record is ever rejected, so there is no `rejectedRecordsCount`."""
-        return {"committedRecordsCount": self.records, "committedBytesCount": self.bytes}
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,19 +77,26 @@ class StateMessage:
             own = of(self.stream)
         else:
             own = Totals(sum(one.records for one in totals.values()), sum(one.bytes for one in totals.values()))
-        places = [(start, stop, of(self.streams.get(stream))) for start, stop, stream in self._entries(line, end)]
-        return _with_members(line, [*places, (self.start, end, own)])
+        edits = _edits(line, self.start, end, split_object(line[self.start : end]), own)
+        for start, stop, fields, stream in self._entries(line, end):
+            edits += _edits(line, start, stop, fields, of(self.streams.get(stream)))
+        pieces, position = [], 0
+        for start, stop, text in sorted(edits):
+            pieces += [line[position:start], text]
+            position = stop
+        return b"".join([*pieces, line[position:]])
 
-    def _entries(self, line: bytes, end: int) -> list[tuple[int, int, StreamId]]:
-        """Where the entries of a GLOBAL state stand in the line, and whose they are. What is no entry of a stream is left alone."""
+    def _entries(self, line: bytes, end: int) -> list[tuple[int, int, Mapping[str, bytes], StreamId]]:
+        """The entries of a GLOBAL state: where they stand in the line, their members and whose they are. What is none is left alone."""
         blob = _value_of(line, self.start, end, "global") if self.kind is StateKind.GLOBAL else None
         states = None if blob is None else _value_of(line, *blob, "stream_states")
         if states is None or line[states[0] : states[0] + 1] != b"[":
             return []
-        found = []
+        found: list[tuple[int, int, Mapping[str, bytes], StreamId]] = []
         for start, stop in elements(line, *states):
             with suppress(ValueError):
-                found.append((start, stop, _stream_id(line[start:stop])))
+                fields = split_object(line[start:stop])
+                found.append((start, stop, fields, _described(fields)))
         return found
 
 
@@ -100,7 +105,7 @@ def parse_state(line: bytes, state: bytes, streams: Mapping[StreamId, int]) -> S
     fields = split_object(state)
     kind = _kind(fields)
     blob = fields.get(_BLOB_FIELD[kind], _ABSENT)
-    stream = streams.get(_stream_id(blob)) if kind is StateKind.STREAM else None
+    stream = streams.get(_described(split_object(blob))) if kind is StateKind.STREAM else None
     start, end = _place(line, state)
     if "destinationStats" in fields:
         before, after = _around_known_stats(line, start, end)
@@ -121,8 +126,8 @@ def _kind(fields: Mapping[str, bytes]) -> StateKind:
     return StateKind.LEGACY
 
 
-def _stream_id(blob: bytes) -> StreamId:
-    descriptor = split_object(split_object(blob).get("stream_descriptor", _ABSENT))
+def _described(fields: Mapping[str, bytes]) -> StreamId:
+    descriptor = split_object(fields.get("stream_descriptor", _ABSENT))
     namespace = descriptor.get("namespace", _ABSENT)
     return StreamId.of(None if namespace == _ABSENT else string_value(namespace), string_value(descriptor.get("name", _ABSENT)))
 
@@ -166,22 +171,12 @@ def _value_of(text: bytes, start: int, end: int, key: str) -> tuple[int, int] | 
     return next((member.start, member.end) for member in reversed(members(text, start, end)) if member.key == key)
 
 
-def _with_members(line: bytes, places: Sequence[tuple[int, int, Totals]]) -> bytes:
-    """The line with the totals in the objects at these places, in the place of numbers of the same name that are there."""
-    edits: list[tuple[int, int, bytes]] = []
-    for start, end, totals in places:
-        fields = split_object(line[start:end])
-        known = {member.key: member for member in members(line, start, end)} if fields.keys() & totals.members().keys() else {}
-        added = []
-        for name, number in totals.members().items():
-            if name in known:
-                edits.append((known[name].start, known[name].end, b"%d" % number))
-            else:
-                added.append(b'"%b":%d' % (name.encode(), number))
-        if added:
-            edits.append((end - 1, end - 1, (b"," if fields else b"") + b",".join(added)))
-    pieces, position = [], 0
-    for start, end, text in sorted(edits):
-        pieces += [line[position:start], text]
-        position = end
-    return b"".join([*pieces, line[position:]])
+def _edits(line: bytes, start: int, end: int, fields: Mapping[str, bytes], totals: Totals) -> list[tuple[int, int, bytes]]:
+    """What to write where in the line, so that the object at line[start:end], which has these members, has the totals among them."""
+    written = dict(zip(_TOTALS, (totals.records, totals.bytes), strict=True))
+    if fields.keys().isdisjoint(_TOTALS):
+        text = b",".join(b'"%b":%d' % (name.encode(), number) for name, number in written.items())
+        return [(end - 1, end - 1, b"," + text if fields else text)]
+    known = {member.key: member for member in members(line, start, end)}
+    edits = [(known[name].start, known[name].end, b"%d" % written[name]) for name in _TOTALS if name in known]
+    return edits + [(end - 1, end - 1, b',"%b":%d' % (name.encode(), written[name])) for name in _TOTALS if name not in known]
