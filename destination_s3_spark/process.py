@@ -30,6 +30,7 @@ from destination_s3_spark.protocol.catalog import parse_catalog
 from destination_s3_spark.protocol.input_stream import bytes_waiting
 from destination_s3_spark.protocol.secrets import secrets_of
 from destination_s3_spark.protocol.writer import ProtocolLogHandler, ProtocolWriter
+from destination_s3_spark.storage.settings import USUAL_LIMITS, ClientLimits
 from destination_s3_spark.sync.runtime import runtime_for
 
 TERMINATION_S = 8.0
@@ -88,7 +89,7 @@ def _tell_place(error: Exception) -> None:
             sys.stderr.write(frames_of(error))
 
 
-def write(arguments: Sequence[str]) -> int:
+def write(arguments: Sequence[str], s3_limits: ClientLimits = USUAL_LIMITS) -> int:
     """Sync stdin as the command line says (`write --config FILE --catalog FILE`); the exit code."""
     parser = argparse.ArgumentParser(prog="destination-s3-spark write", description="Writes data to the destination")
     parser.add_argument("--config", required=True, help="path to the JSON configuration file")
@@ -98,7 +99,7 @@ def write(arguments: Sequence[str]) -> int:
     keep_freed_memory()
     # As in the workers, which are forked from here. And numpy would start threads that wait in a loop for work there is none of.
     os.environ |= {name: value for name, value in worker_daemon.ENVIRONMENT.items() if name not in _MALLOPT}
-    return run(lambda output: _write(Path(parsed.config), Path(parsed.catalog), output))
+    return run(lambda output: _write(Path(parsed.config), Path(parsed.catalog), output, s3_limits))
 
 
 def keep_freed_memory() -> None:
@@ -125,7 +126,7 @@ def options_of(path: Path, output: ProtocolWriter) -> dict[str, Any]:
     return options
 
 
-def _write(config: Path, catalog: Path, output: ProtocolWriter) -> None:
+def _write(config: Path, catalog: Path, output: ProtocolWriter, s3_limits: ClientLimits) -> None:
     _require_standard_input()
     options = options_of(config, output)
     parsed = Config.parse(options)
@@ -148,7 +149,7 @@ def _write(config: Path, catalog: Path, output: ProtocolWriter) -> None:
             runtime.engine.start()
         for doubt in doubts(parsed, options):
             logger.warning(doubt)
-        write_sync(parsed, parse_catalog(_read_file(catalog, "catalog")), stdin, output, runtime)
+        write_sync(parsed, parse_catalog(_read_file(catalog, "catalog")), stdin, output, runtime, s3_limits)
 
 
 def _require_standard_input() -> None:

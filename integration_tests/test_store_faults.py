@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from integration_tests.connector import Connector
@@ -11,8 +13,8 @@ from integration_tests.servers import free_port
 from integration_tests.source import catalog, complete, cursor_of, state, stream, users
 
 CATALOG = catalog(stream())
-GIVE_UP_S = 400
-"""A store that is down may be tried for some minutes before the sync gives up."""
+PATIENCE_S = 8
+"""How long a store in trouble is waited for here. As long as usual would be minutes."""
 
 WRITING_ACTIONS = ["PutObject", "CreateMultipartUpload", "UploadPart", "UploadPartCopy", "CompleteMultipartUpload", "DeleteObjects"]
 READING_ACTIONS = ["GetObject", "ListObjects", "ListMultipartUploads", "HeadObject"]
@@ -40,7 +42,7 @@ def test_the_first_answer_to_every_write_may_be_lost(moto_lake: Lake, proxy: S3P
     outcome = moto_lake.connector(proxy.endpoint).write(CATALOG, [*users([1, 2]), state(2), complete()]).expect_success()
     assert [cursor_of(answer) for answer in outcome.state_lines] == [2]
     assert moto_lake.ids() == [1, 2]
-    moto_lake.verify()
+    moto_lake.verify_at_rest()
 
 
 def test_a_merge_and_a_refresh_survive_what_a_store_does_to_them(moto_lake: Lake, proxy: S3Proxy) -> None:
@@ -73,28 +75,40 @@ def test_a_merge_and_a_refresh_survive_what_a_store_does_to_them(moto_lake: Lake
     proxy.forget()
     proxy.inject(Fault(only=first_try, status=0, when=When.AFTER))
     sync(5, moto_lake.connector(proxy.endpoint))
-    moto_lake.verify()
+    moto_lake.verify_at_rest()
+
+
+def impatient(lake: Lake, endpoint: str, **options: object) -> Connector:
+    """A connector that soon gives a store in trouble up."""
+    connector = lake.connector(endpoint, **options)
+    connector.patience_s = PATIENCE_S
+    return connector
 
 
 def test_a_store_that_refuses_connections_is_a_transient_failure(moto_lake: Lake) -> None:
     endpoint = f"http://127.0.0.1:{free_port()}"
-    outcome = moto_lake.connector(endpoint).write(CATALOG, [*users([1]), state(1), complete()], timeout_s=GIVE_UP_S)
+    outcome = impatient(moto_lake, endpoint).write(CATALOG, [*users([1]), state(1), complete()])
     assert endpoint in outcome.expect_failure("transient_error").error_message
     assert outcome.states == []
 
 
+HANGING_S = 60
+"""Longer than a test takes."""
+
 OUTAGES = [
     pytest.param(Fault("UploadPart"), id="no part is taken"),
     pytest.param(Fault(status=0), id="no answer at all"),
+    pytest.param(Fault(status=0, effect=lambda _: time.sleep(HANGING_S)), id="it hangs"),
+    pytest.param(Fault("PutObject", status=0, effect=lambda _: time.sleep(HANGING_S)), id="puts hang, gets are answered"),
 ]
 
 
 @pytest.mark.parametrize("outage", OUTAGES)
 def test_a_store_that_stays_down_in_mid_sync_gets_no_further_state(moto_lake: Lake, proxy: S3Proxy, outage: Fault) -> None:
-    with moto_lake.connector(proxy.endpoint, batching={"max_batch_age_s": 1}).start(CATALOG) as sync:
+    with impatient(moto_lake, proxy.endpoint, batching={"max_batch_age_s": 1}).start(CATALOG) as sync:
         sync.send(*users([1]), state(1)).wait_for_states(1)
         proxy.inject(outage)
-        outcome = sync.send(*users([2]), state(2), complete()).end_input().finish(GIVE_UP_S)
+        outcome = sync.send(*users([2]), state(2), complete()).end_input().finish()
     outcome.expect_failure("transient_error")
     assert [cursor_of(answer) for answer in outcome.state_lines] == [1]
     moto_lake.verify()

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from destination_s3_spark.errors import Bug, SyncError, frames_of
+from destination_s3_spark.storage import doubtful_uploads
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -21,10 +22,10 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class Done(Generic[Result]):
-    """All tasks of the group returned. `attempt` counts from 0; earlier ones died and may have left something behind."""
+    """All tasks of the group returned. `lost_attempts`: of a task, or of a request to begin an upload, which nobody knows then."""
 
     results: list[Result]
-    attempt: int
+    lost_attempts: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +42,11 @@ def guarded(function: Callable[[Task], Result]) -> Callable[[Sequence[Task]], Do
         from pyspark import TaskContext  # noqa: PLC0415 (runs on a worker; the driver may not need Spark at all)
 
         context = TaskContext.get()
+        doubtful = doubtful_uploads.count()
         try:
-            return Done([function(task) for task in tasks], context.attemptNumber() if context else 0)
+            results = [function(task) for task in tasks]
+            died_before = context is not None and context.attemptNumber() > 0
+            return Done(results, died_before or doubtful_uploads.count() > doubtful)
         except SyncError as error:
             return Failed(error)
         except Exception as error:  # noqa: BLE001 (whatever it is, its text may quote a record)

@@ -106,7 +106,7 @@ class Engine:
         self._template: Path | None = None
         self._oom_kills_before = oom_kills()
         self.lost_attempts = False
-        """Whether a task's worker died and the task ran again; the dead attempt may have left uploads nobody knows."""
+        """Whether a task's worker died and the task ran again, or a request to begin an upload did: either may have left one behind."""
 
     @property
     def cores(self) -> int:
@@ -166,7 +166,7 @@ class Engine:
         for outcome in outcomes:
             if isinstance(outcome, Failed):
                 raise outcome.error
-            self.lost_attempts = self.lost_attempts or outcome.attempt > 0
+            self.lost_attempts = self.lost_attempts or outcome.lost_attempts
             done.append(outcome.results)
         return done
 

@@ -22,6 +22,7 @@ from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.storage import credentials
 from destination_s3_spark.storage.endpoint import check_address, check_endpoint
 from destination_s3_spark.storage.failures import explain
+from destination_s3_spark.storage.patience import Patience
 from destination_s3_spark.storage.settings import Checksums, ClientLimits, Encryption, S3Settings
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ def _built(settings: S3Settings, limits: ClientLimits) -> S3Client:
         accepted = model.input_shape.members if model.input_shape else {}
         params |= {name: value for name, value in shared.items() if name in accepted}
 
+    Patience(limits).install(client)
     client.meta.events.register("provide-client-params.s3", add_shared)
     client.meta.events.register("before-call.s3", _send_bodies_at_once)
     if settings.endpoint:
@@ -79,7 +81,7 @@ def _config(settings: S3Settings, limits: ClientLimits) -> Config:
         read_timeout=limits.read_timeout_s,
         max_pool_connections=limits.connections,
         tcp_keepalive=True,
-        retries={"mode": "standard", "total_max_attempts": limits.attempts},
+        retries={"mode": "standard", "total_max_attempts": 1},  # see `Patience`
         # MinIO, Ceph and others serve no virtual-hosted buckets unless their DNS is set up for it.
         s3={"addressing_style": "path"} if settings.endpoint else None,
         request_checksum_calculation=checksums.value,

@@ -18,6 +18,7 @@ from botocore.credentials import AssumeRoleCredentialFetcher, CredentialProvider
 from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
 
 from destination_s3_spark.storage.failures import explain
+from destination_s3_spark.storage.patience import Patience
 from destination_s3_spark.storage.settings import AccessKey, ClientLimits, S3Settings
 
 ROLE_SESSION_NAME = "airbyte-sts-session"
@@ -45,7 +46,7 @@ def forwardable(settings: S3Settings) -> S3Settings:
     if settings.credentials is not None:
         return settings
     try:
-        credentials = session(settings, ClientLimits()).get_credentials()
+        credentials = session(settings, settings.limits).get_credentials()
         if credentials is None:
             raise NoCredentialsError
         frozen = credentials.get_frozen_credentials()
@@ -100,11 +101,13 @@ class _AssumedRole(CredentialProvider):
 
         def create(service: str, **kwargs: Any) -> Any:
             config = Config(
-                retries={"mode": "standard", "total_max_attempts": limits.attempts},
+                retries={"mode": "standard", "total_max_attempts": 1},
                 connect_timeout=limits.connect_timeout_s,
                 read_timeout=limits.read_timeout_s,
             )
             region = self._settings.region or base.get_config_variable("region") or "us-east-1"
-            return base.create_client(service, config=config, region_name=region, **kwargs)
+            client = base.create_client(service, config=config, region_name=region, **kwargs)
+            Patience(limits).install(client)
+            return client
 
         return create

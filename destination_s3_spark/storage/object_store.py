@@ -16,6 +16,14 @@ class ObjectNotFound(Exception):
     """There is no object at this key (404)."""
 
 
+class ObjectChanged(Exception):
+    """`replace` found another object than it was to replace, or none. `now` is what it found."""
+
+    def __init__(self, key: str, now: ObjectInfo | None) -> None:
+        super().__init__(key)
+        self.now = now
+
+
 class ObjectExists(Exception):
     """`create` found an object at the key (412, or 409 that did not clear): somebody else wrote it, or an earlier try of ours did."""
 
@@ -30,11 +38,14 @@ class UploadFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
-    """One object as HEAD or LIST show it. `size` in bytes; `metadata` is the user metadata (`x-amz-meta-*`), which only HEAD returns."""
+    """One object as HEAD or LIST show it. `size` in bytes; `metadata` is the user metadata (`x-amz-meta-*`), which only HEAD returns, as
+    it alone does the `etag`, without its quotes.
+    """
 
     key: str
     size: int
     metadata: Mapping[str, str] = field(default_factory=dict, compare=False)
+    etag: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +73,12 @@ class ObjectStore(Protocol):
     def create(self, key: str, body: bytes) -> None:
         """PutObject with `If-None-Match: *`. Raises ObjectExists or OutcomeUnknown."""
 
+    def replace(self, key: str, body: bytes, metadata: Mapping[str, str], etag: str | None) -> str:
+        """Write the object if the one there has this ETag, or if there is none (None). Returns the new ETag. Raises ObjectChanged.
+
+        A store without conditional puts overwrites whatever is there: look again afterwards who else wrote.
+        """
+
     def delete(self, keys: Sequence[str]) -> None:
         """Delete the objects; one that is already gone is fine."""
 
@@ -79,3 +96,6 @@ class ObjectStore(Protocol):
 
     def list_uploads(self, prefix: str) -> Iterator[tuple[str, str]]:
         """(key, upload id) of every open multipart upload under the prefix."""
+
+    def hasty(self) -> ObjectStore:
+        """The same bucket for clearing up after a failure: a store that does not answer soon is let be."""

@@ -7,29 +7,48 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError, ClientError
 
 from destination_s3_spark.errors import Bug, DataError, SyncError, TransientError
+from destination_s3_spark.storage import doubtful_uploads
 from destination_s3_spark.storage.client import s3_client
 from destination_s3_spark.storage.failures import code, denied, explain, no_answer, refused_for_good, status
-from destination_s3_spark.storage.object_store import ObjectExists, ObjectInfo, ObjectNotFound, OutcomeUnknown, StagedUpload, UploadFailed
+from destination_s3_spark.storage.object_store import (
+    ObjectChanged,
+    ObjectExists,
+    ObjectInfo,
+    ObjectNotFound,
+    OutcomeUnknown,
+    StagedUpload,
+    UploadFailed,
+)
 from destination_s3_spark.storage.settings import ClientLimits, S3Settings
 
 if TYPE_CHECKING:
     from botocore.response import StreamingBody
     from mypy_boto3_s3.client import S3Client
-    from mypy_boto3_s3.type_defs import CompletedPartTypeDef
+    from mypy_boto3_s3.type_defs import CompletedPartTypeDef, PutObjectOutputTypeDef
 
 _DELETE_BATCH = 1000
 """Keys per DeleteObjects, S3's limit."""
 
 _WAITS_S = (0.05, 0.1, 0.2, 0.4, 0.8)
 """Pauses before trying again what botocore does not retry itself: 409 to a conditional put, a key of a batch, a body cut short."""
+
+_CONDITION_FAILED = {404, 409, 412}
+"""To a conditional put: the object is another one, or (404) there is none."""
+_CONDITION_UNKNOWN = {400, 501}
+"""To a conditional put that would be fine without its condition."""
+
+_CONTENT_TYPE = "application/octet-stream"
+
+_HASTY = ClientLimits(patience_s=10, connect_timeout_s=3, read_timeout_s=10)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +65,7 @@ class S3Store:
 
     def __init__(self, settings: S3Settings, limits: ClientLimits | None = None) -> None:
         self.settings = settings
-        limits = limits or ClientLimits()
+        self._limits = limits = limits or settings.limits
         # One client serves all buckets of an endpoint.
         self.client: S3Client = s3_client(replace(settings, bucket="", single_writer=False), limits)
         self._copy_part_bytes = limits.copy_part_bytes
@@ -64,6 +83,7 @@ class S3Store:
         return self._read(key, _Range(start, end, size))
 
     def _read(self, key: str, part: _Range | None) -> bytes:
+        last = time.monotonic() + self._limits.patience_s - self._limits.read_timeout_s
         for wait in (*_WAITS_S, None):
             with self.translated(f"Reading {self._url(key)}"):
                 body = self._open(key, part)
@@ -71,7 +91,7 @@ class S3Store:
                     return body.read()
                 except BotoCoreError:
                     # botocore retries the request, not the reading of its body.
-                    if wait is None:
+                    if wait is None or time.monotonic() > last:
                         raise
             _pause(wait)
         raise Bug("the last try neither returned nor raised")
@@ -107,12 +127,42 @@ class S3Store:
                 if status(error) == 404:
                     return None
                 raise
-        return ObjectInfo(key, answer["ContentLength"], answer["Metadata"])
+        return ObjectInfo(key, answer["ContentLength"], answer["Metadata"], _bare(answer.get("ETag", "")))
 
     def put(self, key: str, body: bytes, metadata: Mapping[str, str] | None = None) -> None:
         """Write or overwrite the object."""
         with self.translated(f"Writing {self._url(key)}"):
             self.client.put_object(Bucket=self._bucket, Key=key, Body=body, Metadata=metadata or {})
+
+    def replace(self, key: str, body: bytes, metadata: Mapping[str, str], etag: str | None) -> str:
+        """Write the object if the one there has this ETag, or if there is none (None). Returns the new ETag. Raises ObjectChanged.
+
+        A store without conditional puts overwrites whatever is there: look again afterwards who else wrote.
+        """
+        with self.translated(f"Writing {self._url(key)}"):
+            put = partial(self.client.put_object, Bucket=self._bucket, Key=key, Body=body, Metadata=metadata)
+            if not self.settings.single_writer:
+                written = self._put_if_unchanged(put, key, etag)
+                if written is not None:
+                    return written
+            return _bare(put()["ETag"])
+
+    def _put_if_unchanged(self, put: Callable[..., PutObjectOutputTypeDef], key: str, etag: str | None) -> str | None:
+        """The new ETag, or None from a store that cannot tell. Raises ObjectChanged."""
+        # Ceph before its release 19 wants the ETag bare, stores that go by RFC 9110 want it quoted, most take both.
+        conditions = [{"IfNoneMatch": "*"}] if etag is None else [{"IfMatch": etag}, {"IfMatch": f'"{etag}"'}]
+        for condition in conditions:
+            try:
+                return _bare(_without_conflict(partial(put, **condition))["ETag"])
+            except ClientError as error:
+                if status(error) in _CONDITION_UNKNOWN:
+                    continue
+                if status(error) not in _CONDITION_FAILED or code(error) == "NoSuchBucket":
+                    raise
+            now = self.head(key)
+            if (now and now.etag) != etag:
+                raise ObjectChanged(key, now)
+        return None
 
     def create(self, key: str, body: bytes) -> None:
         """PutObject with `If-None-Match: *`. Raises ObjectExists or OutcomeUnknown.
@@ -130,18 +180,12 @@ class S3Store:
             raise explain(error, f"Creating {self._url(key)}", self.settings) from error
 
     def _create_if_none(self, key: str, body: bytes) -> None:
-        for wait in (*_WAITS_S, None):
-            try:
-                self.client.put_object(Bucket=self._bucket, Key=key, Body=body, IfNoneMatch="*")
-            except ClientError as error:
-                # 409 ConditionalRequestConflict: a delete or another write of the key is in flight.
-                if status(error) == 412 or (status(error) == 409 and wait is None):
-                    raise ObjectExists(key) from error
-                if status(error) != 409:
-                    raise
-            else:
-                return
-            _pause(wait)
+        try:
+            _without_conflict(partial(self.client.put_object, Bucket=self._bucket, Key=key, Body=body, IfNoneMatch="*"))
+        except ClientError as error:
+            if status(error) not in {409, 412}:
+                raise
+            raise ObjectExists(key) from error
 
     def _create_unfenced(self, key: str, body: bytes) -> None:
         if self.head(key) is not None:
@@ -185,7 +229,7 @@ class S3Store:
             raise Bug(f"{self._url(source)} is empty; a multipart upload cannot hold an empty object.")
         doing = f"Copying {self._url(source)} to '{key}'"
         with self.translated(doing):
-            upload_id = self.client.create_multipart_upload(Bucket=self._bucket, Key=key, Metadata=metadata or {})["UploadId"]
+            upload_id = self.begin_upload(key, metadata or {})
         try:
             with self.translated(doing):
                 etags = tuple(self._copy_part(info, key, upload_id, start) for start in range(0, info.size, self._copy_part_bytes))
@@ -194,6 +238,13 @@ class S3Store:
                 self.abort_upload(key, upload_id)
             raise
         return StagedUpload(key, upload_id, etags, info.size)
+
+    def begin_upload(self, key: str, metadata: Mapping[str, str], content_type: str = _CONTENT_TYPE) -> str:
+        """The id of a new upload. Raises what botocore raises."""
+        answer = self.client.create_multipart_upload(Bucket=self._bucket, Key=key, Metadata=metadata, ContentType=content_type)
+        if answer["ResponseMetadata"]["RetryAttempts"]:
+            doubtful_uploads.note()
+        return answer["UploadId"]
 
     def _copy_part(self, source: ObjectInfo, key: str, upload_id: str, start: int) -> str:
         last = min(start + self._copy_part_bytes, source.size) - 1
@@ -243,6 +294,10 @@ class S3Store:
                 for upload in page.get("Uploads", []):
                     yield upload["Key"], upload["UploadId"]
 
+    def hasty(self) -> S3Store:
+        """The same bucket for clearing up after a failure: a store that does not answer soon is let be."""
+        return S3Store(self.settings, _HASTY)
+
     @contextmanager
     def translated(self, doing: str) -> Iterator[None]:
         """botocore's exceptions inside become ConfigError or TransientError; `doing` starts the message ("Reading s3://…")."""
@@ -253,6 +308,22 @@ class S3Store:
 
     def _url(self, key: str) -> str:
         return f"s3://{self._bucket}/{key}"
+
+
+def _without_conflict(put: Callable[[], PutObjectOutputTypeDef]) -> PutObjectOutputTypeDef:
+    """The answer to a conditional put, asked for again while another write of the key is in flight (409 ConditionalRequestConflict)."""
+    for wait in _WAITS_S:
+        try:
+            return put()
+        except ClientError as error:
+            if status(error) != 409:
+                raise
+        _pause(wait)
+    return put()
+
+
+def _bare(etag: str) -> str:
+    return etag.strip('"')
 
 
 def _pause(seconds: float | None) -> None:

@@ -32,6 +32,25 @@ class AccessKey:
 
 
 @dataclass(frozen=True, slots=True)
+class ClientLimits:
+    """How much a store may ask of us: the seconds its trouble is waited out, over all attempts and calls, and how many attempts of a call
+    fit into them at most; timeouts per attempt in seconds, pooled connections, and the bytes a server-side copy moves per call, few
+    enough that a store is done with them within the read timeout.
+    """
+
+    patience_s: float = 200
+    attempts: int = 1000
+    connect_timeout_s: float = 10
+    read_timeout_s: float = 60
+    connections: int = 32
+    copy_part_bytes: int = 128 * 2**20
+
+
+USUAL_LIMITS = ClientLimits()
+"""With them a sync ends within five minutes of trouble: the patience, one attempt of what is tried next, and clearing up."""
+
+
+@dataclass(frozen=True, slots=True)
 class S3Settings:
     """One bucket and the way to it.
 
@@ -39,7 +58,7 @@ class S3Settings:
     `credentials` None means `role_arn` if given, else AWS's default chain. `external_id` None means the environment variable
     AWS_ASSUME_ROLE_EXTERNAL_ID. `checksums` None means `when_required` with an endpoint (many S3 compatibles refuse boto3's newer
     checksum headers) and `when_supported` without. `single_writer` gives up conditional creates for stores that ignore them:
-    the user promises that no second sync writes to the same tables, nothing fences it.
+    the user promises that no second sync writes to the same tables, nothing fences it. `limits` go wherever the settings go.
     """
 
     bucket: str
@@ -53,16 +72,4 @@ class S3Settings:
     expected_bucket_owner: str | None = None
     checksums: Checksums | None = None
     single_writer: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class ClientLimits:
-    """How much one call may take: `attempts` in all (first try included), timeouts per attempt in seconds, pooled connections, and the
-    bytes a server-side copy moves per call, few enough that a store is done with them within the read timeout.
-    """
-
-    attempts: int = 8
-    connect_timeout_s: float = 10
-    read_timeout_s: float = 60
-    connections: int = 32
-    copy_part_bytes: int = 128 * 2**20
+    limits: ClientLimits = USUAL_LIMITS

@@ -123,7 +123,7 @@ class StagedFileSink:
         if self._upload_id is None:
             return
         try:
-            self._store.abort_upload(self._key, self._upload_id)
+            self._store.hasty().abort_upload(self._key, self._upload_id)
         except SyncError as error:
             logger.warning("An upload was left behind: %s", error)
         self._upload_id = None
@@ -141,10 +141,7 @@ class StagedFileSink:
             self._await_oldest()
         if self._upload_id is None:
             with self._store.translated(f"Starting the upload of '{self._key}'"):
-                answer = self._store.client.create_multipart_upload(
-                    Bucket=self._store.settings.bucket, Key=self._key, Metadata=self._metadata, ContentType=self._content_type
-                )
-            self._upload_id = answer["UploadId"]
+                self._upload_id = self._store.begin_upload(self._key, self._metadata, self._content_type)
         self._submitted += 1
         body, self._buffer = self._buffer, bytearray()
         self._in_flight.append(self._threads.submit(self._upload_part, self._upload_id, self._submitted, body))

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from destination_s3_spark.chain.orphan_uploads import OrphanUploads
@@ -19,6 +20,7 @@ from destination_s3_spark.protocol.state import StateMessage
 from destination_s3_spark.protocol.writer import ProtocolWriter
 from destination_s3_spark.storage.configured import path_template, s3_settings
 from destination_s3_spark.storage.s3 import S3Store
+from destination_s3_spark.storage.settings import USUAL_LIMITS, ClientLimits, S3Settings
 from destination_s3_spark.sync.batches import limits
 from destination_s3_spark.sync.checkpoints import Checkpoints
 from destination_s3_spark.sync.commits import Commits, Emit
@@ -42,7 +44,9 @@ FILES_AT_ONCE = 16
 logger = logging.getLogger("airbyte")
 
 
-def write(config: Config, catalog: Catalog, fd: int, output: ProtocolWriter, runtime: Runtime) -> None:
+def write(
+    config: Config, catalog: Catalog, fd: int, output: ProtocolWriter, runtime: Runtime, s3_limits: ClientLimits = USUAL_LIMITS
+) -> None:
     """Sync what comes in on the file descriptor; STATEs go out on `output`. Raises SyncError."""
     reader = ProtocolReader(catalog)
 
@@ -51,7 +55,7 @@ def write(config: Config, catalog: Catalog, fd: int, output: ProtocolWriter, run
 
     counts = reader.counts
     try:
-        with _assembled(config, catalog, emit, runtime) as parts:
+        with _assembled(config, replace(s3_settings(config), limits=s3_limits), catalog, emit, runtime) as parts:
             Sync(parts).run(reader.events(read_blocks(fd, IDLE_S)))
     finally:
         _warn_of_lines_without_message(counts)
@@ -71,13 +75,12 @@ def _warn_of_lines_without_message(counts: InputCounts) -> None:
 
 
 @contextmanager
-def _assembled(config: Config, catalog: Catalog, emit: Emit, runtime: Runtime) -> Iterator[Parts]:
+def _assembled(config: Config, s3: S3Settings, catalog: Catalog, emit: Emit, runtime: Runtime) -> Iterator[Parts]:
     """The parts of a sync; whatever way it ends, Spark stops and no thread is left."""
     engine = runtime.engine
     with ExitStack() as stack:
         tables_pool = stack.enter_context(ThreadPoolExecutor(TABLES_AT_ONCE, "tables"))
         files_pool = stack.enter_context(ThreadPoolExecutor(FILES_AT_ONCE, "files"))
-        s3 = s3_settings(config)
         store = S3Store(s3)
         started_at = datetime.now(UTC)
         tables = TableSet(config, store, started_at, tables_pool, files_pool).read(catalog)

@@ -19,6 +19,7 @@ from destination_s3_spark.engine.session import Engine
 from destination_s3_spark.errors import TransientError
 from destination_s3_spark.protocol.catalog import Catalog
 from destination_s3_spark.protocol.messages import Event, Idle, Records, State, Status, StreamStatus
+from destination_s3_spark.storage import doubtful_uploads
 from destination_s3_spark.sync.batches import Backlog, Due, Limits, cut_ends, due, pieces, slice_bytes
 from destination_s3_spark.sync.checkpoints import Checkpoints
 from destination_s3_spark.sync.commits import Commits
@@ -65,6 +66,7 @@ class Sync:
         self._incomplete: set[int] = set()
         self._next_look = 0.0
         self._has_first = False
+        self._doubtful = doubtful_uploads.count()
 
     def run(self, events: Iterable[Event]) -> None:
         """Take the input to its end. Raises SyncError; then nothing was acknowledged that is not in S3."""
@@ -131,7 +133,8 @@ class Sync:
                 "to their last STATE is committed; run the sync again to go on from there."
             )
         self._open_first([stream for stream, table in parts.tables.items() if table.writer.state and not table.writer.state.closed])
-        parts.commits.close(parts.orphans() if parts.engine.lost_attempts else None)
+        lost_attempts = parts.engine.lost_attempts or doubtful_uploads.count() > self._doubtful
+        parts.commits.close(parts.orphans() if lost_attempts else None)
 
     def _due(self) -> list[tuple[str, Update]]:
         """The tables that have something beside their final files which is now to come into them."""
