@@ -96,6 +96,17 @@ def test_a_table_whose_raw_rows_were_not_all_kept_is_refused_with_the_numbers(mo
     assert by_id(moto_lake.rows((NAMESPACE, "orders"))) == before
 
 
+def test_a_table_in_a_shared_folder_gets_no_manifest(moto_lake: Lake, tmp_path: Path) -> None:
+    """It would list the files of one of the tables, and readers of the folder would miss the others."""
+    connector = moto_lake.connector(s3_path_format="${NAMESPACE}/all/")
+    streams = catalog(*(stream(name, NAMESPACE, schema=SCHEMA) for name in ("orders", "events")))
+    connector.write(streams, sent(0)).expect_success()
+    done = rebuild(connector, tmp_path, "--stream", "events")
+
+    assert done.returncode == 0, done.stderr
+    assert [moto_lake.manifest((NAMESPACE, name)) for name in ("orders", "events")] == [None, None]
+
+
 def test_a_stream_without_a_table_and_no_stream_at_all_are_refused(lake: Lake, tmp_path: Path) -> None:
     unknown = rebuild(lake.connector(), tmp_path, "--stream", "nobody")
     none = rebuild(lake.connector(), tmp_path)

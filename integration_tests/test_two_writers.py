@@ -56,6 +56,25 @@ def test_a_second_writer_that_merges_first_fences_the_first_in_its_merge(lake: L
     lake.verify_at_rest()
 
 
+def test_a_writer_paused_at_the_manifest_hides_nothing_of_the_one_that_went_on(lake: Lake) -> None:
+    """The first one stands still with the manifest on its way, and the second one begins and ends meanwhile."""
+    second, won = lake.connector(), []
+
+    def overtake(_: S3Call) -> None:
+        won.append(second.write(catalog(stream(sync_id=2)), [*users([3]), state(3), complete()]).expect_success())
+
+    with s3_proxy(lake.bucket.server.endpoint) as proxy:
+        first = lake.connector(proxy.endpoint)
+        first.write(catalog(stream(sync_id=1)), [*users([1]), state(1), complete()]).expect_success()
+        proxy.inject(Fault("PutObject", "/manifest", status=None, times=1, effect=overtake))
+        loser = first.write(catalog(stream(sync_id=1)), [*users([2]), state(2), complete()])
+
+    assert len(won) == 1
+    assert "sync id 2" in loser.expect_failure("system_error").error_message
+    assert lake.ids() == [1, 2, 3]
+    lake.verify_at_rest()
+
+
 def test_two_syncs_that_start_together_never_lose_what_was_acknowledged(moto_lake: Lake) -> None:
     runs = []
     for number in (1, 2):

@@ -23,10 +23,11 @@ class BadHint(Exception):
 
 
 class Known(msgspec.Struct, frozen=True):
-    """What a hint says: the state, and the live files unless they are too many."""
+    """What a hint says: the state, the live files unless they are too many, and the publisher's mark of what readers were shown last."""
 
     state: TableState
     live: LiveFiles | None
+    shown: str | None = None
 
 
 class _Hint(msgspec.Struct, rename="camel"):
@@ -40,11 +41,11 @@ _HINT = msgspec.json.Decoder(_Hint)
 _KNOWN = msgspec.json.Decoder(Known)
 
 
-def encode_hint(state: TableState, live: LiveFiles | None) -> bytes:
+def encode_hint(state: TableState, live: LiveFiles | None, shown: str | None = None) -> bytes:
     """The bytes of the hint object."""
     if live is not None and len(live.files) + len(live.adopted) + len(live.dropped) > MAX_FILES:
         live = None
-    body = canonical(Known(state, live))
+    body = canonical(Known(state, live, shown))
     return canonical(_Hint(state.sequence_number, state.block_hash, msgspec.Raw(body), hashlib.sha256(body).hexdigest()))
 
 

@@ -61,6 +61,8 @@ class Chain:
         self._stream = stream
         self._clock = clock
         self.state: TableState | None = None
+        self.shown: str | None = None
+        """A publisher's mark of what it showed readers last, kept in the hint for its next time; may be old."""
         self._live: LiveFilesFold | None = None
         self._from_hint = False
 
@@ -87,6 +89,7 @@ class Chain:
         else:
             self.state = known.state
             self._live = None if known.live is None else LiveFilesFold(known.live)
+            self.shown = known.shown
             self._from_hint = True
             if known.state.contents.current_from is None:
                 self.state = with_generations(known.state, self.live_files())
@@ -136,6 +139,14 @@ class Chain:
         if self._live is not None:
             self._live.add(block)
 
+    def anew(self) -> Chain:
+        """The same chain, read to its head by somebody who writes nothing."""
+        chain = Chain(self._store, self._prefix, self._stream, self._clock)
+        chain.shown = self.shown
+        chain.read()
+        chain.catch_up()
+        return chain
+
     def mark_settled(self) -> None:
         """The last data block's uploads or deletes are done; the next block will say so."""
         self.state = replace(self.head, settled=self.head.last_data, unsettled=None)
@@ -158,8 +169,9 @@ class Chain:
 
     def write_hint(self) -> None:
         """Leave the state for the next reader. Failing costs that reader time, nothing else."""
+        live = None if self._live is None else self._live.now
         try:
-            self._store.put(self._prefix + HINT_NAME, encode_hint(self.head, None if self._live is None else self._live.now))
+            self._store.put(self._prefix + HINT_NAME, encode_hint(self.head, live, self.shown))
         except (SyncError, OutcomeUnknown) as error:
             logger.debug("hint of table %s not written: %s", self._stream, error)
 

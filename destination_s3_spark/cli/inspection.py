@@ -26,6 +26,7 @@ from destination_s3_spark.storage.configured import path_template
 from destination_s3_spark.storage.object_store import ObjectStore
 from destination_s3_spark.storage.table_paths import INTERNAL_FOLDER
 from destination_s3_spark.stream_id import StreamId
+from destination_s3_spark.tables.publishers.symlink import SymlinkManifest, publishers
 
 HEADS_AT_ONCE = 16
 
@@ -90,6 +91,12 @@ def find_tables(store: ObjectStore, folder: str) -> list[FoundTable]:
     """The tables whose chains are below the folder, in the order of their keys. Raises DataError where a chain has no Seed."""
     seeds = [found.key for found in store.list(folder) if found.key.endswith(f"/chain/{block_name(0)}")]
     return [FoundTable(key.removesuffix(block_name(0)), _seed(store, key)) for key in seeds]
+
+
+def publishers_of(config: Config, found: Sequence[FoundTable]) -> dict[StreamId, SymlinkManifest]:
+    """The publisher of each table that has one, by the same rule as in a sync of all of them. `found`: every table of the bucket path."""
+    roots = {table.stream: table.seed.final_root for table in found}
+    return publishers(config, roots, path_template(config, datetime.now(UTC), sync_id=0))
 
 
 def choose(found: Sequence[FoundTable], name: str, namespace: str | None, place: str) -> list[FoundTable]:

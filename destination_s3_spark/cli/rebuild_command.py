@@ -23,9 +23,11 @@ from destination_s3_spark.protocol.catalog import DestinationSyncMode, Stream
 from destination_s3_spark.schema.airbyte_type import Field
 from destination_s3_spark.schema.json_schema import StreamFields
 from destination_s3_spark.schema.schema_event import from_event
+from destination_s3_spark.storage import doubtful_uploads
 from destination_s3_spark.storage.configured import path_template, s3_settings
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.table_paths import changes_root
+from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.sync.runtime import runtime_for, task_bytes
 from destination_s3_spark.sync.updates import Updates
 from destination_s3_spark.tables.commit.writer import TableWriter, WriterDependencies
@@ -33,7 +35,7 @@ from destination_s3_spark.tables.configured import RAW_PARQUET, final_options, r
 from destination_s3_spark.tables.due import rebuild_of
 from destination_s3_spark.tables.layout import Layout
 from destination_s3_spark.tables.merge.update import Resources
-from destination_s3_spark.tables.publishers.symlink import SymlinkManifest, wants_manifests
+from destination_s3_spark.tables.publishers.symlink import SymlinkManifest
 from destination_s3_spark.tables.row_digests import DigestTask, compared, digested_files, row_digests
 from destination_s3_spark.tables.stream_table import StreamTable
 
@@ -48,6 +50,7 @@ class _Tools:
     store: S3Store
     engine: Engine
     pool: ThreadPoolExecutor
+    shown_by: Mapping[StreamId, SymlinkManifest]
 
 
 def run(config_path: str, name: str, namespace: str | None) -> int:
@@ -55,14 +58,15 @@ def run(config_path: str, name: str, namespace: str | None) -> int:
     config = read_config(Path(config_path))
     store = S3Store(s3_settings(config))
     folder = inspection.tables_folder(config)
-    found = inspection.choose(inspection.find_tables(store, folder), name, namespace, f"s3://{config.s3_bucket_name}/{folder}")
+    every = inspection.find_tables(store, folder)
+    found = inspection.choose(every, name, namespace, f"s3://{config.s3_bucket_name}/{folder}")
     logging.getLogger("airbyte").addHandler(logging.StreamHandler(sys.stderr))
     logging.getLogger("airbyte").setLevel(logging.INFO)
     with ExitStack() as stack:
         pool = stack.enter_context(ThreadPoolExecutor(CALLS_AT_ONCE))
         engine = stack.enter_context(runtime_for(config)).engine
         engine.start()
-        tools = _Tools(config, store, engine, pool)
+        tools = _Tools(config, store, engine, pool, inspection.publishers_of(config, every))
         return max(_rebuild(tools, table) for table in found)
 
 
@@ -85,7 +89,8 @@ def _rebuild(tools: _Tools, found: FoundTable) -> int:
         writer.abandon()
         raise
     if clean:
-        writer.close()
+        lost_attempts = tools.engine.lost_attempts or doubtful_uploads.count() > 0
+        writer.close(_uploads(tools) if lost_attempts else None)
     else:
         writer.abandon()  # the next sync has to know which checkpoints it may see again
     result = compared(before, after)
@@ -100,6 +105,10 @@ def _digests(tools: _Tools, table: StreamTable) -> list[bytes]:
     return [digest for group in tools.engine.run(row_digests, [[task] for task in tasks]) for digest in group]
 
 
+def _uploads(tools: _Tools) -> OrphanUploads:
+    return OrphanUploads(tools.store, path_template(tools.config, datetime.now(UTC), sync_id=0).base)
+
+
 def _stream_table(tools: _Tools, found: FoundTable) -> StreamTable:
     """The table as its last sync had it, without that sync's catalog."""
     config, started_at = tools.config, datetime.now(UTC)
@@ -108,14 +117,8 @@ def _stream_table(tools: _Tools, found: FoundTable) -> StreamTable:
     identity = Table(found.stream, found.seed.table_id, chain_folder, found.seed.final_root)
     state = inspection.read_table(tools.store, found).state
     session = Session(0, state.contents.generation, started_at, WriteDisposition.MAINTAIN)
-    publisher = SymlinkManifest(config.s3_bucket_name) if wants_manifests(config) else None
-    writer = TableWriter(
-        tools.store,
-        identity,
-        session,
-        OrphanUploads(tools.store, template.base),
-        WriterDependencies(map_files=tools.pool.map, publisher=publisher),
-    )
+    publisher = tools.shown_by.get(found.stream)
+    writer = TableWriter(tools.store, identity, session, _uploads(tools), WriterDependencies(map_files=tools.pool.map, publisher=publisher))
     writer.read()
     changes = changes_root(template, found.stream)
     layout = Layout(template, found.seed.final_root, chain_folder, changes, final_options(config), RAW_PARQUET)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,14 +12,10 @@ from destination_s3_spark.cli import inspection
 from destination_s3_spark.cli.configuration import read_config
 from destination_s3_spark.cli.inspection import FoundTable
 from destination_s3_spark.cli.report import counted
-from destination_s3_spark.config.config import Config
 from destination_s3_spark.errors import SyncError
 from destination_s3_spark.storage.configured import path_template, s3_settings
 from destination_s3_spark.storage.s3 import S3Store
-from destination_s3_spark.storage.table_paths import overlaps
-from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.commit.repair import Repair, repair
-from destination_s3_spark.tables.publishers.symlink import SymlinkManifest, wants_manifests
 
 CHAIN_FOLDER = "chain/"
 
@@ -36,27 +31,19 @@ def run(config_path: str, name: str | None, namespace: str | None) -> int:
     if not chosen:
         sys.stdout.write(f"No tables under {place}.\n")
         return 0
-    shared = _without_manifest(config, found)
+    shown_by = inspection.publishers_of(config, found)
     orphans = OrphanUploads(store, path_template(config, datetime.now(UTC), sync_id=0).base)
     failed = 0
     for number, table in enumerate(chosen, start=1):
-        manifest = None if table.stream in shared else SymlinkManifest(config.s3_bucket_name)
+        publisher = shown_by.get(table.stream)
         try:
-            said = _done(repair(store, _table(table), manifest, orphans, datetime.now(UTC)))
+            said = _done(repair(store, _table(table), publisher, orphans, datetime.now(UTC)))
         except SyncError as error:
             said = f"failed. {error.message}"
             failed += 1
         sys.stdout.write(f"[{number}/{len(chosen)}] {table.stream}: {said}\n")
         sys.stdout.flush()
     return 1 if failed else 0
-
-
-def _without_manifest(config: Config, found: Sequence[FoundTable]) -> set[StreamId]:
-    """The streams whose tables have no manifest, by the same rule as in a sync of all of them."""
-    roots = {table.stream: table.seed.final_root for table in found}
-    if not wants_manifests(config):
-        return set(roots)
-    return set(overlaps(roots, path_template(config, datetime.now(UTC), sync_id=0)))
 
 
 def _table(found: FoundTable) -> Table:

@@ -79,9 +79,8 @@ class Commits:
         self._on_tables(step, self._writers)
 
     def abandon(self) -> None:
-        """End every table after a failed sync; never raises."""
-        for writer in self._writers.values():
-            writer.abandon()
+        """End the tables after a failed sync, up to one at which the store does not answer; never raises."""
+        all(writer.abandon() for writer in self._writers.values())
 
     def _on_tables(self, step: Callable[[int], CommitResult | None], streams: Iterable[int]) -> list[Outcome]:
         """Do the step for each table. All get their turn before the first error is raised."""

@@ -27,7 +27,7 @@ from destination_s3_spark.tables.commit.writer import TableWriter, WriterDepende
 from destination_s3_spark.tables.configured import RAW_PARQUET, final_options, rules
 from destination_s3_spark.tables.dedup import is_deduplicated
 from destination_s3_spark.tables.layout import Layout
-from destination_s3_spark.tables.publishers.symlink import SymlinkManifest, symlinked
+from destination_s3_spark.tables.publishers.symlink import publishers, require_publishable
 from destination_s3_spark.tables.stream_table import StreamTable, write_disposition
 
 logger = logging.getLogger("airbyte")
@@ -58,13 +58,14 @@ class TableSet:
         list(self.tables_pool.map(TableWriter.read, writers))
         roots = self._roots(catalog, template, writers)
         require_own_roots(catalog, roots, template)
-        with_manifest = symlinked(self.config, roots, template)
+        require_publishable(self.config, roots, template)
+        shown_by = publishers(self.config, roots, template)
         tables = {}
         for index, (stream, fields, writer) in enumerate(zip(catalog.streams, declared, writers, strict=True)):
             root = roots[stream.id]
             # A table that is not there yet learns its place only now, when the places of all others are known.
             settled = writer if writer.state is not None else self._writer(stream, template, root, orphans)
-            settled.publisher = SymlinkManifest(self.config.s3_bucket_name) if stream.id in with_manifest else None
+            settled.publisher = shown_by.get(stream.id)
             tables[index] = self._table(stream, fields, settled, template, root)
         for table in tables.values():
             table.check_schema()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from enum import Enum
@@ -9,6 +10,7 @@ from typing import TypeVar
 
 from destination_s3_spark.errors import TransientError
 from destination_s3_spark.storage.object_store import (
+    ObjectChanged,
     ObjectExists,
     ObjectInfo,
     ObjectNotFound,
@@ -18,6 +20,10 @@ from destination_s3_spark.storage.object_store import (
 )
 
 Result = TypeVar("Result")
+
+
+def _etag(body: bytes) -> str:
+    return hashlib.md5(body, usedforsecurity=False).hexdigest()
 
 
 class Crash(BaseException):
@@ -52,6 +58,9 @@ class FakeStore:
     def __init__(self, completes: Completes = Completes.REPEATABLE, watch: Watch | None = None) -> None:
         self.objects: dict[str, bytes] = {}
         self.uploads: dict[str, tuple[str, bytes]] = {}
+        self.metadata: dict[str, Mapping[str, str]] = {}
+        self.conditional = True
+        """Whether `replace` looks at the ETag."""
         self.hook: Hook | None = None
         self.calls: list[tuple[str, str]] = []
         self._completes = completes
@@ -71,10 +80,26 @@ class FakeStore:
         return self._call("get", key, effect)
 
     def head(self, key: str) -> ObjectInfo | None:
-        return self._call("head", key, lambda: ObjectInfo(key, len(self.objects[key])) if key in self.objects else None)
+        return self._call("head", key, lambda: self._info(key))
 
     def put(self, key: str, body: bytes, metadata: Mapping[str, str] | None = None) -> None:
-        self._call("put", key, lambda: self.objects.__setitem__(key, body))
+        def effect() -> None:
+            self.objects[key], self.metadata[key] = body, metadata or {}
+
+        self._call("put", key, effect)
+
+    def replace(self, key: str, body: bytes, metadata: Mapping[str, str], etag: str | None) -> str:
+        def effect() -> str:
+            now = self._info(key)
+            if self.conditional and (now and now.etag) != etag:
+                raise ObjectChanged(key, now)
+            self.objects[key], self.metadata[key] = body, metadata
+            return _etag(body)
+
+        return self._call("replace", key, effect)
+
+    def hasty(self) -> FakeStore:
+        return self
 
     def create(self, key: str, body: bytes) -> None:
         def effect() -> None:
@@ -121,6 +146,10 @@ class FakeStore:
         found = [(key, upload_id) for upload_id, (key, _) in self.uploads.items() if key.startswith(prefix)]
         return iter(self._call("list_uploads", prefix, lambda: found))
 
+    def _info(self, key: str) -> ObjectInfo | None:
+        body = self.objects.get(key)
+        return None if body is None else ObjectInfo(key, len(body), self.metadata.get(key, {}), _etag(body))
+
     def stage(self, key: str, body: bytes) -> StagedUpload:
         """What a task does: create an upload and send one part. Two calls; a failure in between leaves the upload behind."""
 
@@ -147,7 +176,9 @@ class FakeStore:
         if fault is Fault.CRASH_BEFORE:
             raise Crash
         if fault is not Fault.TIMEOUT_BEFORE:
-            with suppress(ObjectExists, ObjectNotFound, UploadFailed, TransientError):  # the answer is lost with the connection
+            with suppress(
+                ObjectChanged, ObjectExists, ObjectNotFound, UploadFailed, TransientError
+            ):  # the answer is lost with the connection
                 effect()
         if fault is Fault.CRASH_AFTER:
             raise Crash

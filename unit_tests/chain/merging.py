@@ -13,25 +13,25 @@ from datetime import UTC, datetime
 from destination_s3_spark.chain.blocks import Block, block_name, decode
 from destination_s3_spark.chain.events import AddData, MergeData, ReplaceData, Void
 from destination_s3_spark.chain.files import DataFile, FileEntry, FileKind
-from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.chain.opening import Session, Table, WriteDisposition
 from destination_s3_spark.chain.orphan_uploads import OrphanUploads
 from destination_s3_spark.chain.state import TableState
 from destination_s3_spark.errors import Fenced, SyncError, TransientError
-from destination_s3_spark.storage.object_store import ObjectNotFound, ObjectStore
+from destination_s3_spark.storage.object_store import ObjectNotFound
 from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.commit.batch import TableCheckpoint
 from destination_s3_spark.tables.commit.generation import kept_rows
 from destination_s3_spark.tables.commit.writer import TableWriter, WriterDependencies
 from destination_s3_spark.tables.landing.slices import Segment, StagedSlice
+from destination_s3_spark.tables.publishers.symlink import MANIFEST, SymlinkManifest
 from destination_s3_spark.tables.row_sources import replaced_by_pending
 from unit_tests.chain.fake_store import Completes, Crash, FakeStore, Fault, Hook
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 TABLE = Table(StreamId("sim", "t"), "t", "lake/airbyte_internal/t/", "lake/final/t/")
 FINAL = TABLE.final_root + "f-"
-MANIFEST = TABLE.final_root + "manifest"
+SHOWN = SymlinkManifest("bucket")
 RECORD_BYTES = 10
 
 
@@ -63,14 +63,6 @@ class Platform:
     acked: int = 0
 
 
-class Manifest:
-    """Shows readers the final files in one object."""
-
-    def publish(self, store: ObjectStore, state: TableState, live: LiveFiles) -> None:
-        shown = [*live.adopted, *(file.key for file in live.of(FileKind.FINAL) if not live.is_pending(file))]
-        store.put(MANIFEST, "\n".join(shown).encode())
-
-
 class Lake:
     """The bucket, and everything that must never be seen in it. `problems` says what was seen all the same."""
 
@@ -78,7 +70,7 @@ class Lake:
         self.store = FakeStore(completes, self._watch)
         self.visible: Counter[int] = Counter()
         self.problems: list[str] = []
-        self.two_writers = False  # a paused one may show readers an older state, and leave scratch, until a later sync ends
+        self.two_writers = False  # a paused one may leave scratch until a later sync that is not the first to end cleanly
         self._blocks: list[Block] = []
 
     def blocks(self) -> list[Block]:
@@ -87,7 +79,8 @@ class Lake:
         return self._blocks
 
     def shown(self) -> list[str]:
-        return self.store.objects.get(MANIFEST, b"").decode().split()
+        lines = self.store.objects.get(TABLE.final_root + MANIFEST, b"").decode().split()
+        return [line.removeprefix("s3://bucket/") for line in lines]
 
     def audit(self) -> None:
         """What is settled is done: files that left are gone, and those of a voided block too."""
@@ -111,7 +104,7 @@ class Lake:
         in_chain: Counter[int] = Counter()
         for file in live.of(FileKind.FINAL):
             in_chain.update(rows_in(self.store.objects[file.key]))
-        apart = (TABLE.chain_prefix, MANIFEST, *([TABLE.scratch_prefix] if self.two_writers else []))
+        apart = (TABLE.chain_prefix, TABLE.final_root + MANIFEST, *([TABLE.scratch_prefix] if self.two_writers else []))
         data = {key for key in self.store.objects if not key.startswith(apart)}
         wrong = {
             "rows in the chain": in_chain != expected,
@@ -121,7 +114,7 @@ class Lake:
             "uploads": bool(self.store.uploads),
             "not closed": not chain.head.closed,
             "the hint": (hinted.state, hinted.live_files()) != (chain.state, live),
-            "the manifest": not self.two_writers and sorted(self.shown()) != sorted(file.key for file in live.of(FileKind.FINAL)),
+            "the manifest": sorted(self.shown()) != sorted(file.key for file in live.of(FileKind.FINAL)),
             "counters": chain.head.contents.rows != sum(expected.values()),
         }
         self.problems += [f"wrong in the end: {what}" for what, is_wrong in wrong.items() if is_wrong]
@@ -137,7 +130,7 @@ class Lake:
             self._watch_removal(key)
 
     def _watch_removal(self, key: str) -> None:
-        if not self.two_writers and key in self.shown():
+        if self.store.conditional and key in self.shown():
             self.problems.append("a file went that readers of the manifest were still shown")
         blocks = self.blocks()
         voided = {block.event.voided_sequence_number for block in blocks if isinstance(block.event, Void)}
@@ -176,7 +169,7 @@ class Attempt:
         self._opened = False
         session = Session(plan.sync_id, plan.generation, START, plan.disposition)
         self.writer = TableWriter(
-            self._store, TABLE, session, OrphanUploads(self._store, "lake/"), WriterDependencies(clock=lambda: START, publisher=Manifest())
+            self._store, TABLE, session, OrphanUploads(self._store, "lake/"), WriterDependencies(clock=lambda: START, publisher=SHOWN)
         )
 
     def run(self) -> None:

@@ -14,7 +14,7 @@ from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.commit.batch import TableCheckpoint
 from destination_s3_spark.tables.commit.writer import TableWriter, WriterDependencies
 from destination_s3_spark.tables.landing.slices import Segment, StagedSlice
-from destination_s3_spark.tables.publishers.publisher import Publisher
+from destination_s3_spark.tables.publishers.publication import Publisher
 from unit_tests.chain.fake_store import FakeStore
 
 TABLE = Table(StreamId("shop", "users"), "users", "lake/airbyte_internal/users/", "lake/users/")

@@ -49,7 +49,7 @@ def test_the_symlink_manifest_costs_one_call_more() -> None:
     synced(store, sync_id=2, publisher=SymlinkManifest("bucket"))
     assert len(store.calls) == 12, "an existing table"
 
-    assert store.names()[-3:] == ["put", "create", "put"]
+    assert store.names()[-3:] == ["replace", "create", "put"]
     (manifest,) = (key for key in store.objects if key.endswith("/manifest"))
     assert len(store.objects[manifest].splitlines()) == 2
 

@@ -19,7 +19,14 @@ from destination_s3_spark.errors import ConfigError, Fenced
 from destination_s3_spark.storage.arrow_filesystem import arrow_filesystem
 from destination_s3_spark.storage.paths import PathTemplate
 from destination_s3_spark.stream_id import StreamId
-from destination_s3_spark.tables.publishers.symlink import MANIFEST, SEQUENCE, SymlinkManifest, published_keys, symlinked
+from destination_s3_spark.tables.publishers.symlink import (
+    MANIFEST,
+    SEQUENCE,
+    SymlinkManifest,
+    published_keys,
+    publishers,
+    require_publishable,
+)
 
 COLUMNS = [("id", pa.int64())]
 TEMPLATE = PathTemplate("lake", None, None, datetime(2026, 1, 1, tzinfo=UTC), 0)
@@ -157,23 +164,25 @@ def test_a_manifest_is_current_when_it_is_not_older_than_the_last_data(table: An
 
 
 def test_parquet_tables_have_a_manifest_unless_it_is_switched_off() -> None:
-    assert symlinked(config(), OWN_FOLDERS, TEMPLATE) == OWN_FOLDERS.keys()
-    assert symlinked(config(publish={"symlink": False}), OWN_FOLDERS, TEMPLATE) == frozenset()
+    assert publishers(config(), OWN_FOLDERS, TEMPLATE).keys() == OWN_FOLDERS.keys()
+    assert publishers(config(publish={"symlink": False}), OWN_FOLDERS, TEMPLATE) == {}
 
 
 @pytest.mark.parametrize("other", ["CSV", "JSONL", "Avro"])
 def test_tables_of_other_formats_have_none(other: str) -> None:
-    assert symlinked(config(format={"format_type": other}, publish={"symlink": True}), ONE_IN_THE_OTHER, TEMPLATE) == frozenset()
+    options = config(format={"format_type": other}, publish={"symlink": True})
+    require_publishable(options, ONE_IN_THE_OTHER, TEMPLATE)
+    assert publishers(options, ONE_IN_THE_OTHER, TEMPLATE) == {}
 
 
 def test_by_default_tables_that_share_a_folder_are_left_out_and_named_once(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "airbyte"):
-        found = symlinked(config(), ONE_IN_THE_OTHER, TEMPLATE)
+        require_publishable(config(), ONE_IN_THE_OTHER, TEMPLATE)
 
-    assert found == {StreamId("shop", "orders")}
+    assert publishers(config(), ONE_IN_THE_OTHER, TEMPLATE).keys() == {StreamId("shop", "orders")}
     assert [record.getMessage().partition(": ")[2] for record in caplog.records] == ["a, a.b"]
 
 
 def test_asked_for_by_name_tables_that_share_a_folder_are_an_error_naming_both() -> None:
     with pytest.raises(ConfigError, match=r"stream 'a' and stream 'a\.b' overlap.*switch publish\.symlink off"):
-        symlinked(config(publish={"symlink": True}), ONE_IN_THE_OTHER, TEMPLATE)
+        require_publishable(config(publish={"symlink": True}), ONE_IN_THE_OTHER, TEMPLATE)

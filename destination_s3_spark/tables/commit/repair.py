@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 
 from destination_s3_spark.chain.events import Close
 from destination_s3_spark.chain.log import BlockTaken, Chain
@@ -14,7 +15,7 @@ from destination_s3_spark.chain.opening import Leftovers, Session, Table, WriteD
 from destination_s3_spark.chain.orphan_uploads import OrphanUploads
 from destination_s3_spark.chain.state import TableState
 from destination_s3_spark.storage.object_store import ObjectStore
-from destination_s3_spark.tables.publishers.symlink import SymlinkManifest
+from destination_s3_spark.tables.publishers.publication import Publisher, show_checked
 
 NO_SYNC = 0
 """The sync id of a session that is none."""
@@ -28,9 +29,7 @@ class Repair:
     manifest: bool
 
 
-def repair(
-    store: ObjectStore, table: Table, manifest: SymlinkManifest | None, orphans: OrphanUploads, started_at: datetime
-) -> Repair | None:
+def repair(store: ObjectStore, table: Table, publisher: Publisher | None, orphans: OrphanUploads, started_at: datetime) -> Repair | None:
     """Repair a table that exists; None when it needs nothing, and then nothing is written.
 
     A sync that is writing to the table is fenced. Raises Fenced when one takes the table over meanwhile, TransientError, DataError.
@@ -38,17 +37,10 @@ def repair(
     chain = Chain(store, table.chain_prefix, table.stream)
     chain.read()
     chain.catch_up()
-    if chain.head.unsettled is None and not _has_leftovers(store, table, manifest, orphans, chain.head):
+    if chain.head.unsettled is None and not _has_leftovers(store, table, publisher, orphans, chain.head):
         return None
 
-    def publish(shown: Chain) -> None:
-        if manifest is None:
-            return
-        manifest.publish(store, shown.head, shown.live_files())
-        other = shown.successor()
-        if other is not None:
-            raise BlockTaken(other)
-
+    publish = partial(show_checked, publisher, store)
     session = Session(NO_SYNC, chain.head.contents.generation, started_at, WriteDisposition.MAINTAIN)
     leftovers = open_table(chain, store, table, session, orphans, publish)
     try:
@@ -59,14 +51,14 @@ def repair(
             chain.write_hint()
     except BlockTaken as taken:
         raise fenced(table.stream, taken.block) from None
-    return Repair(leftovers, manifest is not None)
+    return Repair(leftovers, publisher is not None)
 
 
-def _has_leftovers(store: ObjectStore, table: Table, manifest: SymlinkManifest | None, orphans: OrphanUploads, state: TableState) -> bool:
+def _has_leftovers(store: ObjectStore, table: Table, publisher: Publisher | None, orphans: OrphanUploads, state: TableState) -> bool:
     """Whether a table whose data is settled needs something all the same."""
     epochs = state.epoch + 1
     return (
-        (manifest is not None and not manifest.is_current(store, state))
+        (publisher is not None and not publisher.is_current(store, state))
         or orphans.count(state.identity.table_number, epochs) > 0
         or bool(dead_scratch(store, table, state, epochs))
     )

@@ -36,7 +36,7 @@ from destination_s3_spark.tables.commit.adoption import generation_of
 from destination_s3_spark.tables.commit.batch import Batch, TableCheckpoint, cut_batch
 from destination_s3_spark.tables.commit.result import CommitResult
 from destination_s3_spark.tables.landing.slices import StagedSlice
-from destination_s3_spark.tables.publishers.publisher import Publisher
+from destination_s3_spark.tables.publishers.publication import Publisher, show, show_checked, show_if_behind, show_newest
 
 logger = logging.getLogger(__name__)
 
@@ -191,32 +191,39 @@ class TableWriter:
 
         Pass `orphans`, listed after the last land, when a task attempt failed: uploads of such attempts are known to nobody else.
         A table left unclean by an earlier session is opened for this even when this sync had no records for it: otherwise an equal sync
-        later on would be taken for a replay.
+        later on would be taken for a replay. Of any other, readers see the last data afterwards, whoever wrote it.
         """
         with self._ending_on_error():
             if not self._opened:
                 self._chain.catch_up()
                 if self._chain.state is not None and not self._chain.state.closed:
                     self._open()
+                elif self._chain.state is not None:
+                    show_if_behind(self.publisher, self._store, self._chain)
             if self._opened:
                 self._abort(file for staged in self._staged for file in staged.files)
                 self._staged = []
                 if orphans is not None:
                     orphans.abort(self._chain.head.identity.table_number, self._chain.head.epoch + 1)
                 self._take_snapshot_when_due()
-                # Before Close, which finds out whether another writer was quicker and may have published a later state.
-                self._publish(self._chain)
+                show(self.publisher, self._store, self._chain)
                 self._append(Close())
                 self._chain.write_hint()
         self._over = True
 
-    def abandon(self) -> None:
-        """End the session after a failed sync: drop what is staged and in no block. The replay list stays in force. Never raises."""
+    def abandon(self) -> bool:
+        """End the session after a failed sync: drop what is staged and in no block. The replay list stays in force. Never raises.
+
+        False when the store does not answer soon; then the next sync drops it.
+        """
         self._over = True
         try:
-            self._abort(file for staged in self._staged for file in staged.files)
+            if self._staged:
+                self._abort((file for staged in self._staged for file in staged.files), self._store.hasty())
         except SyncError as error:
             logger.warning("table %s: staged uploads are left for the next sync to drop: %s", self._table.stream, error)
+            return False
+        return True
 
     def live_files(self) -> LiveFiles:
         """The files the table consists of (a call per block since the last Snapshot, unless the hint had them)."""
@@ -259,22 +266,12 @@ class TableWriter:
     def _open(self) -> None:
         if self._opened:
             return
-        open_table(self._chain, self._store, self._table, self._session, self._orphans, self._publish_checked, self._precedence)
+        open_table(self._chain, self._store, self._table, self._session, self._orphans, self._show_checked, self._precedence)
         self._guard = ReplayGuard(self._chain.head.replay)
         self._opened = True
 
-    def _publish(self, chain: Chain) -> None:
-        if self.publisher is not None:
-            self.publisher.publish(self._store, chain.head, chain.live_files())
-
-    def _publish_checked(self, chain: Chain) -> None:
-        """Publish, and find out whether another writer was quicker, whose later state would then have been hidden."""
-        if self.publisher is None:
-            return
-        self._publish(chain)
-        other = chain.successor()
-        if other is not None:
-            raise BlockTaken(other)
+    def _show_checked(self, chain: Chain) -> None:
+        show_checked(self.publisher, self._store, chain)
 
     def _rewrite(self, staged: Sequence[DataFile], removed: Sequence[FileEntry], event: Callable[..., Event]) -> CommitResult:
         self._need_open()
@@ -338,7 +335,7 @@ class TableWriter:
     def _settle(self, files: Sequence[FileEntry]) -> None:
         try:
             if complete(self._store, files, self.map_files):
-                finish(self._chain, self._store, self._publish_checked)
+                finish(self._chain, self._store, self._show_checked)
                 return
             # An upload has gone. A newer writer may have aborted it; if there is none, the block is taken back.
             other = self._chain.successor()
@@ -346,7 +343,7 @@ class TableWriter:
                 raise BlockTaken(other)
             number = self._chain.head.sequence_number
             if not take_back(self._chain, self._store):
-                finish(self._chain, self._store, self._publish_checked)
+                finish(self._chain, self._store, self._show_checked)
                 return
         except BlockTaken as taken:
             raise fenced(self._table.stream, taken.block) from None
@@ -366,14 +363,13 @@ class TableWriter:
         try:
             self._chain.append(event)
         except BlockTaken as taken:
+            if isinstance(event, Close):  # what readers were shown just now may be older than what they saw
+                show_newest(self.publisher, self._store, self._chain)
             raise fenced(self._table.stream, taken.block) from None
 
-    def _abort(self, files: Iterable[DataFile]) -> None:
-        def drop(file: DataFile) -> None:
-            self._store.abort_upload(file.key, file.upload.upload_id)
-
-        for _ in self.map_files(drop, list(files)):
-            pass
+    def _abort(self, files: Iterable[DataFile], store: ObjectStore | None = None) -> None:
+        store = store or self._store
+        list(self.map_files(lambda file: store.abort_upload(file.key, file.upload.upload_id), list(files)))
 
     def _need_open(self) -> None:
         if self._over or not self._opened:

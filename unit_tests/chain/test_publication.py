@@ -1,0 +1,212 @@
+"""What readers of the manifest see when writers are paused, die, or write it too late: never an older state for long."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import pytest
+
+from destination_s3_spark.chain.files import DataFile, FileKind
+from destination_s3_spark.errors import Fenced, TransientError
+from destination_s3_spark.storage.object_store import ObjectChanged
+from destination_s3_spark.tables.commit.writer import TableWriter
+from destination_s3_spark.tables.publishers.symlink import MANIFEST, SEQUENCE, SymlinkManifest
+from unit_tests.chain.fake_store import FakeStore, Fault
+from unit_tests.chain.one_table import CHAIN, FIRST, TABLE, kinds, land, staged, synced, writer
+
+SHOWN = SymlinkManifest("bucket")
+KEY = TABLE.final_root + MANIFEST
+DELTAS = (FileKind.RAW, FileKind.DELTA)
+
+
+class LateStore(FakeStore):
+    """Puts of the manifest may be held up on their way; `arrive` lets the store see them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hold = False
+        self.held: list[Callable[[], str]] = []
+
+    def replace(self, key: str, body: bytes, metadata: Mapping[str, str], etag: str | None) -> str:
+        if not self.hold:
+            return super().replace(key, body, metadata, etag)
+        self.held.append(lambda: FakeStore.replace(self, key, body, metadata, etag))
+        raise TransientError("no answer")
+
+    def arrive(self) -> None:
+        for put in self.held:
+            put()
+
+
+def shown(store: FakeStore) -> set[str]:
+    return {line.removeprefix("s3://bucket/") for line in store.objects[KEY].decode().split()}
+
+
+def finals(store: FakeStore) -> set[str]:
+    return {key for key in store.objects if key.startswith(("lake/final/", "lake/users/f-"))}
+
+
+def merged(store: FakeStore, made: TableWriter) -> str:
+    """One file in place of all the table has; its key."""
+    made.open()
+    file = DataFile(FileKind.FINAL, store.stage(f"lake/users/f-{made.next_token()}.parquet", b"m"), 1)
+    made.merge([file], made.live_files().of(FileKind.FINAL, FileKind.DELTA), 9)
+    return file.key
+
+
+@pytest.mark.parametrize("conditional", [True, False], ids=["conditional puts", "plain puts"])
+def test_a_writer_paused_at_the_manifest_of_its_close_hides_nothing(conditional: bool) -> None:
+    store = FakeStore()
+    store.conditional = conditional
+    first = writer(store, 1, publisher=SHOWN)
+    land(first, store, 0, 100)
+    first.commit([FIRST])
+
+    def others_sync(_number: int, name: str) -> None:
+        if name == "replace":
+            store.hook = None
+            synced(store, 2, SHOWN)
+
+    store.hook = others_sync
+    with pytest.raises(Fenced, match="sync id 2"):
+        first.close()
+
+    assert shown(store) == finals(store)
+    assert len(shown(store)) == 2
+
+
+@pytest.mark.parametrize("conditional", [True, False], ids=["conditional puts", "plain puts"])
+@pytest.mark.parametrize("ends", [True, False], ids=["which has ended", "which goes on"])
+def test_a_writer_paused_at_the_manifest_of_a_merge_hides_no_newer_merge(conditional: bool, ends: bool) -> None:
+    store = FakeStore()
+    store.conditional = conditional
+    first = writer(store, 1, publisher=SHOWN)
+    first.stage(staged(first, store, 0, 100, kinds=DELTAS))
+    first.commit([FIRST])
+    second, newest = writer(store, 2, publisher=SHOWN), []
+
+    def take_over(_number: int, name: str) -> None:
+        """While the first writer has merged and not published, the second one finishes that and merges on."""
+        if name == "replace":
+            store.hook = None
+            newest.append(merged(store, second))
+            if ends:
+                second.close()
+
+    store.hook = take_over
+    with pytest.raises(Fenced, match="sync id 2"):
+        merged(store, first)
+
+    assert [*shown(store)] == newest
+    assert finals(store) == set(newest)
+
+
+def test_an_overtaken_writer_does_not_show_files_that_are_not_there_yet() -> None:
+    """On a store without conditional puts, while the newer writer completes the files of its next commit."""
+    store = FakeStore()
+    store.conditional = False
+    first, second = writer(store, 1, publisher=SHOWN), writer(store, 2, publisher=SHOWN)
+    land(first, store, 0, 100)
+    first.commit([FIRST])
+
+    def stop_half_way(_number: int, name: str) -> Fault | None:
+        return Fault.TIMEOUT_BEFORE if name in {"complete_upload", "abort_upload"} else None
+
+    def others_commit(_number: int, name: str) -> None:
+        if name == "replace":
+            land(second, store, 0, 100)
+            store.hook = stop_half_way
+            with pytest.raises(TransientError):
+                second.commit([replace(FIRST, state_hash="other")])
+            store.hook = None
+
+    store.hook = others_commit
+    with pytest.raises(Fenced):
+        first.close()
+
+    assert kinds(store)[-2:] == ["OpenEpoch", "AddData"]
+    assert shown(store) == finals(store)
+    assert len(shown(store)) == 1
+    assert int(store.metadata[KEY][SEQUENCE]) == len(kinds(store)) - 2, "its rows are not said to be in it"
+
+
+def test_a_put_of_a_dead_process_that_arrives_late_is_refused() -> None:
+    store = LateStore()
+    synced(store, 1, SHOWN)
+    dead = writer(store, 2, publisher=SHOWN)
+    land(dead, store, 0, 100)
+    dead.commit([FIRST])
+    store.hold = True
+    with pytest.raises(TransientError):
+        dead.close()
+    store.hold = False
+    synced(store, 3, SHOWN)
+    newest = shown(store)
+    with pytest.raises(ObjectChanged):
+        store.arrive()
+
+    assert shown(store) == newest == finals(store)
+
+
+@pytest.mark.parametrize("old", [None, b"s3://bucket/gone.parquet\n"], ids=["no manifest", "an old one"])
+def test_a_sync_without_records_shows_readers_the_last_data_of_its_tables(old: bytes | None) -> None:
+    store = FakeStore()
+    synced(store, 1, SHOWN)
+    blocks = kinds(store)
+    store.objects.pop(KEY)
+    if old is not None:
+        store.put(KEY, old, {SEQUENCE: "0"})
+    writer(store, 2, publisher=SHOWN).close()
+
+    assert shown(store) == finals(store)
+    assert kinds(store) == blocks, "nothing else was done"
+
+
+def test_an_idle_table_whose_manifest_is_current_costs_one_call_more() -> None:
+    store = FakeStore()
+    synced(store, 1, SHOWN)
+    store.calls.clear()
+    writer(store, 2, publisher=SHOWN).close()
+
+    assert store.names() == ["get", "get", "head"]
+
+
+def test_a_session_knows_from_the_hint_what_readers_were_shown() -> None:
+    store = FakeStore()
+    synced(store, 1, SHOWN)
+    store.calls.clear()
+    synced(store, 2, SHOWN)
+    assert store.calls.count(("replace", KEY)) == 1
+    assert ("head", KEY) not in store.calls
+
+    store.objects.pop(f"{CHAIN}hint.json")
+    synced(store, 3, SHOWN)
+    assert len(shown(store)) == 3
+
+
+def test_the_manifest_of_a_table_that_was_removed_does_not_count_as_newer() -> None:
+    store = FakeStore()
+    for sync_id in (1, 2, 3):
+        synced(store, sync_id, SHOWN)
+    for key in [key for key in store.objects if key != KEY]:
+        store.objects.pop(key)
+    synced(store, 4, SHOWN)
+
+    assert shown(store) == finals(store)
+    assert len(shown(store)) == 1
+
+
+def test_a_manifest_that_others_always_replace_is_a_transient_error() -> None:
+    store = FakeStore()
+    made = writer(store, 1, publisher=SHOWN)
+    land(made, store, 0, 100)
+    made.commit([FIRST])
+
+    def interfere(number: int, name: str) -> None:
+        if name == "replace":
+            store.objects[KEY] = str(number).encode()
+
+    store.hook = interfere
+    with pytest.raises(TransientError, match=r"manifest of table shop\.users"):
+        made.close()
