@@ -27,8 +27,9 @@ from destination_s3_spark.storage.settings import AccessKey, ClientLimits, S3Set
 from destination_s3_spark.storage.staging import StagedFileSink
 from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.commit.batch import TableCheckpoint
-from destination_s3_spark.tables.commit.writer import TableWriter
+from destination_s3_spark.tables.commit.writer import TableWriter, WriterDependencies
 from destination_s3_spark.tables.landing.slices import Segment, StagedSlice
+from destination_s3_spark.tables.publishers.publication import Publisher
 
 REGION = "us-east-1"
 
@@ -206,9 +207,10 @@ class SmallTable:
         self._sent = 0
         self._checkpoints = 0
 
-    def writer(self, sync_id: int = 1, generation_id: int = 0) -> TableWriter:
+    def writer(self, sync_id: int = 1, generation_id: int = 0, publishers: Sequence[Publisher] = ()) -> TableWriter:
         """A session that has read the chain."""
-        writer = TableWriter(self.store, self.table, Session(sync_id, generation_id, STARTED), OrphanUploads(self.store, "lake/"))
+        session, dependencies = Session(sync_id, generation_id, STARTED), WriterDependencies(publishers=publishers)
+        writer = TableWriter(self.store, self.table, session, OrphanUploads(self.store, "lake/"), dependencies)
         writer.read()
         self._sent = 0
         return writer

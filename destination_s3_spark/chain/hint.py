@@ -6,6 +6,7 @@ It may be missing or old, and says nothing about where the chain ends; a checksu
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 
 import msgspec
 
@@ -23,11 +24,11 @@ class BadHint(Exception):
 
 
 class Known(msgspec.Struct, frozen=True):
-    """What a hint says: the state, the live files unless they are too many, and the publisher's mark of what readers were shown last."""
+    """What a hint says: the state, the live files unless they are too many, and each publisher's mark of what it showed readers last."""
 
     state: TableState
     live: LiveFiles | None
-    shown: str | None = None
+    shown: dict[str, str] = {}
 
 
 class _Hint(msgspec.Struct, rename="camel"):
@@ -41,11 +42,11 @@ _HINT = msgspec.json.Decoder(_Hint)
 _KNOWN = msgspec.json.Decoder(Known)
 
 
-def encode_hint(state: TableState, live: LiveFiles | None, shown: str | None = None) -> bytes:
+def encode_hint(state: TableState, live: LiveFiles | None, shown: Mapping[str, str]) -> bytes:
     """The bytes of the hint object."""
     if live is not None and len(live.files) + len(live.adopted) + len(live.dropped) > MAX_FILES:
         live = None
-    body = canonical(Known(state, live, shown))
+    body = canonical(Known(state, live, dict(shown)))
     return canonical(_Hint(state.sequence_number, state.block_hash, msgspec.Raw(body), hashlib.sha256(body).hexdigest()))
 
 

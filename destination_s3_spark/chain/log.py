@@ -61,8 +61,8 @@ class Chain:
         self._stream = stream
         self._clock = clock
         self.state: TableState | None = None
-        self.shown: str | None = None
-        """A publisher's mark of what it showed readers last, kept in the hint for its next time; may be old."""
+        self.shown: dict[str, str] = {}
+        """The marks of publishers, by name, of what each showed readers last. Kept in the hint for the next time; may be old."""
         self._live: LiveFilesFold | None = None
         self._from_hint = False
 
@@ -89,7 +89,7 @@ class Chain:
         else:
             self.state = known.state
             self._live = None if known.live is None else LiveFilesFold(known.live)
-            self.shown = known.shown
+            self.shown = dict(known.shown)
             self._from_hint = True
             if known.state.contents.current_from is None:
                 self.state = with_generations(known.state, self.live_files())
@@ -142,7 +142,7 @@ class Chain:
     def anew(self) -> Chain:
         """The same chain, read to its head by somebody who writes nothing."""
         chain = Chain(self._store, self._prefix, self._stream, self._clock)
-        chain.shown = self.shown
+        chain.shown = dict(self.shown)
         chain.read()
         chain.catch_up()
         return chain

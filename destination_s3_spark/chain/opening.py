@@ -22,6 +22,9 @@ from destination_s3_spark.stream_id import StreamId
 OPEN_TRIES = 32
 """How often opening gives way to another writer's block; each time that writer has made progress."""
 
+CHAIN_FOLDER = "chain/"
+"""The blocks of a table, in its own folder."""
+
 SNAPSHOT_EVERY = 100
 """Blocks after which a Snapshot is due, so that a reader without a hint folds about that many."""
 
@@ -43,7 +46,7 @@ class Table:
     @property
     def chain_prefix(self) -> str:
         """Where the blocks are."""
-        return f"{self.folder}chain/"
+        return f"{self.folder}{CHAIN_FOLDER}"
 
     @property
     def scratch_prefix(self) -> str:

@@ -15,6 +15,7 @@ from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.schema.flatbuffer import bare_flatbuffer
 from destination_s3_spark.storage.configured import s3_settings
 from destination_s3_spark.storage.s3 import S3Store
+from destination_s3_spark.tables.found import choose, find_tables
 
 
 class SchemaForm(Enum):
@@ -31,12 +32,12 @@ def run(config_path: str, name: str | None, namespace: str | None) -> int:
     config = read_config(Path(config_path))
     store = S3Store(s3_settings(config))
     folder = inspection.tables_folder(config)
-    found = inspection.find_tables(store, folder)
+    found = find_tables(store, folder)
     place = f"s3://{config.s3_bucket_name}/{folder}"
     if name is None:
         sys.stdout.write(_all_tables([inspection.read_table(store, table) for table in found], place))
         return 0
-    chosen = inspection.choose(found, name, namespace, place)
+    chosen = choose(found, name, namespace, place)
     sys.stdout.write("\n".join(_one_table(inspection.read_table(store, table)) for table in chosen))
     return 0
 
@@ -46,7 +47,7 @@ def export_schema(config_path: str, name: str, namespace: str | None, file: Path
     config = read_config(Path(config_path))
     store = S3Store(s3_settings(config))
     folder = inspection.tables_folder(config)
-    chosen = inspection.choose(inspection.find_tables(store, folder), name, namespace, f"s3://{config.s3_bucket_name}/{folder}")
+    chosen = choose(find_tables(store, folder), name, namespace, f"s3://{config.s3_bucket_name}/{folder}")
     if len(chosen) > 1:
         raise ConfigError(
             f"There are {len(chosen)} streams of the name {name}: {', '.join(str(t.stream) for t in chosen)}. Add --namespace."

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -12,36 +11,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from destination_s3_spark.chain.blocks import Block, UnreadableBlock, block_name, decode
-from destination_s3_spark.chain.events import Seed
+from destination_s3_spark.chain.blocks import Block
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.chain.readable import Readable, readable
 from destination_s3_spark.chain.schema_history import schema_history
 from destination_s3_spark.chain.state import TableState
 from destination_s3_spark.config.config import Config
-from destination_s3_spark.errors import ConfigError, DataError
 from destination_s3_spark.schema.arrow import schema_from_text
 from destination_s3_spark.storage.configured import path_template
 from destination_s3_spark.storage.object_store import ObjectStore
 from destination_s3_spark.storage.table_paths import INTERNAL_FOLDER
 from destination_s3_spark.stream_id import StreamId
-from destination_s3_spark.tables.publishers.symlink import SymlinkManifest, publishers
+from destination_s3_spark.tables.found import FoundTable
 
 HEADS_AT_ONCE = 16
-
-
-@dataclass(frozen=True, slots=True)
-class FoundTable:
-    """A table of the bucket path: where its chain is, and its first block."""
-
-    chain_prefix: str
-    seed: Seed
-
-    @property
-    def stream(self) -> StreamId:
-        """The stream the table holds."""
-        return self.seed.stream
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,27 +71,6 @@ def tables_folder(config: Config) -> str:
     return f"{path_template(config, datetime.now(UTC), sync_id=0).base}{INTERNAL_FOLDER}/"
 
 
-def find_tables(store: ObjectStore, folder: str) -> list[FoundTable]:
-    """The tables whose chains are below the folder, in the order of their keys. Raises DataError where a chain has no Seed."""
-    seeds = [found.key for found in store.list(folder) if found.key.endswith(f"/chain/{block_name(0)}")]
-    return [FoundTable(key.removesuffix(block_name(0)), _seed(store, key)) for key in seeds]
-
-
-def publishers_of(config: Config, found: Sequence[FoundTable]) -> dict[StreamId, SymlinkManifest]:
-    """The publisher of each table that has one, by the same rule as in a sync of all of them. `found`: every table of the bucket path."""
-    roots = {table.stream: table.seed.final_root for table in found}
-    return publishers(config, roots, path_template(config, datetime.now(UTC), sync_id=0))
-
-
-def choose(found: Sequence[FoundTable], name: str, namespace: str | None, place: str) -> list[FoundTable]:
-    """The tables of the streams of that name, and of that namespace if one is given. Raises ConfigError when there is none."""
-    chosen = [table for table in found if table.stream.name == name and namespace in (None, table.stream.namespace)]
-    if not chosen:
-        known = ", ".join(sorted(str(table.stream) for table in found)) or "none"
-        raise ConfigError(f"There is no table of stream {StreamId(namespace, name)} under {place}. Tables there: {known}.")
-    return chosen
-
-
 def read_table(store: ObjectStore, found: FoundTable) -> InspectedTable:
     """What the table's chain says. Raises DataError when it is damaged."""
     chain = Chain(store, found.chain_prefix, found.stream)
@@ -133,18 +96,6 @@ def value_changes(rows: pa.Table) -> list[ValueChange]:
             counts[group] += 1
             examples.setdefault(group, change["field"])
     return [ValueChange(*group, examples[group], count) for group, count in counts.most_common()]
-
-
-def _seed(store: ObjectStore, seed_key: str) -> Seed:
-    try:
-        seed = decode(store.get(seed_key)).event
-    except UnreadableBlock:
-        seed = None
-    if not isinstance(seed, Seed):
-        raise DataError(
-            f"{seed_key} is not the first block of a chain. Only this connector may write there; restore an older version of it."
-        )
-    return seed
 
 
 def _any_index(path: str) -> str:

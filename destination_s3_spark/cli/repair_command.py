@@ -6,18 +6,16 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
-from destination_s3_spark.chain.opening import Leftovers, Table
-from destination_s3_spark.chain.orphan_uploads import OrphanUploads
+from destination_s3_spark.chain.opening import Leftovers
 from destination_s3_spark.cli import inspection
 from destination_s3_spark.cli.configuration import read_config
-from destination_s3_spark.cli.inspection import FoundTable
 from destination_s3_spark.cli.report import counted
 from destination_s3_spark.errors import SyncError
-from destination_s3_spark.storage.configured import path_template, s3_settings
+from destination_s3_spark.storage.configured import s3_settings
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.tables.commit.repair import Repair, repair
-
-CHAIN_FOLDER = "chain/"
+from destination_s3_spark.tables.factory import TableFactory, identity_of
+from destination_s3_spark.tables.found import choose, find_tables
 
 
 def run(config_path: str, name: str | None, namespace: str | None) -> int:
@@ -26,28 +24,23 @@ def run(config_path: str, name: str | None, namespace: str | None) -> int:
     store = S3Store(s3_settings(config))
     folder = inspection.tables_folder(config)
     place = f"s3://{config.s3_bucket_name}/{folder}"
-    found = inspection.find_tables(store, folder)
-    chosen = found if name is None else inspection.choose(found, name, namespace, place)
+    found = find_tables(store, folder)
+    chosen = found if name is None else choose(found, name, namespace, place)
     if not chosen:
         sys.stdout.write(f"No tables under {place}.\n")
         return 0
-    shown_by = inspection.publishers_of(config, found)
-    orphans = OrphanUploads(store, path_template(config, datetime.now(UTC), sync_id=0).base)
+    factory = TableFactory(config, store, datetime.now(UTC))
+    publishers, orphans = factory.publishers(found), factory.orphans()
     failed = 0
     for number, table in enumerate(chosen, start=1):
-        publisher = shown_by.get(table.stream)
         try:
-            said = _done(repair(store, _table(table), publisher, orphans, datetime.now(UTC)))
+            said = _done(repair(store, identity_of(table), publishers[table.stream], orphans, factory.started_at))
         except SyncError as error:
             said = f"failed. {error.message}"
             failed += 1
         sys.stdout.write(f"[{number}/{len(chosen)}] {table.stream}: {said}\n")
         sys.stdout.flush()
     return 1 if failed else 0
-
-
-def _table(found: FoundTable) -> Table:
-    return Table(found.stream, found.seed.table_id, found.chain_prefix.removesuffix(CHAIN_FOLDER), found.seed.final_root)
 
 
 def _done(repaired: Repair | None) -> str:

@@ -24,6 +24,7 @@ from destination_s3_spark.demo.shop import Shop
 from destination_s3_spark.storage.configured import s3_settings
 from destination_s3_spark.storage.object_store import ObjectStore
 from destination_s3_spark.storage.s3 import S3Store
+from destination_s3_spark.tables.found import find_tables
 
 BUCKET = "demo"
 BUCKET_PATH = "lake"
@@ -94,7 +95,7 @@ def _options(endpoint: str) -> dict[str, Any]:
 
 def _show(config: Config) -> None:
     store = S3Store(s3_settings(config))
-    found = inspection.find_tables(store, inspection.tables_folder(config))
+    found = find_tables(store, inspection.tables_folder(config))
     tables = [inspection.read_table(store, table) for table in found]
     sys.stdout.write("\n" + report.section("Tables", report.overview(tables)))
     for table in tables:

@@ -14,19 +14,21 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 import zstandard
 
-from destination_s3_spark.config.format_options import AvroDeflate, AvroFormat, AvroUncompressed, AvroXz, AvroZstandard
 from destination_s3_spark.decoding.plan import Values
 from destination_s3_spark.formats.avro_schema import row_type
 from destination_s3_spark.formats.avro_types import AvroType, Integer, Text
 from destination_s3_spark.formats.file_format import FileFormat
 from destination_s3_spark.formats.file_writer import FileColumns, Sink, require_columns
 from destination_s3_spark.formats.rows import joined, row_bytes, row_offsets
+
+if TYPE_CHECKING:  # executors of a cluster have no pydantic
+    from destination_s3_spark.config.format_options import AvroFormat
 
 BLOCK_BYTES = 64 * 2**10
 """Uncompressed size of a block, a row more or less: that of Avro's own libraries."""
@@ -148,17 +150,17 @@ def _encoded(of: AvroType, values: pa.Array[Any]) -> bytes:
 
 
 def _options(chosen: AvroFormat) -> AvroOptions:
-    match chosen.compression_codec:
-        case AvroDeflate(compression_level=level):
-            return AvroOptions(Codec.DEFLATE, level)
-        case AvroXz(compression_level=level):
-            return AvroOptions(Codec.XZ, level)
-        case AvroZstandard(compression_level=level, include_checksum=include_checksum):
-            return AvroOptions(Codec.ZSTANDARD, level, Checksum.INCLUDED if include_checksum else Checksum.NONE)
-        case AvroUncompressed():
-            return AvroOptions()
-        case other:
-            return AvroOptions(Codec(other.codec))
+    codec = chosen.compression_codec
+    if codec.codec == "no compression":
+        return AvroOptions()
+    if codec.codec == "zstandard":
+        checksum = Checksum.INCLUDED if codec.include_checksum else Checksum.NONE
+        return AvroOptions(Codec.ZSTANDARD, codec.compression_level, checksum)
+    if codec.codec == "Deflate":
+        return AvroOptions(Codec.DEFLATE, codec.compression_level)
+    if codec.codec == "xz":
+        return AvroOptions(Codec.XZ, codec.compression_level)
+    return AvroOptions(Codec(codec.codec))
 
 
-AVRO = FileFormat("Avro", (AvroOptions.extension,), typed=True, sorted_rows=False, chosen_by=AvroFormat, options=_options)
+AVRO = FileFormat("Avro", "Avro", (AvroOptions.extension,), typed=True, sorted_rows=False, options=_options)

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from destination_s3_spark.config.format_options import CsvFormat
 from destination_s3_spark.decoding.plan import Values
 from destination_s3_spark.formats.file_format import FileFormat
 from destination_s3_spark.formats.file_writer import FileColumns, Sink
@@ -27,6 +26,9 @@ from destination_s3_spark.formats.text_file import (
     text_join,
 )
 from destination_s3_spark.protocol.exact_json import string_value
+
+if TYPE_CHECKING:  # executors of a cluster have no pydantic
+    from destination_s3_spark.config.format_options import CsvFormat
 
 _NULL = '""'
 _META_COLUMNS = 4
@@ -111,9 +113,9 @@ def _options(chosen: CsvFormat) -> CsvOptions:
 
 CSV = FileFormat(
     "CSV",
+    "CSV",
     tuple(CsvOptions.stem + compression.value for compression in Compression),
     typed=False,
     sorted_rows=False,
-    chosen_by=CsvFormat,
     options=_options,
 )

@@ -32,14 +32,14 @@ class FileOptions(Protocol):
 class FileFormat:
     """A file format.
 
-    `title` is its name for users. Keys of its files end in one of `extensions`. `typed`: values have the types of their columns there, not
-    those the source sent. `sorted_rows`: merges and Arrow read the files themselves; of other formats they read a Parquet copy. `chosen_by`
-    is the model of the user's options, of which `options` makes those of files.
+    `title` is its name for users, `format_type` the one in the configuration. Keys of its files end in one of `extensions`. `typed`: values
+    have the types of their columns there, not those the source sent. `sorted_rows`: merges and Arrow read the files themselves; of other
+    formats they read a Parquet copy. `options` makes the options of files from the user's.
     """
 
     title: str
+    format_type: str
     extensions: tuple[str, ...]
     typed: bool
     sorted_rows: bool
-    chosen_by: type[Any]
     options: Callable[[Any], FileOptions]

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from destination_s3_spark.config.format_options import JsonlFormat
 from destination_s3_spark.decoding.plan import Values
 from destination_s3_spark.formats.file_format import FileFormat
 from destination_s3_spark.formats.file_writer import FileColumns, Sink
@@ -28,6 +27,9 @@ from destination_s3_spark.formats.text_file import (
     text_join,
 )
 from destination_s3_spark.protocol.exact_json import members
+
+if TYPE_CHECKING:  # executors of a cluster have no pydantic
+    from destination_s3_spark.config.format_options import JsonlFormat
 
 _MAYBE_META_KEY = r"(?i)_airbyte_|\\u00(5f|[46][1259]|[57][249])"
 """In every object with a key like the connector's own, also where its characters are escaped, and in few others."""
@@ -98,9 +100,9 @@ def _options(chosen: JsonlFormat) -> JsonlOptions:
 
 JSONL = FileFormat(
     "JSON Lines",
+    "JSONL",
     tuple(JsonlOptions.stem + compression.value for compression in Compression),
     typed=False,
     sorted_rows=False,
-    chosen_by=JsonlFormat,
     options=_options,
 )

@@ -9,16 +9,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from itertools import chain
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from destination_s3_spark.config.format_options import ParquetFormat
 from destination_s3_spark.decoding.plan import Values
 from destination_s3_spark.formats.file_format import FileFormat
 from destination_s3_spark.formats.file_writer import FileColumns, Sink, require_columns
+
+if TYPE_CHECKING:  # executors of a cluster have no pydantic
+    from destination_s3_spark.config.format_options import ParquetFormat
 
 MIB = 1024 * 1024
 
@@ -240,4 +242,4 @@ def _options(chosen: ParquetFormat) -> ParquetOptions:
     )
 
 
-PARQUET = FileFormat("Parquet", (ParquetOptions.extension,), typed=True, sorted_rows=True, chosen_by=ParquetFormat, options=_options)
+PARQUET = FileFormat("Parquet", "Parquet", (ParquetOptions.extension,), typed=True, sorted_rows=True, options=_options)

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from destination_s3_spark.formats.avro import AVRO
 from destination_s3_spark.formats.csv import CSV
 from destination_s3_spark.formats.file_format import FileFormat, FileOptions
 from destination_s3_spark.formats.jsonl import JSONL
 from destination_s3_spark.formats.parquet import PARQUET
+
+
+class ChosenFormat(Protocol):
+    """A user's options of a format."""
+
+    @property
+    def format_type(self) -> str:
+        """The name of the format in the configuration."""
+
 
 FORMATS: list[FileFormat] = [
     PARQUET,
@@ -16,12 +27,12 @@ FORMATS: list[FileFormat] = [
 ]
 
 
-def chosen_format(chosen: object) -> FileFormat:
+def chosen_format(chosen: ChosenFormat) -> FileFormat:
     """Return the format of the user's options."""
-    return next(known for known in FORMATS if isinstance(chosen, known.chosen_by))
+    return next(known for known in FORMATS if known.format_type == chosen.format_type)
 
 
-def file_options(chosen: object) -> FileOptions:
+def file_options(chosen: ChosenFormat) -> FileOptions:
     """Make the options of files from the user's."""
     return chosen_format(chosen).options(chosen)
 

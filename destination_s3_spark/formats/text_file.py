@@ -5,17 +5,19 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from enum import Enum
 from itertools import chain, groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 from isal import isal_zlib
 
-from destination_s3_spark.config.format_options import Flattening as FlatteningOption
-from destination_s3_spark.config.format_options import TextCompression
 from destination_s3_spark.formats.file_writer import Sink, require_columns
 from destination_s3_spark.formats.rows import row_bytes, row_offsets
+
+if TYPE_CHECKING:  # executors of a cluster have no pydantic
+    from destination_s3_spark.config.format_options import Flattening as FlatteningOption
+    from destination_s3_spark.config.format_options import TextCompression
 
 _GZIP_LEVEL = 2
 """ISA-L's usual one. Measured on lines of a change log: six times as fast as zlib's level 4, for files of the same size."""

@@ -24,14 +24,15 @@ from destination_s3_spark.storage.settings import USUAL_LIMITS, ClientLimits, S3
 from destination_s3_spark.sync.batches import limits
 from destination_s3_spark.sync.checkpoints import Checkpoints
 from destination_s3_spark.sync.commits import Commits, Emit
+from destination_s3_spark.sync.open_tables import OpenTables
 from destination_s3_spark.sync.pipeline import Pipeline
 from destination_s3_spark.sync.remote_landing import RemoteLanding
 from destination_s3_spark.sync.runtime import Runtime, task_bytes
 from destination_s3_spark.sync.spool import Spool
 from destination_s3_spark.sync.sync import Parts, Sync
-from destination_s3_spark.sync.table_set import TableSet
 from destination_s3_spark.sync.updates import Updates
 from destination_s3_spark.tables.capture.local_disk import LocalDisk
+from destination_s3_spark.tables.factory import TableFactory
 from destination_s3_spark.tables.merge.update import Resources
 
 IDLE_S = 0.2
@@ -83,15 +84,16 @@ def _assembled(config: Config, s3: S3Settings, catalog: Catalog, emit: Emit, run
         files_pool = stack.enter_context(ThreadPoolExecutor(FILES_AT_ONCE, "files"))
         store = S3Store(s3)
         started_at = datetime.now(UTC)
-        tables = TableSet(config, store, started_at, tables_pool, files_pool).read(catalog)
+        tables = TableFactory(config, store, started_at, tables_pool.map, files_pool.map).of_catalog(catalog)
+        open_tables = OpenTables(tables, tables_pool.map)
         spool = Spool(runtime.scratch / "spool", limits(config).spool_bytes)
         checkpoints = Checkpoints()
         commits = Commits({i: table.writer for i, table in tables.items()}, checkpoints, emit, tables_pool.map)
         local = is_local(config.spark.master)
-        land = None if local else RemoteLanding(engine, store, tables).land
+        land = None if local else RemoteLanding(engine, store, open_tables).land
         # The spool is empty when tables are merged.
         disk = LocalDisk(runtime.scratch / "events", limits(config).spool_bytes) if local else None
-        pipeline = Pipeline(tables, spool, engine, commits, s3, land)
+        pipeline = Pipeline(open_tables, spool, engine, commits, s3, land)
         stack.callback(pipeline.stop)
         stack.callback(engine.stop)  # first of all: it ends what the pipeline may still be waiting for
         try:
@@ -99,6 +101,7 @@ def _assembled(config: Config, s3: S3Settings, catalog: Catalog, emit: Emit, run
             yield Parts(
                 catalog,
                 tables,
+                open_tables,
                 checkpoints,
                 commits,
                 spool,

@@ -20,12 +20,12 @@ from destination_s3_spark.storage.credentials import forwardable
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.sync.batches import grouped
 from destination_s3_spark.sync.commits import Commits
+from destination_s3_spark.sync.open_tables import OpenTables
 from destination_s3_spark.sync.spool import Spool
 from destination_s3_spark.tables.commit.result import CommitResult
 from destination_s3_spark.tables.dedup import misfit_warnings
 from destination_s3_spark.tables.landing.land import LandTask, UnreadableLine, land_slice
 from destination_s3_spark.tables.landing.slices import Slice, StagedSlice
-from destination_s3_spark.tables.stream_table import StreamTable
 
 logger = logging.getLogger("airbyte")
 
@@ -56,21 +56,21 @@ class Batch:
 
 
 class Pipeline:
-    """Lands and commits batches on a thread of its own, one at a time. `streams` by catalog index.
+    """Lands and commits batches on a thread of its own, one at a time.
 
     `land` is for an engine whose workers cannot read the spool.
     """
 
     def __init__(
         self,
-        streams: Mapping[int, StreamTable],
+        tables: OpenTables,
         spool: Spool,
         engine: Engine,
         commits: Commits,
         s3: S3Settings,
         land: Land | None = None,
     ) -> None:
-        self._streams = streams
+        self._tables = tables
         self._spool = spool
         self._engine = engine
         self._commits = commits
@@ -130,7 +130,7 @@ class Pipeline:
 
     def _warn(self, misfits: Mapping[int, Mapping[str, int]]) -> None:
         for stream, counts in misfits.items():
-            table = self._streams[stream]
+            table = self._tables[stream]
             for warning in misfit_warnings(table.spec, counts) if table.spec is not None else ():
                 logger.warning("stream %s: %s", table.stream.id, warning)
 
@@ -139,12 +139,12 @@ class Pipeline:
         by_stream: dict[int, list[Slice]] = {}
         for piece in slices:
             by_stream.setdefault(piece.stream, []).append(piece)
-        return [task for stream, pieces in by_stream.items() for task in self._streams[stream].land_tasks(pieces, s3)]
+        return [task for stream, pieces in by_stream.items() for task in self._tables[stream].land_tasks(pieces, s3)]
 
     def _placed(self, failure: UnreadableLine) -> DataError:
         """The failure with the place of the line in the input."""
         offset = self._spool.input_offset(failure.catalog_index, failure.record)
-        name = self._streams[failure.catalog_index].stream.id
+        name = self._tables[failure.catalog_index].stream.id
         return DataError(
             f"Stream {name}: the RECORD line at byte {offset} of the input cannot be read as a record of this stream. Nothing after the "
             "last acknowledged STATE was kept; report it to the maker of the source and run the sync again.",
@@ -157,6 +157,6 @@ class Pipeline:
             rate = result.bytes / MB / max(seconds, 0.001)
             logger.info(
                 "committed stream=%s seq=%s rows=%d replayed=%d files=%d bytes=%d seconds=%.1f mb_per_s=%.1f spool_mb=%.1f",
-                self._streams[stream].stream.id, result.sequence_number, result.rows, result.replayed, result.files, result.bytes,
+                self._tables[stream].stream.id, result.sequence_number, result.rows, result.replayed, result.files, result.bytes,
                 seconds, rate, self._spool.size / MB,
             )  # fmt: skip

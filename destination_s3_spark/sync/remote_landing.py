@@ -9,10 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 from destination_s3_spark.engine.session import Engine
 from destination_s3_spark.errors import SyncError
 from destination_s3_spark.storage.object_store import ObjectStore
+from destination_s3_spark.sync.open_tables import OpenTables
 from destination_s3_spark.tables.landing.land import LandTask
 from destination_s3_spark.tables.landing.remote_slice import RemoteLandTask, land_remote_slice, object_keys, remote, upload_lines
 from destination_s3_spark.tables.landing.slices import StagedSlice
-from destination_s3_spark.tables.stream_table import StreamTable
 
 UPLOADS_AT_ONCE = 4
 """Slices compressed and uploaded side by side."""
@@ -21,9 +21,9 @@ logger = logging.getLogger("airbyte")
 
 
 class RemoteLanding:
-    """Lands the slices of a sync's tables, given by catalog index, on executors of a cluster."""
+    """Lands the slices of a sync's tables, on executors of a cluster."""
 
-    def __init__(self, engine: Engine, store: ObjectStore, tables: dict[int, StreamTable]) -> None:
+    def __init__(self, engine: Engine, store: ObjectStore, tables: OpenTables) -> None:
         self._engine = engine
         self._store = store
         self._tables = tables

@@ -23,12 +23,14 @@ from destination_s3_spark.storage import doubtful_uploads
 from destination_s3_spark.sync.batches import Backlog, Due, Limits, cut_ends, due, pieces, slice_bytes
 from destination_s3_spark.sync.checkpoints import Checkpoints
 from destination_s3_spark.sync.commits import Commits
+from destination_s3_spark.sync.open_tables import OpenTables
 from destination_s3_spark.sync.pipeline import AfterLanding, Batch, Pipeline
 from destination_s3_spark.sync.spool import Spool
 from destination_s3_spark.sync.updates import Updates
 from destination_s3_spark.tables.due import may_be_due, rewrite_of, update_of
 from destination_s3_spark.tables.landing.slices import Slice
 from destination_s3_spark.tables.merge.update import Resources
+from destination_s3_spark.tables.open_table import OpenTable
 from destination_s3_spark.tables.stream_table import StreamTable
 from destination_s3_spark.tables.update import Update
 
@@ -44,6 +46,7 @@ class Parts:
 
     catalog: Catalog
     tables: Mapping[int, StreamTable]
+    open_tables: OpenTables
     checkpoints: Checkpoints
     commits: Commits
     spool: Spool
@@ -65,7 +68,6 @@ class Sync:
         self._complete: set[int] = set()
         self._incomplete: set[int] = set()
         self._next_look = 0.0
-        self._has_first = False
         self._doubtful = doubtful_uploads.count()
 
     def run(self, events: Iterable[Event]) -> None:
@@ -132,7 +134,7 @@ class Sync:
                 f"The input ended, but {len(unfinished)} of {len(parts.catalog.streams)} streams did not complete ({names}). Everything up "
                 "to their last STATE is committed; run the sync again to go on from there."
             )
-        self._open_first([stream for stream, table in parts.tables.items() if table.writer.state and not table.writer.state.closed])
+        parts.open_tables.decide(stream for stream, table in parts.tables.items() if table.writer.state and not table.writer.state.closed)
         lost_attempts = parts.engine.lost_attempts or doubtful_uploads.count() > self._doubtful
         parts.commits.close(parts.orphans() if lost_attempts else None)
 
@@ -145,16 +147,9 @@ class Sync:
             return may_be_due(parts.tables[stream], complete=stream not in unfinished)
 
         due = [stream for stream, may in zip(parts.tables, parts.pool.map(may_be, parts.tables), strict=True) if may]
-        self._open_first(due)
-        updates = parts.pool.map(lambda stream: update_of(parts.tables[stream], parts.resources), due)
+        parts.open_tables.open(due)
+        updates = parts.pool.map(lambda stream: update_of(parts.open_tables[stream], parts.resources), due)
         return [(str(parts.tables[stream].stream.id), one) for stream, one in zip(due, updates, strict=True) if one is not None]
-
-    def _open_first(self, streams: Iterable[int]) -> None:
-        """Open the first of the tables alone, unless there is one already: it decides between syncs that started together."""
-        tables = [self._parts.tables[stream] for stream in streams]
-        if tables and not self._has_first:
-            min(tables, key=lambda table: (table.stream.id.namespace or "", table.stream.id.name)).writer.open()
-            self._has_first = True
 
     def _unfinished(self) -> Sequence[int]:
         """The streams that did not complete. Without generations in the catalog, the end of input completes those without a status."""
@@ -179,13 +174,18 @@ class Sync:
         return 0 if since is None else time.monotonic() - since
 
     def _slices(self, ends: Mapping[int, int]) -> tuple[Slice, ...]:
-        """Cut the streams, their tables opened first: whether a table watches for replays decides how its stream is cut."""
+        """Open the tables, rewrite those that are outdated, and cut their streams up to these ends."""
+        opened = self._parts.open_tables.open(ends)
+        self._rewrite_outdated(opened)
+        return self._cut_streams(ends)
+
+    def _rewrite_outdated(self, opened: Iterable[OpenTable]) -> None:
         parts = self._parts
-        self._open_first(ends)
-        opened = zip(ends, parts.pool.map(lambda stream: parts.tables[stream].open(), ends), strict=True)
-        outdated = [parts.tables[stream] for stream, is_outdated in opened if is_outdated]
-        parts.updates.run([(str(table.stream.id), rewrite_of(table, parts.resources())) for table in outdated])
-        target = slice_bytes([end - self._cut.get(stream, 0) for stream, end in ends.items()], parts.engine.cores) if ends else 0
+        parts.updates.run([(str(table.stream.id), rewrite_of(table, parts.resources())) for table in opened if table.outdated])
+
+    def _cut_streams(self, ends: Mapping[int, int]) -> tuple[Slice, ...]:
+        """Cut the streams of open tables: whether a table watches for replays decides how its stream is cut."""
+        target = slice_bytes([end - self._cut.get(stream, 0) for stream, end in ends.items()], self._parts.engine.cores) if ends else 0
         return tuple(piece for stream, end in ends.items() for piece in self._cut_stream(stream, end, target))
 
     def _cut_stream(self, stream: int, end: int, slice_target: int) -> list[Slice]:

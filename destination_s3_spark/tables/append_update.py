@@ -11,15 +11,15 @@ from dataclasses import replace
 from destination_s3_spark.chain.files import DataFile, FileEntry, FileKind, generation_metadata
 from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.storage.settings import S3Settings
+from destination_s3_spark.tables.open_table import OpenTable
 from destination_s3_spark.tables.row_plan import file_columns
 from destination_s3_spark.tables.row_sources import extension, replaced_by_pending, stored
 from destination_s3_spark.tables.stored.rewrite import RewriteTask, rewrite_file
 from destination_s3_spark.tables.stored.rows import Misfits
-from destination_s3_spark.tables.stream_table import StreamTable
 from destination_s3_spark.tables.update import Steps, Update, Work
 
 
-def publish_deltas(table: StreamTable, s3: S3Settings) -> Update:
+def publish_deltas(table: OpenTable, s3: S3Settings) -> Update:
     """Make final files of an append table's deltas: of those of a pending generation, which replaces the table, or of all there are."""
     live = table.writer.live_files()
     replaces = live.pending is not None
@@ -37,7 +37,7 @@ def publish_deltas(table: StreamTable, s3: S3Settings) -> Update:
     return table.writer.merge(files, [*deltas, *live.dropped], offset)
 
 
-def retype_final_files(table: StreamTable, s3: S3Settings) -> Update:
+def retype_final_files(table: OpenTable, s3: S3Settings) -> Update:
     """Rewrite the final files of an append table that have columns of other types than the table has now."""
     live = table.writer.live_files()
     outdated = [file for file in live.of(FileKind.FINAL, FileKind.STATE) if table.is_outdated(file)]
@@ -47,7 +47,7 @@ def retype_final_files(table: StreamTable, s3: S3Settings) -> Update:
     return table.writer.merge(written, outdated, None)
 
 
-def rebuild_from_raw(table: StreamTable, s3: S3Settings) -> Update:
+def rebuild_from_raw(table: OpenTable, s3: S3Settings) -> Update:
     """Rebuild an append table from its raw rows."""
     live = table.writer.live_files()
     raw = [file for file in live.of(FileKind.RAW) if not live.is_pending(file)]
@@ -61,7 +61,7 @@ def _is_run(file: FileEntry) -> bool:
     return file.keys is not None
 
 
-def _rewritten(table: StreamTable, live: LiveFiles, files: Sequence[FileEntry], s3: S3Settings, misfits: Misfits) -> Steps[list[DataFile]]:
+def _rewritten(table: OpenTable, live: LiveFiles, files: Sequence[FileEntry], s3: S3Settings, misfits: Misfits) -> Steps[list[DataFile]]:
     """Rewrite the files on Spark, and return them as staged final files."""
     if not files:
         return []
@@ -73,7 +73,7 @@ def _rewritten(table: StreamTable, live: LiveFiles, files: Sequence[FileEntry], 
     return [replace(file, offset=source.offset, generation_id=source.generation_id) for file, source in zip(done, files, strict=True)]
 
 
-def _copied(table: StreamTable, deltas: Sequence[FileEntry]) -> list[DataFile]:
+def _copied(table: OpenTable, deltas: Sequence[FileEntry]) -> list[DataFile]:
     """Copies of the deltas under final keys, staged."""
 
     def copy(file: FileEntry) -> DataFile:

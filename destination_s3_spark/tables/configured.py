@@ -9,8 +9,8 @@ from destination_s3_spark.formats.file_format import FileOptions
 from destination_s3_spark.formats.parquet import Codec, Dictionary, ParquetOptions
 from destination_s3_spark.formats.registry import file_options
 from destination_s3_spark.schema.policy import SchemaChange
+from destination_s3_spark.tables.rules import Rules
 from destination_s3_spark.tables.runs.keys import CdcDeletion
-from destination_s3_spark.tables.stream_table import Rules
 
 
 def final_options(config: Config) -> FileOptions:

@@ -14,6 +14,7 @@ from pyarrow.fs import S3FileSystem
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.chain.log import Chain
+from destination_s3_spark.chain.opening import CHAIN_FOLDER
 from destination_s3_spark.chain.readable import readable
 from destination_s3_spark.config.config import Config
 from destination_s3_spark.errors import ConfigError
@@ -44,7 +45,7 @@ def read(config: Mapping[str, Any], name: str, namespace: str | None = None) -> 
     store = S3Store(settings)
     stream = StreamId.of(namespace, name)
     folder = internal_root(path_template(parsed, datetime.now(UTC), sync_id=0), stream)
-    chain = Chain(store, f"{folder}chain/", stream)
+    chain = Chain(store, f"{folder}{CHAIN_FOLDER}", stream)
     chain.read()
     chain.catch_up()
     if chain.state is None:

@@ -8,6 +8,7 @@ from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.chain.opening import WriteDisposition
 from destination_s3_spark.tables.append_update import publish_deltas, rebuild_from_raw, retype_final_files
 from destination_s3_spark.tables.merge.update import Resources, merge_runs, rebuild_deduplicated
+from destination_s3_spark.tables.open_table import OpenTable
 from destination_s3_spark.tables.row_sources import raw_covers
 from destination_s3_spark.tables.stream_table import StreamTable
 from destination_s3_spark.tables.update import Update
@@ -25,16 +26,15 @@ def may_be_due(table: StreamTable, *, complete: bool) -> bool:
     return complete if table.session.disposition is not WriteDisposition.APPEND else state.contents.files(FileKind.DELTA) > 0
 
 
-def update_of(table: StreamTable, resources: Callable[[], Resources]) -> Update | None:
+def update_of(table: OpenTable, resources: Callable[[], Resources]) -> Update | None:
     """Choose the update of a table that may be due one. None if there is nothing to do; then no resources are asked for."""
-    table.open()
     contents = table.writer.open().contents
     if contents.pending is None and not contents.files(FileKind.DELTA):
         return None
     return publish_deltas(table, resources().s3) if table.spec is None else merge_runs(table, table.spec, resources())
 
 
-def rebuild_of(table: StreamTable, resources: Resources) -> Update:
+def rebuild_of(table: OpenTable, resources: Resources) -> Update:
     """Choose the update that rebuilds the final table from the raw table. Raises ConfigError if that does not have every row."""
     live = table.writer.live_files()
     state = table.writer.open()
@@ -49,6 +49,6 @@ def rebuild_of(table: StreamTable, resources: Resources) -> Update:
     return rebuild_from_raw(table, resources.s3) if table.spec is None else rebuild_deduplicated(table, table.spec, resources)
 
 
-def rewrite_of(table: StreamTable, resources: Resources) -> Update:
+def rewrite_of(table: OpenTable, resources: Resources) -> Update:
     """Choose the update that gives the rows of an open table the types it has now."""
     return retype_final_files(table, resources.s3) if table.spec is None else merge_runs(table, table.spec, resources)

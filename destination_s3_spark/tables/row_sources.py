@@ -14,10 +14,10 @@ from destination_s3_spark.schema.arrow import RAW_SCHEMA
 from destination_s3_spark.storage.ranged import RangedFile
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.commit.generation import NOTHING, Kept
+from destination_s3_spark.tables.open_table import OpenTable
 from destination_s3_spark.tables.stored.presence import present
 from destination_s3_spark.tables.stored.rewrite import Stored
 from destination_s3_spark.tables.stored.rows import Misfits
-from destination_s3_spark.tables.stream_table import StreamTable
 
 
 def replaced_by_pending(live: LiveFiles, kept: Kept = NOTHING, lasting: Collection[FileEntry] = ()) -> list[FileEntry]:
@@ -36,14 +36,14 @@ def raw_twin(live: LiveFiles, file: FileEntry) -> FileEntry | None:
     return next((twin for twin in raw if twin.offset == file.offset and twin.rows == file.rows), None)
 
 
-def raw_covers(table: StreamTable, live: LiveFiles) -> bool:
+def raw_covers(table: OpenTable, live: LiveFiles) -> bool:
     """Whether the raw table has every row that ever landed in the table since it was last replaced."""
     state = table.writer.state
     raw = [file for file in live.of(FileKind.RAW) if not live.is_pending(file)]
     return state is not None and not live.adopted and sum(file.rows for file in raw) == state.contents.landed
 
 
-def stored(table: StreamTable, live: LiveFiles, files: Sequence[FileEntry], misfits: Misfits, s3: S3Settings) -> list[Stored]:
+def stored(table: OpenTable, live: LiveFiles, files: Sequence[FileEntry], misfits: Misfits, s3: S3Settings) -> list[Stored]:
     """How to read each file as rows of today's columns: from its raw rows where they are kept, else by cast.
 
     Raises ConfigError for a file that can only be had from raw rows which are not kept.

@@ -169,7 +169,7 @@ class Attempt:
         self._opened = False
         session = Session(plan.sync_id, plan.generation, START, plan.disposition)
         self.writer = TableWriter(
-            self._store, TABLE, session, OrphanUploads(self._store, "lake/"), WriterDependencies(clock=lambda: START, publisher=SHOWN)
+            self._store, TABLE, session, OrphanUploads(self._store, "lake/"), WriterDependencies(clock=lambda: START, publishers=[SHOWN])
         )
 
     def run(self) -> None:

@@ -30,10 +30,10 @@ def writer(
     sync_id: int = 1,
     generation_id: int = 0,
     disposition: WriteDisposition = WriteDisposition.APPEND,
-    publisher: Publisher | None = None,
+    publishers: Sequence[Publisher] = (),
 ) -> TableWriter:
     session = Session(sync_id, generation_id, STARTED, disposition)
-    made = TableWriter(store, TABLE, session, OrphanUploads(store, "lake/"), WriterDependencies(publisher=publisher))
+    made = TableWriter(store, TABLE, session, OrphanUploads(store, "lake/"), WriterDependencies(publishers=publishers))
     made.read()
     return made
 
@@ -68,9 +68,9 @@ def kinds(store: FakeStore) -> list[object]:
     return [event(store, number)["kind"] for number in range(len(numbers))]
 
 
-def synced(store: FakeStore, sync_id: int = 1, publisher: Publisher | None = None) -> None:
+def synced(store: FakeStore, sync_id: int = 1, publishers: Sequence[Publisher] = ()) -> None:
     """A small sync from start to end."""
-    made = writer(store, sync_id, publisher=publisher)
+    made = writer(store, sync_id, publishers=publishers)
     land(made, store, 0, 100)
     made.commit([replace(FIRST, state_hash=f"sync {sync_id}")])
     made.close()

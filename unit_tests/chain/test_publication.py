@@ -59,7 +59,7 @@ def merged(store: FakeStore, made: TableWriter) -> str:
 def test_a_writer_paused_at_the_manifest_of_its_close_hides_nothing(conditional: bool) -> None:
     store = FakeStore()
     store.conditional = conditional
-    first = writer(store, 1, publisher=SHOWN)
+    first = writer(store, 1, publishers=[SHOWN])
     land(first, store, 0, 100)
     first.commit([FIRST])
 
@@ -81,10 +81,10 @@ def test_a_writer_paused_at_the_manifest_of_its_close_hides_nothing(conditional:
 def test_a_writer_paused_at_the_manifest_of_a_merge_hides_no_newer_merge(conditional: bool, ends: bool) -> None:
     store = FakeStore()
     store.conditional = conditional
-    first = writer(store, 1, publisher=SHOWN)
+    first = writer(store, 1, publishers=[SHOWN])
     first.stage(staged(first, store, 0, 100, kinds=DELTAS))
     first.commit([FIRST])
-    second, newest = writer(store, 2, publisher=SHOWN), []
+    second, newest = writer(store, 2, publishers=[SHOWN]), []
 
     def take_over(_number: int, name: str) -> None:
         """While the first writer has merged and not published, the second one finishes that and merges on."""
@@ -106,7 +106,7 @@ def test_an_overtaken_writer_does_not_show_files_that_are_not_there_yet() -> Non
     """On a store without conditional puts, while the newer writer completes the files of its next commit."""
     store = FakeStore()
     store.conditional = False
-    first, second = writer(store, 1, publisher=SHOWN), writer(store, 2, publisher=SHOWN)
+    first, second = writer(store, 1, publishers=[SHOWN]), writer(store, 2, publishers=[SHOWN])
     land(first, store, 0, 100)
     first.commit([FIRST])
 
@@ -134,7 +134,7 @@ def test_an_overtaken_writer_does_not_show_files_that_are_not_there_yet() -> Non
 def test_a_put_of_a_dead_process_that_arrives_late_is_refused() -> None:
     store = LateStore()
     synced(store, 1, SHOWN)
-    dead = writer(store, 2, publisher=SHOWN)
+    dead = writer(store, 2, publishers=[SHOWN])
     land(dead, store, 0, 100)
     dead.commit([FIRST])
     store.hold = True
@@ -157,7 +157,7 @@ def test_a_sync_without_records_shows_readers_the_last_data_of_its_tables(old: b
     store.objects.pop(KEY)
     if old is not None:
         store.put(KEY, old, {SEQUENCE: "0"})
-    writer(store, 2, publisher=SHOWN).close()
+    writer(store, 2, publishers=[SHOWN]).close()
 
     assert shown(store) == finals(store)
     assert kinds(store) == blocks, "nothing else was done"
@@ -167,7 +167,7 @@ def test_an_idle_table_whose_manifest_is_current_costs_one_call_more() -> None:
     store = FakeStore()
     synced(store, 1, SHOWN)
     store.calls.clear()
-    writer(store, 2, publisher=SHOWN).close()
+    writer(store, 2, publishers=[SHOWN]).close()
 
     assert store.names() == ["get", "get", "head"]
 
@@ -199,7 +199,7 @@ def test_the_manifest_of_a_table_that_was_removed_does_not_count_as_newer() -> N
 
 def test_a_manifest_that_others_always_replace_is_a_transient_error() -> None:
     store = FakeStore()
-    made = writer(store, 1, publisher=SHOWN)
+    made = writer(store, 1, publishers=[SHOWN])
     land(made, store, 0, 100)
     made.commit([FIRST])
 

@@ -22,7 +22,7 @@ MANIFEST_KEY = TABLE.final_root + MANIFEST
 
 
 def repaired(store: FakeStore, manifest: SymlinkManifest | None = None) -> Repair | None:
-    return repair(store, TABLE, manifest, OrphanUploads(store, "lake/"), STARTED)
+    return repair(store, TABLE, [manifest] if manifest else [], OrphanUploads(store, "lake/"), STARTED)
 
 
 def head(store: FakeStore) -> TableState:

@@ -36,7 +36,7 @@ def finals(store: FakeStore) -> set[str]:
 
 def merged(store: FakeStore, sync_id: int = 1) -> tuple[TableWriter, tuple[FileEntry, ...]]:
     """A session that has merged ten rows into one file, and has ten more in a delta; what its next merge is to remove."""
-    made = writer(store, sync_id, publisher=SHOWN)
+    made = writer(store, sync_id, publishers=[SHOWN])
     made.stage(staged(made, store, 0, 100, kinds=DELTAS))
     made.commit([FIRST])
     made.merge([final(made, store, 10)], made.live_files().of(FileKind.DELTA), 9)
@@ -79,7 +79,7 @@ def test_the_next_session_completes_publishes_and_deletes_what_was_interrupted(
     store = FakeStore(completes)
     before, removed = died(store, replace, at, fault)
     store.calls.clear()
-    made = writer(store, 9, publisher=SHOWN)
+    made = writer(store, 9, publishers=[SHOWN])
     state = made.open()
 
     assert (kinds(store)[-2:], state.unsettled, store.uploads) == (["OpenEpoch", "OpenEpoch"], None, {})
@@ -131,7 +131,7 @@ def test_the_writer_itself_takes_back_a_merge_whose_upload_has_gone() -> None:
 
 def test_a_commit_that_only_adds_is_published_once_before_the_close_block() -> None:
     store = FakeStore()
-    made = writer(store, publisher=SHOWN)
+    made = writer(store, publishers=[SHOWN])
     land(made, store, 0, 100)
     made.commit([FIRST])
     assert MANIFEST_KEY not in store.objects

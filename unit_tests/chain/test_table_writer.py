@@ -43,10 +43,10 @@ def test_a_small_sync_of_an_existing_table_costs_eleven_calls() -> None:
 
 def test_the_symlink_manifest_costs_one_call_more() -> None:
     store = FakeStore()
-    synced(store, publisher=SymlinkManifest("bucket"))
+    synced(store, publishers=[SymlinkManifest("bucket")])
     assert len(store.calls) == 13, "a new table"
     store.calls.clear()
-    synced(store, sync_id=2, publisher=SymlinkManifest("bucket"))
+    synced(store, sync_id=2, publishers=[SymlinkManifest("bucket")])
     assert len(store.calls) == 12, "an existing table"
 
     assert store.names()[-3:] == ["replace", "create", "put"]
@@ -59,7 +59,7 @@ def test_looking_for_files_to_adopt_costs_one_call_more_and_only_for_a_new_table
     for calls in (14, 12):
         store.calls.clear()
         table = replace(TABLE, adopt=lambda: [info.key for info in store.list("lake/users/old/")])
-        dependencies = WriterDependencies(publisher=SymlinkManifest("bucket"))
+        dependencies = WriterDependencies(publishers=[SymlinkManifest("bucket")])
         made = TableWriter(store, table, Session(1, 0, STARTED), OrphanUploads(store, "lake/"), dependencies)
         made.read()
         land(made, store, 0, 100)

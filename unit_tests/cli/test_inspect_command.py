@@ -22,6 +22,7 @@ from destination_s3_spark.schema.flatbuffer import schema_from_bare_flatbuffer
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.stream_id import StreamId
+from destination_s3_spark.tables.found import find_tables
 
 STARTED = datetime(2026, 3, 1, tzinfo=UTC)
 SCHEMA = pa.schema([*META_FIELDS, ("id", pa.int64())])
@@ -239,7 +240,7 @@ def test_reading_a_table_changes_nothing(store: S3Store, make_chain: Callable[[s
     make_chain("shop", "orders")
     before = {item.key: store.get(item.key) for item in store.list("")}
 
-    (found,) = inspection.find_tables(store, FOLDER)
+    (found,) = find_tables(store, FOLDER)
     table = inspection.read_table(store, found)
 
     assert [block.sequence_number for block in table.blocks] == [0, 1, 2]

@@ -30,8 +30,7 @@ def repair(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., 
 
 def append(table: Any, number: int) -> Any:
     """A session that commits one row."""
-    writer = table.writer(sync_id=number)
-    writer.publisher = SymlinkManifest(table.settings.bucket)
+    writer = table.writer(sync_id=number, publishers=[SymlinkManifest(table.settings.bucket)])
     schema = table.set_schema(writer, 0, COLUMNS)
     table.commit(writer, table.stage(writer, FileKind.FINAL, table.rows(schema, {"id": number})))
     return writer

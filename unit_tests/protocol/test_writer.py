@@ -131,7 +131,7 @@ def test_secrets_are_masked_in_logs_traces_and_messages(writer: ProtocolWriter, 
 
 def test_fields_of_the_protocol_are_not_masked(writer: ProtocolWriter, output: io.BytesIO) -> None:
     writer.mask(["test", "ERROR", "users-of-shop"])
-    writer.trace_error(DataError("ERROR in c_testunions of users-of-shop, key test", stream=("users-of-shop", "test")))
+    writer.trace_error(DataError("ERROR in c_testunions of users-of-shop, key test", stream=StreamId("users-of-shop", "test")))
     (message,) = sent(output)
     assert (message["type"], message["trace"]["type"]) == ("TRACE", "ERROR")
     assert message["trace"]["error"]["stream_descriptor"] == {"name": "test", "namespace": "users-of-shop"}

@@ -24,13 +24,14 @@ from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.sync.batches import Limits
 from destination_s3_spark.sync.checkpoints import Checkpoints
 from destination_s3_spark.sync.commits import Commits
+from destination_s3_spark.sync.open_tables import OpenTables
 from destination_s3_spark.sync.pipeline import Pipeline
 from destination_s3_spark.sync.remote_landing import RemoteLanding
 from destination_s3_spark.sync.spool import Spool
 from destination_s3_spark.sync.sync import Parts, Sync
-from destination_s3_spark.sync.table_set import TableSet
 from destination_s3_spark.sync.updates import Updates
 from destination_s3_spark.tables.capture.local_disk import LocalDisk
+from destination_s3_spark.tables.factory import TableFactory
 from destination_s3_spark.tables.merge.update import Resources
 
 LARGE = Limits(batch_bytes=2**30, age_s=3600, spool_bytes=2**31)
@@ -74,17 +75,19 @@ class Lake:
             }
         )
         with ThreadPoolExecutor(4) as tables_pool, ThreadPoolExecutor(4) as files_pool:
-            tables = TableSet(config, store, datetime.now(UTC), tables_pool, files_pool).read(catalog)
+            tables = TableFactory(config, store, datetime.now(UTC), tables_pool.map, files_pool.map).of_catalog(catalog)
+            open_tables = OpenTables(tables, tables_pool.map)
             checkpoints = Checkpoints()
             commits = Commits({i: table.writer for i, table in tables.items()}, checkpoints, self._emit, tables_pool.map)
             spool = Spool(self.directory / "spool", self.limits.spool_bytes)
             engine: Any = self.cluster or InlineEngine()
-            land = RemoteLanding(engine, store, tables).land if self.cluster else None
-            pipeline = Pipeline(tables, spool, engine, commits, self.settings, land)
+            land = RemoteLanding(engine, store, open_tables).land if self.cluster else None
+            pipeline = Pipeline(open_tables, spool, engine, commits, self.settings, land)
             disk = None if self.cluster else LocalDisk(self.directory / "events", self.local_disk_bytes)
             parts = Parts(
                 catalog,
                 tables,
+                open_tables,
                 checkpoints,
                 commits,
                 spool,

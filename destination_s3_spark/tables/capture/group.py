@@ -28,13 +28,13 @@ from destination_s3_spark.tables.capture.event_runs import EventRun, read_events
 from destination_s3_spark.tables.capture.events import Images, cursor_members
 from destination_s3_spark.tables.capture.local_disk import LocalDisk
 from destination_s3_spark.tables.capture.output import SPANS, WRITE_BYTES, ChangeOutput, Counts, LoggedRange, LogTask, Span
+from destination_s3_spark.tables.open_table import OpenTable
 from destination_s3_spark.tables.runs.keys import CdcDeletion
 from destination_s3_spark.tables.runs.merged_rows import complete_rows
 from destination_s3_spark.tables.runs.row_streams import ROUNDS_SHARE, Source, row_streams
 from destination_s3_spark.tables.runs.sorted_file import ARROW_BYTES
 from destination_s3_spark.tables.runs.staged_file import StagedFile, pieces
 from destination_s3_spark.tables.runs.table_format import TableFormat
-from destination_s3_spark.tables.stream_table import StreamTable
 from destination_s3_spark.tables.update import Steps, Work
 
 CDC_FIELDS = "_ab_cdc_"
@@ -89,7 +89,7 @@ class MergeLog:
     """The change log's part of one merge. `records` are the deltas it consumes; `anew`: it writes rows of the table in other columns."""
 
     def __init__(
-        self, table: StreamTable, options: ChangeLogOptions, records: Sequence[FileEntry], disk: LocalDisk | None, *, anew: bool
+        self, table: OpenTable, options: ChangeLogOptions, records: Sequence[FileEntry], disk: LocalDisk | None, *, anew: bool
     ) -> None:
         self._table = table
         self._options = options
@@ -261,7 +261,7 @@ def snapshot_file(task: SnapshotTask) -> LoggedRange:
         return log.finish()
 
 
-def _images(table: StreamTable, options: ChangeLogOptions) -> Images:
+def _images(table: OpenTable, options: ChangeLogOptions) -> Images:
     spec = table.spec
     if spec is None:
         raise Bug(f"Stream '{table.stream.id}' is not deduplicated and has no change log. Please report this.", stream=table.stream.id)

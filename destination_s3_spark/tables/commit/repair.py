@@ -5,6 +5,7 @@ Nothing a sync goes by changes: the generation, a pending one, and after an uncl
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -29,7 +30,9 @@ class Repair:
     manifest: bool
 
 
-def repair(store: ObjectStore, table: Table, publisher: Publisher | None, orphans: OrphanUploads, started_at: datetime) -> Repair | None:
+def repair(
+    store: ObjectStore, table: Table, publishers: Sequence[Publisher], orphans: OrphanUploads, started_at: datetime
+) -> Repair | None:
     """Repair a table that exists; None when it needs nothing, and then nothing is written.
 
     A sync that is writing to the table is fenced. Raises Fenced when one takes the table over meanwhile, TransientError, DataError.
@@ -37,10 +40,10 @@ def repair(store: ObjectStore, table: Table, publisher: Publisher | None, orphan
     chain = Chain(store, table.chain_prefix, table.stream)
     chain.read()
     chain.catch_up()
-    if chain.head.unsettled is None and not _has_leftovers(store, table, publisher, orphans, chain.head):
+    if chain.head.unsettled is None and not _has_leftovers(store, table, publishers, orphans, chain.head):
         return None
 
-    publish = partial(show_checked, publisher, store)
+    publish = partial(show_checked, publishers, store)
     session = Session(NO_SYNC, chain.head.contents.generation, started_at, WriteDisposition.MAINTAIN)
     leftovers = open_table(chain, store, table, session, orphans, publish)
     try:
@@ -51,14 +54,14 @@ def repair(store: ObjectStore, table: Table, publisher: Publisher | None, orphan
             chain.write_hint()
     except BlockTaken as taken:
         raise fenced(table.stream, taken.block) from None
-    return Repair(leftovers, publisher is not None)
+    return Repair(leftovers, bool(publishers))
 
 
-def _has_leftovers(store: ObjectStore, table: Table, publisher: Publisher | None, orphans: OrphanUploads, state: TableState) -> bool:
+def _has_leftovers(store: ObjectStore, table: Table, publishers: Sequence[Publisher], orphans: OrphanUploads, state: TableState) -> bool:
     """Whether a table whose data is settled needs something all the same."""
     epochs = state.epoch + 1
     return (
-        (publisher is not None and not publisher.is_current(store, state))
+        not all(publisher.is_current(store, state) for publisher in publishers)
         or orphans.count(state.identity.table_number, epochs) > 0
         or bool(dead_scratch(store, table, state, epochs))
     )

@@ -43,12 +43,16 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class WriterDependencies:
-    """What a writer is given besides its table. `map_files` makes calls side by side, `publisher` None: no reader needs to be told."""
+    """What a writer is given besides its table.
+
+    `map_files` makes calls side by side. `publishers` show the table to readers outside of the chain. `chain` was read already.
+    """
 
     clock: Clock = utc_now
     map_files: MapCalls = map
-    publisher: Publisher | None = None
+    publishers: Sequence[Publisher] = ()
     precedence: Precedence | None = None
+    chain: Chain | None = None
 
 
 class TableWriter:
@@ -64,9 +68,8 @@ class TableWriter:
         self._orphans = orphans
         self._precedence = dependencies.precedence
         self.map_files = dependencies.map_files
-        self.publisher = dependencies.publisher
-        """Who shows the table to readers outside of the chain; may be set until the table is opened."""
-        self._chain = Chain(store, table.chain_prefix, table.stream, dependencies.clock)
+        self._publishers = dependencies.publishers
+        self._chain = dependencies.chain or Chain(store, table.chain_prefix, table.stream, dependencies.clock)
         self._guard = ReplayGuard(())
         self._staged: list[StagedSlice] = []
         self._staged_end = 0
@@ -199,14 +202,14 @@ class TableWriter:
                 if self._chain.state is not None and not self._chain.state.closed:
                     self._open()
                 elif self._chain.state is not None:
-                    show_if_behind(self.publisher, self._store, self._chain)
+                    show_if_behind(self._publishers, self._store, self._chain)
             if self._opened:
                 self._abort(file for staged in self._staged for file in staged.files)
                 self._staged = []
                 if orphans is not None:
                     orphans.abort(self._chain.head.identity.table_number, self._chain.head.epoch + 1)
                 self._take_snapshot_when_due()
-                show(self.publisher, self._store, self._chain)
+                show(self._publishers, self._store, self._chain)
                 self._append(Close())
                 self._chain.write_hint()
         self._over = True
@@ -271,7 +274,7 @@ class TableWriter:
         self._opened = True
 
     def _show_checked(self, chain: Chain) -> None:
-        show_checked(self.publisher, self._store, chain)
+        show_checked(self._publishers, self._store, chain)
 
     def _rewrite(self, staged: Sequence[DataFile], removed: Sequence[FileEntry], event: Callable[..., Event]) -> CommitResult:
         self._need_open()
@@ -364,7 +367,7 @@ class TableWriter:
             self._chain.append(event)
         except BlockTaken as taken:
             if isinstance(event, Close):  # what readers were shown just now may be older than what they saw
-                show_newest(self.publisher, self._store, self._chain)
+                show_newest(self._publishers, self._store, self._chain)
             raise fenced(self._table.stream, taken.block) from None
 
     def _abort(self, files: Iterable[DataFile], store: ObjectStore | None = None) -> None:

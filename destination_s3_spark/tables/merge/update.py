@@ -25,6 +25,7 @@ from destination_s3_spark.tables.merge.combining import combined
 from destination_s3_spark.tables.merge.plan import MergePlan, Piece, Run, Sizes, TableFile, plan_merge
 from destination_s3_spark.tables.merge.sorting import SortTask, sort_rows
 from destination_s3_spark.tables.merge.task import CompactTask, MergedRange, MergeTask, compact_tombstones, merge_range, sources_of
+from destination_s3_spark.tables.open_table import OpenTable
 from destination_s3_spark.tables.row_plan import control_plan, file_columns
 from destination_s3_spark.tables.row_sources import extension, raw_covers, replaced_by_pending, stored
 from destination_s3_spark.tables.runs.keys import KeySpec, keys_of, lower, upper
@@ -34,7 +35,6 @@ from destination_s3_spark.tables.runs.table_format import FileKeys, TableFormat
 from destination_s3_spark.tables.stored.presence import present
 from destination_s3_spark.tables.stored.rewrite import Stored
 from destination_s3_spark.tables.stored.rows import Misfits
-from destination_s3_spark.tables.stream_table import StreamTable
 from destination_s3_spark.tables.update import Steps, Update, Work
 
 MOST_TOMBSTONE_FILES = 16
@@ -74,21 +74,21 @@ class _Inputs:
     consumed: tuple[FileEntry, ...]
 
 
-def merge_runs(table: StreamTable, spec: KeySpec, resources: Resources) -> Update:
+def merge_runs(table: OpenTable, spec: KeySpec, resources: Resources) -> Update:
     """Merge the runs of a deduplicated table into it, or publish a pending generation, which is made of its runs alone."""
     live = table.writer.live_files()
     form = _table_format(table, spec, live)
     return (yield from _merged(table, live, form, _inputs(table, live, form, resources.s3), resources))
 
 
-def rebuild_deduplicated(table: StreamTable, spec: KeySpec, resources: Resources) -> Update:
+def rebuild_deduplicated(table: OpenTable, spec: KeySpec, resources: Resources) -> Update:
     """Rebuild a deduplicated table from its raw rows."""
     live = table.writer.live_files()
     form = _table_format(table, spec, live)
     return (yield from _merged(table, live, form, _raw_inputs(table, live, form, resources.s3), resources))
 
 
-def _merged(table: StreamTable, live: LiveFiles, form: TableFormat, inputs: _Inputs, resources: Resources) -> Update:
+def _merged(table: OpenTable, live: LiveFiles, form: TableFormat, inputs: _Inputs, resources: Resources) -> Update:
     try:
         return (yield from _steps(table, live, form, inputs, resources))
     except DataError:
@@ -96,7 +96,7 @@ def _merged(table: StreamTable, live: LiveFiles, form: TableFormat, inputs: _Inp
         raise
 
 
-def _steps(table: StreamTable, live: LiveFiles, form: TableFormat, inputs: _Inputs, resources: Resources) -> Update:
+def _steps(table: OpenTable, live: LiveFiles, form: TableFormat, inputs: _Inputs, resources: Resources) -> Update:
     writer = table.writer
     sorted_runs: list[FileEntry] = []
     if inputs.unsorted:
@@ -128,7 +128,7 @@ def _steps(table: StreamTable, live: LiveFiles, form: TableFormat, inputs: _Inpu
     return result
 
 
-def _log(table: StreamTable, inputs: _Inputs, resources: Resources) -> MergeLog | None:
+def _log(table: OpenTable, inputs: _Inputs, resources: Resources) -> MergeLog | None:
     """The merge's part of the change log, where the table has one."""
     options = table.rules.change_log
     if options is None:
@@ -151,7 +151,7 @@ def _logged(
     return (yield from log.group(found, tasks, resources.budget_bytes, resources.cores, resources.s3))
 
 
-def _table_format(table: StreamTable, spec: KeySpec, live: LiveFiles) -> TableFormat:
+def _table_format(table: OpenTable, spec: KeySpec, live: LiveFiles) -> TableFormat:
     layout = table.layout
     plan = table.plan_of_all if layout.of_text else table.plan
     columns = file_columns(table.schema, plan)
@@ -160,13 +160,13 @@ def _table_format(table: StreamTable, spec: KeySpec, live: LiveFiles) -> TableFo
     return TableFormat(columns, layout.final, rendered, spec, generation, _file_bytes(table, live))
 
 
-def _file_bytes(table: StreamTable, live: LiveFiles) -> int:
+def _file_bytes(table: OpenTable, live: LiveFiles) -> int:
     """The size of final files: a small part of the table, so that a change of neighbouring keys costs no more than that."""
     size = sum(file.bytes for file in live.of(FileKind.FINAL, FileKind.DELTA) if live.is_pending(file) == (live.pending is not None))
     return min(table.rules.target_file_bytes, max(LEAST_FILE_BYTES, size // FILES_OF_A_TABLE))
 
 
-def _inputs(table: StreamTable, live: LiveFiles, form: TableFormat, s3: S3Settings) -> _Inputs:
+def _inputs(table: OpenTable, live: LiveFiles, form: TableFormat, s3: S3Settings) -> _Inputs:
     """What there is to merge, by whether it is sorted as the table is today."""
     pending = live.pending is not None
 
@@ -204,7 +204,7 @@ def _inputs(table: StreamTable, live: LiveFiles, form: TableFormat, s3: S3Settin
     )
 
 
-def _raw_inputs(table: StreamTable, live: LiveFiles, form: TableFormat, s3: S3Settings) -> _Inputs:
+def _raw_inputs(table: OpenTable, live: LiveFiles, form: TableFormat, s3: S3Settings) -> _Inputs:
     """All raw rows of the table, in place of everything made of them."""
     raw = [file for file in live.of(FileKind.RAW) if not live.is_pending(file)]
     sources = _stored(table, live, raw, Misfits.REFUSE, form, s3)
@@ -231,7 +231,7 @@ def _shows(form: TableFormat, rows: FileEntry, final: FileEntry) -> bool:
 
 
 def _stored(
-    table: StreamTable, live: LiveFiles, files: Sequence[FileEntry], misfits: Misfits, form: TableFormat, s3: S3Settings
+    table: OpenTable, live: LiveFiles, files: Sequence[FileEntry], misfits: Misfits, form: TableFormat, s3: S3Settings
 ) -> list[Stored]:
     sources = stored(table, live, files, misfits, s3)
     if form.plan is None:
@@ -240,7 +240,7 @@ def _stored(
     return [replace(source, plan=plan) for source in sources]
 
 
-def _sort_tasks(table: StreamTable, inputs: _Inputs, form: TableFormat, resources: Resources) -> list[SortTask]:
+def _sort_tasks(table: OpenTable, inputs: _Inputs, form: TableFormat, resources: Resources) -> list[SortTask]:
     layout, payload = table.layout, form.form.payload
     return [
         SortTask(source, payload, form.spec, layout.scratch_prefix(table.writer.next_token()), resources.budget_bytes, resources.s3)
@@ -256,11 +256,11 @@ def _with_arrivals(inputs: _Inputs, done: Iterable[Sequence[FileEntry]]) -> Iter
             yield msgspec.structs.replace(run, offset=earlier + (file.offset or 0))
 
 
-def _next_scratch(table: StreamTable) -> str:
+def _next_scratch(table: OpenTable) -> str:
     return table.layout.scratch_prefix(table.writer.next_token())
 
 
-def _plan(table: StreamTable, inputs: _Inputs, waiting: Sequence[FileEntry], form: TableFormat, resources: Resources) -> MergePlan:
+def _plan(table: OpenTable, inputs: _Inputs, waiting: Sequence[FileEntry], form: TableFormat, resources: Resources) -> MergePlan:
     files = [
         TableFile(rows.key, rows.bytes, lower(keys_of(rows)), upper(keys_of(rows)), rows.rows, final.bytes) for rows, final in inputs.table
     ]
@@ -277,7 +277,7 @@ def _plan(table: StreamTable, inputs: _Inputs, waiting: Sequence[FileEntry], for
     return plan_merge(files, runs, tombstones, Sizes(form.target_file_bytes, resources.budget_bytes, resources.cores))
 
 
-def _task(table: StreamTable, piece: Piece, row_bytes: float, form: TableFormat, resources: Resources, log: MergeLog | None) -> MergeTask:
+def _task(table: OpenTable, piece: Piece, row_bytes: float, form: TableFormat, resources: Resources, log: MergeLog | None) -> MergeTask:
     writer, layout = table.writer, table.layout
     files = max(1, round(piece.bytes / form.target_file_bytes))
     full = piece.bytes / files if files > 1 else FULL_SHARE * form.target_file_bytes
@@ -292,13 +292,13 @@ def _task(table: StreamTable, piece: Piece, row_bytes: float, form: TableFormat,
     return MergeTask(piece.low, piece.high, sources, form, keys, tombstone, full, row_bytes, resources.budget_bytes, resources.s3, logged)
 
 
-def _compaction(table: StreamTable, inputs: _Inputs, form: TableFormat, resources: Resources) -> CompactTask:
+def _compaction(table: OpenTable, inputs: _Inputs, form: TableFormat, resources: Resources) -> CompactTask:
     sources = tuple(Source(FileKind.TOMBSTONE, file.key, file.bytes) for file in inputs.tombstones)
     key = table.layout.tombstone_key(table.writer.next_token())
     return CompactTask(sources, form, key, resources.budget_bytes, resources.s3)
 
 
-def _check_complete(table: StreamTable, waiting: Sequence[FileEntry], plan: MergePlan, ranges: Sequence[MergedRange]) -> None:
+def _check_complete(table: OpenTable, waiting: Sequence[FileEntry], plan: MergePlan, ranges: Sequence[MergedRange]) -> None:
     """Every row that was to be merged was read by exactly one task; if not, nothing is committed."""
     run_rows = sum(file.rows for file in waiting)
     table_rows = sum(file.rows for file in plan.replaced)

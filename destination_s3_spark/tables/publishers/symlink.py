@@ -10,6 +10,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC
+from typing import ClassVar
 
 from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.chain.live_files import LiveFiles
@@ -21,6 +22,7 @@ from destination_s3_spark.storage.object_store import ObjectChanged, ObjectInfo,
 from destination_s3_spark.storage.paths import PathTemplate
 from destination_s3_spark.storage.table_paths import overlaps
 from destination_s3_spark.stream_id import StreamId
+from destination_s3_spark.tables.publishers.publication import PublisherKind
 
 MANIFEST = "_symlink_format_manifest/manifest"
 """Below a table's final root. Readers of the root itself skip folders that begin with `_`."""
@@ -39,6 +41,8 @@ class SymlinkManifest:
     """Publishes a table of the bucket."""
 
     bucket: str
+
+    name: ClassVar[str] = "symlink"
 
     def publish(self, store: ObjectStore, state: TableState, live: LiveFiles, last: str | None) -> str:
         """Replace the table's manifest unless it is of a later block; the mark is its ETag. Raises TransientError.
@@ -73,7 +77,7 @@ def published_keys(live: LiveFiles) -> list[str]:
     return sorted([*live.adopted, *(file.key for file in live.of(FileKind.FINAL) if not live.is_pending(file))])
 
 
-def publishers(config: Config, roots: Mapping[StreamId, str], template: PathTemplate) -> dict[StreamId, SymlinkManifest]:
+def _of_tables(config: Config, roots: Mapping[StreamId, str], template: PathTemplate) -> dict[StreamId, SymlinkManifest]:
     """The publisher of each table that has one: all Parquet tables with a folder of their own, unless the option is off.
 
     `roots` are the final roots of all tables that are known.
@@ -83,7 +87,7 @@ def publishers(config: Config, roots: Mapping[StreamId, str], template: PathTemp
     return dict.fromkeys(roots.keys() - overlaps(roots, template).keys(), SymlinkManifest(config.s3_bucket_name))
 
 
-def require_publishable(config: Config, roots: Mapping[StreamId, str], template: PathTemplate) -> None:
+def _require_publishable(config: Config, roots: Mapping[StreamId, str], template: PathTemplate) -> None:
     """Raise ConfigError when the user switched the option on and folders overlap; if it is on by default, say which tables have none."""
     shared = overlaps(roots, template) if _wanted(config) else {}
     if shared and "symlink" in config.publish.model_fields_set:
@@ -116,3 +120,6 @@ def _time(state: TableState) -> str:
 
 def _listed(names: Iterable[str]) -> str:
     return ", ".join(sorted(names))
+
+
+SYMLINK = PublisherKind(_of_tables, _require_publishable)

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -19,13 +19,13 @@ from destination_s3_spark.errors import ConfigError, Fenced
 from destination_s3_spark.storage.arrow_filesystem import arrow_filesystem
 from destination_s3_spark.storage.paths import PathTemplate
 from destination_s3_spark.stream_id import StreamId
+from destination_s3_spark.tables.publishers.publication import Publisher
+from destination_s3_spark.tables.publishers.registry import publishers_of, require_publishable
 from destination_s3_spark.tables.publishers.symlink import (
     MANIFEST,
     SEQUENCE,
     SymlinkManifest,
     published_keys,
-    publishers,
-    require_publishable,
 )
 
 COLUMNS = [("id", pa.int64())]
@@ -49,9 +49,7 @@ def table(make_table: Callable[..., Any]) -> Any:
 
 
 def session(table: Any, sync_id: int) -> Any:
-    writer = table.writer(sync_id)
-    writer.publisher = SymlinkManifest(table.settings.bucket)
-    return writer
+    return table.writer(sync_id, publishers=[SymlinkManifest(table.settings.bucket)])
 
 
 def manifest(table: Any) -> list[str]:
@@ -164,25 +162,29 @@ def test_a_manifest_is_current_when_it_is_not_older_than_the_last_data(table: An
 
 
 def test_parquet_tables_have_a_manifest_unless_it_is_switched_off() -> None:
-    assert publishers(config(), OWN_FOLDERS, TEMPLATE).keys() == OWN_FOLDERS.keys()
-    assert publishers(config(publish={"symlink": False}), OWN_FOLDERS, TEMPLATE) == {}
+    assert _shown(config(), OWN_FOLDERS, TEMPLATE).keys() == OWN_FOLDERS.keys()
+    assert _shown(config(publish={"symlink": False}), OWN_FOLDERS, TEMPLATE) == {}
 
 
 @pytest.mark.parametrize("other", ["CSV", "JSONL", "Avro"])
 def test_tables_of_other_formats_have_none(other: str) -> None:
     options = config(format={"format_type": other}, publish={"symlink": True})
     require_publishable(options, ONE_IN_THE_OTHER, TEMPLATE)
-    assert publishers(options, ONE_IN_THE_OTHER, TEMPLATE) == {}
+    assert _shown(options, ONE_IN_THE_OTHER, TEMPLATE) == {}
 
 
 def test_by_default_tables_that_share_a_folder_are_left_out_and_named_once(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "airbyte"):
         require_publishable(config(), ONE_IN_THE_OTHER, TEMPLATE)
 
-    assert publishers(config(), ONE_IN_THE_OTHER, TEMPLATE).keys() == {StreamId("shop", "orders")}
+    assert _shown(config(), ONE_IN_THE_OTHER, TEMPLATE).keys() == {StreamId("shop", "orders")}
     assert [record.getMessage().partition(": ")[2] for record in caplog.records] == ["a, a.b"]
 
 
 def test_asked_for_by_name_tables_that_share_a_folder_are_an_error_naming_both() -> None:
     with pytest.raises(ConfigError, match=r"stream 'a' and stream 'a\.b' overlap.*switch publish\.symlink off"):
         require_publishable(config(publish={"symlink": True}), ONE_IN_THE_OTHER, TEMPLATE)
+
+
+def _shown(config: Config, roots: Mapping[StreamId, str], template: PathTemplate) -> dict[StreamId, Sequence[Publisher]]:
+    return {stream: found for stream, found in publishers_of(config, roots, template).items() if found}

@@ -1,0 +1,36 @@
+"""The tables that a sync has opened."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from destination_s3_spark.chain.settle import MapCalls
+from destination_s3_spark.tables.open_table import OpenTable
+from destination_s3_spark.tables.stream_table import StreamTable
+
+
+class OpenTables:
+    """Opens the tables of a sync, each once and many side by side. For one thread; `tables` by catalog index."""
+
+    def __init__(self, tables: Mapping[int, StreamTable], map_tables: MapCalls) -> None:
+        self._tables = tables
+        self._map_tables = map_tables
+        self._open: dict[int, OpenTable] = {}
+        self._decided = False
+
+    def __getitem__(self, stream: int) -> OpenTable:
+        return self._open[stream]
+
+    def open(self, streams: Iterable[int]) -> list[OpenTable]:
+        """Open those of the tables that are not open, and return these. Raises ConfigError, Fenced, TransientError."""
+        closed = [stream for stream in streams if stream not in self._open]
+        self.decide(closed)
+        self._open.update(zip(closed, self._map_tables(lambda stream: self._tables[stream].open(), closed), strict=True))
+        return [self._open[stream] for stream in closed]
+
+    def decide(self, streams: Iterable[int]) -> None:
+        """Open the first of the tables alone, unless there is one already: it decides between syncs that started together."""
+        tables = [self._tables[stream] for stream in streams]
+        if tables and not self._decided:
+            min(tables, key=lambda table: (table.stream.id.namespace or "", table.stream.id.name)).writer.open()
+            self._decided = True

@@ -1,0 +1,187 @@
+"""Tables put together: where each lies, what it already holds, and whether its stream's columns fit. Nothing is written."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from destination_s3_spark.chain.log import Chain
+from destination_s3_spark.chain.opening import CHAIN_FOLDER, Session, Table, WriteDisposition
+from destination_s3_spark.chain.orphan_uploads import OrphanUploads
+from destination_s3_spark.chain.precedence import Precedence
+from destination_s3_spark.chain.settle import MapCalls
+from destination_s3_spark.config.config import Config
+from destination_s3_spark.decoding.plan import Values
+from destination_s3_spark.errors import ConfigError
+from destination_s3_spark.formats.parquet import ParquetOptions
+from destination_s3_spark.protocol.catalog import Catalog, DestinationSyncMode, Stream
+from destination_s3_spark.schema.airbyte_type import Field
+from destination_s3_spark.schema.draft import UnionConflicts
+from destination_s3_spark.schema.json_schema import StreamFields, Unfit, stream_fields
+from destination_s3_spark.schema.schema_event import from_event
+from destination_s3_spark.storage.configured import path_template
+from destination_s3_spark.storage.object_store import ObjectStore
+from destination_s3_spark.storage.paths import PathTemplate
+from destination_s3_spark.storage.table_paths import changes_root, internal_root, overlaps, resolve_roots, table_id
+from destination_s3_spark.stream_id import StreamId
+from destination_s3_spark.tables.commit.adoption import earlier_files
+from destination_s3_spark.tables.commit.writer import TableWriter, WriterDependencies
+from destination_s3_spark.tables.configured import RAW_PARQUET, final_options, rules
+from destination_s3_spark.tables.dedup import is_deduplicated
+from destination_s3_spark.tables.found import FoundTable
+from destination_s3_spark.tables.layout import Layout
+from destination_s3_spark.tables.publishers.publication import Publisher
+from destination_s3_spark.tables.publishers.registry import publishers_of, require_publishable
+from destination_s3_spark.tables.stream_table import StreamTable, write_disposition
+
+logger = logging.getLogger("airbyte")
+
+
+@dataclass(frozen=True, slots=True)
+class TableFactory:
+    """Makes the tables of a bucket path, for a sync and for the operator's commands.
+
+    `map_tables` reads tables side by side, `map_files` completes their uploads.
+    """
+
+    config: Config
+    store: ObjectStore
+    started_at: datetime
+    map_tables: MapCalls = map
+    map_files: MapCalls = map
+    precedence: Precedence = field(default_factory=Precedence)
+
+    def of_catalog(self, catalog: Catalog) -> dict[int, StreamTable]:
+        """Make the table of each stream by catalog index, its chain read. Raises ConfigError when a stream does not fit its table."""
+        if self.config.change_log.enabled:
+            require_primary_keys(catalog)
+        declared = [self._declared(stream) for stream in catalog.streams]
+        streams = [stream.id for stream in catalog.streams]
+        template = path_template(self.config, self.started_at, catalog.streams[0].sync_id)
+        chains = dict(zip(streams, self.map_tables(lambda stream: self._read_chain(template, stream), streams), strict=True))
+        recorded = {stream: chain.state.identity.final_root for stream, chain in chains.items() if chain.state is not None}
+        roots = {stream: root for stream, root in resolve_roots(streams, template, recorded).items() if stream in chains}
+        require_own_roots(catalog, roots, template)
+        require_publishable(self.config, roots, template)
+        publishers = publishers_of(self.config, roots, template)
+        orphans = OrphanUploads(self.store, template.base)
+        tables = {}
+        for index, (stream, fields) in enumerate(zip(catalog.streams, declared, strict=True)):
+            table = self._identity(stream.id, template, roots[stream.id])
+            session = Session(stream.sync_id, stream.generation_id, self.started_at, write_disposition(stream))
+            writer = self._writer(table, session, orphans, chains[stream.id], publishers[stream.id])
+            layout = self._layout(template, table, RAW_PARQUET if self.config.tables.raw_tables else None)
+            tables[index] = StreamTable(stream, fields, writer, layout, rules(self.config), session)
+        for made in tables.values():
+            made.check_schema()
+        return tables
+
+    def of_found(self, found: FoundTable, publishers: Sequence[Publisher]) -> StreamTable:
+        """Make a table as its last sync had it, without that sync's catalog. Its rows are neither added to nor replaced."""
+        table = identity_of(found)
+        template = self.template
+        chain = Chain(self.store, table.chain_prefix, table.stream)
+        chain.read()
+        chain.catch_up()
+        generation = chain.head.contents.generation
+        session = Session(0, generation, self.started_at, WriteDisposition.MAINTAIN)
+        writer = self._writer(table, session, self.orphans(), chain, publishers)
+        stream, fields = _recorded(found, chain.head.schema or {}, generation)
+        return StreamTable(stream, fields, writer, self._layout(template, table, RAW_PARQUET), rules(self.config), session)
+
+    def publishers(self, every: Sequence[FoundTable]) -> dict[StreamId, tuple[Publisher, ...]]:
+        """Make the publishers of tables that were found, by the same rule as in a sync. `every`: all tables of the bucket path."""
+        return publishers_of(self.config, {found.stream: found.seed.final_root for found in every}, self.template)
+
+    def orphans(self) -> OrphanUploads:
+        """List the open uploads of the bucket path when they are first asked for."""
+        return OrphanUploads(self.store, self.template.base)
+
+    @property
+    def template(self) -> PathTemplate:
+        """How keys are made outside of a sync."""
+        return path_template(self.config, self.started_at, sync_id=0)
+
+    def _declared(self, stream: Stream) -> StreamFields:
+        unfit = Unfit.TEXT if final_options(self.config).values is not Values.TYPED else Unfit.FAIL
+        return stream_fields(stream.json_schema, stream.id, unfit, UnionConflicts(self.config.tables.union_conflicts))
+
+    def _read_chain(self, template: PathTemplate, stream: StreamId) -> Chain:
+        """Read what the table's hint says, in one call. The writer finds out whether there is more."""
+        chain = Chain(self.store, f"{internal_root(template, stream)}{CHAIN_FOLDER}", stream)
+        chain.read()
+        return chain
+
+    def _identity(self, stream: StreamId, template: PathTemplate, root: str) -> Table:
+        def adopt() -> list[str]:
+            if template.identity(stream)[-2:-1] != ("name",):
+                return []  # a folder of many streams: nothing tells whose a file is
+            return earlier_files(self.store, template.key_pattern(stream, root), root, table_id(stream), self.map_files)
+
+        return Table(stream, table_id(stream), internal_root(template, stream), root, adopt)
+
+    def _writer(self, table: Table, session: Session, orphans: OrphanUploads, chain: Chain, publishers: Sequence[Publisher]) -> TableWriter:
+        dependencies = WriterDependencies(map_files=self.map_files, publishers=publishers, precedence=self.precedence, chain=chain)
+        return TableWriter(self.store, table, session, orphans, dependencies)
+
+    def _layout(self, template: PathTemplate, table: Table, raw: ParquetOptions | None) -> Layout:
+        return Layout(template, table.final_root, table.folder, changes_root(template, table.stream), final_options(self.config), raw)
+
+
+def identity_of(found: FoundTable) -> Table:
+    """Tell where a table that was found is."""
+    return Table(found.stream, found.seed.table_id, found.folder, found.seed.final_root)
+
+
+def require_primary_keys(catalog: Catalog) -> None:
+    """Raise ConfigError for a stream whose rows a change log could not tell apart; say which streams will have none."""
+    for stream in catalog.streams:
+        if not stream.primary_key:
+            raise ConfigError(
+                f"Stream '{stream.id}' has no primary key, and change_log is enabled, which tells rows apart by it. Choose append_dedup "
+                "and a primary key for the stream in the connection, leave the stream out, or set change_log.enabled to false.",
+                stream=stream.id,
+            )
+    without = [str(stream.id) for stream in catalog.streams if not is_deduplicated(stream)]
+    if without:
+        logger.warning("change_log is for append_dedup streams only; these have none: %s", ", ".join(without))
+
+
+def require_own_roots(catalog: Catalog, roots: Mapping[StreamId, str], template: PathTemplate) -> None:
+    """Raise ConfigError for a stream whose table is to be merged or replaced and has files of another table under its folder.
+
+    Only appending never has to know which files are its own.
+    """
+    shared = overlaps(roots, template)
+    for stream in catalog.streams:
+        if stream.id in shared and (is_deduplicated(stream) or write_disposition(stream) is not WriteDisposition.APPEND):
+            raise ConfigError(
+                f"Stream '{stream.id}' is to be deduplicated or replaced, but its folder '{roots[stream.id]}' is, holds or lies in that "
+                f"of {shared[stream.id]}. Put ${{NAMESPACE}} and ${{STREAM_NAME}} into s3_path_format, or use an append mode without "
+                "refreshes.",
+                stream=stream.id,
+            )
+
+
+def _recorded(found: FoundTable, schema: Mapping[str, Any], generation: int) -> tuple[Stream, StreamFields]:
+    """Put together what the table's last sync declared."""
+    columns = [column for column in from_event(schema).fields if column.present]
+    fields = StreamFields(
+        tuple(Field(column.source, column.name, column.type) for column in columns),
+        frozenset(column.source for column in columns if column.required),
+    )
+    stream = Stream(
+        id=found.stream,
+        json_schema={},
+        sync_mode="full_refresh",
+        destination_sync_mode=DestinationSyncMode(schema["mode"]),
+        primary_key=tuple(tuple(path) for path in schema["primaryKey"]),
+        cursor_field=tuple(schema["cursor"]),
+        generation_id=generation,
+        minimum_generation_id=0,
+        sync_id=0,
+    )
+    return stream, fields

@@ -1,0 +1,27 @@
+"""The publishers there are. A new one is a module of this package and a line here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from destination_s3_spark.config.config import Config
+from destination_s3_spark.storage.paths import PathTemplate
+from destination_s3_spark.stream_id import StreamId
+from destination_s3_spark.tables.publishers.publication import Publisher, PublisherKind
+from destination_s3_spark.tables.publishers.symlink import SYMLINK
+
+PUBLISHERS: list[PublisherKind] = [
+    SYMLINK,
+]
+
+
+def publishers_of(config: Config, roots: Mapping[StreamId, str], template: PathTemplate) -> dict[StreamId, tuple[Publisher, ...]]:
+    """Make the publishers of each table. `roots` are the final roots of all tables that are known."""
+    made = [kind.of_tables(config, roots, template) for kind in PUBLISHERS]
+    return {stream: tuple(of[stream] for of in made if stream in of) for stream in roots}
+
+
+def require_publishable(config: Config, roots: Mapping[StreamId, str], template: PathTemplate) -> None:
+    """Raise ConfigError for tables that cannot be shown as the user wants, and log a warning for those that go without by default."""
+    for kind in PUBLISHERS:
+        kind.require(config, roots, template)
