@@ -8,16 +8,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from destination_s3_spark.errors import TransientError
+from destination_s3_spark.chain.files import FileKind
+from destination_s3_spark.chain.log import Chain
+from destination_s3_spark.errors import ConfigError, TransientError
 from destination_s3_spark.protocol.catalog import Catalog, parse_catalog
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
+from destination_s3_spark.stream_id import StreamId
 from unit_tests.sync.inline_lake import Lake, line, state, status
 
 APPEND, DEDUP, OVERWRITE = "append", "append_dedup", "overwrite"
@@ -128,10 +131,10 @@ class Meaning:
             self.waiting = []
 
 
-def catalog(parts: Sequence[tuple[str, Step]], number: int) -> Catalog:
+def catalog(parts: Sequence[tuple[str, Step]], number: int, schema: dict[str, Any] = SCHEMA) -> Catalog:
     streams = [
         {
-            "stream": {"name": name, "json_schema": SCHEMA, "supported_sync_modes": ["full_refresh"]},
+            "stream": {"name": name, "json_schema": schema, "supported_sync_modes": ["full_refresh"]},
             "sync_mode": "full_refresh",
             "destination_sync_mode": step.mode,
             "primary_key": [["id"]],
@@ -157,8 +160,8 @@ def messages(parts: Iterable[tuple[str, Step]], number: int) -> Iterator[bytes]:
         yield status("COMPLETE" if step.complete else "INCOMPLETE", name)
 
 
-def shown(lake: Lake, names: Iterable[str]) -> dict[str, list[tuple[int, int]]]:
-    store, found = S3Store(lake.settings), {name: list[tuple[int, int]]() for name in names}
+def shown(lake: Lake, names: Iterable[str]) -> dict[str, list[tuple[Any, ...]]]:
+    store, found = S3Store(lake.settings), {name: list[tuple[Any, ...]]() for name in names}
     for one in store.list("lake/"):
         name = one.key.split("/")[1]
         if name in found and one.key.endswith(".parquet"):
@@ -217,6 +220,49 @@ def lake(s3_settings: S3Settings, tmp_path: Path) -> Lake:
 
 def test_rows_below_the_minimum_go_and_those_of_the_generation_stay(lake: Lake) -> None:
     check(lake, NAMED)
+
+    for number, case in enumerate(NAMED):
+        chain = Chain(S3Store(lake.settings), f"lake/airbyte_internal/_raw__stream_s{number:05}/chain/", StreamId(None, f"s{number:05}"))
+        chain.read()
+        contents, live = chain.head.contents, chain.live_files()
+        assert contents.landed == sum(file.rows for file in live.of(FileKind.RAW)), f"{case}: the raw table has other rows than the table"
+        assert (contents.pending, live.dropped) == (None, ())
+
+
+def one(lake: Lake, step: Step, number: int, schema: dict[str, Any] = SCHEMA) -> None:
+    lake.sync(catalog([("users", step)], number, schema), messages([("users", step)], number))
+
+
+def test_without_a_raw_table_files_of_the_generation_stay_as_they_are(lake: Lake) -> None:
+    lake.options = {"tables": {"raw_tables": False}}
+    for number, step in enumerate((of(APPEND, 1), of(APPEND, 2), of(APPEND, 2, 2)), start=1):
+        one(lake, step, number)
+
+    assert shown(lake, ["users"])["users"] == [(1, 2), (1, 3), (12, 2), (12, 2), (13, 3), (13, 3)]
+
+
+def test_merged_rows_of_two_generations_need_the_raw_table_to_be_told_apart(lake: Lake) -> None:
+    lake.options = {"tables": {"raw_tables": False}}
+    one(lake, of(DEDUP, 1), 1)
+    one(lake, of(DEDUP, 2), 2)
+    before = shown(lake, ["users"])
+    with pytest.raises(ConfigError, match=r"refresh \(generation 2\) goes on over records .* Run a new refresh"):
+        one(lake, of(DEDUP, 2, 2), 3)
+    assert shown(lake, ["users"]) == before
+
+    one(lake, of(DEDUP, 3, 3), 4)
+    assert shown(lake, ["users"])["users"] == [(1, 4), (14, 4)]
+
+
+@pytest.mark.parametrize("mode", [APPEND, DEDUP])
+def test_rows_that_stay_take_the_types_of_the_refresh(lake: Lake, mode: str) -> None:
+    as_text = {"type": "object", "properties": {"id": {"type": "integer"}, "round": {"type": "string"}}}
+    one(lake, of(mode, 1), 1)
+    one(lake, of(mode, 2), 2)
+    one(lake, of(mode, 2, 2), 3, as_text)
+
+    merged, appended = [(1, "3"), (12, "2"), (13, "3")], [(1, "2"), (1, "3"), (12, "2"), (12, "2"), (13, "3"), (13, "3")]
+    assert shown(lake, ["users"])["users"] == (merged if mode == DEDUP else appended)
 
 
 def test_any_three_syncs_show_what_their_generations_mean(lake: Lake) -> None:
