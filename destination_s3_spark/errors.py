@@ -14,6 +14,9 @@ from pathlib import Path
 
 from destination_s3_spark.stream_id import StreamId
 
+NO_THREAD = "can't start new thread"
+"""All that Python says of a thread that the system refuses."""
+
 
 class FailureType(Enum):
     """Airbyte's `failure_type` of a TRACE ERROR (airbyte_protocol.yaml)."""
@@ -57,6 +60,21 @@ def disk_error(directory: Path, error: OSError) -> TransientError:
         f"The spool directory '{directory}' cannot be used: {os.strerror(error.errno or 0)}. "
         "Point batching.spool_dir at a directory on a working local disk and run the sync again."
     )
+
+
+def lack_error(error: Exception) -> TransientError | None:
+    """What to say when the system has no more threads, files or memory for this process; None for any other error."""
+    number = error.errno if isinstance(error, OSError) else None
+    if isinstance(error, RuntimeError) and str(error) == NO_THREAD:
+        return TransientError(
+            "The system lets the connector start no more threads. Raise the limit of its container (pids) or user (ulimit -u), or let less "
+            "run beside it; then run the sync again."
+        )
+    if number in (errno.EMFILE, errno.ENFILE):
+        return TransientError("The system lets the connector open no more files. Raise the limit (ulimit -n) and run the sync again.")
+    if number == errno.ENOMEM or isinstance(error, MemoryError):
+        return TransientError("The connector got no more memory. Give the container more (4 GiB is advised) and run the sync again.")
+    return None
 
 
 class DataError(SyncError):

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
 
 import psutil
+import pytest
 
 from integration_tests.lake import Lake
 from integration_tests.source import catalog, complete, state, stream, users
 
 CATALOG = catalog(stream())
 LOG_LINE = json.dumps({"type": "LOG", "log": {"level": "INFO", "message": "x" * 1000}}).encode() + b"\n"
+CONTROLLERS = (Path("/sys/fs/cgroup/pids"), Path("/sys/fs/cgroup"))
+"""Where groups with a limit of threads are made, in version 1 and 2."""
 WAITING = 48 * [LOG_LINE]  # more than what makes the JVM start early, less than what a pipe holds
 
 
@@ -29,3 +36,57 @@ def test_workers_are_forked_from_a_fork_of_the_connector(moto_lake: Lake) -> Non
         assert len(daemons) == 1
         assert any(worker.ppid() == daemons[0].pid for worker in forks)
         sync.send(complete()).end_input().finish().expect_success()
+
+
+@pytest.mark.parametrize("waiting", [WAITING, []], ids=["Spark starts early", "Spark starts with a record"])
+def test_where_no_thread_can_be_started_the_sync_fails_for_now(moto_lake: Lake, tmp_path: Path, waiting: list[bytes]) -> None:
+    """A stack larger than all memory is refused like a thread above the limit of a container."""
+    (tmp_path / "sitecustomize.py").write_text("import threading; threading.stack_size(2**50)")
+    connector = moto_lake.connector(environment={"PYTHONPATH": str(tmp_path)})
+
+    outcome = connector.write(CATALOG, [*waiting, *users(range(5)), state(0), complete()])
+
+    outcome.expect_failure("transient_error")
+    assert "no more threads" in outcome.error_message
+    assert outcome.states == []
+
+
+@pytest.fixture
+def container() -> Iterator[Path]:
+    """A cgroup with a limit of threads. Skips where none can be made."""
+    group = next(filter(None, map(pids_group, CONTROLLERS)), None)
+    if group is None:
+        pytest.skip("no cgroup can be made here")
+    yield group
+    while (group / "cgroup.procs").read_text():  # they are killed, and not gone yet
+        time.sleep(0.05)
+    group.rmdir()
+
+
+def pids_group(controller: Path) -> Path | None:
+    group = controller / f"destination-s3-spark-{uuid4().hex}"
+    try:
+        group.mkdir()
+    except OSError:
+        return None
+    if (group / "pids.max").exists():
+        return group
+    group.rmdir()
+    return None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("threads", [30, 50, 76, 90, 104])
+def test_whatever_cannot_be_started_the_sync_ends_and_fails_for_now(moto_lake: Lake, container: Path, threads: int) -> None:
+    """Pools of the driver, Spark's JVM, its threads, its Python workers, pools for the merge: each is the first to meet one of the limits."""
+    names = [f"table{number}" for number in range(20)]
+    streams = catalog(*(stream(name, mode="append_dedup", primary_key=[["id"]], cursor_field=["id"]) for name in names))
+    messages = [line for name in names for line in (*users(range(5), name), state(0, name), complete(name))]
+    (container / "pids.max").write_text(str(threads))
+    with moto_lake.connector().start(streams) as sync:
+        (container / "cgroup.procs").write_text(str(sync.family()[0].pid))
+        outcome = sync.send(*messages).end_input().finish()
+
+    if outcome.exit_code:  # the largest is just enough on some machines
+        outcome.expect_failure("transient_error")
+    moto_lake.verify()

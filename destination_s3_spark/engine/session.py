@@ -325,6 +325,9 @@ def _spark_context(jvm: Jvm, conf: Mapping[str, Any], environment: dict[str, str
     from pyspark import SparkConf, SparkContext  # noqa: PLC0415 (spec and check must not pay for it)
 
     gateway = jvm.gateway()
+    # Or a thread of the scheduler that dies for want of memory, or of threads, would leave the rest waiting for it for ever.
+    handler = gateway.jvm.org.apache.spark.util.SparkUncaughtExceptionHandler(False)
+    gateway.jvm.java.lang.Thread.setDefaultUncaughtExceptionHandler(handler)
     context = SparkContext(conf=SparkConf(loadDefaults=False).setAll(list(conf.items())), environment=environment, gateway=gateway)
     accumulators: Any = context._accumulatorServer
     accumulators.handle_error = lambda *_: None  # it would print a traceback when its JVM goes away, also when we end it

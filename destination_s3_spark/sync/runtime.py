@@ -17,7 +17,7 @@ from destination_s3_spark.engine.cluster import Cluster
 from destination_s3_spark.engine.memory import container_memory_bytes, jvm_heap_mb
 from destination_s3_spark.engine.session import Engine, Groups, SparkSettings, local_cores
 from destination_s3_spark.engine.startup import class_data
-from destination_s3_spark.errors import ConfigError
+from destination_s3_spark.errors import ConfigError, lack_error
 from destination_s3_spark.storage.endpoint import cloud_deployment
 
 if TYPE_CHECKING:
@@ -44,12 +44,20 @@ class Runtime:
 
 @contextmanager
 def runtime_for(config: Config) -> Iterator[Runtime]:
-    """The place where a sync works; whatever way it is left, Spark stops and the directory goes. Raises ConfigError."""
+    """The place where a sync works; whatever way it is left, Spark stops and the directory goes.
+
+    Raises ConfigError, and TransientError when what was done inside ran out of threads, files or memory.
+    """
     scratch = scratch_directory(config)
     try:
         engine = engine_of(config, scratch / "spark")
         try:
             yield Runtime(engine, scratch)
+        except (OSError, RuntimeError, MemoryError) as error:
+            lack = lack_error(error)
+            if lack is None:
+                raise
+            raise lack from error
         finally:
             engine.stop()
     finally:
