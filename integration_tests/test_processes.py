@@ -78,7 +78,7 @@ def pids_group(controller: Path) -> Path | None:
 @pytest.mark.slow
 @pytest.mark.parametrize("threads", [30, 50, 76, 90, 104])
 def test_whatever_cannot_be_started_the_sync_ends_and_fails_for_now(moto_lake: Lake, container: Path, threads: int) -> None:
-    """Pools of the driver, Spark's JVM, its threads, its Python workers, pools for the merge: each is the first to meet one of the limits."""
+    """Pools of the driver, Spark's JVM, its threads, its Python workers, pools for the merge: each is the first to meet a limit."""
     names = [f"table{number}" for number in range(20)]
     streams = catalog(*(stream(name, mode="append_dedup", primary_key=[["id"]], cursor_field=["id"]) for name in names))
     messages = [line for name in names for line in (*users(range(5), name), state(0, name), complete(name))]

@@ -13,7 +13,7 @@ from integration_tests.servers import free_port
 from integration_tests.source import catalog, complete, cursor_of, state, stream, users
 
 CATALOG = catalog(stream())
-PATIENCE_S = 8
+PATIENCE_S = 12
 """How long a store in trouble is waited for here. As long as usual would be minutes."""
 
 WRITING_ACTIONS = ["PutObject", "CreateMultipartUpload", "UploadPart", "UploadPartCopy", "CompleteMultipartUpload", "DeleteObjects"]
