@@ -48,7 +48,8 @@ def network(size: int) -> Iterator[tuple[Host, ...]]:
             raise NoNamespacesError(str(error)) from error
         yield (Host(f"{subnet}.1"), *hosts)
     finally:
-        for name in names:
+        for number, name in enumerate(names, start=2):
+            _ip("link", "delete", f"v{number}{tag}", check=False)  # or it would last as long as what is still on its way through it
             _ip("netns", "delete", name, check=False)
         _ip("link", "delete", bridge, check=False)
 
