@@ -66,7 +66,7 @@ def test_a_writer_paused_at_the_manifest_of_its_close_hides_nothing(conditional:
     def others_sync(_number: int, name: str) -> None:
         if name == "replace":
             store.hook = None
-            synced(store, 2, SHOWN)
+            synced(store, 2, [SHOWN])
 
     store.hook = others_sync
     with pytest.raises(Fenced, match="sync id 2"):
@@ -133,7 +133,7 @@ def test_an_overtaken_writer_does_not_show_files_that_are_not_there_yet() -> Non
 
 def test_a_put_of_a_dead_process_that_arrives_late_is_refused() -> None:
     store = LateStore()
-    synced(store, 1, SHOWN)
+    synced(store, 1, [SHOWN])
     dead = writer(store, 2, publishers=[SHOWN])
     land(dead, store, 0, 100)
     dead.commit([FIRST])
@@ -141,7 +141,7 @@ def test_a_put_of_a_dead_process_that_arrives_late_is_refused() -> None:
     with pytest.raises(TransientError):
         dead.close()
     store.hold = False
-    synced(store, 3, SHOWN)
+    synced(store, 3, [SHOWN])
     newest = shown(store)
     with pytest.raises(ObjectChanged):
         store.arrive()
@@ -152,7 +152,7 @@ def test_a_put_of_a_dead_process_that_arrives_late_is_refused() -> None:
 @pytest.mark.parametrize("old", [None, b"s3://bucket/gone.parquet\n"], ids=["no manifest", "an old one"])
 def test_a_sync_without_records_shows_readers_the_last_data_of_its_tables(old: bytes | None) -> None:
     store = FakeStore()
-    synced(store, 1, SHOWN)
+    synced(store, 1, [SHOWN])
     blocks = kinds(store)
     store.objects.pop(KEY)
     if old is not None:
@@ -165,7 +165,7 @@ def test_a_sync_without_records_shows_readers_the_last_data_of_its_tables(old: b
 
 def test_an_idle_table_whose_manifest_is_current_costs_one_call_more() -> None:
     store = FakeStore()
-    synced(store, 1, SHOWN)
+    synced(store, 1, [SHOWN])
     store.calls.clear()
     writer(store, 2, publishers=[SHOWN]).close()
 
@@ -174,24 +174,24 @@ def test_an_idle_table_whose_manifest_is_current_costs_one_call_more() -> None:
 
 def test_a_session_knows_from_the_hint_what_readers_were_shown() -> None:
     store = FakeStore()
-    synced(store, 1, SHOWN)
+    synced(store, 1, [SHOWN])
     store.calls.clear()
-    synced(store, 2, SHOWN)
+    synced(store, 2, [SHOWN])
     assert store.calls.count(("replace", KEY)) == 1
     assert ("head", KEY) not in store.calls
 
     store.objects.pop(f"{CHAIN}hint.json")
-    synced(store, 3, SHOWN)
+    synced(store, 3, [SHOWN])
     assert len(shown(store)) == 3
 
 
 def test_the_manifest_of_a_table_that_was_removed_does_not_count_as_newer() -> None:
     store = FakeStore()
     for sync_id in (1, 2, 3):
-        synced(store, sync_id, SHOWN)
+        synced(store, sync_id, [SHOWN])
     for key in [key for key in store.objects if key != KEY]:
         store.objects.pop(key)
-    synced(store, 4, SHOWN)
+    synced(store, 4, [SHOWN])
 
     assert shown(store) == finals(store)
     assert len(shown(store)) == 1
