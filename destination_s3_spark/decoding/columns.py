@@ -7,7 +7,7 @@ import pyarrow as pa
 from destination_s3_spark.decoding import exact
 from destination_s3_spark.decoding.column import Column, TextColumn
 from destination_s3_spark.decoding.containers import ArrayColumn, ObjectColumn
-from destination_s3_spark.decoding.scalars import JsonTextColumn, NumberColumn, StringColumn, TemporalColumn
+from destination_s3_spark.decoding.scalars import JsonTextColumn, NumberColumn, StringColumn, TemporalColumn, TemporalKeyColumn
 from destination_s3_spark.decoding.temporal import TEMPORAL
 from destination_s3_spark.decoding.unions import UnionColumn
 from destination_s3_spark.schema.airbyte_type import (
@@ -20,6 +20,11 @@ from destination_s3_spark.schema.airbyte_type import (
     Union,
     option_name,
 )
+
+
+def key_column_of(of: AirbyteType, arrow_type: pa.DataType) -> Column:
+    """The column of a field of the primary key."""
+    return TemporalKeyColumn(of, arrow_type) if isinstance(of, Scalar) and of in TEMPORAL else column_of(of, arrow_type)
 
 
 def column_of(of: AirbyteType, arrow_type: pa.DataType) -> Column:

@@ -24,7 +24,7 @@ from xxhash import xxh3_128_intdigest
 from destination_s3_spark.decoding import exact
 from destination_s3_spark.decoding.changes import Change, Changes, ColumnPlaces, Reason, SomePlaces
 from destination_s3_spark.decoding.column import Column, TextColumn
-from destination_s3_spark.decoding.columns import column_of
+from destination_s3_spark.decoding.columns import column_of, key_column_of
 from destination_s3_spark.decoding.containers import Members
 from destination_s3_spark.decoding.envelope import REFUSED, Envelopes, Meta, MisroutedRecord, UnreadableRecord, Unwrapped
 from destination_s3_spark.decoding.exact import Text
@@ -100,8 +100,9 @@ class RecordTyper:
         self._markable = markable(plan.fields)
 
     def _columns_of_fields(self) -> list[Column]:
-        schema = self._plan.table_schema
-        return [column_of(field.type, schema.field(field.name).type) for field in self._plan.fields]
+        schema, key = self._plan.table_schema, self._plan.key
+        makers = [key_column_of if field.source in key else column_of for field in self._plan.fields]
+        return [make(field.type, schema.field(field.name).type) for make, field in zip(makers, self._plan.fields, strict=True)]
 
     def _decode_as(self, columns: Sequence[Column]) -> None:
         self._members = Members(self._plan.fields, columns)

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Protocol
 import msgspec
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from destination_s3_spark.decoding import exact
 from destination_s3_spark.decoding.cast_temporal import cast_temporals
@@ -17,7 +18,7 @@ from destination_s3_spark.decoding.column import Column, RawColumn, Slot
 from destination_s3_spark.decoding.exact import Text
 from destination_s3_spark.decoding.marks import MARKS, unmarked_strings
 from destination_s3_spark.decoding.plain_temporal import plain_temporals
-from destination_s3_spark.decoding.temporal import TEMPORAL, temporal
+from destination_s3_spark.decoding.temporal import BEYOND_DATE, BEYOND_MICROSECONDS, TEMPORAL, temporal
 from destination_s3_spark.schema.airbyte_type import Scalar
 
 _ANNOTATIONS: dict[Scalar, Any] = {
@@ -121,8 +122,9 @@ class TemporalColumn(_StringSlots):
         """Plain forms are parsed as a column, the others one by one."""
         texts = pa.array(slots, pa.string())
         plain = cast_temporals(self._of, texts, self._arrow_type)
-        if plain is not None:
-            return plain
+        return self._parsed(texts, slots, places, changes) if plain is None else plain
+
+    def _parsed(self, texts: pa.StringArray, slots: Sequence[Slot], places: Places, changes: Changes) -> pa.Array[Any]:
         values, read = plain_temporals(self._of, texts)
         if not read.all():
             for position in np.flatnonzero(~read).tolist():
@@ -137,6 +139,17 @@ class TemporalColumn(_StringSlots):
                     read[position] = True
         stored = values.astype(np.int32) if self._of is Scalar.DATE else values
         return pa.array(stored, mask=None if read.all() else ~read).view(self._arrow_type)
+
+
+class TemporalKeyColumn(TemporalColumn):
+    """Dates, times and timestamps of a key. Digits that the type does not hold are recorded, so that two keys are not taken for one."""
+
+    def _parsed(self, texts: pa.StringArray, slots: Sequence[Slot], places: Places, changes: Changes) -> pa.Array[Any]:
+        column = super()._parsed(texts, slots, places, changes)
+        beyond = pc.match_substring_regex(texts, BEYOND_DATE if self._of is Scalar.DATE else BEYOND_MICROSECONDS)
+        for position in pc.indices_nonzero(pc.and_(beyond, column.is_valid())).to_pylist():
+            changes.truncated((places, position), Reason.SIZE)
+        return column
 
 
 class JsonTextColumn(RawColumn):

@@ -28,6 +28,10 @@ SECOND_US = 1_000_000
 OFFSET_MAX_S = 18 * 3600
 """The largest offset from UTC, as in java.time, which destination-s3 parses with."""
 
+BEYOND_DATE = r"[1-9]:|[1-9]\d:|\d:.*[1-9]"
+"""Found in a text with a date where it has a time of day or an offset that is not zero."""
+BEYOND_MICROSECONDS = r"\.\d{6}\d*[1-9]"
+"""Found in a text with a time where it has digits that are cut."""
 _LONGEST_TEXT = 120
 """Characters beyond which no date or time is looked for; the longest zone name has 32."""
 

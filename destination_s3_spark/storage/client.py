@@ -20,6 +20,7 @@ from urllib3 import PoolManager
 
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.storage import credentials
+from destination_s3_spark.storage.answers import require_s3_answers
 from destination_s3_spark.storage.endpoint import check_address, check_endpoint
 from destination_s3_spark.storage.failures import explain
 from destination_s3_spark.storage.patience import Patience
@@ -53,6 +54,7 @@ def _built(settings: S3Settings, limits: ClientLimits) -> S3Client:
     region = settings.region or ("us-east-1" if settings.endpoint else None)
     try:
         session = credentials.session(settings, limits)
+        require_s3_answers(session._session)
         client = session.client("s3", region_name=region, endpoint_url=settings.endpoint or None, config=config)
     except (BotoCoreError, ClientError) as error:
         raise explain(error, "Preparing the S3 client", settings) from error

@@ -19,6 +19,7 @@ from botocore.exceptions import (
 )
 
 from destination_s3_spark.errors import ConfigError, SyncError, TransientError
+from destination_s3_spark.storage.answers import UnreadableAnswer
 from destination_s3_spark.storage.settings import Encryption, S3Settings
 
 IAM_ACTIONS = {
@@ -99,6 +100,11 @@ def explain(error: BotoCoreError | ClientError, doing: str, settings: S3Settings
         return ConfigError(f"{doing}: S3 cannot accept a setting. Check s3_bucket_name '{settings.bucket}', role_arn and the external id.")
     if _untrusted_certificate(error):
         return ConfigError(f"{doing}: the TLS certificate of {place} is not trusted. Point AWS_CA_BUNDLE at the file with its authority.")
+    if isinstance(error, UnreadableAnswer):
+        return TransientError(
+            f"{doing}: what answered at {place} did not speak S3. Check that s3_endpoint is the address of the S3 API, not of a console or "
+            "a proxy's page; if it is, run the sync again."
+        )
     if isinstance(error, _CONNECTION):
         return TransientError(
             f"{doing}: {place} could not be reached or did not answer in time ({type(error).__name__}). "

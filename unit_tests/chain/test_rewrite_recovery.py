@@ -49,7 +49,7 @@ def waiting(store: FakeStore) -> tuple[TableWriter, tuple[FileEntry, ...]]:
     """A session whose generation waits beside a published table of one file; what its publication is to remove."""
     first, _ = merged(store)
     first.close()
-    made = writer(store, 2, 5, WriteDisposition.TRUNCATE, SHOWN)
+    made = writer(store, 2, 5, WriteDisposition.TRUNCATE, [SHOWN])
     made.stage(staged(made, store, 0, 100, kinds=DELTAS))
     made.commit([FIRST])
     live = made.live_files()
@@ -98,7 +98,7 @@ def test_a_rewrite_whose_upload_has_gone_is_taken_back_and_the_old_files_stay(re
     before, removed = died(store, replace, "complete_upload")
     store.uploads.pop(list(store.uploads)[gone])
     manifest = store.objects[MANIFEST_KEY]
-    made = writer(store, 9, 5, WriteDisposition.TRUNCATE if replace else WriteDisposition.APPEND, SHOWN)
+    made = writer(store, 9, 5, WriteDisposition.TRUNCATE if replace else WriteDisposition.APPEND, [SHOWN])
     state = made.open()
 
     assert kinds(store)[-3:] == ["OpenEpoch", "Void", "OpenEpoch"]

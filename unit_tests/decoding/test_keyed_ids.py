@@ -71,3 +71,35 @@ def test_a_record_has_the_same_key_whichever_way_it_is_typed(make_plan: Any, mak
     unkeyed = RecordTyper(plan).type_block(make_block(map(make_line, data)))
     assert {carried_digest(raw_id) for raw_id in unkeyed.final["_airbyte_raw_id"].to_pylist()} == {None}
     assert dict(unkeyed.misfits) == {}
+
+
+@pytest.mark.parametrize(
+    ("of", "whole", "cut"),
+    [
+        (
+            Scalar.TIMESTAMP_WITH_TIMEZONE,
+            ["2024-01-02T03:04:05Z", "2024-01-02T03:04:05.123456000+01:00", "2024.01.02 03:04:05.1"],
+            ["2024-01-02T03:04:05.1234567Z", "2024-01-02T03:04:05.000000001Z", "2024-01-02 03:04:05.0000001 Europe/Berlin"],
+        ),
+        (Scalar.TIMESTAMP_WITHOUT_TIMEZONE, ["2024-01-02T03:04:05.123456"], ["2024-01-02T03:04:05.1234561"]),
+        (Scalar.TIME_WITHOUT_TIMEZONE, ["03:04:05", "03:04:05.1234560"], ["03:04:05.1234567"]),
+        (Scalar.TIME_WITH_TIMEZONE, ["03:04:05Z", "03:04:05.5+01:00"], ["03:04:05.1234567+01:00"]),
+        (
+            Scalar.DATE,
+            ["2024-01-02", "2024-01-02T00:00:00Z", "2024-01-02 00:00:00.000+00:00", "2024 Jan 2"],
+            ["2024-01-02T10:00:00Z", "2024-01-02 00:01", "2024-01-02T00:00:00.5Z", "2024-01-02T00:00:00+02:00", "2024-01-02T01:00"],
+        ),
+    ],
+)
+def test_a_temporal_key_is_told_apart_by_what_its_type_does_not_hold(
+    of: Scalar, whole: list[str], cut: list[str], make_plan: Any, make_line: Any, make_block: Any
+) -> None:
+    plan = make_plan([Field("at", "at", of)])
+    keyed = RowPlan(plan.stream, 7, 3, plan.fields, plan.table_schema, key=("at",))
+    own = ["_airbyte_raw_id", "_airbyte_meta"]
+    for text in [*whole, *cut]:  # alone, so that each goes the fastest way that takes it
+        lines = make_block([make_line(f'{{"at":"{text}"}}')])
+        final, unkeyed = (RecordTyper(each).type_block(lines).final for each in (keyed, plan))
+        assert final["at"][0].is_valid, text
+        assert (carried_digest(final["_airbyte_raw_id"][0].as_py()) is not None) == (text in cut), text
+        assert final.drop_columns(own) == unkeyed.drop_columns(own)

@@ -207,6 +207,26 @@ def test_a_store_in_trouble_is_a_transient_error(behind_proxy: S3Store, s3_proxy
         CALLS[operation](behind_proxy)
 
 
+ANSWERED_WITH_NOTHING = {"AbortMultipartUpload", "CompleteMultipartUpload", "DeleteObjects", "GetObject", "HeadObject"}
+
+
+@pytest.mark.parametrize("page", [b"<html><body>Console</body></html>", b"<ListBucketResult><Na", b'{"login": true}', b""])
+@pytest.mark.parametrize("operation", sorted(CALLS.keys() - ANSWERED_WITH_NOTHING))
+def test_success_without_what_s3_answers_is_a_transient_error(
+    behind_proxy: S3Store, s3_proxy: Any, s3_error: Refuse, operation: str, page: bytes
+) -> None:
+    behind_proxy.put("present", b"x")
+    s3_proxy.fail(operation, replace(s3_error(200, ""), body=page, headers={"Content-Type": "text/html"}))
+    with pytest.raises(TransientError, match=r"did not speak S3|answered 500"):
+        CALLS[operation](behind_proxy)
+
+
+def test_a_create_with_an_answer_that_is_none_leaves_open_what_was_done(behind_proxy: S3Store, s3_proxy: Any, s3_error: Refuse) -> None:
+    s3_proxy.fail("PutObject", replace(s3_error(200, ""), body=b"<html></html>"))
+    with pytest.raises(OutcomeUnknown):
+        behind_proxy.create("k", b"x")
+
+
 @pytest.mark.parametrize("operation", ["PutObject", "GetObject", "UploadPart"])
 def test_a_passing_fault_is_retried(s3_settings: S3Settings, s3_proxy: Any, s3_error: Refuse, operation: str) -> None:
     store = S3Store(replace(s3_settings, endpoint=s3_proxy.endpoint), TWICE)
