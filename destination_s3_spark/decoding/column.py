@@ -15,8 +15,8 @@ import msgspec
 import pyarrow as pa
 
 from destination_s3_spark.decoding.changes import Changes, Places, Spot
-from destination_s3_spark.decoding.exact import Text
-from destination_s3_spark.decoding.marks import unmarked_texts
+from destination_s3_spark.exact_json.marks import unmarked_texts
+from destination_s3_spark.exact_json.values import Text
 
 Slot = Any
 

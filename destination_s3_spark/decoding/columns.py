@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from destination_s3_spark.decoding import exact
 from destination_s3_spark.decoding.column import Column, TextColumn
 from destination_s3_spark.decoding.containers import ArrayColumn, ObjectColumn
 from destination_s3_spark.decoding.scalars import JsonTextColumn, NumberColumn, StringColumn, TemporalColumn, TemporalKeyColumn
 from destination_s3_spark.decoding.temporal import TEMPORAL
 from destination_s3_spark.decoding.unions import UnionColumn
+from destination_s3_spark.exact_json.values import ARRAY, OBJECT
 from destination_s3_spark.schema.airbyte_type import (
     AirbyteType,
     Array,
@@ -33,9 +33,9 @@ def column_of(of: AirbyteType, arrow_type: pa.DataType) -> Column:
         case Scalar():
             return _scalar(of, arrow_type)
         case SchemalessObject():
-            return JsonTextColumn(exact.OBJECT)
+            return JsonTextColumn(OBJECT)
         case SchemalessArray():
-            return JsonTextColumn(exact.ARRAY)
+            return JsonTextColumn(ARRAY)
         case Object(fields):
             children = [column_of(field.type, arrow_type.field(field.name).type) for field in fields]
             typed = ObjectColumn(fields, children, arrow_type)

@@ -11,12 +11,12 @@ import numpy as np
 import pyarrow as pa
 from msgspec.structs import astuple
 
-from destination_s3_spark.decoding import exact
 from destination_s3_spark.decoding.changes import Changes, ItemPlaces, MemberPlaces, Places, Reason, Spot
 from destination_s3_spark.decoding.column import Column, Slot
-from destination_s3_spark.decoding.exact import Text
 from destination_s3_spark.decoding.scalars import NumberColumn, StringColumn
-from destination_s3_spark.schema.airbyte_type import Field
+from destination_s3_spark.exact_json.non_numbers import speaks_of_non_numbers
+from destination_s3_spark.exact_json.values import ARRAY, NULL, OBJECT, Text, split_array, split_object
+from destination_s3_spark.schema.airbyte_type import AirbyteType, Array, Field, Object
 
 
 class Members:
@@ -43,7 +43,7 @@ class Members:
 
     def from_text(self, text: Text, spots: Iterable[Spot], changes: Changes) -> Slot:
         """The Struct of an object that stands in a record as this text. ValueError when it is no object."""
-        values = exact.split_object(text)
+        values = split_object(text)
         slots = []
         for source, member, spot in zip(self.sources, self.columns, spots, strict=True):
             value = values.get(source)
@@ -76,10 +76,10 @@ class ObjectColumn(Column):
     def from_text(self, text: Text, spot: Spot, changes: Changes) -> Slot:
         """The Struct of its settled members; null for what is no object."""
         text = bytes(text)
-        if text[0] == exact.OBJECT:
+        if text[0] == OBJECT:
             spots = [(spot, ordinal, source) for ordinal, source in enumerate(self._members.sources)]
             return self._members.from_text(text, spots, changes)
-        if text != exact.NULL:
+        if text != NULL:
             changes.nulled(spot, Reason.SERIALIZATION)
         return None
 
@@ -113,10 +113,10 @@ class ArrayColumn(Column):
     def from_text(self, text: Text, spot: Spot, changes: Changes) -> Slot:
         """The list of its settled items; null for what is no array."""
         text = bytes(text)
-        if text[0] == exact.ARRAY:
+        if text[0] == ARRAY:
             from_text = self._items.from_text
-            return [from_text(item, (spot, index, None), changes) for index, item in enumerate(exact.split_array(text))]
-        if text != exact.NULL:
+            return [from_text(item, (spot, index, None), changes) for index, item in enumerate(split_array(text))]
+        if text != NULL:
             changes.nulled(spot, Reason.SERIALIZATION)
         return None
 
@@ -149,3 +149,18 @@ def _offsets(lists: Sequence[Sequence[Slot]]) -> np.ndarray[Any, np.dtype[np.int
     offsets = np.zeros(len(lists) + 1, np.int32)
     np.cumsum(np.fromiter(map(len, lists), np.int32, len(lists)), out=offsets[1:])
     return offsets
+
+
+def markable(fields: Iterable[Field]) -> bool:
+    """Whether records with these members have no declared key, at any depth, that would become another one in a marked text."""
+    return all(not speaks_of_non_numbers(field.source.encode("utf-8", "replace")) and _markable(field.type) for field in fields)
+
+
+def _markable(of: AirbyteType) -> bool:
+    match of:
+        case Object(fields):
+            return markable(fields)
+        case Array(items):
+            return _markable(items)
+        case _:
+            return True

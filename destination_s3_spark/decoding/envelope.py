@@ -13,11 +13,22 @@ from typing import Annotated, Any, Literal, NamedTuple
 import msgspec
 import numpy as np
 
-from destination_s3_spark.decoding import exact
+from destination_s3_spark.decoding import coercions
 from destination_s3_spark.decoding.line_pattern import Ints, LinePattern
+from destination_s3_spark.exact_json.values import (
+    ARRAY,
+    NULL,
+    QUOTE,
+    Text,
+    compact,
+    split_array,
+    split_object,
+    string,
+    without_lone_surrogates,
+)
 from destination_s3_spark.stream_id import StreamId
 
-_Int64 = Annotated[int, msgspec.Meta(ge=exact.INT64_MIN, le=exact.INT64_MAX)]
+_Int64 = Annotated[int, msgspec.Meta(ge=coercions.INT64_MIN, le=coercions.INT64_MAX)]
 _INTEGER = re.compile(rb"-?(?:0|[1-9]\d{0,18})")
 
 _ODD_SHARE = 1 / 8
@@ -137,9 +148,9 @@ class Envelopes:
 
     def _read_exactly(self, line: bytes, index: int) -> Record:
         try:
-            message = exact.split_object(line)
-            members = exact.split_object(_required(message, "record"))
-            stream = StreamId.of(_string(members.get("namespace", exact.NULL)), _string(_required(members, "stream")) or "")
+            message = split_object(line)
+            members = split_object(_required(message, "record"))
+            stream = StreamId.of(_string(members.get("namespace", NULL)), _string(_required(members, "stream")) or "")
             emitted_at = _integer(_required(members, "emitted_at"))
             record = Record(emitted_at=emitted_at, data=msgspec.Raw(_required(members, "data")), meta=_meta(members))
         except ValueError:
@@ -169,45 +180,45 @@ def _one_a_line(lines: bytes, count: int) -> bool:
     return bool(len(newlines) == count - 1 and (text[newlines - 1] == ord("}")).all() and (text[newlines + 1] == ord("{")).all())
 
 
-def _required(members: Mapping[str, exact.Text], key: str) -> exact.Text:
+def _required(members: Mapping[str, Text], key: str) -> Text:
     if key not in members:
         raise ValueError
     return members[key]
 
 
-def _string(text: exact.Text) -> str | None:
+def _string(text: Text) -> str | None:
     text = bytes(text)
-    if text == exact.NULL:
+    if text == NULL:
         return None
-    if text[0] != exact.QUOTE:
+    if text[0] != QUOTE:
         raise ValueError
-    return exact.without_lone_surrogates(exact.string(text))
+    return without_lone_surrogates(string(text))
 
 
-def _integer(text: exact.Text) -> int:
+def _integer(text: Text) -> int:
     text = bytes(text)
-    if not _INTEGER.fullmatch(text) or not exact.INT64_MIN <= int(text) <= exact.INT64_MAX:
+    if not _INTEGER.fullmatch(text) or not coercions.INT64_MIN <= int(text) <= coercions.INT64_MAX:
         raise ValueError
     return int(text)
 
 
-def _meta(members: Mapping[str, exact.Text]) -> Meta | None:
-    meta = bytes(members.get("meta", exact.NULL))
-    if meta == exact.NULL:
+def _meta(members: Mapping[str, Text]) -> Meta | None:
+    meta = bytes(members.get("meta", NULL))
+    if meta == NULL:
         return None
-    changes = bytes(exact.split_object(meta).get("changes", exact.NULL))
-    if changes == exact.NULL:
+    changes = bytes(split_object(meta).get("changes", NULL))
+    if changes == NULL:
         return None
-    if changes[0] != exact.ARRAY:
+    if changes[0] != ARRAY:
         raise ValueError
-    return Meta([_source_change(item) for item in exact.split_array(changes)])
+    return Meta([_source_change(item) for item in split_array(changes)])
 
 
 def _source_change(text: bytes) -> SourceChange:
-    members = exact.split_object(text)
-    return SourceChange(*(_any_text(members.get(key, exact.NULL)) for key in SourceChange.__struct_fields__))
+    members = split_object(text)
+    return SourceChange(*(_any_text(members.get(key, NULL)) for key in SourceChange.__struct_fields__))
 
 
-def _any_text(text: exact.Text) -> str | None:
+def _any_text(text: Text) -> str | None:
     text = bytes(text)
-    return _string(text) if text[0] == exact.QUOTE or text == exact.NULL else exact.compact(text).decode()
+    return _string(text) if text[0] == QUOTE or text == NULL else compact(text).decode()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 
-from destination_s3_spark.decoding import exact
+from destination_s3_spark.exact_json.values import NULL, compact, split_object
 
 _DIGEST_BYTES = 10
 _VERSION_AT = 14
@@ -17,8 +17,8 @@ _VERSION_AT = 14
 
 def key_text(data: bytes, sources: Iterable[str]) -> bytes:
     """The values of a record's key as they stand in its `data`."""
-    values = exact.split_object(data)
-    return b"\n".join(exact.compact(bytes(values.get(source, exact.NULL))) for source in sources)
+    values = split_object(data)
+    return b"\n".join(compact(bytes(values.get(source, NULL))) for source in sources)
 
 
 def keyed_id(raw_id: str, key: bytes) -> str:

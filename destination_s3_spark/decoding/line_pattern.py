@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from destination_s3_spark.protocol.exact_json import members
+from destination_s3_spark.exact_json.members import members
 
 _NUMBER = re.compile(rb"[1-9][0-9]{0,17}")
 _ZERO, _NEWLINE, _OPENING, _CLOSING = b"0\n{}"

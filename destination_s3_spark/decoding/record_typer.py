@@ -21,19 +21,19 @@ import numpy as np
 import pyarrow as pa
 from xxhash import xxh3_128_intdigest
 
-from destination_s3_spark.decoding import exact
+from destination_s3_spark.decoding import coercions
 from destination_s3_spark.decoding.changes import Change, Changes, ColumnPlaces, Reason, SomePlaces
 from destination_s3_spark.decoding.column import Column, TextColumn
 from destination_s3_spark.decoding.columns import column_of, key_column_of
-from destination_s3_spark.decoding.containers import Members
+from destination_s3_spark.decoding.containers import Members, markable
 from destination_s3_spark.decoding.envelope import REFUSED, Envelopes, Meta, MisroutedRecord, UnreadableRecord, Unwrapped
-from destination_s3_spark.decoding.exact import Text
-from destination_s3_spark.decoding.json_text import speaks_of_non_numbers
 from destination_s3_spark.decoding.keyed_ids import key_text, keyed_id
-from destination_s3_spark.decoding.marks import markable, marked
 from destination_s3_spark.decoding.metadata import META_COLUMNS, meta_array, raw_ids
 from destination_s3_spark.decoding.plan import RowPlan
 from destination_s3_spark.decoding.raw_rows import records_of, row_runs
+from destination_s3_spark.exact_json.marks import marked
+from destination_s3_spark.exact_json.non_numbers import speaks_of_non_numbers
+from destination_s3_spark.exact_json.values import Text, split_object
 from destination_s3_spark.schema.airbyte_type import Scalar
 
 __all__ = ["MisroutedRecord", "RecordTyper", "TypedBlock", "UnreadableRecord"]
@@ -191,7 +191,7 @@ class RecordTyper:
         _, source = self._sources[declared]
         places = ColumnPlaces(declared, source, first)
         for position in np.flatnonzero(np.abs(np.asarray(column.fill_null(0.0))) >= _EXACT_INTEGERS).tolist():
-            if exact.is_rounded(bytes(exact.split_object(texts[position])[source])):
+            if coercions.is_rounded(bytes(split_object(texts[position])[source])):
                 changes.truncated((places, position), Reason.SIZE)
 
     def _rows(self, texts: Sequence[bytes], first: int, changes: Changes) -> tuple[list[Any], list[bytes]]:
@@ -254,7 +254,7 @@ class RecordTyper:
         sample = refused[:_SAMPLE]
         at_fault: Counter[int] = Counter()
         for text in sample:
-            values = exact.split_object(text)
+            values = split_object(text)
             for ordinal, (field, probe) in enumerate(zip(self._plan.fields, self._probes, strict=True)):
                 if field.source in values and not _decodes(probe, values[field.source]):
                     at_fault[ordinal] += 1

@@ -11,29 +11,29 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from destination_s3_spark.decoding import exact
+from destination_s3_spark.decoding import coercions
 from destination_s3_spark.decoding.cast_temporal import cast_temporals
 from destination_s3_spark.decoding.changes import Changes, Places, Reason, Spot
 from destination_s3_spark.decoding.column import Column, RawColumn, Slot
-from destination_s3_spark.decoding.exact import Text
-from destination_s3_spark.decoding.marks import MARKS, unmarked_strings
 from destination_s3_spark.decoding.plain_temporal import plain_temporals
 from destination_s3_spark.decoding.temporal import BEYOND_DATE, BEYOND_MICROSECONDS, TEMPORAL, temporal
+from destination_s3_spark.exact_json.marks import MARKS, unmarked_strings
+from destination_s3_spark.exact_json.values import ARRAY, NULL, OBJECT, QUOTE, Text, compact, string, without_lone_surrogates
 from destination_s3_spark.schema.airbyte_type import Scalar
 
 _ANNOTATIONS: dict[Scalar, Any] = {
     Scalar.STRING: str | None,
     Scalar.BOOLEAN: bool | None,
-    Scalar.INTEGER: Annotated[int, msgspec.Meta(ge=exact.INT64_MIN, le=exact.INT64_MAX)] | None,
+    Scalar.INTEGER: Annotated[int, msgspec.Meta(ge=coercions.INT64_MIN, le=coercions.INT64_MAX)] | None,
     # The largest double itself is refused, because what msgspec rounds down to it may be beyond it.
-    Scalar.NUMBER: Annotated[float, msgspec.Meta(gt=-exact.DOUBLE_MAX, lt=exact.DOUBLE_MAX)] | None,
+    Scalar.NUMBER: Annotated[float, msgspec.Meta(gt=-coercions.DOUBLE_MAX, lt=coercions.DOUBLE_MAX)] | None,
     **dict.fromkeys(TEMPORAL, str | None),
 }
 _first: Callable[[bytes], int] = itemgetter(0)
 _COERCIONS: dict[Scalar, Callable[[bytes], Any]] = {
-    Scalar.BOOLEAN: exact.boolean,
-    Scalar.INTEGER: exact.integer,
-    Scalar.NUMBER: exact.number,
+    Scalar.BOOLEAN: coercions.boolean,
+    Scalar.INTEGER: coercions.integer,
+    Scalar.NUMBER: coercions.number,
 }
 
 
@@ -49,7 +49,7 @@ class NumberColumn(Column):
     def from_text(self, text: Text, spot: Spot, changes: Changes) -> Slot:
         """The stored value, or null when the coercion table refuses it."""
         text = bytes(text)
-        if text == exact.NULL:
+        if text == NULL:
             return None
         value = self._coerce(text)
         if isinstance(value, Reason):
@@ -86,15 +86,15 @@ class StringColumn(_StringSlots):
         """The string, or the compact text of any other value; lone surrogates become U+FFFD and are recorded."""
         text = bytes(text)
         first = text[0]
-        if first == exact.QUOTE:
-            value = exact.string(text)
-            whole = exact.without_lone_surrogates(value)
+        if first == QUOTE:
+            value = string(text)
+            whole = without_lone_surrogates(value)
             if whole is not value:
                 changes.truncated(spot, Reason.SERIALIZATION)
             return whole
-        if text == exact.NULL:
+        if text == NULL:
             return None
-        return (exact.compact(text) if first in (exact.OBJECT, exact.ARRAY) else text).decode()
+        return (compact(text) if first in (OBJECT, ARRAY) else text).decode()
 
     def array(self, slots: Sequence[Slot], places: Places, changes: Changes) -> pa.Array[Any]:  # noqa: ARG002
         """Slots are what is stored: nothing is left to go wrong."""
@@ -112,9 +112,9 @@ class TemporalColumn(_StringSlots):
     def from_text(self, text: Text, spot: Spot, changes: Changes) -> Slot:
         """The text, not yet parsed; null for what is no string."""
         text = bytes(text)
-        if text[0] == exact.QUOTE:
-            return exact.without_lone_surrogates(exact.string(text))
-        if text != exact.NULL:
+        if text[0] == QUOTE:
+            return without_lone_surrogates(string(text))
+        if text != NULL:
             changes.nulled(spot, Reason.SERIALIZATION)
         return None
 
@@ -164,13 +164,13 @@ class JsonTextColumn(RawColumn):
         firsts = bytes(map(_first, texts))
         joined = b"".join(texts)
         if any(blank in joined for blank in (b" ", b"\n", b"\t", b"\r")):
-            texts = list(map(exact.compact, texts))
+            texts = list(map(compact, texts))
         if firsts.count(self._opening) == len(firsts):
             return pa.array(texts, pa.string())
         fitting: list[bytes | None] = list(texts)
         for position, first in enumerate(firsts):
             if first != self._opening:
-                if texts[position] != exact.NULL:
+                if texts[position] != NULL:
                     changes.nulled((places, position), Reason.SERIALIZATION)
                 fitting[position] = None
         return pa.array(fitting, pa.string())
@@ -178,7 +178,7 @@ class JsonTextColumn(RawColumn):
 
 def _texts(slots: Sequence[Slot]) -> list[bytes]:
     """The texts in slots that are Raw. Put together and taken apart, which takes a fourth of the time of asking each Raw for its bytes."""
-    given = [exact.NULL if slot is None else slot for slot in slots]
+    given = [NULL if slot is None else slot for slot in slots]
     texts = b"\n".join(given).split(b"\n")
     # A record has no newline, unless it comes from a raw row that something else has written.
     return texts if len(texts) == len(given) else list(map(bytes, given))

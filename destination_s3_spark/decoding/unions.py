@@ -17,10 +17,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from destination_s3_spark.decoding import exact
+from destination_s3_spark.decoding import coercions
 from destination_s3_spark.decoding.changes import Changes, Places, Reason, Spot
 from destination_s3_spark.decoding.column import Column, RawColumn, Slot
 from destination_s3_spark.decoding.temporal import TEMPORAL, temporal
+from destination_s3_spark.exact_json import values as json_values
+from destination_s3_spark.exact_json.values import NULL, string, without_lone_surrogates
 from destination_s3_spark.schema.airbyte_type import AirbyteType, Array, Object, Scalar, SchemalessArray, SchemalessObject, option_name
 
 Chosen = tuple[int, Slot]
@@ -47,8 +49,8 @@ class UnionColumn(RawColumn):
         types: list[str | None] = [None] * len(slots)
         members: list[list[Slot]] = [[None] * len(slots) for _ in self._options]
         for position, slot in enumerate(slots):
-            text = exact.NULL if slot is None else bytes(slot)
-            if text == exact.NULL:
+            text = NULL if slot is None else bytes(slot)
+            if text == NULL:
                 continue
             chosen = self._choose(text, (places, position), changes)
             if isinstance(chosen, Reason):
@@ -63,11 +65,11 @@ class UnionColumn(RawColumn):
 
     def _choose(self, text: bytes, spot: Spot, changes: Changes) -> Chosen | Reason:
         match text[0]:
-            case exact.QUOTE:
+            case json_values.QUOTE:
                 return self._string(text, spot, changes)
-            case exact.OBJECT:
+            case json_values.OBJECT:
                 option = self._object
-            case exact.ARRAY:
+            case json_values.ARRAY:
                 option = self._array
             case _ if text in (b"true", b"false"):
                 option = self._boolean
@@ -80,7 +82,7 @@ class UnionColumn(RawColumn):
         for option in self._strings:
             of = self._options[option]
             if isinstance(of, Scalar) and of in TEMPORAL:
-                slot = exact.without_lone_surrogates(exact.string(text))
+                slot = without_lone_surrogates(string(text))
                 parsed = temporal(of, slot)
                 if not isinstance(parsed, Reason):
                     return option, slot
@@ -90,7 +92,7 @@ class UnionColumn(RawColumn):
         return reason
 
     def _numeric(self, text: bytes) -> Chosen | Reason:
-        integer, number = exact.integer(text), exact.number(text)
+        integer, number = coercions.integer(text), coercions.number(text)
         tries = [(self._integer, integer), (self._number, number)]
         if not text.lstrip(b"-").isdigit():
             tries.reverse()

@@ -13,13 +13,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from destination_s3_spark.decoding import exact
 from destination_s3_spark.decoding.changes import Changes, ColumnPlaces, Places, Reason, Spot
 from destination_s3_spark.decoding.column import Column, RawColumn, Slot
-from destination_s3_spark.decoding.json_text import Step, non_numbers, to_rewrite, without
 from destination_s3_spark.decoding.metadata import META_COLUMNS
 from destination_s3_spark.decoding.plan import RowPlan, Values
 from destination_s3_spark.decoding.record_typer import RecordTyper, text_array
+from destination_s3_spark.exact_json.non_numbers import Step, non_numbers, to_rewrite, without
+from destination_s3_spark.exact_json.values import NULL, QUOTE, compact, string, without_lone_surrogates
 
 _SURROGATES = (rb"\ud", rb"\uD")
 """What every escaped surrogate begins with."""
@@ -76,22 +76,22 @@ def _record_json(text: bytes, row: int, changes: Changes) -> bytes:
     for place in found:
         (ordinal, key), *steps = place.steps
         changes.nulled(_below((ColumnPlaces(ordinal, key or "", 0), row), steps), Reason.SERIALIZATION)
-    return exact.compact(without(found, text))
+    return compact(without(found, text))
 
 
 def _cell_json(text: bytes, spot: Spot, changes: Changes) -> bytes | None:
-    if text[0] == exact.QUOTE:
-        string = exact.string(text)
-        whole = exact.without_lone_surrogates(string)
-        if whole is string:
+    if text[0] == QUOTE:
+        given = string(text)
+        whole = without_lone_surrogates(given)
+        if whole is given:
             return text
         changes.truncated(spot, Reason.SERIALIZATION)
         return msgspec.json.encode(whole)
     found = list(non_numbers(text))
     for place in found:
         changes.nulled(_below(spot, place.steps), Reason.SERIALIZATION)
-    valid = exact.compact(without(found, text))
-    return None if valid == exact.NULL else valid
+    valid = compact(without(found, text))
+    return None if valid == NULL else valid
 
 
 def _below(spot: Spot, steps: Sequence[Step]) -> Spot:

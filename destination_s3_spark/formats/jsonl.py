@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from destination_s3_spark.decoding.plan import Values
+from destination_s3_spark.exact_json.members import members
 from destination_s3_spark.formats.file_format import FileFormat
 from destination_s3_spark.formats.file_writer import FileColumns, Sink
 from destination_s3_spark.formats.text_file import (
@@ -26,7 +27,6 @@ from destination_s3_spark.formats.text_file import (
     meta_json,
     text_join,
 )
-from destination_s3_spark.protocol.exact_json import members
 
 if TYPE_CHECKING:  # executors of a cluster have no pydantic
     from destination_s3_spark.config.format_options import JsonlFormat

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from destination_s3_spark.protocol.exact_json import split_object, string_value
+from destination_s3_spark.exact_json.values import split_object, string_value
 from destination_s3_spark.stream_id import StreamId
 
 _ABSENT = b"null"

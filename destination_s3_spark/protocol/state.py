@@ -13,7 +13,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
 
-from destination_s3_spark.protocol.exact_json import elements, members, split_object, string_value
+from destination_s3_spark.exact_json.members import elements, members
+from destination_s3_spark.exact_json.values import split_object, string_value
 from destination_s3_spark.stream_id import StreamId
 
 _ABSENT = b"null"

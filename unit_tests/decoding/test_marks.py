@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from destination_s3_spark.decoding.containers import Members
-from destination_s3_spark.decoding.marks import marked
 from destination_s3_spark.decoding.record_typer import RecordTyper, UnreadableRecord
+from destination_s3_spark.exact_json.marks import marked
 from destination_s3_spark.schema.airbyte_type import Array, Field, Object, Scalar, SchemalessObject, Union
 
 STAND_IN = "8.7236145908172635E-17"

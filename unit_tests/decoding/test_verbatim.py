@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from destination_s3_spark.decoding.json_text import non_numbers, to_rewrite, without
 from destination_s3_spark.decoding.plan import RowPlan, Values
 from destination_s3_spark.decoding.record_typer import RecordTyper, UnreadableRecord
 from destination_s3_spark.decoding.verbatim import record_typer
+from destination_s3_spark.exact_json.non_numbers import non_numbers, to_rewrite, without
 from destination_s3_spark.schema.airbyte_type import Field, Scalar
 from destination_s3_spark.schema.arrow import META_FIELDS, RAW_SCHEMA
 from destination_s3_spark.stream_id import StreamId

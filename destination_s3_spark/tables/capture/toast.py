@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from destination_s3_spark.decoding.exact import split_object
+from destination_s3_spark.exact_json.values import split_object
 from destination_s3_spark.schema.arrow import META_FIELDS
 from destination_s3_spark.tables.capture.events import Values
 from destination_s3_spark.tables.capture.history import Flags

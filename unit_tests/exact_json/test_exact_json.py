@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from destination_s3_spark.protocol.exact_json import elements, members, split_object, string_value
+from destination_s3_spark.exact_json.members import elements, members
+from destination_s3_spark.exact_json.values import split_object, string_value
 
 ODD_VALUES = [
     b"NaN",

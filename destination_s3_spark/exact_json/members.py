@@ -23,9 +23,7 @@ _TOKEN = re.compile(
 )
 """One token. Possessive, so that a string of 100 MB costs neither stack nor a second scan."""
 _BLANK = re.compile(rb"[ \t\r\n]*+")
-_OBJECT_OF_RAW = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ARRAY_OF_RAW = msgspec.json.Decoder(list[msgspec.Raw])
-_STRING = msgspec.json.Decoder(str)
 _OBJECT_END, _ARRAY_END = ord("}"), ord("]")
 
 
@@ -51,35 +49,6 @@ _VALUES_ALLOWED = (_Expected.VALUE, _Expected.VALUE_OR_END)
 _KEYS_ALLOWED = (_Expected.KEY, _Expected.KEY_OR_END)
 
 
-def split_object(text: bytes) -> dict[str, bytes]:
-    """Each key of a JSON object with the exact source text of its value; the last of duplicate keys wins.
-
-    Raises ValueError when the text is not one complete JSON object.
-    """
-    try:
-        return {key: bytes(value) for key, value in _OBJECT_OF_RAW.decode(text).items()}
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return {member.key: text[member.start : member.end] for member in members(text)}
-
-
-def string_value(text: bytes) -> str:
-    """The string a JSON text stands for. Raises ValueError when it is something else, or not UTF-8."""
-    try:
-        return _STRING.decode(text)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return _lenient_string(text)
-
-
-def _lenient_string(text: bytes) -> str:
-    try:
-        value = json.loads(text.decode()) if text[:1] == b'"' else None
-    except ValueError:
-        value = None
-    if not isinstance(value, str):
-        raise ValueError("a name that is not readable text")
-    return value
-
-
 def members(text: bytes, start: int = 0, end: int | None = None) -> list[Member]:
     """The members of the object that fills `text[start:end]`, in order, duplicates included. Linear in time.
 
@@ -92,7 +61,7 @@ def members(text: bytes, start: int = 0, end: int | None = None) -> list[Member]
     while token.group("mark") != b"}":
         key = token.group("string")
         if key is None:
-            raise _malformed()
+            raise malformed()
         colon = _expect(b":", _next_token(text, token.end(), end))
         value_start = _after_blanks(text, colon.end(), end)
         value_end = _value_end(text, value_start, end)
@@ -102,9 +71,9 @@ def members(text: bytes, start: int = 0, end: int | None = None) -> list[Member]
             break
         token = _next_token(text, _expect(b",", token).end(), end)
         if token.group("mark") == b"}":
-            raise _malformed()
+            raise malformed()
     if _after_blanks(text, token.end(), end) != end:
-        raise _malformed()
+        raise malformed()
     return found
 
 
@@ -127,9 +96,9 @@ def elements(text: bytes, start: int = 0, end: int | None = None) -> list[tuple[
         found.append((value_start, _value_end(text, value_start, end)))
         token = _next_token(text, found[-1][1], end)
         if token.group("mark") not in (b",", b"]"):
-            raise _malformed()
+            raise malformed()
     if _after_blanks(text, token.end(), end) != end:
-        raise _malformed()
+        raise malformed()
     return found
 
 
@@ -161,7 +130,7 @@ def _value_end(text: bytes, start: int, end: int) -> int:
             expected = _Expected.COLON
             continue
         elif expected not in _VALUES_ALLOWED:
-            raise _malformed()
+            raise malformed()
         if not closers:
             return position
         expected = _Expected.COMMA_OR_END
@@ -182,19 +151,19 @@ def _after_mark(mark: int, expected: _Expected, closers: bytearray) -> _Expected
     if closers and mark == closers[-1] and expected in _ENDS_ALLOWED:
         closers.pop()
         return None
-    raise _malformed()
+    raise malformed()
 
 
 def _next_token(text: bytes, start: int, end: int) -> re.Match[bytes]:
     token = _TOKEN.match(text, start, end)
     if token is None:
-        raise _malformed()
+        raise malformed()
     return token
 
 
 def _expect(mark: bytes, token: re.Match[bytes]) -> re.Match[bytes]:
     if token.group("mark") != mark:
-        raise _malformed()
+        raise malformed()
     return token
 
 
@@ -209,5 +178,6 @@ def _decoded_key(quoted: bytes) -> str:
     return str(json.loads(text)) if "\\" in text else text[1:-1]
 
 
-def _malformed() -> ValueError:
+def malformed() -> ValueError:
+    """The error for text that is no JSON; it has no content of it."""
     return ValueError("not one complete JSON object")

@@ -6,12 +6,9 @@ speaks of one is changed too, and given it back.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
-
-from destination_s3_spark.decoding.json_text import speaks_of_non_numbers
-from destination_s3_spark.schema.airbyte_type import AirbyteType, Array, Field, Object
 
 _COMMON = b"8.7236145908172635E-1"
 _STAND_INS: Mapping[bytes, bytes] = MappingProxyType(
@@ -22,21 +19,6 @@ _DIGITS = (b"8723614", b"5908172")
 """Every other way to write one of these numbers has the same first fourteen digits, and a point inside of one half of them at most."""
 MARKS = frozenset(map(float, _STAND_INS.values()))
 """The numbers as they are decoded."""
-
-
-def markable(fields: Iterable[Field]) -> bool:
-    """Whether records with these members have no declared key, at any depth, that would become another one in a marked text."""
-    return all(not speaks_of_non_numbers(field.source.encode("utf-8", "replace")) and _markable(field.type) for field in fields)
-
-
-def _markable(of: AirbyteType) -> bool:
-    match of:
-        case Object(fields):
-            return markable(fields)
-        case Array(items):
-            return _markable(items)
-        case _:
-            return True
 
 
 def marked(text: bytes) -> bytes | None:

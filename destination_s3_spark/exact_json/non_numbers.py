@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from destination_s3_spark.decoding import exact
+from destination_s3_spark.exact_json.values import NULL, QUOTE, string, without_lone_surrogates
 
 _STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 _TOKEN = re.compile(_STRING + rb"|[\[\]{},]|NaN|-?Infinity")
@@ -47,7 +47,7 @@ class _Level:
     def step(self) -> Step:
         if self.key is None:
             return self.ordinal, None
-        return self.ordinal, exact.without_lone_surrogates(exact.string(self.key))
+        return self.ordinal, without_lone_surrogates(string(self.key))
 
 
 def speaks_of_non_numbers(text: bytes) -> bool:
@@ -70,7 +70,7 @@ def non_numbers(text: bytes) -> Iterator[NonNumber]:
             case b",":
                 levels[-1].ordinal += 1
                 levels[-1].key = None
-            case _ if mark[0] != exact.QUOTE:
+            case _ if mark[0] != QUOTE:
                 yield NonNumber(token.start(), token.end(), tuple(level.step() for level in levels))
             case _ if levels and levels[-1].is_object and levels[-1].key is None:
                 levels[-1].key = mark
@@ -81,7 +81,7 @@ def without(found: Iterable[NonNumber], text: bytes) -> bytes:
     pieces = []
     position = 0
     for place in found:
-        pieces += [text[position : place.start], exact.NULL]
+        pieces += [text[position : place.start], NULL]
         position = place.end
     return b"".join([*pieces, text[position:]])
 

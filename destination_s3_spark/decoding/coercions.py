@@ -1,0 +1,100 @@
+"""One JSON value, as the text it stands in, -> one typed scalar, exactly.
+
+Every function takes the bytes of one well-formed JSON value in UTF-8 (NaN, Infinity and -Infinity included) without blanks around it.
+A function returns the value, or the Reason why the value becomes null. Working on the text keeps every digit: nothing here goes
+through a binary float but the `number` type itself, and numbers of any length cost no more than their length.
+"""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+
+from destination_s3_spark.decoding.changes import Reason
+from destination_s3_spark.exact_json.values import QUOTE, string
+
+INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
+DOUBLE_MAX = 1.7976931348623157e308
+_NUMBER_MAX = Decimal("1.7976931348623157E308")
+"""The largest double by its shortest digits, which is where Airbyte's own destinations see the end of the range."""
+_INT64_DIGITS = 19
+
+_NUMBER_STARTS = frozenset(b"-0123456789")
+
+_NUMBER = re.compile(rb"([+-]?)(\d*)(?:\.(\d*))?(?:[eE]([+-]?\d+))?")
+_INTEGER_TEXT = re.compile(rb"[+-]?\d+")
+_NUMERIC_TEXT = re.compile(rb"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
+_PLAIN_INTEGER = re.compile(rb"-?\d{1,18}")
+
+
+def boolean(text: bytes) -> bool | Reason:
+    """JSON booleans only."""
+    if text == b"true":
+        return True
+    return False if text == b"false" else Reason.SERIALIZATION
+
+
+def integer(text: bytes) -> int | Reason:
+    """Integers, numbers with a zero fraction and strings of a decimal integer, inside int64."""
+    if _PLAIN_INTEGER.fullmatch(text):
+        return int(text)
+    if text[0] == QUOTE:
+        inner = string(text).encode("utf-8", "replace")
+        return _integral(inner) if _INTEGER_TEXT.fullmatch(inner) else Reason.SERIALIZATION
+    return _integral(text) if text[0] in _NUMBER_STARTS else Reason.SERIALIZATION
+
+
+def number(text: bytes) -> float | Reason:
+    """Numbers and numeric strings inside the range of a double; digits beyond its precision are rounded."""
+    if text[0] == QUOTE:
+        inner = string(text).encode("utf-8", "replace")
+        return _double(inner) if _NUMERIC_TEXT.fullmatch(inner) else Reason.SERIALIZATION
+    if text == b"-0":
+        return 0.0  # an integer zero has no sign
+    return _double(text) if text[0] in _NUMBER_STARTS else Reason.SERIALIZATION
+
+
+def is_rounded(text: bytes) -> bool:
+    """Whether a number or numeric string that a double takes is another number than the double."""
+    digits = text.strip(b'"').decode()
+    return Decimal(digits) != Decimal(float(digits))
+
+
+def _double(text: bytes) -> float | Reason:
+    if text == b"-Infinity":
+        return Reason.SERIALIZATION
+    value = float(text)
+    if -DOUBLE_MAX < value < DOUBLE_MAX:
+        return value
+    # A number a hair above the largest double is rounded down to it; whether it was beyond is told by its digits alone.
+    if abs(value) == DOUBLE_MAX and Decimal(text.decode()).copy_abs() <= _NUMBER_MAX:
+        return value
+    return Reason.SIZE
+
+
+def _integral(text: bytes) -> int | Reason:
+    """The value of a decimal number by its digits, so that 1e999999999 costs nothing."""
+    match = _NUMBER.fullmatch(text)
+    if match is None:
+        return Reason.SERIALIZATION
+    sign, whole, fraction, exponent = match.groups(b"")
+    digits = (whole + fraction).lstrip(b"0")
+    if not digits:
+        return 0
+    significant = digits.rstrip(b"0")
+    zeros = len(digits) - len(significant) - len(fraction) + _clamped(exponent)
+    if zeros < 0:
+        return Reason.SERIALIZATION
+    if len(significant) + zeros > _INT64_DIGITS:
+        return Reason.SIZE
+    value = int(sign + significant) * 10**zeros
+    return value if INT64_MIN <= value <= INT64_MAX else Reason.SIZE
+
+
+def _clamped(exponent: bytes) -> int:
+    """The exponent, cut to a size that decides every question about int64 whatever the number of digits before it (< 2**40)."""
+    if not exponent:
+        return 0
+    digits = exponent.lstrip(b"+-0") or b"0"
+    size = int(digits) if len(digits) <= 13 else 10**13
+    return -size if exponent[:1] == b"-" else size

@@ -1,0 +1,146 @@
+"""JSON values as the texts they stand in: taken out of objects and arrays, and strings of them read.
+
+No value is turned into a number or a float, so every digit, escape and duplicate stays. Texts are UTF-8, of well-formed JSON but for what
+the functions say, and NaN, Infinity and -Infinity count as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+
+import msgspec
+
+from destination_s3_spark.exact_json.members import malformed, members
+
+QUOTE, OBJECT, ARRAY = ord('"'), ord("{"), ord("[")
+"""The first bytes of strings, objects and arrays."""
+NULL = b"null"
+
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+_STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
+_STRINGS_AND_BLANKS = re.compile(rb"(" + _STRING + rb")|[ \t\r\n]++")
+_BLANK = r"[ \t\r\n]*+"
+_BLANKS = re.compile(_BLANK)
+_OPENING = re.compile(rf"{_BLANK}\{{{_BLANK}(\}})?")
+_KEY = re.compile(rf'{_BLANK}"([^"\\\x00-\x1f]*+(?:\\.[^"\\\x00-\x1f]*+)*+)"{_BLANK}:{_BLANK}')
+_BEHIND = re.compile(rf"{_BLANK}([,}}])")
+_ITEMS = re.compile(_STRING + rb"|[\[\]{},]")
+
+Text = bytes | msgspec.Raw
+"""A JSON value as it stands in a line."""
+
+_scan_string: Callable[[str, int], tuple[str, int]] = json.decoder.scanstring  # type: ignore[attr-defined]
+_scan_value: Callable[[str, int], tuple[object, int]]
+_scan_value = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=str).scan_once  # type: ignore[attr-defined]
+
+_split = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_split_array = msgspec.json.Decoder(list[msgspec.Raw]).decode
+_string = msgspec.json.Decoder(str).decode
+
+
+def split_object(text: Text) -> dict[str, bytes]:
+    """The values of an object by decoded key, as texts; of equal keys the last one.
+
+    Values may hold bytes that are not UTF-8, and then keys too, as surrogates. Raises ValueError when it is not one complete JSON object.
+    """
+    try:
+        return {key: bytes(value) for key, value in _split(text).items()}
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        line = bytes(text)
+    try:
+        return _scanned(line.decode())
+    except (UnicodeDecodeError, RecursionError):
+        return {member.key: line[member.start : member.end] for member in members(line)}
+
+
+def _scanned(text: str) -> dict[str, bytes]:
+    """Like `split_object`, for NaN, Infinity and lone surrogates, at the speed of the standard library's scanner."""
+    found: dict[str, bytes] = {}
+    opening = _match(_OPENING, text, 0)
+    mark, at = opening[1] or ",", opening.end()
+    while mark == ",":
+        key = _match(_KEY, text, at)
+        try:
+            _, end = _scan_value(text, key.end())
+        except (StopIteration, json.JSONDecodeError):
+            raise malformed() from None
+        name = key[1] if "\\" not in key[1] else _scan_string(text, key.start(1))[0]
+        found[name] = text[key.end() : end].encode()
+        behind = _match(_BEHIND, text, end)
+        mark, at = behind[1], behind.end()
+    if _match(_BLANKS, text, at).end() != len(text):
+        raise malformed()
+    return found
+
+
+def _match(pattern: re.Pattern[str], text: str, at: int) -> re.Match[str]:
+    match = pattern.match(text, at)
+    if match is None:
+        raise malformed()
+    return match
+
+
+def split_array(text: bytes) -> list[bytes]:
+    """The items of a well-formed array, as texts."""
+    try:
+        return [bytes(item) for item in _split_array(text)]
+    except (msgspec.DecodeError, RecursionError):
+        return list(_items(text))
+
+
+def _items(text: bytes) -> list[bytes]:
+    found = []
+    depth = 0
+    start = 1
+    for token in _ITEMS.finditer(text):
+        mark = token.group()
+        if mark in (b"[", b"{"):
+            depth += 1
+        elif depth == 1 and mark in (b",", b"]"):
+            found.append(text[start : token.start()].strip())
+            start = token.end()
+        if mark in (b"]", b"}"):
+            depth -= 1
+    return [] if found == [b""] else found
+
+
+def compact(text: bytes) -> bytes:
+    """A container's text without insignificant blanks; digits, escapes, key order and duplicate keys stay as they are."""
+    if len(text.split(None, 1)) == 1:
+        return text
+    try:
+        return msgspec.json.format(text, indent=-1)
+    except (msgspec.DecodeError, RecursionError):
+        return _STRINGS_AND_BLANKS.sub(rb"\1", text)
+
+
+def string_value(text: bytes) -> str:
+    """The Python text of any JSON value; it may hold lone surrogates. Raises ValueError when it is no string, or not UTF-8."""
+    try:
+        return _string(text)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return _lenient_string(text)
+
+
+def _lenient_string(text: bytes) -> str:
+    try:
+        value = json.loads(text.decode()) if text[:1] == b'"' else None
+    except ValueError:
+        value = None
+    if not isinstance(value, str):
+        raise ValueError("a name that is not readable text")
+    return value
+
+
+def string(quoted: bytes) -> str:
+    """The Python text of a well-formed JSON string; it may hold lone surrogates."""
+    if b"\\" not in quoted:
+        return quoted[1:-1].decode()
+    return _scan_string(quoted.decode(), 1)[0]
+
+
+def without_lone_surrogates(text: str) -> str:
+    """The text with U+FFFD in place of each surrogate that has no partner; the same object when there is none."""
+    return text if text.isascii() or _LONE_SURROGATE.search(text) is None else _LONE_SURROGATE.sub("\ufffd", text)
