@@ -87,7 +87,7 @@ def _measure(way: str, catalog_path: str, spool_dir: str | None) -> None:
 
 
 def _own_reader(way: str, catalog_path: str, spool_dir: str | None) -> Any:
-    from destination_s3_spark.process import keep_freed_memory  # noqa: PLC0415 - the CDK's process must not pay for it
+    from destination_s3_spark.engine.startup.shortcuts import keep_freed_memory  # noqa: PLC0415 - the CDK's process must not pay for it
     from destination_s3_spark.protocol.catalog import parse_catalog  # noqa: PLC0415
     from destination_s3_spark.protocol.input_stream import read_blocks  # noqa: PLC0415
     from destination_s3_spark.protocol.messages import Records  # noqa: PLC0415

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import ctypes
-import gc
 import logging
 import os
 import signal
@@ -23,8 +21,7 @@ import orjson
 
 from destination_s3_spark.config.config import Config
 from destination_s3_spark.config.spark_conf import is_local
-from destination_s3_spark.engine.startup import worker_daemon
-from destination_s3_spark.engine.startup.without_pandas import keep_out_pandas
+from destination_s3_spark.engine.startup import shortcuts
 from destination_s3_spark.errors import Bug, ConfigError, SyncError, TransientError, frames_of
 from destination_s3_spark.protocol.catalog import parse_catalog
 from destination_s3_spark.protocol.input_stream import bytes_waiting
@@ -40,8 +37,6 @@ RECORDS_BYTES = 32 * 2**10
 EXIT_OK, EXIT_FAILED = 0, 1
 EXIT_SIGNAL = 128
 """Added to the number of the signal that ended the process, as shells do."""
-_MALLOPT = {"MALLOC_TRIM_THRESHOLD_": -1, "MALLOC_MMAP_THRESHOLD_": -3, "MALLOC_ARENA_MAX": -8}
-"""Parameters of malloc.h, by the variables that set them when a process starts."""
 SPEC_FILE = Path(__file__).with_name("spec.json")
 
 CHANNEL_VARIABLE = "DATA_CHANNEL_MEDIUM"
@@ -95,22 +90,8 @@ def write(arguments: Sequence[str], s3_limits: ClientLimits = USUAL_LIMITS) -> i
     parser.add_argument("--config", required=True, help="path to the JSON configuration file")
     parser.add_argument("--catalog", required=True, help="path to the configured catalog JSON file")
     parsed = parser.parse_args(arguments)
-    keep_out_pandas()
-    keep_freed_memory()
-    # As in the workers, which are forked from here. And numpy would start threads that wait in a loop for work there is none of.
-    os.environ |= {name: value for name, value in worker_daemon.ENVIRONMENT.items() if name not in _MALLOPT}
+    shortcuts.prepare_process()
     return run(lambda output: _write(Path(parsed.config), Path(parsed.catalog), output, s3_limits))
-
-
-def keep_freed_memory() -> None:
-    """Let the C library, if it is glibc, keep what is freed for the next block of lines, which the kernel would have to zero each time.
-
-    With one arena, as heaps of threads are given back at once. Holds for what is forked from this process too.
-    """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:
-        for name, parameter in _MALLOPT.items():
-            mallopt(parameter, int(worker_daemon.ENVIRONMENT[name]))
 
 
 def options_of(path: Path, output: ProtocolWriter) -> dict[str, Any]:
@@ -132,18 +113,16 @@ def _write(config: Path, catalog: Path, output: ProtocolWriter, s3_limits: Clien
     parsed = Config.parse(options)
     stdin = sys.stdin.fileno()
     with _stopping_on_signals(), runtime_for(parsed) as runtime:
-        local = is_local(parsed.spark.master)
-        early = local and bytes_waiting(stdin) >= RECORDS_BYTES
-        gc.disable()  # modules make many objects and no garbage
-        if early:
-            runtime.engine.launch()
-        # Takes half a second, as the JVM does to start.
-        from destination_s3_spark.sync.assembly import write as write_sync  # noqa: PLC0415
-        from destination_s3_spark.sync.doubts import doubts  # noqa: PLC0415
+        shortened = shortcuts.enabled() and is_local(parsed.spark.master)
+        early = shortened and bytes_waiting(stdin) >= RECORDS_BYTES
+        with shortcuts.importing():
+            if early:
+                runtime.engine.launch()
+            # Takes half a second, as the JVM does to start.
+            from destination_s3_spark.sync.assembly import write as write_sync  # noqa: PLC0415
+            from destination_s3_spark.sync.doubts import doubts  # noqa: PLC0415
 
-        gc.freeze()
-        gc.enable()
-        if local:
+        if shortened:
             runtime.engine.fork_template()
         if early:
             runtime.engine.start()

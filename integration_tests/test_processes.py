@@ -11,6 +11,7 @@ from uuid import uuid4
 import psutil
 import pytest
 
+from destination_s3_spark.engine.startup.shortcuts import VARIABLE as SHORTCUTS
 from integration_tests.lake import Lake
 from integration_tests.source import catalog, complete, state, stream, users
 
@@ -35,6 +36,33 @@ def test_workers_are_forked_from_a_fork_of_the_connector(moto_lake: Lake) -> Non
         daemons = [process for process in forks if process.ppid() == connector.pid]
         assert len(daemons) == 1
         assert any(worker.ppid() == daemons[0].pid for worker in forks)
+        sync.send(complete()).end_input().finish().expect_success()
+
+
+def test_a_sync_without_shortcuts_writes_the_same_tables(moto_lake: Lake) -> None:
+    made = {}
+    for name, environment in (("short", {}), ("plain", {SHORTCUTS: "off"})):
+        dedup = stream(name, mode="append_dedup", primary_key=[["id"]])
+        connector = moto_lake.connector(environment=environment)
+        for cursor, ids in enumerate((range(200), range(150, 300))):
+            with connector.start(catalog(dedup | {"sync_id": cursor + 1})) as sync:
+                sync.send(*WAITING, *users(ids, name)).wait_for_jvm()
+                sync.send(state(cursor, name), complete(name)).end_input()
+                sync.finish().expect_success()
+        rows = sorted(moto_lake.rows(("shop", name)), key=lambda row: row["id"])
+        values = [{column: value for column, value in row.items() if column != "_airbyte_raw_id"} for row in rows]
+        made[name] = values, moto_lake.chains()["shop", name].kinds
+    assert len(made["plain"][0]) == 300
+    assert made["plain"] == made["short"]
+    moto_lake.verify()
+
+
+def test_without_shortcuts_there_is_no_fork(moto_lake: Lake) -> None:
+    with moto_lake.connector(batching={"max_batch_age_s": 1}, environment={SHORTCUTS: "off"}).start(CATALOG) as sync:
+        sync.send(*users(range(50)), state(0)).wait_for_states(1)
+        connector, *others = (process for process in sync.family() if process.status() != psutil.STATUS_ZOMBIE)
+        assert connector.cmdline() not in [process.cmdline() for process in others]
+        assert any("pyspark.daemon" in process.cmdline() for process in others)
         sync.send(complete()).end_input().finish().expect_success()
 
 

@@ -36,7 +36,7 @@ from destination_s3_spark.engine.failures import Symptom, job_failure, start_fai
 from destination_s3_spark.engine.jvm import Jvm
 from destination_s3_spark.engine.memory import oom_kills
 from destination_s3_spark.engine.outcome import Failed, guarded
-from destination_s3_spark.engine.startup import worker_daemon
+from destination_s3_spark.engine.startup import shortcuts, worker_daemon
 from destination_s3_spark.engine.startup.worker_template import fork_template
 from destination_s3_spark.errors import SyncError
 
@@ -255,6 +255,8 @@ class Engine:
         return {**_our_conf(self._settings), **self._settings.conf}
 
     def _worker_environment(self) -> dict[str, str]:
+        if not shortcuts.enabled():
+            return {}
         template = {worker_daemon.TEMPLATE_VARIABLE: str(self._template)} if self._template else {}
         return {**worker_daemon.ENVIRONMENT, worker_daemon.TASKS_VARIABLE: self._tasks, **template}
 
@@ -346,7 +348,8 @@ def _our_conf(settings: SparkSettings) -> dict[str, Any]:
         "spark.master": f"local[{settings.cores},{TASK_ATTEMPTS}]",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
-        "spark.python.daemon.module": worker_daemon.__name__,  # executors elsewhere get our package too late for it
+        # Executors elsewhere get our package too late for it.
+        **({"spark.python.daemon.module": worker_daemon.__name__} if shortcuts.enabled() else {}),
     }
     return {
         **(inside if settings.cluster is None else {**conf_of(settings.cluster), "spark.task.maxFailures": str(TASK_ATTEMPTS)}),

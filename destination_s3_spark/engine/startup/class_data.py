@@ -11,6 +11,7 @@ import tempfile
 from pathlib import Path
 
 from destination_s3_spark.engine.session import Engine, SparkSettings
+from destination_s3_spark.engine.startup import shortcuts
 
 ARCHIVE = Path(sys.prefix) / "share" / "destination-s3-spark" / "spark.jsa"
 END_TIMEOUT_S = 120
@@ -18,7 +19,7 @@ END_TIMEOUT_S = 120
 
 def java_options(archive: Path = ARCHIVE) -> tuple[str, ...]:
     """What tells the JVM to use the archive; nothing where there is none."""
-    return (f"-XX:SharedArchiveFile={archive}",) if archive.exists() else ()
+    return (f"-XX:SharedArchiveFile={archive}",) if shortcuts.enabled() and archive.exists() else ()
 
 
 def record(archive: Path = ARCHIVE) -> None:
