@@ -63,9 +63,8 @@ class Lake:
     cluster: Any = None
     local_disk_bytes: int = 2**30
 
-    def sync(self, catalog: Catalog, blocks: Iterable[bytes]) -> None:
-        store = S3Store(self.settings)
-        config = Config.parse(
+    def config(self) -> Config:
+        return Config.parse(
             {
                 "s3_bucket_name": self.settings.bucket,
                 "s3_bucket_path": "lake",
@@ -74,6 +73,9 @@ class Lake:
                 **self.options,
             }
         )
+
+    def sync(self, catalog: Catalog, blocks: Iterable[bytes]) -> None:
+        store, config = S3Store(self.settings), self.config()
         with ThreadPoolExecutor(4) as tables_pool, ThreadPoolExecutor(4) as files_pool:
             tables = TableFactory(config, store, datetime.now(UTC), tables_pool.map, files_pool.map).of_catalog(catalog)
             open_tables = OpenTables(tables, tables_pool.map)
