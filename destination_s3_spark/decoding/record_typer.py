@@ -89,8 +89,9 @@ class _Unit:
 class RecordTyper:
     """Types the blocks of one stream by a plan. Keeps no rows between blocks, only which columns are decoded as text."""
 
-    def __init__(self, plan: RowPlan) -> None:
+    def __init__(self, plan: RowPlan, unit_bytes: int = UNIT_BYTES) -> None:
         self._plan = plan
+        self._unit_bytes = unit_bytes
         self._envelopes = Envelopes(plan.stream)
         self._sources = [(plan.table_schema.get_field_index(field.name), field.source) for field in plan.fields]
         # A row's changes stand in the order the source declares its fields, as in destination-s3.
@@ -118,7 +119,7 @@ class RecordTyper:
         units: list[_Unit] = []
         records = 0
         with _collector_paused():
-            for part in _parts(lines):
+            for part in _parts(lines, self._unit_bytes):
                 unit = self._type_unit(part, records, changes)
                 units.append(unit)
                 records += len(unit.texts)
@@ -139,7 +140,7 @@ class RecordTyper:
         changes = Changes()
         units: list[_Unit] = []
         with _collector_paused():
-            for first, count in row_runs(raw["_airbyte_data"], UNIT_BYTES):
+            for first, count in row_runs(raw["_airbyte_data"], self._unit_bytes):
                 units.append(self._typed_unit(records_of(raw.slice(first, count), first), first, changes))
         entries = changes.in_order()
         own = self._own_fields()
@@ -333,11 +334,11 @@ def _collector_paused() -> Iterator[None]:
             gc.enable()
 
 
-def _parts(lines: bytes) -> Iterator[bytes]:
-    """The lines in whole-line parts of about UNIT_BYTES; a single longer line is a part of its own length."""
+def _parts(lines: bytes, unit_bytes: int) -> Iterator[bytes]:
+    """The lines in whole-line parts of about `unit_bytes`; a single longer line is a part of its own length."""
     start = 0
     while start < len(lines):
-        end = lines.find(b"\n", start + UNIT_BYTES) + 1 or len(lines)
+        end = lines.find(b"\n", start + unit_bytes) + 1 or len(lines)
         yield lines[start:end]
         start = end
 

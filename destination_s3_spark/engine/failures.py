@@ -9,7 +9,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from destination_s3_spark.engine.jvm import Jvm
-from destination_s3_spark.engine.memory import oom_kills
 from destination_s3_spark.errors import TransientError
 
 KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
@@ -34,8 +33,8 @@ class Symptom:
     want_of_memory: bool
 
 
-def symptom(error: BaseException | None, jvm: Jvm | None, oom_kills_before: int) -> Symptom:
-    """Look at an exception of Spark or py4j, at the JVM, and at what the kernel has killed since there were so many kills."""
+def symptom(error: BaseException | None, jvm: Jvm | None, *, kernel_killed: bool) -> Symptom:
+    """Look at an exception of Spark or py4j, and at the JVM. `kernel_killed`: the kernel has ended processes for want of memory."""
     spark_said = _java_text(error)
     code = None
     if jvm is not None and not spark_said:
@@ -43,7 +42,7 @@ def symptom(error: BaseException | None, jvm: Jvm | None, oom_kills_before: int)
             code = jvm.process.wait(END_S)
     found = _SAID.search(spark_said)
     words = found["words"].strip() if found else str(error) if isinstance(error, OSError) else type(error).__name__
-    want_of_memory = code in KILLED or oom_kills() > oom_kills_before or WANT_OF_MEMORY.search(spark_said) is not None
+    want_of_memory = code in KILLED or kernel_killed or WANT_OF_MEMORY.search(spark_said) is not None
     return Symptom(words, spark_said, code, want_of_memory)
 
 

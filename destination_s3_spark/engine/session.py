@@ -34,7 +34,7 @@ from destination_s3_spark.engine.cluster import (
 from destination_s3_spark.engine.cpus import available_cpus
 from destination_s3_spark.engine.failures import Symptom, job_failure, start_failure, symptom
 from destination_s3_spark.engine.jvm import Jvm
-from destination_s3_spark.engine.memory import oom_kills
+from destination_s3_spark.engine.memory import OOM_KILL_FILES, oom_kills
 from destination_s3_spark.engine.outcome import Failed, guarded
 from destination_s3_spark.engine.startup import shortcuts, worker_daemon
 from destination_s3_spark.engine.startup.worker_template import fork_template
@@ -52,7 +52,6 @@ Progress = Callable[[int, int], None]
 Groups = Sequence[Sequence[Any]]
 """Tasks of a job; those of a group run one after the other on one worker."""
 
-PROGRESS_EVERY_S = 10.0
 GOODBYE_S = 3.0
 """How long a cluster may take to let go of its executors; later it notices by itself that the driver has gone."""
 LAUNCH_S = 5.0
@@ -77,6 +76,7 @@ class SparkSettings:
     cluster: Cluster | None = None
     java_options: tuple[str, ...] = ()
     """For the JVM, beside our own."""
+    progress_every_s: float = 10.0
 
 
 def local_cores(master: str) -> int:
@@ -95,7 +95,13 @@ class Engine:
     `prepare` is given the tasks of each job before they leave this process, and returns them as executors shall have them.
     """
 
-    def __init__(self, settings: SparkSettings, tasks: str = __name__, prepare: Callable[[Groups], Groups] = lambda groups: groups) -> None:
+    def __init__(
+        self,
+        settings: SparkSettings,
+        tasks: str = __name__,
+        prepare: Callable[[Groups], Groups] = lambda groups: groups,
+        oom_kill_files: tuple[Path, ...] = OOM_KILL_FILES,
+    ) -> None:
         self._settings = settings
         self._tasks = tasks
         self._prepare = prepare
@@ -104,7 +110,8 @@ class Engine:
         self._jvm: Jvm | None = None
         self._starter: threading.Thread | None = None
         self._template: Path | None = None
-        self._oom_kills_before = oom_kills()
+        self._oom_kill_files = oom_kill_files
+        self._oom_kills_before = oom_kills(oom_kill_files)
         self.lost_attempts = False
         """Whether a task's worker died and the task ran again, or a request to begin an upload did: either may have left one behind."""
 
@@ -160,7 +167,11 @@ class Engine:
             return []
         context = self._ready()
         prepared = list(self._prepare(groups))
-        with self._told_as_transient(), self._not_for_ever(context), _watched(context, len(prepared), progress):
+        with (
+            self._told_as_transient(),
+            self._not_for_ever(context),
+            _watched(context, len(prepared), progress, self._settings.progress_every_s),
+        ):
             outcomes = context.parallelize(prepared, len(prepared)).map(guarded(function)).collect()
         done: list[list[Result]] = []
         for outcome in outcomes:
@@ -186,7 +197,7 @@ class Engine:
             raise job_failure(self._symptom(error), TASK_ATTEMPTS, on_cluster=self._settings.cluster is not None) from error
 
     def _symptom(self, error: Exception | None) -> Symptom:
-        return symptom(error, self._jvm, self._oom_kills_before)
+        return symptom(error, self._jvm, kernel_killed=oom_kills(self._oom_kill_files) > self._oom_kills_before)
 
     def stop(self) -> None:
         """End the JVM at once: everything that must last is in S3 by now, and a slow goodbye helps nobody."""
@@ -266,7 +277,7 @@ def _import(module: str, _slot: int) -> None:
 
 
 @contextmanager
-def _watched(context: SparkContext, groups: int, progress: Progress | None) -> Iterator[None]:
+def _watched(context: SparkContext, groups: int, progress: Progress | None, every_s: float) -> Iterator[None]:
     """Tell `progress` what Spark says of the job that is run inside."""
     if progress is None:
         yield
@@ -275,7 +286,7 @@ def _watched(context: SparkContext, groups: int, progress: Progress | None) -> I
     over = threading.Event()
 
     def watch() -> None:
-        while not over.wait(PROGRESS_EVERY_S):
+        while not over.wait(every_s):
             try:
                 done = _completed_tasks(context, name)
             except Exception:  # noqa: BLE001 (the JVM has gone, and its job says so)

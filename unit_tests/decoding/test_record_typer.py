@@ -12,7 +12,6 @@ import pyarrow as pa
 import pytest
 import xxhash
 
-from destination_s3_spark.decoding import record_typer as typer_module
 from destination_s3_spark.decoding.record_typer import RecordTyper, UnreadableRecord
 from destination_s3_spark.schema.airbyte_type import Array, Field, Object, Scalar, SchemalessArray, SchemalessObject, Union
 
@@ -214,7 +213,7 @@ def test_thousands_of_columns(make_plan: Any, make_line: Any, make_block: Any) -
     assert list(range(2500)) == [block.final[f"column {number}"][0].as_py() for number in range(2500)]
 
 
-def test_units_and_loosened_columns_change_nothing(make_plan: Any, make_line: Any, make_block: Any, monkeypatch: Any) -> None:
+def test_units_and_loosened_columns_change_nothing(make_plan: Any, make_line: Any, make_block: Any) -> None:
     chance = random.Random(11)
     fields = [field(Scalar.INTEGER, "i"), field(Scalar.STRING, "s"), field(Object((field(Scalar.NUMBER, "n"),)), "o")]
     data = [
@@ -224,8 +223,7 @@ def test_units_and_loosened_columns_change_nothing(make_plan: Any, make_line: An
     ]
     lines = make_block(map(make_line, data))
     whole = RecordTyper(make_plan(fields)).type_block(lines)
-    monkeypatch.setattr(typer_module, "UNIT_BYTES", 1000)
-    typer = RecordTyper(make_plan(fields))
+    typer = RecordTyper(make_plan(fields), unit_bytes=1000)
     for _ in range(2):
         parts = typer.type_block(lines)
         assert whole.final.drop_columns("_airbyte_raw_id").equals(parts.final.drop_columns("_airbyte_raw_id"))

@@ -10,7 +10,6 @@ import psutil
 import pytest
 from pyspark import SparkContext, cloudpickle
 
-from destination_s3_spark.engine import failures, session
 from destination_s3_spark.engine.cpus import available_cpus
 from destination_s3_spark.engine.outcome import Failed, guarded
 from destination_s3_spark.engine.session import Engine, SparkSettings, local_cores
@@ -22,9 +21,24 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 
 @pytest.fixture(scope="module")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file in which the kernel counts what it has killed, as it seems to the engine."""
+    file = tmp_path_factory.mktemp("cgroup") / "memory.events"
+    file.write_text("oom_kill 0\n")
+    return file
+
+
+@pytest.fixture
+def one_is_killed(killed: Path) -> Iterator[None]:
+    killed.write_text("oom_kill 1\n")
+    yield
+    killed.write_text("oom_kill 0\n")
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory, killed: Path) -> Iterator[Engine]:
     settings = SparkSettings(2, 512, tmp_path_factory.mktemp("spark") / "scratch files", {})
-    engine = Engine(settings)
+    engine = Engine(settings, oom_kill_files=(killed,))
     engine.start()
     yield engine
     engine.stop()
@@ -108,10 +122,9 @@ def test_a_jvm_launched_ahead_is_the_one_that_is_used_and_ended(tmp_path: Path) 
 
 
 def test_a_jvm_that_dies_between_jobs_or_in_one_ends_the_sync_with_a_transient_error(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
+    caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(session, "PROGRESS_EVERY_S", 0.01)
-    engine = Engine(SparkSettings(1, 512, tmp_path / "spark", {}))
+    engine = Engine(SparkSettings(1, 512, tmp_path / "spark", {}, progress_every_s=0.01))
     for _ in range(2):
         with pytest.raises(TransientError, match="JVM does not answer any more, it ended with code -9, for want of memory"):
             engine.run(_kill_jvm, [[1]], lambda *_: None)
@@ -196,8 +209,8 @@ def test_workers_that_always_die_end_the_sync_with_a_transient_error(engine: Eng
     assert "memory" not in raised.value.message  # the kernel killed none
 
 
-def test_where_the_kernel_killed_for_want_of_memory_the_error_says_so(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(failures, "oom_kills", lambda: 1)
+@pytest.mark.usefixtures("one_is_killed")
+def test_where_the_kernel_killed_for_want_of_memory_the_error_says_so(engine: Engine) -> None:
     with pytest.raises(TransientError, match=r"its workers died 3 times, for want of memory\. .* Give the container more"):
         engine.run(_die, [[1]])
 

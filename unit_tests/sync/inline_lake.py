@@ -52,7 +52,10 @@ class InlineEngine:
 
 @dataclass
 class Lake:
-    """A bucket, and syncs into it. `cluster`: an engine whose tasks do not see the spool, nor files of each other."""
+    """A bucket, and syncs into it. `cluster`: an engine whose tasks do not see the spool, nor files of each other.
+
+    `merge_limits`: fields of `Resources`.
+    """
 
     settings: S3Settings
     directory: Path
@@ -62,6 +65,8 @@ class Lake:
     options: Mapping[str, Any] = field(default_factory=dict)
     cluster: Any = None
     local_disk_bytes: int = 2**30
+    merge_budget_bytes: int = 2**26
+    merge_limits: Mapping[str, int] = field(default_factory=dict)
 
     def config(self) -> Config:
         return Config.parse(
@@ -96,7 +101,7 @@ class Lake:
                 engine,
                 pipeline,
                 Updates(engine, tables_pool),
-                lambda: Resources(self.settings, 2**26, 2, disk),
+                lambda: Resources(self.settings, self.merge_budget_bytes, 2, disk, **self.merge_limits),
                 self.limits,
                 tables_pool,
                 lambda: OrphanUploads(store, "lake/"),

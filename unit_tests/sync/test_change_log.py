@@ -19,7 +19,6 @@ from destination_s3_spark.storage.client import s3_client
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import ClientLimits, S3Settings
 from destination_s3_spark.sync.batches import Limits
-from destination_s3_spark.tables.merge import update as merging
 from unit_tests.sync.inline_lake import InlineEngine, Lake, line, state, status
 from unit_tests.sync.logged_lake import (
     CDC,
@@ -65,11 +64,11 @@ def make_lake(s3_settings: S3Settings, tmp_path: Path) -> Callable[..., Lake]:
     ids=lambda value: "-".join(value) if isinstance(value, tuple) else value,
 )
 def test_a_log_says_what_happened_to_each_key_and_makes_the_table(
-    make_lake: Callable[..., Lake], monkeypatch: pytest.MonkeyPatch, images: tuple[str, str], log_format: str, file_format: str
+    make_lake: Callable[..., Lake], images: tuple[str, str], log_format: str, file_format: str
 ) -> None:
-    monkeypatch.setattr(merging, "LEAST_FILE_BYTES", 6_000)
     before, after = images
     lake = make_lake(file_format, format=log_format, before_image=before, after_image=after)
+    lake.merge_limits = {"least_file_bytes": 6_000}
     lake.limits = Limits(batch_bytes=2**30, age_s=3600, spool_bytes=2**31)
     chance, source, table = random.Random(f"{images}{log_format}{file_format}"), Source(), Table()
     typed = log_format in ("jsonl", "parquet")
@@ -112,10 +111,9 @@ def counts(manifest: Manifest, ops: Iterable[str]) -> list[dict[str, int]]:
 def test_events_come_in_the_order_of_arrival_over_many_ranges_and_files(
     make_lake: Callable[..., Lake], monkeypatch: pytest.MonkeyPatch, local_disk_bytes: int
 ) -> None:
-    monkeypatch.setattr(merging, "LEAST_FILE_BYTES", 2_000)
-    monkeypatch.setattr("destination_s3_spark.tables.capture.group.LEAST_FILE_BYTES", 5_000)
     lake, source, chance = make_lake(), Source(), random.Random(5)
     lake.local_disk_bytes = local_disk_bytes
+    lake.merge_limits = {"least_file_bytes": 2_000, "least_log_bytes": 5_000}
     written: list[str] = []
     put = S3Store.put
     monkeypatch.setattr(S3Store, "put", lambda store, key, *rest: written.append(key) or put(store, key, *rest))
@@ -193,10 +191,10 @@ def test_a_table_that_was_emptied_has_a_snapshot_without_rows(make_lake: Callabl
     assert records_of(lake, manifest) == []
 
 
-def test_a_log_that_begins_later_begins_with_the_whole_table(make_lake: Callable[..., Lake], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(merging, "LEAST_FILE_BYTES", 2_000)
+def test_a_log_that_begins_later_begins_with_the_whole_table(make_lake: Callable[..., Lake]) -> None:
     chance, source = random.Random(1), Source()
     lake = make_lake()
+    lake.merge_limits = {"least_file_bytes": 2_000}
     lake.options = {}
     run(lake, [source.record(id_, 1, name=noise(chance)) for id_ in range(800)], 1)
     files = len(lake.files(".parquet"))

@@ -22,8 +22,6 @@ from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.sync.batches import Limits
-from destination_s3_spark.tables.merge import combining
-from destination_s3_spark.tables.merge import update as merging
 from unit_tests.sync.inline_lake import Lake, line, state, status
 
 CHAIN = "lake/airbyte_internal/_raw__stream_users/chain/"
@@ -35,9 +33,9 @@ def lake(s3_settings: S3Settings, tmp_path: Path) -> Iterator[Lake]:
 
 
 @pytest.fixture
-def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
+def small_files(lake: Lake) -> None:
     """Files of a few rows, so that small tables have many."""
-    monkeypatch.setattr(merging, "LEAST_FILE_BYTES", 1_000)
+    lake.merge_limits = {"least_file_bytes": 1_000}
 
 
 def dedup_catalog(key: str = "id", key_type: str = "integer", generation: int = 1, minimum: int = 0) -> Catalog:
@@ -103,9 +101,8 @@ def test_keys_that_only_differ_far_behind_the_recorded_bounds_are_all_kept(lake:
     assert sum(row["note"] == "changed" for row in kept) == 1
 
 
-@pytest.mark.usefixtures("small_files")
-def test_many_small_merges_leave_one_file_of_deletions(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(merging, "MOST_TOMBSTONE_FILES", 2)
+def test_many_small_merges_leave_one_file_of_deletions(lake: Lake) -> None:
+    lake.merge_limits = {"least_file_bytes": 1_000, "most_tombstone_files": 2}
     deletion = {"_ab_cdc_deleted_at": "2026-01-01T00:00:00Z"}
     catalog = with_deletions(dedup_catalog())
     lake.sync(catalog, [rows(({"id": i} for i in range(10)), 10), state(0), status("COMPLETE")])
@@ -119,8 +116,8 @@ def test_many_small_merges_leave_one_file_of_deletions(lake: Lake, monkeypatch: 
     assert lake.ids() == [5, 6, 7, 8, 9], "an older row brought a deleted one back"
 
 
-def test_more_runs_than_a_task_can_hold_are_combined_first_and_arrival_still_decides(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(combining, "PORTIONS", 2**40)
+def test_more_runs_than_a_task_can_hold_are_combined_first_and_arrival_still_decides(lake: Lake) -> None:
+    lake.merge_budget_bytes = 1
     lake.limits = Limits(batch_bytes=100, age_s=900, spool_bytes=100)
     syncs = [[rows(({"id": i, "note": f"{version}"} for i in range(version, 20)), 1), state(version)] for version in range(9)]
     lake.sync(dedup_catalog(), [*(block for blocks in syncs for block in blocks), status("COMPLETE")])

@@ -43,8 +43,6 @@ EVENT_ROWS = 4
 """An event has two rows, the new one and the old one; as text they take about twice as much memory."""
 COMPRESSION = 2
 """Events take about so many times as much of Arrow's memory as in a file of the log."""
-LEAST_FILE_BYTES = 4 * 2**20
-"""Events of so many bytes are worth a file, and a task, of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +87,17 @@ class MergeLog:
     """The change log's part of one merge. `records` are the deltas it consumes; `anew`: it writes rows of the table in other columns."""
 
     def __init__(
-        self, table: OpenTable, options: ChangeLogOptions, records: Sequence[FileEntry], disk: LocalDisk | None, *, anew: bool
+        self,
+        table: OpenTable,
+        options: ChangeLogOptions,
+        records: Sequence[FileEntry],
+        disk: LocalDisk | None,
+        least_file_bytes: int,
+        *,
+        anew: bool,
     ) -> None:
         self._table = table
+        self._least_file_bytes = least_file_bytes
         self._options = options
         contents = table.writer.open().contents
         first = min((file.offset or 0 for file in records), default=contents.next_offset)
@@ -174,7 +180,7 @@ class MergeLog:
         if not runs:
             return LogGroup((), before, ())
         size = sum(int(run.bytes.sum()) for run in runs) // COMPRESSION
-        parts = file_count(size, self._table.rules.target_file_bytes, cores)
+        parts = file_count(size, self._table.rules.target_file_bytes, cores, self._least_file_bytes)
         tasks, expected = [], []
         start = before
         for low, high, inside in _cut(counts, parts):
@@ -232,10 +238,10 @@ class MergeLog:
         return RowPlan(stream.id, stream.sync_id, stream.generation_id, fields, table.schema.arrow, Values.TYPED)
 
 
-def file_count(size: int, target_file_bytes: int, cores: int) -> int:
-    """How many files events of this size become: as many for each core, unless they would be too small."""
+def file_count(size: int, target_file_bytes: int, cores: int, least_bytes: int) -> int:
+    """How many files events of this size become: as many for each core, unless they would have less than `least_bytes`."""
     rounds = -(-size // (target_file_bytes * cores))
-    return max(1, -(-size // target_file_bytes), min(rounds * cores, size // LEAST_FILE_BYTES))
+    return max(1, -(-size // target_file_bytes), min(rounds * cores, size // least_bytes))
 
 
 def render_changes(task: RenderTask) -> DataFile:

@@ -40,6 +40,8 @@ class CombineTask:
     scratch: str
     budget_bytes: int
     s3: S3Settings
+    object_bytes: int = COMBINED_BYTES
+    piece_bytes: int = PIECE_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,7 @@ def combine_runs(task: CombineTask) -> CombinedRun:
     files: list[FileEntry] = []
     with row_streams(task.sources, task.form, (b"", None), task.budget_bytes, task.s3) as streams:
         tables = merged_rows(streams, task.form.spec.cursor is not None)
-        batches = chain.from_iterable(pieces(rows, PIECE_BYTES) for rows in tables)
+        batches = chain.from_iterable(pieces(rows, task.piece_bytes) for rows in tables)
         while (first := next(batches, None)) is not None:
             staged = _staged(task, f"{task.scratch}{len(files)}.parquet", chain([first], batches))
             files.append(visible_run(staged, task.s3))
@@ -96,7 +98,7 @@ def _staged(task: CombineTask, key: str, batches: Iterable[pa.RecordBatch]) -> D
         for batch in batches:
             file.write(columns(batch, schema), batch[KEY])
             size += batch.nbytes
-            if size >= COMBINED_BYTES:
+            if size >= task.object_bytes:
                 break
         return file.stage()
 

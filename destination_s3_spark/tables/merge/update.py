@@ -37,11 +37,8 @@ from destination_s3_spark.tables.stored.rewrite import Stored
 from destination_s3_spark.tables.stored.rows import Misfits
 from destination_s3_spark.tables.update import Steps, Update, Work
 
-MOST_TOMBSTONE_FILES = 16
-"""More files of deletions than this are made one: each is read by every merge of its keys."""
 LOOK_CLOSELY_BELOW = 4
 """Runs of less than one part in so many of the table's rows are looked at key by key, to find which files they really touch."""
-LEAST_FILE_BYTES = 2 * 2**20
 FILES_OF_A_TABLE = 128
 """Files are cut smaller than the user's target as long as the table would have fewer of them, but not smaller than the least size."""
 FULL_SHARE = 3 / 2
@@ -55,12 +52,19 @@ logger = logging.getLogger("airbyte")
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What a merge may use: the bucket, Arrow memory per task in bytes, how many tasks run at once, and the disk they share, if they do."""
+    """What a merge may use: the bucket, Arrow memory per task in bytes, how many tasks run at once, and the disk they share, if they do.
+
+    Final files have `least_file_bytes` at least, files of the change log `least_log_bytes`, where there are rows for more than one. More
+    than `most_tombstone_files` files of deletions become one, as each is read by every merge of its keys.
+    """
 
     s3: S3Settings
     budget_bytes: int
     cores: int
     disk: LocalDisk | None
+    least_file_bytes: int = 2 * 2**20
+    least_log_bytes: int = 4 * 2**20
+    most_tombstone_files: int = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +81,14 @@ class _Inputs:
 def merge_runs(table: OpenTable, spec: KeySpec, resources: Resources) -> Update:
     """Merge the runs of a deduplicated table into it, or publish a pending generation, which is made of its runs alone."""
     live = table.writer.live_files()
-    form = _table_format(table, spec, live)
+    form = _table_format(table, spec, live, resources.least_file_bytes)
     return (yield from _merged(table, live, form, _inputs(table, live, form, resources.s3), resources))
 
 
 def rebuild_deduplicated(table: OpenTable, spec: KeySpec, resources: Resources) -> Update:
     """Rebuild a deduplicated table from its raw rows."""
     live = table.writer.live_files()
-    form = _table_format(table, spec, live)
+    form = _table_format(table, spec, live, resources.least_file_bytes)
     return (yield from _merged(table, live, form, _raw_inputs(table, live, form, resources.s3), resources))
 
 
@@ -112,7 +116,7 @@ def _steps(table: OpenTable, live: LiveFiles, form: TableFormat, inputs: _Inputs
         ranges = yield from Work(merge_range, tasks, _weight).results()
         _check_complete(table, waiting.runs, plan, ranges)
     compacted: list[DataFile] = []
-    if len(inputs.tombstones) > MOST_TOMBSTONE_FILES:
+    if len(inputs.tombstones) > resources.most_tombstone_files:
         compacted = yield from Work(compact_tombstones, [_compaction(table, inputs, form, resources)], _weight).results()
     table.record_schema()
     logged = yield from _logged(log, inputs, plan, ranges, form, resources)
@@ -135,7 +139,7 @@ def _log(table: OpenTable, inputs: _Inputs, resources: Resources) -> MergeLog | 
         return None
     records = [file for file in inputs.consumed if file.kind is FileKind.DELTA]
     anew = any(file.kind is not FileKind.DELTA for file, _ in inputs.unsorted)
-    return MergeLog(table, options, records, resources.disk, anew=anew)
+    return MergeLog(table, options, records, resources.disk, resources.least_log_bytes, anew=anew)
 
 
 def _logged(
@@ -151,19 +155,19 @@ def _logged(
     return (yield from log.group(found, tasks, resources.budget_bytes, resources.cores, resources.s3))
 
 
-def _table_format(table: OpenTable, spec: KeySpec, live: LiveFiles) -> TableFormat:
+def _table_format(table: OpenTable, spec: KeySpec, live: LiveFiles, least_bytes: int) -> TableFormat:
     layout = table.layout
     plan = table.plan_of_all if layout.of_text else table.plan
     columns = file_columns(table.schema, plan)
     rendered = plan if layout.of_text else None
     generation = table.session.generation_id
-    return TableFormat(columns, layout.final, rendered, spec, generation, _file_bytes(table, live))
+    return TableFormat(columns, layout.final, rendered, spec, generation, _file_bytes(table, live, least_bytes))
 
 
-def _file_bytes(table: OpenTable, live: LiveFiles) -> int:
+def _file_bytes(table: OpenTable, live: LiveFiles, least_bytes: int) -> int:
     """The size of final files: a small part of the table, so that a change of neighbouring keys costs no more than that."""
     size = sum(file.bytes for file in live.of(FileKind.FINAL, FileKind.DELTA) if live.is_pending(file) == (live.pending is not None))
-    return min(table.rules.target_file_bytes, max(LEAST_FILE_BYTES, size // FILES_OF_A_TABLE))
+    return min(table.rules.target_file_bytes, max(least_bytes, size // FILES_OF_A_TABLE))
 
 
 def _inputs(table: OpenTable, live: LiveFiles, form: TableFormat, s3: S3Settings) -> _Inputs:

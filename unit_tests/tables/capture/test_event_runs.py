@@ -12,7 +12,6 @@ import pytest
 from destination_s3_spark.errors import DataError, TransientError
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
-from destination_s3_spark.tables.capture import event_runs
 from destination_s3_spark.tables.capture.event_runs import RUNS_SHARE, WINDOWS_SHARE, EventRun, piece_bytes, read_events, write_run
 from destination_s3_spark.tables.capture.events import POSITION
 
@@ -27,11 +26,8 @@ SMALL_PIECES = 200
 """Of a few events."""
 
 
-@pytest.fixture
-def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Windows of some small pieces, a few of which are fetched at once."""
-    monkeypatch.setattr(event_runs, "WINDOW_BYTES", 10 * SMALL_PIECES)
-    monkeypatch.setattr(event_runs, "FETCH_BYTES", 60 * SMALL_PIECES)
+SMALL_BUDGET = 10 * SMALL_PIECES * WINDOWS_SHARE
+"""For windows of some small pieces."""
 
 
 @pytest.fixture(params=["bucket", "disk"])
@@ -64,29 +60,27 @@ def some_runs(settings: S3Settings, events: list[Event], count: int, folder: Pat
     return pickle.loads(pickle.dumps(runs))
 
 
-def read(runs: list[EventRun], low: int, high: int, settings: S3Settings) -> Iterator[list[Event]]:
-    for rows in read_events(runs, low, high, SCHEMA, AMPLE, settings):
+def read(runs: list[EventRun], low: int, high: int, settings: S3Settings, budget_bytes: int = AMPLE) -> Iterator[list[Event]]:
+    for rows in read_events(runs, low, high, SCHEMA, budget_bytes, settings):
         found = list(zip(rows[POSITION].to_pylist(), rows["number"].to_pylist(), strict=True))
         assert [value["text"] for value in rows["value"].to_pylist()] == [f"{position}/{number}" for position, number in found]
         yield found
 
 
-@pytest.mark.usefixtures("small_windows")
 @pytest.mark.parametrize("count", [1, 5])
 def test_events_of_many_runs_come_in_the_order_of_the_log(s3_settings: S3Settings, folder: Path | None, count: int) -> None:
     events = events_at(range(FIRST, FIRST + 300), seed=count)
     runs = some_runs(s3_settings, events, count, folder)
-    windows = list(read(runs, FIRST, FIRST + 300, s3_settings))
+    windows = list(read(runs, FIRST, FIRST + 300, s3_settings, SMALL_BUDGET))
     assert len(windows) > 10, "all of it was in memory at once"
     assert [event for window in windows for event in window] == sorted(events)
 
 
-@pytest.mark.usefixtures("small_windows")
 def test_ranges_side_by_side_have_every_event_once(s3_settings: S3Settings, folder: Path | None) -> None:
     events = events_at(range(FIRST, FIRST + 200), seed=3)
     runs = some_runs(s3_settings, events, 4, folder)
     bounds = [FIRST, FIRST + 1, FIRST + 90, FIRST + 91, FIRST + 200]
-    found = [list(read(runs, low, high, s3_settings)) for low, high in pairwise(bounds)]
+    found = [list(read(runs, low, high, s3_settings, SMALL_BUDGET)) for low, high in pairwise(bounds)]
     assert [event for windows in found for window in windows for event in window] == sorted(events)
 
 

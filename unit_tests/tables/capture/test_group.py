@@ -20,4 +20,4 @@ MB = 2**20
     ],
 )
 def test_events_become_as_many_files_for_each_core_none_above_the_target(megabytes: int, cores: int, files: int) -> None:
-    assert file_count(megabytes * MB, 128 * MB, cores) == files
+    assert file_count(megabytes * MB, 128 * MB, cores, 4 * MB) == files

@@ -23,7 +23,6 @@ from destination_s3_spark.formats.file_writer import FileColumns
 from destination_s3_spark.schema.airbyte_type import Field, Scalar
 from destination_s3_spark.schema.arrow import RAW_SCHEMA, arrow_field
 from destination_s3_spark.storage.settings import S3Settings
-from destination_s3_spark.tables.merge import combining
 from destination_s3_spark.tables.merge.combining import CombineTask, combine_runs
 from destination_s3_spark.tables.merge.plan import Sizes
 from destination_s3_spark.tables.merge.task import CompactTask, compact_tombstones, merge_range
@@ -92,18 +91,15 @@ def test_a_table_is_what_the_reference_says_after_every_merge(
 
 
 @pytest.mark.parametrize("name", list(FORMATS))
-def test_runs_that_became_one_merge_to_the_same(
-    s3_settings: S3Settings, reference_merge: ModuleType, version: Any, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+def test_runs_that_became_one_merge_to_the_same(s3_settings: S3Settings, reference_merge: ModuleType, version: Any, name: str) -> None:
     table = Table(s3_settings, table_format(name))
     table.merge([table.run(history(version, 1, 0, 300, 200))])
     arrived = history(version, 2, 1000, 600, 300)
     parts = [arrived[start : start + 60] for start in range(0, 600, 60)]
     runs = [table.run(part, part[0].number) for part in parts]
     sources = tuple(Source(FileKind.DELTA, one.key, one.size, one.offset, one.groups[0].first) for one in runs)
-    monkeypatch.setattr(combining, "COMBINED_BYTES", 10_000)
-    monkeypatch.setattr(combining, "PIECE_BYTES", 4_000)
-    done = combine_runs(pickle.loads(pickle.dumps(CombineTask(sources[::2], table.form.form, "scratch/token/", 100_000, s3_settings))))
+    task = CombineTask(sources[::2], table.form.form, "scratch/token/", 100_000, s3_settings, object_bytes=10_000, piece_bytes=4_000)
+    done = combine_runs(pickle.loads(pickle.dumps(task)))
     combined = [table.object_run(file) for file in done.files]
     expected = Table(s3_settings, table.form, dict(table.files), dict(table.states), list(table.dead), 1000)
 
