@@ -14,6 +14,7 @@ from pathlib import Path
 
 from destination_s3_spark.stream_id import StreamId
 
+REPORT = "Please report this."
 NO_THREAD = "can't start new thread"
 """All that Python says of a thread that the system refuses."""
 
@@ -86,7 +87,11 @@ class Fenced(SyncError):
 
 
 class Bug(SyncError):
-    """A promise inside this connector did not hold; stop and report it."""
+    """An internal invariant was violated: an error of this connector. The message asks the user to report it."""
+
+    def __init__(self, message: str, *, stream: StreamId | None = None) -> None:
+        # One that comes from a worker is made of a message that asks already.
+        super().__init__(message if message.endswith(REPORT) else f"{message} {REPORT}", stream=stream)
 
 
 def causes_of(error: BaseException) -> Iterator[BaseException]:

@@ -73,7 +73,7 @@ def canonical(value: object) -> bytes:
 
 
 def _refuse_float(number: str) -> float:
-    raise Bug(f"The schema payload holds the number {number}; numbers in a block must be integers. Please report this.")
+    raise Bug(f"The schema payload holds the number {number}; numbers in a block must be integers.")
 
 
 _PAYLOAD = msgspec.json.Decoder(float_hook=_refuse_float)

@@ -113,14 +113,6 @@ def with_generations(state: TableState, live: LiveFiles) -> TableState:
     return replace(state, contents=known(state.contents), unsettled=unsettled)
 
 
-def live_files(blocks: Iterable[Block]) -> LiveFiles:
-    """Fold the blocks from the last Snapshot, or from the Seed, to the head. The state says whether the last data block is settled."""
-    fold = LiveFilesFold()
-    for block in blocks:
-        fold.add(block)
-    return fold.now
-
-
 def added(event: AddData) -> list[FileEntry]:
     """The files of the block as entries of their own: the files of a kind hold the block's rows in order."""
     rows: Counter[FileKind] = Counter()

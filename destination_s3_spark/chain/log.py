@@ -130,7 +130,7 @@ class Chain:
         try:
             after = fold(state, block, block_hash(body))
         except InvalidChain as error:
-            raise Bug(f"Table {self._stream}: refused to append an invalid block: {error}. Please report this.") from error
+            raise Bug(f"Table {self._stream}: refused to append an invalid block: {error}.") from error
         self._create(block.sequence_number, body)
         self.state = after
         self._from_hint = False

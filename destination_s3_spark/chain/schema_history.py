@@ -30,5 +30,5 @@ def _at_snapshot(chain: Chain, number: int | None) -> TableState | None:
         return None
     (block,) = chain.blocks(range(number, number + 1))
     if not isinstance(block.event, Snapshot):
-        raise Bug(f"block {number} is a {type(block.event).__name__} and not the Snapshot the state says it is. Please report this.")
+        raise Bug(f"block {number} is a {type(block.event).__name__} and not the Snapshot the state says it is.")
     return block.event.state

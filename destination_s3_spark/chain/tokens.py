@@ -27,7 +27,7 @@ class Token(NamedTuple):
 
     def __str__(self) -> str:
         if self.epoch > MAX_EPOCH or self.file_number > MAX_FILE_NUMBER:
-            raise Bug(f"Out of file names: epoch {self.epoch}, file {self.file_number} of one sync. Please report this.")
+            raise Bug(f"Out of file names: epoch {self.epoch}, file {self.file_number} of one sync.")
         return f"{self.table_number:010d}{self.epoch:08d}{self.file_number:08d}"
 
 

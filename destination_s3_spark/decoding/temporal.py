@@ -19,7 +19,7 @@ from typing import NamedTuple
 from zoneinfo import ZoneInfo, available_timezones
 
 from destination_s3_spark.decoding.changes import Reason
-from destination_s3_spark.errors import Bug
+from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.schema.airbyte_type import Scalar
 
 DAY_US = 86_400_000_000
@@ -198,7 +198,7 @@ def _zone_offset(name: str, date: tuple[int, int, int], time_us: int) -> int | N
 def _zones() -> frozenset[str]:
     names = frozenset(available_timezones())
     if not names:
-        raise Bug("This Python has no time zone database, so named time zones cannot be read: install the tzdata package on every worker.")
+        raise ConfigError("Named time zones cannot be read: Python has no time zone database. Install the tzdata package on every worker.")
     return names
 
 

@@ -59,4 +59,4 @@ def guarded(function: Callable[[Task], Result]) -> Callable[[Sequence[Task]], Do
 def _where(error: Exception) -> str:
     frames = traceback.extract_tb(error.__traceback__)[-3:]
     places = ", ".join(f"{Path(frame.filename).name}:{frame.lineno} {frame.name}" for frame in frames)
-    return f"A Spark task stopped with {type(error).__name__} at {places}. Please report this; nothing was acknowledged for it."
+    return f"A Spark task stopped with {type(error).__name__} at {places}. Nothing was acknowledged for it."

@@ -66,14 +66,6 @@ def stream_fields(
     return StreamFields(fields, frozenset(name for name in required & properties.keys() if not _admits_null(properties[name])))
 
 
-def airbyte_type(json_schema: object, where: str, conflicts: UnionConflicts = UnionConflicts.FAIL) -> AirbyteType:
-    """The type of one property. ConfigError says `where` (for example `Stream "users", field "id"`) when no type fits."""
-    try:
-        return _finish(_draft(json_schema, (), conflicts))
-    except MisfitError as misfit:
-        raise ConfigError(_advice(where, misfit)) from None
-
-
 def _advice(where: str, misfit: MisfitError) -> str:
     field = f', field "{".".join(misfit.path)}"' if misfit.path else ""
     option = ", set tables.union_conflicts to union or text" if misfit.conflict else ""

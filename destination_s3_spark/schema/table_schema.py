@@ -60,11 +60,6 @@ class Evolution:
     changes: tuple[Change, ...]
 
     @property
-    def label(self) -> str:
-        """The SchemaVer label, for example `1-0-1`."""
-        return str(self.schema.version)
-
-    @property
     def retyped(self) -> tuple[str, ...]:
         """The keys of the columns whose stored values have to be rewritten because of this evolution."""
         return self.schema.retyped if self.changes else ()
@@ -93,7 +88,7 @@ def plan_fields(schema: TableSchema, incoming: Iterable[Field]) -> tuple[Field, 
     columns = {column.source: column for column in schema.fields if column.present}
     fields = [columns.get(field.source) for field in incoming]
     if any(column is None for column in fields):
-        raise Bug("A declared column is missing from the schema its table evolved to. Report this as an error of the connector.")
+        raise Bug("A declared column is missing from the schema its table evolved to.")
     return tuple(Field(column.source, column.name, column.type) for column in fields if column is not None)
 
 

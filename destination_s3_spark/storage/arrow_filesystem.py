@@ -22,6 +22,6 @@ def arrow_filesystem(settings: S3Settings) -> S3FileSystem:
             access_key=keys.access_key_id, secret_key=keys.secret_access_key, session_token=keys.session_token, **where, **region
         )
     if settings.role_arn:
-        external_id = settings.external_id or os.environ.get(EXTERNAL_ID_VARIABLE)
+        external_id = os.environ.get(EXTERNAL_ID_VARIABLE)
         return S3FileSystem(role_arn=settings.role_arn, session_name=ROLE_SESSION_NAME, external_id=external_id, **where, **region)
     return S3FileSystem(**where, **region)

@@ -53,7 +53,7 @@ def forwardable(settings: S3Settings) -> S3Settings:
     except (BotoCoreError, ClientError) as error:
         raise explain(error, "Getting AWS credentials", settings) from error
     keys = AccessKey(str(frozen.access_key), str(frozen.secret_key), frozen.token)
-    return replace(settings, credentials=keys, role_arn=None, external_id=None)
+    return replace(settings, credentials=keys, role_arn=None)
 
 
 class ExecutorCredentials(Enum):
@@ -69,7 +69,7 @@ def for_executors(settings: S3Settings, credentials: ExecutorCredentials) -> S3S
     """The settings as tasks on a cluster get them. Forwarded credentials may expire; ask again for each job. Raises as `forwardable`."""
     if credentials is ExecutorCredentials.FORWARD:
         return forwardable(settings)
-    return replace(settings, credentials=None, role_arn=None, external_id=None)
+    return replace(settings, credentials=None, role_arn=None)
 
 
 class _AssumedRole(CredentialProvider):
@@ -93,7 +93,7 @@ class _AssumedRole(CredentialProvider):
         return DeferredRefreshableCredentials(fetcher.fetch_credentials, self.METHOD)
 
     def _arguments(self) -> dict[str, str]:
-        external_id = self._settings.external_id or os.environ.get(EXTERNAL_ID_VARIABLE)
+        external_id = os.environ.get(EXTERNAL_ID_VARIABLE)
         return {"RoleSessionName": ROLE_SESSION_NAME} | ({"ExternalId": external_id} if external_id else {})
 
     def _client_creator(self, base: botocore.session.Session) -> Any:

@@ -94,7 +94,7 @@ class S3Store:
                     if wait is None or time.monotonic() > last:
                         raise
             _pause(wait)
-        raise Bug("the last try neither returned nor raised")
+        raise Bug("The last try of a read neither returned nor raised.")
 
     def _open(self, key: str, part: _Range | None) -> StreamingBody:
         try:
@@ -239,9 +239,9 @@ class S3Store:
             raise
         return StagedUpload(key, upload_id, etags, info.size)
 
-    def begin_upload(self, key: str, metadata: Mapping[str, str], content_type: str = _CONTENT_TYPE) -> str:
+    def begin_upload(self, key: str, metadata: Mapping[str, str]) -> str:
         """The id of a new upload. Raises what botocore raises."""
-        answer = self.client.create_multipart_upload(Bucket=self._bucket, Key=key, Metadata=metadata, ContentType=content_type)
+        answer = self.client.create_multipart_upload(Bucket=self._bucket, Key=key, Metadata=metadata, ContentType=_CONTENT_TYPE)
         if answer["ResponseMetadata"]["RetryAttempts"]:
             doubtful_uploads.note()
         return answer["UploadId"]

@@ -54,11 +54,11 @@ USUAL_LIMITS = ClientLimits()
 class S3Settings:
     """One bucket and the way to it.
 
-    `region` may be empty: the environment's, or any when there is an endpoint. `endpoint` None means AWS itself.
-    `credentials` None means `role_arn` if given, else AWS's default chain. `external_id` None means the environment variable
-    AWS_ASSUME_ROLE_EXTERNAL_ID. `checksums` None means `when_required` with an endpoint (many S3 compatibles refuse boto3's newer
-    checksum headers) and `when_supported` without. `single_writer` gives up conditional creates for stores that ignore them:
-    the user promises that no second sync writes to the same tables, nothing fences it. `limits` go wherever the settings go.
+    `region` may be empty: the environment's, or any when there is an endpoint. `endpoint` None means AWS itself. `credentials` None
+    means `role_arn` if given, else AWS's default chain. `checksums` None means `when_required` with an endpoint (many S3 compatibles
+    refuse boto3's newer checksum headers) and `when_supported` without. `single_writer` gives up conditional creates for stores that
+    ignore them: the user promises that no second sync writes to the same tables, nothing fences it. `limits` go wherever the settings
+    go.
     """
 
     bucket: str
@@ -66,7 +66,6 @@ class S3Settings:
     endpoint: str | None = None
     credentials: AccessKey | None = None
     role_arn: str | None = None
-    external_id: str | None = None
     sse: Encryption = Encryption.NONE
     kms_key_id: str | None = None
     expected_bucket_owner: str | None = None

@@ -41,13 +41,11 @@ class StagedFileSink:
         settings: S3Settings,
         key: str,
         metadata: Mapping[str, str] | None = None,
-        content_type: str = "application/octet-stream",
         limits: ClientLimits | None = None,
     ) -> None:
         self._store = S3Store(settings, limits)
         self._key = key
         self._metadata = dict(metadata or {})
-        self._content_type = content_type
         self._upload_id: str | None = None
         self._buffer = bytearray()
         self._size = 0
@@ -103,7 +101,7 @@ class StagedFileSink:
             return self._staged
         self.closed = True
         if self._size == 0:
-            raise Bug(f"nothing was written to '{self._key}'; do not stage empty files.")
+            raise Bug(f"Nothing was written to '{self._key}'; do not stage empty files.")
         if self._buffer:
             self._submit()
         while self._in_flight:
@@ -141,7 +139,7 @@ class StagedFileSink:
             self._await_oldest()
         if self._upload_id is None:
             with self._store.translated(f"Starting the upload of '{self._key}'"):
-                self._upload_id = self._store.begin_upload(self._key, self._metadata, self._content_type)
+                self._upload_id = self._store.begin_upload(self._key, self._metadata)
         self._submitted += 1
         body, self._buffer = self._buffer, bytearray()
         self._in_flight.append(self._threads.submit(self._upload_part, self._upload_id, self._submitted, body))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -61,8 +61,8 @@ def write(
     finally:
         _warn_of_lines_without_message(counts)
     logger.info(
-        "input ended bytes=%d records=%d states=%d ignored_messages=%d records_of_unknown_streams=%d",
-        counts.bytes, counts.records, counts.states, counts.ignored.total(), counts.unknown_streams.total(),
+        "input ended bytes=%d records=%d states=%d statuses=%d ignored_messages=%d records_of_unknown_streams=%d",
+        counts.bytes, counts.records, counts.states, counts.statuses, counts.ignored.total(), counts.unknown_streams.total(),
     )  # fmt: skip
 
 
@@ -86,7 +86,7 @@ def _assembled(config: Config, s3: S3Settings, catalog: Catalog, emit: Emit, run
         started_at = datetime.now(UTC)
         tables = TableFactory(config, store, started_at, tables_pool.map, files_pool.map).of_catalog(catalog)
         open_tables = OpenTables(tables, tables_pool.map)
-        spool = Spool(runtime.scratch / "spool", limits(config).spool_bytes)
+        spool = stack.enter_context(closing(Spool(runtime.scratch / "spool", limits(config).spool_bytes)))
         checkpoints = Checkpoints()
         commits = Commits({i: table.writer for i, table in tables.items()}, checkpoints, emit, tables_pool.map)
         local = is_local(config.spark.master)

@@ -71,7 +71,7 @@ class Commits:
         Closing forgets what a source may send again, so with a STATE still waiting it would turn a replay into doubled rows.
         """
         if self._checkpoints.oldest_waiting_since is not None:
-            raise Bug("Tables were to be closed while a STATE is still waiting for its records. Please report this.")
+            raise Bug("Tables were to be closed while a STATE is still waiting for its records.")
 
         def step(stream: int) -> None:
             self._writers[stream].close(orphans)

@@ -134,5 +134,5 @@ class Updates:
 
 def _work(one: _Running) -> Work[Any, Any]:
     if one.work is None:
-        raise Bug(f"The table of stream {one.name} has no work to be done. Please report this.")
+        raise Bug(f"The table of stream {one.name} has no work to be done.")
     return one.work

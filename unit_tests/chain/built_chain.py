@@ -20,7 +20,7 @@ from destination_s3_spark.chain.events import (
 )
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.fold import fold
-from destination_s3_spark.chain.live_files import LiveFiles, live_files
+from destination_s3_spark.chain.live_files import LiveFiles, LiveFilesFold
 from destination_s3_spark.chain.state import Checkpoint, Pending, TableState
 from destination_s3_spark.stream_id import StreamId
 
@@ -81,6 +81,14 @@ class Builder:
     @property
     def live(self) -> LiveFiles:
         return live_files(self.blocks)
+
+
+def live_files(blocks: Sequence[Block]) -> LiveFiles:
+    """Fold the blocks from the last Snapshot, or from the Seed, to the head. The state says whether the last data block is settled."""
+    fold = LiveFilesFold()
+    for block in blocks:
+        fold.add(block)
+    return fold.now
 
 
 def chain(*events: Event) -> Builder:

@@ -20,9 +20,8 @@ from destination_s3_spark.chain.events import (
 )
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.fold import InvalidChain, Rule, fold, resume
-from destination_s3_spark.chain.live_files import live_files
 from destination_s3_spark.chain.state import Checkpoint, Counters, TableState
-from unit_tests.chain.built_chain import OPEN, SCHEMA, SEED, T0, Builder, add, chain
+from unit_tests.chain.built_chain import OPEN, SCHEMA, SEED, T0, Builder, add, chain, live_files
 
 REFUSED = [
     ("the first block is no Seed", chain(), OPEN, {}, Rule.FIRST_BLOCK_MUST_BE_SEED),

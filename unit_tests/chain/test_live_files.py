@@ -11,11 +11,11 @@ from destination_s3_spark.chain.blocks import decode, encode
 from destination_s3_spark.chain.events import AddData, Close, Event, OpenEpoch, SetDataSchema, Snapshot, Void
 from destination_s3_spark.chain.files import FileEntry, FileKind, KeyRange
 from destination_s3_spark.chain.hint import MAX_FILES
-from destination_s3_spark.chain.live_files import LiveFiles, live_files
+from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.chain.state import Pending
 from destination_s3_spark.stream_id import StreamId
-from unit_tests.chain.built_chain import OPEN, SCHEMA, SEED, T0, Builder, add, begin, chain, file, merge, publish
+from unit_tests.chain.built_chain import OPEN, SCHEMA, SEED, T0, Builder, add, begin, chain, file, live_files, merge, publish
 from unit_tests.chain.fake_store import FakeStore
 
 DELTA = (FileKind.RAW, FileKind.DELTA)

@@ -18,11 +18,11 @@ from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.chain.state import Checkpoint
 from destination_s3_spark.cli import inspection, operator_command
 from destination_s3_spark.schema.arrow import META_FIELDS, schema_to_text
-from destination_s3_spark.schema.flatbuffer import schema_from_bare_flatbuffer
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.found import find_tables
+from unit_tests.schema.bare_flatbuffer import schema_from_bare_flatbuffer
 
 STARTED = datetime(2026, 3, 1, tzinfo=UTC)
 SCHEMA = pa.schema([*META_FIELDS, ("id", pa.int64())])

@@ -11,7 +11,6 @@ from destination_s3_spark.chain.blocks import Block, block_hash, encode
 from destination_s3_spark.chain.events import AddData, Close, Event, OffsetInterval, OpenEpoch, Seed, SetDataSchema, UnknownEvent, Void
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.fold import fold
-from destination_s3_spark.chain.live_files import live_files
 from destination_s3_spark.chain.readable import Readable
 from destination_s3_spark.chain.state import Checkpoint, Pending, TableState
 from destination_s3_spark.cli import report
@@ -19,6 +18,7 @@ from destination_s3_spark.cli.inspection import InspectedTable, ValueChange
 from destination_s3_spark.cli.report import Align
 from destination_s3_spark.schema.arrow import META_FIELDS, schema_to_text
 from destination_s3_spark.stream_id import StreamId
+from unit_tests.chain.built_chain import live_files
 
 START = datetime(2026, 3, 1, 12, 30, tzinfo=UTC)
 COLUMNS = pa.schema([*META_FIELDS, ("id", pa.int64()), ("lines", pa.list_(pa.struct([("quantity", pa.int64())])))])

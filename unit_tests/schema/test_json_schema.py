@@ -7,12 +7,18 @@ import pytest
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.schema.airbyte_type import AirbyteType, Array, Field, Object, Scalar, SchemalessArray, SchemalessObject, Union
 from destination_s3_spark.schema.draft import UnionConflicts
-from destination_s3_spark.schema.json_schema import StreamFields, Unfit, airbyte_type, stream_fields
+from destination_s3_spark.schema.json_schema import StreamFields, Unfit, stream_fields
 from destination_s3_spark.stream_id import StreamId
 
 STREAM = StreamId("shop", "users")
 WELL_KNOWN = "WellKnownTypes.json#/definitions/"
 STRING, INTEGER, NUMBER, BOOLEAN = {"type": "string"}, {"type": "integer"}, {"type": "number"}, {"type": "boolean"}
+
+
+def airbyte_type(schema: object, conflicts: UnionConflicts = UnionConflicts.FAIL) -> AirbyteType:
+    """The type of a property."""
+    (field,) = stream_fields({"properties": {"here": schema}}, StreamId(None, "users"), conflicts=conflicts).fields
+    return field.type
 
 
 def obj(**properties: AirbyteType) -> Object:
@@ -51,7 +57,7 @@ def properties(**schemas: Any) -> dict[str, Any]:
     ],
 )
 def test_scalars(schema: Any, expected: AirbyteType) -> None:
-    assert airbyte_type(schema, "here") == expected
+    assert airbyte_type(schema) == expected
 
 
 @pytest.mark.parametrize(
@@ -70,7 +76,7 @@ def test_scalars(schema: Any, expected: AirbyteType) -> None:
     ],
 )
 def test_well_known_types(definition: str, expected: AirbyteType) -> None:
-    assert airbyte_type({"$ref": WELL_KNOWN + definition}, "here") == expected
+    assert airbyte_type({"$ref": WELL_KNOWN + definition}) == expected
 
 
 @pytest.mark.parametrize(
@@ -94,7 +100,7 @@ def test_well_known_types(definition: str, expected: AirbyteType) -> None:
     ],
 )
 def test_containers(schema: Any, expected: AirbyteType) -> None:
-    assert airbyte_type(schema, "here") == expected
+    assert airbyte_type(schema) == expected
 
 
 @pytest.mark.parametrize(
@@ -113,7 +119,7 @@ def test_containers(schema: Any, expected: AirbyteType) -> None:
     ],
 )
 def test_a_schema_that_says_nothing_is_a_string(schema: Any, expected: AirbyteType) -> None:
-    assert airbyte_type(schema, "here") == expected
+    assert airbyte_type(schema) == expected
 
 
 @pytest.mark.parametrize(
@@ -140,7 +146,7 @@ def test_a_schema_that_says_nothing_is_a_string(schema: Any, expected: AirbyteTy
     ],
 )
 def test_unions_collapse_like_options(schema: Any, expected: AirbyteType) -> None:
-    assert airbyte_type(schema, "here") == expected
+    assert airbyte_type(schema) == expected
 
 
 @pytest.mark.parametrize(
@@ -165,7 +171,7 @@ def test_unions_collapse_like_options(schema: Any, expected: AirbyteType) -> Non
     ],
 )
 def test_the_object_options_of_a_union_become_one_object(schema: Any, expected: AirbyteType) -> None:
-    assert airbyte_type(schema, "here") == expected
+    assert airbyte_type(schema) == expected
 
 
 @pytest.mark.parametrize(
@@ -225,19 +231,19 @@ def test_what_no_type_fits_names_stream_field_and_reason(schema: Any, field: str
 def test_contradicting_options_become_a_union_or_text_where_that_is_chosen(
     schema: Any, as_union: AirbyteType, as_text: AirbyteType
 ) -> None:
-    assert airbyte_type(schema, "here", UnionConflicts.UNION) == as_union
-    assert airbyte_type(schema, "here", UnionConflicts.TEXT) == as_text
+    assert airbyte_type(schema, UnionConflicts.UNION) == as_union
+    assert airbyte_type(schema, UnionConflicts.TEXT) == as_text
     with pytest.raises(ConfigError, match=r"set tables\.union_conflicts to union or text"):
-        airbyte_type(schema, "here")
+        airbyte_type(schema)
 
 
 def test_only_a_contradiction_is_advised_to_be_solved_by_the_option() -> None:
     with pytest.raises(ConfigError, match=r"Correct the schema in the source, or deselect the field in the connection\.$"):
-        airbyte_type({"type": "potato"}, "here")
+        airbyte_type({"type": "potato"})
 
 
 def test_a_single_type_says_where_it_stands() -> None:
-    with pytest.raises(ConfigError, match=r'^Stream "users", field "id": its JSON schema has the unknown type "potato"'):
+    with pytest.raises(ConfigError, match=r'^Stream "users", field "here": its JSON schema has the unknown type "potato"'):
         airbyte_type({"type": "potato"}, 'Stream "users", field "id"')
 
 
@@ -260,7 +266,7 @@ def test_columns_come_in_schema_order_with_safe_names() -> None:
 
 
 def test_members_that_meet_in_a_merged_object_get_different_names() -> None:
-    merged = airbyte_type(one_of(properties(Id=INTEGER), properties(id=STRING)), "here")
+    merged = airbyte_type(one_of(properties(Id=INTEGER), properties(id=STRING)))
     assert merged == Object((Field("Id", "Id", Scalar.INTEGER), Field("id", "id_1", Scalar.STRING)))
 
 

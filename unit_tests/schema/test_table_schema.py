@@ -74,7 +74,7 @@ def test_the_first_schema_puts_required_columns_first_and_sorts_by_name() -> Non
 
 def test_the_first_schema_has_no_changes() -> None:
     evolution = history(declared({"id": "integer"}))
-    assert (evolution.changes, evolution.label) == ((), "1-0-0")
+    assert (evolution.changes, str(evolution.schema.version)) == ((), "1-0-0")
 
 
 def test_additions_are_appended_required_first_then_by_name() -> None:
@@ -84,7 +84,7 @@ def test_additions_are_appended_required_first_then_by_name() -> None:
     assert evolution.changes == tuple(
         Change(ChangeKind.KEY_ADDITION, (name,), None, Scalar.INTEGER if name == "z" else Scalar.STRING) for name in ("z", "a", "b")
     )
-    assert evolution.label == "1-0-1"
+    assert str(evolution.schema.version) == "1-0-1"
 
 
 def test_an_identical_declaration_changes_nothing_whatever_its_order() -> None:
@@ -107,7 +107,7 @@ def test_a_removed_column_stays_and_is_recorded_once() -> None:
     assert names(removed.schema) == ["a", "b"]
     assert [field.present for field in removed.schema.fields] == [False, True]
     assert removed.changes == (Change(ChangeKind.KEY_REMOVAL, ("a",), Scalar.STRING, None),)
-    assert removed.label == "1-0-1"
+    assert str(removed.schema.version) == "1-0-1"
     assert evolve(removed.schema, one, STREAM, FAIL).schema is removed.schema
 
 
@@ -182,7 +182,7 @@ def test_a_union_takes_further_options_at_its_end_as_a_revision() -> None:
     union = Union((Scalar.STRING, Scalar.INTEGER, Scalar.BOOLEAN))
     assert evolution.schema.fields[1].type == union
     assert Change(ChangeKind.TYPE_WIDENING, ("u",), Union((Scalar.STRING, Scalar.INTEGER)), union) in evolution.changes
-    assert evolution.label == "1-1-0"
+    assert str(evolution.schema.version) == "1-1-0"
 
 
 def test_labels_count_additions_within_a_revision() -> None:
@@ -192,7 +192,7 @@ def test_labels_count_additions_within_a_revision() -> None:
     versions = [{"u": union}, {"u": union, "a": "string"}, {"u": wider, "a": "string"}, {"u": wider, "a": "string", "b": "string"}]
     versions.append({"u": wider, **letters})
     evolutions = [history(*(declared(version) for version in versions[:count])) for count in range(1, 6)]
-    assert [evolution.label for evolution in evolutions] == ["1-0-0", "1-0-1", "1-1-0", "1-1-1", "1-1-2"]
+    assert [str(evolution.schema.version) for evolution in evolutions] == ["1-0-0", "1-0-1", "1-1-0", "1-1-1", "1-1-2"]
 
 
 def test_a_union_takes_one_of_its_options_declared_alone() -> None:

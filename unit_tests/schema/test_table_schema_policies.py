@@ -74,7 +74,7 @@ def test_recovery_keeps_the_column_and_adds_one_named_by_version_and_type() -> N
     assert base == TableField(1, "c", "c", Scalar.STRING, 0, present=False)
     assert recovered == TableField(2, RECOVERED_INTEGER, "c", Scalar.INTEGER, 1, recovered_from=1)
     assert evolution.changes == (Change(ChangeKind.RECOVERY, ("c",), Scalar.STRING, Scalar.INTEGER),)
-    assert (evolution.label, evolution.retyped) == ("2-0-0", ())
+    assert (str(evolution.schema.version), evolution.retyped) == ("2-0-0", ())
     assert plan_fields(evolution.schema, INTEGER.fields) == (Field("c", RECOVERED_INTEGER, Scalar.INTEGER),)
 
 
@@ -92,7 +92,7 @@ def test_a_type_that_comes_back_finds_its_column_and_flipping_adds_one_column_in
         assert names(schema) == ["c", RECOVERED_INTEGER]
         assert present(schema) == [name]
         assert [change.kind for change in evolution.changes] == [ChangeKind.RECOVERY]
-        assert evolution.label == f"{number}-0-0"
+        assert str(evolution.schema.version) == f"{number}-0-0"
 
 
 def test_every_further_type_has_a_column_of_its_own() -> None:
@@ -151,7 +151,7 @@ def test_rewriting_gives_the_column_the_new_type_in_place() -> None:
     evolution = history(REWRITE, declared(c="string", d="string"), declared(c="integer", d="string"))
     assert evolution.schema.fields[0] == TableField(1, "c", "c", Scalar.INTEGER, 0)
     assert evolution.changes == (Change(ChangeKind.RETYPE, ("c",), Scalar.STRING, Scalar.INTEGER),)
-    assert (evolution.label, evolution.retyped) == ("2-0-0", ("c",))
+    assert (str(evolution.schema.version), evolution.retyped) == ("2-0-0", ("c",))
 
 
 def test_a_retyped_column_is_listed_once() -> None:
@@ -218,7 +218,7 @@ def test_a_column_that_becomes_a_key_is_one_column_again() -> None:
     evolution = evolve(recovered, INTEGER, STREAM, fixed("c"))
     assert present(evolution.schema) == ["c"]
     assert evolution.retyped == ("c",)
-    assert evolution.label == "3-0-0"
+    assert str(evolution.schema.version) == "3-0-0"
 
 
 def test_a_key_that_was_one_of_several_types_is_of_one_type_again() -> None:

@@ -164,9 +164,8 @@ def test_a_role_that_may_not_be_assumed_is_named_as_the_reason(proxied: S3Settin
 def test_what_is_forwarded_are_the_credentials_of_now(proxied: S3Settings, base_credentials: None) -> None:
     own = forwardable(replace(proxied, credentials=None))
     assert own.credentials == AccessKey("AKIABASE", "base-secret", None)
-    assumed = forwardable(replace(proxied, credentials=None, role_arn=ROLE, external_id="workspace-1"))
+    assumed = forwardable(replace(proxied, credentials=None, role_arn=ROLE))
     assert assumed.role_arn is None
-    assert assumed.external_id is None
     assert assumed.credentials is not None
     assert assumed.credentials.session_token
     S3Store(assumed, ONCE).put("k", b"x")

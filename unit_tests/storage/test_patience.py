@@ -133,7 +133,7 @@ def test_trouble_that_is_long_over_does_not_count(requests: Requests) -> None:
 @pytest.fixture
 def impatient(s3_settings: S3Settings, s3_proxy: Any) -> S3Store:
     """A store with so little patience, and a client of its own: trouble of other tests is none of its business."""
-    return S3Store(replace(s3_settings, endpoint=s3_proxy.endpoint, external_id=uuid4().hex), IMPATIENT)
+    return S3Store(replace(s3_settings, endpoint=s3_proxy.endpoint, region=uuid4().hex), IMPATIENT)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from destination_s3_spark.sync.runtime import with_credentials
 
 PLACE = S3Settings("lake", "eu-central-1", "http://127.0.0.1:9000", expected_bucket_owner="111122223333")
 KEYED = replace(PLACE, credentials=AccessKey("id", "secret"))
-BY_ROLE = replace(PLACE, role_arn="arn:aws:iam::111122223333:role/lake", external_id="x")
+BY_ROLE = replace(PLACE, role_arn="arn:aws:iam::111122223333:role/lake")
 
 
 @dataclass(frozen=True, slots=True)

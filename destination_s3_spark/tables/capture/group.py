@@ -194,7 +194,7 @@ class MergeLog:
             self._table.writer.drop(files)
             raise Bug(
                 f"Stream '{self._table.stream.id}': {sum(expected)} changes were found and {sum(file.rows for file in files)} were "
-                "written to the change log. Nothing was changed. Please report this.",
+                "written to the change log. Nothing was changed.",
                 stream=self._table.stream.id,
             )
         if self._folder is not None:
@@ -270,7 +270,7 @@ def snapshot_file(task: SnapshotTask) -> LoggedRange:
 def _images(table: OpenTable, options: ChangeLogOptions) -> Images:
     spec = table.spec
     if spec is None:
-        raise Bug(f"Stream '{table.stream.id}' is not deduplicated and has no change log. Please report this.", stream=table.stream.id)
+        raise Bug(f"Stream '{table.stream.id}' is not deduplicated and has no change log.", stream=table.stream.id)
     columns = [Field(column.source, column.name, column.type) for column in table.schema.fields]
     data = tuple(arrow_field(column) for column in columns if not column.source.startswith(CDC_FIELDS))
     cursor = tuple((column.source, arrow_field(column)) for column in columns if column.source.startswith(CDC_FIELDS))

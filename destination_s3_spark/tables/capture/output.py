@@ -211,7 +211,7 @@ class _RowFiles:
 
     def _open(self) -> StagedFile:
         if self._next_key is None:
-            raise Bug("A merge has rows for the change log and no key to write them to; nothing was committed. Please report this.")
+            raise Bug("A merge has rows for the change log and no key to write them to; nothing was committed.")
         sink = StagedFileSink(self._s3, self._next_key)
         self._next_key = next(self._keys, None)
         writer = open_snapshot(sink, self._task.images.columns, self._task.options)

@@ -83,7 +83,7 @@ def cut_batch(slices: Sequence[StagedSlice], checkpoints: Sequence[TableCheckpoi
             used += 1
         reached = segments[used - 1].end if used else start
         if reached != checkpoint.end:
-            raise Bug(f"A checkpoint ends at byte {checkpoint.end} of the spool, the staged slices reach {reached}. Please report this.")
+            raise Bug(f"A checkpoint ends at byte {checkpoint.end} of the spool, the staged slices reach {reached}.")
         records, multiset = _count(segments[first:used])
         if records:
             ends.append(checkpoint.end)

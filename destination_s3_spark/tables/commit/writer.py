@@ -390,4 +390,4 @@ class TableWriter:
             raise
 
     def _bug(self, what: str) -> Bug:
-        return Bug(f"Table {self._table.stream}: {what}. Please report this.", stream=self._table.stream)
+        return Bug(f"Table {self._table.stream}: {what}.", stream=self._table.stream)

@@ -131,7 +131,7 @@ class _StagedFile:
     def stage(self, records: int) -> DataFile:
         rows = self._file.close()
         if rows != records:
-            raise Bug(f"A slice of {records} records was landed as {rows} rows; nothing was committed. Please report this.")
+            raise Bug(f"A slice of {records} records was landed as {rows} rows; nothing was committed.")
         keys = self._file.keys if isinstance(self._file, RunFile) else None
         return DataFile(self._target.kind, self._sink.stage(), rows, keys)
 

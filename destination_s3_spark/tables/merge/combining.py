@@ -141,4 +141,4 @@ def _source(run: FileEntry) -> Source:
 def _check_complete(runs: Sequence[FileEntry], done: Sequence[CombinedRun]) -> None:
     rows, read = sum(run.rows for run in runs), sum(run.rows_read for run in done)
     if rows != read:
-        raise Bug(f"Of {rows} rows that were to be merged {read} were read. Nothing was changed. Please report this.")
+        raise Bug(f"Of {rows} rows that were to be merged {read} were read. Nothing was changed.")

@@ -77,7 +77,7 @@ class MergeOutput:
             self._live = None
         if self._live is None:
             if self._next_keys is None:
-                raise Bug("A merge has rows and no key to write them to; nothing was committed. Please report this.")
+                raise Bug("A merge has rows and no key to write them to; nothing was committed.")
             self._live = _LiveFile(self._table, self._next_keys, self._s3, self._stack)
             self._next_keys = next(self._keys, None)
         self._live.write(batch)
@@ -130,12 +130,12 @@ class _LiveFile:
             return [final]
         state = self._state.stage()
         if state.rows != final.rows:
-            raise Bug(f"{state.rows} merged rows became {final.rows} rows of a file; nothing was committed. Please report this.")
+            raise Bug(f"{state.rows} merged rows became {final.rows} rows of a file; nothing was committed.")
         return [replace(final, keys=state.keys), state]
 
 
 def _state_file(table: TableFormat, keys: FileKeys, s3: S3Settings) -> StagedFile:
     if keys.state is None:
-        raise Bug("There is no key for the state beside a final file; nothing was committed. Please report this.")
+        raise Bug("There is no key for the state beside a final file; nothing was committed.")
     sink = StagedFileSink(s3, keys.state, table.metadata)
     return StagedFile(FileKind.STATE, sink, SortedFileWriter(sink, table.state, table.spec))

@@ -311,7 +311,7 @@ def _check_complete(table: OpenTable, waiting: Sequence[FileEntry], plan: MergeP
         table.writer.drop([file for done in ranges for file in (*done.files, *(done.logged.files if done.logged else ()))])
         raise Bug(
             f"Stream '{table.stream.id}': a merge read {read[0]} new and {read[1]} stored rows, there are {run_rows} and {table_rows}. "
-            "Nothing was changed. Please report this.",
+            "Nothing was changed.",
             stream=table.stream.id,
         )
 

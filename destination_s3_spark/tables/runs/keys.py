@@ -182,7 +182,7 @@ def _width(kind: pa.DataType) -> int | None:
         return 4
     if pa.types.is_int64(kind) or pa.types.is_float64(kind) or pa.types.is_time64(kind) or pa.types.is_timestamp(kind):
         return 8
-    raise Bug(f"A column of type {kind} cannot be part of a primary key. Please report this.")
+    raise Bug(f"A column of type {kind} cannot be part of a primary key.")
 
 
 def _encode_fixed(columns: Sequence[pa.Array[Any]], widths: Sequence[int]) -> pa.BinaryArray:
@@ -231,5 +231,5 @@ def _contiguous(column: pa.Array[Any] | pa.ChunkedArray[Any]) -> pa.Array[Any]:
 def keys_of(file: FileEntry) -> KeyRange:
     """The bounds of a sorted file."""
     if file.keys is None:
-        raise Bug(f"'{file.key}' is not sorted by key. Please report this.")
+        raise Bug(f"'{file.key}' is not sorted by key.")
     return file.keys

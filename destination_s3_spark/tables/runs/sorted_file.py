@@ -93,7 +93,7 @@ class SortedFileWriter:
             return
         first: bytes = keys[0].as_py()
         if first < self._last:
-            raise Bug("Rows came out of the order of their keys; the file was not written. Please report this.")
+            raise Bug("Rows came out of the order of their keys; the file was not written.")
         if self._file.at_row_group_start:
             self._first_keys.append(first)
             self._group_bytes.append(0)
@@ -216,7 +216,7 @@ class SortedFile:
         metadata = _footer(self._footer)
         spec = form.spec.of_deletions if kind is FileKind.TOMBSTONE else form.spec
         if metadata[KEY_FINGERPRINT] != spec.fingerprint:
-            raise Bug("A file is not sorted by the table's primary key of today; nothing was merged. Please report this.")
+            raise Bug("A file is not sorted by the table's primary key of today; nothing was merged.")
         self._same_cursor = metadata[CURSOR_FINGERPRINT] == form.spec.cursor_fingerprint
 
     def read(self, low: bytes = b"", high: bytes | None = None, portion_bytes: int = READ_BYTES) -> Iterator[pa.Table]:
@@ -313,7 +313,7 @@ def _footer(metadata: pq.FileMetaData) -> dict[str, str]:
     stored = metadata.metadata or {}
     found = {name: stored[name.encode()].decode() for name in names if name.encode() in stored}
     if len(found) < len(names):
-        raise Bug("A file that should be sorted by key was not written so. Please report this.")
+        raise Bug("A file that should be sorted by key was not written so.")
     return found
 
 

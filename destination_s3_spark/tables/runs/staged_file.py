@@ -41,7 +41,7 @@ class StagedFile:
         elif keys is not None:
             self.writer.write(batch, keys)
         else:
-            raise Bug("Rows of a sorted file came without their keys; nothing was committed. Please report this.")
+            raise Bug("Rows of a sorted file came without their keys; nothing was committed.")
 
     def stage(self) -> DataFile:
         """Finish the file, which has rows."""
