@@ -8,7 +8,7 @@ platform shows while it does not count records itself. It looks for them beside 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
@@ -60,6 +60,12 @@ class StateMessage:
     tail: int = 0
     streams: Mapping[StreamId, int] = field(default_factory=dict)
     totals: Mapping[int, Totals] | None = None
+
+    def covered(self, streams: Iterable[int]) -> Iterable[int]:
+        """Of the catalog's streams those whose records the STATE covers; none when it is of a stream that the catalog does not have."""
+        if self.kind is not StateKind.STREAM:
+            return streams
+        return () if self.stream is None else (self.stream,)
 
     def echo(self, record_count: int) -> bytes:
         """The line to send back, ending in a newline: as received, with `destinationStats.recordCount` (a double, as in `1000.0`).

@@ -83,3 +83,8 @@ def schema_to_text(schema: pa.Schema) -> str:
 def schema_from_text(text: str) -> pa.Schema:
     """The inverse of `schema_to_text`; pa.ArrowInvalid or ValueError when the text is no such message."""
     return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text, validate=True)))
+
+
+def contiguous(column: pa.Array[Any] | pa.ChunkedArray[Any]) -> pa.Array[Any]:
+    """Return the column as one array; chunks are copied together."""
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column

@@ -7,7 +7,7 @@ share a stream keep their order; GLOBAL and LEGACY ones share all.
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from threading import Lock
 from typing import NamedTuple
@@ -55,11 +55,11 @@ class Checkpoints:
         self._committed: defaultdict[int, int] = defaultdict(int)
 
     def state(self, message: StateMessage, ends: Mapping[int, int], records: Mapping[int, int], now: float) -> None:
-        """Register a STATE. `ends` and `records` say how far each stream it may cover has come: spool offset, records so far."""
+        """Register a STATE. `ends` and `records` say how far each stream that it covers has come: spool offset, records so far."""
         with self._lock:
             moved = []
             counted = 0
-            for stream in _covers(message, ends):
+            for stream in ends:
                 counted += records[stream] - self._counted[stream]
                 self._counted[stream] = records[stream]
                 if ends[stream] > self._covered[stream]:
@@ -129,10 +129,3 @@ class Checkpoints:
         if checkpoint.end > self._last_boundary[stream]:
             self._last_boundary[stream] = checkpoint.end
             self._boundaries[stream].append(checkpoint)
-
-
-def _covers(message: StateMessage, streams: Iterable[int]) -> Iterable[int]:
-    """The streams whose records the STATE covers; none when it is of a stream that the catalog does not have."""
-    if message.kind is not StateKind.STREAM:
-        return streams
-    return () if message.stream is None else (message.stream,)

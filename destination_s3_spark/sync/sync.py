@@ -84,9 +84,9 @@ class Sync:
                 parts.engine.start()
                 parts.spool.append(event)
             case State(message):
-                streams = parts.tables.keys() if message.stream is None else (message.stream,)
-                ends = {stream: parts.spool.end(stream) for stream in streams}
-                records = {stream: parts.spool.records(stream) for stream in streams}
+                covered = message.covered(parts.tables)
+                ends = {stream: parts.spool.end(stream) for stream in covered}
+                records = {stream: parts.spool.records(stream) for stream in covered}
                 parts.checkpoints.state(message, ends, records, time.monotonic())
             case StreamStatus(stream, Status.COMPLETE):
                 self._complete.add(stream)

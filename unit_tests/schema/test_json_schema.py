@@ -244,7 +244,7 @@ def test_only_a_contradiction_is_advised_to_be_solved_by_the_option() -> None:
 
 def test_a_single_type_says_where_it_stands() -> None:
     with pytest.raises(ConfigError, match=r'^Stream "users", field "here": its JSON schema has the unknown type "potato"'):
-        airbyte_type({"type": "potato"}, 'Stream "users", field "id"')
+        airbyte_type({"type": "potato"})
 
 
 def test_a_column_no_type_fits_is_a_string_where_values_pass_as_they_are() -> None:

@@ -24,7 +24,8 @@ class Source:
         self.checkpoints = Checkpoints()
 
     def state(self, state: StateMessage, *counts: int, now: float = 0.0) -> None:
-        self.checkpoints.state(state, {stream: 10 * count for stream, count in enumerate(counts)}, dict(enumerate(counts)), now)
+        covered = {stream: counts[stream] for stream in state.covered(range(len(counts)))}
+        self.checkpoints.state(state, {stream: 10 * count for stream, count in covered.items()}, covered, now)
 
     def out(self) -> list[tuple[str, int]]:
         return [(state.message.state_hash, state.records) for state in self.checkpoints.take_covered()]

@@ -19,6 +19,7 @@ from destination_s3_spark.change_log.cells import json_texts
 from destination_s3_spark.change_log.events import IN_NEW, IN_OLD, AfterImage, BeforeImage, LogColumns, Operation
 from destination_s3_spark.decoding.plain_temporal import plain_temporals
 from destination_s3_spark.schema.airbyte_type import Scalar
+from destination_s3_spark.schema.arrow import contiguous
 from destination_s3_spark.tables.capture.history import Flags, History, Indices
 from destination_s3_spark.tables.capture.provided import Provided
 from destination_s3_spark.tables.runs.keys import OFFSET
@@ -84,14 +85,14 @@ class Values:
             return pa.nulls(len(rows), column.type)
         # Arrow would go through all indices to make the same of them and a mask.
         bitmap = None if shown.all() else pa.py_buffer(np.packbits(shown, bitorder="little"))
-        return _contiguous(column.take(pa.Array.from_buffers(pa.int64(), len(rows), [bitmap, pa.py_buffer(np.ascontiguousarray(places))])))
+        return contiguous(column.take(pa.Array.from_buffers(pa.int64(), len(rows), [bitmap, pa.py_buffer(np.ascontiguousarray(places))])))
 
     def column(self, name: str) -> pa.Array[Any]:
         """A column in all rows of the history."""
         found = self.provided.get(name)
         if found is not None:
             return found.values
-        column = _contiguous(self.table[name])
+        column = contiguous(self.table[name])
         # Most often every row of the history has one in the table.
         return column if len(column) == len(self.at) else column.take(pa.array(self.at))
 
@@ -167,7 +168,7 @@ class Events:
             yield column
             if source == UPDATED_AT:
                 yield _milliseconds(column)
-        yield _milliseconds(_contiguous(merged[EXTRACTED_AT].take(pa.array(values.history.rows[self.rows]))))
+        yield _milliseconds(contiguous(merged[EXTRACTED_AT].take(pa.array(values.history.rows[self.rows]))))
         yield pa.repeat(pa.scalar(_VERSION, pa.int8()), len(self.rows))
 
     def _positions(self, history: History, offsets: Indices) -> Indices:
@@ -200,7 +201,3 @@ def _milliseconds(times: pa.Array[Any]) -> pa.Int64Array:
         microseconds, valid = plain_temporals(Scalar.TIMESTAMP_WITH_TIMEZONE, times.fill_null(""))
         times = pa.array(microseconds, pa.int64(), mask=~valid).cast(pa.timestamp("us", "UTC"))
     return times.cast(pa.timestamp("ms", "UTC"), safe=False).cast(pa.int64())
-
-
-def _contiguous(values: pa.Array[Any] | pa.ChunkedArray[Any]) -> pa.Array[Any]:
-    return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values

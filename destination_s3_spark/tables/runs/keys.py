@@ -25,7 +25,7 @@ from destination_s3_spark.decoding.changes import Reason
 from destination_s3_spark.decoding.keyed_ids import carried_digest
 from destination_s3_spark.errors import Bug
 from destination_s3_spark.schema.airbyte_type import Field
-from destination_s3_spark.schema.arrow import META_FIELDS
+from destination_s3_spark.schema.arrow import META_FIELDS, contiguous
 from destination_s3_spark.schema.type_text import type_to_json
 
 KEY = "_airbyte_key"
@@ -111,7 +111,7 @@ def encode_key(columns: Sequence[pa.Array[Any]]) -> pa.BinaryArray:
 
 def key_column(rows: pa.RecordBatch | pa.Table, spec: KeySpec) -> pa.BinaryArray:
     """The encoded keys of rows that have the key's columns by name, and the connector's own."""
-    keys = encode_key([_contiguous(rows[field.name]) for field in spec.key])
+    keys = encode_key([contiguous(rows[field.name]) for field in spec.key])
     unfit = {row: digest for row, raw_id in unfit_rows(rows, spec) if (digest := carried_digest(raw_id)) is not None}
     if not unfit:
         return keys
@@ -125,24 +125,24 @@ def unfit_rows(rows: pa.RecordBatch | pa.Table, spec: KeySpec) -> list[tuple[int
     meta = rows[META]
     if not any(len(chunk.field("changes").flatten()) for chunk in (meta.chunks if isinstance(meta, pa.ChunkedArray) else [meta])):
         return []
-    changes = _contiguous(meta).field("changes")
+    changes = contiguous(meta).field("changes")
     entries = changes.flatten()
     of_key = pc.is_in(entries.field("field"), pa.array([field.source for field in spec.key]))
     ours = pc.is_in(entries.field("reason"), pa.array([reason.value for reason in Reason]))
     found = pc.list_parent_indices(changes).filter(pc.and_(of_key, ours)).unique()
-    return list(zip(found.to_pylist(), _contiguous(rows[RAW_ID]).take(found).to_pylist(), strict=True))
+    return list(zip(found.to_pylist(), contiguous(rows[RAW_ID]).take(found).to_pylist(), strict=True))
 
 
 def cursor_column(rows: pa.RecordBatch | pa.Table, cursor: Field) -> pa.Array[Any]:
     """The cursor's values of rows that have its column by name."""
-    return _contiguous(rows[cursor.name])
+    return contiguous(rows[cursor.name])
 
 
 def deleted_column(rows: pa.RecordBatch | pa.Table, spec: KeySpec) -> pa.BooleanArray:
     """Which of the rows delete their key; none with SOFT. The rows have the `deleted_at` column by name, if there is one."""
     if spec.deleted_at is None or spec.deletion is CdcDeletion.SOFT:
         return pa.array(np.zeros(rows.num_rows, np.bool_))
-    return _contiguous(rows[spec.deleted_at.name]).is_valid()
+    return contiguous(rows[spec.deleted_at.name]).is_valid()
 
 
 def key_range(first: bytes, last: bytes, spec: KeySpec) -> KeyRange:
@@ -222,10 +222,6 @@ def _encode_text(column: pa.Array[Any]) -> pa.BinaryArray:
     escaped = pc.replace_substring(column.cast(pa.binary()), pattern=b"\x00", replacement=b"\x00\xff")
     # Null in, null out; then the marker alone.
     return pc.binary_join_element_wise(b"\x01", escaped, b"\x00\x00", b"").fill_null(b"\x00")
-
-
-def _contiguous(column: pa.Array[Any] | pa.ChunkedArray[Any]) -> pa.Array[Any]:
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
 def keys_of(file: FileEntry) -> KeyRange:

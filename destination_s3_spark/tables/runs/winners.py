@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from destination_s3_spark.schema.arrow import contiguous
 from destination_s3_spark.tables.runs.keys import CURSOR, KEY, OFFSET
 
 EXTRACTED_AT = "_airbyte_extracted_at"
@@ -49,7 +50,7 @@ def winners(rows: pa.Table, has_cursor: bool) -> pa.Table:
 
 def ranking(rows: pa.Table, has_cursor: bool) -> Ranking:
     """The order that decides."""
-    keys = _contiguous(rows, KEY)
+    keys = contiguous(rows[KEY])
     order = np.array(key_order(keys), np.int64)
     first = _starts(keys.take(pa.array(order)))
     # Most keys have one row, and only the others need the whole order.
@@ -63,7 +64,7 @@ def ranking(rows: pa.Table, has_cursor: bool) -> Ranking:
 
 def sorted_by_key(rows: pa.Table) -> pa.Table:
     """All the rows sorted by key; rows of one key stay in their order."""
-    return rows.take(key_order(_contiguous(rows, KEY)))
+    return rows.take(key_order(contiguous(rows[KEY])))
 
 
 def key_order(keys: pa.BinaryArray) -> pa.UInt64Array:
@@ -88,7 +89,3 @@ def _starts(keys: pa.BinaryArray) -> _Flags:
     if len(keys) > 1:
         first[1:] = pc.not_equal(keys[1:], keys[:-1]).to_numpy(zero_copy_only=False)
     return first
-
-
-def _contiguous(rows: pa.Table, name: str) -> pa.Array[Any]:
-    return rows[name].combine_chunks()
