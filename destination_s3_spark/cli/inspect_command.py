@@ -13,9 +13,7 @@ from destination_s3_spark.cli.configuration import read_config
 from destination_s3_spark.cli.inspection import InspectedTable
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.schema.flatbuffer import bare_flatbuffer
-from destination_s3_spark.storage.configured import s3_settings
-from destination_s3_spark.storage.s3 import S3Store
-from destination_s3_spark.tables.found import choose, find_tables
+from destination_s3_spark.tables.factory import table_factory
 
 
 class SchemaForm(Enum):
@@ -29,30 +27,25 @@ class SchemaForm(Enum):
 
 def run(config_path: str, name: str | None, namespace: str | None) -> int:
     """Print the tables, or one in detail. Raises ConfigError when the configuration is wrong or the stream has no table."""
-    config = read_config(Path(config_path))
-    store = S3Store(s3_settings(config))
-    folder = inspection.tables_folder(config)
-    found = find_tables(store, folder)
-    place = f"s3://{config.s3_bucket_name}/{folder}"
+    factory = table_factory(read_config(Path(config_path)))
+    found = factory.find()
     if name is None:
-        sys.stdout.write(_all_tables([inspection.read_table(store, table) for table in found], place))
+        sys.stdout.write(_all_tables([inspection.read_table(factory, table) for table in found], factory.place))
         return 0
-    chosen = choose(found, name, namespace, place)
-    sys.stdout.write("\n".join(_one_table(inspection.read_table(store, table)) for table in chosen))
+    chosen = factory.choose(found, name, namespace)
+    sys.stdout.write("\n".join(_one_table(inspection.read_table(factory, table)) for table in chosen))
     return 0
 
 
 def export_schema(config_path: str, name: str, namespace: str | None, file: Path, form: SchemaForm) -> int:
     """Write the Arrow schema of a table's head to a file. Raises ConfigError when there is none, or more than one."""
-    config = read_config(Path(config_path))
-    store = S3Store(s3_settings(config))
-    folder = inspection.tables_folder(config)
-    chosen = choose(find_tables(store, folder), name, namespace, f"s3://{config.s3_bucket_name}/{folder}")
+    factory = table_factory(read_config(Path(config_path)))
+    chosen = factory.choose(factory.find(), name, namespace)
     if len(chosen) > 1:
         raise ConfigError(
             f"There are {len(chosen)} streams of the name {name}: {', '.join(str(t.stream) for t in chosen)}. Add --namespace."
         )
-    columns = inspection.read_table(store, chosen[0]).columns
+    columns = inspection.read_table(factory, chosen[0]).columns
     if columns is None:
         raise ConfigError(f"The table of stream {chosen[0].stream} has no schema yet: no record of it was ever committed.")
     try:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,16 +12,13 @@ import pyarrow.parquet as pq
 
 from destination_s3_spark.chain.blocks import Block
 from destination_s3_spark.chain.files import FileEntry, FileKind
-from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.chain.readable import Readable, readable
 from destination_s3_spark.chain.schema_history import schema_history
 from destination_s3_spark.chain.state import TableState
-from destination_s3_spark.config.config import Config
 from destination_s3_spark.schema.arrow import schema_from_text
-from destination_s3_spark.storage.configured import path_template
 from destination_s3_spark.storage.object_store import ObjectStore
-from destination_s3_spark.storage.table_paths import INTERNAL_FOLDER
 from destination_s3_spark.stream_id import StreamId
+from destination_s3_spark.tables.factory import TableFactory
 from destination_s3_spark.tables.found import FoundTable
 
 HEADS_AT_ONCE = 16
@@ -66,18 +62,11 @@ class ValueChange:
     count: int
 
 
-def tables_folder(config: Config) -> str:
-    """The folder in which every table of the configuration has its own, ending in `/`."""
-    return f"{path_template(config, datetime.now(UTC), sync_id=0).base}{INTERNAL_FOLDER}/"
-
-
-def read_table(store: ObjectStore, found: FoundTable) -> InspectedTable:
-    """What the table's chain says. Raises DataError when it is damaged."""
-    chain = Chain(store, found.chain_prefix, found.stream)
-    chain.read()
-    chain.catch_up()
+def read_table(factory: TableFactory, found: FoundTable) -> InspectedTable:
+    """Read what the table's chain says. Raises DataError when it is damaged."""
+    chain = factory.read_chain(found)
     with ThreadPoolExecutor(HEADS_AT_ONCE, "heads") as pool:
-        seen = readable(chain, store, pool.map)
+        seen = readable(chain, factory.store, pool.map)
     return InspectedTable(chain.head, seen, tuple(chain.blocks()), tuple(schema_history(chain)))
 
 

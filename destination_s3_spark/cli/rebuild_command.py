@@ -6,21 +6,17 @@ import logging
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from destination_s3_spark.cli import inspection
 from destination_s3_spark.cli.configuration import read_config
 from destination_s3_spark.engine.session import Engine
 from destination_s3_spark.storage import doubtful_uploads
 from destination_s3_spark.storage.configured import s3_settings
-from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.sync.runtime import runtime_for, task_bytes
 from destination_s3_spark.sync.updates import Updates
 from destination_s3_spark.tables.due import rebuild_of
-from destination_s3_spark.tables.factory import TableFactory
-from destination_s3_spark.tables.found import choose, find_tables
+from destination_s3_spark.tables.factory import TableFactory, table_factory
 from destination_s3_spark.tables.merge.update import Resources
 from destination_s3_spark.tables.open_table import OpenTable
 from destination_s3_spark.tables.row_digests import DigestTask, compared, digested_files, row_digests
@@ -42,19 +38,18 @@ class _Tools:
 def run(config_path: str, name: str, namespace: str | None) -> int:
     """Rebuild the tables of a stream. Raises ConfigError where the raw table does not have every row."""
     config = read_config(Path(config_path))
-    store = S3Store(s3_settings(config))
-    folder = inspection.tables_folder(config)
-    every = find_tables(store, folder)
-    found = choose(every, name, namespace, f"s3://{config.s3_bucket_name}/{folder}")
+    factory = table_factory(config)
+    every = factory.find()
+    found = factory.choose(every, name, namespace)
     logging.getLogger("airbyte").addHandler(logging.StreamHandler(sys.stderr))
     logging.getLogger("airbyte").setLevel(logging.INFO)
     with ExitStack() as stack:
         pool = stack.enter_context(ThreadPoolExecutor(CALLS_AT_ONCE))
         engine = stack.enter_context(runtime_for(config)).engine
         engine.start()
-        factory = TableFactory(config, store, datetime.now(UTC), map_files=pool.map)
+        factory = replace(factory, map_files=pool.map)
         publishers = factory.publishers(every)
-        tools = _Tools(factory, engine, pool, Resources(store.settings, task_bytes(config), engine.cores, disk=None))
+        tools = _Tools(factory, engine, pool, Resources(s3_settings(config), task_bytes(config), engine.cores, disk=None))
         return max(_rebuild(tools, factory.of_found(table, publishers[table.stream])) for table in found)
 
 

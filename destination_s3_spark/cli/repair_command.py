@@ -3,38 +3,29 @@
 from __future__ import annotations
 
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
 
 from destination_s3_spark.chain.opening import Leftovers
-from destination_s3_spark.cli import inspection
 from destination_s3_spark.cli.configuration import read_config
 from destination_s3_spark.cli.report import counted
 from destination_s3_spark.errors import SyncError
-from destination_s3_spark.storage.configured import s3_settings
-from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.tables.commit.repair import Repair, repair
-from destination_s3_spark.tables.factory import TableFactory, identity_of
-from destination_s3_spark.tables.found import choose, find_tables
+from destination_s3_spark.tables.factory import identity_of, table_factory
 
 
 def run(config_path: str, name: str | None, namespace: str | None) -> int:
     """Repair the tables of a stream, or all, one line each. Returns 1 when a table could not be repaired; the others are all the same."""
-    config = read_config(Path(config_path))
-    store = S3Store(s3_settings(config))
-    folder = inspection.tables_folder(config)
-    place = f"s3://{config.s3_bucket_name}/{folder}"
-    found = find_tables(store, folder)
-    chosen = found if name is None else choose(found, name, namespace, place)
+    factory = table_factory(read_config(Path(config_path)))
+    found = factory.find()
+    chosen = found if name is None else factory.choose(found, name, namespace)
     if not chosen:
-        sys.stdout.write(f"No tables under {place}.\n")
+        sys.stdout.write(f"No tables under {factory.place}.\n")
         return 0
-    factory = TableFactory(config, store, datetime.now(UTC))
     publishers, orphans = factory.publishers(found), factory.orphans()
     failed = 0
     for number, table in enumerate(chosen, start=1):
         try:
-            said = _done(repair(store, identity_of(table), publishers[table.stream], orphans, factory.started_at))
+            said = _done(repair(factory.store, identity_of(table), publishers[table.stream], orphans, factory.started_at))
         except SyncError as error:
             said = f"failed. {error.message}"
             failed += 1

@@ -21,10 +21,8 @@ from destination_s3_spark.demo import connector, server, shop
 from destination_s3_spark.demo.connector import Progress
 from destination_s3_spark.demo.server import LocalS3
 from destination_s3_spark.demo.shop import Shop
-from destination_s3_spark.storage.configured import s3_settings
 from destination_s3_spark.storage.object_store import ObjectStore
-from destination_s3_spark.storage.s3 import S3Store
-from destination_s3_spark.tables.found import find_tables
+from destination_s3_spark.tables.factory import table_factory
 
 BUCKET = "demo"
 BUCKET_PATH = "lake"
@@ -94,12 +92,11 @@ def _options(endpoint: str) -> dict[str, Any]:
 
 
 def _show(config: Config) -> None:
-    store = S3Store(s3_settings(config))
-    found = find_tables(store, inspection.tables_folder(config))
-    tables = [inspection.read_table(store, table) for table in found]
+    factory = table_factory(config)
+    tables = [inspection.read_table(factory, table) for table in factory.find()]
     sys.stdout.write("\n" + report.section("Tables", report.overview(tables)))
     for table in tables:
-        rows = _final_rows(store, table)
+        rows = _final_rows(factory.store, table)
         sections = {
             f"{table.stream}: columns": report.columns(table),
             f"{table.stream}: first rows": report.first_rows(rows, ROWS_SHOWN),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from destination_s3_spark.chain.log import Chain
@@ -22,16 +22,17 @@ from destination_s3_spark.schema.airbyte_type import Field
 from destination_s3_spark.schema.draft import UnionConflicts
 from destination_s3_spark.schema.json_schema import StreamFields, Unfit, stream_fields
 from destination_s3_spark.schema.schema_event import from_event
-from destination_s3_spark.storage.configured import path_template
+from destination_s3_spark.storage.configured import path_template, s3_settings
 from destination_s3_spark.storage.object_store import ObjectStore
 from destination_s3_spark.storage.paths import PathTemplate
-from destination_s3_spark.storage.table_paths import changes_root, internal_root, overlaps, resolve_roots, table_id
+from destination_s3_spark.storage.s3 import S3Store
+from destination_s3_spark.storage.table_paths import INTERNAL_FOLDER, changes_root, internal_root, overlaps, resolve_roots, table_id
 from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.commit.adoption import earlier_files
 from destination_s3_spark.tables.commit.writer import TableWriter, WriterDependencies
 from destination_s3_spark.tables.configured import RAW_PARQUET, final_options, rules
 from destination_s3_spark.tables.dedup import is_deduplicated
-from destination_s3_spark.tables.found import FoundTable
+from destination_s3_spark.tables.found import FoundTable, choose, find_tables
 from destination_s3_spark.tables.layout import Layout
 from destination_s3_spark.tables.publishers.publication import Publisher
 from destination_s3_spark.tables.publishers.registry import publishers_of, require_publishable
@@ -61,7 +62,7 @@ class TableFactory:
         declared = [self._declared(stream) for stream in catalog.streams]
         streams = [stream.id for stream in catalog.streams]
         template = path_template(self.config, self.started_at, catalog.streams[0].sync_id)
-        chains = dict(zip(streams, self.map_tables(lambda stream: self._read_chain(template, stream), streams), strict=True))
+        chains = dict(zip(streams, self.map_tables(lambda stream: self._read_hint(template, stream), streams), strict=True))
         recorded = {stream: chain.state.identity.final_root for stream, chain in chains.items() if chain.state is not None}
         roots = {stream: root for stream, root in resolve_roots(streams, template, recorded).items() if stream in chains}
         require_own_roots(catalog, roots, template)
@@ -79,13 +80,26 @@ class TableFactory:
             made.check_schema()
         return tables
 
+    def find(self) -> list[FoundTable]:
+        """Find the tables of the bucket path by their chains. Raises DataError where a chain has no Seed."""
+        return find_tables(self.store, self.folder)
+
+    def choose(self, found: Sequence[FoundTable], name: str, namespace: str | None) -> list[FoundTable]:
+        """Choose the tables of the streams of that name, and of that namespace if one is given. Raises ConfigError when there is none."""
+        return choose(found, name, namespace, self.place)
+
+    def read_chain(self, found: FoundTable) -> Chain:
+        """Read the chain of a table to its head. Raises DataError when it is damaged."""
+        chain = Chain(self.store, found.chain_prefix, found.stream)
+        chain.read()
+        chain.catch_up()
+        return chain
+
     def of_found(self, found: FoundTable, publishers: Sequence[Publisher]) -> StreamTable:
         """Make a table as its last sync had it, without that sync's catalog. Its rows are neither added to nor replaced."""
         table = identity_of(found)
         template = self.template
-        chain = Chain(self.store, table.chain_prefix, table.stream)
-        chain.read()
-        chain.catch_up()
+        chain = self.read_chain(found)
         generation = chain.head.contents.generation
         session = Session(0, generation, self.started_at, WriteDisposition.MAINTAIN)
         writer = self._writer(table, session, self.orphans(), chain, publishers)
@@ -101,6 +115,16 @@ class TableFactory:
         return OrphanUploads(self.store, self.template.base)
 
     @property
+    def folder(self) -> str:
+        """The prefix below which every table has a folder."""
+        return f"{self.template.base}{INTERNAL_FOLDER}/"
+
+    @property
+    def place(self) -> str:
+        """The folder's address, for people."""
+        return f"s3://{self.config.s3_bucket_name}/{self.folder}"
+
+    @property
     def template(self) -> PathTemplate:
         """How keys are made outside of a sync."""
         return path_template(self.config, self.started_at, sync_id=0)
@@ -109,7 +133,7 @@ class TableFactory:
         unfit = Unfit.TEXT if final_options(self.config).values is not Values.TYPED else Unfit.FAIL
         return stream_fields(stream.json_schema, stream.id, unfit, UnionConflicts(self.config.tables.union_conflicts))
 
-    def _read_chain(self, template: PathTemplate, stream: StreamId) -> Chain:
+    def _read_hint(self, template: PathTemplate, stream: StreamId) -> Chain:
         """Read what the table's hint says, in one call. The writer finds out whether there is more."""
         chain = Chain(self.store, f"{internal_root(template, stream)}{CHAIN_FOLDER}", stream)
         chain.read()
@@ -129,6 +153,11 @@ class TableFactory:
 
     def _layout(self, template: PathTemplate, table: Table, raw: ParquetOptions | None) -> Layout:
         return Layout(template, table.final_root, table.folder, changes_root(template, table.stream), final_options(self.config), raw)
+
+
+def table_factory(config: Config) -> TableFactory:
+    """Make the factory of an operator's command."""
+    return TableFactory(config, S3Store(s3_settings(config)), datetime.now(UTC))
 
 
 def identity_of(found: FoundTable) -> Table:

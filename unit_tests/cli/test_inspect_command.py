@@ -17,11 +17,12 @@ from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.chain.state import Checkpoint
 from destination_s3_spark.cli import inspection, operator_command
+from destination_s3_spark.cli.configuration import read_config
 from destination_s3_spark.schema.arrow import META_FIELDS, schema_to_text
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.stream_id import StreamId
-from destination_s3_spark.tables.found import find_tables
+from destination_s3_spark.tables.factory import table_factory
 from unit_tests.schema.bare_flatbuffer import schema_from_bare_flatbuffer
 
 STARTED = datetime(2026, 3, 1, tzinfo=UTC)
@@ -236,12 +237,13 @@ def test_a_damaged_first_block_is_an_error(config: Path, store: S3Store, capsys:
     assert "is not the first block of a chain" in capsys.readouterr().err
 
 
-def test_reading_a_table_changes_nothing(store: S3Store, make_chain: Callable[[str | None, str], str]) -> None:
+def test_reading_a_table_changes_nothing(config: Path, store: S3Store, make_chain: Callable[[str | None, str], str]) -> None:
     make_chain("shop", "orders")
     before = {item.key: store.get(item.key) for item in store.list("")}
 
-    (found,) = find_tables(store, FOLDER)
-    table = inspection.read_table(store, found)
+    factory = table_factory(read_config(config))
+    (found,) = factory.find()
+    table = inspection.read_table(factory, found)
 
     assert [block.sequence_number for block in table.blocks] == [0, 1, 2]
     assert {item.key: store.get(item.key) for item in store.list("")} == before

@@ -28,7 +28,7 @@ from destination_s3_spark.tables.capture.event_runs import RUNS_SHARE, EventRun,
 from destination_s3_spark.tables.capture.events import OPERATIONS, POSITION, Events, Images, Values
 from destination_s3_spark.tables.capture.history import History
 from destination_s3_spark.tables.capture.provided import DATA, has_placeholder, may_have_placeholder, provided
-from destination_s3_spark.tables.capture.toast import carried
+from destination_s3_spark.tables.capture.toast import fill_placeholders
 from destination_s3_spark.tables.runs.keys import DELETED
 from destination_s3_spark.tables.runs.staged_file import StagedFile, pieces
 from destination_s3_spark.tables.runs.winners import ranking
@@ -129,7 +129,7 @@ class ChangeOutput:
             if len(history.rows):
                 values = self._values(rows, history)
                 if values.provided:
-                    best = carried(best, values, dict(task.sources), of_text=task.plan is not None)
+                    best = fill_placeholders(best, values, dict(task.sources), of_text=task.plan is not None)
                 self._log(rows, values)
         if task.kind is LogKind.SNAPSHOT:
             live = best.filter(pc.invert(best[DELETED]))

@@ -20,7 +20,7 @@ NOT_PROVIDED = {"change": "NULLED", "reason": "SOURCE_RETRIEVAL_ERROR"}
 """The entry in `_airbyte_meta.changes` for a value that no record of the key had."""
 
 
-def carried(winners: pa.Table, values: Values, sources: Mapping[str, str], *, of_text: bool) -> pa.Table:
+def fill_placeholders(winners: pa.Table, values: Values, sources: Mapping[str, str], *, of_text: bool) -> pa.Table:
     """The winners of all keys, in merge form, with what their records did not provide. `sources`: the JSON key of each column.
 
     A value that no record had becomes null, and an entry in the row's `_airbyte_meta.changes`.
