@@ -10,6 +10,7 @@ from pathlib import Path
 
 EXIT_USAGE = 2
 EXIT_TERMINATED = 128 + signal.SIGTERM
+EXIT_INTERRUPTED = 128 + signal.SIGINT
 
 
 def main() -> None:
@@ -17,7 +18,10 @@ def main() -> None:
     argv = sys.argv[1:]
     if argv == ["spec"]:
         return _print_specification()
-    code = _run(argv)
+    try:
+        code = _run(argv)
+    except KeyboardInterrupt:  # before the command itself could answer it
+        code = EXIT_INTERRUPTED
     # The code tells of the command alone, which has flushed what it wrote. While Python takes itself down, a thread of Arrow that lets go
     # of what it read a moment late aborts the process: "terminate called without an active exception".
     os._exit(code)

@@ -41,6 +41,25 @@ def test_without_a_command_there_is_the_usage_and_no_traceback() -> None:
     assert len(ended.stderr.splitlines()) == 1
 
 
+def test_ctrl_c_while_modules_are_imported_leaves_no_traceback() -> None:
+    script = """
+import sys
+
+class Interrupt:
+    def find_spec(self, name, *_):
+        if name == "destination_s3_spark.cli":
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, Interrupt())
+from destination_s3_spark.__main__ import main
+sys.argv[1:] = ["check", "--config", "config.json"]
+main()
+"""
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "")
+
+
 def test_an_error_nobody_foresaw_leaves_its_place_on_stderr_and_not_its_text() -> None:
     script = """
 import json
