@@ -1,4 +1,4 @@
-"""Airbyte destination: any source as typed, self-describing tables on plain S3, with Spark as the engine."""
+"""Airbyte destination that writes any source to typed, self-describing tables on plain S3, with Spark as the engine."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def __getattr__(name: str) -> Any:
-    """Airbyte's tools look for the connector class here. It is imported when asked for, so that a Spark worker never loads the CDK."""
+    """Return the connector class, which Airbyte's tools look up here. Import it on demand so that Spark workers never load the CDK."""
     if name == "DestinationS3Spark":
         from destination_s3_spark.destination import DestinationS3Spark  # noqa: PLC0415
 

@@ -20,15 +20,15 @@ def main() -> None:
         return _print_specification()
     try:
         code = _run(argv)
-    except KeyboardInterrupt:  # before the command itself could answer it
+    except KeyboardInterrupt:  # interrupted before the command installed its own handler
         code = EXIT_INTERRUPTED
-    # The code tells of the command alone, which has flushed what it wrote. While Python takes itself down, a thread of Arrow that lets go
-    # of what it read a moment late aborts the process: "terminate called without an active exception".
+    # The exit code reports on the command alone, which has flushed its output. A normal interpreter shutdown can abort the process
+    # ("terminate called without an active exception") when an Arrow thread releases its buffers too late.
     os._exit(code)
 
 
 def _run(argv: list[str]) -> int:
-    """Each branch imports only what it needs."""
+    """Dispatch the command and return its exit code. Each branch imports only the modules it needs."""
     from destination_s3_spark import cli  # noqa: PLC0415
 
     if not argv:
@@ -37,7 +37,7 @@ def _run(argv: list[str]) -> int:
     if argv[0] in cli.OPERATOR_COMMANDS:
         return cli.operator_command(argv)
     if os.getpid() == 1:
-        # A signal without a handler does not reach the first process of a container. A sync has a handler of its own.
+        # A signal without a handler does not reach PID 1 of a container. A sync installs its own handler.
         signal.signal(signal.SIGTERM, lambda *_: os._exit(EXIT_TERMINATED))
     if argv[:1] == ["write"]:
         from destination_s3_spark import process  # noqa: PLC0415
@@ -49,7 +49,7 @@ def _run(argv: list[str]) -> int:
 
 
 def _print_specification() -> None:
-    """The SPEC message of the CDK, less its import, which takes longer than all the rest."""
+    """Print the SPEC message as the CDK would, without importing the CDK: that import takes longer than everything else."""
     from destination_s3_spark.protocol.writer import ProtocolWriter  # noqa: PLC0415
 
     with os.fdopen(1, "wb", closefd=False) as stdout:

@@ -1,7 +1,7 @@
-"""The connector as the Airbyte CDK knows it: spec, check and write.
+"""Connector class for the Airbyte CDK: spec, check and write.
 
-The CDK gives argument parsing and the spec. Its read loop and its printing are replaced: they drop lines they cannot parse and fields of a
-STATE they do not know, and they do not flush. The process is run by `process`, which does `write` without importing the CDK.
+The CDK provides argument parsing and the spec. Its read loop and its printing are replaced: they drop lines that do not parse and unknown
+fields of a STATE, and they do not flush. `process` runs the process, and runs `write` without importing the CDK.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ logger = logging.getLogger("airbyte")
 
 
 class DestinationS3Spark(Destination):
-    """`launch` is the process's entry; the other methods also work inside another Python process."""
+    """Airbyte destination. `launch` is the entry point of the process; the other methods also work inside another Python process."""
 
     def check(self, logger: logging.Logger, config: Mapping[str, Any]) -> AirbyteConnectionStatus:
-        """Do every S3 action a sync needs, in the real bucket path, and run a task if Spark is a cluster; FAILED says what to change.
+        """Perform every S3 action of a sync under the real bucket path, and run a task if Spark is a cluster.
 
-        SUCCEEDED may have a message, too: what the configuration says and may not mean.
+        FAILED carries the change to make. SUCCEEDED may carry warnings about options that are probably mistakes.
         """
         try:
             parsed = Config.parse(config)
@@ -64,7 +64,7 @@ class DestinationS3Spark(Destination):
     def write(
         self, config: Mapping[str, Any], configured_catalog: ConfiguredAirbyteCatalog, input_messages: Iterable[AirbyteMessage]
     ) -> Iterator[AirbyteMessage]:
-        """Sync messages that are already objects (PyAirbyte, tests). Fields the CDK's models do not know are gone by then."""
+        """Sync messages that are already objects (PyAirbyte, tests). The CDK's models have dropped the fields they do not know."""
         catalog = parse_catalog(orjson.dumps(ConfiguredAirbyteCatalogSerializer.dump(configured_catalog)))
         parsed = Config.parse(config)
         for doubt in doubts(parsed, config):
@@ -72,7 +72,7 @@ class DestinationS3Spark(Destination):
         return write_messages(parsed, catalog, input_messages)
 
     def launch(self, args: list[str]) -> int:
-        """Run a command of the command line; the exit code. Whatever happens is told on stdout in the protocol's way."""
+        """Run a command of the command line and return its exit code. Every outcome is reported on stdout as protocol messages."""
         parsed = self.parse_args(args)
         if parsed.command == "write":
             return process.write(args[1:])
@@ -81,7 +81,7 @@ class DestinationS3Spark(Destination):
             spec = self.spec(logger)
             if parsed.command == "spec":
                 output.message(AirbyteMessage(type=Type.SPEC, spec=spec))
-            else:  # the configuration is validated by `Config`, which names options and never shows values
+            else:  # `Config` validates the configuration: its errors name options and never show values
                 output.message(self._run_check(process.options_of(Path(parsed.config), output)))
 
         return process.run(answer)

@@ -1,6 +1,6 @@
-"""The errors a sync can end with, grouped by what to do about them.
+"""Errors that end a sync, grouped by the action they call for.
 
-Each one says what happened, where, and what to do next. None of them may carry a secret or the content of a record.
+Each message says what happened, where, and what to do next. No message may contain a secret or the content of a record.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from destination_s3_spark.stream_id import StreamId
 
 REPORT = "Please report this."
 NO_THREAD = "can't start new thread"
-"""All that Python says of a thread that the system refuses."""
+"""Python's message when the system refuses a new thread. The exception is a plain RuntimeError without an errno."""
 
 
 class FailureType(Enum):
-    """Airbyte's `failure_type` of a TRACE ERROR (airbyte_protocol.yaml)."""
+    """Values of `failure_type` in Airbyte's TRACE ERROR (airbyte_protocol.yaml)."""
 
     CONFIG = "config_error"
     TRANSIENT = "transient_error"
@@ -28,7 +28,7 @@ class FailureType(Enum):
 
 
 class SyncError(Exception):
-    """A failure with a message for the user. `stream` is the one it concerns, if there is one."""
+    """A failure with a message for the user. `stream` is the affected stream, None if there is none."""
 
     failure_type = FailureType.SYSTEM
 
@@ -39,19 +39,19 @@ class SyncError(Exception):
 
 
 class ConfigError(SyncError):
-    """The user must change the configuration, the connection or a permission; trying again will not help."""
+    """A failure that needs a change to the configuration, the connection or a permission. A retry does not help."""
 
     failure_type = FailureType.CONFIG
 
 
 class TransientError(SyncError):
-    """Something outside failed for now; running the sync again is the remedy."""
+    """A temporary failure outside the connector. Running the sync again resolves it."""
 
     failure_type = FailureType.TRANSIENT
 
 
 def disk_error(directory: Path, error: OSError) -> TransientError:
-    """What to say when files of the sync's own directory cannot be written or read."""
+    """Return the error for a failed read or write in the sync's own directory."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return TransientError(
             f"The disk of the spool directory '{directory}' is full. Give it more space, or point batching.spool_dir at a larger "
@@ -64,7 +64,7 @@ def disk_error(directory: Path, error: OSError) -> TransientError:
 
 
 def lack_error(error: Exception) -> TransientError | None:
-    """What to say when the system has no more threads, files or memory for this process; None for any other error."""
+    """Return the error for a lack of threads, open files or memory in this process; None for any other error."""
     number = error.errno if isinstance(error, OSError) else None
     if isinstance(error, RuntimeError) and str(error) == NO_THREAD:
         return TransientError(
@@ -79,23 +79,23 @@ def lack_error(error: Exception) -> TransientError | None:
 
 
 class DataError(SyncError):
-    """The input cannot be read: stop before anything is lost."""
+    """Input or stored data that cannot be read. The sync stops before anything is lost."""
 
 
 class Fenced(SyncError):
-    """Another writer took over the table; this one must stop without emitting another STATE."""
+    """Another writer took over the table. This one must stop without emitting another STATE."""
 
 
 class Bug(SyncError):
-    """An internal invariant was violated: an error of this connector. The message asks the user to report it."""
+    """A violated internal invariant: an error of this connector. The message asks the user to report it."""
 
     def __init__(self, message: str, *, stream: StreamId | None = None) -> None:
-        # One that comes from a worker is made of a message that asks already.
+        # The message of a Bug raised in a worker already ends with the request.
         super().__init__(message if message.endswith(REPORT) else f"{message} {REPORT}", stream=stream)
 
 
 def causes_of(error: BaseException) -> Iterator[BaseException]:
-    """The error, what caused it, what caused that, and so on."""
+    """Yield the error and its chain of causes, the error first."""
     cause: BaseException | None = error
     while cause is not None:
         yield cause
@@ -103,9 +103,9 @@ def causes_of(error: BaseException) -> Iterator[BaseException]:
 
 
 def frames_of(error: BaseException) -> str:
-    """Where the error and its causes were raised, the first cause first: files, lines, functions and types.
+    """Return where the error and its causes were raised, root cause first: files, lines, functions and types.
 
-    Neither values nor the texts of errors are in it, which may quote a record or a secret.
+    Values and error messages are left out because they may quote a record or a secret.
     """
     parts = [f"{''.join(traceback.format_tb(one.__traceback__))}{type(one).__qualname__}\n" for one in causes_of(error)]
     return "which led to\n".join(reversed(parts))

@@ -1,6 +1,6 @@
-"""The connector as a process: its stdout, its log, its signals and its exit code; and `write`, from the command line to the sync.
+"""Process of the connector: stdout, log, signals and exit code, and `write` from the command line to the sync.
 
-`write` has no use for the CDK, whose import alone takes as long as a small sync's own work, so nothing here imports it.
+Nothing here imports the CDK, which `write` does not need: that import alone takes as long as the work of a small sync.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ from destination_s3_spark.storage.settings import USUAL_LIMITS, ClientLimits
 from destination_s3_spark.sync.runtime import runtime_for
 
 TERMINATION_S = 8.0
-"""How long clearing up may take after SIGTERM: a store that does not answer must not hold the process up until it is killed."""
+"""Seconds for the cleanup after SIGTERM. An unresponsive store must not hold the process up until the platform kills it."""
 RECORDS_BYTES = 32 * 2**10
-"""Input of so many bytes has records, which Spark will be needed for."""
+"""Input size from which the input surely contains records, so that Spark will be needed."""
 EXIT_OK, EXIT_FAILED = 0, 1
 EXIT_SIGNAL = 128
-"""Added to the number of the signal that ended the process, as shells do."""
+"""Base of the exit code of a process that a signal ended: the signal's number is added, as shells do."""
 SPEC_FILE = Path(__file__).with_name("spec.json")
 
 CHANNEL_VARIABLE = "DATA_CHANNEL_MEDIUM"
-"""By which Airbyte's platform says how records travel: STDIO or SOCKET."""
+"""Environment variable in which Airbyte's platform says how records travel: STDIO or SOCKET."""
 SENT_AGAIN = "what was not acknowledged is sent again by the next sync"
 
 logger = logging.getLogger("airbyte")
 
 
 class Terminated(BaseException):
-    """SIGTERM or SIGINT came: stop where we are. What is not committed is aborted by the next sync, or by us if there is time."""
+    """SIGTERM or SIGINT arrived: stop immediately. The next sync, or this one if there is time, aborts uncommitted uploads."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -55,22 +55,22 @@ class Terminated(BaseException):
 
 
 def run(command: Callable[[ProtocolWriter], None]) -> int:
-    """Run a command with the real stdout; the exit code. Whatever happens is told there in the protocol's way."""
+    """Run a command with the real stdout and return its exit code. Every outcome is reported there as protocol messages."""
     output = ProtocolWriter(_claim_stdout())
     _log_through(output)
     try:
         command(output)
     except Terminated as stopped:
-        # Threads may still wait for S3; the platform waits ten seconds.
-        if stopped.number == signal.SIGTERM:  # the platform's own wish, so no error
+        # Exit without waiting: threads may be blocked on S3, and the platform kills the process after ten seconds.
+        if stopped.number == signal.SIGTERM:  # requested by the platform, so not an error
             logger.warning("stopped by SIGTERM; %s", SENT_AGAIN)
         else:
             output.trace_error(TransientError(f"The sync was interrupted; {SENT_AGAIN}."))
         os._exit(EXIT_SIGNAL + stopped.number)
-    except KeyboardInterrupt:  # before a sync has begun
+    except KeyboardInterrupt:  # interrupted before a sync installed its handlers
         output.trace_error(TransientError("The command was interrupted; it has changed nothing."))
         os._exit(EXIT_SIGNAL + signal.SIGINT)
-    except Exception as error:  # noqa: BLE001 (the last resort: every failure leaves as a TRACE)
+    except Exception as error:  # noqa: BLE001 (last resort: every failure is reported as a TRACE)
         output.trace_error(error)
         _tell_place(error)
         return EXIT_FAILED
@@ -78,14 +78,14 @@ def run(command: Callable[[ProtocolWriter], None]) -> int:
 
 
 def _tell_place(error: Exception) -> None:
-    """Say on stderr where an error was raised that has to be reported: a platform may cut the TRACE down to its message."""
+    """Write the stack frames of an error that has to be reported to stderr: a platform may cut the TRACE down to its message."""
     if not isinstance(error, SyncError) or isinstance(error, Bug):
-        with contextlib.suppress(OSError):  # nobody has to listen
+        with contextlib.suppress(OSError):  # stderr may be closed
             sys.stderr.write(frames_of(error))
 
 
 def write(arguments: Sequence[str], s3_limits: ClientLimits = USUAL_LIMITS) -> int:
-    """Sync stdin as the command line says (`write --config FILE --catalog FILE`); the exit code."""
+    """Sync stdin according to `write --config FILE --catalog FILE`, and return the exit code."""
     parser = argparse.ArgumentParser(prog="destination-s3-spark write", description="Writes data to the destination")
     parser.add_argument("--config", required=True, help="path to the JSON configuration file")
     parser.add_argument("--catalog", required=True, help="path to the configured catalog JSON file")
@@ -95,7 +95,7 @@ def write(arguments: Sequence[str], s3_limits: ClientLimits = USUAL_LIMITS) -> i
 
 
 def options_of(path: Path, output: ProtocolWriter) -> dict[str, Any]:
-    """The configuration in a file, its secrets masked in all output from now on. It is validated by `Config`. Raises ConfigError."""
+    """Read the configuration file and mask its secrets in all further output. `Config` validates the options. Raises ConfigError."""
     try:
         options = orjson.loads(_read_file(path, "configuration"))
     except orjson.JSONDecodeError:
@@ -118,7 +118,7 @@ def _write(config: Path, catalog: Path, output: ProtocolWriter, s3_limits: Clien
         with shortcuts.importing():
             if early:
                 runtime.engine.launch()
-            # Takes half a second, as the JVM does to start.
+            # This import takes half a second, about as long as the JVM needs to start.
             from destination_s3_spark.sync.assembly import write as write_sync  # noqa: PLC0415
             from destination_s3_spark.sync.doubts import doubts  # noqa: PLC0415
 
@@ -132,7 +132,7 @@ def _write(config: Path, catalog: Path, output: ProtocolWriter, s3_limits: Clien
 
 
 def _require_standard_input() -> None:
-    """Raise ConfigError where the platform is told to send records another way: none would ever come in here."""
+    """Raise ConfigError if the platform was told to send records another way: none would ever arrive on stdin."""
     medium = os.environ.get(CHANNEL_VARIABLE, "").strip().upper()
     if medium not in ("", "STDIO"):
         raise ConfigError(
@@ -142,14 +142,14 @@ def _require_standard_input() -> None:
 
 
 def _claim_stdout() -> BinaryIO:
-    """The real stdout for the protocol alone: whatever else prints, the JVM included, goes to stderr from now on."""
+    """Return the real stdout for protocol messages only. All other output, including the JVM's, goes to stderr from now on."""
     protocol = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     return protocol
 
 
 def _log_through(output: ProtocolWriter) -> None:
-    """Make LOG messages of what Python code logs: ours from INFO on, that of libraries from WARNING on."""
+    """Turn Python log records into LOG messages: the connector's from INFO on, libraries' from WARNING on."""
     root = logging.getLogger()
     root.handlers = [ProtocolLogHandler(output)]
     root.setLevel(logging.WARNING)

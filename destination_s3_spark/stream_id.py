@@ -1,4 +1,4 @@
-"""The identity of a stream."""
+"""Identity of a stream."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from msgspec import Struct
 
 
 class StreamId(Struct, frozen=True, order=True):
-    """A stream as the catalog names it. An empty namespace and none are the same."""
+    """Namespace and name of a stream as in the catalog. An empty namespace equals a missing one."""
 
     namespace: str | None
     name: str
 
     @classmethod
     def of(cls, namespace: str | None, name: str) -> StreamId:
-        """Make the identity of a stream as messages and catalogs spell it."""
+        """Build the identity from the namespace and name in a message or catalog."""
         return cls(namespace or None, name)
 
     def __str__(self) -> str:
