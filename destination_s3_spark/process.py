@@ -33,7 +33,7 @@ from destination_s3_spark.sync.runtime import runtime_for
 TERMINATION_S = 8.0
 """Seconds for the cleanup after SIGTERM. An unresponsive store must not hold the process up until the platform kills it."""
 RECORDS_BYTES = 32 * 2**10
-"""Input size from which the input surely contains records, so that Spark will be needed."""
+"""Bytes waiting on stdin that must include records. Spark, which they need, is then started early."""
 EXIT_OK, EXIT_FAILED = 0, 1
 EXIT_SIGNAL = 128
 """Base of the exit code of a process that a signal ended: the signal's number is added, as shells do."""

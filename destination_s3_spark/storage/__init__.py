@@ -1,1 +1,1 @@
-"""S3: the client, staged uploads, paths, credentials, endpoint rules."""
+"""Access to S3: client, object store, staged uploads, paths, credentials and endpoint rules."""

@@ -1,4 +1,4 @@
-"""The boto3 S3 client: retries, timeouts, addressing, checksums, and the parameters every call of one bucket shares."""
+"""boto3 S3 client: retries, timeouts, addressing, checksums, and the parameters shared by all calls on a bucket."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
 
 
 USER_AGENT = f"destination-s3-spark Botocore/{botocore.__version__}"
-"""Of every request, for a bucket's access log. botocore would put together a longer one, twice for each request: a sixth of its work."""
+"""User agent of every request, for the bucket's access log. botocore would assemble a longer one twice per request: a sixth of its work."""
 _BUILDING = Lock()
 
 
 def s3_client(settings: S3Settings, limits: ClientLimits) -> S3Client:
-    """The process's client for these settings, thread-safe.
+    """Return this process's client for these settings. It is thread-safe.
 
-    Cached because a Spark worker lands many slices, and building a client costs tens of milliseconds and ten megabytes, also for threads
-    that begin together. Raises ConfigError for an endpoint that must not be contacted, and for settings that cannot make a client.
+    Clients are cached, also across threads that start together: a Spark worker lands many slices, and building a client costs tens of
+    milliseconds and ten megabytes. Raises ConfigError for a forbidden endpoint and for settings that cannot make a client.
     """
     with _BUILDING:
         return _built(settings, limits)
@@ -50,7 +50,7 @@ def _built(settings: S3Settings, limits: ClientLimits) -> S3Client:
     if settings.endpoint:
         check_endpoint(settings.endpoint)
     config = _config(settings, limits)
-    # Stores behind an endpoint ignore the region but it has to be something to sign with.
+    # A store behind an endpoint ignores the region, but signing requires one.
     region = settings.region or ("us-east-1" if settings.endpoint else None)
     try:
         session = credentials.session(settings, limits)
@@ -83,7 +83,7 @@ def _config(settings: S3Settings, limits: ClientLimits) -> Config:
         read_timeout=limits.read_timeout_s,
         max_pool_connections=limits.connections,
         tcp_keepalive=True,
-        retries={"mode": "standard", "total_max_attempts": 1},  # see `Patience`
+        retries={"mode": "standard", "total_max_attempts": 1},  # `Patience` retries instead
         # MinIO, Ceph and others serve no virtual-hosted buckets unless their DNS is set up for it.
         s3={"addressing_style": "path"} if settings.endpoint else None,
         request_checksum_calculation=checksums.value,
@@ -92,7 +92,7 @@ def _config(settings: S3Settings, limits: ClientLimits) -> Config:
 
 
 def _shared_parameters(settings: S3Settings) -> dict[str, str]:
-    """Encryption and owner parameters, put on each call whose API accepts them."""
+    """Return the encryption and owner parameters. They are added to each call whose API accepts them."""
     shared: dict[str, str] = {}
     if settings.expected_bucket_owner:
         shared |= {"ExpectedBucketOwner": settings.expected_bucket_owner, "ExpectedSourceBucketOwner": settings.expected_bucket_owner}
@@ -104,30 +104,32 @@ def _shared_parameters(settings: S3Settings) -> dict[str, str]:
 
 
 def _send_bodies_at_once(params: dict[str, Any], **_: Any) -> None:
-    """Not only after the server has said that it would take them (`Expect: 100-continue`): the largest, parts of files, are sent like
-    this anyway.
+    """Send bodies without waiting for the server's consent (`Expect: 100-continue`).
+
+    The largest bodies, parts of files, are sent without it anyway.
     """
     params["headers"].pop("Expect", None)
 
 
 def _stay_at_the_endpoint(params: dict[str, Any], **_: Any) -> None:
-    """Keep botocore from looking for the bucket's region after a redirect: one endpoint has one region, and a server that always
-    redirects would send its search into endless recursion.
+    """Keep botocore from looking up the bucket's region after a redirect.
+
+    An endpoint has one region, and a server that always redirects would cause endless recursion.
     """
     params["context"].setdefault("s3_redirect", {})["redirected"] = True
 
 
 def _add_content_md5(params: dict[str, Any], **_: Any) -> None:
-    """S3 compatibles that predate the x-amz-checksum headers refuse DeleteObjects without Content-MD5 (MissingContentMD5)."""
+    """Add Content-MD5, because stores older than the x-amz-checksum headers refuse DeleteObjects without it (MissingContentMD5)."""
     digest = hashlib.md5(params["body"], usedforsecurity=False).digest()
     params["headers"]["Content-MD5"] = base64.b64encode(digest).decode()
 
 
 class _CheckedTransport:
-    """Sends requests over connections whose peer address was checked before a byte left.
+    """Transport that checks the peer address of a connection before it sends the first byte.
 
-    A `before-send` handler's answer takes the place of botocore's own transport, and an error it raises is not retried.
-    Connections through a proxy are not checked: the proxy, set by the operator, resolves the name and has its own rules.
+    The response of a `before-send` handler replaces botocore's own transport, and an error it raises is not retried. Connections through a
+    proxy are not checked: the operator set the proxy, which resolves names and has its own rules.
     """
 
     def __init__(self, endpoint: str, config: Any, verify: str | bool) -> None:

@@ -1,4 +1,4 @@
-"""The bucket and its keys as the user's configuration describes them."""
+"""S3 settings and path templates built from the user's configuration."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from destination_s3_spark.storage.settings import AccessKey, Checksums, Encrypti
 
 
 def s3_settings(config: Config) -> S3Settings:
-    """The bucket and the way to it."""
+    """Return the settings of the bucket and its connection."""
     s3 = config.s3
     return S3Settings(
         bucket=config.s3_bucket_name,
@@ -29,7 +29,7 @@ def s3_settings(config: Config) -> S3Settings:
 
 
 def path_template(config: Config, started_at: datetime, sync_id: int) -> PathTemplate:
-    """How keys are made in a sync that starts at that time."""
+    """Return the template for the keys of a sync that starts at this time."""
     return PathTemplate(config.s3_bucket_path, config.s3_path_format, config.file_name_pattern, started_at, sync_id)
 
 

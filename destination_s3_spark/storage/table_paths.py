@@ -1,4 +1,4 @@
-"""Where tables live: the id of each table's internal folder, and a root for each stream of a catalog that no other table lies in."""
+"""Locations of tables: the id of each table's internal folder, and a separate root for each stream of a catalog."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ _NEUTRAL = StreamId("neutral-namespace", "neutral-stream")
 
 
 def raw_table_name(stream: StreamId) -> str:
-    """Destinations V2's name of a raw table: `{namespace}_raw__stream_{name}`, with one more `_` than the longest run in the two."""
+    """Return Destinations V2's raw table name: `{namespace}_raw__stream_{name}`, with one more `_` than the longest run in the two."""
     namespace, name = stream.namespace or "", stream.name
     longest = max((len(run) for run in re.findall("_+", namespace + name)), default=0)
     return f"{namespace}_raw{'_' * (max(longest, 1) + 1)}stream_{name}"
 
 
 def table_id(stream: StreamId) -> str:
-    """The table's folder under `airbyte_internal/`: one safe segment of at most 209 characters, different for different streams.
+    """Return the table's folder name under `airbyte_internal/`: one safe segment, at most 209 characters, unique per stream.
 
-    It is the raw name, or, where that had to be changed, the changed name and the stream's hash. A name that only looks as if it ended
-    in a hash gets one too, so that it cannot meet another stream's.
+    The id is the raw table name. If that contains unsafe characters, the id is the safe form followed by the stream's hash. A name that
+    merely looks as if it ended in a hash gets the hash too, so that it cannot collide with another stream's id.
     """
     raw = raw_table_name(stream)
     safe = safe_segments(safe_characters(raw).replace("/", "_"))[:_MAX_TABLE_ID]
@@ -37,14 +37,15 @@ def table_id(stream: StreamId) -> str:
 
 
 def internal_root(template: PathTemplate, stream: StreamId) -> str:
-    """The folder of the table's chain, raw files and deltas, ending in "/"."""
+    """Return the folder of the table's chain, raw files and deltas, ending in "/"."""
     return f"{template.base}{INTERNAL_FOLDER}/{table_id(stream)}/"
 
 
 def changes_root(template: PathTemplate, stream: StreamId) -> str:
-    """The folder of the table's change log, ending in "/": `airbyte_changes/<namespace>/<stream>/`, different for different streams.
+    """Return the folder of the table's change log, ending in "/": `airbyte_changes/<namespace>/<stream>/`, unique per stream.
 
-    A name that had to be changed, or only looks so, gets the stream's hash. Without a namespace there is no folder for it.
+    A name that had to be changed, or that looks as if it ended in a hash, gets the stream's hash. Without a namespace its folder is left
+    out.
     """
     namespace, name = stream.namespace or "", stream.name
     folders = [safe_segments(safe_characters(part).replace("/", "_"))[:_MAX_TABLE_ID] for part in (namespace, name)]
@@ -56,12 +57,12 @@ def changes_root(template: PathTemplate, stream: StreamId) -> str:
 def resolve_roots(
     streams: Iterable[StreamId], template: PathTemplate, recorded: Mapping[StreamId, str] | None = None
 ) -> dict[StreamId, str]:
-    """The final root of each stream.
+    """Return the final root of each stream.
 
-    `recorded` are roots from the Seeds of tables that exist, of any catalog: they stay. Another stream gets its template's root unless
-    that is, holds or lies in the root of another stream or a folder of the connector; then one segment gets the stream's hash.
-    Streams the template does not tell apart (no `${STREAM_NAME}`) share a root, as in destination-s3. The order of `streams` is
-    without effect. Raises ConfigError where the template itself names a folder of the connector.
+    `recorded` holds the roots in the Seeds of existing tables of any catalog. These roots never change. Every other stream gets its
+    template's root unless that root equals, contains or lies in another stream's root or a folder of the connector. In that case one
+    segment of the root gets the stream's hash. Streams that the template does not distinguish (no `${STREAM_NAME}`) share a root, as in
+    destination-s3. The order of `streams` has no effect. Raises ConfigError if the template itself names a folder of the connector.
     """
     recorded, streams = recorded or {}, set(streams)
     own_folders = (f"{template.base}{INTERNAL_FOLDER}/", f"{template.base}{CHANGES_FOLDER}/")
@@ -81,7 +82,7 @@ def resolve_roots(
 
 
 def overlaps(roots: Mapping[StreamId, str], template: PathTemplate) -> dict[StreamId, str]:
-    """For each stream whose root equals, holds or lies in another one: whose, for a message. Such tables can only be appended to."""
+    """Map each stream whose root overlaps another root to the name of its owner, for a message. Such tables can only be appended to."""
     owners: dict[str, list[str]] = {f"{template.base}{name}/": [f"the folder '{name}'"] for name in (INTERNAL_FOLDER, CHANGES_FOLDER)}
     for stream, root in roots.items():
         owners.setdefault(root, []).append(f"stream '{stream}'")
@@ -100,7 +101,7 @@ def overlaps(roots: Mapping[StreamId, str], template: PathTemplate) -> dict[Stre
 
 
 class _Taken:
-    """Folders in use: which, by whom (the identity that may share it), and all folders around them."""
+    """Folders in use, each with the identity that may share it, and all folders around them."""
 
     def __init__(self, own_folders: Iterable[str]) -> None:
         self._owners: dict[str, tuple[str, ...] | None] = dict.fromkeys(own_folders)
@@ -112,7 +113,7 @@ class _Taken:
             self._around.setdefault(outer, root)
 
     def conflict(self, root: str, identity: tuple[str, ...]) -> int | None:
-        """The depth (segments) of the shallower of the two roots that get in each other's way, or None."""
+        """Return the depth in segments of the shallower of two conflicting roots, or None without a conflict."""
         for folder in (root, *_ancestors(root)):
             if folder in self._owners and not (folder == root and self._owners[folder] == identity):
                 return folder.count("/")
@@ -123,7 +124,7 @@ def _free_root(stream: StreamId, template: PathTemplate, taken: _Taken) -> str:
     root, identity = template.final_root(stream), template.identity(stream)
     if not identity:
         return root
-    # Folders of the bucket path are never renamed: permission may end there. `overlaps` reports what is left.
+    # Folders of the bucket path are never renamed, because permissions may end there. `overlaps` reports remaining conflicts.
     while (depth := taken.conflict(root, identity)) is not None and depth > template.base.count("/"):
         segments = root.split("/")
         segments[depth - 1] += f"_{stream_hash(stream)}"
@@ -132,14 +133,17 @@ def _free_root(stream: StreamId, template: PathTemplate, taken: _Taken) -> str:
 
 
 def _precedence(stream: StreamId, template: PathTemplate) -> tuple[int, bool, str, str]:
-    """Deeper roots first, so that of `a/` and `a/b/`, `a/c/`, … only one moves; then names that are their own folder; then by name."""
+    """Return the sort key of a stream: deeper roots first, then names that need no change, then by name.
+
+    With deeper roots first, only `a/` moves when `a/b/` and `a/c/` exist too.
+    """
     namespace = stream.namespace or ""
     changed = namespace_folder(namespace) != namespace or stream_folder(stream.name) != stream.name
     return -template.final_root(stream).count("/"), changed, namespace, stream.name
 
 
 def _ancestors(root: str) -> Iterator[str]:
-    """The folders around a root, nearest first, the bucket ("") last."""
+    """Yield the folders around a root, innermost first and the bucket ("") last."""
     folder = root
     while folder:
         folder = folder[: folder.rstrip("/").rfind("/") + 1]
