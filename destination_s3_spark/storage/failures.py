@@ -1,6 +1,6 @@
-"""What the errors of S3 and STS mean for the user: one table from botocore's exceptions to ours.
+"""Translation of botocore's exceptions from S3 and STS into errors for the user.
 
-The store's own message text is left out: it is free text of a server and may repeat what was sent to it. Its code and request id are kept.
+The store's message text is left out: it is a server's free text and may repeat what was sent. Its error code and request id are kept.
 """
 
 from __future__ import annotations

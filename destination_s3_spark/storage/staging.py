@@ -1,4 +1,4 @@
-"""A file that is uploaded while it is written and stays invisible: the parts of a multipart upload that nobody has completed yet."""
+"""Writable file that becomes an S3 multipart upload and stays invisible until the upload is completed."""
 
 from __future__ import annotations
 
@@ -17,23 +17,26 @@ from destination_s3_spark.storage.settings import ClientLimits, S3Settings
 logger = logging.getLogger(__name__)
 
 FIRST_PART_BYTES = 8 * 2**20
-"""Size of the first parts. S3 wants at least 5 MiB for all parts but the last."""
+"""Size of the first parts in bytes. S3 requires at least 5 MiB for every part but the last."""
 
 _PARTS_OF_A_SIZE = 1000
 _PARTS_IN_FLIGHT = 2
 
 
 def part_bytes(number: int) -> int:
-    """Size of part `number` (from 1). It doubles every 1,000 parts, so that 10,000 parts, S3's limit, hold more than the largest object."""
+    """Return the size in bytes of part `number` (from 1).
+
+    It doubles every 1,000 parts, so that S3's limit of 10,000 parts holds more than the largest object.
+    """
     return FIRST_PART_BYTES << ((number - 1) // _PARTS_OF_A_SIZE)
 
 
 class StagedFileSink:
-    """A writable binary file for pyarrow and other writers; `stage()` returns the upload once all its parts are on S3.
+    """Writable binary file for pyarrow and other writers. `stage()` returns the upload once all its parts are on S3.
 
-    Memory: the part being filled and two in flight, at most three part sizes. An upload error is raised by the next `write` or by
-    `stage`, as ConfigError or TransientError. Used as a context manager it aborts unless `stage()` succeeded inside.
-    `close()` only ends the writing, because writers close their file before its upload is wanted.
+    Memory: the part being filled and two in flight, at most three part sizes. The next `write` or `stage` raises an upload error as
+    ConfigError or TransientError. As a context manager the sink aborts unless `stage()` succeeded inside. `close()` only ends the writing,
+    because writers close their file before the caller stages it.
     """
 
     def __init__(
@@ -57,7 +60,7 @@ class StagedFileSink:
         self.closed = False
 
     def write(self, data: bytes | bytearray | memoryview) -> int:
-        """Append bytes (anything with the buffer protocol). Returns their count."""
+        """Append bytes (anything with the buffer protocol) and return their count."""
         if self.closed:
             raise ValueError("write to a closed file")
         self._raise_failure()
@@ -73,26 +76,26 @@ class StagedFileSink:
         return len(view)
 
     def tell(self) -> int:
-        """Bytes written so far."""
+        """Return the number of bytes written so far."""
         return self._size
 
     def flush(self) -> None:
-        """Nothing to do: a part goes out when it is full."""
+        """Do nothing: a part is uploaded when it is full."""
 
     def readable(self) -> bool:
-        """False: a sink."""
+        """Return False: the file is write-only."""
         return False
 
     def writable(self) -> bool:
-        """True until closed."""
+        """Return True until the file is closed."""
         return not self.closed
 
     def seekable(self) -> bool:
-        """False: parts leave in order."""
+        """Return False: parts are uploaded in order."""
         return False
 
     def close(self) -> None:
-        """No more writes. Neither uploads nor drops anything."""
+        """End the writing. Neither uploads nor aborts anything."""
         self.closed = True
 
     def stage(self) -> StagedUpload:
@@ -113,10 +116,10 @@ class StagedFileSink:
         return self._staged
 
     def abort(self) -> None:
-        """Drop the upload. Does not raise: what is left of it is aborted when the table is opened next."""
+        """Abort the upload without raising. The next opening of the table aborts what remains."""
         self.closed = True
         self._buffer.clear()
-        # S3 may keep a part that arrives after the abort, so let those in flight arrive first.
+        # S3 may keep a part that arrives after the abort, so wait for the parts in flight first.
         self._threads.shutdown(wait=True, cancel_futures=True)
         if self._upload_id is None:
             return
@@ -134,7 +137,7 @@ class StagedFileSink:
             self.abort()
 
     def _submit(self) -> None:
-        """Hand the buffer over as the next part; wait while two are in flight."""
+        """Upload the buffer as the next part. Wait while two parts are in flight."""
         while len(self._in_flight) >= _PARTS_IN_FLIGHT:
             self._await_oldest()
         if self._upload_id is None:

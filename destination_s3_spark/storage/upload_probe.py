@@ -1,4 +1,4 @@
-"""Whether this process may write to the bucket: an upload that is begun and taken back, so that nothing is ever to be seen."""
+"""Probe of write access to the bucket: an upload that is begun and aborted, so that no object becomes visible."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _BODY = b"uploaded by the connection check of destination-s3-spark\n"
 
 @dataclass(frozen=True, slots=True)
 class UploadProbe:
-    """What to try: the key of an object that will never be, and how hard."""
+    """Key, settings and limits of a probe. No object is created at the key."""
 
     key: str
     s3: S3Settings
@@ -21,7 +21,7 @@ class UploadProbe:
 
 
 def try_upload(probe: UploadProbe) -> None:
-    """Upload a part and abort the upload. Raises ConfigError saying what to change, or TransientError."""
+    """Upload a part and abort the upload. Raises ConfigError with the change to make, or TransientError."""
     with StagedFileSink(probe.s3, probe.key, limits=probe.limits) as sink:
         sink.write(_BODY)
         upload = sink.stage()
