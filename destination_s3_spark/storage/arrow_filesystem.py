@@ -1,4 +1,4 @@
-"""The bucket for Arrow's own readers, which fetch column chunks natively and side by side."""
+"""Arrow file system over the bucket, for Arrow's own readers: they fetch column chunks natively and in parallel."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from destination_s3_spark.storage.settings import S3Settings
 
 
 def arrow_filesystem(settings: S3Settings) -> S3FileSystem:
-    """The whole store; paths are `bucket/key`. It signs as `credentials.session` does, and pickles with its keys."""
+    """Return a file system over the whole store, with paths `bucket/key`.
+
+    It uses the same credentials as `credentials.session`, and its pickled form contains the access keys.
+    """
     endpoint = urlsplit(settings.endpoint) if settings.endpoint else None
     where = {} if endpoint is None else {"scheme": endpoint.scheme, "endpoint_override": endpoint.netloc + endpoint.path.rstrip("/")}
     region = {"region": settings.region} if settings.region else {}

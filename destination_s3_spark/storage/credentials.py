@@ -1,7 +1,7 @@
-"""Where credentials come from: access keys of the configuration, else an assumed role, else AWS's default chain.
+"""Sources of credentials: access keys of the configuration, else an assumed role, else AWS's default chain.
 
-An assumed role is refreshed before it expires, so that a sync may last longer than the session. Base credentials for it come from the
-default chain, whose first source is AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, as in Airbyte's S3 destination.
+An assumed role is refreshed before it expires, so that a sync may last longer than the role's session. Its base credentials come from the
+default chain. The chain's first source is AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, as in Airbyte's S3 destination.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ EXTERNAL_ID_VARIABLE = "AWS_ASSUME_ROLE_EXTERNAL_ID"
 
 
 def session(settings: S3Settings, limits: ClientLimits) -> boto3.Session:
-    """A boto3 session that signs as the settings say."""
+    """Return a boto3 session that signs with the credentials of the settings."""
     keys = settings.credentials
     if keys is not None:
         return boto3.Session(keys.access_key_id, keys.secret_access_key, keys.session_token, region_name=settings.region or None)
     core = botocore.session.Session()
     if settings.role_arn:
         resolver = core.get_component("credential_provider")
-        # Before the environment: its keys are the base of the role, not the identity to write with.
+        # The role precedes the environment: the environment's keys are the base of the role, not the identity to write with.
         resolver.insert_before("env", _AssumedRole(settings.role_arn, settings, limits))
     return boto3.Session(botocore_session=core, region_name=settings.region or None)
 
 
 def forwardable(settings: S3Settings) -> S3Settings:
-    """The settings with the credentials that hold now in place of the way to get them, for tasks that have no way of their own.
+    """Return the settings with resolved credentials, for tasks that cannot resolve them themselves.
 
-    Raises ConfigError when there are none. The result of an assumed role expires; ask again for each job.
+    Credentials of an assumed role expire, so call this for each job. Raises ConfigError if there are no credentials.
     """
     if settings.credentials is not None:
         return settings
@@ -57,23 +57,23 @@ def forwardable(settings: S3Settings) -> S3Settings:
 
 
 class ExecutorCredentials(Enum):
-    """How executors on other machines reach the bucket."""
+    """Credentials with which executors on other machines reach the bucket."""
 
     OWN = "own"
-    """By AWS's default chain where they run: nothing of the configuration's credentials leaves the driver."""
+    """AWS's default chain on the executor. Credentials of the configuration never leave the driver."""
     FORWARD = "forward"
-    """With the credentials the driver has."""
+    """The credentials of the driver."""
 
 
 def for_executors(settings: S3Settings, credentials: ExecutorCredentials) -> S3Settings:
-    """The settings as tasks on a cluster get them. Forwarded credentials may expire; ask again for each job. Raises as `forwardable`."""
+    """Return the settings for tasks on a cluster. Forwarded credentials may expire: call this for each job. Raises like `forwardable`."""
     if credentials is ExecutorCredentials.FORWARD:
         return forwardable(settings)
     return replace(settings, credentials=None, role_arn=None)
 
 
 class _AssumedRole(CredentialProvider):
-    """STS AssumeRole as a source of botocore's credential chain."""
+    """STS AssumeRole as a provider in botocore's credential chain."""
 
     METHOD = "assume-role"
     CANONICAL_NAME = None

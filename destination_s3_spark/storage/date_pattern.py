@@ -1,4 +1,4 @@
-"""Java's SimpleDateFormat, as far as file names need it: the `{date:yyyy_MM}` of destination-s3's file name pattern."""
+"""Subset of Java's SimpleDateFormat for file names: the `{date:yyyy_MM}` of destination-s3's file name pattern."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ class DatePattern:
     runs: tuple[tuple[str, str], ...]
 
     def format(self, time: datetime) -> str:
-        """The time as text, English names."""
+        """Format the time with English names."""
         return "".join(text if not letter else _format(letter, len(text), time) for letter, text in self.runs)
 
     def regex(self) -> str:
-        """What `format` may produce, as a regular expression."""
+        """Return a regular expression that matches every result of `format`."""
         return "".join(_regex(letter, len(text)) if letter else re.escape(text) for letter, text in self.runs)
 
 
 def parse_date_pattern(pattern: str) -> DatePattern:
-    """Raises ConfigError naming the letter that is not supported (weeks, eras and time zones are not)."""
+    """Parse the pattern. Raises ConfigError naming an unsupported letter (weeks, eras and time zones) or an unclosed quote."""
     runs: list[tuple[str, str]] = []
     end = 0
     for match in _TOKEN.finditer(pattern):

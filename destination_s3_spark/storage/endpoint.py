@@ -1,9 +1,9 @@
-"""Which S3 endpoints may be contacted.
+"""Rules for the S3 endpoints that the connector may contact.
 
-A configured endpoint is an address a user of Airbyte chose and this process connects to, so it must not reach what only the host
-may ask: the cloud's metadata services. Loopback and private networks are normal for MinIO and Ceph. In Airbyte Cloud
-(DEPLOYMENT_MODE=CLOUD) only https and public addresses are allowed. The name is checked before the first request, and the address of
-every connection again, because a name may resolve to something else a moment later (DNS rebinding).
+A configured endpoint is an address that an Airbyte user chose and this process connects to. It must therefore not reach services meant for
+the host alone: the cloud's metadata services. Loopback and private networks are normal for MinIO and Ceph. Airbyte Cloud
+(DEPLOYMENT_MODE=CLOUD) allows only https and public addresses. The name is checked before the first request. The address of every
+connection is checked too, because a name may resolve to another address a moment later (DNS rebinding).
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ _NAT64_PREFIX = ip_network("64:ff9b::/96")
 
 
 def cloud_deployment() -> bool:
-    """Whether this runs in Airbyte Cloud, where endpoints must be public."""
+    """Return whether this is Airbyte Cloud, where endpoints must be public."""
     return os.environ.get("DEPLOYMENT_MODE", "").upper() == "CLOUD"
 
 
 def check_endpoint(endpoint: str) -> None:
-    """Raise ConfigError unless the endpoint is one we may connect to. A name that does not resolve is left to the connection."""
+    """Raise ConfigError unless connections to the endpoint are allowed. A name that does not resolve fails later, at the connection."""
     parts = _parse(endpoint)
     if cloud_deployment() and parts.scheme != "https":
         raise ConfigError(f"s3_endpoint '{endpoint}' must use https.")
@@ -58,7 +58,7 @@ def check_endpoint(endpoint: str) -> None:
 
 
 def check_address(address: str, endpoint: str) -> None:
-    """Raise ConfigError if no connection may be made to this numeric IP address on behalf of the endpoint."""
+    """Raise ConfigError if the endpoint leads to a forbidden numeric IP address."""
     ip = _embedded(ip_address(address))
     if any(ip in network for network in _FORBIDDEN_NETWORKS):
         raise ConfigError(
@@ -70,7 +70,7 @@ def check_address(address: str, endpoint: str) -> None:
 
 
 def _parse(endpoint: str) -> SplitResult:
-    """The endpoint's parts. Its text is not repeated while it may still hold a password."""
+    """Parse the endpoint. Errors omit its text while it may still contain a password."""
     try:
         parts = urlsplit(endpoint)
         _ = parts.port
@@ -88,7 +88,7 @@ def _parse(endpoint: str) -> SplitResult:
 
 
 def _embedded(ip: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
-    """The IPv4 address an IPv6 form stands for (mapped, 6to4, NAT64, IPv4-compatible), else the address itself."""
+    """Return the IPv4 address embedded in an IPv6 form (mapped, 6to4, NAT64, IPv4-compatible), else the address itself."""
     if isinstance(ip, IPv4Address):
         return ip
     if (inner := ip.ipv4_mapped or ip.sixtofour) is not None:

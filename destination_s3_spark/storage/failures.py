@@ -36,7 +36,7 @@ IAM_ACTIONS = {
     "UploadPart": "s3:PutObject",
     "UploadPartCopy": "s3:PutObject and s3:GetObject",
 }
-"""The IAM action each call needs."""
+"""IAM action that each S3 call needs."""
 
 _READS = {"GetObject", "HeadObject"}
 _DENIED = {"AccessDenied", "AccessDeniedException", "AllAccessDisabled", "AccountProblem", "UnauthorizedAccess", "403", "401"}
@@ -64,29 +64,29 @@ _CONNECTION = (botocore_exceptions.ConnectionError, HTTPClientError, IncompleteR
 
 
 def code(error: ClientError) -> str:
-    """The store's error code; the HTTP status as text where the answer had no body (HEAD)."""
+    """Return the store's error code, or the HTTP status as text if the response had no body (HEAD)."""
     return str(error.response.get("Error", {}).get("Code", "")) or str(status(error))
 
 
 def status(error: ClientError) -> int:
-    """The HTTP status of the store's answer, 0 if it is not known."""
+    """Return the HTTP status of the store's response, 0 if unknown."""
     return int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
 
 
 def no_answer(error: BotoCoreError | ClientError) -> bool:
-    """Whether the request may have taken effect although it failed: no answer, or one that says only that the store is in trouble."""
+    """Return whether the failed request may have taken effect: there was no response, or only one that reports trouble at the store."""
     if isinstance(error, ClientError):
         return (status(error) >= 500 and status(error) != 501) or code(error) in _PASSING - {"NoSuchUpload"}
     return isinstance(error, _CONNECTION) and not _untrusted_certificate(error)
 
 
 def refused_for_good(error: ClientError) -> bool:
-    """Whether the answer is about credentials, permission, region or clock rather than about the object."""
+    """Return whether the response concerns credentials, permission, region or clock rather than the object."""
     return status(error) in {301, 307, 401, 403} or code(error) in _DENIED | _EXPIRED | _WRONG_REGION | _UNKNOWN_KEY
 
 
 def explain(error: BotoCoreError | ClientError, doing: str, settings: S3Settings) -> SyncError:
-    """The error for the user: ConfigError where they must change something, else TransientError. `doing` names call and key."""
+    """Return the error for the user: ConfigError if they must change something, else TransientError. `doing` names call and key."""
     if isinstance(error, ClientError):
         return _explain_answer(error, doing, settings)
     place = _place(settings)
@@ -114,7 +114,7 @@ def explain(error: BotoCoreError | ClientError, doing: str, settings: S3Settings
 
 
 def denied(operation: str, doing: str, settings: S3Settings) -> ConfigError:
-    """The error for a missing permission, naming the IAM action."""
+    """Return the error for a missing permission, naming the IAM action."""
     action = IAM_ACTIONS.get(operation, operation)
     hints = [f"Allow {action} to the credentials in use."]
     if operation in _READS:

@@ -1,4 +1,4 @@
-"""Names of streams as parts of S3 keys: safe characters, safe segments, and a stable short hash where two names must stay apart."""
+"""Stream names as parts of S3 keys: safe characters, safe segments, and a short stable hash to keep names apart."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ _WHEN_EMPTY = "unnamed"
 
 
 def safe_characters(text: str) -> str:
-    """destination-s3's form of a name: compatibility decomposition, no combining marks, `_` for what S3 keys had better not hold."""
+    """Return destination-s3's form of a name: NFKD without combining marks, and `_` for each character that is unsafe in S3 keys."""
     decomposed = unicodedata.normalize("NFKD", text)
     return _UNSAFE.sub("_", "".join(c for c in decomposed if not unicodedata.category(c).startswith("M")))
 
 
 def safe_segments(path: str) -> str:
-    """The path without empty segments, `.` and `..` written with underscores: readers and browsers would resolve them."""
+    """Return the path without empty segments. `.` and `..` become underscores because readers and browsers would resolve them."""
     segments = (segment for segment in path.split("/") if segment)
     return "/".join("_" * len(segment) if segment in {".", ".."} else segment for segment in segments)
 
 
 def namespace_folder(namespace: str | None) -> str:
-    """The folder (or folders, it may hold slashes) of a namespace; empty when there is none."""
+    """Return the folder of a namespace, which may contain slashes; empty without a namespace."""
     return safe_segments(safe_characters(namespace or ""))
 
 
 def stream_folder(name: str) -> str:
-    """The folder or folders of a stream's name; never empty."""
+    """Return the folder of a stream's name, which may contain slashes; never empty."""
     return safe_segments(safe_characters(name)) or _WHEN_EMPTY
 
 
 def stream_hash(stream: StreamId) -> str:
-    """8 hex digits of the stream's identity, the same in every sync."""
+    """Return 8 hex digits of the stream's identity, the same in every sync."""
     return hashlib.sha256(json.dumps([stream.namespace or "", stream.name]).encode()).hexdigest()[:8]

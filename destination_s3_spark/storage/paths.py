@@ -1,8 +1,8 @@
 """Object keys from destination-s3's templates: `s3_bucket_path`, `s3_path_format` and `file_name_pattern`.
 
-A key is the table's root (its longest constant folder, ending in "/", see `final_root`) and a tail, which is rendered anew for each
-file. Every key carries a token that no other file has. Where a stream's root had to differ from the template's (`table_paths`), the
-caller passes it in and the tail stays the same.
+A key consists of the table's root and a tail. The root is the longest constant folder and ends in "/" (see `final_root`). The tail is
+rendered for each file and contains a token that no other file has. Where a stream's root had to differ from the template's (`table_paths`),
+the caller passes the root and the tail stays the same.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from destination_s3_spark.stream_id import StreamId
 DEFAULT_PATH_FORMAT = "${NAMESPACE}/${STREAM_NAME}/${YEAR}_${MONTH}_${DAY}_${EPOCH}_"
 DEFAULT_FILE_PATTERN = "{part_number}{format_extension}"
 MAX_KEY_BYTES = 1024
-"""S3's limit, in UTF-8."""
+"""S3's limit for a key, in UTF-8 bytes."""
 
 _VARIABLE = re.compile(r"\$\{(\w*)\}|\{(\w+)(?::([^{}]*))?\}")
 _SUFFIX = re.compile(r"(?:\.[A-Za-z][A-Za-z0-9]*)+$")
@@ -48,11 +48,11 @@ _Part: TypeAlias = str | _Variable
 
 @dataclass(frozen=True, slots=True)
 class PathTemplate:
-    """The three templates of a configuration and what is constant in one sync.
+    """The three path templates of a configuration, with the values that are constant in one sync.
 
-    `path_format` and `file_pattern` None mean destination-s3's defaults. `started_at` is the start of the sync, in UTC; only
-    `{timestamp}` is the time of the file, from `clock`. Raises ConfigError for a date pattern that is not supported, and for what can
-    only be a misspelt variable of a path: as text it would mix the streams in one folder.
+    `path_format` and `file_pattern` None mean destination-s3's defaults. `started_at` is the start of the sync in UTC. Only `{timestamp}`
+    is the time of the file, from `clock`. Raises ConfigError for an unsupported date pattern. Raises ConfigError for text in a path that is
+    probably a misspelt variable: as plain text it would mix all streams in one folder.
     """
 
     bucket_path: str
@@ -74,17 +74,17 @@ class PathTemplate:
 
     @property
     def base(self) -> str:
-        """The constant folder the bucket path begins with, "" or ending in "/": home of the connector's own folders."""
+        """Constant folder at the start of the bucket path, "" or ending in "/". It holds the connector's own folders."""
         first = next(_parse(self.bucket_path + "/", in_file_name=False), "")
         folder = first if isinstance(first, str) else ""
         return _folder(folder[: folder.rfind("/") + 1])
 
     def final_root(self, stream: StreamId) -> str:
-        """The longest constant folder of the stream's keys, ending in "/" (or "" for the whole bucket)."""
+        """Return the longest constant folder of the stream's keys, ending in "/" (or "" for the whole bucket)."""
         return self._bind(stream)[0]
 
     def identity(self, stream: StreamId) -> tuple[str, ...]:
-        """What of the stream's identity the root is made of. Streams that agree in it share their root by the user's wish."""
+        """Return the parts of the stream's identity that its root contains. Streams with equal parts share a root by the user's choice."""
         used: set[str] = set()
         waiting: set[str] = set()
         for part in _constant_head(self._parts()):
@@ -97,9 +97,10 @@ class PathTemplate:
         )
 
     def key(self, stream: StreamId, extension: str, token: int, part_number: int, root: str | None = None) -> str:
-        """The key of a file, unique by `token`. `extension` begins with a dot or is empty; `root` stands in for the template's.
+        """Render the key of a file, made unique by `token`. Raises ConfigError for a key longer than S3's limit.
 
-        The token goes before `{format_extension}`, else before a suffix such as `.csv` the pattern ends with, else to the end.
+        `extension` begins with a dot or is empty. `root` replaces the template's root. The token goes before `{format_extension}`, else
+        before a suffix such as `.csv` at the end of the pattern, else at the end.
         """
         template_root, tail = self._bind(stream)
         values = self._values() | {"part_number": str(part_number), "format_extension": extension}
@@ -121,7 +122,7 @@ class PathTemplate:
         return key
 
     def doubts(self, extension: str) -> list[str]:
-        """What the templates say and may not mean: variables that do not exist, and file names without the extension."""
+        """Return warnings about probable mistakes in the templates: unknown variables, and file names without the extension."""
         pattern = self.file_pattern or ""
         in_pattern = (("file_name_pattern", written, near) for written, near in _unknown(pattern, _FILE_VARIABLES, in_file_name=True))
         found = [
@@ -136,7 +137,7 @@ class PathTemplate:
         return found
 
     def key_pattern(self, stream: StreamId, root: str | None = None) -> re.Pattern[str]:
-        """What keys of the stream look like, destination-s3's and ours, whatever sync wrote them. Group `part` is the part number."""
+        """Return a pattern for the stream's keys, destination-s3's and the connector's, from any sync. Group `part` is the part number."""
         template_root, tail = self._bind(stream)
         expression = "/?" + re.escape(template_root if root is None else root)
         named = False
@@ -151,23 +152,23 @@ class PathTemplate:
         return re.compile(expression + r"(?:-\d+)?")
 
     def _unknown_in_path(self) -> Iterator[tuple[str, str, str | None]]:
-        """(option, text, variable that may be meant) of what looks like a variable in the paths and is none."""
+        """Yield (option, text, probable variable) for text in the paths that looks like a variable but is not one."""
         for option, template in (("s3_bucket_path", self.bucket_path), ("s3_path_format", self.path_format or "")):
             for written, near in _unknown(template, _PATH_VARIABLES, in_file_name=False):
                 yield option, written, near
-            for match in _BARE.finditer(template):  # which may be plain text, too
+            for match in _BARE.finditer(template):  # may also be plain text, so only a near match counts
                 if near := nearest_name(match[1], _PATH_VARIABLES):
                     yield option, match[0], _SPELLINGS[near]
 
     def _parts(self) -> tuple[_Part, ...]:
-        """The whole template; adjacent text is one part."""
+        """Parse the whole template, with adjacent text joined into one part."""
         path = DEFAULT_PATH_FORMAT if self.path_format is None else self.path_format
         folder = f"{self.bucket_path}/{path}" if path else self.bucket_path
         name = re.sub(r"\s", "_", (self.file_pattern or "").strip()) or DEFAULT_FILE_PATTERN
         return (*_parse(folder, in_file_name=False), *_with_token(list(_parse(name, in_file_name=True))))
 
     def _bind(self, stream: StreamId) -> tuple[str, tuple[_Part, ...]]:
-        """Root and tail of the stream, its names filled in; names too long for S3's limit are cut and end in the stream's hash."""
+        """Return root and tail with the stream's names filled in. Names too long for S3's limit are cut and end in the stream's hash."""
         namespace, name = namespace_folder(stream.namespace), stream_folder(stream.name)
         for limit in _NAME_LIMITS:
             names = {"NAMESPACE": _cut(namespace, stream, limit), "STREAM_NAME": _cut(name, stream, limit)}
@@ -201,7 +202,7 @@ class PathTemplate:
 
 
 def _parse(template: str, *, in_file_name: bool) -> Iterator[_Part]:
-    """Text and variables. An unknown `${FOO}` becomes FOO, as in destination-s3; an unknown `{foo}` stays as it is."""
+    """Parse a template into text and variables. An unknown `${FOO}` becomes FOO, as in destination-s3; an unknown `{foo}` stays unchanged."""
 
     def parts() -> Iterator[_Part]:
         end = 0
@@ -223,7 +224,7 @@ def _variable(match: re.Match[str], *, in_file_name: bool) -> _Variable | None:
 
 
 def _unknown(template: str, names: tuple[str, ...], *, in_file_name: bool) -> Iterator[tuple[str, str | None]]:
-    """What is written like a variable and is none, each with the one of these names that may be meant."""
+    """Yield each text that looks like a variable but is not one, with the nearest of these names or None."""
     for match in _VARIABLE.finditer(template):
         if _variable(match, in_file_name=in_file_name) is None:
             near = nearest_name(match[1] or match[2] or "", names)
@@ -237,7 +238,7 @@ def _is_file_variable(name: str, argument: str) -> bool:
 
 
 def _with_token(name: list[_Part]) -> list[_Part]:
-    """The file name with the place of the token."""
+    """Insert the token's placeholder into the file name."""
     extension = _Variable("format_extension")
     if extension in name:
         at = name.index(extension)
@@ -257,7 +258,7 @@ def _constant_head(parts: tuple[_Part, ...]) -> Iterator[_Part]:
 
 
 def _joined(parts: Iterator[_Part] | tuple[_Part, ...]) -> Iterator[_Part]:
-    """The parts with adjacent text joined, repeated slashes collapsed, and no empty text."""
+    """Yield the parts with adjacent text joined, repeated slashes collapsed and empty text left out."""
     text = ""
     for part in parts:
         if isinstance(part, str):
@@ -289,7 +290,7 @@ def _cut(text: str, stream: StreamId, limit: int) -> str:
 
 
 def _folder(path: str) -> str:
-    """The path with safe segments, "" or ending in "/"."""
+    """Return the path with safe segments: "" or ending in "/"."""
     segments = safe_segments(path)
     return f"{segments}/" if segments else ""
 

@@ -1,4 +1,4 @@
-"""An object of the bucket as a seekable file, read by byte ranges: how Parquet readers fetch a footer and a few row groups."""
+"""Seekable file over an S3 object, read by byte ranges. Parquet readers fetch a footer and a few row groups through it."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import ClientLimits, S3Settings
 
 TAIL_BYTES = 128 * 2**10
-"""What the first read near the end brings at once: most footers and all of a small file. Parquet readers ask for 64 KiB at first."""
+"""Bytes of the first read near the end: enough for most footers and for a whole small file. Parquet readers first ask for 64 KiB."""
 
 
 class RangedFile:
-    """A read-only file over an object of known `size` in bytes, one GET per read; the tail is read once and kept.
+    """Read-only file over an object of known `size` in bytes. Each read is one GET; the tail is read once and kept.
 
-    Reads raise ObjectNotFound, ConfigError, TransientError, and DataError when the object is not of that size. Arrow takes turns when it
-    reads from several threads; other threads need a file of their own.
+    Reads raise ObjectNotFound, ConfigError, TransientError, and DataError when the object has another size. Arrow serializes the reads of
+    its threads. Other threads need a file each.
     """
 
     def __init__(self, settings: S3Settings, key: str, size: int, limits: ClientLimits | None = None) -> None:
@@ -27,7 +27,7 @@ class RangedFile:
         self.closed = False
 
     def read(self, size: int = -1) -> bytes:
-        """Up to `size` bytes from the position, to the end if negative; fewer only at the end."""
+        """Read up to `size` bytes from the position, or to the end if `size` is negative. Returns fewer bytes only at the end."""
         if self.closed:
             raise ValueError("read of a closed file")
         end = self._size if size is None or size < 0 else min(self._position + size, self._size)
@@ -46,7 +46,7 @@ class RangedFile:
         return self._tail[start - tail_start : end - tail_start]
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Move the position, also beyond the end; returns it."""
+        """Set the position, which may lie beyond the end, and return it."""
         base = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._size}[whence]
         if base + offset < 0:
             raise ValueError("seek to before the start of a file")
@@ -54,25 +54,25 @@ class RangedFile:
         return self._position
 
     def tell(self) -> int:
-        """The position in bytes."""
+        """Return the position in bytes."""
         return self._position
 
     def readable(self) -> bool:
-        """True: a source."""
+        """Return True: the file is read-only."""
         return True
 
     def writable(self) -> bool:
-        """False: a source."""
+        """Return False: the file is read-only."""
         return False
 
     def seekable(self) -> bool:
-        """True."""
+        """Return True: any byte range can be read."""
         return True
 
     def flush(self) -> None:
-        """Nothing to do."""
+        """Do nothing: the file is read-only."""
 
     def close(self) -> None:
-        """No more reads."""
+        """End the reading and release the tail."""
         self.closed = True
         self._tail = None

@@ -1,4 +1,4 @@
-"""Where the bucket is and how to reach it: plain values that travel to Spark workers inside a task's payload."""
+"""S3 settings as plain values, which travel to Spark workers inside a task's payload."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import Enum
 
 
 class Encryption(Enum):
-    """Server-side encryption asked for on every write; the value is S3's `x-amz-server-side-encryption`."""
+    """Server-side encryption requested on every write. The value is S3's `x-amz-server-side-encryption`."""
 
     NONE = "none"
     S3 = "AES256"
@@ -16,7 +16,7 @@ class Encryption(Enum):
 
 
 class Checksums(Enum):
-    """botocore's `request_checksum_calculation` and `response_checksum_validation`."""
+    """Values of botocore's `request_checksum_calculation` and `response_checksum_validation`."""
 
     WHEN_SUPPORTED = "when_supported"
     WHEN_REQUIRED = "when_required"
@@ -24,7 +24,7 @@ class Checksums(Enum):
 
 @dataclass(frozen=True, slots=True)
 class AccessKey:
-    """Credentials to sign with. Nothing of it shows in `repr` or `str`, so that it cannot reach a log by accident."""
+    """Access key to sign with. `repr` and `str` show none of it, so that it cannot reach a log by accident."""
 
     access_key_id: str = field(repr=False)
     secret_access_key: str = field(repr=False)
@@ -33,9 +33,11 @@ class AccessKey:
 
 @dataclass(frozen=True, slots=True)
 class ClientLimits:
-    """How much a store may ask of us: the seconds its trouble is waited out, over all attempts and calls, and how many attempts of a call
-    fit into them at most; timeouts per attempt in seconds, pooled connections, and the bytes a server-side copy moves per call, few
-    enough that a store is done with them within the read timeout.
+    """Limits on time, retries and connections for requests to a store.
+
+    `patience_s` bounds the seconds of waiting for a failing store, over all attempts and calls. `attempts` bounds the attempts of one call
+    within that time. Timeouts are seconds per attempt. `connections` is the size of the pool. `copy_part_bytes` is the size of one
+    server-side copy call, small enough for a store to finish within the read timeout.
     """
 
     patience_s: float = 200
@@ -47,18 +49,18 @@ class ClientLimits:
 
 
 USUAL_LIMITS = ClientLimits()
-"""With them a sync ends within five minutes of trouble: the patience, one attempt of what is tried next, and clearing up."""
+"""With these limits a sync ends within five minutes of a store's failure: patience, one attempt of the next request, and cleanup."""
 
 
 @dataclass(frozen=True, slots=True)
 class S3Settings:
-    """One bucket and the way to it.
+    """One bucket and the way to connect to it.
 
-    `region` may be empty: the environment's, or any when there is an endpoint. `endpoint` None means AWS itself. `credentials` None
-    means `role_arn` if given, else AWS's default chain. `checksums` None means `when_required` with an endpoint (many S3 compatibles
-    refuse boto3's newer checksum headers) and `when_supported` without. `single_writer` gives up conditional creates for stores that
-    ignore them: the user promises that no second sync writes to the same tables, nothing fences it. `limits` go wherever the settings
-    go.
+    `region` empty means the environment's region, or any region with an endpoint. `endpoint` None means AWS. `credentials` None means
+    `role_arn` if given, else AWS's default chain. `checksums` None means `when_required` with an endpoint, because many S3-compatible
+    stores refuse boto3's newer checksum headers, and `when_supported` without. `single_writer` gives up conditional creates for stores that
+    ignore them. The user then guarantees that no second sync writes to the same tables, because no fence protects them. `limits` apply
+    wherever the settings are used.
     """
 
     bucket: str
