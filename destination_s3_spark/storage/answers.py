@@ -1,4 +1,4 @@
-"""A store's answers, as the client reads them: success without what S3 promises with it is none."""
+"""Validation of a store's responses: a success without the members that S3 guarantees is a failure."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ PROMISED: Mapping[str, str] = MappingProxyType(
         "UploadPartOutput": "ETag",
     }
 )
-"""A member, by output shape, that every S3 answers with and calls rely on."""
+"""For each output shape, a member that every S3 returns and callers rely on."""
 
 
 class UnreadableAnswer(HTTPClientError):
-    """The request may have taken effect, but what came back is not of S3: cut off, or from a proxy or another server at the endpoint."""
+    """The request may have taken effect, but the response is not S3's: truncated, or from a proxy or another server at the endpoint."""
 
     fmt = "the answer is not one of S3"
 
 
 def require_s3_answers(session: botocore.session.Session) -> None:
-    """Make clients of the session raise UnreadableAnswer for what botocore cannot parse, and for success without a promised member."""
+    """Make clients of the session raise UnreadableAnswer for unparsable responses and for a success without a guaranteed member."""
     session.register_component("response_parser_factory", _Factory())
 
 

@@ -1,6 +1,6 @@
-"""How often this process began an upload again because the answer to the first request did not come.
+"""Count of CreateMultipartUpload requests that this process repeated after an attempt without a response.
 
-The store may have begun one for each request. Nobody knows the ids of the others, so they can only be found by listing.
+The store may have begun one upload per attempt. The ids of the others are unknown, so only a listing finds them.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ _count = 0
 
 
 def note() -> None:
-    """Count one more."""
-    global _count  # noqa: PLW0603 (of the process, whose clients are shared as well)
+    """Count one more repeated request."""
+    global _count  # noqa: PLW0603 (one count per process, because clients are shared too)
     with _COUNTING:
         _count += 1
 
 
 def count() -> int:
-    """How many there were so far."""
+    """Return the number of repeated requests so far."""
     return _count

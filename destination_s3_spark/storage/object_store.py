@@ -1,8 +1,8 @@
-"""What the product needs of an S3 bucket, as a Protocol, so that the commit code can be tested over a store that fails at will.
+"""Protocol of the S3 bucket operations that the connector needs, so that commit code can be tested over a store that fails on demand.
 
-Keys are full object keys (no bucket, no leading slash). Every call is one S3 request, retried by the client until its budget is used up.
-Refusals the user must act on (permission, credentials, bucket, region, clock) are `ConfigError`; where nothing else is said, a store that
-does not answer is `TransientError`.
+Keys are full object keys (no bucket, no leading slash). Every call is one S3 request, which the client retries until its budget is used up.
+Refusals that the user must act on (permission, credentials, bucket, region, clock) raise `ConfigError`. Unless stated otherwise, a store
+that does not answer raises `TransientError`.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Protocol
 
 
 class ObjectNotFound(Exception):
-    """There is no object at this key (404)."""
+    """No object exists at this key (404)."""
 
 
 class ObjectChanged(Exception):
-    """`replace` found another object than it was to replace, or none. `now` is what it found."""
+    """`replace` found another object than expected, or none. `now` is the object it found."""
 
     def __init__(self, key: str, now: ObjectInfo | None) -> None:
         super().__init__(key)
@@ -25,21 +25,22 @@ class ObjectChanged(Exception):
 
 
 class ObjectExists(Exception):
-    """`create` found an object at the key (412, or 409 that did not clear): somebody else wrote it, or an earlier try of ours did."""
+    """`create` found an object at the key (412, or a persistent 409). Another writer or an earlier attempt of ours wrote it."""
 
 
 class OutcomeUnknown(Exception):
-    """The request may or may not have taken effect (timeout, connection lost, 5xx after all retries). Ask the store before deciding."""
+    """The request may or may not have taken effect (timeout, lost connection, 5xx after all retries). Check the store before deciding."""
 
 
 class UploadFailed(Exception):
-    """Completing an upload was refused (404 NoSuchUpload, 500 after an abort, …). The error name proves nothing: HEAD the key."""
+    """Completing an upload was refused (404 NoSuchUpload, 500 after an abort, …). The error code proves nothing: HEAD the key."""
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
-    """One object as HEAD or LIST show it. `size` in bytes; `metadata` is the user metadata (`x-amz-meta-*`), which only HEAD returns, as
-    it alone does the `etag`, without its quotes.
+    """One object as HEAD or LIST returns it.
+
+    `size` is in bytes. `metadata` is the user metadata (`x-amz-meta-*`) and `etag` the ETag without quotes; only HEAD returns these two.
     """
 
     key: str
@@ -50,7 +51,7 @@ class ObjectInfo:
 
 @dataclass(frozen=True, slots=True)
 class StagedUpload:
-    """A multipart upload whose parts are all uploaded and which is not completed: invisible until `complete_upload`."""
+    """A multipart upload with all parts uploaded but not completed: invisible until `complete_upload`."""
 
     key: str
     upload_id: str
@@ -59,43 +60,43 @@ class StagedUpload:
 
 
 class ObjectStore(Protocol):
-    """The S3 calls of the driver. Executors only use `storage.staging`."""
+    """S3 operations of the driver. Executors use only `storage.staging`."""
 
     def get(self, key: str) -> bytes:
-        """The object's bytes. Raises ObjectNotFound."""
+        """Return the object's bytes. Raises ObjectNotFound."""
 
     def head(self, key: str) -> ObjectInfo | None:
-        """The object's size and user metadata, or None when there is none."""
+        """Return the object's size, user metadata and ETag, or None if there is no object."""
 
     def put(self, key: str, body: bytes, metadata: Mapping[str, str] | None = None) -> None:
         """Write or overwrite the object."""
 
     def create(self, key: str, body: bytes) -> None:
-        """PutObject with `If-None-Match: *`. Raises ObjectExists or OutcomeUnknown."""
+        """Create the object with `If-None-Match: *`. Raises ObjectExists or OutcomeUnknown."""
 
     def replace(self, key: str, body: bytes, metadata: Mapping[str, str], etag: str | None) -> str:
-        """Write the object if the one there has this ETag, or if there is none (None). Returns the new ETag. Raises ObjectChanged.
+        """Write the object if the current one has this ETag, or if there is none (None), and return the new ETag. Raises ObjectChanged.
 
-        A store without conditional puts overwrites whatever is there: look again afterwards who else wrote.
+        A store without conditional puts overwrites any object: check afterwards whether another writer wrote.
         """
 
     def delete(self, keys: Sequence[str]) -> None:
-        """Delete the objects; one that is already gone is fine."""
+        """Delete the objects. An object that is already gone is fine."""
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
-        """All objects under the prefix, in key order."""
+        """Yield all objects under the prefix in key order."""
 
     def stage_copy(self, source: str, key: str, metadata: Mapping[str, str] | None = None) -> StagedUpload:
-        """Stage a server-side copy of an object (UploadPartCopy): its bytes never pass through here. Raises ObjectNotFound."""
+        """Stage a server-side copy of an object (UploadPartCopy), without transferring its bytes. Raises ObjectNotFound."""
 
     def complete_upload(self, upload: StagedUpload) -> None:
         """Make the upload's object visible. Raises UploadFailed or OutcomeUnknown."""
 
     def abort_upload(self, key: str, upload_id: str) -> None:
-        """Drop the upload and its parts; one that is already gone is fine."""
+        """Abort the upload and drop its parts. An upload that is already gone is fine."""
 
     def list_uploads(self, prefix: str) -> Iterator[tuple[str, str]]:
-        """(key, upload id) of every open multipart upload under the prefix."""
+        """Yield (key, upload id) of every open multipart upload under the prefix."""
 
     def hasty(self) -> ObjectStore:
-        """The same bucket for clearing up after a failure: a store that does not answer soon is let be."""
+        """Return the same bucket with short limits, for cleanup after a failure: an unresponsive store is given up soon."""

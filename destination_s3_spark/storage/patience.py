@@ -1,7 +1,7 @@
-"""How long a store in trouble is asked again: one budget of time over all requests, whichever layer repeats them.
+"""Retries against a failing store: one time budget over all requests, whichever layer repeats them.
 
-botocore's own retries count attempts: eight are over within seconds where connections are refused, take eight minutes where nothing
-answers, and whoever calls again begins anew.
+botocore's own retries count attempts. Eight attempts end within seconds if connections are refused, and take eight minutes if nothing
+answers. A caller that repeats the call also starts the count again.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from botocore.retries.standard import ExponentialBackoff, RetryEventAdapter, Sta
 from destination_s3_spark.storage.settings import ClientLimits
 
 LONGEST_WAIT_S = 10
-"""Between two attempts, so that a store that is back is noticed soon."""
+"""Longest pause between two attempts in seconds, so that a recovered store is noticed soon."""
 ATTEMPTS_AT_500 = 8
-"""So often a request is sent that is answered with 500: Ceph and others say so for good, for example of an upload that was aborted."""
+"""Attempts of a request answered with 500. Ceph and others answer so permanently, for example for an aborted upload."""
 CALM_S = 30.0
-"""Trouble is another one when nothing failed for so long in between."""
+"""Seconds without a failure after which the next failure counts as new trouble."""
 
 _ASKED = "destination_s3_spark.asked"
 
 
 class OutOfPatience(HTTPClientError):
-    """The request was not sent: others like it have failed for as long as one waits for a store."""
+    """The request was not sent: similar requests have failed for longer than the budget."""
 
     fmt = "the store has been in trouble for too long"
 
 
 @dataclass(slots=True)
 class _Asked:
-    """A call on its way: what it counts as, widest first, when it began, and when its present attempt did."""
+    """A call in progress: its scopes (widest first), its start, and the start of its current attempt."""
 
     scopes: tuple[str, ...]
     began: float
@@ -44,18 +44,18 @@ class _Asked:
 
 @dataclass(frozen=True, slots=True)
 class _Trouble:
-    """Requests have failed since then, the last one at `last`, and none was answered in between."""
+    """A period in which requests failed and none succeeded: the time of the first failure and of the last."""
 
     since: float
     last: float
 
 
 class Patience:
-    """Decides for a client whether a request that failed is sent again. Thread-safe.
+    """Retry policy of a client: decides whether a failed request is sent again. Thread-safe.
 
-    Trouble is kept for the store, for each kind of request and for each object: a store may answer GETs and no PUTs, or fail for one key.
-    An answer ends it. Once it has lasted too long, requests of the kind, or for the object, fail without being sent, so that layers which
-    repeat a call, and tasks that come one after the other, do not add their waiting up; other kinds have one attempt each.
+    Trouble is recorded for the store, for each kind of request and for each object: a store may answer GETs but no PUTs, or fail for one
+    key. A response ends the trouble. Once trouble has exceeded the budget, requests of that kind or for that object fail without being
+    sent. Layers that repeat a call, and successive tasks, thus do not add up their waiting. Requests of other kinds get one attempt each.
     """
 
     def __init__(self, limits: ClientLimits, clock: Callable[[], float] = time.monotonic) -> None:
@@ -68,7 +68,7 @@ class Patience:
         self._trouble: dict[str, _Trouble] = {}
 
     def install(self, client: Any) -> None:
-        """Take the decision over from botocore, whose own retries must be off."""
+        """Take over retry decisions from botocore, whose own retries must be off."""
         service = client.meta.service_model.service_id.hyphenize()
         client.meta.events.register_first(f"before-call.{service}", self._begin)
         client.meta.events.register_last(f"needs-retry.{service}", self._wait_before_retry)
@@ -83,7 +83,7 @@ class Patience:
         params["context"][_ASKED] = _Asked((store, *own), now, now)
 
     def _wait_before_retry(self, request_dict: dict[str, Any], **event: Any) -> float | None:
-        """The seconds until the next attempt, or None for none."""
+        """Return the seconds until the next attempt, or None for no further attempt."""
         asked: _Asked = request_dict["context"][_ASKED]
         context = self._events.create_retry_context(request_dict=request_dict, **event)
         wait = None
@@ -101,7 +101,7 @@ class Patience:
         return wait
 
     def _note_failure(self, asked: _Asked) -> float:
-        """Since when there is trouble: of a narrower scope at least as long as of the wider ones."""
+        """Record a failed attempt and return the start of its trouble. In a narrower scope trouble starts no later than in wider ones."""
         troubles = self._troubles(asked.scopes, asked.attempt)
         now, since = self._clock(), asked.attempt
         for scope in asked.scopes:
@@ -111,10 +111,10 @@ class Patience:
         return min(since, asked.began)
 
     def _troubles(self, scopes: Sequence[str], now: float) -> dict[str, _Trouble]:
-        """The trouble there is at that time."""
+        """Return the current trouble of each scope."""
         known = {scope: self._trouble.get(scope) for scope in scopes}
         return {scope: trouble for scope, trouble in known.items() if trouble is not None and now - trouble.last < CALM_S}
 
     def _is_over(self, since: float, attempt: float) -> bool:
-        """Whether an attempt at that time could end after the budget does."""
+        """Return whether an attempt at that time could end after the budget."""
         return attempt + self._attempt_s - since > self._budget_s

@@ -1,6 +1,6 @@
-"""The bucket: `ObjectStore` over boto3, with every failure translated into what to do about it.
+"""`ObjectStore` over boto3, with every failure translated into an error that names the remedy.
 
-Stores differ (AWS, MinIO, Ceph, moto), so decisions rest on two facts only: HTTP 412 to a conditional PutObject, and what HEAD shows.
+Stores differ (AWS, MinIO, Ceph, moto), so decisions rest on two facts only: HTTP 412 for a conditional PutObject, and the result of HEAD.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ _DELETE_BATCH = 1000
 """Keys per DeleteObjects, S3's limit."""
 
 _WAITS_S = (0.05, 0.1, 0.2, 0.4, 0.8)
-"""Pauses before trying again what botocore does not retry itself: 409 to a conditional put, a key of a batch, a body cut short."""
+"""Pauses before retries that botocore does not make: a conditional put with 409, a failed key of a batch, a body cut short."""
 
 _CONDITION_FAILED = {404, 409, 412}
-"""To a conditional put: the object is another one, or (404) there is none."""
+"""Statuses of a conditional put if the condition failed: another object is there, or none (404)."""
 _CONDITION_UNKNOWN = {400, 501}
-"""To a conditional put that would be fine without its condition."""
+"""Statuses of a conditional put if the store rejects the condition itself. The put may succeed without it."""
 
 _CONTENT_TYPE = "application/octet-stream"
 
@@ -53,7 +53,7 @@ _HASTY = ClientLimits(patience_s=10, connect_timeout_s=3, read_timeout_s=10)
 
 @dataclass(frozen=True, slots=True)
 class _Range:
-    """Bytes `start` to before `end` of an object of `size` bytes."""
+    """The bytes from `start` (inclusive) to `end` (exclusive) of an object of `size` bytes."""
 
     start: int
     end: int
@@ -61,7 +61,7 @@ class _Range:
 
 
 class S3Store:
-    """`ObjectStore` over one bucket. Thread-safe; any number of instances share one client per process and settings."""
+    """`ObjectStore` over one bucket. Thread-safe; all instances in a process share one client per settings."""
 
     def __init__(self, settings: S3Settings, limits: ClientLimits | None = None) -> None:
         self.settings = settings
@@ -72,13 +72,13 @@ class S3Store:
         self._bucket = settings.bucket
 
     def get(self, key: str) -> bytes:
-        """The object's bytes. Raises ObjectNotFound."""
+        """Return the object's bytes. Raises ObjectNotFound."""
         return self._read(key, None)
 
     def get_range(self, key: str, start: int, end: int, size: int) -> bytes:
-        """The bytes from `start` to before `end`, at least one, of an object of `size` bytes.
+        """Return the bytes from `start` (inclusive) to `end` (exclusive), at least one, of an object of `size` bytes.
 
-        Raises ObjectNotFound, and DataError when the object has another size: then it is not the one that was written.
+        Raises ObjectNotFound. Raises DataError if the object has another size, because it is then not the object that was written.
         """
         return self._read(key, _Range(start, end, size))
 
@@ -90,7 +90,7 @@ class S3Store:
                 try:
                     return body.read()
                 except BotoCoreError:
-                    # botocore retries the request, not the reading of its body.
+                    # botocore retries the request but not the read of its body.
                     if wait is None or time.monotonic() > last:
                         raise
             _pause(wait)
@@ -119,7 +119,7 @@ class S3Store:
         )
 
     def head(self, key: str) -> ObjectInfo | None:
-        """The object's size and user metadata, or None when there is none."""
+        """Return the object's size, user metadata and ETag, or None if there is no object."""
         with self.translated(f"Looking up {self._url(key)}"):
             try:
                 answer = self.client.head_object(Bucket=self._bucket, Key=key)
@@ -135,9 +135,9 @@ class S3Store:
             self.client.put_object(Bucket=self._bucket, Key=key, Body=body, Metadata=metadata or {})
 
     def replace(self, key: str, body: bytes, metadata: Mapping[str, str], etag: str | None) -> str:
-        """Write the object if the one there has this ETag, or if there is none (None). Returns the new ETag. Raises ObjectChanged.
+        """Write the object if the current one has this ETag, or if there is none (None), and return the new ETag. Raises ObjectChanged.
 
-        A store without conditional puts overwrites whatever is there: look again afterwards who else wrote.
+        A store without conditional puts overwrites any object: check afterwards whether another writer wrote.
         """
         with self.translated(f"Writing {self._url(key)}"):
             put = partial(self.client.put_object, Bucket=self._bucket, Key=key, Body=body, Metadata=metadata)
@@ -148,8 +148,8 @@ class S3Store:
             return _bare(put()["ETag"])
 
     def _put_if_unchanged(self, put: Callable[..., PutObjectOutputTypeDef], key: str, etag: str | None) -> str | None:
-        """The new ETag, or None from a store that cannot tell. Raises ObjectChanged."""
-        # Ceph before its release 19 wants the ETag bare, stores that go by RFC 9110 want it quoted, most take both.
+        """Return the new ETag, or None from a store without conditional puts. Raises ObjectChanged."""
+        # Ceph before release 19 expects the ETag unquoted, stores that follow RFC 9110 expect quotes, most accept both.
         conditions = [{"IfNoneMatch": "*"}] if etag is None else [{"IfMatch": etag}, {"IfMatch": f'"{etag}"'}]
         for condition in conditions:
             try:
@@ -165,9 +165,9 @@ class S3Store:
         return None
 
     def create(self, key: str, body: bytes) -> None:
-        """PutObject with `If-None-Match: *`. Raises ObjectExists or OutcomeUnknown.
+        """Create the object with `If-None-Match: *`. Raises ObjectExists or OutcomeUnknown.
 
-        With `single_writer` it is HEAD and then PUT: a second writer in between is overwritten unseen, so this is no fence.
+        With `single_writer` this is HEAD and then PUT. It silently overwrites a second writer in between, so it is no fence.
         """
         try:
             if self.settings.single_writer:
@@ -193,7 +193,7 @@ class S3Store:
         self.client.put_object(Bucket=self._bucket, Key=key, Body=body)
 
     def delete(self, keys: Sequence[str]) -> None:
-        """Delete the objects; one that is already gone is fine. TransientError names the first that would not go."""
+        """Delete the objects. One that is already gone is fine. Raises TransientError naming the first that could not be deleted."""
         for start in range(0, len(keys), _DELETE_BATCH):
             self._delete_batch(keys[start : start + _DELETE_BATCH])
 
@@ -214,14 +214,14 @@ class S3Store:
         raise TransientError(f"{doing}: {len(keys)} could not be deleted, {named}. Run the sync again.")
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
-        """All objects under the prefix, in key order."""
+        """Yield all objects under the prefix in key order."""
         with self.translated(f"Listing {self._url(prefix)}"):
             for page in self.client.get_paginator("list_objects_v2").paginate(Bucket=self._bucket, Prefix=prefix):
                 for item in page.get("Contents", []):
                     yield ObjectInfo(item["Key"], item["Size"])
 
     def stage_copy(self, source: str, key: str, metadata: Mapping[str, str] | None = None) -> StagedUpload:
-        """Stage a server-side copy of an object (UploadPartCopy): its bytes never pass through here. Raises ObjectNotFound."""
+        """Stage a server-side copy of an object (UploadPartCopy), without transferring its bytes. Raises ObjectNotFound."""
         info = self.head(source)
         if info is None:
             raise ObjectNotFound(source)
@@ -234,13 +234,13 @@ class S3Store:
             with self.translated(doing):
                 etags = tuple(self._copy_part(info, key, upload_id, start) for start in range(0, info.size, self._copy_part_bytes))
         except BaseException:
-            with suppress(SyncError):  # The copy's own failure is the news; the next opener aborts what is left.
+            with suppress(SyncError):  # Report the copy's failure, not the abort's. The next opening aborts the upload.
                 self.abort_upload(key, upload_id)
             raise
         return StagedUpload(key, upload_id, etags, info.size)
 
     def begin_upload(self, key: str, metadata: Mapping[str, str]) -> str:
-        """The id of a new upload. Raises what botocore raises."""
+        """Begin a multipart upload and return its id. Raises botocore's exceptions."""
         answer = self.client.create_multipart_upload(Bucket=self._bucket, Key=key, Metadata=metadata, ContentType=_CONTENT_TYPE)
         if answer["ResponseMetadata"]["RetryAttempts"]:
             doubtful_uploads.note()
@@ -269,7 +269,7 @@ class S3Store:
         except ClientError as error:
             if refused_for_good(error):
                 raise explain(error, doing, self.settings) from error
-            # 500 is what moto and Ceph say of an aborted upload, 503 and the like come from in front of the store.
+            # moto and Ceph answer 500 for an aborted upload; 503 and similar come from a proxy in front of the store.
             if no_answer(error) and status(error) != 500:
                 raise OutcomeUnknown(f"{doing}: {code(error)}") from error
             raise UploadFailed(f"{doing}: {code(error)}") from error
@@ -279,7 +279,7 @@ class S3Store:
             raise explain(error, doing, self.settings) from error
 
     def abort_upload(self, key: str, upload_id: str) -> None:
-        """Drop the upload and its parts; one that is already gone is fine."""
+        """Abort the upload and drop its parts. An upload that is already gone is fine."""
         with self.translated(f"Aborting an upload of {self._url(key)}"):
             try:
                 self.client.abort_multipart_upload(Bucket=self._bucket, Key=key, UploadId=upload_id)
@@ -288,19 +288,19 @@ class S3Store:
                     raise
 
     def list_uploads(self, prefix: str) -> Iterator[tuple[str, str]]:
-        """(key, upload id) of every open multipart upload under the prefix."""
+        """Yield (key, upload id) of every open multipart upload under the prefix."""
         with self.translated(f"Listing uploads under {self._url(prefix)}"):
             for page in self.client.get_paginator("list_multipart_uploads").paginate(Bucket=self._bucket, Prefix=prefix):
                 for upload in page.get("Uploads", []):
                     yield upload["Key"], upload["UploadId"]
 
     def hasty(self) -> S3Store:
-        """The same bucket for clearing up after a failure: a store that does not answer soon is let be."""
+        """Return the same bucket with short limits, for cleanup after a failure: an unresponsive store is given up soon."""
         return S3Store(self.settings, _HASTY)
 
     @contextmanager
     def translated(self, doing: str) -> Iterator[None]:
-        """botocore's exceptions inside become ConfigError or TransientError; `doing` starts the message ("Reading s3://…")."""
+        """Translate botocore's exceptions inside into ConfigError or TransientError. `doing` starts the message ("Reading s3://…")."""
         try:
             yield
         except (BotoCoreError, ClientError) as error:
@@ -311,7 +311,7 @@ class S3Store:
 
 
 def _without_conflict(put: Callable[[], PutObjectOutputTypeDef]) -> PutObjectOutputTypeDef:
-    """The answer to a conditional put, asked for again while another write of the key is in flight (409 ConditionalRequestConflict)."""
+    """Send a conditional put. Repeat it while another write of the key is in flight (409 ConditionalRequestConflict)."""
     for wait in _WAITS_S:
         try:
             return put()
