@@ -1,1 +1,1 @@
-"""Spark: the session, and running a function over tasks on its executors."""
+"""Spark engine: the session, and functions that run over tasks on its executors."""

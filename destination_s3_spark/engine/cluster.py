@@ -1,6 +1,7 @@
-"""A Spark cluster outside of the connector: what its executors are given, and whether they can work with it.
+"""External Spark cluster: what the driver sends to its executors, and checks that they can run the connector's tasks.
 
-The driver stays in the connector's process. Executors get our package as a zip file; Python and other packages are theirs.
+The driver stays in the connector's process. Executors receive the connector's package as a zip file and provide Python and other packages
+themselves.
 """
 
 from __future__ import annotations
@@ -26,15 +27,18 @@ if TYPE_CHECKING:
 PACKAGE = Path(__file__).parents[1]
 LOOK_EVERY_S = 10.0
 SCRATCH_VARIABLE = "SPARK_LOCAL_DIRS"
-"""Where Spark tells a Python worker which directories it clears when the executor ends, with commas between them."""
+"""Variable in which Spark tells a Python worker, comma-separated, the directories it removes when the executor ends."""
 
 _LAST_FAILURE = re.compile(r"most recent failure: [^\n]*?: (?P<cause>[^\n]+)")
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Where the cluster is (`spark://host:port`, `yarn`, `k8s://...`), the interpreter its executors start, how many seconds they may take
-    to appear, and the secret of `spark.authenticate`."""
+    """Address and access of a Spark cluster.
+
+    `master` is its URL (`spark://host:port`, `yarn`, `k8s://...`), `python` the interpreter its executors start. `start_limit_s` is the
+    time executors may take to appear, in seconds. `secret` is that of `spark.authenticate`.
+    """
 
     master: str
     python: str
@@ -43,14 +47,17 @@ class Cluster:
 
 
 def conf_of(cluster: Cluster) -> dict[str, str]:
-    """Where the session is and where its driver can be reached; the user's own properties come on top."""
+    """Return the properties for the master and the driver's address. The user's own properties override them."""
     driver = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"} if is_on_this_machine(cluster.master) else {}
     return {"spark.master": cluster.master, **driver}
 
 
 @contextmanager
 def told_the_secret(cluster: Cluster | None, directory: Path) -> Iterator[list[str]]:
-    """Arguments that tell a JVM that is launched inside the secret, by a file only we can read: they can be seen by everybody here."""
+    """Yield spark-submit arguments that pass the secret to a JVM launched inside.
+
+    The secret goes through a file that only this user can read, because every user of the machine can see a command line.
+    """
     if cluster is None or cluster.secret is None:
         yield []
         return
@@ -67,7 +74,7 @@ def told_the_secret(cluster: Cluster | None, directory: Path) -> Iterator[list[s
 
 
 def package_archive(directory: Path) -> Path:
-    """Our package as a zip file that Python imports from, in the directory."""
+    """Write the connector's package to the directory as a zip file that Python can import, and return its path."""
     directory.mkdir(parents=True, exist_ok=True)
     archive = directory / f"{PACKAGE.name}.zip"
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
@@ -77,7 +84,7 @@ def package_archive(directory: Path) -> Path:
 
 
 def require_working_executors(context: SparkContext) -> None:
-    """Run a task that says what an executor has. Raises ConfigError naming what is missing there."""
+    """Run a task that reports an executor's environment. Raises ConfigError naming the missing parts."""
     try:
         (found,) = context.parallelize([0], 1).map(lambda _: environment()).collect()
     except Exception as error:
@@ -94,21 +101,21 @@ def require_working_executors(context: SparkContext) -> None:
 def giving_up_without_executors(
     context: SparkContext, cluster: Cluster, conf: Mapping[str, str], look_every_s: float = LOOK_EVERY_S
 ) -> Iterator[None]:
-    """Run a job inside. Raises TransientError when the cluster has had no executor for it for as long as they may take to appear."""
+    """Run a job inside. Raises TransientError if the cluster has had no executor for `cluster.start_limit_s` seconds."""
     over, alone = threading.Event(), threading.Event()
 
     def watch() -> None:
         since = time.monotonic()
         while not over.wait(look_every_s):
             try:
-                # Of everyone who holds blocks, one is the driver.
+                # The driver is one of the holders of blocks.
                 if context._jsc.sc().getExecutorMemoryStatus().size() > 1:
                     since = time.monotonic()
                 elif time.monotonic() - since >= cluster.start_limit_s:
                     alone.set()
                     context.cancelAllJobs()
                     return
-            except Exception:  # noqa: BLE001 (the session has ended, and its job says so)
+            except Exception:  # noqa: BLE001 (the session has ended, and its job reports that)
                 return
 
     threading.Thread(target=watch, name="spark-executors", daemon=True).start()
@@ -123,7 +130,7 @@ def giving_up_without_executors(
 
 
 def no_executors(cluster: Cluster, conf: Mapping[str, str]) -> TransientError:
-    """The error of a cluster that did not take a task in time."""
+    """Return the error for a cluster that took no task in time."""
     driver = conf.get("spark.driver.host", "this machine's address")
     return TransientError(
         f"No executor of the Spark cluster {cluster.master} took a task within {cluster.start_limit_s:.0f} seconds. Look in the master's "
@@ -133,12 +140,12 @@ def no_executors(cluster: Cluster, conf: Mapping[str, str]) -> TransientError:
 
 
 def scratch_directory() -> str | None:
-    """On an executor: a directory that is cleared when it ends. None elsewhere, where the system's temporary one will do."""
+    """Return a directory that Spark removes when the executor ends. None outside of executors: use the system's temporary directory."""
     return os.environ.get(SCRATCH_VARIABLE, "").split(",")[0] or None
 
 
 def _unusable(text: str) -> SyncError:
-    """What a probe that failed means. No record was near it, so the cluster's own words may be shown."""
+    """Return the error for a failed probe. The probe handles no records, so the message may quote the cluster."""
     found = _LAST_FAILURE.search(text)
     cause = found["cause"].strip() if found else ""
     if "PYTHON_VERSION_MISMATCH" in text:

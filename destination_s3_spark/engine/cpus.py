@@ -1,4 +1,7 @@
-"""How many CPUs this process may use. Python sees the machine's; a container is held to a quota, which only its cgroup tells."""
+"""Number of CPUs that this process may use.
+
+Python reports the machine's CPUs. Only the cgroup knows the quota of a container.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +13,14 @@ CGROUPS = Path("/sys/fs/cgroup")
 
 
 def available_cpus(cgroups: Path = CGROUPS) -> int:
-    """The CPUs of this process's affinity, or its cgroup's quota (rounded up) if that is less."""
+    """Return the number of CPUs in this process's affinity, or its cgroup's quota (rounded up) if that is lower."""
     allowed = len(os.sched_getaffinity(0))
     quota = _quota(cgroups)
     return allowed if quota is None else max(1, min(allowed, math.ceil(quota)))
 
 
 def _quota(cgroups: Path) -> float | None:
-    """CPU seconds per second, or None where there is no quota: version 2 says `max`, version 1 -1."""
+    """Return the quota in CPU seconds per second, or None without a quota (`max` in cgroup v2, -1 in v1)."""
     try:
         quota, period = (cgroups / "cpu.max").read_text().split()
     except (OSError, ValueError):

@@ -1,7 +1,7 @@
-"""What an executor on another machine must have for our tasks to run there: the driver's Python, and the packages that tasks import.
+"""Requirements on an executor's environment: the driver's Python version, and the packages that tasks import.
 
-Our own code is not among it: the driver brings that along. The probe runs on an executor before anything else, so this module imports
-nothing that may be missing there.
+The connector's own code is not a requirement, because the driver sends it. The probe is the first thing to run on an executor, so this
+module imports nothing that may be missing there.
 """
 
 from __future__ import annotations
@@ -13,27 +13,27 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
 PACKAGES = ("boto3", "isal", "msgspec", "numpy", "orjson", "pyarrow", "tzdata", "xxhash", "zstandard")
-"""What tasks need, besides what these bring along themselves."""
+"""Direct dependencies of tasks. Their own dependencies come with them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """An interpreter (`3.11`) and the versions of its packages, None for one that is not there."""
+    """Python version (`3.11`) and the versions of its packages, None for a missing package."""
 
     python: str
     packages: Mapping[str, str | None]
 
 
 def environment(packages: Sequence[str] = PACKAGES) -> Environment:
-    """What this process runs in."""
+    """Return the environment of this process."""
     return Environment(f"{sys.version_info.major}.{sys.version_info.minor}", {name: _version(name) for name in packages})
 
 
 def shortcomings(executor: Environment, driver: Environment) -> str | None:
-    """What the executor must be given before tasks of the driver can run there; None when it has all.
+    """Return what the executor lacks to run tasks of the driver, or None if it lacks nothing.
 
-    Tasks and results cross between the two, so packages must be of the same major version (the same minor one before 1.0); tzdata is
-    data, of any version.
+    Tasks and results are pickled between the two, so packages must have the same major version (before 1.0 the same minor version). tzdata
+    contains only data and may have any version.
     """
     wanted = [
         f"{name} {ours} (it has {theirs or 'none'})"
@@ -52,7 +52,7 @@ def _fits(name: str, theirs: str | None, ours: str | None) -> bool:
 
 
 def _compatible(text: str) -> Sequence[str]:
-    """The part of a version number that is the same for releases that understand each other."""
+    """Return the part of a version number that compatible releases share."""
     numbers = re.findall(r"\d+", text)
     return numbers[:2] if numbers[:1] == ["0"] else numbers[:1]
 

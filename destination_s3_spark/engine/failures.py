@@ -1,4 +1,4 @@
-"""Why Spark failed, as far as it can be known. Memory is named where something ran out of it, and only there."""
+"""Diagnosis of Spark failures. Messages blame memory only if something is known to have run out of it."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from destination_s3_spark.engine.jvm import Jvm
 from destination_s3_spark.errors import TransientError
 
 KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
-"""Exit codes of a JVM that was killed, as the kernel does for want of memory; beside it only we do, when nobody waits for it any more."""
+"""Exit codes of a killed JVM. The kernel kills it for lack of memory; the connector does so only after all jobs have ended."""
 WANT_OF_MEMORY = re.compile(r"OutOfMemoryError|OOMKilled|exit(?:ed with)? code:? (?:137|52)\b", re.IGNORECASE)
-"""What Spark says of an executor, or of itself, that ran out of memory; 52 is its own exit code for that."""
+"""Spark's messages about an executor or itself running out of memory. 52 is its own exit code for that."""
 END_S = 1.0
-"""How long a JVM whose connections are broken may take to end, to be asked for its exit code."""
+"""Seconds for a JVM with broken connections to end, so that its exit code is known."""
 
 _SAID = re.compile(r"^: (?P<words>[^\n]+)", re.MULTILINE)
 _FAILED_TASK = re.compile(r"most recent failure: [^\n]*?: (?P<kind>[\w.$]+(?:Exception|Error))")
@@ -25,7 +25,7 @@ _LOOK = "Spark's own messages on stderr say more"
 
 @dataclass(frozen=True, slots=True)
 class Symptom:
-    """What is known of a failure: its words for people, what Spark said (empty if nothing), the JVM's exit code if it has ended."""
+    """Facts about a failure: a text for the user, Spark's message (empty if none), and the JVM's exit code if it has ended."""
 
     words: str
     spark_said: str
@@ -34,7 +34,7 @@ class Symptom:
 
 
 def symptom(error: BaseException | None, jvm: Jvm | None, *, kernel_killed: bool) -> Symptom:
-    """Look at an exception of Spark or py4j, and at the JVM. `kernel_killed`: the kernel has ended processes for want of memory."""
+    """Diagnose an exception of Spark or py4j and the state of the JVM. `kernel_killed`: the kernel's OOM killer has ended processes."""
     spark_said = _java_text(error)
     code = None
     if jvm is not None and not spark_said:
@@ -47,14 +47,14 @@ def symptom(error: BaseException | None, jvm: Jvm | None, *, kernel_killed: bool
 
 
 def start_failure(seen: Symptom) -> TransientError:
-    """The error of a session that did not start. No record was near it, so all words may be shown."""
+    """Return the error for a session that did not start. No records were involved, so the message may quote everything."""
     if seen.want_of_memory:
         return TransientError("Spark did not start for want of memory. Give the container more (4 GiB is advised) and run the sync again.")
     return TransientError(f"Spark did not start: {seen.words.rstrip('.')}. {_LOOK}.")
 
 
 def job_failure(seen: Symptom, attempts: int, *, on_cluster: bool) -> TransientError:
-    """The error of a job that Spark gave up after so many attempts, or that was lost with its JVM."""
+    """Return the error for a job that Spark gave up after `attempts` attempts or lost with its JVM."""
     if seen.jvm_code is not None:
         what = f"Spark's JVM does not answer any more, it ended with code {seen.jvm_code}"
     elif not seen.spark_said:
@@ -72,12 +72,12 @@ def job_failure(seen: Symptom, attempts: int, *, on_cluster: bool) -> TransientE
 
 
 def _java_text(error: BaseException | None) -> str:
-    """What Spark said in an exception of its own; nothing where py4j does not hear it any more."""
+    """Return the message of a Java exception, or "" for other exceptions and if py4j cannot reach the JVM."""
     from py4j.protocol import Py4JJavaError  # noqa: PLC0415 (spec and check must not pay for it)
 
     if not isinstance(error, Py4JJavaError):
         return ""
     try:
         return str(error)
-    except Exception:  # noqa: BLE001 (the JVM is asked for the text, and may have gone meanwhile)
+    except Exception:  # noqa: BLE001 (the text comes from the JVM, which may have ended)
         return ""

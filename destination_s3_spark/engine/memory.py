@@ -1,6 +1,6 @@
-"""How much memory the container may use, and how much of it the JVM gets.
+"""Memory of the container, and the share of it for the JVM.
 
-The JVM schedules tasks and never holds a record, so it needs little; the Python workers, which type and encode, get the rest.
+The JVM schedules tasks and never holds a record, so it needs little. The Python workers, which type and encode records, get the rest.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ OOM_KILL_FILES = (
     Path("/sys/fs/cgroup/memory/memory.oom_control"),  # cgroup v1
 )
 JVM_HEAP_MIN_MB = 512
-"""Spark's memory manager refuses to start below 450 MiB (1.5 times what it reserves)."""
+"""Spark's memory manager refuses to start with less than 450 MiB (1.5 times its reserve)."""
 JVM_HEAP_MAX_MB = 1024
 JVM_SHARE_OF_CONTAINER = 8
 
 
 def container_memory_bytes(limit_files: tuple[Path, ...] = CGROUP_LIMIT_FILES) -> int:
-    """The cgroup's memory limit in bytes, or the machine's memory where there is none (`max`, or v1's huge number)."""
+    """Return the cgroup's memory limit in bytes, or the machine's memory without a limit (`max`, or a huge number in v1)."""
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for file in limit_files:
         try:
@@ -37,13 +37,13 @@ def container_memory_bytes(limit_files: tuple[Path, ...] = CGROUP_LIMIT_FILES) -
 
 
 def jvm_heap_mb(container_bytes: int) -> int:
-    """The JVM's maximum heap in MiB: an eighth of the container, between 512 and 1024."""
+    """Return the JVM's maximum heap in MiB: an eighth of the container, between 512 and 1024."""
     share = container_bytes // JVM_SHARE_OF_CONTAINER // 2**20
     return max(JVM_HEAP_MIN_MB, min(JVM_HEAP_MAX_MB, share))
 
 
 def oom_kills(files: tuple[Path, ...] = OOM_KILL_FILES) -> int:
-    """How many processes of the cgroup the kernel has killed for want of memory so far; 0 where nothing tells."""
+    """Return the number of processes of the cgroup that the kernel's OOM killer has ended so far, 0 if unknown."""
     for file in files:
         with suppress(OSError):
             counts = dict(line.split() for line in file.read_text().splitlines())

@@ -202,7 +202,7 @@ class PathTemplate:
 
 
 def _parse(template: str, *, in_file_name: bool) -> Iterator[_Part]:
-    """Parse a template into text and variables. An unknown `${FOO}` becomes FOO, as in destination-s3; an unknown `{foo}` stays unchanged."""
+    """Parse a template into text and variables. Unknown `${FOO}` becomes FOO, as in destination-s3; unknown `{foo}` stays as it is."""
 
     def parts() -> Iterator[_Part]:
         end = 0
