@@ -1,6 +1,6 @@
-"""Spark's JVM: launched as pyspark does it, but before pyspark is imported, which takes as long as the JVM to get under way.
+"""Spark's JVM, launched as pyspark does it, but before the import of pyspark, which takes as long as the JVM's start.
 
-The process at the other end of the JVM's stdin keeps it alive: it ends by itself when that process dies.
+The JVM ends by itself when the process at the other end of its stdin dies.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ _PORT, _SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
 
 
 class Jvm:
-    """A JVM that is being launched with this configuration of Spark; what it tells of itself goes below `directory`.
+    """A JVM that is being launched with this Spark configuration. It writes its connection data below `directory`.
 
-    `arguments` are more of those of spark-submit.
+    `arguments` are further arguments for spark-submit.
     """
 
     def __init__(self, conf: Mapping[str, Any], arguments: Sequence[str], directory: Path) -> None:
-        self._connection = Path(tempfile.mkdtemp(dir=directory)) / "connection"  # it will hold a secret
+        self._connection = Path(tempfile.mkdtemp(dir=directory)) / "connection"  # it will contain a secret
         options = [part for key, value in conf.items() for part in ("--conf", f"{key}={value}")]
         self.process = subprocess.Popen(  # noqa: S603 (Spark's own script)
             [_spark_home() / _SUBMIT, *options, *arguments, "pyspark-shell"],
             stdin=subprocess.PIPE,
             env={**os.environ, "SPARK_CONNECT_MODE": "0", _CONNECTION_FILE: str(self._connection)},
-            preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_IGN),  # noqa: PLW1509 (as pyspark does it: Ctrl-C is for us)
+            preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_IGN),  # noqa: PLW1509 (like pyspark: Ctrl-C is for the driver)
         )
 
     def gateway(self) -> Any:
-        """py4j's way into the JVM, once it is up. Raises OSError when it ends before."""
+        """Wait for the JVM and return py4j's gateway to it. Raises OSError if the JVM ends first."""
         while not self._connection.exists():
             if self.process.poll() is not None:
                 raise OSError(f"the JVM ended with code {self.process.returncode} before it could be spoken to")
@@ -62,12 +62,12 @@ class Jvm:
 
 
 def _not_of_py4j(record: logging.LogRecord) -> bool:
-    """Whether somebody else has logged the record: py4j logs a connection that is lost with a traceback, and raises it as well."""
+    """Return False for py4j's log records: it logs a lost connection with a traceback although it also raises it."""
     return Path(record.pathname).parent.name != "py4j"
 
 
 def _spark_home() -> Path:
-    """Where Spark lies: as the environment says, or with pyspark, whose own way of finding it would import all of it."""
+    """Return Spark's directory: SPARK_HOME, or pyspark's own. pyspark's function for this would import the whole package."""
     package = find_spec("pyspark")
     assert package is not None  # noqa: S101 (a dependency)
     assert package.origin is not None  # noqa: S101

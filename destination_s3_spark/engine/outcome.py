@@ -1,7 +1,7 @@
-"""What a group of tasks hands back to the driver: results, or why it failed, as a value.
+"""Outcome of a group of tasks as a value for the driver: its results or its failure.
 
-Failures travel as values because Spark would retry an exception (pointless for a bad record), and would log its text, which may quote
-a record's content.
+Failures travel as values because Spark would retry an exception, which is pointless for a bad record. Spark would also log the exception's
+text, which may quote a record.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class Done(Generic[Result]):
-    """All tasks of the group returned. `lost_attempts`: of a task, or of a request to begin an upload, which nobody knows then."""
+    """All tasks of the group returned.
+
+    `lost_attempts`: an earlier attempt of the group, or of a request to begin an upload, may have left an unknown upload behind.
+    """
 
     results: list[Result]
     lost_attempts: bool
@@ -30,13 +33,13 @@ class Done(Generic[Result]):
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A task raised: the error itself if it is one of ours (safe to show), else where it happened and its class."""
+    """A task raised an error. A SyncError is kept because its message is safe; any other becomes a Bug with its class and location."""
 
     error: SyncError
 
 
 def guarded(function: Callable[[Task], Result]) -> Callable[[Sequence[Task]], Done[Result] | Failed]:
-    """The function over a group of tasks, its exceptions turned into values."""
+    """Wrap the function for a group of tasks. Exceptions become `Failed`."""
 
     def run(tasks: Sequence[Task]) -> Done[Result] | Failed:
         from pyspark import TaskContext  # noqa: PLC0415 (runs on a worker; the driver may not need Spark at all)
@@ -49,8 +52,8 @@ def guarded(function: Callable[[Task], Result]) -> Callable[[Sequence[Task]], Do
             return Done(results, died_before or doubtful_uploads.count() > doubtful)
         except SyncError as error:
             return Failed(error)
-        except Exception as error:  # noqa: BLE001 (whatever it is, its text may quote a record)
-            sys.stderr.write(frames_of(error))  # the driver's, or the executor's on a cluster
+        except Exception as error:  # noqa: BLE001 (the text of any exception may quote a record)
+            sys.stderr.write(frames_of(error))  # the driver's stderr, or the executor's on a cluster
             return Failed(Bug(_where(error)))
 
     return run

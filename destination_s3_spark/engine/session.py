@@ -1,7 +1,7 @@
-"""The Spark session of a sync: started in the background while records are already being read, one per process.
+"""Spark session of a sync: one per process, started in the background while records are already being read.
 
-Spark schedules, retries, isolates and scales functions over tasks, inside this process's machine or on a cluster. The records themselves
-stay in the Python workers: a task carries file extents and keys, never rows.
+Spark schedules, retries, isolates and scales functions over tasks, on this machine or on a cluster. The records stay in the Python workers:
+a task carries file extents and keys, never rows.
 """
 
 from __future__ import annotations
@@ -47,26 +47,26 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 Progress = Callable[[int, int], None]
-"""Takes the number of groups of tasks that are done, and of all of them."""
+"""Receives the number of completed groups of tasks and the total number of groups."""
 
 Groups = Sequence[Sequence[Any]]
-"""Tasks of a job; those of a group run one after the other on one worker."""
+"""Tasks of a job by group. The tasks of a group run one after another on one worker."""
 
 GOODBYE_S = 3.0
-"""How long a cluster may take to let go of its executors; later it notices by itself that the driver has gone."""
+"""Seconds for a cluster to release its executors. After that it notices by itself that the driver is gone."""
 LAUNCH_S = 5.0
-"""How long to wait for a JVM that is about to be launched, to end it: it would go on for a moment, and make its directory anew."""
+"""Seconds to wait for a JVM that is just being launched before ending it. Otherwise it would run on and recreate its directory."""
 TASK_ATTEMPTS = 3
-"""A task whose Python worker died (killed for memory, say) is tried again; its uploads of earlier attempts stay invisible."""
+"""Attempts of a task whose Python worker dies, for example for lack of memory. Uploads of earlier attempts stay invisible."""
 USER_WITHOUT_ACCOUNT = "airbyte"
 LOG4J = Path(__file__).with_name("log4j2.properties")
 
 
 @dataclass(frozen=True, slots=True)
 class SparkSettings:
-    """What the session needs. `local_dir` holds the scratch files of Spark and its JVM; it is made if need be.
+    """Settings of the session. `local_dir` holds the scratch files of Spark and its JVM and is created if missing.
 
-    `cores` is the number of tasks that run at once inside the connector; on a cluster, if one is given, its executors decide.
+    `cores` is the number of parallel tasks inside the connector. With a cluster, its executors determine that number.
     """
 
     cores: int
@@ -75,12 +75,12 @@ class SparkSettings:
     conf: Mapping[str, str]
     cluster: Cluster | None = None
     java_options: tuple[str, ...] = ()
-    """For the JVM, beside our own."""
+    """Options for the JVM, in addition to the connector's."""
     progress_every_s: float = 10.0
 
 
 def local_cores(master: str) -> int:
-    """The number of task slots of a `local[...]` master; `*` means the CPUs this process may use."""
+    """Return the number of task slots of a `local[...]` master. `*` means the CPUs this process may use."""
     count = master.removeprefix("local").strip("[]").split(",")[0]
     if count == "*":
         return available_cpus()
@@ -88,11 +88,10 @@ def local_cores(master: str) -> int:
 
 
 class Engine:
-    """Runs functions over tasks on Spark. `start` returns at once; `run` waits for the session.
+    """Runner of functions over tasks on Spark. `start` returns at once; `run` waits for the session.
 
-    `tasks` names the module of these functions: workers have it imported, with all it needs, while the first records are still being
-    read.
-    `prepare` is given the tasks of each job before they leave this process, and returns them as executors shall have them.
+    `tasks` names the module of these functions. Workers import it and its dependencies while the first records are still being read.
+    `prepare` receives the tasks of each job before they leave this process and returns them in the form executors need.
     """
 
     def __init__(
@@ -113,11 +112,11 @@ class Engine:
         self._oom_kill_files = oom_kill_files
         self._oom_kills_before = oom_kills(oom_kill_files)
         self.lost_attempts = False
-        """Whether a task's worker died and the task ran again, or a request to begin an upload did: either may have left one behind."""
+        """Whether an earlier attempt of a task or of a request to begin an upload failed: either may have left an upload behind."""
 
     @property
     def cores(self) -> int:
-        """How many tasks run at once. On a cluster this waits for the session."""
+        """Number of tasks that run in parallel. On a cluster this waits for the session."""
         if self._settings.cluster is None:
             return self._settings.cores
         context = self._ready()
@@ -125,16 +124,17 @@ class Engine:
             return int(context.defaultParallelism)
 
     def launch(self) -> None:
-        """Launch the JVM, and import what speaks with it; no thread is left: for a process that has the rest to import, and to fork.
+        """Launch the JVM and import the modules that talk to it, without leaving a thread behind.
 
-        What goes wrong here goes wrong again in `start`, which is next, and is told from there.
+        The process has more to import, and then to fork. An error here is suppressed, because `start` comes next, fails the same way and
+        reports it.
         """
 
         def launch() -> None:
             with suppress(OSError):
                 self._jvm = self._launch(())
 
-        # On a thread, which no handler of a signal interrupts: `stop` finds the JVM, or waits for it.
+        # Signal handlers do not interrupt another thread: `stop` finds the JVM or waits for it.
         self._starter = threading.Thread(target=launch, name="spark-launch", daemon=True)
         self._starter.start()
         from pyspark import daemon, worker  # noqa: F401, PLC0415 (for the fork)
@@ -143,14 +143,14 @@ class Engine:
         self._starter = None
 
     def fork_template(self) -> None:
-        """Fork the process that workers are to be forked from, with what this one has imported. It must not have threads yet."""
+        """Fork the process that will fork the workers, with the modules imported so far. This process must not have threads yet."""
         self._settings.local_dir.mkdir(parents=True, exist_ok=True)
         address = self._settings.local_dir / "template"
         if fork_template(address, worker_daemon.serve):
             self._template = address
 
     def start(self) -> None:
-        """Begin starting the session in the background, once."""
+        """Start the session in the background, once."""
         if self._starter is None:
             self._starter = threading.Thread(target=self._start, name="spark-start", daemon=True)
             self._starter.start()
@@ -158,10 +158,10 @@ class Engine:
     def run(
         self, function: Callable[[Task], Result], groups: Sequence[Sequence[Task]], progress: Progress | None = None
     ) -> list[list[Result]]:
-        """Apply the function to every task; the tasks of a group run one after the other on one worker. Results keep the shape.
+        """Apply the function to every task. The tasks of a group run one after another on one worker. Results have the shape of `groups`.
 
-        `progress` is told now and then how many groups are done. Raises the first SyncError a task raised, as it was; any other exception
-        of a task becomes a Bug without its text.
+        `progress` is called at intervals with the number of completed groups. Raises the first SyncError of a task unchanged. Any other
+        exception of a task becomes a Bug without its text.
         """
         if not groups:
             return []
@@ -182,13 +182,13 @@ class Engine:
         return done
 
     def _not_for_ever(self, context: SparkContext) -> AbstractContextManager[None]:
-        """Spark itself would wait for a cluster's executors until the end of days."""
+        """Give up when a cluster has no executors. Spark itself would wait for them indefinitely."""
         cluster = self._settings.cluster
         return nullcontext() if cluster is None else giving_up_without_executors(context, cluster, self._settings.conf)
 
     @contextmanager
     def _told_as_transient(self) -> Iterator[None]:
-        """Raise a TransientError for whatever else goes wrong with Spark inside."""
+        """Turn every error of Spark inside into a TransientError. A SyncError passes unchanged."""
         try:
             yield
         except SyncError:
@@ -200,27 +200,27 @@ class Engine:
         return symptom(error, self._jvm, kernel_killed=oom_kills(self._oom_kill_files) > self._oom_kills_before)
 
     def stop(self) -> None:
-        """End the JVM at once: everything that must last is in S3 by now, and a slow goodbye helps nobody."""
+        """Kill the JVM immediately. All results are on S3 by now, so a slow shutdown has no benefit."""
         jvm = self._launched()
         if jvm is None:
             return
         if self._settings.cluster is not None and self._context is not None:
-            # A cluster that is told gives the executors to others at once.
+            # A cluster that is notified frees the executors at once.
             goodbye = threading.Thread(target=_say_goodbye, args=(self._context,), name="spark-goodbye", daemon=True)
             goodbye.start()
             goodbye.join(GOODBYE_S)
         jvm.process.kill()
-        with suppress(subprocess.TimeoutExpired):  # a busy machine; the kernel ends it all the same
+        with suppress(subprocess.TimeoutExpired):  # the machine is busy; the kernel ends the JVM anyway
             jvm.process.wait(timeout=10)
         if self._starter is not None:
-            self._starter.join(GOODBYE_S)  # it fails now, if it was not done
-        from pyspark import SparkContext  # noqa: PLC0415 (whoever launched the JVM imports it next)
+            self._starter.join(GOODBYE_S)  # it fails now if it was still starting
+        from pyspark import SparkContext  # noqa: PLC0415 (a process that launched the JVM imports it anyway)
 
-        # Or the next session of this process, ours or another's, would be looked for in the JVM that is gone.
+        # Otherwise pyspark would look for this process's next session in the dead JVM.
         SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
 
     def _launched(self) -> Jvm | None:
-        """The JVM, if there is one. If it is just about to be launched, it is waited for."""
+        """Return the JVM, or None if there is none. Wait for one that is just being launched."""
         waiting_until = time.monotonic() + LAUNCH_S
         while self._jvm is None and self._starter is not None and self._starter.is_alive() and time.monotonic() < waiting_until:
             self._starter.join(0.01)
@@ -249,16 +249,16 @@ class Engine:
                 context.addPyFile(str(package_archive(self._settings.local_dir)))
                 require_working_executors(context)
                 slots = context.defaultParallelism
-            if self._template is None:  # which has imported everything
+            if self._template is None:  # the template has imported everything
                 context.parallelize(range(slots), slots).map(partial(_import, self._tasks)).collect()
             self._context = context
-        except Exception as error:  # noqa: BLE001 (raised again, on the thread that waits for the session)
+        except Exception as error:  # noqa: BLE001 (raised again on the thread that waits for the session)
             self._failure = error
 
     def _launch(self, arguments: Sequence[str]) -> Jvm:
         self._settings.local_dir.mkdir(parents=True, exist_ok=True)
         _prepare_environment(self._settings.cluster)
-        # The session has these from its own configuration, which does not pass by a command line.
+        # The session takes sensitive options from its own configuration, because a command line would expose them.
         shown = {key: value for key, value in self._conf().items() if not is_sensitive(key)}
         return Jvm(shown, arguments, self._settings.local_dir)
 
@@ -278,7 +278,7 @@ def _import(module: str, _slot: int) -> None:
 
 @contextmanager
 def _watched(context: SparkContext, groups: int, progress: Progress | None, every_s: float) -> Iterator[None]:
-    """Tell `progress` what Spark says of the job that is run inside."""
+    """Report the progress of the job that runs inside to `progress`."""
     if progress is None:
         yield
         return
@@ -289,7 +289,7 @@ def _watched(context: SparkContext, groups: int, progress: Progress | None, ever
         while not over.wait(every_s):
             try:
                 done = _completed_tasks(context, name)
-            except Exception:  # noqa: BLE001 (the JVM has gone, and its job says so)
+            except Exception:  # noqa: BLE001 (the JVM is gone, and its job reports that)
                 return
             progress(done, groups)
 
@@ -303,7 +303,7 @@ def _watched(context: SparkContext, groups: int, progress: Progress | None, ever
 
 
 def _completed_tasks(context: SparkContext, group: str) -> int:
-    """Of the jobs of a group."""
+    """Return the number of completed tasks in all jobs of a job group."""
     tracker = context.statusTracker()
     jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group)]
     stages = [tracker.getStageInfo(int(stage)) for job in jobs if job is not None for stage in job.stageIds]
@@ -311,13 +311,13 @@ def _completed_tasks(context: SparkContext, group: str) -> int:
 
 
 def _say_goodbye(context: SparkContext) -> None:
-    """Tell the cluster that the session is over. A JVM that is killed meanwhile has had its time."""
+    """Notify the cluster that the session is over. The JVM may be killed meanwhile."""
     with suppress(Exception):
         context._jsc.stop()
 
 
 def _name_the_user() -> None:
-    """Give Spark a name for a user that has no account, as in a container that runs as any user: it would ask the system, and fail."""
+    """Set a Spark user name for a user without an account, as in containers that run as any user. Spark's own lookup would fail."""
     try:
         pwd.getpwuid(os.getuid())
     except KeyError:
@@ -326,40 +326,40 @@ def _name_the_user() -> None:
 
 def _prepare_environment(cluster: Cluster | None) -> None:
     _name_the_user()
-    # Workers must run this very interpreter, or they would not find our packages. Those of a cluster have packages of their own.
+    # Local workers must run this interpreter to find the connector's packages. Executors of a cluster have their own.
     os.environ["PYSPARK_PYTHON"] = sys.executable if cluster is None else cluster.python
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     if cluster is None:
-        os.environ["SPARK_LOCAL_HOSTNAME"] = "localhost"  # or Spark asks for the host name's address, which a container need not have
+        os.environ["SPARK_LOCAL_HOSTNAME"] = "localhost"  # otherwise Spark resolves the host name, which may fail in a container
 
 
 def _spark_context(jvm: Jvm, conf: Mapping[str, Any], environment: dict[str, str]) -> SparkContext:
-    """`environment` is for the workers."""
+    """Create the context in the JVM. `environment` is that of the workers."""
     from pyspark import SparkConf, SparkContext  # noqa: PLC0415 (spec and check must not pay for it)
 
     gateway = jvm.gateway()
-    # Or a thread of the scheduler that dies for want of memory, or of threads, would leave the rest waiting for it for ever.
+    # Otherwise a scheduler thread that dies for lack of memory or threads would leave the rest waiting for it indefinitely.
     handler = gateway.jvm.org.apache.spark.util.SparkUncaughtExceptionHandler(False)
     gateway.jvm.java.lang.Thread.setDefaultUncaughtExceptionHandler(handler)
     context = SparkContext(conf=SparkConf(loadDefaults=False).setAll(list(conf.items())), environment=environment, gateway=gateway)
     accumulators: Any = context._accumulatorServer
-    accumulators.handle_error = lambda *_: None  # it would print a traceback when its JVM goes away, also when we end it
+    accumulators.handle_error = lambda *_: None  # it would print a traceback when its JVM ends, even if we end it
     return context
 
 
 def _our_conf(settings: SparkSettings) -> dict[str, Any]:
-    # C1 only: the JVM runs for seconds and never touches a record, so the optimizing compiler costs more than it returns.
-    # A young generation as large as Java makes it by itself on a large machine would be walked through once in every long sync.
+    # C1 only: the JVM runs for seconds and never touches a record, so the optimizing compiler costs more than it saves. Java's default
+    # young generation on a large machine would be touched completely in every long sync, so it is limited.
     java_options = (
         *("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmn32m", "-Xss512k", f"-Dlog4j2.configurationFile={LOG4J.as_uri()}"),
-        f'"-Djava.io.tmpdir={settings.local_dir}"',  # a JVM that is killed leaves native libraries and a directory where it has them
-        f'"-Duser.home={settings.local_dir}"',  # a user without an account has none, and Ivy insists on it
+        f'"-Djava.io.tmpdir={settings.local_dir}"',  # a killed JVM leaves native libraries and a directory there
+        f'"-Duser.home={settings.local_dir}"',  # a user without an account has no home, and Ivy requires one
     )
     inside = {
         "spark.master": f"local[{settings.cores},{TASK_ATTEMPTS}]",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
-        # Executors elsewhere get our package too late for it.
+        # Executors on other machines receive the connector's package too late for a daemon module.
         **({"spark.python.daemon.module": worker_daemon.__name__} if shortcuts.enabled() else {}),
     }
     return {
