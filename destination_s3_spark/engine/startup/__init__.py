@@ -1,1 +1,1 @@
-"""Shortcuts at the start of a sync. Each of them saves time only: without them a sync writes the same tables."""
+"""Shortcuts for the start of a sync. They only save time: a sync without them writes the same tables."""
