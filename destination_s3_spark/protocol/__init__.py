@@ -1,1 +1,1 @@
-"""The Airbyte protocol: bytes in, STATE, LOG and TRACE lines out, the catalog."""
+"""Airbyte protocol: parsing of the input bytes and the catalog, and output of STATE, LOG and TRACE lines."""

@@ -1,7 +1,7 @@
-"""The configured catalog: which streams a sync writes, how, and in which generation.
+"""Configured catalog: the streams of a sync, their sync modes and their generations.
 
-Bytes of the catalog file in, frozen values out; unknown fields are ignored. What this connector cannot do is refused here, before any
-record is read, with the stream's name and the field.
+Parsing turns the bytes of the catalog file into frozen values and ignores unknown fields. Unsupported features are refused before any
+record is read, with an error that names the stream and the field.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.stream_id import StreamId
 
 PLATFORM_NEEDED = "0.63.7"
-"""The first Airbyte platform version that sends generation ids."""
+"""First Airbyte platform version that sends generation ids."""
 
 
 class DestinationSyncMode(Enum):
-    """What happens to the records; the value is the protocol's word."""
+    """Handling of the records. The value is the protocol's name."""
 
     APPEND = "append"
     APPEND_DEDUP = "append_dedup"
@@ -44,10 +44,10 @@ class Stream:
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """The streams of a sync, in the catalog's order; events name a stream by its index here.
+    """Streams of a sync in the catalog's order. Events identify a stream by its index here.
 
-    `eof_is_complete`: the catalog comes from a caller without generations (PyAirbyte, a file on stdin), who sends no stream status
-    either, so a clean end of input completes the streams that got none.
+    `eof_is_complete`: the catalog comes from a caller without generations (PyAirbyte, a file on stdin). Such a caller sends no stream
+    status, so a clean end of input completes the streams that received none.
     """
 
     streams: tuple[Stream, ...]
@@ -56,7 +56,7 @@ class Catalog:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A configured stream under validation; knows its own name for the error texts."""
+    """A configured stream under validation, with its id for error messages."""
 
     configured: Mapping[str, Any]
     described: Mapping[str, Any]
@@ -80,7 +80,7 @@ class _Entry:
 
 
 def parse_catalog(text: bytes) -> Catalog:
-    """Read a ConfiguredAirbyteCatalog (JSON). Raises ConfigError that names the stream and the field."""
+    """Parse a ConfiguredAirbyteCatalog (JSON). Raises ConfigError naming the stream and the field."""
     entries = [_entry(number, configured) for number, configured in enumerate(_configured_streams(text), start=1)]
     seen: set[StreamId] = set()
     for entry in entries:
@@ -155,7 +155,7 @@ def _destination_sync_mode(entry: _Entry) -> DestinationSyncMode:
 
 
 def _generation(entry: _Entry) -> tuple[int, int, int]:
-    """(generation_id, minimum_generation_id, sync_id)."""
+    """Return (generation_id, minimum_generation_id, sync_id)."""
     generation = entry.integer("generation_id")
     minimum = entry.integer("minimum_generation_id")
     sync_id = entry.integer("sync_id")
@@ -172,7 +172,7 @@ def _generation(entry: _Entry) -> tuple[int, int, int]:
 
 
 def _keys(entry: _Entry, mode: DestinationSyncMode) -> tuple[tuple[tuple[str, ...], ...], tuple[str, ...]]:
-    """(primary_key, cursor_field); only dedup uses them, so only dedup restricts them."""
+    """Return (primary_key, cursor_field). Only dedup uses them, so they are restricted for dedup only."""
     paths = entry.configured.get("primary_key") or []
     if not isinstance(paths, list):
         raise entry.error("primary_key", "must be a list of field paths.")

@@ -1,4 +1,4 @@
-"""The envelope of one message line: its type, a record's stream, or the text of a STATE or TRACE. The record's data is not decoded."""
+"""Envelope of one message line: its type, a record's stream, or the text of a STATE or TRACE. The record's data is not decoded."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ _ABSENT = b"null"
 
 
 class Envelope(NamedTuple):
-    """`stream` is set for a RECORD; `body` is the text of the member that belongs to the type, for STATE and TRACE.
+    """Parts of a message line that routing needs.
 
-    `names_namespace` tells a record that has the key, be it with null, from one that leaves it out.
+    `stream` is set for a RECORD. `body` is the text of the member `state` or `trace`. `names_namespace` is True for a record that has the
+    key `namespace`, even with null.
     """
 
     type: str
@@ -39,9 +40,9 @@ _RECORD_MESSAGE = msgspec.json.Decoder(_RecordMessage)
 
 
 def read_envelope(line: bytes) -> Envelope:
-    """Read a line that starts with `{`. A `type` that is unknown, or missing without a record or state beside it, is no error.
+    """Read a line that starts with `{`. An unknown `type` is no error, nor is a missing one without a record or state.
 
-    Raises ValueError when the line is not one complete JSON object, or a RECORD or STATE without what makes it one.
+    Raises ValueError unless the line is one complete JSON object, and for a RECORD or STATE that lacks a required part.
     """
     try:
         message = _RECORD_MESSAGE.decode(line)

@@ -1,4 +1,4 @@
-"""Blocks of bytes from a file descriptor, with ticks while it stays open and silent."""
+"""Blocks of bytes from a file descriptor, with an empty block whenever it stays silent."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 PIPE_BYTES = 2**20
-"""What an unprivileged process may ask for a pipe (/proc/sys/fs/pipe-max-size)."""
+"""Largest pipe that an unprivileged process may request (/proc/sys/fs/pipe-max-size)."""
 BLOCK_BYTES = PIPE_BYTES
-"""All that a pipe holds: each block costs some calls, and larger ones would leave the second-level cache."""
+"""Block size: a full pipe. Smaller blocks cost more calls, and larger ones would not fit in the second-level cache."""
 
 
 def read_blocks(fd: int, idle_s: float = 1.0, block_bytes: int = BLOCK_BYTES) -> Iterator[bytes]:
-    """The bytes of a file, pipe or socket as they arrive, until its end; an empty block for each `idle_s` seconds without any."""
+    """Yield the bytes of a file, pipe or socket as they arrive, until its end, and an empty block per `idle_s` seconds of silence."""
     with suppress(OSError):  # only pipes have a size, and only a larger one helps
         if fcntl.fcntl(fd, fcntl.F_GETPIPE_SZ) < PIPE_BYTES:
             fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
@@ -34,7 +34,7 @@ def read_blocks(fd: int, idle_s: float = 1.0, block_bytes: int = BLOCK_BYTES) ->
 
 
 def bytes_waiting(fd: int) -> int:
-    """How many bytes could be read at once from a file, pipe or socket; 0 where that is not known."""
+    """Return how many bytes can be read at once from a file, pipe or socket; 0 if unknown."""
     answer = array("i", [0])
     with suppress(OSError):
         fcntl.ioctl(fd, termios.FIONREAD, answer)

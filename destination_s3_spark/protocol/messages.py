@@ -1,6 +1,6 @@
-"""What the protocol reader makes of the input, in the order of the input.
+"""Events of the protocol reader, in the order of the input.
 
-Record lines stay bytes. Streams are named by their index in the catalog.
+Record lines stay bytes. Streams are identified by their index in the catalog.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from destination_s3_spark.stream_id import StreamId
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """Record lines of one stream that follow each other in that stream.
+    """Consecutive record lines of one stream.
 
-    `chunks` are whole lines, each ending in a newline, as received. `runs` are (byte offset in the input of its first line, number of
-    lines): lines of a run also follow each other in the input, so its offset and the lengths of its lines place each of them.
+    `chunks` are whole lines as received, each ending in a newline. `runs` are pairs of (byte offset of the first line in the input, number
+    of lines). The lines of a run are consecutive in the input too, so its offset and the lengths of its lines locate each line.
     """
 
     stream: int
@@ -29,13 +29,13 @@ class Records:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """A checkpoint: exactly the records before its line came in `Records` events before this event."""
+    """A checkpoint. The `Records` events before it contain exactly the records before its line."""
 
     message: StateMessage
 
 
 class Status(Enum):
-    """The terminal statuses of a stream; the value is the protocol's word."""
+    """Terminal statuses of a stream. The value is the protocol's name."""
 
     COMPLETE = "COMPLETE"
     INCOMPLETE = "INCOMPLETE"
@@ -43,7 +43,7 @@ class Status(Enum):
 
 @dataclass(frozen=True, slots=True)
 class StreamStatus:
-    """A terminal status of a stream; COMPLETE comes at most once per stream."""
+    """A terminal status of a stream. COMPLETE occurs at most once per stream."""
 
     stream: int
     status: Status
@@ -51,7 +51,7 @@ class StreamStatus:
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """Nothing of the above came for a while: time to look at the clock."""
+    """A period without any other event: the consumer can check its clock."""
 
 
 Event = Records | State | StreamStatus | Idle
@@ -59,11 +59,11 @@ Event = Records | State | StreamStatus | Idle
 
 @dataclass(slots=True)
 class InputCounts:
-    """What came in, for the log at the end: lines by what became of them.
+    """Counts of input lines by their handling, for the log at the end.
 
-    `ignored` counts messages by type that say nothing to a destination (LOG, CONTROL, unknown types, most TRACEs); `blank` and `noise`
-    lines without a message, the first of which begins at byte `first_without_message`; `unknown_streams` records of streams that the
-    catalog does not have.
+    `ignored` counts, by type, messages without meaning for a destination (LOG, CONTROL, unknown types, most TRACEs). `blank` and `noise`
+    count lines without a message; `first_without_message` is the byte offset of the first one. `unknown_streams` counts records of streams
+    that are not in the catalog.
     """
 
     bytes: int = 0

@@ -1,8 +1,8 @@
-"""Which stream a record line belongs to, told from its first bytes.
+"""Routing of record lines to streams by the first bytes of the line.
 
-The envelope before `"data":` is the same text for all records of a stream (but for `emitted_at`, if it stands there). Once one such
-prefix has been parsed, an equal prefix means the same stream, and the rest of the line need not be looked at: one hash lookup a line,
-whatever the number of streams. Whoever types the line checks its stream again, so a line that contradicts its prefix is an error.
+The envelope before `"data":` is the same text for all records of a stream, except for an `emitted_at` in it. Once such a prefix has been
+parsed, an equal prefix means the same stream and the rest of the line needs no parsing. Routing thus costs one hash lookup per line for any
+number of streams. The record decoder checks the stream again, so a line that contradicts its prefix is an error.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ import msgspec
 from destination_s3_spark.stream_id import StreamId
 
 DATA_KEY = b'"data":'
-"""What ends a prefix; a line that spells it otherwise is parsed."""
+"""End of a prefix. A line that spells it differently is parsed."""
 PREFIXES_PER_STREAM = 64
-"""A source whose envelopes vary more than this has something of the record in them; learning more would only cost memory."""
+"""Maximum number of prefixes per stream. More variants mean that the envelope contains record data, and learning them wastes memory."""
 
 _EMITTED_AT = re.compile(rb'"emitted_at": ?([0-9]++)')
 _MARKER = "data follows"
 
 
 class Pending:
-    """Lines of one stream that were read and not handed on yet: those of each run, and the runs (see `messages.Records`)."""
+    """Lines of one stream that were read but not yet handed on: the lines of each run, and the runs (see `messages.Records`)."""
 
     __slots__ = ("lines", "runs", "stream")
 
@@ -36,7 +36,7 @@ class Pending:
 
 
 class Routes:
-    """Prefixes learnt so far, per stream. `by_prefix` is the lookup for the reader's inner loop; it is updated in place."""
+    """Prefixes learnt so far, per stream. `by_prefix` serves the reader's inner loop and is updated in place."""
 
     def __init__(self, streams: Iterable[StreamId]) -> None:
         ids = tuple(streams)
@@ -46,14 +46,14 @@ class Routes:
         self._learnt = dict.fromkeys(range(len(ids)), 0)
 
     def find(self, line: bytes) -> Pending | None:
-        """The stream of a line whose prefix is only known up to `emitted_at`."""
+        """Return the pending lines of the stream if the line's prefix is known except for `emitted_at`, else None."""
         if not self._by_template:
             return None
         template = _template(_prefix(line))
         return None if template is None else self._by_template.get(template)
 
     def learn(self, line: bytes, stream: StreamId, *, names_namespace: bool, pending: Pending) -> None:
-        """Remember the prefix of a parsed record line, if it alone decides the stream."""
+        """Remember the prefix of a parsed record line if the prefix alone determines the stream."""
         prefix = _prefix(line)
         if self._learnt[pending.stream] >= PREFIXES_PER_STREAM or not self._decides(prefix, stream, names_namespace):
             return
@@ -65,17 +65,17 @@ class Routes:
             self._by_template[template] = pending
 
     def forget(self, pending: Pending) -> None:
-        """Drop the prefixes of a stream, and learn no more of it: each further line of it is to be parsed."""
+        """Drop the prefixes of a stream and learn no more of them, so that each of its further lines is parsed."""
         for known in (self.by_prefix, self._by_template):
             for prefix in [prefix for prefix, owner in known.items() if owner is pending]:
                 del known[prefix]
         self._learnt[pending.stream] = PREFIXES_PER_STREAM
 
     def _decides(self, prefix: bytes, stream: StreamId, names_namespace: bool) -> bool:
-        """Whether the prefix, closed right after `"data":`, is a RECORD of this stream with `data` at its top level.
+        """Return whether the prefix up to `"data":` belongs to a RECORD of this stream with `data` at the record's top level.
 
-        The marker proves that this `"data":` is the record's own key and not one in a string or deeper down. A prefix without a
-        namespace decides nothing where one follows the data (`names_namespace`), or where the catalog has the name under a namespace.
+        The marker proves that this `"data":` is the record's own key, not part of a string or a nested object. A prefix without a namespace
+        is ambiguous in two cases: a namespace follows the data (`names_namespace`), or the catalog has the name under a namespace.
         """
         try:
             message: Any = msgspec.json.decode(b'%b"%b"}}' % (prefix, _MARKER.encode()))
@@ -94,6 +94,6 @@ def _prefix(line: bytes) -> bytes:
 
 
 def _template(prefix: bytes) -> bytes | None:
-    """The prefix without the digits of its `emitted_at`; None when it has none."""
+    """Return the prefix without the digits of its `emitted_at`, or None if it has none."""
     emitted_at = _EMITTED_AT.search(prefix)
     return None if emitted_at is None else prefix[: emitted_at.start(1)] + prefix[emitted_at.end(1) :]

@@ -1,8 +1,9 @@
-"""STATE messages: taken apart only as far as routing needs, given back byte for byte.
+"""STATE messages, parsed only as far as routing needs and returned byte for byte.
 
-The platform puts fields of its own into a STATE (`id`, `partition_id`) and needs them back, and the blob inside is the source's own
-affair. So the received line is kept, and only statistics are spliced in: `destinationStats.recordCount`, and the running totals that the
-platform shows while it does not count records itself. It looks for them beside a STREAM state's type, and in each entry of a GLOBAL one.
+The platform adds its own fields to a STATE (`id`, `partition_id`) and needs them back, and the blob inside belongs to the source. The
+received line is therefore kept, and only statistics are inserted. They are `destinationStats.recordCount`, and the running totals that the
+platform displays when it does not count records itself. It reads the totals next to the type of a STREAM state, and in each entry of a
+GLOBAL one.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _ABSENT = b"null"
 
 
 class StateKind(Enum):
-    """What a STATE covers: one stream, all streams, or (LEGACY) whatever came before it. The value is the protocol's word."""
+    """Scope of a STATE: one stream, all streams, or (LEGACY) everything before it. The value is the protocol's name."""
 
     STREAM = "STREAM"
     GLOBAL = "GLOBAL"
@@ -29,13 +30,13 @@ class StateKind(Enum):
 
 
 _TOTALS = ("committedRecordsCount", "committedBytesCount")
-"""The members that hold them. No record is ever rejected, so there is no `rejectedRecordsCount`."""
+"""The members for the totals. No record is ever rejected, so `rejectedRecordsCount` is not sent."""
 _BLOB_FIELD = {StateKind.STREAM: "stream", StateKind.GLOBAL: "global", StateKind.LEGACY: "data"}
 
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """What a sync has committed of a stream so far: records, and the bytes of their lines."""
+    """Amount that a sync has committed of a stream so far: records, and the bytes of their lines."""
 
     records: int = 0
     bytes: int = 0
@@ -43,12 +44,12 @@ class Totals:
 
 @dataclass(frozen=True, slots=True)
 class StateMessage:
-    """A received STATE. `stream` is the catalog index, None for GLOBAL, LEGACY and streams that the catalog does not have.
+    """A received STATE. `stream` is the catalog index, None for GLOBAL, LEGACY and streams that are not in the catalog.
 
-    `state_hash` is the sha256 (hex) of the blob's bytes: the value of `stream`, `global` or `data`; ids and statistics are outside it.
-    `before` and `after` are the bytes of the line around the number to be spliced in. The value of the member `state` starts at byte
-    `start` of the line and ends `tail` bytes before its end. `streams` are the indexes of the catalog's streams. `totals` by catalog index
-    are what the sync has committed up to here, once that is known.
+    `state_hash` is the sha256 (hex) of the blob's bytes: the value of `stream`, `global` or `data`, without ids and statistics. `before`
+    and `after` are the bytes of the line around the inserted number. The value of the member `state` starts at byte `start` of the line and
+    ends `tail` bytes before its end. `streams` maps the catalog's streams to their indexes. `totals` maps catalog indexes to the amounts
+    that the sync has committed up to this STATE, once known.
     """
 
     kind: StateKind
@@ -62,15 +63,15 @@ class StateMessage:
     totals: Mapping[int, Totals] | None = None
 
     def covered(self, streams: Iterable[int]) -> Iterable[int]:
-        """Of the catalog's streams those whose records the STATE covers; none when it is of a stream that the catalog does not have."""
+        """Return the streams, of those given, whose records the STATE covers; none for a stream that is not in the catalog."""
         if self.kind is not StateKind.STREAM:
             return streams
         return () if self.stream is None else (self.stream,)
 
     def echo(self, record_count: int) -> bytes:
-        """The line to send back, ending in a newline: as received, with `destinationStats.recordCount` (a double, as in `1000.0`).
+        """Return the line to send back, ending in a newline: as received, with `destinationStats.recordCount` (a double, as in `1000.0`).
 
-        The totals come in too: those of the stream, or of all streams, and for GLOBAL those of each stream in its entry.
+        The totals are added too: those of the stream or of all streams, and for GLOBAL also those of each stream in its entry.
         """
         line = b"%b%d.0%b" % (self.before, record_count, self.after)
         return (line if self.totals is None else self._with_totals(line, self.totals)) + b"\n"
@@ -94,7 +95,7 @@ class StateMessage:
         return b"".join([*pieces, line[position:]])
 
     def _entries(self, line: bytes, end: int) -> list[tuple[int, int, Mapping[str, bytes], StreamId]]:
-        """The entries of a GLOBAL state: where they stand in the line, their members and whose they are. What is none is left alone."""
+        """Return the entries of a GLOBAL state: position in the line, members and stream. Malformed entries are left out."""
         blob = _value_of(line, self.start, end, "global") if self.kind is StateKind.GLOBAL else None
         states = None if blob is None else _value_of(line, *blob, "stream_states")
         if states is None or line[states[0] : states[0] + 1] != b"[":
@@ -108,7 +109,7 @@ class StateMessage:
 
 
 def parse_state(line: bytes, state: bytes, streams: Mapping[StreamId, int]) -> StateMessage:
-    """Read the STATE message in `line`, whose member `state` has this text. Raises ValueError when it is no usable STATE."""
+    """Parse the STATE message in `line`, where `state` is the text of its member `state`. Raises ValueError unless it is a usable STATE."""
     fields = split_object(state)
     kind = _kind(fields)
     blob = fields.get(_BLOB_FIELD[kind], _ABSENT)
@@ -122,7 +123,7 @@ def parse_state(line: bytes, state: bytes, streams: Mapping[StreamId, int]) -> S
 
 
 def _kind(fields: Mapping[str, bytes]) -> StateKind:
-    """The declared type; without a known one, what the message holds decides."""
+    """Return the declared type. Without a known one, the message's content decides."""
     declared = fields.get("type", _ABSENT)
     for kind in StateKind:
         if declared == b'"%b"' % kind.value.encode():
@@ -140,7 +141,7 @@ def _described(fields: Mapping[str, bytes]) -> StreamId:
 
 
 def _place(line: bytes, state: bytes) -> tuple[int, int]:
-    """Where the value of the top-level member `state` stands in the line."""
+    """Return the position of the value of the top-level member `state` in the line."""
     start = line.find(state)
     if start == line.rfind(state):
         return start, start + len(state)
@@ -148,7 +149,7 @@ def _place(line: bytes, state: bytes) -> tuple[int, int]:
 
 
 def _around_known_stats(line: bytes, start: int, end: int) -> tuple[bytes, bytes]:
-    """Around the number in the `destinationStats` that is already in the state at line[start:end]; other statistics are kept."""
+    """Return the bytes around the number in the existing `destinationStats` of the state at line[start:end]. Other statistics are kept."""
     stats = next(member for member in reversed(members(line, start, end)) if member.key == "destinationStats")
     if line[stats.start : stats.start + 1] != b"{":
         return line[: stats.start] + b'{"recordCount":', b"}" + line[stats.end :]
@@ -160,13 +161,13 @@ def _around_known_stats(line: bytes, start: int, end: int) -> tuple[bytes, bytes
 
 
 def _around_new_member(line: bytes, end: int, opening: bytes, closing: bytes, *, is_first: bool) -> tuple[bytes, bytes]:
-    """Around the number in a new last member of the object that ends at `end`."""
+    """Return the bytes around the number in a new last member of the object that ends at `end`."""
     comma = b"" if is_first else b","
     return line[: end - 1] + comma + opening, closing + line[end - 1 :]
 
 
 def _value_of(text: bytes, start: int, end: int, key: str) -> tuple[int, int] | None:
-    """Where the value of the object's last member of this name stands; None without one, or where the text is no object."""
+    """Return the position of the value of the object's last member with this name; None without one or if the text is no object."""
     if text[start : start + 1] != b"{":
         return None
     value = split_object(text[start:end]).get(key)
@@ -179,7 +180,10 @@ def _value_of(text: bytes, start: int, end: int, key: str) -> tuple[int, int] | 
 
 
 def _edits(line: bytes, start: int, end: int, fields: Mapping[str, bytes], totals: Totals) -> list[tuple[int, int, bytes]]:
-    """What to write where in the line, so that the object at line[start:end], which has these members, has the totals among them."""
+    """Return the edits (start, end, new text) that put the totals among the members of the object at line[start:end].
+
+    `fields` are the object's current members.
+    """
     written = dict(zip(_TOTALS, (totals.records, totals.bytes), strict=True))
     if fields.keys().isdisjoint(_TOTALS):
         text = b",".join(b'"%b":%d' % (name.encode(), number) for name, number in written.items())

@@ -1,6 +1,6 @@
-"""The only way to stdout: protocol messages, one per line, each flushed before the call returns.
+"""Writer of protocol messages, the only access to stdout: one message per line, flushed before each call returns.
 
-STATE lines go out as they are. Text for people (`FOR_PEOPLE`) passes the secret filter first.
+STATE lines are sent unchanged. Text for users (`FOR_PEOPLE`) passes the secret filter first.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ UNKNOWN_FAILURE = (
     "The connector failed in a way it did not foresee; no further STATE was acknowledged. Report the error with its stack trace."
 )
 FOR_PEOPLE = frozenset({"message", "internal_message", "stack_trace"})
-"""The fields of messages that hold text of ours; all others are the protocol's."""
+"""Message fields that contain the connector's own text. All other fields belong to the protocol."""
 
 
 class Level(Enum):
-    """The levels of a LOG message; the value is the protocol's word."""
+    """Levels of a LOG message. The value is the protocol's name."""
 
     FATAL = "FATAL"
     ERROR = "ERROR"
@@ -40,7 +40,7 @@ class Level(Enum):
 
 
 class ProtocolWriter:
-    """Writes to the platform from any thread. Once the other end is closed, `state` raises and everything else is dropped."""
+    """Writer to the platform, usable from any thread. Once the reader has closed stdout, `state` raises and other messages are dropped."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
@@ -49,11 +49,11 @@ class ProtocolWriter:
         self._filter = SecretFilter()
 
     def mask(self, secrets: Iterable[str]) -> None:
-        """Mask these in all text for people from now on."""
+        """Mask these secrets in all text for users from now on."""
         self._filter.add(secrets)
 
     def state(self, line: bytes) -> None:
-        """Send a STATE line, as it is. Raises TransientError when nobody reads any more: the sync must stop."""
+        """Send a STATE line unchanged. Raises TransientError if the platform has closed stdout: the sync must stop."""
         if not self._write(line):
             raise TransientError("The platform closed the connector's output, so no STATE can be acknowledged; run the sync again.")
 
@@ -62,7 +62,7 @@ class ProtocolWriter:
         self._send({"type": "LOG", "log": {"level": level.value, "message": message}})
 
     def trace_error(self, error: BaseException, stream: StreamId | None = None) -> None:
-        """Send the TRACE ERROR that ends a sync. `stream` is what it concerns, where the error itself does not say."""
+        """Send the TRACE ERROR that ends a sync. `stream` is the affected stream if the error itself names none."""
         known = isinstance(error, SyncError)
         details: dict[str, Any] = {
             "message": error.message if isinstance(error, SyncError) else UNKNOWN_FAILURE,
@@ -83,7 +83,7 @@ class ProtocolWriter:
 
     def message(self, message: AirbyteMessage) -> None:
         """Send a message of the CDK (SPEC, CONNECTION_STATUS, …)."""
-        from airbyte_cdk.models import AirbyteMessageSerializer  # noqa: PLC0415 (its import is slow, and a sync needs none of it)
+        from airbyte_cdk.models import AirbyteMessageSerializer  # noqa: PLC0415 (its import is slow, and a sync does not need it)
 
         self._send(AirbyteMessageSerializer.dump(message))
 
@@ -91,9 +91,9 @@ class ProtocolWriter:
         self._write(orjson.dumps(self._filtered(document)) + b"\n")
 
     def _filtered(self, value: Any, field: str = "") -> Any:
-        """The value with the secrets in its texts for people masked; before they become JSON, which would spell some of them differently.
+        """Return the value with secrets masked in its texts for users. This precedes the JSON encoding, which would escape some secrets.
 
-        What the platform reads stays as it is: it must find the stream an error is about.
+        Fields that the platform interprets stay unchanged, because it must find the stream of an error.
         """
         if isinstance(value, str):
             text = value.encode("utf-8", "replace").decode()
@@ -105,7 +105,7 @@ class ProtocolWriter:
         return value
 
     def _write(self, line: bytes) -> bool:
-        """Whether the line went out."""
+        """Write the line. Returns False if stdout is closed."""
         with self._lock:
             if self._closed:
                 return False
@@ -118,7 +118,7 @@ class ProtocolWriter:
 
 
 class ProtocolLogHandler(logging.Handler):
-    """Sends Python's log records as LOG messages. An exception is named with its frames, not with its text, which may hold data."""
+    """Log handler that sends Python's log records as LOG messages. An exception is shown by its frames; its text may contain data."""
 
     _LEVELS = ((logging.CRITICAL, Level.FATAL), (logging.ERROR, Level.ERROR), (logging.WARNING, Level.WARN), (logging.INFO, Level.INFO))
 
@@ -127,7 +127,7 @@ class ProtocolLogHandler(logging.Handler):
         self._writer = writer
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Send one log record; of one that cannot be formatted only its place, as the arguments may be anything."""
+        """Send one log record. If it cannot be formatted, send only its location, because the arguments may contain anything."""
         try:
             message = record.getMessage()
         except (TypeError, ValueError):
@@ -138,5 +138,5 @@ class ProtocolLogHandler(logging.Handler):
 
 
 def _causes(error: BaseException) -> str:
-    """The types of the error and of what caused it. Not their texts: a library's error may quote a record."""
+    """Return the types of the error and its causes. Their texts are left out: a library's error may quote a record."""
     return " <- ".join(type(one).__qualname__ for one in causes_of(error))

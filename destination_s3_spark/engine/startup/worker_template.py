@@ -1,7 +1,7 @@
-"""A fork of the driver, made once it has imported everything and before it has threads, that becomes Spark's Python daemon.
+"""Fork of the driver that becomes Spark's Python daemon, made after all imports and before any thread exists.
 
-Spark starts its daemon as a program of its own, which would import all over again what the driver has. That program (`worker_daemon`)
-gives its standard files, environment and arguments to the fork instead, through a Unix socket, and stays for as long as the fork does.
+Spark starts its daemon as a separate program, which would repeat the driver's imports. Instead, that program (`worker_daemon`) passes its
+standard files, environment and arguments to the fork through a Unix socket, and stays alive as long as the fork does.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ STOPPING = {signal.SIGTERM, signal.SIGINT}
 
 
 def fork_template(address: Path, serve: Callable[[], None]) -> bool:
-    """Fork this process; the fork sleeps until it is called at the address, then it does `serve`. It ends with this process.
+    """Fork this process. The fork sleeps until a caller connects to `address`, then runs `serve`. It ends with this process.
 
-    `address` is for a socket, in a directory that is ours alone: who calls, decides for whom the fork works. False where there can be no
-    fork, or it would not be safe; Spark's daemon then imports for itself.
+    `address` names a socket in a directory that only this user can access: the caller decides for whom the fork works. Returns False if
+    forking is impossible or unsafe. Spark's daemon then does its own imports.
     """
     if threading.active_count() > 1:
         return False
     with suppress(OSError), socket.socket(socket.AF_UNIX) as listener:
-        with chdir(address.parent):  # an address has at most 107 bytes, a path may have more
+        with chdir(address.parent):  # a socket address has at most 107 bytes, a path may be longer
             listener.bind(address.name)
         listener.listen(1)
-        lifeline, _ours = os.pipe()  # its end that is ours stays open for as long as we live
-        signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)  # the fork must not come upon our handlers
+        lifeline, _ours = os.pipe()  # the driver's end stays open as long as the driver lives
+        signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)  # the driver's handlers must not run in the fork
         try:
             if os.fork() == 0:
                 _wait(listener, lifeline, serve)
@@ -50,7 +50,7 @@ def fork_template(address: Path, serve: Callable[[], None]) -> bool:
 
 
 def _wait(listener: socket.socket, lifeline: int, serve: Callable[[], None]) -> NoReturn:
-    """In the fork: wait for the call, and end with the driver."""
+    """Wait in the fork for the caller. End when the driver ends."""
     code = 1
     try:
         _leave_the_driver({listener.fileno(), lifeline, *STANDARD_FILES[1:]})
@@ -61,27 +61,30 @@ def _wait(listener: socket.socket, lifeline: int, serve: Callable[[], None]) -> 
         code = 0
     except SystemExit as ended:
         code = ended.code if isinstance(ended.code, int) else 1
-    except BaseException:  # noqa: BLE001 (the end of this process: there is nobody to raise it for)
+    except BaseException:  # noqa: BLE001 (the process ends here: no caller could handle it)
         traceback.print_exc()
     finally:
         os._exit(code)
 
 
 def _leave_the_driver(kept: set[int]) -> None:
-    """Give up the driver's part in the world: its signals, its log, and its other files, of which somebody may wait for the end."""
+    """Detach the fork from the driver's signals, log and other open files, so that no reader waits for their end."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the driver
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)
     logging.root.handlers.clear()
     nowhere = os.open(os.devnull, os.O_RDWR)
     for file in {int(file.name) for file in Path("/dev/fd").iterdir()} - kept - {nowhere}:
-        os.dup2(nowhere, file, inheritable=False)  # not closed: objects of the driver still know the number
+        os.dup2(nowhere, file, inheritable=False)  # not closed: objects of the driver still refer to the number
 
 
 def _take_over(listener: socket.socket) -> None:
-    """Become the program that calls. The connection stays open for as long as this process and its children live."""
+    """Take over the files, arguments and environment of the caller.
+
+    The connection stays open as long as this process and its children live.
+    """
     connection, _ = listener.accept()
-    listener.close()  # Spark's next daemon shall not wait for us
+    listener.close()  # so that Spark's next daemon does not wait for us
     _, files, _, _ = socket.recv_fds(connection, 1, len(STANDARD_FILES))
     with connection.makefile("rb") as told:
         arguments, environment = json.load(told)
