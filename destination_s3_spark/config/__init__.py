@@ -1,1 +1,1 @@
-"""The configuration: its options as models, and the spec made of them."""
+"""Configuration: its options as pydantic models, and the spec generated from them."""

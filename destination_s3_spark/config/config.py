@@ -1,8 +1,7 @@
-"""The configuration of a sync: destination-s3's options, and groups of our own that are all optional.
+"""Configuration of a sync: destination-s3's options, and additional groups that are all optional.
 
-A mapping comes in (`--config`), a frozen `Config` goes out, or a ConfigError that names the option and never its value.
-The models here are also the source of `spec.json` (see `specification`): the titles, the descriptions and the docstrings of the parts
-below are what users read.
+A mapping (`--config`) becomes a frozen `Config`, or a ConfigError that names the option and never its value. `spec.json` is generated from
+these models (see `specification`): users read their titles, their descriptions and the docstrings of the parts below.
 """
 
 from __future__ import annotations
@@ -30,9 +29,9 @@ Region = Literal[
 ]  # fmt: skip
 SECRET: dict[str, Any] = {"airbyte_secret": True, "always_show": True}
 MIB, GIB = 2**20, 2**30
-"""The units of options that end in `_mb` and `_gb`, in bytes."""
+"""Units in bytes of options that end in `_mb` and `_gb`."""
 ADVANCED = "advanced"
-"""The group of the options destination-s3 does not have; its own options stay ungrouped, on top."""
+"""Group of the options that destination-s3 does not have. Its own options stay ungrouped, at the top."""
 
 
 class Spark(Settings):
@@ -175,12 +174,12 @@ class S3(Settings):
 
 
 def _endpoint_url(text: str) -> str:
-    """The endpoint with a scheme. Without one it means https, as it always did in destination-s3."""
+    """Return the endpoint with a scheme. A missing scheme means https, as in destination-s3."""
     url = text.strip() if "://" in text else f"https://{text.strip()}"
     try:
         parts = urlsplit(url)
         sound = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-    except ValueError:  # a port that is no number, a broken IPv6 address
+    except ValueError:  # a port that is no number, or a broken IPv6 address
         sound = False
     if not sound:
         raise ValueError("is not a URL. Write it like http://localhost:9000 or https://s3.example.com")
@@ -190,7 +189,7 @@ def _endpoint_url(text: str) -> str:
 
 
 class Config(OpenSettings):
-    """A whole configuration. Blank optional text is None; secrets print as stars."""
+    """A whole configuration. Blank optional text is None. Secrets print as asterisks."""
 
     model_config = ConfigDict(title="S3 Spark Destination Spec")
     blank_is_a_value: ClassVar[frozenset[str]] = frozenset({"s3_bucket_path", "s3_bucket_region"})
@@ -295,7 +294,7 @@ class Config(OpenSettings):
 
     @classmethod
     def parse(cls, options: Mapping[str, Any]) -> Self:
-        """Read the options of a configuration file. Raises ConfigError naming every option that is wrong, never a value."""
+        """Parse the options of a configuration file. Raises ConfigError naming every invalid option, never a value."""
         try:
             config = cls.model_validate(with_current_spellings(options))
         except ValidationError as error:
@@ -303,11 +302,11 @@ class Config(OpenSettings):
                 _problem(tuple(map(str, found["loc"])), found["type"], found.get("ctx", {}), found["msg"]) for found in error.errors()
             ]
         else:
-            # Only who writes for this connector can have meant them, so no configuration of destination-s3 is refused.
+            # Only a configuration for this connector can mean these options, so no configuration of destination-s3 is refused.
             problems = [str(option) for option in unknown_options(config, options) if option.ours]
             if not problems:
                 return config
-        # Raised outside the handler: the ValidationError holds the values, and must not travel along as the context.
+        # Raised outside the handler: the ValidationError contains the values and must not become the context.
         raise ConfigError("The configuration cannot be used: " + "; ".join(problems) + ".")
 
     @field_validator("secret_access_key")
@@ -321,19 +320,19 @@ class Config(OpenSettings):
 
 
 def with_current_spellings(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options with those values of `format` that older versions of destination-s3 read in any case written as the spec has them."""
+    """Return the options with current spellings in `format`, where older versions of destination-s3 read some values in any case."""
     given = options.get("format")
     return {**options, "format": with_current_spelling(given)} if isinstance(given, Mapping) else dict(options)
 
 
 def _names_beside(location: tuple[str, ...]) -> Iterable[str]:
-    """The options of the part of ours that the location is in."""
+    """Return the names of the options in the same part as the location; none in the parts of destination-s3."""
     part = Config.model_fields[location[0]].annotation
     return part.model_fields if isinstance(part, type) and issubclass(part, Settings) else ()
 
 
 VARIANT_NAMES = frozenset(name for key in ("format_type", "compression_type", "codec") for name in SPELLINGS[key])
-"""pydantic puts the chosen variant of a union into the path of an error; users know only the option names."""
+"""Names of union variants, which pydantic puts into the path of an error. Users know only the option names."""
 
 
 def _problem(location: tuple[str, ...], kind: str, context: Mapping[str, Any], message: str) -> str:
@@ -351,5 +350,5 @@ def _problem(location: tuple[str, ...], kind: str, context: Mapping[str, Any], m
             return f"{path}.{context['discriminator'].strip(chr(39))}: must be one of {choices}"
         case "value_error":
             return f"{path}: {context['error']}"
-        case _:  # pydantic's own sentences about types and bounds; they hold the bound, not the value
+        case _:  # pydantic's own messages about types and bounds contain the bound, not the value
             return f"{path}: {message[0].lower()}{message[1:]}"

@@ -1,6 +1,6 @@
-"""The `format` part of the configuration: destination-s3's names, values and defaults, so that its configurations work unchanged.
+"""The `format` part of the configuration. Names, values and defaults are destination-s3's, so that its configurations work unchanged.
 
-The docstrings of the variants are the descriptions users read.
+The docstrings of the variants are the descriptions that users read.
 """
 
 from __future__ import annotations
@@ -193,11 +193,11 @@ SPELLINGS: Mapping[str, tuple[str, ...]] = {
     "codec": ("no compression", "Deflate", "bzip2", "xz", "zstandard", "snappy"),
     "compression_codec": ("UNCOMPRESSED", "SNAPPY", "GZIP", "LZO", "BROTLI", "LZ4", "ZSTD"),
 }
-"""The options whose values older versions of destination-s3 read in any case ("No Compression", "PARQUET")."""
+"""Options whose values older versions of destination-s3 read in any case ("No Compression", "PARQUET")."""
 
 
 def with_current_spelling(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The same `format` options with the values of `SPELLINGS` in the case the spec has; anything else is left as it is."""
+    """Return the `format` options with the values of `SPELLINGS` spelt as in the spec. Other values stay unchanged."""
     return {key: _current(key, value) for key, value in options.items()}
 
 

@@ -1,4 +1,4 @@
-"""The known name that a misspelt one may mean."""
+"""Suggestion of a known name for a misspelt one."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 LEAST_LIKENESS = 0.7
-"""By difflib's measure: STREAM is just as much like STREAM_NAME."""
+"""Minimum similarity by difflib's measure. STREAM and STREAM_NAME have just this one."""
 
 
 def nearest_name(name: str, names: Iterable[str]) -> str | None:
-    """The one of these names that this one is most like, if it may be a misspelling of any."""
+    """Return the most similar of the known names, or None if none is similar enough for a misspelling."""
     folded = {known.casefold(): known for known in names}
     return next((folded[found] for found in get_close_matches(name.casefold(), folded, 1, LEAST_LIKENESS)), None)

@@ -1,6 +1,6 @@
-"""What a user may say about Spark: which masters there are, and which keys of `spark.conf` may be set.
+"""Rules for the Spark settings of a user: the possible masters, and the keys of `spark.conf` that may be set.
 
-A key that is allowed reaches the session as it is written. Others are refused, with a reason where one can be given.
+An allowed key reaches the session unchanged. Any other key is refused, with a reason where one is known.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from ipaddress import ip_address
 
 MASTER = r"^(local(\[(\*|[1-9][0-9]*)\])?|spark://[^\s,/]+:[0-9]{1,5}(,[^\s,/]+:[0-9]{1,5})*|yarn|k8s://\S+)$"
 PYTHON = "spark.pyspark.python"
-"""The interpreter of executors on other machines, a name in their PATH or an absolute path."""
+"""Interpreter of executors on other machines: a name in their PATH or an absolute path."""
 
 FOREIGN_CODE = "it would load code that this connector was not tested with"
 OTHER_PYTHON = "Spark's workers must run the interpreter and packages of this connector"
@@ -64,7 +64,7 @@ REFUSED: tuple[tuple[str, str], ...] = (
     ("spark.kubernetes.*.oauthToken", REVEALS),
     ("spark.hadoop.fs.s3*", "S3 is reached without Hadoop here; credentials in Spark's configuration would show up in its logs"),
 )
-"""(pattern, reason): keys that somebody may well try, and those that ALLOWED would let through. Case-sensitive, as in Spark."""
+"""(pattern, reason) of keys that users are likely to try, and of keys that ALLOWED would let through. Case-sensitive, as in Spark."""
 
 ALLOWED: tuple[str, ...] = (
     # Memory and cores.
@@ -94,7 +94,7 @@ ALLOWED: tuple[str, ...] = (
     "spark.python.authenticate.socketTimeout",
     "spark.python.task.killTimeout",
     "spark.rpc.*",
-    # Who may do what, and what is encrypted.
+    # Permissions and encryption.
     "spark.acls.enable",
     "spark.admin.acls*",
     "spark.authenticate",
@@ -106,7 +106,7 @@ ALLOWED: tuple[str, ...] = (
     "spark.security.credentials.*",
     "spark.ssl.*",
     "spark.ui.view.acls*",
-    # Scheduling, and what becomes of executors that fail or go.
+    # Scheduling, and the handling of executors that fail or leave.
     "spark.app.name",
     "spark.broadcast.*",
     "spark.cleaner.*",
@@ -149,25 +149,25 @@ ALLOWED: tuple[str, ...] = (
     "spark.yarn.stagingDir",
     "spark.yarn.tags",
 )
-"""Patterns of keys by which nothing is loaded, run, or written anywhere else."""
+"""Patterns of keys that cannot load code, run code or write anywhere else."""
 
-# More would not be one key: Spark's command line takes `key=value`.
+# Any other key could change the argument: Spark's command line takes `key=value`.
 _KEY = re.compile(r"spark(\.[A-Za-z0-9_/-]+)+")
 _SENSITIVE = re.compile("secret|password|token", re.IGNORECASE)
 
 
 def is_local(master: str) -> bool:
-    """Whether Spark runs inside the connector."""
+    """Return whether Spark runs inside the connector."""
     return master.startswith("local")
 
 
 def is_on_this_machine(master: str) -> bool:
-    """Whether nothing that is said between the driver and its executors leaves this machine."""
+    """Return whether all traffic between the driver and its executors stays on this machine."""
     return is_local(master) or (master.startswith("spark://") and all(_is_loopback(host) for host, _ in addresses(master)))
 
 
 def addresses(master: str) -> list[tuple[str, int]]:
-    """Host and port of each master of a standalone cluster."""
+    """Return host and port of each master of a standalone cluster."""
     parts = (address.rpartition(":") for address in master.removeprefix("spark://").split(","))
     return [(host.strip("[]"), int(port)) for host, _, port in parts]
 
@@ -175,12 +175,12 @@ def addresses(master: str) -> list[tuple[str, int]]:
 def _is_loopback(host: str) -> bool:
     try:
         return host == "localhost" or ip_address(host).is_loopback
-    except ValueError:  # a name, which may stand for anything
+    except ValueError:  # a host name may resolve to any address
         return False
 
 
 def is_encrypted(conf: Mapping[str, str]) -> bool:
-    """Whether executors prove who they are, and what is sent to them cannot be read on the way."""
+    """Return whether executors must authenticate and the traffic to them is encrypted."""
 
     def on(key: str) -> bool:
         return conf.get(key, "").strip().lower() == "true"
@@ -190,12 +190,12 @@ def is_encrypted(conf: Mapping[str, str]) -> bool:
 
 
 def is_sensitive(key: str) -> bool:
-    """Whether the value is nothing for a command line, which everybody on the machine can read."""
+    """Return whether the value must stay off command lines, which every user of the machine can read."""
     return _SENSITIVE.search(key) is not None
 
 
 def refusal(keys: Iterable[str], master: str) -> str | None:
-    """Why the first unacceptable key is refused, naming it; None when all are fine."""
+    """Return why the first unacceptable key is refused, naming the key; None if all keys are acceptable."""
     for key in keys:
         if not key.startswith("spark."):
             return f"`{key}` does not begin with `spark.`, so Spark would ignore it. Remove it or fix its spelling"

@@ -1,7 +1,7 @@
-"""`spec.json`, made of the configuration models: `python -m destination_s3_spark.config.specification` (`make spec`) writes it.
+"""Generator of `spec.json` from the configuration models: `python -m destination_s3_spark.config.specification` (`make spec`).
 
-Airbyte's UI and the CDK want plain draft-07 without references, no `anyOf` (the CDK cannot mask a secret under one) and a fixed value in
-every variant of a `oneOf`; pydantic writes other idioms for all three.
+Airbyte's UI and the CDK require plain draft-07 without references, no `anyOf` (the CDK cannot mask a secret under one), and a fixed value
+in every variant of a `oneOf`. pydantic's schema differs in all three.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NOT_FOR_AIRBYTE = ("$defs", "$ref", "discriminator", "format", "writeOnly")
 
 
 def specification() -> dict[str, Any]:
-    """The whole ConnectorSpecification, as `spec` prints it."""
+    """Return the whole ConnectorSpecification, as `spec` prints it."""
     return {
         "documentationUrl": DOCUMENTATION_URL,
         "supportsIncremental": True,
@@ -32,10 +32,10 @@ def specification() -> dict[str, Any]:
 
 
 def connection_specification() -> dict[str, Any]:
-    """The JSON schema of a configuration."""
+    """Return the JSON schema of a configuration."""
     schema = Config.model_json_schema()
     plain = _plain(schema, schema["$defs"])
-    del plain["description"]  # the page has a title; Config's docstring is for developers
+    del plain["description"]  # the form has a title, and Config's docstring is for developers
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",
         **plain,
@@ -44,7 +44,7 @@ def connection_specification() -> dict[str, Any]:
 
 
 def _plain(schema: Mapping[str, Any], models: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema with references, optional-as-anyOf and pydantic's own keys resolved, all the way down."""
+    """Resolve references, optional-as-anyOf and pydantic's own keys in the schema, at every level."""
     resolved = _without_null(_dereferenced(schema, models))
     plain = {key: value for key, value in resolved.items() if key not in NOT_FOR_AIRBYTE}
     if "oneOf" in plain:
@@ -61,13 +61,13 @@ def _plain(schema: Mapping[str, Any], models: Mapping[str, Any]) -> dict[str, An
 
 
 def _dereferenced(schema: Mapping[str, Any], models: Mapping[str, Any]) -> dict[str, Any]:
-    """The referenced model's schema under the keys that stand beside the reference."""
+    """Return the referenced model's schema, overridden by the keys next to the reference."""
     model = models[schema["$ref"].rpartition("/")[2]] if "$ref" in schema else {}
     return {**model, **schema}
 
 
 def _without_null(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """`X | None = None` as an X that need not be there."""
+    """Return the schema of an optional `X | None = None` as that of an X that is not required."""
     plain = {key: value for key, value in schema.items() if value is not None}
     for option in plain.pop("anyOf", ()):
         if option.get("type") != "null":

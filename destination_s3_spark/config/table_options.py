@@ -1,6 +1,6 @@
-"""The parts of the configuration about tables: what is kept of a stream, the log of its changes, and how engines find it.
+"""Configuration of tables: the data kept of a stream, the log of its changes, and how query engines find it.
 
-The docstrings, titles and descriptions are what users read.
+Users read the docstrings, titles and descriptions.
 """
 
 from __future__ import annotations

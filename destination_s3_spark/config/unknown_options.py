@@ -1,4 +1,7 @@
-"""Options of a configuration that do not exist. destination-s3 ignores them, so in the parts it has they are no error here either."""
+"""Detection of unknown options in a configuration.
+
+destination-s3 ignores unknown options, so they are no error in the parts that it has too.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +15,12 @@ from destination_s3_spark.config.settings_model import OpenSettings, Settings
 OptionPath = tuple[str, ...]
 
 LEGACY: frozenset[OptionPath] = frozenset({("part_size",), ("part_size_mb",), ("format", "part_size_mb"), ("destinationType",)})
-"""Options that destination-s3 had once, and what Airbyte's API adds. They have no effect there either."""
+"""Options that destination-s3 once had, and those that Airbyte's API adds. destination-s3 ignores them as well."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnknownOption:
-    """An option that is not there, and the one that may be meant; `ours` if destination-s3 does not have that one."""
+    """An unknown option and the known one that is probably meant. `ours`: destination-s3 does not have the known one."""
 
     path: OptionPath
     meant: OptionPath | None
@@ -28,7 +31,7 @@ class UnknownOption:
 
 
 def unknown_options(config: Settings, options: Mapping[str, Any]) -> list[UnknownOption]:
-    """What stands in the options and not in the configuration that was read from them, at any depth."""
+    """Return the options, at any depth, that the configuration parsed from them does not have."""
     known = dict(_known(config))
     return [
         UnknownOption(path, meant, meant is not None and not known[meant])
@@ -39,12 +42,12 @@ def unknown_options(config: Settings, options: Mapping[str, Any]) -> list[Unknow
 
 
 def did_you_mean(path: OptionPath | None) -> str:
-    """The question for the end of a sentence; nothing where nothing is near."""
+    """Return the question for the end of a sentence; empty without a suggestion."""
     return f" (did you mean {'.'.join(path)}?)" if path else ""
 
 
 def _unknown(part: Settings, options: Mapping[str, Any], parent: OptionPath = ()) -> Iterator[tuple[OptionPath, Iterable[str]]]:
-    """The path of each option that the part does not have, with the names of those it has."""
+    """Yield the path of each option that the part does not have, with the names of the part's options."""
     names = type(part).model_fields
     for name, value in options.items():
         if name not in names:
@@ -54,7 +57,7 @@ def _unknown(part: Settings, options: Mapping[str, Any], parent: OptionPath = ()
 
 
 def _known(part: Settings, parent: OptionPath = ()) -> Iterator[tuple[OptionPath, bool]]:
-    """The path of each option there is, with the chosen variants; whether it is one of destination-s3's parts."""
+    """Yield the path of each existing option, in the chosen variants, and whether its part is one of destination-s3's."""
     for name in type(part).model_fields:
         value = getattr(part, name)
         yield (*parent, name), isinstance(value if isinstance(value, Settings) else part, OpenSettings)
@@ -63,6 +66,6 @@ def _known(part: Settings, parent: OptionPath = ()) -> Iterator[tuple[OptionPath
 
 
 def _meant(path: OptionPath, siblings: Iterable[str], known: Iterable[OptionPath]) -> OptionPath | None:
-    """A name like it in the same place, else the same name in another place."""
+    """Return a similar name in the same place, else the same name in another place."""
     near = nearest_name(path[-1], siblings)
     return (*path[:-1], near) if near else next((other for other in known if other[-1] == path[-1]), None)

@@ -1,8 +1,8 @@
-"""Where the members of a JSON object stand in its text, without turning any value into a Python object.
+"""Positions of the members of a JSON object in its text, found without decoding any value.
 
-For what a strict parser refuses or would change: NaN and Infinity, numbers of any size, lone surrogates, any depth, duplicate keys.
-The grammar is checked all the way down, so that text that is cut short or has something behind it is still an error. Bytes that are
-not UTF-8 are left for whoever reads the value. Errors are ValueErrors without content.
+They serve for text that a strict parser refuses or would change: NaN and Infinity, numbers of any size, lone surrogates, any depth,
+duplicate keys. The grammar is checked at every level, so truncated text and trailing text are still errors. Bytes that are not UTF-8 are
+left to the reader of the value. Errors are ValueErrors without content.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _TOKEN = re.compile(
     rb"|(?P<atom>-?+(?:(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?+(?:[eE][+-]?+[0-9]++)?+|Infinity)|NaN|true|false|null)"
     rb")"
 )
-"""One token. Possessive, so that a string of 100 MB costs neither stack nor a second scan."""
+"""Pattern of one token. Its quantifiers are possessive, so that a string of 100 MB costs neither stack nor a second scan."""
 _BLANK = re.compile(rb"[ \t\r\n]*+")
 _ARRAY_OF_RAW = msgspec.json.Decoder(list[msgspec.Raw])
 _OBJECT_END, _ARRAY_END = ord("}"), ord("]")
 
 
 class Member(NamedTuple):
-    """A member of an object: its decoded key and where its value stands in the text, without the blanks around it."""
+    """A member of an object: its decoded key and the position of its value in the text, without surrounding whitespace."""
 
     key: str
     start: int
@@ -50,9 +50,9 @@ _KEYS_ALLOWED = (_Expected.KEY, _Expected.KEY_OR_END)
 
 
 def members(text: bytes, start: int = 0, end: int | None = None) -> list[Member]:
-    """The members of the object that fills `text[start:end]`, in order, duplicates included. Linear in time.
+    """Return the members of the object that fills `text[start:end]`, in order and with duplicates. Linear in time.
 
-    Raises ValueError when that is not one complete JSON object.
+    Raises ValueError unless the range is one complete JSON object.
     """
     end = len(text) if end is None else end
     found: list[Member] = []
@@ -78,9 +78,9 @@ def members(text: bytes, start: int = 0, end: int | None = None) -> list[Member]
 
 
 def elements(text: bytes, start: int = 0, end: int | None = None) -> list[tuple[int, int]]:
-    """Where the elements of the array that fills `text[start:end]` stand, in order. Linear in time.
+    """Return the positions of the elements of the array that fills `text[start:end]`, in order. Linear in time.
 
-    Raises ValueError when that is not one complete JSON array.
+    Raises ValueError unless the range is one complete JSON array.
     """
     end = len(text) if end is None else end
     try:
@@ -113,7 +113,10 @@ def _elements_at_once(text: bytes, start: int, end: int) -> list[tuple[int, int]
 
 
 def _value_end(text: bytes, start: int, end: int) -> int:
-    """Where the JSON value that starts at `start` ends. A loop over a stack of brackets, so that depth costs one byte a level."""
+    """Return the end of the JSON value that starts at `start`.
+
+    The loop keeps a stack of open brackets, so each level of depth costs one byte.
+    """
     closers = bytearray()
     expected = _Expected.VALUE
     position = start
@@ -137,7 +140,7 @@ def _value_end(text: bytes, start: int, end: int) -> int:
 
 
 def _after_mark(mark: int, expected: _Expected, closers: bytearray) -> _Expected | None:
-    """What may follow a bracket, comma or colon; None when it ended a value. Keeps the stack of open brackets."""
+    """Return what may follow a bracket, comma or colon; None if it ended a value. Updates the stack of open brackets."""
     if mark == ord("{") and expected in _VALUES_ALLOWED:
         closers.append(_OBJECT_END)
         return _Expected.KEY_OR_END
@@ -173,11 +176,11 @@ def _after_blanks(text: bytes, start: int, end: int) -> int:
 
 
 def _decoded_key(quoted: bytes) -> str:
-    """A key as Python text; bytes that are not UTF-8 become lone surrogates, which no known key contains."""
+    """Decode a key. Bytes that are not UTF-8 become lone surrogates, which no known key contains."""
     text = quoted.decode("utf-8", "surrogateescape")
     return str(json.loads(text)) if "\\" in text else text[1:-1]
 
 
 def malformed() -> ValueError:
-    """The error for text that is no JSON; it has no content of it."""
+    """Return the error for malformed JSON, without any of its content."""
     return ValueError("not one complete JSON object")

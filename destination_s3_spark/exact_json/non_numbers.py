@@ -1,6 +1,6 @@
-"""JSON text as it was received -> JSON text that every reader takes: on one line, without blanks, without NaN and Infinity.
+"""Conversion of received JSON text to text that every reader accepts: one line, no insignificant whitespace, no NaN or Infinity.
 
-Digits, escapes (also of lone surrogates), the order of keys and duplicate keys stay as they are.
+Digits, escapes (including those of lone surrogates), the order of keys and duplicate keys stay unchanged.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _MARKS = np.zeros(256, np.bool_)
 _MARKS[list(b"{}[],:")] = True
 
 Step = tuple[int, str | None]
-"""Into a member (its ordinal, its key) or an item (its index, None); compare the spots of `changes`."""
+"""Step into a member (its ordinal, its key) or an item (its index, None), like those in the spots of `changes`."""
 
 
 class NonNumber(NamedTuple):
-    """Where a NaN or an Infinity stands in a text, and the steps that lead to it."""
+    """Position of a NaN or an Infinity in a text, and the steps that lead to it."""
 
     start: int
     end: int
@@ -35,7 +35,7 @@ class NonNumber(NamedTuple):
 
 
 class _Level:
-    """An open container: what its next value is."""
+    """Position inside an open container: ordinal and key of its next value."""
 
     __slots__ = ("is_object", "key", "ordinal")
 
@@ -51,12 +51,12 @@ class _Level:
 
 
 def speaks_of_non_numbers(text: bytes) -> bool:
-    """Whether a NaN or an Infinity stands in a text, be it in a string."""
+    """Return whether a text contains NaN or Infinity, also inside a string."""
     return b"NaN" in text or b"Infinity" in text
 
 
 def non_numbers(text: bytes) -> Iterator[NonNumber]:
-    """The numbers JSON does not have in a text that is well-formed but for them."""
+    """Yield the NaN and Infinity values of a text that is otherwise well-formed JSON."""
     if not speaks_of_non_numbers(text):
         return
     levels: list[_Level] = []
@@ -77,7 +77,7 @@ def non_numbers(text: bytes) -> Iterator[NonNumber]:
 
 
 def without(found: Iterable[NonNumber], text: bytes) -> bytes:
-    """The text with null in these places."""
+    """Return the text with null at these positions."""
     pieces = []
     position = 0
     for place in found:
@@ -87,9 +87,10 @@ def without(found: Iterable[NonNumber], text: bytes) -> bytes:
 
 
 def to_rewrite(texts: pa.StringArray, *tokens: bytes) -> np.ndarray[Any, Any]:
-    """The rows of JSON texts that may hold blanks between tokens, a NaN, an Infinity or one of `tokens`: a few too many, never too few.
+    """Return the rows of JSON texts that may contain whitespace between tokens, NaN, Infinity or one of `tokens`.
 
-    Such blanks stand next to a bracket, comma or colon. The array must not be sliced.
+    The result may contain a few rows too many but never misses one. Such whitespace is next to a bracket, comma or colon. The array must
+    not be sliced.
     """
     _, offsets, data = texts.buffers()
     ends = np.frombuffer(offsets, np.int32)[1 : len(texts) + 1]

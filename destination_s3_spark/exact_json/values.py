@@ -1,7 +1,7 @@
-"""JSON values as the texts they stand in: taken out of objects and arrays, and strings of them read.
+"""JSON values as text: extraction from objects and arrays, and decoding of strings.
 
-No value is turned into a number or a float, so every digit, escape and duplicate stays. Texts are UTF-8, of well-formed JSON but for what
-the functions say, and NaN, Infinity and -Infinity count as JSON.
+No value becomes a number, so every digit, escape and duplicate is preserved. Texts are UTF-8 and well-formed JSON unless a function says
+otherwise. NaN, Infinity and -Infinity count as JSON.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import msgspec
 from destination_s3_spark.exact_json.members import malformed, members
 
 QUOTE, OBJECT, ARRAY = ord('"'), ord("{"), ord("[")
-"""The first bytes of strings, objects and arrays."""
+"""First bytes of strings, objects and arrays."""
 NULL = b"null"
 
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
@@ -29,7 +29,7 @@ _BEHIND = re.compile(rf"{_BLANK}([,}}])")
 _ITEMS = re.compile(_STRING + rb"|[\[\]{},]")
 
 Text = bytes | msgspec.Raw
-"""A JSON value as it stands in a line."""
+"""A JSON value in the form it has in a line."""
 
 _scan_string: Callable[[str, int], tuple[str, int]] = json.decoder.scanstring  # type: ignore[attr-defined]
 _scan_value: Callable[[str, int], tuple[object, int]]
@@ -41,9 +41,10 @@ _string = msgspec.json.Decoder(str).decode
 
 
 def split_object(text: Text) -> dict[str, bytes]:
-    """The values of an object by decoded key, as texts; of equal keys the last one.
+    """Return the values of an object by decoded key, as texts. Of duplicate keys the last one wins.
 
-    Values may hold bytes that are not UTF-8, and then keys too, as surrogates. Raises ValueError when it is not one complete JSON object.
+    Values may contain bytes that are not UTF-8, and then keys contain them as surrogates. Raises ValueError unless the text is one complete
+    JSON object.
     """
     try:
         return {key: bytes(value) for key, value in _split(text).items()}
@@ -56,7 +57,7 @@ def split_object(text: Text) -> dict[str, bytes]:
 
 
 def _scanned(text: str) -> dict[str, bytes]:
-    """Like `split_object`, for NaN, Infinity and lone surrogates, at the speed of the standard library's scanner."""
+    """Split an object with NaN, Infinity or lone surrogates like `split_object`, at the speed of the standard library's scanner."""
     found: dict[str, bytes] = {}
     opening = _match(_OPENING, text, 0)
     mark, at = opening[1] or ",", opening.end()
@@ -83,7 +84,7 @@ def _match(pattern: re.Pattern[str], text: str, at: int) -> re.Match[str]:
 
 
 def split_array(text: bytes) -> list[bytes]:
-    """The items of a well-formed array, as texts."""
+    """Return the items of a well-formed array, as texts."""
     try:
         return [bytes(item) for item in _split_array(text)]
     except (msgspec.DecodeError, RecursionError):
@@ -107,7 +108,7 @@ def _items(text: bytes) -> list[bytes]:
 
 
 def compact(text: bytes) -> bytes:
-    """A container's text without insignificant blanks; digits, escapes, key order and duplicate keys stay as they are."""
+    """Return a container's text without insignificant whitespace. Digits, escapes, key order and duplicate keys stay unchanged."""
     if len(text.split(None, 1)) == 1:
         return text
     try:
@@ -117,7 +118,7 @@ def compact(text: bytes) -> bytes:
 
 
 def string_value(text: bytes) -> str:
-    """The Python text of any JSON value; it may hold lone surrogates. Raises ValueError when it is no string, or not UTF-8."""
+    """Decode a JSON string, which may contain lone surrogates. Raises ValueError for any other value and for text that is not UTF-8."""
     try:
         return _string(text)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -135,12 +136,12 @@ def _lenient_string(text: bytes) -> str:
 
 
 def string(quoted: bytes) -> str:
-    """The Python text of a well-formed JSON string; it may hold lone surrogates."""
+    """Decode a well-formed JSON string, which may contain lone surrogates."""
     if b"\\" not in quoted:
         return quoted[1:-1].decode()
     return _scan_string(quoted.decode(), 1)[0]
 
 
 def without_lone_surrogates(text: str) -> str:
-    """The text with U+FFFD in place of each surrogate that has no partner; the same object when there is none."""
+    """Replace each lone surrogate by U+FFFD. Return the same object if there is none."""
     return text if text.isascii() or _LONE_SURROGATE.search(text) is None else _LONE_SURROGATE.sub("\ufffd", text)
