@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 LEAST_LIKENESS = 0.7
-"""Minimum similarity by difflib's measure. STREAM and STREAM_NAME have just this one."""
+"""Minimum similarity by difflib's measure. The similarity of STREAM and STREAM_NAME is only just above it."""
 
 
 def nearest_name(name: str, names: Iterable[str]) -> str | None:

@@ -1,4 +1,4 @@
-"""What every part of the configuration has in common: how blank text is read, and text with a shape."""
+"""Base models of the configuration: handling of blank text, and text that must match a pattern."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from pydantic_core import CoreSchema, core_schema
 
 
 class Settings(BaseModel):
-    """A part of the configuration. Unknown keys are an error, and blank text counts as absent: Airbyte's UI sends "" for an empty box."""
+    """A part of the configuration. Unknown keys are errors. Blank text counts as absent: Airbyte's UI sends "" for an empty box."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     blank_is_a_value: ClassVar[frozenset[str]] = frozenset()
-    """Fields whose blank text has a meaning of its own."""
+    """Fields in which blank text has its own meaning."""
 
     @model_validator(mode="before")
     @classmethod
@@ -29,14 +29,14 @@ class Settings(BaseModel):
 
 
 class OpenSettings(Settings):
-    """A part that destination-s3 has too: keys we do not know (options of older versions) are ignored, as it does."""
+    """A part that destination-s3 has too. Like destination-s3, it ignores unknown keys (options of older versions)."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", hide_input_in_errors=True, json_schema_extra={"additionalProperties": True})
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Annotates text that must match a pattern. The same pattern goes into the spec, where blank text stays possible."""
+    """Annotation for text that must match a pattern. The spec contains the same pattern, but also allows blank text."""
 
     pattern: str
     looks_like: str

@@ -151,7 +151,7 @@ ALLOWED: tuple[str, ...] = (
 )
 """Patterns of keys that cannot load code, run code or write anywhere else."""
 
-# Any other key could change the argument: Spark's command line takes `key=value`.
+# A key with other characters, such as "=", would be misread: Spark's command line takes `key=value`.
 _KEY = re.compile(r"spark(\.[A-Za-z0-9_/-]+)+")
 _SENSITIVE = re.compile("secret|password|token", re.IGNORECASE)
 

@@ -1,7 +1,8 @@
-"""Input bytes to events: records stay bytes, checkpoints keep their exact places.
+"""Conversion of input bytes to events. Records stay bytes, and checkpoints keep their exact positions.
 
-Whole lines are routed by their prefix (`protocol.routes`); a line with an unknown prefix is parsed as far as its envelope. What cannot
-be read stops the sync with the byte offset, never with content. Knows nothing of where records go or when a STATE is sent back.
+Whole lines are routed by their prefix (`protocol.routes`). For a line with an unknown prefix, only the envelope is parsed. An unreadable
+message stops the sync with an error that gives the byte offset and never content. The reader does not know where records go or when a STATE
+is sent back.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _STREAM_NAME = re.compile(rb'"stream": ?"([^"\\]*)"')
 
 
 class ProtocolReader:
-    """Reads the messages of one sync. `counts` is current whenever an event has been taken."""
+    """Reader of the messages of one sync. `counts` is up to date after each event."""
 
     def __init__(self, catalog: Catalog) -> None:
         self.counts = InputCounts()
@@ -44,9 +45,9 @@ class ProtocolReader:
         self._complete: set[int] = set()
 
     def events(self, blocks: Iterable[bytes]) -> Iterator[Event]:
-        """The events of the input, cut into blocks anywhere; an empty block, or one without an event, gives `Idle`.
+        """Yield the events of the input, which may be cut into blocks anywhere. A block without an event yields `Idle`.
 
-        Raises DataError for a message that cannot be read.
+        Raises DataError for an unreadable message.
         """
         unfinished: list[bytes] = []
         for block in blocks:
@@ -61,13 +62,13 @@ class ProtocolReader:
         line = b"".join(unfinished)
         if line:
             yield from self._read(line + b"\n", 0, len(line) + 1)
-            self.counts.bytes -= 1  # there was no newline
+            self.counts.bytes -= 1  # the newline was added here
             yield from self._hand_on()
 
     def _read(self, text: bytes, start: int, end: int) -> Iterator[Event]:
-        """Take the whole lines between these places; the events of those that are no records, and of what was taken before them.
+        """Read the whole lines in this range. Yield the events other than records, each after the records before it.
 
-        The loop is the hot path: one lookup a line at most, and no copy of it.
+        The loop is the hot path: at most one lookup per line, and no copy of the line.
         """
         if not self.counts.bytes and text.startswith(BYTE_ORDER_MARK, start):
             start += len(BYTE_ORDER_MARK)
@@ -107,7 +108,7 @@ class ProtocolReader:
         self.counts.bytes = before + end
 
     def _take(self, pending: Pending, offset: int, lines: memoryview, records: int) -> None:
-        """Lines of one stream that follow each other, from this place in the input on."""
+        """Add consecutive lines of one stream, which start at this offset of the input."""
         if not pending.lines:
             self._dirty.append(pending)
         pending.lines.append(lines)
@@ -123,7 +124,7 @@ class ProtocolReader:
         self._dirty.clear()
 
     def _read_line(self, line: bytes, offset: int) -> Pending | State | StreamStatus | None:
-        """What a line is that no learnt prefix routes; None when it says nothing to a destination."""
+        """Interpret a line without a learnt prefix as an event or as a record of a stream. Returns None for a line to ignore."""
         text = line.lstrip(_BLANKS)
         if not text.startswith(b"{"):
             self._pass_over(line, text, offset)
@@ -137,7 +138,7 @@ class ProtocolReader:
             raise self._unreadable(line, offset, str(error)) from None
 
     def _pass_over(self, line: bytes, text: bytes, offset: int) -> None:
-        """Count a line without a message. Raises DataError for a message behind something else, such as text printed without a line end."""
+        """Count a line without a message. Raises DataError for a message after other text, such as output printed without a line end."""
         if _MESSAGE.search(text):
             raise self._unreadable(line, offset, "something else stands before the message")
         if self.counts.first_without_message is None:
@@ -175,7 +176,7 @@ class ProtocolReader:
         return self._pending[index]
 
     def _status(self, trace: bytes) -> StreamStatus | None:
-        """A terminal stream status; any other TRACE, a repeated COMPLETE and unknown streams are only counted."""
+        """Return a terminal stream status. Other TRACEs, a repeated COMPLETE and unknown streams are only counted."""
         status, index = _terminal_status(trace, self._indexes)
         if status is None or index is None or index in self._complete:
             self._ignore("TRACE")
@@ -207,7 +208,7 @@ def _or_idle(events: Iterator[Event]) -> Iterator[Event]:
 
 
 def _terminal_status(trace: bytes, indexes: Mapping[StreamId, int]) -> tuple[Status | None, int | None]:
-    """The status and the stream of a STREAM_STATUS trace, None where it has no terminal one or no stream of the catalog."""
+    """Return the status and stream index of a STREAM_STATUS trace: None for a status that is not terminal, and for an unknown stream."""
     try:
         message: Any = json.loads(trace)
         reported = message["stream_status"]
