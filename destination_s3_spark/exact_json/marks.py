@@ -1,6 +1,6 @@
 """Stand-in numbers for NaN and Infinity, which JSON lacks: a record is decoded with them, and they are then replaced again.
 
-A text with a non-number inside a longer word, or after a backslash in a string, is no JSON and does not become JSON. The stand-ins also
+A text with a non-number inside a longer word, or after a backslash in a string, is not JSON and does not become JSON. The stand-ins also
 replace such words inside strings, which get them back afterwards.
 """
 
