@@ -68,13 +68,13 @@ def lack_error(error: Exception) -> TransientError | None:
     number = error.errno if isinstance(error, OSError) else None
     if isinstance(error, RuntimeError) and str(error) == NO_THREAD:
         return TransientError(
-            "The system lets the connector start no more threads. Raise the limit of its container (pids) or user (ulimit -u), or let less "
-            "run beside it; then run the sync again."
+            "The system refuses to start more threads. Raise the limit of the container (pids) or of the user (ulimit -u), or run fewer "
+            "processes beside the connector; then run the sync again."
         )
     if number in (errno.EMFILE, errno.ENFILE):
-        return TransientError("The system lets the connector open no more files. Raise the limit (ulimit -n) and run the sync again.")
+        return TransientError("The system refuses to open more files. Raise the limit (ulimit -n) and run the sync again.")
     if number == errno.ENOMEM or isinstance(error, MemoryError):
-        return TransientError("The connector got no more memory. Give the container more (4 GiB is advised) and run the sync again.")
+        return TransientError("The connector ran out of memory. Give the container more (4 GiB is advised) and run the sync again.")
     return None
 
 

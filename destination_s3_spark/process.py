@@ -41,7 +41,7 @@ SPEC_FILE = Path(__file__).with_name("spec.json")
 
 CHANNEL_VARIABLE = "DATA_CHANNEL_MEDIUM"
 """Environment variable in which Airbyte's platform says how records travel: STDIO or SOCKET."""
-SENT_AGAIN = "what was not acknowledged is sent again by the next sync"
+SENT_AGAIN = "the next sync resends everything that was not acknowledged"
 
 logger = logging.getLogger("airbyte")
 

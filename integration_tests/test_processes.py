@@ -75,7 +75,7 @@ def test_where_no_thread_can_be_started_the_sync_fails_for_now(moto_lake: Lake, 
     outcome = connector.write(CATALOG, [*waiting, *users(range(5)), state(0), complete()])
 
     outcome.expect_failure("transient_error")
-    assert "no more threads" in outcome.error_message
+    assert "start more threads" in outcome.error_message
     assert outcome.states == []
 
 

@@ -31,7 +31,7 @@ def another() -> None:
 
 
 @pytest.mark.parametrize(
-    ("cause", "said"), [(no_thread, "no more threads"), (no_file, "no more files"), (no_memory, "no more memory"), (another, None)]
+    ("cause", "said"), [(no_thread, "start more threads"), (no_file, "open more files"), (no_memory, "ran out of memory"), (another, None)]
 )
 def test_what_the_system_lacks_is_told_apart_from_other_errors(cause: Callable[[], None], said: str | None) -> None:
     with pytest.raises((RuntimeError, OSError, MemoryError)) as raised:

@@ -49,16 +49,16 @@ def symptom(error: BaseException | None, jvm: Jvm | None, *, kernel_killed: bool
 def start_failure(seen: Symptom) -> TransientError:
     """Return the error for a session that did not start. No records were involved, so the message may quote everything."""
     if seen.want_of_memory:
-        return TransientError("Spark did not start for want of memory. Give the container more (4 GiB is advised) and run the sync again.")
+        return TransientError("Spark did not start for lack of memory. Give the container more (4 GiB is advised) and run the sync again.")
     return TransientError(f"Spark did not start: {seen.words.rstrip('.')}. {_LOOK}.")
 
 
 def job_failure(seen: Symptom, attempts: int, *, on_cluster: bool) -> TransientError:
     """Return the error for a job that Spark gave up after `attempts` attempts or lost with its JVM."""
     if seen.jvm_code is not None:
-        what = f"Spark's JVM does not answer any more, it ended with code {seen.jvm_code}"
+        what = f"Spark's JVM ended with code {seen.jvm_code}"
     elif not seen.spark_said:
-        what = f"Spark did not take a batch ({seen.words})"
+        what = f"Spark did not accept a batch ({seen.words})"
     elif "Python worker" in seen.spark_said:
         what = f"Spark gave up on a batch: its workers died {attempts} times"
     else:
@@ -68,7 +68,7 @@ def job_failure(seen: Symptom, attempts: int, *, on_cluster: bool) -> TransientE
     if not seen.want_of_memory:
         return TransientError(f"{what}. {kept} {_LOOK}; run the sync again.")
     where = "executors more" if on_cluster and seen.spark_said else "the container more (4 GiB is advised)"
-    return TransientError(f"{what}, for want of memory. {kept} Give {where} and run the sync again.")
+    return TransientError(f"{what}, for lack of memory. {kept} Give {where} and run the sync again.")
 
 
 def _java_text(error: BaseException | None) -> str:

@@ -43,7 +43,7 @@ class Jvm:
         """Wait for the JVM and return py4j's gateway to it. Raises OSError if the JVM ends first."""
         while not self._connection.exists():
             if self.process.poll() is not None:
-                raise OSError(f"the JVM ended with code {self.process.returncode} before it could be spoken to")
+                raise OSError(f"the JVM ended with code {self.process.returncode} before it accepted a connection")
             time.sleep(LOOK_EVERY_S)
         from pyspark.java_gateway import launch_gateway  # noqa: PLC0415 (spec and check must not pay for it)
 

@@ -140,7 +140,7 @@ class ProtocolReader:
     def _pass_over(self, line: bytes, text: bytes, offset: int) -> None:
         """Count a line without a message. Raises DataError for a message after other text, such as output printed without a line end."""
         if _MESSAGE.search(text):
-            raise self._unreadable(line, offset, "something else stands before the message")
+            raise self._unreadable(line, offset, "there is other text before the message")
         if self.counts.first_without_message is None:
             self.counts.first_without_message = offset
         if text:
@@ -169,7 +169,8 @@ class ProtocolReader:
         if index in self._complete:
             raise DataError(
                 f"A record of stream '{stream}' came at input byte {offset}, after the stream's COMPLETE status. "
-                "Nothing after the last acknowledged STATE was kept; report it to the maker of the source and run the sync again.",
+                "Nothing after the last acknowledged STATE was kept; report this to the source connector's maintainers "
+                "and run the sync again.",
                 stream=stream,
             )
         self._routes.learn(line, stream, names_namespace=names_namespace, pending=self._pending[index])
@@ -197,7 +198,7 @@ class ProtocolReader:
         whose = f" of stream '{stream}'" if stream else ""
         return DataError(
             f"The input line{whose} at byte {offset} cannot be read: {problem}. Everything up to the last acknowledged STATE is safe; "
-            "report the broken message to the maker of the source and run the sync again.",
+            "report the broken message to the source connector's maintainers and run the sync again.",
             stream=stream,
         )
 

@@ -102,8 +102,8 @@ def explain(error: BotoCoreError | ClientError, doing: str, settings: S3Settings
         return ConfigError(f"{doing}: the TLS certificate of {place} is not trusted. Point AWS_CA_BUNDLE at the file with its authority.")
     if isinstance(error, UnreadableAnswer):
         return TransientError(
-            f"{doing}: what answered at {place} did not speak S3. Check that s3_endpoint is the address of the S3 API, not of a console or "
-            "a proxy's page; if it is, run the sync again."
+            f"{doing}: the response from {place} was not an S3 response. Check that s3_endpoint is the address of the S3 API, not of a "
+            "console or a proxy's page; if it is, run the sync again."
         )
     if isinstance(error, _CONNECTION):
         return TransientError(

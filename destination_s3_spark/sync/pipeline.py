@@ -147,7 +147,7 @@ class Pipeline:
         name = self._tables[failure.catalog_index].stream.id
         return DataError(
             f"Stream {name}: the RECORD line at byte {offset} of the input cannot be read as a record of this stream. Nothing after the "
-            "last acknowledged STATE was kept; report it to the maker of the source and run the sync again.",
+            "last acknowledged STATE was kept; report this to the source connector's maintainers and run the sync again.",
             stream=name,
         )
 

@@ -254,7 +254,7 @@ def test_without_such_lines_there_is_no_first_one(catalog_of: CatalogOf) -> None
 @pytest.mark.parametrize("before", [b"printed without a line end", b"\xef\xbb\xbf", b"\x00", b"["])
 def test_a_message_behind_something_else_stops_the_sync(catalog_of: CatalogOf, before: bytes, message: bytes) -> None:
     first = lines(record())
-    with pytest.raises(DataError, match=f"at byte {len(first)} cannot be read: something else stands before the message"):
+    with pytest.raises(DataError, match=f"at byte {len(first)} cannot be read: there is other text before the message"):
         list(ProtocolReader(catalog_of("users")).events([first + lines(before + message)]))
 
 

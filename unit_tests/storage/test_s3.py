@@ -217,7 +217,7 @@ def test_success_without_what_s3_answers_is_a_transient_error(
 ) -> None:
     behind_proxy.put("present", b"x")
     s3_proxy.fail(operation, replace(s3_error(200, ""), body=page, headers={"Content-Type": "text/html"}))
-    with pytest.raises(TransientError, match=r"did not speak S3|answered 500"):
+    with pytest.raises(TransientError, match=r"was not an S3 response|answered 500"):
         CALLS[operation](behind_proxy)
 
 
