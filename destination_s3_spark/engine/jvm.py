@@ -60,6 +60,11 @@ class Jvm:
         gateway.proc = self.process
         return gateway
 
+    def close(self) -> None:
+        """Close the pipe that keeps the JVM alive."""
+        if self.process.stdin is not None:
+            self.process.stdin.close()
+
 
 def _not_of_py4j(record: logging.LogRecord) -> bool:
     """Return False for py4j's log records: it logs a lost connection with a traceback although it also raises it."""

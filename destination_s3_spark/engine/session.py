@@ -212,6 +212,7 @@ class Engine:
         jvm.process.kill()
         with suppress(subprocess.TimeoutExpired):  # the machine is busy; the kernel ends the JVM anyway
             jvm.process.wait(timeout=10)
+        jvm.close()
         if self._starter is not None:
             self._starter.join(GOODBYE_S)  # it fails now if it was still starting
         from pyspark import SparkContext  # noqa: PLC0415 (a process that launched the JVM imports it anyway)
