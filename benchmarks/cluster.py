@@ -10,7 +10,8 @@ import json
 import sys
 import tempfile
 import threading
-from collections import Counter
+from collections import defaultdict
+from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,7 +40,7 @@ class Run:
     """Seconds of a sync, and CPU seconds by part."""
 
     seconds: float
-    cpu: Counter[str]
+    cpu: Mapping[str, float]
 
 
 class CpuWatch:
@@ -58,8 +59,8 @@ class CpuWatch:
         self._over.set()
         self._thread.join()
 
-    def totals(self) -> Counter[str]:
-        totals: Counter[str] = Counter()
+    def totals(self) -> Mapping[str, float]:
+        totals: dict[str, float] = defaultdict(float)
         for part, seconds in self._seen.values():
             totals[part] += seconds
         return totals
@@ -98,7 +99,8 @@ def main() -> None:
         cluster = stack.enter_context(spark_cluster(directory / "cluster", {}, {}))
         bucket = Bucket(address, "benchmark", boto3.client("s3", endpoint_url=address))
         for number in range(args.runs):
-            for name, spark in (("cluster", _on(cluster)), ("local[2]", {"master": "local[2]"})):
+            both: dict[str, dict[str, object]] = {"cluster": _on(cluster), "local[2]": {"master": "local[2]"}}
+            for name, spark in both.items():
                 report(name, run(f"{name.strip('[]2')}{number}", spark, load, bucket, directory, args.raw_tables))
                 cluster.wait_until_free()
 

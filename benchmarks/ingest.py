@@ -60,7 +60,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def _median(results: list[dict[str, Any]], figure: str) -> float:
-    return statistics.median(result[figure] for result in results)
+    return float(statistics.median(result[figure] for result in results))
 
 
 def _run(way: str, work: Workload, stdin: str, spool_dir: str | None) -> dict[str, Any]:
@@ -118,7 +118,7 @@ def _own_reader(way: str, catalog_path: str, spool_dir: str | None) -> Any:
 
 def _cdk_reader() -> Any:
     from airbyte_cdk.destinations import Destination  # noqa: PLC0415 - more than a second, not to be measured
-    from airbyte_cdk.models.airbyte_protocol import Type  # noqa: PLC0415
+    from airbyte_cdk.models import Type  # noqa: PLC0415
 
     class Reading(Destination):
         def check(self, logger: Any, config: Any) -> Any:

@@ -110,7 +110,8 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
     process.terminate()
     with suppress(subprocess.TimeoutExpired):
         process.wait(10)
-    for member in (process, *family):
+    members: list[subprocess.Popen[bytes] | psutil.Process] = [process, *family]
+    for member in members:
         with suppress(psutil.NoSuchProcess):
             member.kill()
     process.wait(10)

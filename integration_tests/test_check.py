@@ -34,7 +34,7 @@ def test_a_good_configuration_succeeds_and_leaves_nothing_behind(lake: Lake) -> 
     assert lake.bucket.open_uploads() == []
 
 
-DOUBTFUL = {
+DOUBTFUL: dict[str, Any] = {
     "format": {"format_type": "Parquet", "compresion_codec": "ZSTD"},
     "file_name_pattern": "{foo}_{date}",
     "no_such_option": "planted-4711-marker",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import pytest
 
@@ -78,7 +79,7 @@ def test_a_merge_and_a_refresh_survive_what_a_store_does_to_them(moto_lake: Lake
     moto_lake.verify_at_rest()
 
 
-def impatient(lake: Lake, endpoint: str, **options: object) -> Connector:
+def impatient(lake: Lake, endpoint: str, **options: Any) -> Connector:
     """A connector that soon gives a store in trouble up."""
     connector = lake.connector(endpoint, **options)
     connector.patience_s = PATIENCE_S

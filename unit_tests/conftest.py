@@ -245,7 +245,9 @@ class SmallTable:
         own = {"_airbyte_raw_id": "r", "_airbyte_extracted_at": STARTED, "_airbyte_meta": {"sync_id": 1, "changes": []}}
         return pa.Table.from_pylist([{**own, "_airbyte_generation_id": 0, **row} for row in values], schema=schema)
 
-    def stage(self, writer: TableWriter, kind: FileKind, rows: pa.Table | bytes, extension: str = ".parquet", **more: KeyRange) -> DataFile:
+    def stage(
+        self, writer: TableWriter, kind: FileKind, rows: pa.Table | bytes, extension: str = ".parquet", keys: KeyRange | None = None
+    ) -> DataFile:
         """A staged file of rows, or of given bytes and one row."""
         folder = self.table.final_root if kind is FileKind.FINAL else f"{self.table.folder}{kind.value}/"
         with StagedFileSink(self.settings, f"{folder}0-{writer.next_token()}{extension}") as sink:
@@ -253,7 +255,7 @@ class SmallTable:
                 sink.write(rows)
             else:
                 pq.write_table(rows, sink)
-            return DataFile(kind, sink.stage(), 1 if isinstance(rows, bytes) else rows.num_rows, **more)
+            return DataFile(kind, sink.stage(), 1 if isinstance(rows, bytes) else rows.num_rows, keys)
 
     def commit(self, writer: TableWriter, *files: DataFile) -> None:
         """One AddData of the files, which hold the same rows: a checkpoint unlike all others."""

@@ -63,7 +63,7 @@ class Landing:
     def run(cls, lake: Lake, form: Form) -> Landing:
         """File names are the same in every sync, so that only the connector keeps them apart."""
         landing = cls(lake, form)
-        pattern = {"s3_path_format": "${NAMESPACE}/${STREAM_NAME}/", "file_name_pattern": "data{format_extension}"}
+        pattern: dict[str, Any] = {"s3_path_format": "${NAMESPACE}/${STREAM_NAME}/", "file_name_pattern": "data{format_extension}"}
         connector = lake.connector(format=form.config, tables=TABLES, **pattern)
         for catalog, messages in landing._syncs():
             landing.outcomes.append(connector.write(catalog, messages).expect_success())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from integration_tests.formats.conftest import Landed
 from integration_tests.formats.landing import TWO_SYNCS
@@ -25,7 +26,7 @@ def test_every_variable_of_the_templates_is_filled_in(moto_lake: Lake) -> None:
     names = {("shöp/eu", "us^ers"): ("shop/eu-us_ers", "shop/eu/us_ers"), (None, "orders +1"): ("-orders_+1", "orders_+1")}
     streams = [stream(name, namespace) for namespace, name in names]
     messages = [line for namespace, name in names for line in (*users([1], name, namespace), complete(name, namespace))]
-    templates = {"s3_bucket_path": BUCKET_PATH, "s3_path_format": PATH_FORMAT, "file_name_pattern": FILE_PATTERN}
+    templates: dict[str, Any] = {"s3_bucket_path": BUCKET_PATH, "s3_path_format": PATH_FORMAT, "file_name_pattern": FILE_PATTERN}
     started = datetime.now(UTC)
     moto_lake.connector(format={"format_type": "JSONL"}, **templates).write(catalog(*streams), messages).expect_success()
 

@@ -6,6 +6,7 @@ import random
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 
@@ -102,7 +103,7 @@ def winners(seed: int, *, together: bool) -> list[int]:
     store.hook = turns.before_call
     # The first table is the same for both; the others are opened side by side, in any order.
     orders = [("a", *chance.sample(NAMES[1:], 2)) for _ in range(2)]
-    turns.run({f"sync {number}": lambda number=number: sync(number, orders[number - 2]) for number in (2, 3)})
+    turns.run({f"sync {number}": partial(sync, number, orders[number - 2]) for number in (2, 3)})
     return won
 
 

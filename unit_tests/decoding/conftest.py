@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import sys
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pyarrow as pa
@@ -18,17 +14,9 @@ from destination_s3_spark.decoding.record_typer import RecordTyper, TypedBlock
 from destination_s3_spark.schema.airbyte_type import Field
 from destination_s3_spark.schema.arrow import META_FIELDS, arrow_field
 from destination_s3_spark.stream_id import StreamId
+from unit_tests.decoding import oracle
 
 STREAM = StreamId("shop", "users")
-
-
-def load(name: str) -> ModuleType:
-    if name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name.removeprefix('typing_')}.py"))
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[name] = module
-        spec.loader.exec_module(module)
-    return sys.modules[name]
 
 
 def plan_of(fields: Sequence[Field], stream: StreamId = STREAM, extra_columns: Iterable[pa.Field] = ()) -> RowPlan:
@@ -62,7 +50,7 @@ def _as_integers(arrow_type: pa.DataType) -> pa.DataType:
 
 def assert_agrees(typed: TypedBlock, lines: Sequence[str], plan: RowPlan, *, same_data: bool = True) -> None:
     """The block is what the oracle says, row by row."""
-    expected = [load("typing_oracle").expected_row(text.encode(), plan.fields) for text in lines]
+    expected = [oracle.expected_row(text.encode(), plan.fields) for text in lines]
     typed.final.validate(full=True)
     typed.raw.validate(full=True)
     assert typed.final.schema == plan.table_schema
@@ -119,11 +107,6 @@ def make_block() -> Callable[[Iterable[str]], bytes]:
 @pytest.fixture(scope="session")
 def stored_values() -> Callable[[pa.Array], list[Any]]:
     return stored
-
-
-@pytest.fixture(scope="session")
-def oracle() -> ModuleType:
-    return load("typing_oracle")
 
 
 @pytest.fixture(scope="session")

@@ -18,7 +18,8 @@ TOO_LARGE = "DESTINATION_FIELD_SIZE_LIMITATION"
 
 
 def us(*parts: int) -> int:
-    return int((datetime(*parts, tzinfo=UTC) - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds()) * SECOND  # type: ignore[misc]
+    year, month, day, hour, minute, second = (*parts, 0, 0, 0)[:6]
+    return int((datetime(year, month, day, hour, minute, second, tzinfo=UTC) - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds()) * SECOND
 
 
 def days(*parts: int) -> int:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from destination_s3_spark.decoding.record_typer import RecordTyper, UnreadableRecord
 from destination_s3_spark.schema.airbyte_type import Array, Field, Object, Scalar, SchemalessArray, SchemalessObject, Union, option_name
+from unit_tests.decoding import oracle
 
 SOURCES = ["id", "a b", "é", 'quo"te', "back\\slash", "", "日本", "type", "x.y", "ctrl\x01", "[0]", "f0", "𝄞"]
 TEMPORAL = [s for s in Scalar if s not in (Scalar.STRING, Scalar.BOOLEAN, Scalar.INTEGER, Scalar.NUMBER)]
@@ -255,7 +256,7 @@ def test_non_numbers_at_any_depth_give_what_the_oracle_gives(table: Any, assert_
 @settings(max_examples=500, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(table=plain_tables(), change=st.data())
 def test_a_spoilt_record_with_non_numbers_is_refused_as_the_oracle_does(
-    table: Any, change: Any, assert_typed_as_oracle: Any, oracle: Any, make_plan: Any, make_line: Any, make_block: Any
+    table: Any, change: Any, assert_typed_as_oracle: Any, make_plan: Any, make_line: Any, make_block: Any
 ) -> None:
     declared, (data, *_) = table
     at = change.draw(st.integers(1, len(data) - 1))

@@ -42,6 +42,11 @@ class Context:
         return [self._answer]
 
 
+def context(answer: Environment | Exception) -> Any:
+    """A Context in the place of Spark's."""
+    return Context(answer)
+
+
 def spark_error(cause: str) -> Exception:
     """An error as Spark words it."""
     failure = f"Lost task 0.2 in stage 0.0 (TID 2) (10.0.0.7 executor 0): {cause}"
@@ -67,7 +72,7 @@ def test_the_driver_hides_where_the_whole_cluster_is_on_its_machine() -> None:
 
 
 def test_executors_like_this_process_will_do() -> None:
-    require_working_executors(Context(environment()))
+    require_working_executors(context(environment()))
 
 
 @pytest.mark.parametrize(
@@ -82,12 +87,12 @@ def test_executors_like_this_process_will_do() -> None:
 )
 def test_executors_that_cannot_work_are_a_config_error_that_says_why(answer: Environment | Exception, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
-        require_working_executors(Context(answer))
+        require_working_executors(context(answer))
 
 
 def test_a_session_that_ended_is_transient() -> None:
     with pytest.raises(TransientError, match="master cannot be reached"):
-        require_working_executors(Context(RuntimeError("SparkContext was shut down")))
+        require_working_executors(context(RuntimeError("SparkContext was shut down")))
 
 
 def test_a_cluster_without_executors_is_transient_and_names_what_to_look_at() -> None:
@@ -118,7 +123,7 @@ class Session:
         self.cancelled.set()
 
 
-def failing_job(session: Session, limit_s: float, said: str, until: Callable[[], bool]) -> None:
+def failing_job(session: Any, limit_s: float, said: str, until: Callable[[], bool]) -> None:
     cluster = Cluster("spark://host:7077", "python3", limit_s)
     with giving_up_without_executors(session, cluster, {}, look_every_s=0.001):
         assert until()

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -56,7 +57,7 @@ def test_releases_that_understand_each_other_are_fine(packages: dict[str, str]) 
         ({"pyarrow": None, "tzdata": None}, "pyarrow 26.0.1 (it has none), tzdata 2026.1 (it has none)"),
     ],
 )
-def test_what_is_missing_or_too_different_is_named_with_both_versions(packages: dict[str, str | None], named: str) -> None:
+def test_what_is_missing_or_too_different_is_named_with_both_versions(packages: dict[str, Any], named: str) -> None:
     assert shortcomings(executor(**packages), DRIVER) == named
 
 

@@ -20,7 +20,7 @@ def catalog_of() -> Callable[..., Catalog]:
 
     def make(*streams: str | tuple[str | None, str]) -> Catalog:
         ids = [StreamId(None, stream) if isinstance(stream, str) else StreamId(*stream) for stream in streams]
-        described = [{"name": stream.name, "namespace": stream.namespace, "json_schema": {}} for stream in ids]
+        described: list[dict[str, object]] = [{"name": stream.name, "namespace": stream.namespace, "json_schema": {}} for stream in ids]
         text = {"streams": [{"stream": stream, "destination_sync_mode": "append"} for stream in described]}
         return parse_catalog(json.dumps(text).encode())
 

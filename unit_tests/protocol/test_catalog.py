@@ -79,7 +79,7 @@ def test_streams_keep_their_order_and_names_may_repeat_in_other_namespaces() -> 
 
 
 def test_a_catalog_without_any_generation_is_generation_0_and_its_end_of_input_completes() -> None:
-    nothing = {"generation_id": None, "minimum_generation_id": None, "sync_id": None}
+    nothing: dict[str, Any] = {"generation_id": None, "minimum_generation_id": None, "sync_id": None}
     parsed = parse_catalog(catalog(configured(**nothing), configured("orders", **nothing)))
     assert [(s.generation_id, s.minimum_generation_id, s.sync_id) for s in parsed.streams] == [(0, 0, 0)] * 2
     assert parsed.eof_is_complete

@@ -204,7 +204,12 @@ class SlowOutput(io.BytesIO):
 def test_lines_of_several_threads_never_mix() -> None:
     output = SlowOutput()
     writer = ProtocolWriter(output)
-    threads = [threading.Thread(target=lambda: [writer.log(Level.INFO, "x" * 500) for _ in range(100)]) for _ in range(4)]
+
+    def log_often() -> None:
+        for _ in range(100):
+            writer.log(Level.INFO, "x" * 500)
+
+    threads = [threading.Thread(target=log_often) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from destination_s3_spark.errors import Bug, ConfigError
 from destination_s3_spark.schema.airbyte_type import AirbyteType, Array, Field, Object, Scalar, Union
+from destination_s3_spark.schema.avro_names import safe_name
 from destination_s3_spark.schema.change import Change, ChangeKind
 from destination_s3_spark.schema.json_schema import StreamFields, stream_fields
-from destination_s3_spark.schema.names import safe_name
 from destination_s3_spark.schema.policy import SchemaChange, SchemaPolicy
 from destination_s3_spark.schema.schema_event import from_event, to_event
 from destination_s3_spark.schema.table_schema import Evolution, TableField, TableSchema, evolve, plan_fields
@@ -143,7 +143,7 @@ def test_members_that_differ_in_case_are_named_alike_and_keep_their_names_in_ano
 
 def test_a_table_whose_columns_were_named_by_an_earlier_rule_keeps_their_names() -> None:
     members = Object((Field("ID", "ID", Scalar.STRING), Field("id", "id_1", Scalar.STRING)))
-    columns = [("ID", "ID", Scalar.STRING), ("id_1", "id", Scalar.STRING), ("o", "o", members)]
+    columns: list[tuple[str, str, AirbyteType]] = [("ID", "ID", Scalar.STRING), ("id_1", "id", Scalar.STRING), ("o", "o", members)]
     earlier = TableSchema(0, tuple(TableField(number, *column, 0) for number, column in enumerate(columns, 1)))
     now = declared({"id": "string", "ID": "string", "o": nested(id="string", ID="string", iD="string")})
     evolution = evolve(earlier, now, STREAM, FAIL)
@@ -186,8 +186,8 @@ def test_a_union_takes_further_options_at_its_end_as_a_revision() -> None:
 
 
 def test_labels_count_additions_within_a_revision() -> None:
-    union: dict[str, Any] = {"type": ["string", "integer"]}
-    wider: dict[str, Any] = {"type": ["string", "integer", "boolean"]}
+    union: Any = {"type": ["string", "integer"]}
+    wider: Any = {"type": ["string", "integer", "boolean"]}
     letters = dict.fromkeys("abc", "string")
     versions = [{"u": union}, {"u": union, "a": "string"}, {"u": wider, "a": "string"}, {"u": wider, "a": "string", "b": "string"}]
     versions.append({"u": wider, **letters})

@@ -89,8 +89,8 @@ def assert_only_grown(old: AirbyteType, new: AirbyteType) -> None:
             assert_only_grown(old.items, new.items)
         case Union(), Union():
             assert [option_name(option) for option in new.options[: len(old.options)]] == [option_name(option) for option in old.options]
-            for before, after in zip(old.options, new.options, strict=False):
-                assert_only_grown(before, after)
+            for option, option_after in zip(old.options, new.options, strict=False):
+                assert_only_grown(option, option_after)
         case _:
             assert old == new
 

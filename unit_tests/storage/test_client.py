@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from threading import Barrier
@@ -35,12 +34,11 @@ def no_credentials(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
 
 
 @pytest.fixture
-def base_credentials(no_credentials: None, monkeypatch: pytest.MonkeyPatch, s3_proxy: Any) -> Iterator[None]:
+def base_credentials(no_credentials: None, monkeypatch: pytest.MonkeyPatch, s3_proxy: Any) -> None:
     """Base keys in the environment, and STS behind the proxy."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIABASE")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "base-secret")
     monkeypatch.setenv("AWS_ENDPOINT_URL_STS", s3_proxy.endpoint)
-    return
 
 
 def use_every_call(settings: S3Settings) -> None:
@@ -132,7 +130,8 @@ def test_settings_that_cannot_make_a_client_are_a_config_error(proxied: S3Settin
 def test_without_endpoint_and_region_the_client_is_one_of_aws(no_credentials: None) -> None:
     store = S3Store(S3Settings("b", credentials=AccessKey("k", "s")), ONCE)
     assert store.client.meta.endpoint_url.endswith("amazonaws.com")
-    assert store.client.meta.config.request_checksum_calculation == "when_supported"
+    settings: Any = store.client.meta.config
+    assert settings.request_checksum_calculation == "when_supported"
 
 
 def test_a_role_is_assumed_with_the_external_id_and_signs_the_calls(

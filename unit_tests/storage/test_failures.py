@@ -79,7 +79,7 @@ def test_errors_without_an_answer() -> None:
     for lost in (exceptions.EndpointConnectionError(**url), exceptions.ReadTimeoutError(**url), exceptions.ConnectionClosedError(**url)):
         assert isinstance(explain(lost, "Writing", SETTINGS), TransientError)
         assert no_answer(lost)
-    untrusted = exceptions.SSLError(endpoint_url="https://s3.example", error="[SSL: CERTIFICATE_VERIFY_FAILED] self-signed")
+    untrusted = exceptions.SSLError(endpoint_url="https://s3.example", error=OSError("[SSL: CERTIFICATE_VERIFY_FAILED] self-signed"))
     assert "AWS_CA_BUNDLE" in explain(untrusted, "Writing", SETTINGS).message
     assert isinstance(explain(untrusted, "Writing", SETTINGS), ConfigError)
     assert not no_answer(untrusted)

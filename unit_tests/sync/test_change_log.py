@@ -116,7 +116,12 @@ def test_events_come_in_the_order_of_arrival_over_many_ranges_and_files(
     lake.merge_limits = {"least_file_bytes": 2_000, "least_log_bytes": 5_000}
     written: list[str] = []
     put = S3Store.put
-    monkeypatch.setattr(S3Store, "put", lambda store, key, *rest: written.append(key) or put(store, key, *rest))
+
+    def watched_put(store: S3Store, key: str, *rest: Any) -> None:
+        written.append(key)
+        put(store, key, *rest)
+
+    monkeypatch.setattr(S3Store, "put", watched_put)
     ids = list(range(2_000))
     run(lake, [source.record(id_, 1, name=noise(chance)) for id_ in ids], 1)
     chance.shuffle(ids)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ CHAIN = "lake/airbyte_internal/_raw__stream_users/chain/"
 
 
 @pytest.fixture
-def lake(s3_settings: S3Settings, tmp_path: Path) -> Iterator[Lake]:
+def lake(s3_settings: S3Settings, tmp_path: Path) -> Lake:
     return Lake(s3_settings, tmp_path)
 
 

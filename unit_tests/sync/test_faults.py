@@ -101,7 +101,7 @@ def test_a_sync_may_stand_still_at_any_request_while_another_one_runs(
     other = Lake(s3_settings, tmp_path / "second", options=FEWER_FILES)
     calls, fenced, upload_dropped = calls_of(behind_proxy, s3_proxy, mode), 0, list[str]()
     for call in range(1, calls + 1):
-        number, paused_at = 10 * call, []
+        number, paused_at = 10 * call, list[str]()
 
         def others_sync(paused: Any, number: int = number, paused_at: list[str] = paused_at) -> Any:
             paused_at.append(paused.operation)

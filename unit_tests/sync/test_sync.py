@@ -25,7 +25,7 @@ from unit_tests.sync.inline_lake import InlineEngine, Lake, catalog, global_stat
 
 
 @pytest.fixture
-def lake(s3_settings: S3Settings, tmp_path: Path) -> Iterator[Lake]:
+def lake(s3_settings: S3Settings, tmp_path: Path) -> Lake:
     return Lake(s3_settings, tmp_path)
 
 

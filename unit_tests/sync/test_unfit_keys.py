@@ -6,7 +6,7 @@ import gzip
 import io
 import json
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -30,7 +30,7 @@ Data = Mapping[str, Any]
 
 
 @pytest.fixture
-def lake(s3_settings: S3Settings, tmp_path: Path) -> Iterator[Lake]:
+def lake(s3_settings: S3Settings, tmp_path: Path) -> Lake:
     return Lake(s3_settings, tmp_path)
 
 
@@ -68,7 +68,7 @@ def rows(lake: Lake) -> list[dict[str, Any]]:
     for body in lake.files(".parquet"):
         found += pq.read_table(pa.BufferReader(body)).to_pylist()
     for body in lake.files(".avro"):
-        found += fastavro.reader(io.BytesIO(body))  # type: ignore[arg-type]
+        found += fastavro.reader(io.BytesIO(body))
     for body in lake.files(".jsonl"):
         found += [{**json.loads(one), **json.loads(one)["_airbyte_data"]} for one in body.splitlines()]
     for body in lake.files(".csv"):

@@ -16,7 +16,7 @@ import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from destination_s3_spark.chain.files import DataFile, FileEntry, FileKind
+from destination_s3_spark.chain.files import DataFile, FileEntry, FileKind, KeyRange
 from destination_s3_spark.decoding.plan import RowPlan, Values
 from destination_s3_spark.formats.avro import AvroOptions
 from destination_s3_spark.formats.csv import CsvOptions
@@ -125,24 +125,24 @@ class Table:
         file.close()
         key = self.name("delta")
         self.store.put(key, target.getvalue())
-        return Run.of(key, len(target.getvalue()), offset, sorted_index(target), upper(file.keys))
+        return Run.of(key, len(target.getvalue()), offset, sorted_index(target), upper(key_range(file)))
 
     def object_run(self, file: FileEntry) -> Run:
         body = self.store.get(file.key)
         assert (file.kind, file.bytes, file.upload_id) == (FileKind.DELTA, len(body), None)
-        return Run.of(file.key, file.bytes, 0, sorted_index(io.BytesIO(body)), upper(file.keys))
+        return Run.of(file.key, file.bytes, 0, sorted_index(io.BytesIO(body)), upper(key_range(file)))
 
     def plan(self, runs: Sequence[Run], sizes: Sizes = LARGE) -> MergePlan:
         of_state = self.states if self.form.has_state else self.files
         files = [
-            TableFile(state.key, state.upload.size, lower(state.keys), upper(state.keys), state.rows, final.upload.size)
+            TableFile(state.key, state.upload.size, lower(key_range(state)), upper(key_range(state)), state.rows, final.upload.size)
             for final, state in zip(self.files.values(), of_state.values(), strict=True)
         ]
         return plan_merge(files, runs, [self.tombstone_run(file) for file in self.dead], sizes)
 
     def tombstone_run(self, file: DataFile) -> Run:
         index = sorted_index(io.BytesIO(self.store.get(file.key)))
-        return Run.of(file.key, file.upload.size, 0, index, upper(file.keys))
+        return Run.of(file.key, file.upload.size, 0, index, upper(key_range(file)))
 
     def tasks(self, plan: MergePlan, budget_bytes: int, files: int = 50) -> list[MergeTask]:
         def keys() -> tuple[FileKeys, ...]:
@@ -193,7 +193,13 @@ class Table:
 
 
 def by_key(files: dict[str, DataFile]) -> dict[str, DataFile]:
-    return dict(sorted(files.items(), key=lambda item: item[1].keys.first))
+    return dict(sorted(files.items(), key=lambda item: key_range(item[1]).first))
+
+
+def key_range(file: DataFile | FileEntry | RunFile) -> KeyRange:
+    """The bounds of a sorted file's keys."""
+    assert file.keys is not None
+    return file.keys
 
 
 def numbers_in(body: bytes, options: FileOptions) -> list[int]:
@@ -206,3 +212,5 @@ def numbers_in(body: bytes, options: FileOptions) -> list[int]:
             return [json.loads(line)["_airbyte_data"]["number"] for line in gzip.decompress(body).splitlines()]
         case CsvOptions():
             return [int(row["number"]) for row in csv.DictReader(io.StringIO(gzip.decompress(body).decode(), newline=""))]
+        case other:
+            raise AssertionError(f"no reader of {other}")

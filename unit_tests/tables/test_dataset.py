@@ -76,7 +76,7 @@ def test_duckdb_and_polars_scan_it(table: Any) -> None:
     append(table, writer, 1, 2, 3)
     users = tables.read(table.config(), "users", "shop")
 
-    assert duckdb.sql("select sum(id) from users where id > 1").fetchall() == [(5,)]
+    assert duckdb.execute("select sum(id) from users where id > 1").fetchall() == [(5,)]
     assert polars.scan_pyarrow_dataset(users).filter(polars.col("id") > 1).select("id").collect()["id"].to_list() == [2, 3]
 
 

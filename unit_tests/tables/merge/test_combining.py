@@ -40,7 +40,7 @@ def finished(runs: Sequence[FileEntry], lost: int = 0) -> tuple[Combined, list[l
     numbers = count()
     steps = combined(runs, FORM, lambda: f"scratch/{next(numbers)}/", BUDGET, S3)
     jobs: list[list[CombineTask]] = []
-    done: list[Any] | None = None
+    done: Any = None
     while True:
         try:
             work = steps.send(done)

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import pickle
 from datetime import UTC, date, datetime, time
-from types import ModuleType
 from typing import Any
 from uuid import UUID
 
@@ -28,6 +27,7 @@ from destination_s3_spark.tables.runs.keys import (
     lower,
     upper,
 )
+from unit_tests.tables import reference_merge
 
 TEXT = st.text(st.characters(codec="utf-8") | st.sampled_from("\x00\x01ÿa"), max_size=4)
 VALUES = {
@@ -57,9 +57,7 @@ def keys_of_some_columns(draw: Any) -> tuple[list[Scalar], list[tuple[Any, ...]]
 
 @settings(max_examples=400, deadline=None)
 @given(keys_of_some_columns(), st.integers(0, 2))
-def test_encoded_keys_sort_and_equal_as_the_keys_do(
-    reference_merge: ModuleType, keys: tuple[list[Scalar], list[tuple[Any, ...]]], skipped: int
-) -> None:
+def test_encoded_keys_sort_and_equal_as_the_keys_do(keys: tuple[list[Scalar], list[tuple[Any, ...]]], skipped: int) -> None:
     kinds, rows = keys
     columns = [pa.array([row[at] for row in rows], arrow_type(kind)) for at, kind in enumerate(kinds)]
     encoded = encode_key([column[skipped:] for column in columns])

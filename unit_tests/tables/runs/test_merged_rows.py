@@ -3,7 +3,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
-from types import ModuleType
 from typing import Any
 
 import pyarrow as pa
@@ -14,6 +13,7 @@ from hypothesis import strategies as st
 from destination_s3_spark.tables.runs.keys import CURSOR, DELETED, KEY, OFFSET, encode_key
 from destination_s3_spark.tables.runs.merged_rows import RowStream, complete_rows, merged_rows
 from destination_s3_spark.tables.runs.winners import EXTRACTED_AT, sorted_by_key
+from unit_tests.tables import reference_merge
 
 
 @pytest.fixture(scope="module")
@@ -47,14 +47,13 @@ def merged(tables: Sequence[pa.Table], rows: Sequence[int], pool: ThreadPoolExec
 
 
 KEYS = st.tuples(st.none() | st.sampled_from(["", "a", "a\0", "ab", "b", "z" * 70]))
+Row = tuple[Any, Any, int, bool]
 VERSION = st.tuples(KEYS, st.none() | st.integers(0, 2), st.integers(0, 1), st.booleans())
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.tuples(st.lists(VERSION, max_size=12), st.integers(1, 5)), max_size=4))
-def test_the_winners_do_not_depend_on_how_rows_are_spread_and_read(
-    reference_merge: ModuleType, pool: ThreadPoolExecutor, sources: list[tuple[list[tuple[Any, ...]], int]]
-) -> None:
+def test_the_winners_do_not_depend_on_how_rows_are_spread_and_read(pool: ThreadPoolExecutor, sources: list[tuple[list[Row], int]]) -> None:
     numbers = iter(range(100))
     histories = [[reference_merge.Version(number := next(numbers), *row, number) for row in rows] for rows, _ in sources]
     tables = merged([source(history) for history in histories], [rows for _, rows in sources], pool)
@@ -68,7 +67,7 @@ def test_the_winners_do_not_depend_on_how_rows_are_spread_and_read(
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(st.lists(VERSION, max_size=12), st.integers(1, 5)), max_size=4), st.sampled_from([1, 500, 2**20]))
 def test_complete_rows_are_all_rows_in_tables_of_that_size_with_those_of_a_key_together(
-    reference_merge: ModuleType, pool: ThreadPoolExecutor, sources: list[tuple[list[tuple[Any, ...]], int]], size: int
+    pool: ThreadPoolExecutor, sources: list[tuple[list[Row], int]], size: int
 ) -> None:
     numbers = iter(range(100))
     tables = [source([reference_merge.Version(number := next(numbers), *row, number) for row in rows]) for rows, _ in sources]
@@ -82,7 +81,7 @@ def test_complete_rows_are_all_rows_in_tables_of_that_size_with_those_of_a_key_t
     assert all(table.nbytes >= size for table in found[:-1])
 
 
-def test_a_key_with_more_versions_than_fit_is_reduced_while_it_is_read(reference_merge: ModuleType, pool: ThreadPoolExecutor) -> None:
+def test_a_key_with_more_versions_than_fit_is_reduced_while_it_is_read(pool: ThreadPoolExecutor) -> None:
     history = [reference_merge.Version(number, ("k",), number * 7919 % 5003, 0, False, 0) for number in range(5003)]
     produced = 0
     streams: list[RowStream] = []
@@ -103,7 +102,7 @@ def test_a_key_with_more_versions_than_fit_is_reduced_while_it_is_read(reference
     assert max(waiting) <= 10
 
 
-def test_each_table_goes_on_behind_the_one_before(reference_merge: ModuleType, pool: ThreadPoolExecutor) -> None:
+def test_each_table_goes_on_behind_the_one_before(pool: ThreadPoolExecutor) -> None:
     histories = [[reference_merge.Version(number, (f"{number:05}",), 0, 0, False, 0) for number in range(of, 1000, 3)] for of in range(3)]
     tables = merged([source(history) for history in histories], [7, 50, 1000], pool)
 
@@ -112,7 +111,7 @@ def test_each_table_goes_on_behind_the_one_before(reference_merge: ModuleType, p
     assert sum(map(len, tables)) == 1000
 
 
-def test_a_source_is_not_read_before_its_first_key_is_reached(reference_merge: ModuleType, pool: ThreadPoolExecutor) -> None:
+def test_a_source_is_not_read_before_its_first_key_is_reached(pool: ThreadPoolExecutor) -> None:
     read = [0] * 10
     streams: list[RowStream] = []
 
@@ -135,7 +134,7 @@ def test_a_source_is_not_read_before_its_first_key_is_reached(reference_merge: M
     assert seen == 1000
 
 
-def test_many_sources_make_few_rounds(reference_merge: ModuleType, pool: ThreadPoolExecutor) -> None:
+def test_many_sources_make_few_rounds(pool: ThreadPoolExecutor) -> None:
     histories = [[reference_merge.Version(number, (f"{number:05}",), 0, 0, False, 0) for number in range(of, 4000, 40)] for of in range(40)]
     tables = merged([source(history) for history in histories], [10] * 40, pool)
 
@@ -153,7 +152,7 @@ def test_what_reading_raises_comes_through(pool: ThreadPoolExecutor) -> None:
         list(merged_rows([RowStream((table for table in failing() if len(table)), pool)], has_cursor=True))
 
 
-def test_few_rows_of_a_large_row_group_do_not_keep_it_in_memory(reference_merge: ModuleType, pool: ThreadPoolExecutor) -> None:
+def test_few_rows_of_a_large_row_group_do_not_keep_it_in_memory(pool: ThreadPoolExecutor) -> None:
     whole = source([reference_merge.Version(number, (f"{number:05}",), 0, 0, False, 0) for number in range(10_000)])
     stream = RowStream(iter([whole.slice(5000, 10)]), pool)
     stream.start()

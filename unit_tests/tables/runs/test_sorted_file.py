@@ -5,7 +5,6 @@ import json
 import random
 import time
 from dataclasses import replace
-from types import ModuleType
 from typing import Any
 
 import pyarrow as pa
@@ -41,6 +40,7 @@ from destination_s3_spark.tables.runs.sorted_file import (
     tombstone_schema,
 )
 from destination_s3_spark.tables.runs.winners import EXTRACTED_AT, STORED_OFFSET, winners
+from unit_tests.tables import reference_merge
 from unit_tests.tables.sorted_files import (
     GONE,
     ID,
@@ -305,6 +305,7 @@ def test_a_run_without_rows_is_a_file_without_keys() -> None:
 
 
 KEYS = st.tuples(st.none() | st.integers(0, 2), st.none() | st.sampled_from(["", "a\0"]))
+Rest = tuple[Any, int, bool]
 REST = st.tuples(st.none() | st.integers(0, 2), st.integers(0, 2), st.booleans())
 """Cursor, time of extraction, deleted."""
 
@@ -326,7 +327,7 @@ def rows_of(versions: list[Any]) -> pa.RecordBatch:
     bounds=st.tuples(KEYS, KEYS),
 )
 def test_files_merge_to_what_the_reference_finds(
-    reference_merge: ModuleType, stored: dict[Any, Any], slices: list[list[Any]], bounds: tuple[Any, Any]
+    stored: dict[Any, Rest], slices: list[list[tuple[Any, Rest]]], bounds: tuple[Any, Any]
 ) -> None:
     rank = reference_merge.key_rank
     arrived = [row for rows in slices for row in rows]

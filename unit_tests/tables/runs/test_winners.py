@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from types import ModuleType
 from typing import Any
 
 import pyarrow as pa
@@ -13,6 +12,7 @@ from destination_s3_spark.schema.airbyte_type import Scalar
 from destination_s3_spark.schema.arrow import arrow_type
 from destination_s3_spark.tables.runs.keys import CURSOR, DELETED, KEY, OFFSET, encode_key
 from destination_s3_spark.tables.runs.winners import EXTRACTED_AT, STORED_OFFSET, key_order, sorted_by_key, winners
+from unit_tests.tables import reference_merge
 
 CURSORS = {
     Scalar.STRING: st.sampled_from(["", "a", "a\0", "b", "é", "\U0001f600", "\uffff"]),
@@ -53,9 +53,7 @@ def histories(draw: Any) -> tuple[Scalar | None, list[tuple[Any, ...]]]:
 
 @settings(max_examples=500, deadline=None)
 @given(histories(), st.integers(1, 8))
-def test_the_winners_are_those_of_the_reference(
-    reference_merge: ModuleType, history: tuple[Scalar | None, list[tuple[Any, ...]]], chunk_rows: int
-) -> None:
+def test_the_winners_are_those_of_the_reference(history: tuple[Scalar | None, list[tuple[Any, ...]]], chunk_rows: int) -> None:
     cursor, rows = history
     versions = [reference_merge.Version(number, *row) for number, row in enumerate(rows)]
     found = winners(merge_form(versions, cursor, chunk_rows), cursor is not None)
@@ -66,7 +64,7 @@ def test_the_winners_are_those_of_the_reference(
 
 
 @pytest.fixture
-def version(reference_merge: ModuleType) -> Any:
+def version() -> Any:
     def make(number: int, cursor: Any, extracted_at: int, offset: int, deleted: bool = False) -> Any:
         return reference_merge.Version(number, (1, None), cursor, extracted_at, deleted, offset)
 
@@ -109,13 +107,13 @@ def test_no_rows_have_no_winners() -> None:
     assert sorted_by_key(empty).equals(empty)
 
 
-def test_one_key_with_many_versions_has_one_winner(reference_merge: ModuleType) -> None:
+def test_one_key_with_many_versions_has_one_winner() -> None:
     versions = [reference_merge.Version(number, (1, "a"), number * 7919 % 10_007, 0, False, 0) for number in range(10_007)]
     found = winners(merge_form(versions, Scalar.INTEGER, 1000), has_cursor=True)
     assert found[CURSOR].to_pylist() == [10_006]
 
 
-def test_sorting_keeps_the_order_of_arrival_inside_a_key(reference_merge: ModuleType) -> None:
+def test_sorting_keeps_the_order_of_arrival_inside_a_key() -> None:
     versions = [reference_merge.Version(number, (number % 3, None), None, 0, False, 9 - number) for number in range(9)]
     assert sorted_by_key(merge_form(versions, None, 2))["number"].to_pylist() == [0, 3, 6, 1, 4, 7, 2, 5, 8]
     assert key_order(pa.array([b"b", b"", b"b", b"a\0", b"a"])).to_pylist() == [1, 4, 3, 0, 2]
