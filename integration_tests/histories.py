@@ -17,7 +17,7 @@ LOST = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class StreamSync:
     """A stream's part in one sync: a record for each id, then a STATE, then its status; None when the source just ends."""
 
     ids: Sequence[int] = ()
@@ -51,10 +51,10 @@ class Attempt:
         return lines if self.status is None else [*lines, status(self.status, name, namespace)]
 
 
-def sync(connector: Connector, namespace: str, attempts: Mapping[str, Attempt], number: int) -> Outcome:
-    """One sync of all streams that have an attempt in this round."""
-    entries = [attempt.entry(name, namespace, number) for name, attempt in attempts.items()]
-    messages = [line for name, attempt in attempts.items() for line in attempt.messages(name, namespace, number)]
+def sync(connector: Connector, namespace: str, streams: Mapping[str, StreamSync], number: int) -> Outcome:
+    """One sync of the streams, each with its part in it."""
+    entries = [part.entry(name, namespace, number) for name, part in streams.items()]
+    messages = [line for name, part in streams.items() for line in part.messages(name, namespace, number)]
     return connector.write(catalog(*entries), messages, timeout_s=300)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from integration_tests.connector import BUCKET_PATH, Outcome
-from integration_tests.histories import Attempt, sync
+from integration_tests.histories import StreamSync, sync
 from integration_tests.lake import Lake
 from integration_tests.servers import S3Server, new_bucket
 
@@ -48,17 +48,17 @@ def taken_over(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Take
     all_foreign = [key for keys in foreign.values() for key in keys if key.endswith(".parquet")]
     connector, untouched = lake.connector(), [*old["refreshed"], *old["refused"], *old["resumed"]]
 
-    first = {"kept": Attempt([1]), "deduplicated": Attempt([3, 3], "append_dedup", 5, 5)}
+    first = {"kept": StreamSync([1]), "deduplicated": StreamSync([3, 3], "append_dedup", 5, 5)}
     outcomes = [sync(connector, NAMESPACE, first, 1).expect_success()]
-    refresh = Attempt([3], "append", 5, 5, "INCOMPLETE")
-    second = {"kept": Attempt([2], status="INCOMPLETE"), "refreshed": refresh, "resumed": refresh}
+    refresh = StreamSync([3], "append", 5, 5, "INCOMPLETE")
+    second = {"kept": StreamSync([2], status="INCOMPLETE"), "refreshed": refresh, "resumed": refresh}
     outcomes.append(sync(connector, NAMESPACE, second, 2).expect_failure("transient_error"))
     before_refresh = set(lake.bucket.list_keys())
     lake.verify(foreign=[*all_foreign, *untouched])
-    third = {"kept": Attempt([4]), "refreshed": Attempt([4], "append", 5, 5), "resumed": Attempt([4], "append", 5, 5)}
+    third = {"kept": StreamSync([4]), "refreshed": StreamSync([4], "append", 5, 5), "resumed": StreamSync([4], "append", 5, 5)}
     outcomes.append(sync(connector, NAMESPACE, third, 3).expect_success())
     lake.verify_at_rest(foreign=[*all_foreign, *old["refused"]])
-    outcomes.append(sync(connector, NAMESPACE, {"refused": Attempt([1], "append_dedup")}, 4).expect_failure("config_error"))
+    outcomes.append(sync(connector, NAMESPACE, {"refused": StreamSync([1], "append_dedup")}, 4).expect_failure("config_error"))
     return TakenOver(lake, old, foreign, before_refresh, outcomes)
 
 

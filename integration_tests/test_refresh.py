@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import pytest
 
-from integration_tests.histories import Attempt, sync, visible
+from integration_tests.histories import StreamSync, sync, visible
 from integration_tests.lake import Lake
 from integration_tests.servers import S3Server, new_bucket
 from integration_tests.source import catalog, stream, users
@@ -21,34 +21,34 @@ Seen: TypeAlias = list[tuple[int, int, int]]
 class History:
     """A table's syncs: one that completes, two that do not, two that do; and what its readers see after each round."""
 
-    rounds: tuple[Attempt | None, Attempt | None, Attempt | None, Attempt | None, Attempt | None]
+    rounds: tuple[StreamSync | None, StreamSync | None, StreamSync | None, StreamSync | None, StreamSync | None]
     seen: tuple[Seen, ...]
 
 
-def append(*ids: int, gen: int = 1) -> Attempt:
-    return Attempt(ids, "append", gen)
+def append(*ids: int, gen: int = 1) -> StreamSync:
+    return StreamSync(ids, "append", gen)
 
 
-def dedup(*ids: int, gen: int = 1) -> Attempt:
-    return Attempt(ids, "append_dedup", gen)
+def dedup(*ids: int, gen: int = 1) -> StreamSync:
+    return StreamSync(ids, "append_dedup", gen)
 
 
-def truncate(*ids: int, gen: int = 2) -> Attempt:
+def truncate(*ids: int, gen: int = 2) -> StreamSync:
     """A refresh that removes the records there are."""
-    return Attempt(ids, "append", gen, gen)
+    return StreamSync(ids, "append", gen, gen)
 
 
-def dedup_truncate(*ids: int, gen: int = 2) -> Attempt:
-    return Attempt(ids, "append_dedup", gen, gen)
+def dedup_truncate(*ids: int, gen: int = 2) -> StreamSync:
+    return StreamSync(ids, "append_dedup", gen, gen)
 
 
-def overwrite(*ids: int, sync_id: int | None = None, gen: int = 1) -> Attempt:
+def overwrite(*ids: int, sync_id: int | None = None, gen: int = 1) -> StreamSync:
     """The mode itself, as platforms send it that know nothing of refreshes."""
-    return Attempt(ids, "overwrite", gen, sync_id=sync_id)
+    return StreamSync(ids, "overwrite", gen, sync_id=sync_id)
 
 
-def cut(attempt: Attempt, status: str | None = "INCOMPLETE") -> Attempt:
-    return Attempt(attempt.ids, attempt.mode, attempt.generation, attempt.minimum, status, attempt.sync_id)
+def cut(whole: StreamSync, status: str | None = "INCOMPLETE") -> StreamSync:
+    return StreamSync(whole.ids, whole.mode, whole.generation, whole.minimum, status, whole.sync_id)
 
 
 ONE: Seen = [(1, 1, 1)]
@@ -72,7 +72,7 @@ HISTORIES = {
         (TWO, TWO, TWO, [(1, 1, 1), (2, 4, 2), (3, 4, 2)], [(1, 1, 1), (2, 4, 2), (3, 5, 2)]),
     ),
     "a refresh of a generation that rows were added under": History(
-        (append(1), None, None, append(2, gen=2), Attempt([3], "overwrite", 2, 2)),
+        (append(1), None, None, append(2, gen=2), StreamSync([3], "overwrite", 2, 2)),
         (ONE, ONE, ONE, [*ONE, (2, 4, 2)], [(2, 4, 2), (3, 5, 2)]),
     ),
     "a refresh of a generation that deduplicated rows were added under": History(
@@ -230,15 +230,15 @@ def seen(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> list[dict[
     lake = Lake(new_bucket(moto), tmp_path_factory.mktemp("refresh"))
     connector, found = lake.connector(), []
     for number in range(5):
-        attempts = {name: attempt for name, case in CASES.items() if (attempt := case.rounds[number]) is not None}
-        outcome = sync(connector, NAMESPACE, attempts, number + 1)
+        streams = {name: part for name, case in CASES.items() if (part := case.rounds[number]) is not None}
+        outcome = sync(connector, NAMESPACE, streams, number + 1)
         if number in (1, 2):
             outcome.expect_failure("transient_error")
             lake.verify()
         else:
             outcome.expect_success()
         assert sorted(map(repr, outcome.states)) == sorted(set(map(repr, outcome.states))), "a STATE came back twice"
-        assert len(outcome.states) == len(attempts)
+        assert len(outcome.states) == len(streams)
         found.append({name: as_seen(rows) for name, rows in visible(lake, NAMESPACE).items()})
     lake.verify_at_rest()
     return found

@@ -63,7 +63,7 @@ class Platform:
     acked: int = 0
 
 
-class Lake:
+class WatchedBucket:
     """The bucket, and everything that must never be seen in it. `problems` says what was seen all the same."""
 
     def __init__(self, completes: Completes = Completes.REPEATABLE) -> None:
@@ -162,8 +162,8 @@ def _keys(files: Iterable[FileEntry]) -> set[str]:
 class Attempt:
     """One attempt of a sync, as a process would run it. `run` returns when it succeeded; a SyncError is a failed one, Crash a dead one."""
 
-    def __init__(self, lake: Lake, plan: Plan, platform: Platform) -> None:
-        self._store = lake.store
+    def __init__(self, bucket: WatchedBucket, plan: Plan, platform: Platform) -> None:
+        self._store = bucket.store
         self._plan = plan
         self._platform = platform
         self._opened = False
@@ -263,25 +263,25 @@ def attempts(plan: Plan) -> Iterator[Plan]:
         yield replace(plan, generation=plan.generation + number) if plan.bumps else plan
 
 
-def run_until_done(lake: Lake, plan: Plan, platform: Platform | None = None) -> None:
+def run_until_done(bucket: WatchedBucket, plan: Plan, platform: Platform | None = None) -> None:
     """Start attempts, as the platform does, until one succeeds."""
     platform = platform or Platform()
     for attempt in attempts(plan):
         if not plan.resumable:
             platform.acked = 0
-        if run_once(lake, attempt, platform):
+        if run_once(bucket, attempt, platform):
             return
     raise Stuck
 
 
-def run_once(lake: Lake, plan: Plan, platform: Platform) -> bool:
+def run_once(bucket: WatchedBucket, plan: Plan, platform: Platform) -> bool:
     """One attempt; whether it succeeded."""
     try:
-        Attempt(lake, plan, platform).run()
+        Attempt(bucket, plan, platform).run()
     except (Crash, TransientError, Fenced):
         return False
     finally:
-        lake.audit()
+        bucket.audit()
     return True
 
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import pytest
 
-from destination_s3_spark.chain.files import DataFile, FileKind
+from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.chain.opening import Session, Table
 from destination_s3_spark.chain.orphan_uploads import OrphanUploads
 from destination_s3_spark.chain.settle import MapCalls
@@ -19,14 +19,14 @@ from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.sync.checkpoints import Checkpoints
 from destination_s3_spark.sync.commits import Commits
 from destination_s3_spark.tables.commit.writer import TableWriter, WriterDependencies
-from destination_s3_spark.tables.landing.slices import Segment, StagedSlice
 from unit_tests.chain.fake_store import FakeStore, Fault
+from unit_tests.chain.one_table import staged
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 
-class Lake:
+class TwoTables:
     """Two tables, and one story of calls and emitted STATEs in their order."""
 
     def __init__(self, map_tables: MapCalls = map) -> None:
@@ -35,8 +35,8 @@ class Lake:
         self.emitted: list[tuple[str, int]] = []
         self.totals: list[dict[int, Totals]] = []
         session, orphans = Session(1, 0, datetime(2026, 1, 1, tzinfo=UTC)), OrphanUploads(self.store, "lake/")
-        tables = [Table(StreamId(None, name), name, f"lake/internal/{name}/", f"lake/{name}/") for name in ("a", "b")]
-        self.writers = {stream: TableWriter(self.store, table, session, orphans) for stream, table in enumerate(tables)}
+        both = [Table(StreamId(None, name), name, f"lake/internal/{name}/", f"lake/{name}/") for name in ("a", "b")]
+        self.writers = {stream: TableWriter(self.store, table, session, orphans) for stream, table in enumerate(both)}
         self.commits = Commits(self.writers, self.checkpoints, self._emit, map_tables)
 
     def _emit(self, message: StateMessage, records: int) -> None:
@@ -45,11 +45,7 @@ class Lake:
         self.totals.append(dict(message.totals or {}))
 
     def stage(self, stream: int, start: int, end: int) -> None:
-        writer = self.writers[stream]
-        writer.open()
-        writer.ensure_schema({"schemaId": 0})
-        file = DataFile(FileKind.FINAL, self.store.stage(f"lake/{stream}/f-{writer.next_token()}.parquet", b"x"), (end - start) // 10)
-        self.commits.stage(stream, StagedSlice(start, end, 0, (file,), (Segment(end, (end - start) // 10, 1),), {}))
+        self.commits.stage(stream, staged(self.writers[stream], self.store, start, end, kinds=[FileKind.FINAL]))
 
     def state(self, name: str, *ends: int, stream: int | None = None) -> None:
         kind = StateKind.GLOBAL if stream is None else StateKind.STREAM
@@ -59,40 +55,40 @@ class Lake:
 
 
 def test_the_order_of_effects_is_stage_block_complete_state_close() -> None:
-    lake = Lake()
-    lake.stage(0, 0, 50)
-    lake.state("s", 50, 0)
-    lake.commits.commit()
-    lake.commits.close()
+    tables = TwoTables()
+    tables.stage(0, 0, 50)
+    tables.state("s", 50, 0)
+    tables.commits.commit()
+    tables.commits.close()
 
-    story = [name for name, _ in lake.store.calls]
+    story = [name for name, _ in tables.store.calls]
     assert story == ["create", "create", "create_upload", "upload_part", "create", "complete_upload", "STATE", "create", "put", "get"]
-    assert lake.emitted == [("s", 5)]
+    assert tables.emitted == [("s", 5)]
 
 
 def test_a_global_state_waits_for_the_table_that_has_not_landed() -> None:
-    lake = Lake()
-    lake.stage(0, 0, 50)
-    lake.state("s", 50, 20)
-    assert lake.commits.commit()[0].rows == 5
-    assert lake.emitted == []
-    lake.stage(1, 0, 20)
-    lake.commits.commit()
+    tables = TwoTables()
+    tables.stage(0, 0, 50)
+    tables.state("s", 50, 20)
+    assert tables.commits.commit()[0].rows == 5
+    assert tables.emitted == []
+    tables.stage(1, 0, 20)
+    tables.commits.commit()
 
-    assert lake.emitted == [("s", 7)]
+    assert tables.emitted == [("s", 7)]
 
 
 def test_a_state_says_what_was_committed_up_to_it_and_not_what_came_later() -> None:
-    lake = Lake()
+    tables = TwoTables()
     for stream, start, end in ((0, 0, 20), (0, 20, 50), (1, 0, 30), (1, 30, 50)):
-        lake.stage(stream, start, end)
-    lake.state("a", 20, 30, stream=0)
-    lake.state("b", 50, 30, stream=1)
-    lake.state("all", 50, 50)
-    lake.commits.commit()
+        tables.stage(stream, start, end)
+    tables.state("a", 20, 30, stream=0)
+    tables.state("b", 50, 30, stream=1)
+    tables.state("all", 50, 50)
+    tables.commits.commit()
 
-    assert [name for name, _ in lake.emitted] == ["a", "b", "all"]
-    assert lake.totals == [
+    assert [name for name, _ in tables.emitted] == ["a", "b", "all"]
+    assert tables.totals == [
         {0: Totals(2, 18)},
         {0: Totals(2, 18), 1: Totals(3, 27)},
         {0: Totals(5, 45), 1: Totals(5, 45)},
@@ -100,46 +96,46 @@ def test_a_state_says_what_was_committed_up_to_it_and_not_what_came_later() -> N
 
 
 def test_a_state_without_records_goes_out_at_the_next_commit() -> None:
-    lake = Lake()
-    lake.state("s", 0, 0)
+    tables = TwoTables()
+    tables.state("s", 0, 0)
 
-    assert lake.commits.commit() == {}
-    assert lake.emitted == [("s", 0)]
-    assert lake.store.calls == [("STATE", "s")]
+    assert tables.commits.commit() == {}
+    assert tables.emitted == [("s", 0)]
+    assert tables.store.calls == [("STATE", "s")]
 
 
 @pytest.mark.parametrize("failing", [0, 1])
 def test_no_state_goes_out_when_a_table_fails_though_the_other_is_committed(failing: int) -> None:
-    lake = Lake()
+    tables = TwoTables()
     for stream in (0, 1):
-        lake.stage(stream, 0, 50)
-        lake.state(f"s{stream}", 50, 50, stream=stream)
+        tables.stage(stream, 0, 50)
+        tables.state(f"s{stream}", 50, 50, stream=stream)
     name = "ab"[failing]
-    lake.store.hook = lambda number, call: (
-        Fault.TIMEOUT_BEFORE if call == "create" and f"/{name}/" in lake.store.calls[number - 1][1] else None
+    tables.store.hook = lambda number, call: (
+        Fault.TIMEOUT_BEFORE if call == "create" and f"/{name}/" in tables.store.calls[number - 1][1] else None
     )
     with pytest.raises(TransientError, match=f"table {name}"):
-        lake.commits.commit()
-    lake.store.hook = None
+        tables.commits.commit()
+    tables.store.hook = None
 
-    assert lake.emitted == []
-    other = lake.writers[1 - failing].state
+    assert tables.emitted == []
+    other = tables.writers[1 - failing].state
     assert other is not None
     assert other.contents.rows == 5
-    lake.commits.abandon()
+    tables.commits.abandon()
 
 
 def test_tables_may_be_committed_side_by_side() -> None:
     with ThreadPoolExecutor(2) as pool:
-        lake = Lake(pool.map)
+        tables = TwoTables(pool.map)
         for stream in (0, 1):
-            lake.stage(stream, 0, 50)
-        lake.state("s", 50, 50)
-        results = lake.commits.commit()
-        lake.commits.close()
+            tables.stage(stream, 0, 50)
+        tables.state("s", 50, 50)
+        results = tables.commits.commit()
+        tables.commits.close()
 
     assert [result.rows for result in results.values()] == [5, 5]
-    assert lake.emitted == [("s", 10)]
+    assert tables.emitted == [("s", 10)]
 
 
 def test_uploads_of_one_table_may_be_completed_side_by_side() -> None:
@@ -150,37 +146,39 @@ def test_uploads_of_one_table_may_be_completed_side_by_side() -> None:
         used.append(len(found))
         return found
 
-    lake = Lake()
+    tables = TwoTables()
     table = Table(StreamId(None, "c"), "c", "lake/internal/c/", "lake/c/")
     session = Session(1, 0, datetime(2026, 1, 1, tzinfo=UTC))
-    lake.writers[0] = TableWriter(lake.store, table, session, OrphanUploads(lake.store, "lake/"), WriterDependencies(map_files=map_files))
-    lake.commits = Commits(lake.writers, lake.checkpoints, lambda _message, _records: None)
-    lake.stage(0, 0, 50)
-    lake.stage(0, 50, 100)
-    lake.state("s", 100, 0)
-    lake.commits.commit()
+    tables.writers[0] = TableWriter(
+        tables.store, table, session, OrphanUploads(tables.store, "lake/"), WriterDependencies(map_files=map_files)
+    )
+    tables.commits = Commits(tables.writers, tables.checkpoints, lambda _message, _records: None)
+    tables.stage(0, 0, 50)
+    tables.stage(0, 50, 100)
+    tables.state("s", 100, 0)
+    tables.commits.commit()
 
     assert [count for count in used if count] == [2]
 
 
 def test_a_slice_inside_an_unfinished_checkpoint_waits_for_its_end() -> None:
-    lake = Lake()
-    lake.stage(0, 0, 50)
-    lake.state("s1", 50, 0, stream=0)
-    lake.stage(0, 50, 80)
-    assert lake.commits.commit()[0].rows == 5
-    assert lake.commits.commit() == {}
-    lake.stage(0, 80, 100)
-    lake.state("s2", 100, 0, stream=0)
+    tables = TwoTables()
+    tables.stage(0, 0, 50)
+    tables.state("s1", 50, 0, stream=0)
+    tables.stage(0, 50, 80)
+    assert tables.commits.commit()[0].rows == 5
+    assert tables.commits.commit() == {}
+    tables.stage(0, 80, 100)
+    tables.state("s2", 100, 0, stream=0)
 
-    assert lake.commits.commit()[0].rows == 5
-    assert lake.emitted == [("s1", 5), ("s2", 5)]
+    assert tables.commits.commit()[0].rows == 5
+    assert tables.emitted == [("s1", 5), ("s2", 5)]
 
 
 def test_tables_are_not_closed_while_a_state_waits() -> None:
-    lake = Lake()
-    lake.stage(0, 0, 50)
-    lake.state("s", 50, 10)
-    lake.commits.commit()
+    tables = TwoTables()
+    tables.stage(0, 0, 50)
+    tables.state("s", 50, 10)
+    tables.commits.commit()
     with pytest.raises(Bug, match="still waiting"):
-        lake.commits.close()
+        tables.commits.close()

@@ -13,7 +13,7 @@ from destination_s3_spark.chain.events import ReplaceData, Void
 from destination_s3_spark.chain.opening import WriteDisposition
 from destination_s3_spark.errors import SyncError
 from unit_tests.chain.fake_store import Completes, Fault, Hook
-from unit_tests.chain.merging import Attempt, Lake, Plan, Platform, at_calls, run_once, run_until_done
+from unit_tests.chain.merging import Attempt, Plan, Platform, WatchedBucket, at_calls, run_once, run_until_done
 
 CRASHES = (Fault.CRASH_BEFORE, Fault.CRASH_AFTER)
 TIMEOUTS = (Fault.TIMEOUT_BEFORE, Fault.TIMEOUT_AFTER)
@@ -41,17 +41,17 @@ class Scenario:
     def expected(self) -> Counter[int]:
         return sum((plan.records for plan in self.kept), self.troubled.records)
 
-    def begun(self, completes: Completes = Completes.REPEATABLE) -> Lake:
-        lake = Lake(completes)
+    def begun(self, completes: Completes = Completes.REPEATABLE) -> WatchedBucket:
+        bucket = WatchedBucket(completes)
         for plan in self.before:
-            run_until_done(lake, plan)
-        lake.store.calls.clear()
-        return lake
+            run_until_done(bucket, plan)
+        bucket.store.calls.clear()
+        return bucket
 
     def clean_calls(self) -> int:
-        lake = self.begun()
-        run_until_done(lake, self.troubled)
-        return len(lake.store.calls)
+        bucket = self.begun()
+        run_until_done(bucket, self.troubled)
+        return len(bucket.store.calls)
 
 
 SCENARIOS = {
@@ -80,12 +80,12 @@ class Tally:
         self.bad: Counter[str] = Counter()
         self.first_bad = ""
 
-    def add(self, schedule: object, lake: Lake, expected: Counter[int]) -> None:
-        lake.check(expected)
+    def add(self, schedule: object, bucket: WatchedBucket, expected: Counter[int]) -> None:
+        bucket.check(expected)
         self.schedules += 1
-        self.bad.update(lake.problems)
-        if lake.problems and not self.first_bad:
-            self.first_bad = f"{schedule}: {lake.problems}, calls {list(enumerate(lake.store.calls, 1))}"
+        self.bad.update(bucket.problems)
+        if bucket.problems and not self.first_bad:
+            self.first_bad = f"{schedule}: {bucket.problems}, calls {list(enumerate(bucket.store.calls, 1))}"
 
     def expect_clean(self, name: str) -> None:
         print(f"{name}: {self.schedules} schedules, {dict(self.bad)}")
@@ -96,10 +96,10 @@ def tally(name: str, schedules: Iterable[dict[int, Fault]], completes: Completes
     found = Tally()
     scenario = SCENARIOS[name]
     for schedule in schedules:
-        lake = scenario.begun(completes)
-        lake.store.hook = at_calls(schedule)
-        run_until_done(lake, scenario.troubled)
-        found.add(schedule, lake, SCENARIOS[name].expected)
+        bucket = scenario.begun(completes)
+        bucket.store.hook = at_calls(schedule)
+        run_until_done(bucket, scenario.troubled)
+        found.add(schedule, bucket, SCENARIOS[name].expected)
     found.expect_clean(f"{what}, {name}, completes {completes.value}")
 
 
@@ -113,11 +113,11 @@ def random_faults(seed: str, count: int, last_call: int) -> Iterator[dict[int, F
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_without_trouble_every_row_is_there_once(name: str) -> None:
-    lake = SCENARIOS[name].begun()
-    run_until_done(lake, SCENARIOS[name].troubled)
-    lake.check(SCENARIOS[name].expected)
+    bucket = SCENARIOS[name].begun()
+    run_until_done(bucket, SCENARIOS[name].troubled)
+    bucket.check(SCENARIOS[name].expected)
 
-    assert lake.problems == []
+    assert bucket.problems == []
 
 
 @pytest.mark.parametrize("completes", Completes)
@@ -149,17 +149,17 @@ def test_staged_uploads_vanish(name: str) -> None:
     scenario = SCENARIOS[name]
     for seed, faults in enumerate(random_faults(name, 150, scenario.clean_calls())):
         chance = random.Random(seed)
-        lake = scenario.begun(Completes.ONCE)
+        bucket = scenario.begun(Completes.ONCE)
         strike = at_calls(faults)
 
-        def hook(number: int, call: str, lake: Lake = lake, chance: random.Random = chance) -> Fault | None:
-            if lake.store.uploads and number < 200 and chance.random() < 0.03:
-                lake.store.uploads.pop(chance.choice(list(lake.store.uploads)))
+        def hook(number: int, call: str, bucket: WatchedBucket = bucket, chance: random.Random = chance) -> Fault | None:
+            if bucket.store.uploads and number < 200 and chance.random() < 0.03:
+                bucket.store.uploads.pop(chance.choice(list(bucket.store.uploads)))
             return strike(number, call)  # noqa: B023
 
-        lake.store.hook = hook
-        run_until_done(lake, scenario.troubled)
-        found.add((seed, faults), lake, SCENARIOS[name].expected)
+        bucket.store.hook = hook
+        run_until_done(bucket, scenario.troubled)
+        found.add((seed, faults), bucket, SCENARIOS[name].expected)
     found.expect_clean(f"vanishing uploads, {name}")
 
 
@@ -184,22 +184,22 @@ def test_a_refresh_that_dies_anywhere_is_followed_by(name: str, deduplicated: bo
     found = Tally()
     for call in range(1, scenario.clean_calls() + 1):
         for crash in CRASHES:
-            lake, platform = scenario.begun(), Platform()
+            bucket, platform = scenario.begun(), Platform()
             later = {call + chance.randint(1, 60): chance.choice(list(Fault)) for _ in range(chance.randint(0, 2))}
-            lake.store.hook = at_calls({**later, call: crash})
-            run_once(lake, first, platform)
+            bucket.store.hook = at_calls({**later, call: crash})
+            run_once(bucket, first, platform)
             expected = follower.records
-            if follower.disposition is WriteDisposition.APPEND and not published(lake):
+            if follower.disposition is WriteDisposition.APPEND and not published(bucket):
                 expected = expected + OLD.records
             goes_on = follower.checkpoints == first.checkpoints
-            run_until_done(lake, follower, platform if goes_on else None)
-            found.add((call, crash, later), lake, expected)
+            run_until_done(bucket, follower, platform if goes_on else None)
+            found.add((call, crash, later), bucket, expected)
     found.expect_clean(f"a refresh that dies, then {name}, deduplicated {deduplicated}")
 
 
-def published(lake: Lake) -> bool:
+def published(bucket: WatchedBucket) -> bool:
     """Whether the refresh replaced the table before it died. A block whose uploads are all there cannot be taken back any more."""
-    blocks = lake.blocks()
+    blocks = bucket.blocks()
     assert not any(isinstance(block.event, Void) for block in blocks)
     return any(isinstance(block.event, ReplaceData) for block in blocks)
 
@@ -212,14 +212,14 @@ def test_three_generations_in_a_row_of_which_only_the_last_ends() -> None:
     calls = scenario.clean_calls()
     for first_dies in range(1, calls + 1, 2):
         for second_dies in range(1, calls + 1, 5):
-            lake = scenario.begun()
-            lake.store.hook = at_calls({first_dies: CRASHES[second_dies % 2]})
-            run_once(lake, REFRESH, Platform())
-            lake.store.hook = at_calls({len(lake.store.calls) + second_dies: CRASHES[first_dies // 2 % 2]})
-            run_once(lake, second, Platform())
-            lake.store.hook = None
-            run_until_done(lake, last)
-            found.add((first_dies, second_dies), lake, last.records)
+            bucket = scenario.begun()
+            bucket.store.hook = at_calls({first_dies: CRASHES[second_dies % 2]})
+            run_once(bucket, REFRESH, Platform())
+            bucket.store.hook = at_calls({len(bucket.store.calls) + second_dies: CRASHES[first_dies // 2 % 2]})
+            run_once(bucket, second, Platform())
+            bucket.store.hook = None
+            run_until_done(bucket, last)
+            found.add((first_dies, second_dies), bucket, last.records)
     found.expect_clean("three generations")
 
 
@@ -229,15 +229,15 @@ class Paused:
     `others_end`: they go on until one succeeds; otherwise there is one of them, and the faults kill it.
     """
 
-    def __init__(self, lake: Lake, plan: Plan, pause_at: int, faults_of_others: Hook, others_end: bool) -> None:
-        self._lake = lake
+    def __init__(self, bucket: WatchedBucket, plan: Plan, pause_at: int, faults_of_others: Hook, others_end: bool) -> None:
+        self._lake = bucket
         self._plan = plan
         self._pause_at = pause_at
         self._faults_of_others = faults_of_others
         self._others_end = others_end
         self._platform = Platform()
-        lake.two_writers = True
-        lake.store.hook = self._hook
+        bucket.two_writers = True
+        bucket.store.hook = self._hook
 
     def run(self) -> str:
         try:
@@ -264,9 +264,9 @@ class Paused:
 
 def opened_by(scenario: Scenario) -> int:
     """The number of the call that opens the table; a writer that is paused before opens it after the others, as a sync of its own."""
-    lake = scenario.begun()
-    run_until_done(lake, scenario.troubled)
-    return lake.store.names().index("create") + 1
+    bucket = scenario.begun()
+    run_until_done(bucket, scenario.troubled)
+    return bucket.store.names().index("create") + 1
 
 
 @pytest.mark.parametrize("completes", Completes)
@@ -277,10 +277,10 @@ def test_a_paused_writer_that_wakes_up_after_another_took_over(name: str, comple
     for pause in range(opened_by(scenario) + 1, scenario.clean_calls() + 1):
         for crash_at in (None, *range(1, scenario.clean_calls(), 9)):
             faults = {} if crash_at is None else {crash_at: CRASHES[crash_at % 2]}
-            lake = scenario.begun(completes)
-            paused = Paused(lake, scenario.troubled, pause, at_calls(faults), others_end=True)
+            bucket = scenario.begun(completes)
+            paused = Paused(bucket, scenario.troubled, pause, at_calls(faults), others_end=True)
             outcomes[paused.run()] += 1
-            found.add((pause, faults), lake, scenario.expected)
+            found.add((pause, faults), bucket, scenario.expected)
     found.expect_clean(f"paused {dict(outcomes)}, {name}, completes {completes.value}")
     assert outcomes.keys() <= {"Fenced", "TransientError", "finished"}
     assert outcomes["Fenced"] > 5 * outcomes["finished"]
@@ -301,10 +301,10 @@ def test_a_paused_writer_that_wakes_up_while_the_other_has_died_half_way(name: s
                     return CRASHES[dies_at // 3 % 2]
                 return left.pop() if call == "complete_upload" and left else None
 
-            lake = scenario.begun()
-            paused = Paused(lake, scenario.troubled, pause, faults, others_end=False)
+            bucket = scenario.begun()
+            paused = Paused(bucket, scenario.troubled, pause, faults, others_end=False)
             outcomes[paused.run()] += 1
             paused.finish()
-            found.add((pause, dies_at), lake, scenario.expected)
+            found.add((pause, dies_at), bucket, scenario.expected)
     found.expect_clean(f"paused beside dead ones {dict(outcomes)}, {name}, {unanswered} completes unanswered")
     assert outcomes.keys() <= {"Fenced", "TransientError", "finished"}
