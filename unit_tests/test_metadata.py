@@ -79,6 +79,13 @@ def test_icon_and_licence_are_there() -> None:
     assert PROJECT["license"] == {"text": DATA["license"]}
 
 
+def test_the_changelog_begins_with_what_is_unreleased_and_the_newest_release_is_this_one() -> None:
+    first, *released = re.findall(r"^## \[(.+?)\]", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+
+    assert first == "Unreleased"
+    assert released[:1] in ([], [PROJECT["version"]])
+
+
 @pytest.mark.parametrize("lock_file", LOCK_FILES)
 def test_a_lock_file_pins_by_hash_and_names_no_host(lock_file: str) -> None:
     text = (ROOT / lock_file).read_text()
