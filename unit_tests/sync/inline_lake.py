@@ -51,7 +51,7 @@ class InlineEngine:
 
 
 @dataclass
-class Lake:
+class InlineLake:
     """A bucket, and syncs into it. `cluster`: an engine whose tasks do not see the spool, nor files of each other.
 
     `merge_limits`: fields of `Resources`.

@@ -16,7 +16,7 @@ from destination_s3_spark.change_log.reading import ChangeLog, Interval
 from destination_s3_spark.protocol.catalog import Catalog, parse_catalog
 from destination_s3_spark.storage.ranged import RangedFile
 from destination_s3_spark.storage.s3 import S3Store
-from unit_tests.sync.inline_lake import Lake, line, state, status
+from unit_tests.sync.inline_lake import InlineLake, line, state, status
 from unit_tests.sync.reference_changes import PLACEHOLDER, Record, Row
 
 FOLDER = "lake/airbyte_changes/users/"
@@ -89,25 +89,25 @@ class Source:
         ]
 
 
-def run(lake: Lake, records: Sequence[Record], number: int, catalog: Catalog | None = None) -> None:
+def run(lake: InlineLake, records: Sequence[Record], number: int, catalog: Catalog | None = None) -> None:
     lake.sync(catalog or cdc_catalog(), [lines(records), state(number), status("COMPLETE")])
 
 
-def change_log(lake: Lake) -> ChangeLog:
+def change_log(lake: InlineLake) -> ChangeLog:
     store = S3Store(lake.settings)
     return ChangeLog(store, FOLDER, lambda key, size: RangedFile(store.settings, key, size))
 
 
-def manifests(lake: Lake) -> list[Manifest]:
+def manifests(lake: InlineLake) -> list[Manifest]:
     log = change_log(lake)
     return [log.manifest(group) for group in log.groups]
 
 
-def records_of(lake: Lake, manifest: Manifest) -> list[dict[str, Any]]:
+def records_of(lake: InlineLake, manifest: Manifest) -> list[dict[str, Any]]:
     return list(change_log(lake).records(manifest, Interval()))
 
 
-def stored(lake: Lake) -> dict[int, Row]:
+def stored(lake: InlineLake) -> dict[int, Row]:
     """The rows of the table's Parquet files, or of its states where these have another format."""
     found: dict[int, Row] = {}
     for file in lake.files(".parquet"):
@@ -124,10 +124,10 @@ def noise(chance: random.Random) -> str:
     return "".join(chance.choices("abcdefghijklmnopqrstuvwxyz", k=60))
 
 
-def last_files(lake: Lake) -> list[bytes]:
+def last_files(lake: InlineLake) -> list[bytes]:
     """The data files of the last group, as they are stored."""
     return [S3Store(lake.settings).get(FOLDER + file.key) for file in manifests(lake)[-1].files]
 
 
-def change_log_names(lake: Lake) -> Iterator[str]:
+def change_log_names(lake: InlineLake) -> Iterator[str]:
     yield from (found.key for found in S3Store(lake.settings).list(FOLDER))

@@ -26,7 +26,7 @@ from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.publishers import registry as publishers
 from destination_s3_spark.tables.publishers.publication import PublisherKind
-from unit_tests.sync.inline_lake import Lake, records, state, status
+from unit_tests.sync.inline_lake import InlineLake, records, state, status
 
 
 class FeatherFile:
@@ -94,7 +94,7 @@ def listings(_config: Config, roots: Mapping[StreamId, str], _template: PathTemp
 LISTING = PublisherKind(listings, lambda *_: None)
 
 
-class FeatherLake(Lake):
+class FeatherLake(InlineLake):
     def config(self) -> Config:
         return super().config().model_copy(update={"format": FeatherFormat()})
 
@@ -128,7 +128,7 @@ def test_a_table_in_a_new_format_is_appended_to_merged_and_refreshed(mode: str, 
 
 
 def test_a_new_publisher_shows_the_table_after_every_change(s3_settings: S3Settings, tmp_path: Path) -> None:
-    lake = Lake(s3_settings, tmp_path)
+    lake = InlineLake(s3_settings, tmp_path)
     shown = []
     for generation, ids in ((1, range(10)), (1, range(5, 15)), (2, range(3)), (2, ())):
         lake.sync(catalog("append_dedup", generation, generation), [records(ids), state(1), status("COMPLETE")])

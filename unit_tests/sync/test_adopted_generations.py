@@ -13,7 +13,7 @@ from destination_s3_spark.protocol.catalog import Catalog, parse_catalog
 from destination_s3_spark.storage.client import s3_client
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import ClientLimits, S3Settings
-from unit_tests.sync.inline_lake import Lake, line, state, status
+from unit_tests.sync.inline_lake import InlineLake, line, state, status
 
 ROOT = "lake/users/"
 OLD = f"{ROOT}2026_01_01_1700000000000_0.parquet"
@@ -24,11 +24,11 @@ SCHEMA = {"type": "object", "properties": {"id": {"type": "integer"}}}
 
 
 @pytest.fixture
-def lake(s3_settings: S3Settings, tmp_path: Path) -> Lake:
+def lake(s3_settings: S3Settings, tmp_path: Path) -> InlineLake:
     client = s3_client(s3_settings, ClientLimits())
     for key, generation in [(OLD, "4"), *((key, "5") for key in ACKNOWLEDGED)]:
         client.put_object(Bucket=s3_settings.bucket, Key=key, Body=b"PAR1", Metadata={"ab-generation-id": generation})
-    return Lake(s3_settings, tmp_path)
+    return InlineLake(s3_settings, tmp_path)
 
 
 def catalog(generation: int, minimum: int, mode: str = "append") -> Catalog:
@@ -44,36 +44,36 @@ def catalog(generation: int, minimum: int, mode: str = "append") -> Catalog:
     return parse_catalog(json.dumps({"streams": [stream]}).encode())
 
 
-def sync(lake: Lake, generation: int, minimum: int, ids: Sequence[int] = (), mode: str = "append") -> None:
+def sync(lake: InlineLake, generation: int, minimum: int, ids: Sequence[int] = (), mode: str = "append") -> None:
     records = [line({"type": "RECORD", "record": {"stream": "users", "emitted_at": 1, "data": {"id": one}}}) for one in ids]
     lake.sync(catalog(generation, minimum, mode), [*records, state(len(ids)), status("COMPLETE")])
 
 
-def cut(lake: Lake, generation: int, minimum: int, ids: Sequence[int] = (), mode: str = "append") -> None:
+def cut(lake: InlineLake, generation: int, minimum: int, ids: Sequence[int] = (), mode: str = "append") -> None:
     records = [line({"type": "RECORD", "record": {"stream": "users", "emitted_at": 1, "data": {"id": one}}}) for one in ids]
     with pytest.raises(TransientError):
         lake.sync(catalog(generation, minimum, mode), [*records, state(len(ids)), status("INCOMPLETE")])
 
 
-def keys(lake: Lake) -> list[str]:
+def keys(lake: InlineLake) -> list[str]:
     """The table's files that destination-s3 wrote."""
     return sorted(found.key for found in S3Store(lake.settings).list(ROOT) if found.key in {OLD, *ACKNOWLEDGED})
 
 
-def own_rows(lake: Lake) -> int:
+def own_rows(lake: InlineLake) -> int:
     listed = S3Store(lake.settings).get(f"{ROOT}_symlink_format_manifest/manifest").decode().split()
     names = [entry.removeprefix(f"s3://{lake.settings.bucket}/") for entry in listed]
     assert sorted(name for name in names if name in {OLD, *ACKNOWLEDGED}) == keys(lake), "what readers of the manifest see is what is there"
     return len(names) - len(keys(lake))
 
 
-def test_files_of_the_refresh_stay_when_it_completes(lake: Lake) -> None:
+def test_files_of_the_refresh_stay_when_it_completes(lake: InlineLake) -> None:
     sync(lake, 5, 5, [1])
 
     assert (keys(lake), own_rows(lake)) == (ACKNOWLEDGED, 1)
 
 
-def test_they_stay_when_several_syncs_complete_it(lake: Lake) -> None:
+def test_they_stay_when_several_syncs_complete_it(lake: InlineLake) -> None:
     cut(lake, 5, 5, [1])
     cut(lake, 5, 5, [2])
     assert keys(lake) == [OLD, *ACKNOWLEDGED]
@@ -82,14 +82,14 @@ def test_they_stay_when_several_syncs_complete_it(lake: Lake) -> None:
     assert (keys(lake), own_rows(lake)) == (ACKNOWLEDGED, 2)
 
 
-def test_they_stay_when_another_refresh_of_the_same_generation_follows(lake: Lake) -> None:
+def test_they_stay_when_another_refresh_of_the_same_generation_follows(lake: InlineLake) -> None:
     sync(lake, 5, 5, [1])
     sync(lake, 5, 5, [2])
 
     assert (keys(lake), own_rows(lake)) == (ACKNOWLEDGED, 2)
 
 
-def test_they_stay_where_an_ordinary_sync_took_the_table_over(lake: Lake) -> None:
+def test_they_stay_where_an_ordinary_sync_took_the_table_over(lake: InlineLake) -> None:
     sync(lake, 5, 0, [1])
     assert keys(lake) == [OLD, *ACKNOWLEDGED]
     sync(lake, 5, 5, [2])
@@ -97,7 +97,7 @@ def test_they_stay_where_an_ordinary_sync_took_the_table_over(lake: Lake) -> Non
     assert (keys(lake), own_rows(lake)) == (ACKNOWLEDGED, 2)
 
 
-def test_they_stay_when_the_refresh_is_cancelled_in_between(lake: Lake) -> None:
+def test_they_stay_when_the_refresh_is_cancelled_in_between(lake: InlineLake) -> None:
     cut(lake, 5, 5, [1])
     sync(lake, 5, 0, [2])
     assert (keys(lake), own_rows(lake)) == ([OLD, *ACKNOWLEDGED], 2)
@@ -106,14 +106,14 @@ def test_they_stay_when_the_refresh_is_cancelled_in_between(lake: Lake) -> None:
     assert (keys(lake), own_rows(lake)) == (ACKNOWLEDGED, 3)
 
 
-def test_the_next_generation_replaces_them(lake: Lake) -> None:
+def test_the_next_generation_replaces_them(lake: InlineLake) -> None:
     cut(lake, 5, 5, [1])
     sync(lake, 6, 6, [2])
 
     assert (keys(lake), own_rows(lake)) == ([], 1)
 
 
-def test_a_number_that_comes_again_says_nothing_about_them(lake: Lake) -> None:
+def test_a_number_that_comes_again_says_nothing_about_them(lake: InlineLake) -> None:
     sync(lake, 5, 0, [1])
     sync(lake, 6, 0, [2])
     sync(lake, 5, 5, [3])
@@ -121,7 +121,7 @@ def test_a_number_that_comes_again_says_nothing_about_them(lake: Lake) -> None:
     assert (keys(lake), own_rows(lake)) == ([], 1)
 
 
-def test_a_deduplicated_table_cannot_go_on_with_the_refresh(lake: Lake) -> None:
+def test_a_deduplicated_table_cannot_go_on_with_the_refresh(lake: InlineLake) -> None:
     for _ in range(2):
         with pytest.raises(ConfigError, match=rf"2 files .* \(generation 5\), from '{ACKNOWLEDGED[0]}'.*Run a new refresh"):
             sync(lake, 5, 5, [1], "append_dedup")

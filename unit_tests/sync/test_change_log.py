@@ -19,7 +19,7 @@ from destination_s3_spark.storage.client import s3_client
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import ClientLimits, S3Settings
 from destination_s3_spark.sync.batches import Limits
-from unit_tests.sync.inline_lake import InlineEngine, Lake, line, state, status
+from unit_tests.sync.inline_lake import InlineEngine, InlineLake, line, state, status
 from unit_tests.sync.logged_lake import (
     CDC,
     COLUMNS,
@@ -43,10 +43,10 @@ POLICIES = [("KEY", "UPDATED"), ("KEY", "ALL"), ("ALL", "UPDATED"), ("ALL", "ALL
 
 
 @pytest.fixture
-def make_lake(s3_settings: S3Settings, tmp_path: Path) -> Callable[..., Lake]:
-    def make(file_format: str = "Parquet", tables: dict[str, Any] | None = None, **change_log: Any) -> Lake:
+def make_lake(s3_settings: S3Settings, tmp_path: Path) -> Callable[..., InlineLake]:
+    def make(file_format: str = "Parquet", tables: dict[str, Any] | None = None, **change_log: Any) -> InlineLake:
         options = {"change_log": {"enabled": True, "format": "jsonl", **change_log}, "tables": tables or {}}
-        return Lake(s3_settings, tmp_path, options=options, format={"format_type": file_format})
+        return InlineLake(s3_settings, tmp_path, options=options, format={"format_type": file_format})
 
     return make
 
@@ -64,7 +64,7 @@ def make_lake(s3_settings: S3Settings, tmp_path: Path) -> Callable[..., Lake]:
     ids=lambda value: "-".join(value) if isinstance(value, tuple) else value,
 )
 def test_a_log_says_what_happened_to_each_key_and_makes_the_table(
-    make_lake: Callable[..., Lake], images: tuple[str, str], log_format: str, file_format: str
+    make_lake: Callable[..., InlineLake], images: tuple[str, str], log_format: str, file_format: str
 ) -> None:
     before, after = images
     lake = make_lake(file_format, format=log_format, before_image=before, after_image=after)
@@ -109,7 +109,7 @@ def counts(manifest: Manifest, ops: Iterable[str]) -> list[dict[str, int]]:
 
 @pytest.mark.parametrize("local_disk_bytes", [0, 2**30], ids=["through the bucket", "over the disk"])
 def test_events_come_in_the_order_of_arrival_over_many_ranges_and_files(
-    make_lake: Callable[..., Lake], monkeypatch: pytest.MonkeyPatch, local_disk_bytes: int
+    make_lake: Callable[..., InlineLake], monkeypatch: pytest.MonkeyPatch, local_disk_bytes: int
 ) -> None:
     lake, source, chance = make_lake(), Source(), random.Random(5)
     lake.local_disk_bytes = local_disk_bytes
@@ -140,7 +140,7 @@ def test_events_come_in_the_order_of_arrival_over_many_ranges_and_files(
     assert not any(path.is_file() for path in (lake.directory / "events").rglob("*"))
 
 
-def test_a_value_that_was_not_provided_is_that_of_the_row_before(make_lake: Callable[..., Lake]) -> None:
+def test_a_value_that_was_not_provided_is_that_of_the_row_before(make_lake: Callable[..., InlineLake]) -> None:
     lake, source = make_lake(after_image="ALL"), Source()
     run(lake, [source.record(1, 1, name="large"), source.record(2, 1, name=PLACEHOLDER)], 1)
     run(lake, [source.record(1, 2, name=PLACEHOLDER, amount=2), source.record(3, 3, name=PLACEHOLDER)], 2)
@@ -159,7 +159,7 @@ def test_a_value_that_was_not_provided_is_that_of_the_row_before(make_lake: Call
     assert metas == {1: [], 2: lost, 3: lost}
 
 
-def test_a_cursor_cell_says_where_the_record_stands_in_the_source(make_lake: Callable[..., Lake]) -> None:
+def test_a_cursor_cell_says_where_the_record_stands_in_the_source(make_lake: Callable[..., InlineLake]) -> None:
     lake, source = make_lake(), Source()
     run(lake, [source.record(1, 1)], 1)
     run(lake, [source.record(1, 17, extracted_at=1_234, name="x")], 2)
@@ -173,7 +173,7 @@ def test_a_cursor_cell_says_where_the_record_stands_in_the_source(make_lake: Cal
     }
 
 
-def test_a_refresh_begins_the_log_anew(make_lake: Callable[..., Lake]) -> None:
+def test_a_refresh_begins_the_log_anew(make_lake: Callable[..., InlineLake]) -> None:
     lake, source = make_lake(), Source()
     run(lake, [source.record(1, 9, name="a"), source.record(2, 9)], 1)
     run(lake, [source.record(1, 10, name="b")], 2)
@@ -185,7 +185,7 @@ def test_a_refresh_begins_the_log_anew(make_lake: Callable[..., Lake]) -> None:
     assert kinds == [("snapshot", 1, 2, 0), ("changes", 1, 2, 1), ("snapshot", 2, 1, 0), ("changes", 2, 1, 1)]
 
 
-def test_a_table_that_was_emptied_has_a_snapshot_without_rows(make_lake: Callable[..., Lake]) -> None:
+def test_a_table_that_was_emptied_has_a_snapshot_without_rows(make_lake: Callable[..., InlineLake]) -> None:
     lake, source = make_lake(), Source()
     run(lake, [source.record(1, 9)], 1)
     lake.sync(cdc_catalog(generation=2, minimum=2), [status("COMPLETE")])
@@ -196,7 +196,7 @@ def test_a_table_that_was_emptied_has_a_snapshot_without_rows(make_lake: Callabl
     assert records_of(lake, manifest) == []
 
 
-def test_a_log_that_begins_later_begins_with_the_whole_table(make_lake: Callable[..., Lake]) -> None:
+def test_a_log_that_begins_later_begins_with_the_whole_table(make_lake: Callable[..., InlineLake]) -> None:
     chance, source = random.Random(1), Source()
     lake = make_lake()
     lake.merge_limits = {"least_file_bytes": 2_000}
@@ -215,7 +215,7 @@ def test_a_log_that_begins_later_begins_with_the_whole_table(make_lake: Callable
     assert [record["sequence"] for record in records_of(lake, manifest)] == list(range(1, 800))
 
 
-def test_a_log_with_a_gap_begins_anew(make_lake: Callable[..., Lake]) -> None:
+def test_a_log_with_a_gap_begins_anew(make_lake: Callable[..., InlineLake]) -> None:
     lake, source = make_lake(), Source()
     logged = lake.options
     for number, options in enumerate([logged, {}, logged], 1):
@@ -226,7 +226,7 @@ def test_a_log_with_a_gap_begins_anew(make_lake: Callable[..., Lake]) -> None:
     assert replayed({}, records_of(lake, manifests(lake)[-1]), COLUMNS) == stored(lake)
 
 
-def test_without_cdc_fields_a_log_has_the_rows_that_changed(make_lake: Callable[..., Lake]) -> None:
+def test_without_cdc_fields_a_log_has_the_rows_that_changed(make_lake: Callable[..., InlineLake]) -> None:
     lake, source = make_lake(), Source()
 
     def sync(records: Sequence[Record], number: int) -> None:
@@ -250,7 +250,7 @@ def test_without_cdc_fields_a_log_has_the_rows_that_changed(make_lake: Callable[
     assert [record["new"]["name"] for record in records_of(lake, upserts)] == ["a2", "c"]
 
 
-def test_a_soft_deletion_is_one_in_the_log(make_lake: Callable[..., Lake]) -> None:
+def test_a_soft_deletion_is_one_in_the_log(make_lake: Callable[..., InlineLake]) -> None:
     lake, source = make_lake(tables={"cdc_deletion_mode": "soft"}), Source()
     run(lake, [source.record(1, 1, name="a"), source.record(2, 1, deleted=True)], 1)
     run(lake, [source.record(1, 2, deleted=True)], 2)
@@ -262,7 +262,7 @@ def test_a_soft_deletion_is_one_in_the_log(make_lake: Callable[..., Lake]) -> No
     assert sorted(stored(lake)) == [1, 2]
 
 
-def test_a_merge_that_changes_nothing_adds_nothing(make_lake: Callable[..., Lake]) -> None:
+def test_a_merge_that_changes_nothing_adds_nothing(make_lake: Callable[..., InlineLake]) -> None:
     lake, source = make_lake(), Source()
     run(lake, [source.record(1, 1, name="a")], 1)
     run(lake, [source.record(1, 2, name="a"), source.record(1, 0, name="late"), source.record(9, 5, deleted=True)], 2)
@@ -271,7 +271,7 @@ def test_a_merge_that_changes_nothing_adds_nothing(make_lake: Callable[..., Lake
     assert [manifest.operation_count.total for manifest in manifests(lake)] == [1, 2]
 
 
-def test_another_schema_is_another_group_with_the_new_columns_last(make_lake: Callable[..., Lake]) -> None:
+def test_another_schema_is_another_group_with_the_new_columns_last(make_lake: Callable[..., InlineLake]) -> None:
     lake, source = make_lake(format="replicant_csv", include_header=True), Source()
     run(lake, [source.record(1, 1)], 1)
     run(lake, [source.record(1, 2, name="b")], 2)
@@ -286,7 +286,7 @@ def test_another_schema_is_another_group_with_the_new_columns_last(make_lake: Ca
     assert ",aaa_New_Val,aaa_Old_Val,aaa_Exists_Val,opType,cursor,operationcount\n" in text
 
 
-def test_rows_that_are_written_anew_begin_the_log_anew(make_lake: Callable[..., Lake]) -> None:
+def test_rows_that_are_written_anew_begin_the_log_anew(make_lake: Callable[..., InlineLake]) -> None:
     lake, source = make_lake(tables={"schema_change": "rewrite"}), Source()
     run(lake, [source.record(1, 1, amount=2), source.record(2, 1)], 1)
     as_text = {**DATA, **CDC, "amount": {"type": ["null", "string"]}}
@@ -307,7 +307,7 @@ def test_rows_that_are_written_anew_begin_the_log_anew(make_lake: Callable[..., 
 
 
 def test_a_commit_that_failed_is_made_again_with_the_same_bytes(
-    make_lake: Callable[..., Lake], s3_settings: S3Settings, monkeypatch: pytest.MonkeyPatch
+    make_lake: Callable[..., InlineLake], s3_settings: S3Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = Source()
     first = [source.record(id_, 1, name=str(id_)) for id_ in range(50)]
@@ -339,12 +339,12 @@ def test_a_commit_that_failed_is_made_again_with_the_same_bytes(
     assert not list(S3Store(disturbed.settings).list_uploads("lake/"))
 
 
-def test_a_stream_without_a_primary_key_is_refused_at_the_start(make_lake: Callable[..., Lake]) -> None:
+def test_a_stream_without_a_primary_key_is_refused_at_the_start(make_lake: Callable[..., InlineLake]) -> None:
     with pytest.raises(ConfigError, match=r"Stream 'users' has no primary key, and change_log is enabled"):
         make_lake().sync(cdc_catalog(key=None), [status("COMPLETE")])
 
 
-def test_rows_of_one_key_that_fill_many_portions_keep_their_order(make_lake: Callable[..., Lake]) -> None:
+def test_rows_of_one_key_that_fill_many_portions_keep_their_order(make_lake: Callable[..., InlineLake]) -> None:
     lake, source, chance = make_lake(), Source(), random.Random(2)
     lake.limits = Limits(batch_bytes=200_000, age_s=3600, spool_bytes=2**31)
     run(lake, [source.record(1, 0, name="first")], 1)
@@ -359,7 +359,7 @@ def test_rows_of_one_key_that_fill_many_portions_keep_their_order(make_lake: Cal
     assert stored(lake)[1]["name"] == records[-1].values["name"]
 
 
-def test_headers_and_text_formats_are_gzip_files_that_any_tool_reads(make_lake: Callable[..., Lake]) -> None:
+def test_headers_and_text_formats_are_gzip_files_that_any_tool_reads(make_lake: Callable[..., InlineLake]) -> None:
     lake, source = make_lake(format="replicant_csv", include_header=True), Source()
     run(lake, [source.record(1, 1, name="a")], 1)
 

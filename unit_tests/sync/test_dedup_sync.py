@@ -22,18 +22,18 @@ from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.sync.batches import Limits
-from unit_tests.sync.inline_lake import Lake, line, state, status
+from unit_tests.sync.inline_lake import InlineLake, line, state, status
 
 CHAIN = "lake/airbyte_internal/_raw__stream_users/chain/"
 
 
 @pytest.fixture
-def lake(s3_settings: S3Settings, tmp_path: Path) -> Lake:
-    return Lake(s3_settings, tmp_path)
+def lake(s3_settings: S3Settings, tmp_path: Path) -> InlineLake:
+    return InlineLake(s3_settings, tmp_path)
 
 
 @pytest.fixture
-def small_files(lake: Lake) -> None:
+def small_files(lake: InlineLake) -> None:
     """Files of a few rows, so that small tables have many."""
     lake.merge_limits = {"least_file_bytes": 1_000}
 
@@ -62,19 +62,19 @@ def noise(number: int) -> str:
     return "".join(chr(97 + (number * 7919 + place * place * 31) % 26) for place in range(400))
 
 
-def live(lake: Lake) -> LiveFiles:
+def live(lake: InlineLake) -> LiveFiles:
     chain = Chain(S3Store(lake.settings), CHAIN, StreamId(None, "users"))
     chain.read()
     chain.catch_up()
     return chain.live_files()
 
 
-def final(lake: Lake) -> dict[str, FileEntry]:
+def final(lake: InlineLake) -> dict[str, FileEntry]:
     return {file.key: file for file in live(lake).of(FileKind.FINAL)}
 
 
 @pytest.mark.usefixtures("small_files")
-def test_scattered_changes_rewrite_only_the_files_they_are_in(lake: Lake) -> None:
+def test_scattered_changes_rewrite_only_the_files_they_are_in(lake: InlineLake) -> None:
     lake.sync(dedup_catalog(), [rows(({"id": i, "note": noise(i)} for i in range(400)), 1), state(1), status("COMPLETE")])
     before = final(lake)
     assert len(before) > 10
@@ -86,7 +86,7 @@ def test_scattered_changes_rewrite_only_the_files_they_are_in(lake: Lake) -> Non
 
 
 @pytest.mark.usefixtures("small_files")
-def test_keys_that_only_differ_far_behind_the_recorded_bounds_are_all_kept(lake: Lake) -> None:
+def test_keys_that_only_differ_far_behind_the_recorded_bounds_are_all_kept(lake: InlineLake) -> None:
     lake.format = {"format_type": "JSONL"}
     prefix = "x" * 200
     sent = [{"key": f"{prefix}{i:04}", "note": noise(i)} for i in range(200)]
@@ -101,7 +101,7 @@ def test_keys_that_only_differ_far_behind_the_recorded_bounds_are_all_kept(lake:
     assert sum(row["note"] == "changed" for row in kept) == 1
 
 
-def test_many_small_merges_leave_one_file_of_deletions(lake: Lake) -> None:
+def test_many_small_merges_leave_one_file_of_deletions(lake: InlineLake) -> None:
     lake.merge_limits = {"least_file_bytes": 1_000, "most_tombstone_files": 2}
     deletion = {"_ab_cdc_deleted_at": "2026-01-01T00:00:00Z"}
     catalog = with_deletions(dedup_catalog())
@@ -116,7 +116,7 @@ def test_many_small_merges_leave_one_file_of_deletions(lake: Lake) -> None:
     assert lake.ids() == [5, 6, 7, 8, 9], "an older row brought a deleted one back"
 
 
-def test_more_runs_than_a_task_can_hold_are_combined_first_and_arrival_still_decides(lake: Lake) -> None:
+def test_more_runs_than_a_task_can_hold_are_combined_first_and_arrival_still_decides(lake: InlineLake) -> None:
     lake.merge_budget_bytes = 1
     lake.limits = Limits(batch_bytes=100, age_s=900, spool_bytes=100)
     syncs = [[rows(({"id": i, "note": f"{version}"} for i in range(version, 20)), 1), state(version)] for version in range(9)]

@@ -15,7 +15,7 @@ from destination_s3_spark.protocol.catalog import Catalog, parse_catalog
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.publishers.symlink import MANIFEST
-from unit_tests.sync.inline_lake import Lake, records, state, status
+from unit_tests.sync.inline_lake import InlineLake, records, state, status
 
 ROOT = "lake/users/"
 FEWER_FILES = {"tables": {"raw_tables": False}}
@@ -41,7 +41,7 @@ def catalog(mode: str, sync_id: int) -> Catalog:
     return parse_catalog(json.dumps({"streams": [entry]}).encode())
 
 
-def sync(lake: Lake, mode: str, number: int) -> None:
+def sync(lake: InlineLake, mode: str, number: int) -> None:
     """A sync with one record of its own, and one that all send."""
     lake.sync(catalog(mode, number), [records([0, number]), state(number), status("COMPLETE")])
 
@@ -56,8 +56,8 @@ def expect_at_rest(settings: S3Settings) -> None:
 
 
 @pytest.fixture
-def behind_proxy(s3_settings: S3Settings, s3_proxy: Any, tmp_path: Path) -> Lake:
-    return Lake(replace(s3_settings, endpoint=s3_proxy.endpoint), tmp_path / "first", options=FEWER_FILES)
+def behind_proxy(s3_settings: S3Settings, s3_proxy: Any, tmp_path: Path) -> InlineLake:
+    return InlineLake(replace(s3_settings, endpoint=s3_proxy.endpoint), tmp_path / "first", options=FEWER_FILES)
 
 
 def at_call(number: int, effect: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -71,7 +71,7 @@ def at_call(number: int, effect: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return script
 
 
-def calls_of(lake: Lake, s3_proxy: Any, mode: str) -> int:
+def calls_of(lake: InlineLake, s3_proxy: Any, mode: str) -> int:
     """How many calls a sync of the table makes that is there by then."""
     for number in (1, 2):
         s3_proxy.calls.clear()
@@ -80,7 +80,7 @@ def calls_of(lake: Lake, s3_proxy: Any, mode: str) -> int:
 
 
 @pytest.mark.parametrize("mode", ["append", "append_dedup", "refresh"])
-def test_the_answer_to_any_request_may_be_lost(behind_proxy: Lake, s3_settings: S3Settings, s3_proxy: Any, mode: str) -> None:
+def test_the_answer_to_any_request_may_be_lost(behind_proxy: InlineLake, s3_settings: S3Settings, s3_proxy: Any, mode: str) -> None:
     calls = calls_of(behind_proxy, s3_proxy, mode)
     sent = [1, 2]
     for call in range(1, calls + 1):
@@ -96,9 +96,9 @@ def test_the_answer_to_any_request_may_be_lost(behind_proxy: Lake, s3_settings: 
 
 @pytest.mark.parametrize("mode", ["append", "append_dedup"])
 def test_a_sync_may_stand_still_at_any_request_while_another_one_runs(
-    behind_proxy: Lake, s3_settings: S3Settings, s3_proxy: Any, tmp_path: Path, mode: str
+    behind_proxy: InlineLake, s3_settings: S3Settings, s3_proxy: Any, tmp_path: Path, mode: str
 ) -> None:
-    other = Lake(s3_settings, tmp_path / "second", options=FEWER_FILES)
+    other = InlineLake(s3_settings, tmp_path / "second", options=FEWER_FILES)
     calls, fenced, upload_dropped = calls_of(behind_proxy, s3_proxy, mode), 0, list[str]()
     for call in range(1, calls + 1):
         number, paused_at = 10 * call, list[str]()
@@ -124,5 +124,5 @@ def test_a_sync_may_stand_still_at_any_request_while_another_one_runs(
     assert set(upload_dropped) <= {"UploadPart"}, "the other one, which opened the table, drops the uploads it finds"
 
 
-def _states(lake: Lake) -> list[dict[str, Any]]:
+def _states(lake: InlineLake) -> list[dict[str, Any]]:
     return [sent["state"] for sent in lake.states]

@@ -21,7 +21,7 @@ from destination_s3_spark.protocol.catalog import Catalog, parse_catalog
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.stream_id import StreamId
-from unit_tests.sync.inline_lake import Lake, line, state, status
+from unit_tests.sync.inline_lake import InlineLake, line, state, status
 
 APPEND, DEDUP, OVERWRITE = "append", "append_dedup", "overwrite"
 SEQUENCES = 60
@@ -160,7 +160,7 @@ def messages(parts: Iterable[tuple[str, Step]], number: int) -> Iterator[bytes]:
         yield status("COMPLETE" if step.complete else "INCOMPLETE", name)
 
 
-def shown(lake: Lake, names: Iterable[str]) -> dict[str, list[tuple[Any, ...]]]:
+def shown(lake: InlineLake, names: Iterable[str]) -> dict[str, list[tuple[Any, ...]]]:
     store, found = S3Store(lake.settings), {name: list[tuple[Any, ...]]() for name in names}
     for one in store.list("lake/"):
         name = one.key.split("/")[1]
@@ -170,7 +170,7 @@ def shown(lake: Lake, names: Iterable[str]) -> dict[str, list[tuple[Any, ...]]]:
     return {name: sorted(rows) for name, rows in found.items()}
 
 
-def check(lake: Lake, cases: Sequence[Sequence3]) -> None:
+def check(lake: InlineLake, cases: Sequence[Sequence3]) -> None:
     """Run the sequences side by side, each a stream of its own, and compare after each sync."""
     meanings = {f"s{number:05}": Meaning() for number in range(len(cases))}
     wrong: dict[str, str] = {}
@@ -214,11 +214,11 @@ NAMED: list[Sequence3] = [
 
 
 @pytest.fixture
-def lake(s3_settings: S3Settings, tmp_path: Path) -> Lake:
-    return Lake(s3_settings, tmp_path)
+def lake(s3_settings: S3Settings, tmp_path: Path) -> InlineLake:
+    return InlineLake(s3_settings, tmp_path)
 
 
-def test_rows_below_the_minimum_go_and_those_of_the_generation_stay(lake: Lake) -> None:
+def test_rows_below_the_minimum_go_and_those_of_the_generation_stay(lake: InlineLake) -> None:
     check(lake, NAMED)
 
     for number, case in enumerate(NAMED):
@@ -229,11 +229,11 @@ def test_rows_below_the_minimum_go_and_those_of_the_generation_stay(lake: Lake) 
         assert (contents.pending, live.dropped) == (None, ())
 
 
-def one(lake: Lake, step: Step, number: int, schema: dict[str, Any] = SCHEMA) -> None:
+def one(lake: InlineLake, step: Step, number: int, schema: dict[str, Any] = SCHEMA) -> None:
     lake.sync(catalog([("users", step)], number, schema), messages([("users", step)], number))
 
 
-def test_without_a_raw_table_files_of_the_generation_stay_as_they_are(lake: Lake) -> None:
+def test_without_a_raw_table_files_of_the_generation_stay_as_they_are(lake: InlineLake) -> None:
     lake.options = {"tables": {"raw_tables": False}}
     for number, step in enumerate((of(APPEND, 1), of(APPEND, 2), of(APPEND, 2, 2)), start=1):
         one(lake, step, number)
@@ -241,7 +241,7 @@ def test_without_a_raw_table_files_of_the_generation_stay_as_they_are(lake: Lake
     assert shown(lake, ["users"])["users"] == [(1, 2), (1, 3), (12, 2), (12, 2), (13, 3), (13, 3)]
 
 
-def test_merged_rows_of_two_generations_need_the_raw_table_to_be_told_apart(lake: Lake) -> None:
+def test_merged_rows_of_two_generations_need_the_raw_table_to_be_told_apart(lake: InlineLake) -> None:
     lake.options = {"tables": {"raw_tables": False}}
     one(lake, of(DEDUP, 1), 1)
     one(lake, of(DEDUP, 2), 2)
@@ -255,7 +255,7 @@ def test_merged_rows_of_two_generations_need_the_raw_table_to_be_told_apart(lake
 
 
 @pytest.mark.parametrize("mode", [APPEND, DEDUP])
-def test_rows_that_stay_take_the_types_of_the_refresh(lake: Lake, mode: str) -> None:
+def test_rows_that_stay_take_the_types_of_the_refresh(lake: InlineLake, mode: str) -> None:
     as_text = {"type": "object", "properties": {"id": {"type": "integer"}, "round": {"type": "string"}}}
     one(lake, of(mode, 1), 1)
     one(lake, of(mode, 2), 2)
@@ -265,5 +265,5 @@ def test_rows_that_stay_take_the_types_of_the_refresh(lake: Lake, mode: str) -> 
     assert shown(lake, ["users"])["users"] == (merged if mode == DEDUP else appended)
 
 
-def test_any_three_syncs_show_what_their_generations_mean(lake: Lake) -> None:
+def test_any_three_syncs_show_what_their_generations_mean(lake: InlineLake) -> None:
     check(lake, random.Random(SEED).sample(list(sequences()), SEQUENCES))

@@ -14,7 +14,7 @@ from destination_s3_spark.errors import ConfigError, TransientError
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.sync.batches import Limits
-from unit_tests.sync.inline_lake import InlineEngine, Lake, catalog, records, state, status
+from unit_tests.sync.inline_lake import InlineEngine, InlineLake, catalog, records, state, status
 
 SMALL = Limits(batch_bytes=2_000, age_s=3600, spool_bytes=2**31)
 
@@ -45,7 +45,7 @@ def store(s3_settings: S3Settings) -> S3Store:
 
 def test_slices_travel_through_the_scratch_folder_of_their_table(s3_settings: S3Settings, store: S3Store, tmp_path: Path) -> None:
     cluster = Cluster(store)
-    lake = Lake(s3_settings, tmp_path, cluster=cluster)
+    lake = InlineLake(s3_settings, tmp_path, cluster=cluster)
 
     lake.sync(
         catalog("users", "orders"),
@@ -60,7 +60,7 @@ def test_slices_travel_through_the_scratch_folder_of_their_table(s3_settings: S3
 
 def test_every_batch_takes_its_own_way(s3_settings: S3Settings, store: S3Store, tmp_path: Path) -> None:
     cluster = Cluster(store)
-    lake = Lake(s3_settings, tmp_path, limits=SMALL, cluster=cluster)
+    lake = InlineLake(s3_settings, tmp_path, limits=SMALL, cluster=cluster)
     blocks = [block for start in range(0, 300, 100) for block in (records(range(start, start + 100)), state(start))]
 
     lake.sync(catalog("users"), [*blocks, status("COMPLETE")])
@@ -76,7 +76,7 @@ def test_a_job_that_fails_leaves_no_records_on_their_way(s3_settings: S3Settings
 
     cluster = Cluster(store, fail)
     with pytest.raises(TransientError, match="executors were lost"):
-        Lake(s3_settings, tmp_path, cluster=cluster).sync(catalog("users"), [records(range(3)), state(1), status("COMPLETE")])
+        InlineLake(s3_settings, tmp_path, cluster=cluster).sync(catalog("users"), [records(range(3)), state(1), status("COMPLETE")])
 
     assert cluster.travelled
     assert scratch(store) == []
@@ -84,7 +84,7 @@ def test_a_job_that_fails_leaves_no_records_on_their_way(s3_settings: S3Settings
 
 def test_records_that_vanish_on_their_way_end_the_sync(s3_settings: S3Settings, store: S3Store, tmp_path: Path) -> None:
     cluster = Cluster(store, lambda store: store.delete(scratch(store)))
-    lake = Lake(s3_settings, tmp_path, cluster=cluster)
+    lake = InlineLake(s3_settings, tmp_path, cluster=cluster)
 
     with pytest.raises(TransientError, match="is gone"):
         lake.sync(catalog("users"), [records(range(3)), state(1), status("COMPLETE")])
@@ -103,13 +103,13 @@ def test_what_cannot_be_deleted_after_a_failure_is_left_to_the_next_sync(
         died.set()
         raise ConfigError("the news")
 
-    through_proxy = Lake(replace(s3_settings, endpoint=s3_proxy.endpoint), tmp_path / "one", cluster=Cluster(store, die))
+    through_proxy = InlineLake(replace(s3_settings, endpoint=s3_proxy.endpoint), tmp_path / "one", cluster=Cluster(store, die))
     with pytest.raises(ConfigError, match="the news"):
         through_proxy.sync(catalog("users"), [records(range(3)), state(1), status("COMPLETE")])
     left = scratch(store)
     store.put("lake/airbyte_internal/_raw__stream_users/scratch/of-somebody-else/0.jsonl.zst", b"")
 
-    lake = Lake(s3_settings, tmp_path / "two")
+    lake = InlineLake(s3_settings, tmp_path / "two")
     lake.sync(catalog("users"), [records(range(3)), state(1), status("COMPLETE")])
 
     assert died.is_set()

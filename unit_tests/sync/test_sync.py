@@ -21,22 +21,22 @@ from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.sync.batches import Limits
 from destination_s3_spark.sync.sync import LOOK_EVERY_S
-from unit_tests.sync.inline_lake import InlineEngine, Lake, catalog, global_state, records, state, status
+from unit_tests.sync.inline_lake import InlineEngine, InlineLake, catalog, global_state, records, state, status
 
 
 @pytest.fixture
-def lake(s3_settings: S3Settings, tmp_path: Path) -> Lake:
-    return Lake(s3_settings, tmp_path)
+def lake(s3_settings: S3Settings, tmp_path: Path) -> InlineLake:
+    return InlineLake(s3_settings, tmp_path)
 
 
-def test_complete_commits_the_tail_behind_the_last_state(lake: Lake) -> None:
+def test_complete_commits_the_tail_behind_the_last_state(lake: InlineLake) -> None:
     lake.sync(catalog("users"), [records(range(3)), state(3), records(range(3, 5)), status("COMPLETE")])
     assert lake.ids() == [0, 1, 2, 3, 4]
     assert [count for _, count in lake.acknowledged()] == [3.0]
 
 
 @pytest.mark.parametrize("ending", [b"", status("INCOMPLETE")], ids=["no status", "INCOMPLETE"])
-def test_without_complete_the_tail_is_dropped_and_the_sync_fails(lake: Lake, ending: bytes) -> None:
+def test_without_complete_the_tail_is_dropped_and_the_sync_fails(lake: InlineLake, ending: bytes) -> None:
     with pytest.raises(TransientError, match="did not complete"):
         lake.sync(catalog("users"), [records(range(3)), state(3), records(range(3, 5)), ending])
     assert lake.ids() == [0, 1, 2]
@@ -44,12 +44,12 @@ def test_without_complete_the_tail_is_dropped_and_the_sync_fails(lake: Lake, end
     assert not list(S3Store(lake.settings).list_uploads("lake/"))
 
 
-def test_without_generations_the_end_of_input_completes_a_stream(lake: Lake) -> None:
+def test_without_generations_the_end_of_input_completes_a_stream(lake: InlineLake) -> None:
     lake.sync(catalog("users", ids=False), [records(range(3))])
     assert lake.ids() == [0, 1, 2]
 
 
-def test_a_replay_after_a_failed_sync_lands_once(lake: Lake) -> None:
+def test_a_replay_after_a_failed_sync_lands_once(lake: InlineLake) -> None:
     sent = [records(range(3)), state(3), records(range(3, 6)), state(6)]
     with pytest.raises(TransientError):
         lake.sync(catalog("users"), sent)
@@ -58,13 +58,13 @@ def test_a_replay_after_a_failed_sync_lands_once(lake: Lake) -> None:
     assert [count for _, count in lake.acknowledged()] == [3.0, 3.0, 3.0, 3.0]
 
 
-def test_two_successful_syncs_of_the_same_data_land_twice(lake: Lake) -> None:
+def test_two_successful_syncs_of_the_same_data_land_twice(lake: InlineLake) -> None:
     for _ in range(2):
         lake.sync(catalog("users"), [records(range(3)), state(3), status("COMPLETE")])
     assert lake.ids() == [0, 0, 1, 1, 2, 2]
 
 
-def test_a_global_state_waits_for_all_streams_and_counts_them_together(lake: Lake) -> None:
+def test_a_global_state_waits_for_all_streams_and_counts_them_together(lake: InlineLake) -> None:
     lake.sync(
         catalog("users", "orders"),
         [
@@ -81,13 +81,13 @@ def test_a_global_state_waits_for_all_streams_and_counts_them_together(lake: Lak
     assert (lake.ids(), lake.ids("orders")) == ([0, 1, 9], [0, 1, 2])
 
 
-def test_a_state_without_records_still_comes_back(lake: Lake) -> None:
+def test_a_state_without_records_still_comes_back(lake: InlineLake) -> None:
     lake.sync(catalog("users"), [state(1), status("COMPLETE")])
     assert [count for _, count in lake.acknowledged()] == [0.0]
     assert not list(S3Store(lake.settings).list("lake/"))
 
 
-def test_a_stream_larger_than_the_spool_passes_through_it(lake: Lake) -> None:
+def test_a_stream_larger_than_the_spool_passes_through_it(lake: InlineLake) -> None:
     lake.limits = Limits(batch_bytes=50_000, age_s=3600, spool_bytes=100_000)
     blocks = [records(range(start, start + 500)) for start in range(0, 10_000, 500)]
     lake.sync(catalog("users"), [*blocks, state(1), status("COMPLETE")])
@@ -95,7 +95,7 @@ def test_a_stream_larger_than_the_spool_passes_through_it(lake: Lake) -> None:
     assert [count for _, count in lake.acknowledged()] == [10_000.0]
 
 
-def test_reading_waits_for_the_running_batch_once_the_next_one_is_whole(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reading_waits_for_the_running_batch_once_the_next_one_is_whole(lake: InlineLake, monkeypatch: pytest.MonkeyPatch) -> None:
     block_bytes = len(records(range(10_000, 10_500)))
     lake.limits = Limits(batch_bytes=2 * block_bytes, age_s=3600, spool_bytes=2**31)
     all_read = threading.Event()
@@ -124,7 +124,7 @@ def test_reading_waits_for_the_running_batch_once_the_next_one_is_whole(lake: La
     assert lake.ids() == list(range(10_000, 16_000))
 
 
-def test_an_old_state_is_committed_while_the_input_stays_open(lake: Lake) -> None:
+def test_an_old_state_is_committed_while_the_input_stays_open(lake: InlineLake) -> None:
     lake.limits = Limits(batch_bytes=2**30, age_s=0.01, spool_bytes=2**31)
 
     def slow_input() -> Iterator[bytes]:
@@ -137,7 +137,7 @@ def test_an_old_state_is_committed_while_the_input_stays_open(lake: Lake) -> Non
     assert lake.ids() == [0, 1, 2]
 
 
-def test_an_unreadable_record_is_named_by_its_place_in_the_input(lake: Lake) -> None:
+def test_an_unreadable_record_is_named_by_its_place_in_the_input(lake: InlineLake) -> None:
     good = records(range(3)) + state(3)
     bad = b'{"type": "RECORD", "record": {"stream": "users", "emitted_at": 1, "data": {"id": "hidden}}}\n'
     with pytest.raises(DataError, match=f"byte {len(good) + len(records([7]))} ") as raised:
@@ -147,7 +147,7 @@ def test_an_unreadable_record_is_named_by_its_place_in_the_input(lake: Lake) -> 
     assert lake.acknowledged() == []
 
 
-def test_each_format_lands_in_files_of_its_own_under_one_root(lake: Lake) -> None:
+def test_each_format_lands_in_files_of_its_own_under_one_root(lake: InlineLake) -> None:
     formats: list[dict[str, Any]] = [
         {"format_type": "Parquet"},
         {"format_type": "Avro", "compression_codec": {"codec": "snappy"}},
@@ -168,7 +168,7 @@ def test_each_format_lands_in_files_of_its_own_under_one_root(lake: Lake) -> Non
     assert sorted(text for table in raw for text in table["_airbyte_data"].to_pylist()) == [f'{{"id": {number}}}' for number in range(4)]
 
 
-def raw_files(lake: Lake) -> list[Any]:
+def raw_files(lake: InlineLake) -> list[Any]:
     return [found for found in S3Store(lake.settings).list("lake/airbyte_internal/") if "/raw/" in found.key]
 
 
@@ -177,14 +177,14 @@ TWO_LONGS = {"type": "object", "properties": {"x": {"oneOf": [{"type": "integer"
 
 
 @pytest.mark.parametrize(("format_type", "schema"), [("Parquet", ODD), ("Avro", ODD), ("Avro", TWO_LONGS)])
-def test_a_schema_the_format_cannot_hold_ends_the_sync_before_it_begins(lake: Lake, format_type: str, schema: dict[str, Any]) -> None:
+def test_a_schema_the_format_cannot_hold_ends_the_sync_before_it_begins(lake: InlineLake, format_type: str, schema: dict[str, Any]) -> None:
     lake.format = {"format_type": format_type}
     with pytest.raises(ConfigError, match="users"):
         lake.sync(catalog("users", schema=schema), [])
 
 
 @pytest.mark.parametrize("format_type", ["JSONL", "CSV"])
-def test_text_formats_take_any_schema(lake: Lake, format_type: str) -> None:
+def test_text_formats_take_any_schema(lake: InlineLake, format_type: str) -> None:
     lake.format = {"format_type": format_type, "compression": {"compression_type": "No Compression"}}
     lake.sync(catalog("users", schema=ODD), [records([1]), state(1), status("COMPLETE")])
     assert len(lake.files(f".{format_type.lower()}")) == 1

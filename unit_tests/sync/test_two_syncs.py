@@ -9,14 +9,14 @@ from pathlib import Path
 
 from destination_s3_spark.errors import Fenced, TransientError
 from destination_s3_spark.storage.settings import S3Settings
-from unit_tests.sync.inline_lake import Lake, catalog, records, state, status
+from unit_tests.sync.inline_lake import InlineLake, catalog, records, state, status
 
 NAMES = [f"stream_{number}" for number in range(6)]
 ROUNDS = 8
 
 
 def test_one_of_two_syncs_that_start_together_succeeds(s3_settings: S3Settings, tmp_path: Path) -> None:
-    lakes = [Lake(s3_settings, tmp_path / str(number)) for number in range(2)]
+    lakes = [InlineLake(s3_settings, tmp_path / str(number)) for number in range(2)]
     outcomes: list[tuple[bool, bool]] = []
     for turn in range(ROUNDS):
         start = threading.Barrier(2)
