@@ -124,6 +124,8 @@ class Sync:
 
     def __exit__(self, *_: object) -> None:
         self.kill()
+        with contextlib.suppress(OSError):  # what was not read of it went with the process
+            self._stdin.close()
 
     def send(self, *lines: bytes) -> Sync:
         """Write message lines to stdin. A process that stopped reading on its own account is for the caller to judge by its outcome."""

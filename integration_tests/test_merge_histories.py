@@ -124,4 +124,6 @@ def versions_in(files: list[Path]) -> list[int]:
     """The versions in a table's final files."""
     if all(file.read_bytes().startswith(PARQUET_MAGIC) for file in files):
         return sorted(row["version"] for row in read_pyarrow(files))
-    return sorted(json.loads(line)["_airbyte_data"]["version"] for file in files for line in gzip.open(file))
+    return sorted(
+        json.loads(line)["_airbyte_data"]["version"] for file in files for line in gzip.decompress(file.read_bytes()).splitlines()
+    )
