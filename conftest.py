@@ -1,10 +1,15 @@
-"""Test settings of the whole repository: Airbyte's standard tests, and when those that need the image run."""
+"""Test settings of the whole repository: Airbyte's standard tests, Hypothesis, and when tests that need the image run."""
 
 from __future__ import annotations
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 pytest_plugins = ["airbyte_cdk.test.standard_tests.pytest_hooks"]
+
+# How long an example takes says what else the machine does, so no test fails for it.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 
 def pytest_configure(config: pytest.Config) -> None:

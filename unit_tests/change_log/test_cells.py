@@ -5,7 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from destination_s3_spark.change_log.cells import json_texts, texts
@@ -81,7 +81,6 @@ def test_a_part_of_a_column_is_its_own_values() -> None:
     assert json_texts(values.slice(6)).to_pylist() == []
 
 
-@settings(deadline=None)
 @given(st.lists(st.none() | st.floats(allow_nan=False, allow_infinity=False)))
 def test_a_double_reads_back_from_its_text(numbers: list[float | None]) -> None:
     written = texts(pa.array(numbers, pa.float64())).to_pylist()
@@ -90,7 +89,6 @@ def test_a_double_reads_back_from_its_text(numbers: list[float | None]) -> None:
     assert json_texts(pa.array(numbers, pa.float64())).to_pylist() == written
 
 
-@settings(deadline=None)
 @given(st.lists(st.none() | st.text(st.characters(exclude_categories=["Cs"]))), st.integers(0, 3))
 def test_a_string_reads_back_from_its_json(strings: list[str | None], start: int) -> None:
     written = json_texts(pa.array(strings, pa.string()).slice(start)).to_pylist()

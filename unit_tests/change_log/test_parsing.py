@@ -60,7 +60,7 @@ def fits(options: ChangeLogOptions, images: Sequence[dict[str, Any]]) -> bool:
 
 
 @pytest.mark.parametrize("options", EVERY_FORMAT, ids=NAMES)
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(events=EVENTS)
 def test_events_read_back(
     log: Callable[..., Any], options: ChangeLogOptions, events: list[tuple[str, dict[str, Any], dict[str, Any]]]
@@ -82,7 +82,7 @@ def test_events_read_back(
 
 
 @pytest.mark.parametrize("options", EVERY_FORMAT, ids=NAMES)
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(rows=st.lists(st.fixed_dictionaries(VALUES), min_size=1, max_size=20))
 def test_rows_read_back(log: Callable[..., Any], options: ChangeLogOptions, rows: list[dict[str, Any]]) -> None:
     users = log(USERS, ["id"], options)

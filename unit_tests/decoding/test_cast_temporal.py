@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from destination_s3_spark.decoding.cast_temporal import cast_temporals
@@ -28,7 +28,6 @@ PARTS = (
 TEXTS = st.one_of(st.tuples(*PARTS).map("".join), st.text("0123456789-:T Z+.", max_size=30))
 
 
-@settings(deadline=None)
 @given(kind=KINDS, texts=st.lists(st.none() | TEXTS, min_size=1, max_size=4))
 @example(kind=Scalar.TIMESTAMP_WITH_TIMEZONE, texts=["0000-12-31T23:00:00-05:00"])
 @example(kind=Scalar.TIMESTAMP_WITH_TIMEZONE, texts=["2024-01-01T00:00:00+19:00", None])

@@ -172,7 +172,7 @@ def tables(draw: Any) -> tuple[list[Field], list[str]]:
     return declared, [draw(objects(declared, 4)) for _ in range(draw(st.integers(1, 6)))]
 
 
-@settings(max_examples=200, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=200, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(table=tables())
 def test_the_fast_and_the_exact_way_give_what_the_oracle_gives(table: Any, assert_typed_as_oracle: Any) -> None:
     declared, data = table
@@ -246,14 +246,14 @@ def plain_tables(draw: Any) -> tuple[list[Field], list[str]]:
     return declared, [draw(plain_objects(declared)) for _ in range(draw(st.integers(1, 4)))]
 
 
-@settings(max_examples=300, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=300, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(table=plain_tables())
 def test_non_numbers_at_any_depth_give_what_the_oracle_gives(table: Any, assert_typed_as_oracle: Any) -> None:
     declared, data = table
     assert_typed_as_oracle(declared, data)
 
 
-@settings(max_examples=500, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=500, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(table=plain_tables(), change=st.data())
 def test_a_spoilt_record_with_non_numbers_is_refused_as_the_oracle_does(
     table: Any, change: Any, assert_typed_as_oracle: Any, make_plan: Any, make_line: Any, make_block: Any

@@ -44,7 +44,7 @@ def retyped(texts: list[bytes | None], of: Any, make_plan: Any, make_line: Any, 
 
 
 @pytest.mark.parametrize("of", list(Scalar), ids=lambda of: of.value)
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_the_text_of_a_value_is_typed_as_that_value(of: Scalar, data: Any, make_plan: Any, make_line: Any, make_block: Any) -> None:
     stored = data.draw(st.lists(st.none() | STORED[of], max_size=8))

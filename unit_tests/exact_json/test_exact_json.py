@@ -4,7 +4,7 @@ import json
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from destination_s3_spark.exact_json.members import elements, members
@@ -112,7 +112,6 @@ json_values = st.recursive(
 
 
 @given(st.dictionaries(st.text(max_size=4), json_values, max_size=5), st.sampled_from([None, 1]), st.booleans())
-@settings(deadline=None)
 def test_the_texts_stand_for_the_values_the_standard_library_reads(
     document: dict[str, object], indent: int | None, ascii_only: bool
 ) -> None:
@@ -124,7 +123,6 @@ def test_the_texts_stand_for_the_values_the_standard_library_reads(
 
 
 @given(st.data())
-@settings(deadline=None)
 def test_on_broken_text_both_ways_agree_with_the_strict_parser(data: st.DataObject) -> None:
     document = data.draw(st.dictionaries(st.text("ab", max_size=2), json_values, max_size=3))
     text = bytearray(json.dumps(document).encode())

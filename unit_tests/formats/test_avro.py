@@ -13,7 +13,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 import zstandard
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from destination_s3_spark.errors import ConfigError
@@ -356,7 +356,7 @@ def as_avro(value: Any, of: Any) -> Any:
     return value
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None, max_examples=80)
+@settings(max_examples=80)
 @given(st.data())
 def test_any_typed_rows_come_back_from_an_avro_reader(
     landing: Callable[..., Any], as_integers: Callable[..., Any], data: st.DataObject

@@ -109,7 +109,7 @@ def records_spelt(spellings: list[str]) -> st.SearchStrategy[list[tuple[str, str
 
 
 @given(st.sampled_from(CONSISTENT).flatmap(records_spelt), st.integers(1, 400))
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 def test_a_line_goes_where_a_full_parse_says_however_it_is_spelt_and_cut(
     catalog_of: CatalogOf, story: Tell, drawn: list[tuple[str, str, str, str, int]], block: int
 ) -> None:
@@ -389,7 +389,7 @@ def test_a_thousand_streams_keep_their_records_apart(catalog_of: CatalogOf, stor
 
 
 @given(st.data())
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 def test_no_byte_is_lost_silently_when_the_input_is_damaged(catalog_of: CatalogOf, data: st.DataObject) -> None:
     good = [
         record(),

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from destination_s3_spark.protocol.envelope import read_envelope
@@ -188,7 +188,6 @@ json_values = st.recursive(
 
 
 @given(json_values, st.dictionaries(st.sampled_from(["id", "x", "sourceStats"]), json_values), st.booleans())
-@settings(deadline=None)
 def test_any_blob_and_any_extra_fields_survive(blob: Any, extra: dict[str, Any], spaced: bool) -> None:
     state = {"type": "LEGACY", "data": blob, **extra}
     line = json.dumps({"type": "STATE", "state": state}, indent=None, separators=(" , ", " : ") if spaced else (",", ":")).encode()

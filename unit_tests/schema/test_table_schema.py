@@ -297,7 +297,7 @@ def as_object(schema: TableSchema) -> Object:
     return Object(tuple(Field(field.source, field.name, field.type) for field in schema.fields))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(VERSIONS)
 def test_over_any_history_no_column_ever_moves(versions: list[tuple[dict[str, Any], list[str]]]) -> None:
     schema: TableSchema | None = None
@@ -315,7 +315,7 @@ def test_over_any_history_no_column_ever_moves(versions: list[tuple[dict[str, An
         assert from_event(to_event(evolution, "append", [], [])) == schema
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(random_properties(2), st.randoms(use_true_random=False))
 def test_the_order_of_properties_in_a_catalog_does_not_matter_but_for_names_that_clash(
     properties: dict[str, Any], chance: random.Random

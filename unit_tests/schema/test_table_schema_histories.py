@@ -118,7 +118,7 @@ def assert_follows(evolution: Evolution, declared: StreamFields, policy: SchemaP
     assert evolve(schema, declared, STREAM, policy).schema is schema
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=250)
 @given(steps(POLICIES))
 def test_over_any_history_and_any_policies_no_column_moves(history: list[tuple[StreamFields, SchemaPolicy]]) -> None:
     schema: TableSchema | None = None
@@ -135,7 +135,7 @@ def test_over_any_history_and_any_policies_no_column_moves(history: list[tuple[S
         schema = from_event(event) if evolution.changes or schema is None else evolution.schema
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(DECLARATIONS, DECLARATIONS, st.integers(2, 5))
 def test_flipping_between_two_schemas_adds_columns_only_once(first: StreamFields, second: StreamFields, times: int) -> None:
     policy = SchemaPolicy()
@@ -157,7 +157,7 @@ def shape(schema: TableSchema) -> list[tuple[str, str]]:
     return [(field.name, type_to_text(field.type)) for field in schema.fields]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(steps(st.just(SchemaPolicy())))
 def test_without_rewriting_every_stored_value_stays_where_it_is(history: list[tuple[StreamFields, SchemaPolicy]]) -> None:
     schema: TableSchema | None = None

@@ -119,7 +119,7 @@ def test_a_recorded_root_stays_and_the_newcomer_moves() -> None:
     assert roots[StreamId("gone", "table/x")].startswith("lake/gone/table_")
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(STREAMS, max_size=8), st.randoms(use_true_random=False))
 def test_roots_are_apart_stable_and_independent_of_the_catalogs_order(streams: list[StreamId], shuffler: random.Random) -> None:
     streams = list({StreamId.of(stream.namespace, stream.name): None for stream in streams})
@@ -135,7 +135,7 @@ def test_roots_are_apart_stable_and_independent_of_the_catalogs_order(streams: l
     assert overlaps(roots, template()) == {}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(STREAMS, min_size=1, max_size=6, unique=True), st.integers(0, 6))
 def test_a_catalog_that_grows_keeps_the_roots_it_has(streams: list[StreamId], known: int) -> None:
     streams = list({StreamId.of(stream.namespace, stream.name): None for stream in streams})

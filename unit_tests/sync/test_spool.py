@@ -262,7 +262,7 @@ steps = st.lists(
 
 
 @given(steps=steps, buffer_bytes=st.integers(1, 60), segment_bytes=st.integers(1, 60), mark_bytes=st.integers(1, 40))
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 def test_bytes_in_are_bytes_out_through_any_order_of_appends_cuts_and_releases(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int, object]], buffer_bytes: int, segment_bytes: int, mark_bytes: int
 ) -> None:

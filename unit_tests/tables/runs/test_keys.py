@@ -55,7 +55,7 @@ def keys_of_some_columns(draw: Any) -> tuple[list[Scalar], list[tuple[Any, ...]]
     return kinds, draw(st.lists(st.tuples(*(st.none() | VALUES[kind] for kind in kinds)), max_size=12))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(keys_of_some_columns(), st.integers(0, 2))
 def test_encoded_keys_sort_and_equal_as_the_keys_do(keys: tuple[list[Scalar], list[tuple[Any, ...]]], skipped: int) -> None:
     kinds, rows = keys

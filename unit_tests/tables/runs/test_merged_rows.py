@@ -51,7 +51,7 @@ Row = tuple[Any, Any, int, bool]
 VERSION = st.tuples(KEYS, st.none() | st.integers(0, 2), st.integers(0, 1), st.booleans())
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(st.tuples(st.lists(VERSION, max_size=12), st.integers(1, 5)), max_size=4))
 def test_the_winners_do_not_depend_on_how_rows_are_spread_and_read(pool: ThreadPoolExecutor, sources: list[tuple[list[Row], int]]) -> None:
     numbers = iter(range(100))
@@ -64,7 +64,7 @@ def test_the_winners_do_not_depend_on_how_rows_are_spread_and_read(pool: ThreadP
     assert all(len(table) for table in tables)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.tuples(st.lists(VERSION, max_size=12), st.integers(1, 5)), max_size=4), st.sampled_from([1, 500, 2**20]))
 def test_complete_rows_are_all_rows_in_tables_of_that_size_with_those_of_a_key_together(
     pool: ThreadPoolExecutor, sources: list[tuple[list[Row], int]], size: int

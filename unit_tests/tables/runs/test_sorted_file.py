@@ -320,7 +320,7 @@ def rows_of(versions: list[Any]) -> pa.RecordBatch:
     )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     stored=st.dictionaries(KEYS, REST, max_size=6),
     slices=st.lists(st.lists(st.tuples(KEYS, REST), max_size=6), max_size=3),

@@ -51,7 +51,7 @@ def histories(draw: Any) -> tuple[Scalar | None, list[tuple[Any, ...]]]:
     return cursor, draw(st.lists(st.tuples(KEYS, value, st.integers(0, 2), st.booleans(), offset), max_size=25))
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(histories(), st.integers(1, 8))
 def test_the_winners_are_those_of_the_reference(history: tuple[Scalar | None, list[tuple[Any, ...]]], chunk_rows: int) -> None:
     cursor, rows = history
