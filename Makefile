@@ -8,12 +8,13 @@ IMAGE ?= airbyte/destination-s3-spark:dev
 BASE_IMAGE ?=
 LOCAL_BASE := destination-s3-spark-base:local
 COMPILE := $(BIN)/python -m uv pip compile --quiet --generate-hashes --no-header --no-emit-index-url --no-annotate --universal --python-version 3.11
+PYTEST := $(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadgroup --no-loadscope-reorder
 export PYTHON
 # Or each of the many processes of a test run would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check spec lock base-image image image-test
+.PHONY: help install demo test coverage check spec lock base-image image image-test
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -29,7 +30,11 @@ demo: install ## Run a sync of an invented shop into a local S3 server and read 
 
 test: install ## Run all tests but those of the image
 	@echo "==> running the tests"
-	@$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadgroup --no-loadscope-reorder -m "not image_tests" $(PYTEST_ARGS)
+	@$(PYTEST) -m "not image_tests" $(PYTEST_ARGS)
+
+coverage: install ## Run the unit tests, and fail when they run less of the package than they did
+	@echo "==> measuring what the unit tests run"
+	@$(PYTEST) unit_tests --cov --cov-report=term:skip-covered
 
 check: install ## Lint, formatting, types
 	@echo "==> ruff check"
@@ -55,5 +60,6 @@ base-image: ## Make a base image from this machine's Debian packages, for where 
 image: ## Build the Docker image
 	@scripts/image $(IMAGE) $(BASE_IMAGE)
 
+# Docker's client leaves its sockets to the garbage collector.
 image-test: install ## Run the tests that need the image
-	@$(BIN)/python -m pytest -m image_tests --connector-image=$(IMAGE) integration_tests $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -W ignore::ResourceWarning -m image_tests --connector-image=$(IMAGE) integration_tests $(PYTEST_ARGS)
