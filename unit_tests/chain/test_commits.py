@@ -49,9 +49,10 @@ class TwoTables:
 
     def state(self, name: str, *ends: int, stream: int | None = None) -> None:
         kind = StateKind.GLOBAL if stream is None else StateKind.STREAM
-        by_stream = dict(enumerate(ends))
+        message = StateMessage(kind, stream, name, b"", b"")
+        by_stream = {one: ends[one] for one in message.covered(self.writers)}
         records = {one: end // 10 for one, end in by_stream.items()}
-        self.checkpoints.state(StateMessage(kind, stream, name, b"", b""), by_stream, records, 0.0)
+        self.checkpoints.state(message, by_stream, records, 0.0)
 
 
 def test_the_order_of_effects_is_stage_block_complete_state_close() -> None:
