@@ -124,7 +124,8 @@ def test_a_store_in_trouble_is_transient(proxied: S3Settings, s3_proxy: Any, s3_
 
 
 def test_a_store_whose_listing_lags_is_refused(proxied: S3Settings, s3_proxy: Any, s3_error: Any) -> None:
-    s3_proxy.fail("ListObjectsV2", replace(s3_error(200, ""), body=b"<ListBucketResult></ListBucketResult>"))
+    empty = b"<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>"
+    s3_proxy.fail("ListObjectsV2", replace(s3_error(200, ""), body=empty))
     with pytest.raises(ConfigError, match="strongly consistent"):
         check(proxied, TEMPLATE, ONCE)
 
