@@ -1,1 +1,1 @@
-"""The append-only, hash-linked chain of metadata blocks: the only truth about a table."""
+"""Append-only, hash-linked chain of metadata blocks: the single source of truth about a table."""

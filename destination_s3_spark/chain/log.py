@@ -1,7 +1,6 @@
-"""A table's chain on S3: find its head, read it, append to it.
+"""Access to a table's chain on S3: finding its head, reading it and appending to it.
 
-A block is created with `If-None-Match: *`: that is the commit, and the only one. Numbers are contiguous, so the head is the number whose
-successor does not exist.
+Creating a block with `If-None-Match: *` is the only commit. Block numbers are contiguous, so the head is the block without a successor.
 """
 
 from __future__ import annotations
@@ -26,13 +25,14 @@ from destination_s3_spark.storage.object_store import ObjectExists, ObjectNotFou
 from destination_s3_spark.stream_id import StreamId
 
 CREATE_TRIES = 8
-"""How often a create is repeated whose outcome was unknown and whose object is not there."""
+"""Attempts to create a block while the outcome is unknown and the object does not exist."""
 
 BLOCKS_LOOKED_AT = 64
-"""Blocks read at once when one with an older schema is looked for."""
+"""Blocks per step of the backward search for an older schema."""
 PARALLEL_FROM = 8
+"""Number of blocks from which reads run in parallel."""
 GETS_AT_ONCE = 8
-"""A chain's blocks are read side by side, as many at once, from that many blocks on."""
+"""Parallel GET requests when blocks are read."""
 
 Clock = Callable[[], datetime]
 
@@ -40,12 +40,12 @@ logger = logging.getLogger(__name__)
 
 
 def utc_now() -> datetime:
-    """The wall clock."""
+    """Return the current time in UTC."""
     return datetime.now(UTC)
 
 
 class BlockTaken(Exception):
-    """Another writer's block stands where ours should go."""
+    """Another writer created a block with the number ours would have had."""
 
     def __init__(self, block: Block) -> None:
         super().__init__(f"block {block.sequence_number} was written by another session")
@@ -53,7 +53,7 @@ class BlockTaken(Exception):
 
 
 class Chain:
-    """The chain under `prefix` (ends in `/`). `state` is what was read or written so far; None: no block is known."""
+    """The chain under `prefix` (ends in `/`). `state` is the fold of the blocks read or written so far, None if no block is known."""
 
     def __init__(self, store: ObjectStore, prefix: str, stream: StreamId, clock: Clock = utc_now) -> None:
         self._store = store
@@ -62,21 +62,21 @@ class Chain:
         self._clock = clock
         self.state: TableState | None = None
         self.shown: dict[str, str] = {}
-        """The marks of publishers, by name, of what each showed readers last. Kept in the hint for the next time; may be old."""
+        """Each publisher's mark of the state it last showed readers, by publisher name. Stored in the hint, so it may be out of date."""
         self._live: LiveFilesFold | None = None
         self._from_hint = False
 
     @property
     def head(self) -> TableState:
-        """The state of a chain that has blocks."""
+        """State of a chain that has blocks. Raises Bug when no block is known."""
         if self.state is None:
             raise Bug(f"The chain of table {self._stream} was used before it was opened.")
         return self.state
 
     def read(self) -> None:
-        """Take what the hint says. Without one nothing is known yet: no session of the table ever closed.
+        """Load the state from the hint. Without a hint the state stays unknown.
 
-        A hint of a session that closed may be old: `catch_up` and `append` find out. Any other is followed up to the head.
+        The hint of a closed session may be out of date; `catch_up` and `append` detect that. From any other hint, read on to the head.
         """
         try:
             hint = self._store.get(self._prefix + HINT_NAME)
@@ -97,14 +97,14 @@ class Chain:
                 self.catch_up()
 
     def _distrust_hint(self) -> None:
-        # The blocks are the truth, whatever the hint says.
+        # The blocks are the source of truth; the hint is only a copy.
         logger.warning("the hint of table %s does not agree with its chain and is ignored", self._stream)
         self.state = self._live = None
         self._from_hint = False
         self.catch_up()
 
     def catch_up(self) -> None:
-        """Read the blocks after the known ones, up to the head. Raises DataError when the chain is damaged."""
+        """Read the blocks after the last known one, up to the head. Raises DataError when the chain is damaged."""
         try:
             self._read_on()
         except InvalidChain as error:
@@ -114,7 +114,10 @@ class Chain:
             raise self._damaged(str(error)) from error
 
     def append(self, event: Event) -> None:
-        """Create the next block. Raises BlockTaken when another writer was first, TransientError when the store does not say."""
+        """Create the next block.
+
+        Raises BlockTaken when another writer created it first, TransientError when the store does not report the outcome.
+        """
         state = self.state
         now = self._clock()
         block = Block(
@@ -140,7 +143,7 @@ class Chain:
             self._live.add(block)
 
     def anew(self) -> Chain:
-        """The same chain, read to its head by somebody who writes nothing."""
+        """Return a separate copy of this chain, read up to the current head, for a caller that only reads."""
         chain = Chain(self._store, self._prefix, self._stream, self._clock)
         chain.shown = dict(self.shown)
         chain.read()
@@ -148,16 +151,19 @@ class Chain:
         return chain
 
     def mark_settled(self) -> None:
-        """The last data block's uploads or deletes are done; the next block will say so."""
+        """Mark the last data block's uploads and deletes as done. The next block records it."""
         self.state = replace(self.head, settled=self.head.last_data, unsettled=None)
 
     def successor(self) -> Block | None:
-        """The block after the known head, which only another writer can have written."""
+        """Return the block after the known head, which only another writer can have created, or None."""
         body = self._get(self.head.sequence_number + 1)
         return None if body is None else self._decode(self.head.sequence_number + 1, body)
 
     def taken_over(self) -> Block | None:
-        """The block with which another session opened the table after the known head. May be asked while this session writes to it."""
+        """Return the block with which another session opened the table after the known head, or None.
+
+        May be called while this session appends to the chain.
+        """
         state = self.head
         number = state.sequence_number + 1
         while (body := self._get(number)) is not None:
@@ -168,7 +174,7 @@ class Chain:
         return None
 
     def write_hint(self) -> None:
-        """Leave the state for the next reader. Failing costs that reader time, nothing else."""
+        """Store the state as a hint for the next reader. A failure is only logged: it costs that reader time and nothing else."""
         live = None if self._live is None else self._live.now
         try:
             self._store.put(self._prefix + HINT_NAME, encode_hint(self.head, live, self.shown))
@@ -176,15 +182,18 @@ class Chain:
             logger.debug("hint of table %s not written: %s", self._stream, error)
 
     def live_files(self) -> LiveFiles:
-        """The files the table consists of at its head, read from the blocks since the last Snapshot if nobody knows them yet."""
+        """Return the table's files at the head. If they are not known yet, read the blocks since the last Snapshot."""
         return self._live_fold().now
 
     def live_files_before(self) -> LiveFiles:
-        """The same without the last data block, for as long as that one is not settled."""
+        """Return the table's files without the last data block. Valid only while that block is unsettled."""
         return self._live_fold().before
 
     def blocks(self, numbers: range | None = None) -> Iterator[Block]:
-        """The blocks of these numbers, or from the last Snapshot (or the Seed) to the head, one GET each, a few of them side by side."""
+        """Yield the blocks with these numbers, by default from the last Snapshot (or the Seed) to the head.
+
+        Sends one GET per block, in parallel for longer ranges.
+        """
         numbers = range(self.head.snapshot or 0, self.head.sequence_number + 1) if numbers is None else numbers
         if len(numbers) < PARALLEL_FROM:
             bodies = map(self._need, numbers)
@@ -194,7 +203,10 @@ class Chain:
             yield from map(self._decode, numbers, pool.map(self._need, numbers))
 
     def schemas(self, ids: Collection[int]) -> dict[int, dict[str, Any]]:
-        """The SetDataSchema payloads of these ids. Older ones than the current are looked for back to the Seed, some blocks at a time."""
+        """Return the SetDataSchema payloads of these schema ids.
+
+        Schemas older than the current one are searched for backwards, at most to the Seed. Raises DataError when one is missing.
+        """
         current = self.head.schema
         found = {int(current["schemaId"]): current} if current is not None else {}
         end = self.head.sequence_number + 1
@@ -242,7 +254,7 @@ class Chain:
         self._from_hint = False
 
     def _find_head(self, known: int, bodies: dict[int, bytes]) -> int:
-        """Gallop from the block `known` (-1: none) and bisect; what was read on the way is kept in `bodies`."""
+        """Return the head's number by galloping from block `known` (-1: none) and bisecting. Bodies read on the way go into `bodies`."""
 
         def exists(number: int) -> bool:
             body = self._get(number)
@@ -265,7 +277,7 @@ class Chain:
             try:
                 self._store.create(key, body)
             except (ObjectExists, OutcomeUnknown):
-                # Either may be the answer to an earlier try of ours that did land: only the bytes tell.
+                # Our own earlier attempt may have created the block. Only the bytes tell whose block it is.
                 found = self._get(number)
                 if found is None:
                     continue

@@ -1,8 +1,8 @@
-"""Which of two syncs that open the same tables at the same time goes on.
+"""Precedence between syncs that open the same tables at the same time.
 
-Each table goes to whoever opens it last, so over several tables each sync might lose one. The first table decides: every sync opens the
-same one first and the others once it has it. Before it takes one of these from a session that may be alive, it makes sure that nobody has
-taken the first one from it. The sync that opened the first table last is then never disturbed by the others.
+The last session to open a table owns it, so two syncs over several tables could each lose one. The first table decides: every sync opens
+the same table first, and the others only while it owns that one. Before a sync takes another table from a session that may be alive, it
+checks that no other session has taken over its first table. The sync that opened the first table last therefore keeps all its tables.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from destination_s3_spark.stream_id import StreamId
 
 
 class TakenOver(Exception):
-    """Another session has opened the sync's first table, which is `stream`'s."""
+    """Another session took over the sync's first table, which belongs to `stream`."""
 
     def __init__(self, stream: StreamId, block: Block) -> None:
         super().__init__(f"the table of {stream} was opened by another session")
@@ -28,12 +28,12 @@ class Precedence:
         self._first: Chain | None = None
 
     def opened(self, chain: Chain) -> None:
-        """The sync has opened the table."""
+        """Record that the sync opened this table; only the first one counts."""
         if self._first is None:
             self._first = chain
 
     def check(self) -> None:
-        """Raise TakenOver when another session has opened the first table meanwhile; a call or two."""
+        """Raise TakenOver if another session has since opened the first table. Usually takes one or two GET requests."""
         if self._first is None:
             return
         other = self._first.taken_over()

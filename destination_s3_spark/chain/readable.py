@@ -1,7 +1,7 @@
-"""What a reader may trust of a table while somebody else writes it.
+"""Consistent view of a table for readers while another process writes to it.
 
-Blocks up to `settled` are done. Of the one data block that may follow, either all files are there, and then nobody can take it back; or
-some are not, and then the table is still what it was before it.
+Data blocks up to `settled` are final. One unsettled data block may follow. If all its files are visible, nobody can take the block back
+any more, so it belongs to the view. If any file is not visible, the view is the table before that block.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from destination_s3_spark.storage.object_store import ObjectStore
 
 @dataclass(frozen=True, slots=True)
 class Readable:
-    """A table as readers see it. `left_out`: the number of the data block that is in the chain and not in here, if there is one."""
+    """A table as readers see it. `left_out`: the number of the unsettled data block that this view excludes, if any."""
 
     contents: Contents
     live: LiveFiles
@@ -25,7 +25,7 @@ class Readable:
 
 
 def readable(chain: Chain, store: ObjectStore, map_files: MapCalls = map) -> Readable:
-    """The table at the head of a chain that was read: a HEAD for each file of an unsettled block, no writes."""
+    """Return the readable table at the head of a chain already read. Sends a HEAD per file of an unsettled block and writes nothing."""
     undo = chain.head.unsettled
     if undo is None or undo.voided or all(list(map_files(lambda file: is_visible(store, file), undo.files))):
         return Readable(chain.head.contents, chain.live_files(), None)

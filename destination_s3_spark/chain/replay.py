@@ -1,4 +1,4 @@
-"""The replay guard: recognises checkpoints that an unclean session committed and whose STATE may never have arrived."""
+"""Detection of replayed checkpoints: committed by a session that ended uncleanly, so their STATE may never have arrived."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from destination_s3_spark.chain.state import Checkpoint
 
 
 class ReplayGuard:
-    """Compares a table's incoming checkpoints with the committed ones, in order. The first mismatch ends it.
+    """In-order comparison of a table's incoming checkpoints with the committed ones. The first mismatch ends the comparison.
 
-    The first incoming one may match anywhere: the platform's last acknowledgement is not known. The rightmost match is taken, since it
-    leaves the fewest further records to be dropped when a source repeats itself.
+    The first incoming checkpoint may match at any position, because the last STATE that the platform received is unknown. The rightmost
+    match is used: it leaves the fewest further records to drop when a source repeats itself.
     """
 
     def __init__(self, committed: Sequence[Checkpoint]) -> None:
@@ -24,7 +24,7 @@ class ReplayGuard:
         return (-1 if self._position is None else self._position) + 1 < len(self._committed)
 
     def count_replayed(self, incoming: Sequence[Checkpoint]) -> int:
-        """How many of the incoming checkpoints, from the first on, are already in the table."""
+        """Return the number of leading incoming checkpoints that the table already contains."""
         position = self._position
         for count, checkpoint in enumerate(incoming):
             position = self._find(checkpoint) if position is None else position + 1
@@ -33,7 +33,7 @@ class ReplayGuard:
         return len(incoming)
 
     def accept(self, incoming: Sequence[Checkpoint], replayed: int) -> None:
-        """Go on after the first `replayed` of the incoming checkpoints; the end when there are others."""
+        """Advance past the first `replayed` incoming checkpoints. Deactivate the guard if any others follow."""
         if replayed < len(incoming):
             self._committed = ()
             self._position = None
@@ -42,7 +42,7 @@ class ReplayGuard:
             self._position = first + replayed - 1
 
     def _find(self, checkpoint: Checkpoint) -> int:
-        """The rightmost position of the checkpoint, or the end of the list."""
+        """Return the rightmost position of the checkpoint, or the length of the list if it is absent."""
         for position in range(len(self._committed) - 1, -1, -1):
             if self._committed[position] == checkpoint:
                 return position

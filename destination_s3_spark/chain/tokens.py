@@ -1,8 +1,8 @@
-"""The decimal token in the name of every data file: which table, which session, which file.
+"""Decimal tokens in data file names, which identify the table, the session and the file.
 
-Token = 10 digits table number, 8 digits epoch, 8 digits running number of the session. A name ends in `-<token>` and its extension, or
-is the token alone with its extension; the files of a change log go on with their part and kind. The first digit is not 0, so a token may
-be kept as a number.
+A token has 26 digits: 10 for the table number, 8 for the epoch, 8 for a number that counts the session's files. A file name is the token
+and the extension, with or without a prefix that ends in `-`. In the change log, the part and kind follow the token. The first digit is
+never 0, so a token may be stored as a number.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _TOKEN = re.compile(r"(?:^|[-/])(\d{10})(\d{8})(\d{8})(?=(?:-(?:\d{5}-[a-z]+|man
 
 
 class Token(NamedTuple):
-    """A parsed token; `str()` gives the 26 digits."""
+    """A parsed token; `str()` returns its 26 digits."""
 
     table_number: int
     epoch: int
@@ -32,11 +32,11 @@ class Token(NamedTuple):
 
 
 def parse_token(key: str) -> Token | None:
-    """The token in a data file's key, or None when the key is not one of ours."""
+    """Return the token in a data file's key, or None if this connector did not name the key."""
     match = _TOKEN.search(key)
     return None if match is None else Token(*map(int, match.groups()))
 
 
 def table_number(table_id: str) -> int:
-    """A stable number of ten digits for the table, from 10**9 on."""
+    """Return a stable ten-digit number for the table, derived from a hash of its id; at least 10**9."""
     return 10**9 + int.from_bytes(hashlib.sha256(table_id.encode()).digest()[:8], "big") % (9 * 10**9)
