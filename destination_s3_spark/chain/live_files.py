@@ -1,4 +1,4 @@
-"""Which files a table consists of: the second fold of a chain, kept beside the state where it is known."""
+"""Live files of a table: a second fold of the chain, kept beside the state where it is known."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from destination_s3_spark.chain.state import Contents, Pending, TableState
 
 
 class LiveFiles(Struct, frozen=True):
-    """The live files of a table in the order they were added, and the keys of earlier destination-s3 files it adopted.
+    """The live files of a table in the order they were added, and the keys of the destination-s3 files it adopted.
 
-    `dropped` are files of a generation that was given up before it was published: no row of them counts, and the next MergeData or
-    ReplaceData removes them. `pending` as in the state.
+    `dropped`: files of a generation that was given up before it was published. None of their rows counts, and the next MergeData or
+    ReplaceData removes them. `pending`: as in `Contents`.
     """
 
     adopted: tuple[str, ...] = ()
@@ -27,15 +27,15 @@ class LiveFiles(Struct, frozen=True):
     pending: Pending | None = None
 
     def of(self, *kinds: FileKind) -> tuple[FileEntry, ...]:
-        """The live files of these kinds, a pending generation's included."""
+        """Return the live files of these kinds, including those of a pending generation."""
         return tuple(file for file in self.files if file.kind in kinds)
 
     def is_pending(self, file: FileEntry) -> bool:
-        """Whether the file belongs to the pending generation."""
+        """Return whether the file belongs to the pending generation."""
         return self.pending is not None and file.offset is not None and file.offset >= self.pending.from_offset
 
     def of_generation(self, contents: Contents) -> tuple[FileEntry, ...]:
-        """The files that landed in the table under its Current generation. Rows that a merge has put among others are in none of them."""
+        """Return the files that landed in the table under its current generation. They exclude rows that a merge combined with others."""
         first = contents.current_from or 0
         return tuple(
             file
@@ -44,7 +44,7 @@ class LiveFiles(Struct, frozen=True):
         )
 
     def without(self, removed: Iterable[FileEntry]) -> LiveFiles:
-        """What is left when the files leave."""
+        """Return the live files without the removed ones."""
         keys = {file.key for file in removed}
         return replace(
             self,
@@ -54,7 +54,7 @@ class LiveFiles(Struct, frozen=True):
         )
 
     def open(self, pending: Pending | None) -> LiveFiles:
-        """What a session begins with."""
+        """Return the live files at the start of a session with this pending generation. Files of another pending one become `dropped`."""
         if pending in (None, self.pending):
             return replace(self, pending=pending)
         given_up = tuple(file for file in self.files if self.is_pending(file))
@@ -63,14 +63,14 @@ class LiveFiles(Struct, frozen=True):
 
 
 class LiveFilesFold:
-    """Folds blocks into live files. `now` is the result so far, `before` what it was without the last data block."""
+    """Fold of blocks into live files. `now` is the result so far, `before` the result without the last data block."""
 
     def __init__(self, start: LiveFiles | None = None) -> None:
         self.now = start or LiveFiles()
         self.before = self.now
 
     def add(self, block: Block) -> None:
-        """Take the next block."""
+        """Fold the next block into `now`."""
         event = block.event
         match event:
             case Seed(adopted=adopted):
@@ -89,14 +89,14 @@ class LiveFilesFold:
                 added_files = (file.visible() for file in event.files if file.kind is not FileKind.CHANGES)
                 self.now = replace(left, files=(*left.files, *added_files), pending=pending)
             case Void():
-                # Void takes back the last data block before it; a session that began in between changed nothing.
+                # Void takes back the last data block. A session that began in between has changed no files.
                 self.now = self.before
 
 
 def with_generations(state: TableState, live: LiveFiles) -> TableState:
-    """The state with what an earlier version left out of it: how many rows are not of its generation, as far as the files tell.
+    """Return the state with the fields that an earlier version did not write: the rows of other generations, counted from the files.
 
-    Rows that have no raw table and were merged are taken for rows of the generation, as that version did.
+    Merged rows without a raw table count as rows of the current generation, as they did in that version.
     """
     if state.contents.current_from is not None:
         return state
@@ -114,7 +114,7 @@ def with_generations(state: TableState, live: LiveFiles) -> TableState:
 
 
 def added(event: AddData) -> list[FileEntry]:
-    """The files of the block as entries of their own: the files of a kind hold the block's rows in order."""
+    """Return the block's files as complete entries, each with its offset. The files of each kind hold the block's rows in order."""
     rows: Counter[FileKind] = Counter()
     entries = []
     for file in event.files:

@@ -1,4 +1,4 @@
-"""Opening a table: fence every older writer, then settle what the last session left behind."""
+"""Opening of a table: fencing older writers, then settling what the last session left behind."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from destination_s3_spark.storage.object_store import ObjectStore
 from destination_s3_spark.stream_id import StreamId
 
 OPEN_TRIES = 32
-"""How often opening gives way to another writer's block; each time that writer has made progress."""
+"""Attempts to append the opening block. Each failed attempt means that another writer has made progress."""
 
 CHAIN_FOLDER = "chain/"
-"""The blocks of a table, in its own folder."""
+"""Subfolder of a table's folder that holds its blocks."""
 
 SNAPSHOT_EVERY = 100
-"""Blocks after which a Snapshot is due, so that a reader without a hint folds about that many."""
+"""Blocks after which a Snapshot is due. A reader without a hint folds about this many blocks."""
 
 
 def _adopt_nothing() -> Sequence[str]:
@@ -35,7 +35,7 @@ def _adopt_nothing() -> Sequence[str]:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Where a table is. `folder`: `<root>/airbyte_internal/<table>/`. `adopt` is asked for keys to take over when the table is seeded."""
+    """The location of a table. `folder`: `<root>/airbyte_internal/<table>/`. `adopt` returns the keys to take over when the table is seeded."""
 
     stream: StreamId
     table_id: str
@@ -45,31 +45,31 @@ class Table:
 
     @property
     def chain_prefix(self) -> str:
-        """Where the blocks are."""
+        """Key prefix of the blocks."""
         return f"{self.folder}{CHAIN_FOLDER}"
 
     @property
     def scratch_prefix(self) -> str:
-        """Where merges keep rows they are still sorting, and lines wait for executors of a cluster; no block names them."""
+        """Key prefix of rows that merges are sorting and of lines that wait for cluster executors. No block names these objects."""
         return f"{self.folder}scratch/"
 
 
 class WriteDisposition(Enum):
-    """What a session does to the rows the table has."""
+    """The effect of a session on the rows that the table already has."""
 
     APPEND = "append"
-    """It adds to them."""
+    """The session adds rows to them."""
     TRUNCATE = "truncate"
-    """Its generation replaces all others, and what the table has of it stays: `minimum_generation_id` is `generation_id`."""
+    """The session's generation replaces all others; existing rows of it stay. Used when `minimum_generation_id` is `generation_id`."""
     OVERWRITE = "overwrite"
-    """Its rows replace all others: mode `overwrite` without generations."""
+    """The session's rows replace all others. Used for sync mode `overwrite` without generations."""
     MAINTAIN = "maintain"
-    """It only clears up: a pending generation stays pending, and what may be replayed stays so."""
+    """The session only cleans up. A pending generation stays pending, and the replay list stays in force."""
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """The sync that writes, for one stream."""
+    """The sync that writes, as one stream's table sees it."""
 
     sync_id: int
     generation_id: int
@@ -78,7 +78,7 @@ class Session:
 
 
 class Settlement(Enum):
-    """What became of a data block that was not settled."""
+    """The outcome for a data block that was not settled."""
 
     FINISHED = "finished"
     TAKEN_BACK = "taken back"
@@ -86,9 +86,9 @@ class Settlement(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Leftovers:
-    """What dead sessions had left: a data block that was not settled, and how many open uploads and scratch objects.
+    """Leftovers of dead sessions: the outcome for an unsettled data block, the numbers of aborted uploads and deleted scratch objects.
 
-    `ended_cleanly`: the session before this one wrote Close.
+    `ended_cleanly`: no session came before this one, or the last one wrote Close.
     """
 
     ended_cleanly: bool
@@ -106,8 +106,10 @@ def open_table(
     publish: Publish,
     precedence: Precedence | None = None,
 ) -> Leftovers:
-    """Begin a session, and deal with what is left over. Raises TransientError when another writer is always first, Fenced when one takes
-    the table over meanwhile, or has taken over the first table of the same sync.
+    """Begin a session and clean up what earlier sessions left behind.
+
+    Raises TransientError when another writer is first on every attempt. Raises Fenced when another writer takes over the table meanwhile,
+    or has taken over the first table of the same sync.
     """
     precedence = precedence or Precedence()
     try:
@@ -117,7 +119,7 @@ def open_table(
     try:
         settlement = recover(chain, store, publish)
         if settlement is not None:
-            # Only now it is known what the table holds, and so what the session's rows are to it. It also records what is settled.
+            # Which generation is pending depends on the table's contents, which are known only now. The block also records the settlement.
             chain.append(_opening_event(chain, table, session))
         uploads = scratch = 0
         if not clean or session.disposition is WriteDisposition.MAINTAIN:
@@ -131,7 +133,7 @@ def open_table(
 
 
 def recover(chain: Chain, store: ObjectStore, publish: Publish) -> Settlement | None:
-    """Roll the unsettled data block forward, or take it back. Raises BlockTaken when another writer opened the table."""
+    """Roll the unsettled data block forward or take it back. Raises BlockTaken when another writer has opened the table."""
     undo = chain.head.unsettled
     if undo is None:
         return None
@@ -145,9 +147,10 @@ def recover(chain: Chain, store: ObjectStore, publish: Publish) -> Settlement | 
 
 
 def pending_in(state: TableState, session: Session) -> Pending | None:
-    """The generation that is pending in the session: whether its rows go into the table, or beside it until they replace it.
+    """Return the generation that is pending during the session, or None if the session's rows go straight into the table.
 
-    Generations are compared for equality with the current one only. Their numbers start again when a stream is renamed.
+    Rows of a pending generation wait beside the table until they replace it. Generations are only tested for equality with the current
+    one, because their numbers restart when a stream is renamed.
     """
     contents = state.contents
     if session.disposition is WriteDisposition.MAINTAIN:
@@ -155,7 +158,7 @@ def pending_in(state: TableState, session: Session) -> Pending | None:
     if session.disposition is WriteDisposition.APPEND:
         return None
     if session.disposition is WriteDisposition.TRUNCATE:
-        # With rows of other generations in the table, its own wait beside it too: those are to go when it is complete, and not before.
+        # While the table has rows of other generations, this one stays pending: the others may go only once this one is complete.
         alone = not contents.earlier_rows and not contents.adopted
         same = session.generation_id == contents.generation and (alone or contents.pending is not None)
     else:
@@ -167,10 +170,10 @@ def pending_in(state: TableState, session: Session) -> Pending | None:
 
 
 def dead_scratch(store: ObjectStore, table: Table, state: TableState, before_epoch: int) -> list[str]:
-    """Keys of what sessions before that epoch kept for themselves: their merges' rows, lines on their way to executors."""
+    """List the keys of scratch objects from sessions before that epoch: rows of merges and lines on their way to executors."""
     number, dead = state.identity.table_number, []
     for found in store.list(table.scratch_prefix):
-        # Each task has a folder of its own, named by a token.
+        # Each task has its own folder, named by a token.
         token = parse_token(found.key.removeprefix(table.scratch_prefix).partition("/")[0])
         if token is not None and token.table_number == number and token.epoch < before_epoch:
             dead.append(found.key)
@@ -184,14 +187,14 @@ def _delete_scratch(store: ObjectStore, table: Table, state: TableState) -> int:
 
 
 def take_snapshot_when_due(chain: Chain) -> None:
-    """Append a Snapshot when the last one is far away."""
+    """Append a Snapshot if at least SNAPSHOT_EVERY blocks follow the last one."""
     if chain.head.blocks_since_snapshot >= SNAPSHOT_EVERY:
         live = chain.live_files()
         chain.append(Snapshot(chain.head, live.adopted, live.files, live.dropped))
 
 
 def fenced(stream: StreamId, block: Block) -> Fenced:
-    """The error of a writer that finds another one's block."""
+    """Return the error for a writer that found another writer's block."""
     event = block.event
     who = "another sync"
     if isinstance(event, OpenEpoch | Seed):
@@ -205,7 +208,7 @@ def fenced(stream: StreamId, block: Block) -> Fenced:
 
 
 def _open_epoch(chain: Chain, table: Table, session: Session, precedence: Precedence) -> bool:
-    """Write the block that fences; true when there is nothing of an earlier session to clean up."""
+    """Append the block that fences older writers. Return True if no earlier session left anything to clean up."""
     for _ in range(OPEN_TRIES):
         clean = chain.state is None or chain.state.closed
         if not clean:

@@ -1,7 +1,8 @@
-"""Settling a data block: complete the uploads it names, or take the block back.
+"""Settlement of a data block: completing the uploads it names, or taking the block back.
 
-The block is the commit, so completing may be repeated by anyone at any time. It fails for good only when an upload has gone (aborted by
-a lifecycle rule or another tool); then the block is voided. Its STATE was never emitted, so the source sends the records again.
+The block is the commit, so anyone can complete its uploads, at any time and more than once. Completion becomes impossible only when an
+upload no longer exists, because a lifecycle rule or another tool aborted it. The block is then voided. Its STATE was never emitted, so the
+source sends the records again.
 """
 
 from __future__ import annotations
@@ -15,33 +16,34 @@ from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.storage.object_store import ObjectStore, OutcomeUnknown, UploadFailed
 
 COMPLETE_TRIES = 3
-"""How often a complete is repeated whose outcome was unknown and whose object is not there. Then the upload counts as gone: the store may
-answer 500 for an aborted upload, and the abort that a roll-back begins with makes the outcome certain."""
+"""Attempts to complete an upload while the outcome is unknown and the object does not exist. After them the upload counts as gone: a store
+may answer 500 for an aborted upload, and a roll-back starts with an abort, which makes the outcome certain."""
 
 Publish = Callable[[Chain], None]
-"""Shows readers outside of the chain the table at its head, whose files are all visible. Raises BlockTaken."""
+"""Shows the table at the chain's head to readers that do not read the chain. All files at the head must be visible. Raises BlockTaken
+when another writer has opened the table."""
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 
 class MapCalls(Protocol):
-    """Like `map`. A thread pool's `map` makes the store calls side by side."""
+    """The signature of `map`. A thread pool's `map` runs the store calls in parallel."""
 
     def __call__(self, function: Callable[[T], R], items: Iterable[T], /) -> Iterable[R]:
-        """The function's results, in the order of the items."""
+        """Return the function's results in the order of the items."""
 
 
 def complete(store: ObjectStore, files: Iterable[FileEntry], map_files: MapCalls = map) -> bool:
-    """Complete the uploads, the largest ones first; false when one of them has gone and left no object."""
-    # A store puts a large object together for as long as it does many small ones: they go on side by side.
+    """Complete the uploads, largest first. Return False if an upload is gone and its object does not exist."""
+    # A store takes as long to assemble one large object as many small ones, so the large ones start first and run beside the small ones.
     return all(list(map_files(lambda file: _complete_one(store, file), sorted(files, key=lambda file: -file.bytes))))
 
 
 def finish(chain: Chain, store: ObjectStore, publish: Publish) -> None:
-    """All uploads of the unsettled data block are complete: show readers the new table, then delete what the block removed.
+    """Publish the table, then delete the files that the unsettled data block removed. All uploads of the block must be complete.
 
-    May be repeated at any time. Raises BlockTaken when another writer is found to have opened the table.
+    May be repeated at any time. Raises BlockTaken when another writer has opened the table.
     """
     undo = chain.head.unsettled
     if undo is not None and undo.removed is not None:
@@ -51,10 +53,10 @@ def finish(chain: Chain, store: ObjectStore, publish: Publish) -> None:
 
 
 def take_back(chain: Chain, store: ObjectStore) -> bool:
-    """Take back the unsettled data block of the chain; false when its uploads turn out to be complete after all.
+    """Take back the unsettled data block. Return False if there is none or its uploads turn out to be complete.
 
-    The uploads are aborted first: from then on nobody, not even a paused writer, can make another file of the block visible.
-    Raises BlockTaken when another writer opened the table meanwhile; it decides then.
+    Abort the uploads first: after that nobody, not even a paused writer, can make another file of the block visible.
+    Raises BlockTaken when another writer has opened the table; settling the block is then up to that writer.
     """
     undo = chain.head.unsettled
     if undo is None:
@@ -69,7 +71,7 @@ def take_back(chain: Chain, store: ObjectStore) -> bool:
 
 
 def delete_voided(chain: Chain, store: ObjectStore) -> None:
-    """Delete the files of the data block the unsettled Void took back. Their keys are never used again, so this can be repeated."""
+    """Delete the files of the data block that the unsettled Void took back. Repeatable, because keys are never reused."""
     undo = chain.head.unsettled
     if undo is not None:
         store.delete([file.key for file in undo.files])
@@ -77,7 +79,7 @@ def delete_voided(chain: Chain, store: ObjectStore) -> None:
 
 
 def is_visible(store: ObjectStore, file: FileEntry) -> bool:
-    """Whether the file's object is there, with the size of its upload."""
+    """Return whether the file's object exists and has the size of its upload."""
     info = store.head(file.key)
     return info is not None and info.size == file.bytes
 
@@ -87,7 +89,7 @@ def _complete_one(store: ObjectStore, file: FileEntry) -> bool:
         try:
             store.complete_upload(file.upload())
         except UploadFailed:
-            # It may have been completed before, by an earlier try or another writer; only the object tells.
+            # An earlier attempt or another writer may have completed the upload; only the object tells.
             return is_visible(store, file)
         except OutcomeUnknown:
             if is_visible(store, file):
