@@ -1,6 +1,6 @@
-"""Blocks: the envelope around an event, its bytes, hash and key.
+"""Blocks: the envelope around an event, and its bytes, hash and key.
 
-A block is canonical JSON (sorted keys, no blanks, UTF-8, no floats), so that equal blocks have equal bytes and hashes.
+A block is canonical JSON (sorted keys, no whitespace, UTF-8, no floats), so that equal blocks have equal bytes and hashes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class UnreadableBlock(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One block. `settled`: the highest data block known to be done when this one was written; `nonce`: unlike in any other block."""
+    """One block. `settled`: the highest data block known to be done when this one was written. `nonce`: unique to this block."""
 
     sequence_number: int
     prev_block_hash: str | None
@@ -58,17 +58,17 @@ _KINDS = frozenset(cls.__name__ for cls in KnownEvent.__args__)
 
 
 def block_name(sequence_number: int) -> str:
-    """The last part of a block's key: 20 digits, so that keys sort like numbers."""
+    """Return the last part of a block's key. It has 20 digits, so that keys sort by number."""
     return f"{sequence_number:020d}.json"
 
 
 def block_hash(body: bytes) -> str:
-    """Multihash of a block's bytes: `f` base16, 12 sha2-256, 20 = 32 bytes."""
+    """Return the multihash of a block's bytes: `f` for base16, `12` for sha2-256, `20` for 32 bytes, then the digest."""
     return "f1220" + hashlib.sha256(body).hexdigest()
 
 
 def canonical(value: object) -> bytes:
-    """Canonical JSON of a value that holds no floats."""
+    """Return the canonical JSON of a value that holds no floats."""
     return _ENCODER.encode(value)
 
 
@@ -80,14 +80,17 @@ _PAYLOAD = msgspec.json.Decoder(float_hook=_refuse_float)
 
 
 def as_recorded(payload: dict[str, Any]) -> dict[str, Any]:
-    """The payload as it comes back from a block, so that it can be compared with one. Floats have no canonical form and are refused."""
+    """Return the payload as decoding a block would return it, for comparison with recorded ones.
+
+    Raises Bug when the payload holds a float, which has no canonical form.
+    """
 
     schema: dict[str, Any] = _PAYLOAD.decode(canonical(payload))
     return schema
 
 
 def encode(block: Block) -> bytes:
-    """The bytes of a block."""
+    """Return the bytes of a block."""
     event: object = block.event
     if isinstance(event, SetDataSchema):
         event = {**event.schema, "kind": "SetDataSchema"}
@@ -106,7 +109,7 @@ def encode(block: Block) -> bytes:
 
 
 def decode(body: bytes) -> Block:
-    """The block in these bytes. Raises UnreadableBlock, or ConfigError where a newer version of the connector wrote it."""
+    """Return the block in these bytes. Raises UnreadableBlock, or ConfigError when a newer version of the connector wrote the block."""
     try:
         envelope = _ENVELOPE.decode(body)
         if envelope.format > BLOCK_FORMAT:

@@ -1,6 +1,6 @@
-"""The events of a chain, one per block.
+"""Events of a chain, one per block.
 
-Unknown fields are ignored when reading, so that a newer version may add some. A kind this version does not know becomes `UnknownEvent`.
+The reader ignores unknown fields, so newer versions can add fields. It reads an unknown kind as `UnknownEvent`.
 """
 
 from __future__ import annotations
@@ -17,17 +17,18 @@ from destination_s3_spark.chain.state import Checkpoint, Opener, Pending, TableS
 from destination_s3_spark.stream_id import StreamId
 
 FORMAT_VERSION = 1
-"""Version of the chain's format, in the Seed; a higher one is refused."""
+"""Version of the chain's format, recorded in the Seed. The reader rejects a higher one."""
 
 
 class _Event(Struct, frozen=True, rename="camel", tag_field="kind", tag=True):
-    """In JSON an event carries its class name as `kind`."""
+    """Base of the events. In JSON, `kind` holds the class name."""
 
 
 class Seed(_Event, frozen=True):
-    """Block 0: the table begins, and its first session with epoch 1. `adopted`: earlier destination-s3 files it takes over.
+    """The event of block 0: the start of the table and of its first session, with epoch 1.
 
-    `pending` as in OpenEpoch: set when the session is to replace the adopted files.
+    `adopted`: keys of files that destination-s3 wrote and the table takes over. `pending`: as in OpenEpoch, set if the session is to
+    replace the adopted files.
     """
 
     stream: StreamId
@@ -48,11 +49,11 @@ class Seed(_Event, frozen=True):
 
 
 class OpenEpoch(_Event, frozen=True):
-    """A session begins; every older writer's next block is refused.
+    """The start of a session. It makes every older writer fail at its next block.
 
-    `pending` is the generation that is being landed to replace the table. Where one was pending before and another one or a new one is
-    now, its files are dropped; where none is now, its rows belong to the table. `keeps_generation`: what the table has of the pending
-    generation already stays when that one replaces it.
+    `pending`: the generation that lands to replace the table. If it differs from the previous pending generation, that one's files are
+    dropped. If it is None, the previous one's rows join the table. `keeps_generation`: rows of the pending generation that the table
+    already has stay when the generation replaces the table.
     """
 
     sync_id: int
@@ -69,7 +70,7 @@ class OpenEpoch(_Event, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class SetDataSchema:
-    """The columns of the data blocks that follow. `schema` is the payload (`schemaId`, `fields`, `arrowSchema`, …), opaque to the chain."""
+    """The columns of the data blocks that follow. `schema`: the payload (`schemaId`, `fields`, `arrowSchema`, …), opaque to the chain."""
 
     schema: dict[str, Any]
 
@@ -80,19 +81,19 @@ class SetDataSchema:
 
     @property
     def retypes(self) -> bool:
-        """Whether a column takes another type in place, so that files of earlier schemas have to be rewritten."""
+        """Whether a column changes its type in place, so that files of earlier schemas must be rewritten."""
         return bool(self.schema.get("retyped"))
 
 
 class OffsetInterval(Struct, frozen=True):
-    """Rows `start` to `end`, both inclusive, counted from 0 over the table's life."""
+    """Rows `start` to `end`, both inclusive, counted from 0 over the table's lifetime."""
 
     start: int
     end: int
 
 
 class AddData(_Event, frozen=True):
-    """Rows are added: the commit of one or more checkpoints. `changes` counts the values that were nulled or cut, by reason."""
+    """The commit of one or more checkpoints: rows are added. `changes` counts values that were nulled or truncated, by reason."""
 
     schema_id: int
     sync_id: int
@@ -105,9 +106,9 @@ class AddData(_Event, frozen=True):
 
 
 class MergeData(_Event, frozen=True):
-    """Rows that were added earlier, up to `consumed_offset`, come into the final table: files are added and others leave, all at once.
+    """The merge of rows added earlier, up to `consumed_offset`, into the final table. It adds and removes files atomically.
 
-    `operation_count`: what the change log counts up to with the files of it that are added; None without one.
+    `operation_count`: the count at the end of the change log, including the change log files this block adds. None without a change log.
     """
 
     schema_id: int
@@ -120,9 +121,9 @@ class MergeData(_Event, frozen=True):
 
 
 class ReplaceData(_Event, frozen=True):
-    """A generation is published: nothing of another one is in the table from here on. `operation_count` as in MergeData.
+    """The publication of a generation: from this block on, the table has no rows of any other one. `operation_count`: as in MergeData.
 
-    `rows_kept`: rows of it that came into the table before it was pending, and stay.
+    `rows_kept`: rows of the generation that were in the table before it became pending and that stay.
     """
 
     schema_id: int | None
@@ -135,17 +136,17 @@ class ReplaceData(_Event, frozen=True):
 
 
 class Void(_Event, frozen=True):
-    """A data block is taken back, since an upload of it had gone before it was complete."""
+    """The withdrawal of a data block, because one of its uploads disappeared before it was completed."""
 
     voided_sequence_number: int
 
 
 class Close(_Event, frozen=True):
-    """The session ended cleanly: its source will not send anything again."""
+    """The clean end of a session: the source will not send any of its records again."""
 
 
 class Snapshot(_Event, frozen=True):
-    """The whole fold of the blocks before this one: reading may start here."""
+    """The complete fold of the blocks before this one. Readers may start here."""
 
     state: TableState
     adopted: tuple[str, ...]
@@ -163,4 +164,4 @@ class UnknownEvent:
 KnownEvent: TypeAlias = Seed | OpenEpoch | AddData | MergeData | ReplaceData | Void | Close | Snapshot
 Event: TypeAlias = KnownEvent | SetDataSchema | UnknownEvent
 DATA_FIELDS = frozenset({"files", "filesRemoved", "offsetInterval"})
-"""An event with one of these changes what the table holds; not to know its kind is a reason to stop."""
+"""Fields that mark an event as changing the table's contents. The reader rejects an unknown kind that has one of them."""

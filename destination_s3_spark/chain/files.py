@@ -1,6 +1,6 @@
-"""The data files a chain names.
+"""Data files as the chain names them: staged files and the entries of `files` in data blocks.
 
-Comes in: what landing staged. Goes out: the entries of `files` in data blocks. Knows nothing about what is inside a file.
+This module knows nothing about the contents of a file.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from destination_s3_spark.storage.object_store import StagedUpload
 
 GENERATION_METADATA = "ab-generation-id"
-"""Object metadata of every final file, ours and destination-s3's: the generation of its rows."""
+"""Object metadata key for the generation of a final file's rows, in our files and in those of destination-s3."""
 
 
 def generation_metadata(generation_id: int | None) -> dict[str, str]:
@@ -23,24 +23,24 @@ def generation_metadata(generation_id: int | None) -> dict[str, str]:
 
 
 class FileKind(Enum):
-    """What a file is for."""
+    """The purpose of a file."""
 
     RAW = "raw"
     FINAL = "final"
     DELTA = "delta"
-    """Typed rows that are durable and not in the final table yet."""
+    """Typed rows that are durable but not in the final table yet."""
     STATE = "state"
-    """Rows of a final file of another format than Parquet, as merges read them."""
+    """Rows of a final file that is not Parquet, in the form that merges read."""
     TOMBSTONE = "tombstone"
     """Deleted keys, so that a late older row does not bring one back."""
     ADOPTED = "adopted"
     """A final file that destination-s3 wrote before this connector took over."""
     CHANGES = "changes"
-    """A file of the change log: made visible with its block, and no part of the table."""
+    """A file of the change log. It becomes visible with its block but is not part of the table."""
 
 
 class KeyRange(Struct, frozen=True):
-    """Bounds of the encoded keys in a sorted file, in hex; cut where keys are long, and still bounds. `of`: which key, by fingerprint."""
+    """Bounds of the encoded keys in a sorted file, in hex. Long keys are cut to valid bounds. `of`: fingerprint of the key's columns."""
 
     first: str
     last: str
@@ -49,10 +49,10 @@ class KeyRange(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """A staged file: the upload that makes it visible and the `rows` in it. Its size in bytes is `upload.size`.
+    """A staged file: the upload that makes it visible and its number of rows. Its size in bytes is `upload.size`.
 
-    `keys`: bounds of its keys, if it is sorted by them. `offset`: the chain offset of its first row, if its rows are those that landed in
-    one slice and not known by the block that adds it. `schema_id` and `generation_id`: those of its rows, if not the block's own.
+    `keys`: bounds of its keys if it is sorted by key. `offset`: chain offset of its first row if it rewrites the rows of one landed file;
+    otherwise AddData supplies the offset. `schema_id` and `generation_id`: those of its rows, where they differ from the block's.
     """
 
     kind: FileKind
@@ -65,15 +65,15 @@ class DataFile:
 
     @property
     def key(self) -> str:
-        """The object's key; unique for ever."""
+        """The object's key, which is never reused."""
         return self.upload.key
 
 
 class FileEntry(Struct, frozen=True, rename="camel", omit_defaults=True):
     """A file as a block names it.
 
-    `upload_id` is null where the file is known to be visible. Its columns are those of `schema_id`; `offset` is the chain offset of the
-    first row of a delta or raw file. These and the generation are the block's own in AddData, and written out everywhere else.
+    `upload_id` is null if the file is known to be visible. `schema_id` names the schema of its columns. `offset` is the chain offset of its
+    first row, null for rows that a merge combined. In AddData these two and `generation_id` follow from the block; other events state them.
     """
 
     kind: FileKind
@@ -89,7 +89,7 @@ class FileEntry(Struct, frozen=True, rename="camel", omit_defaults=True):
 
     @classmethod
     def of(cls, file: DataFile) -> FileEntry:
-        """The entry of a staged file."""
+        """Return the entry for a staged file."""
         upload = file.upload
         return cls(
             file.kind,
@@ -105,9 +105,9 @@ class FileEntry(Struct, frozen=True, rename="camel", omit_defaults=True):
         )
 
     def upload(self) -> StagedUpload:
-        """The upload to complete or abort. Only for entries of data blocks, which always have one."""
+        """Return the upload to complete or abort. Only for entries of data blocks, which always have an upload."""
         return StagedUpload(self.key, self.upload_id or "", self.part_etags, self.bytes)
 
     def visible(self) -> FileEntry:
-        """The same file once its upload is history."""
+        """Return the entry of the same file after its upload is complete."""
         return replace(self, upload_id=None, part_etags=())

@@ -1,6 +1,6 @@
-"""Folding blocks into a table's state, and the rules every chain keeps.
+"""Fold of blocks into a table's state, and the rules of every chain.
 
-The same function judges a block that was read and a block that is about to be written.
+The same function validates blocks that were read and blocks that are about to be written.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.state import Contents, Counters, Identity, Pending, TableState, Unsettled
 
 REPLAY_LIMIT = 10_000
-"""Checkpoints kept in the replay list. Forgetting the oldest cannot lose records: the list only ever suppresses some, so that a replay
-of a forgotten one lands twice; and a source rarely goes back further than the STATEs of one batch."""
+"""Checkpoints kept in the replay list. Dropping the oldest cannot lose records, because the list only suppresses replays: a replay of a
+dropped checkpoint lands twice. A source rarely goes back further than the STATEs of one batch."""
 
 
 class Rule(Enum):
@@ -62,7 +62,7 @@ class InvalidChain(Exception):
 
 
 def fold(state: TableState | None, block: Block, block_hash: str) -> TableState:
-    """The state after `block`. Raises InvalidChain."""
+    """Return the state after `block`. Raises InvalidChain when the block breaks a rule."""
     event = block.event
     if state is None:
         return _begin(block, block_hash)
@@ -88,7 +88,7 @@ def fold(state: TableState | None, block: Block, block_hash: str) -> TableState:
 
 
 def resume(block: Block, snapshot: Snapshot, block_hash: str) -> TableState:
-    """The state after a Snapshot block, without the blocks before it."""
+    """Return the state after a Snapshot block without reading the blocks before it. Raises InvalidChain when the block breaks a rule."""
     return fold(snapshot.state, block, block_hash)
 
 
@@ -148,7 +148,7 @@ def _open(state: TableState, block: Block, event: OpenEpoch) -> TableState:
         contents = replace(contents, begun_by=event.sync_id) if contents.empty else contents
     elif contents != state.contents:
         raise InvalidChain(Rule.GENERATION, f"block {state.unsettled.sequence_number} is not settled")
-    # A generation begins without rows: what was committed before is no reason to leave out any of its own, unless it keeps that too.
+    # A new pending generation has no rows yet, so earlier commits must not suppress its records, unless it keeps the earlier rows.
     keeps = event.keeps_generation and event.generation_id == state.contents.generation
     replay = state.replay if keeps or event.pending in (None, state.contents.pending) else ()
     return replace(state, epoch=block.epoch, opener=event.opener, contents=contents, closed=False, replay=replay)

@@ -1,6 +1,6 @@
-"""The hint: a copy of a table's state beside its chain, which saves most of the reading.
+"""The hint: a copy of a table's state beside its chain, which saves reading most blocks.
 
-It may be missing or old, and says nothing about where the chain ends; a checksum tells a damaged one.
+It may be missing or out of date and does not tell where the chain ends. A checksum detects a damaged hint.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from destination_s3_spark.chain.state import TableState
 
 HINT_NAME = "hint.json"
 MAX_FILES = 500
-"""Up to so many files stand in the hint; the list of a larger table is read from its blocks when somebody needs it."""
+"""Largest number of files that the hint lists. For a larger table, the list is read from the blocks when needed."""
 
 
 class BadHint(Exception):
-    """The object is not a hint, or not as it was written."""
+    """The object is not a hint, or it is damaged."""
 
 
 class Known(msgspec.Struct, frozen=True):
-    """What a hint says: the state, the live files unless they are too many, and each publisher's mark of what it showed readers last."""
+    """The contents of a hint: the state, the live files unless there are too many, and each publisher's mark of what it last showed."""
 
     state: TableState
     live: LiveFiles | None
@@ -43,7 +43,7 @@ _KNOWN = msgspec.json.Decoder(Known)
 
 
 def encode_hint(state: TableState, live: LiveFiles | None, shown: Mapping[str, str]) -> bytes:
-    """The bytes of the hint object."""
+    """Return the bytes of the hint object, without the live files if they exceed MAX_FILES."""
     if live is not None and len(live.files) + len(live.adopted) + len(live.dropped) > MAX_FILES:
         live = None
     body = canonical(Known(state, live, dict(shown)))
@@ -51,7 +51,7 @@ def encode_hint(state: TableState, live: LiveFiles | None, shown: Mapping[str, s
 
 
 def decode_hint(body: bytes) -> Known:
-    """What a hint says. Raises BadHint when it is damaged."""
+    """Return the contents of a hint. Raises BadHint when it is damaged."""
     try:
         hint = _HINT.decode(body)
         if hashlib.sha256(hint.known).hexdigest() != hint.checksum:

@@ -54,7 +54,7 @@ class LiveFiles(Struct, frozen=True):
         )
 
     def open(self, pending: Pending | None) -> LiveFiles:
-        """Return the live files at the start of a session with this pending generation. Files of another pending one become `dropped`."""
+        """Return the live files after a session opened with this pending generation. A new one moves the old one's files to `dropped`."""
         if pending in (None, self.pending):
             return replace(self, pending=pending)
         given_up = tuple(file for file in self.files if self.is_pending(file))

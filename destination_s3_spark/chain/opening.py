@@ -35,7 +35,7 @@ def _adopt_nothing() -> Sequence[str]:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """The location of a table. `folder`: `<root>/airbyte_internal/<table>/`. `adopt` returns the keys to take over when the table is seeded."""
+    """The location of a table. `folder`: `<root>/airbyte_internal/<table>/`. `adopt` returns the keys that a new table takes over."""
 
     stream: StreamId
     table_id: str

@@ -1,4 +1,4 @@
-"""The number of change events of each kind, as the chain and the change log both record it."""
+"""Counts of change events by kind, as recorded in both the chain and the change log."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class OperationCount(msgspec.Struct, frozen=True, rename="camel"):
-    """How many events of each kind the log had since its last snapshot, whose rows count as inserts."""
+    """The number of events of each kind since the change log's last snapshot. The snapshot's rows count as inserts."""
 
     insert_count: int = 0
     update_count: int = 0

@@ -1,6 +1,6 @@
-"""Uploads that a session left behind when it died.
+"""Open uploads that a dead session left behind.
 
-They are invisible but cost storage. Only uploads with a table's own number and an older epoch are ever aborted.
+They are invisible but cost storage. Only uploads with the table's own number and an older epoch are aborted.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from destination_s3_spark.storage.object_store import ObjectStore
 
 
 class OrphanUploads:
-    """The open uploads under a bucket path, listed once for all tables that need them. `prefix` ends in `/` or is empty."""
+    """The open uploads under a bucket path, listed once for all tables. `prefix` ends in `/` or is empty."""
 
     def __init__(self, store: ObjectStore, prefix: str) -> None:
         self._store = store
@@ -22,14 +22,17 @@ class OrphanUploads:
         self._by_table: dict[int, list[tuple[Token, str, str]]] | None = None
 
     def abort(self, table_number: int, before_epoch: int) -> int:
-        """Abort the table's uploads of the epochs before `before_epoch`; their number. Everything they could be needed for is settled."""
+        """Abort the table's uploads from epochs before `before_epoch` and return their number.
+
+        Every block of those epochs must be settled, because it may need these uploads until then.
+        """
         found = self._found(table_number, before_epoch)
         for _, key, upload_id in found:
             self._store.abort_upload(key, upload_id)
         return len(found)
 
     def count(self, table_number: int, before_epoch: int) -> int:
-        """How many uploads `abort` would abort."""
+        """Return the number of uploads that `abort` would abort."""
         return len(self._found(table_number, before_epoch))
 
     def _found(self, table_number: int, before_epoch: int) -> list[tuple[Token, str, str]]:

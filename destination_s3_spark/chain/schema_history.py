@@ -1,4 +1,4 @@
-"""How a table's columns came to be what they are: the SetDataSchema blocks of its whole chain."""
+"""Schema history of a table: the SetDataSchema blocks of its whole chain."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from destination_s3_spark.errors import Bug
 
 
 def schema_history(chain: Chain) -> list[Block]:
-    """The blocks that set a schema, oldest first. Stretches between two Snapshots of the same schema are not read: none can be there."""
+    """Return the blocks that set a schema, oldest first.
+
+    Blocks between two Snapshots with the same schema are not read, because none of them can set a schema.
+    """
     found: list[Block] = []
     state: TableState | None = chain.head
     end = chain.head.sequence_number + 1
@@ -25,7 +28,7 @@ def schema_history(chain: Chain) -> list[Block]:
 
 
 def _at_snapshot(chain: Chain, number: int | None) -> TableState | None:
-    """The fold of the blocks before a Snapshot."""
+    """Return the state that the Snapshot block with this number holds, or None without a number."""
     if number is None:
         return None
     (block,) = chain.blocks(range(number, number + 1))

@@ -1,6 +1,7 @@
-"""What a table's chain adds up to at one of its blocks.
+"""State of a table at one block of its chain.
 
-Everything a writer needs to go on, small enough to be kept in the hint: the list of live files is a fold of its own (`live_files`).
+The state holds everything a writer needs to continue and is small enough for the hint. The list of live files is a separate fold
+(`live_files`).
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from destination_s3_spark.stream_id import StreamId
 
 
 class Checkpoint(Struct, frozen=True, rename="camel"):
-    """A table's share of a checkpoint, recorded so that its replay is recognised.
+    """A table's share of a checkpoint, recorded to recognise its replay.
 
-    `state_hash`: sha256 hex of the state blob, null for the records behind a stream's last STATE. `multiset_hash`: 32 hex digits, the sum
-    of the records' xxh3_128 modulo 2**128; independent of their order.
+    `state_hash`: SHA-256 of the state blob in hex, null for the records after a stream's last STATE. `multiset_hash`: 32 hex digits, the
+    sum of the records' xxh3_128 modulo 2**128, which is independent of their order.
     """
 
     state_hash: str | None
@@ -36,7 +37,7 @@ class Opener(Struct, frozen=True, rename="camel"):
 
 
 class Identity(Struct, frozen=True, rename="camel"):
-    """The facts of the Seed that never change. `table_number`: ten digits, stands in the name of every data file."""
+    """The facts of the Seed that never change. `table_number`: ten digits, part of every data file's name."""
 
     stream: StreamId
     table_id: str
@@ -46,7 +47,7 @@ class Identity(Struct, frozen=True, rename="camel"):
 
 
 class Counters(Struct, frozen=True):
-    """Totals over the live files of a kind."""
+    """Totals over the live files of one kind."""
 
     rows: int = 0
     files: int = 0
@@ -54,7 +55,7 @@ class Counters(Struct, frozen=True):
 
 
 class Pending(Struct, frozen=True, rename="camel"):
-    """A generation that is to replace the table: its raw and delta files are those from `from_offset` on; nobody reads them yet.
+    """A generation that will replace the table. Its files are those from chain offset `from_offset` on, which nobody reads yet.
 
     `sync_id`: the sync that began it.
     """
@@ -65,70 +66,66 @@ class Pending(Struct, frozen=True, rename="camel"):
 
 
 class Contents(Struct, frozen=True, rename="camel"):
-    """What the data blocks add up to: all that taking one back must restore.
-
-    `held` are the live files the chain added, by kind; `adopted` counts those it took over. `generation` is Current: the generation of
-    the last session, or of the last ReplaceData after it. `landed` are the rows that came in since the table was last replaced, merged
-    or not; those of a pending generation are `pending_rows`. `begun_by`: the sync that found the table empty or replaced it last.
-    `operation_count`: what the change log counts up to, None where there is none or it does not reach to here.
-    `earlier_rows` are those of `landed` that came in under another generation than Current, whose own begin at offset `current_from`;
-    None: an earlier version wrote this, which did not tell them apart.
-    """
+    """The result of the data blocks: everything that taking a data block back must restore."""
 
     generation: int
+    """The current generation: that of the last session, or of the last ReplaceData after it."""
     next_offset: int = 0
     held: dict[str, Counters] = {}
+    """Totals of the live files that the chain added, by kind."""
     adopted: int = 0
+    """Number of live files that destination-s3 wrote."""
     landed: int = 0
+    """Rows that landed since the table was last replaced, merged or not, without `pending_rows`."""
     pending: Pending | None = None
     pending_rows: int = 0
+    """Rows of the pending generation."""
     begun_by: int = 0
+    """The sync that last replaced the table or found it empty."""
     operation_count: OperationCount | None = None
+    """Count at the end of the change log. None if there is no change log or it does not cover the whole final table."""
     earlier_rows: int = 0
+    """Rows of `landed` that came in under a generation other than the current one."""
     current_from: int | None = None
+    """Offset from which rows came in under the current generation. None if a connector version wrote the state that did not track this."""
 
     @property
     def current_rows(self) -> int:
-        """Rows that came into the table under Current."""
+        """Rows that came into the table under the current generation."""
         return self.landed - self.earlier_rows
 
     @property
     def empty(self) -> bool:
-        """Whether there is no file at all."""
+        """Whether the table has no files at all."""
         return not self.adopted and not any(counters.files for counters in self.held.values())
 
     @property
     def rows(self) -> int:
-        """Rows in the final table, as far as the chain added them."""
+        """Rows in the final table, without those of adopted files."""
         return self.held.get(FileKind.FINAL.value, Counters()).rows
 
     def files(self, kind: FileKind) -> int:
-        """Number of live files of the kind."""
+        """Return the number of live files of the kind."""
         return self.held.get(kind.value, Counters()).files
 
 
 class Unsettled(Struct, frozen=True, rename="camel"):
-    """The data block whose uploads and deletes are not known to be done, or the Void that takes it back.
-
-    `files` are the uploads of the block that added them. `removed` are the keys to delete once these are complete, null where the block
-    only adds. `before` is what the table goes back to, with the number of `checkpoints` to forget, when the block is voided.
-    """
+    """The data block whose uploads and deletes may not be done yet, or the Void that takes it back."""
 
     sequence_number: int
     voided: bool
     files: tuple[FileEntry, ...]
+    """Files of the data block, with their uploads."""
     removed: tuple[str, ...] | None
+    """Keys to delete once the uploads are complete. Null if the block only adds files."""
     checkpoints: int
+    """Number of checkpoints to drop from the replay list when the block is voided."""
     before: Contents
+    """Contents to restore when the block is voided."""
 
 
 class TableState(Struct, frozen=True, rename="camel"):
-    """The fold of the blocks 0 to `sequence_number`.
-
-    `last_data` is the last data block (Void included), `settled` the highest one known to be done, `unsettled` is `last_data` when they
-    differ. `closed`: the last session ended cleanly. `replay`: the checkpoints committed since the last clean end, oldest first, which a
-    source may send again. `snapshot`: number of the last Snapshot. `types_since`: files of an older schema have columns of other types.
-    """
+    """The fold of the blocks 0 to `sequence_number`."""
 
     identity: Identity
     sequence_number: int
@@ -138,13 +135,20 @@ class TableState(Struct, frozen=True, rename="camel"):
     opener: Opener
     contents: Contents
     settled: int | None = None
+    """The highest data block whose uploads and deletes are known to be done."""
     last_data: int | None = None
+    """The last data block; a Void counts as one."""
     unsettled: Unsettled | None = None
+    """The block `last_data` if it differs from `settled`."""
     schema: dict[str, Any] | None = None
     types_since: int = 0
+    """The last schema id that changed a column's type in place. Columns in files of an older schema may have other types."""
     closed: bool = False
+    """Whether the last session ended cleanly."""
     replay: tuple[Checkpoint, ...] = ()
+    """Checkpoints committed since the last clean end, oldest first, which a source may send again."""
     snapshot: int | None = None
+    """Number of the last Snapshot block."""
 
     @property
     def schema_id(self) -> int | None:
@@ -153,5 +157,5 @@ class TableState(Struct, frozen=True, rename="camel"):
 
     @property
     def blocks_since_snapshot(self) -> int:
-        """How many blocks a reader without a hint has to fold."""
+        """Number of blocks that a reader without a hint must fold."""
         return self.sequence_number - (self.snapshot or 0)

@@ -1,1 +1,1 @@
-"""The change log of a deduplicated table: what an event looks like, the files it is written to, and the way back."""
+"""Change log of a deduplicated table: its events, the files that hold them, and the reading of these files."""

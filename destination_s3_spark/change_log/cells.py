@@ -1,7 +1,7 @@
-"""Arrow columns as text, the same in every text format: a value's text, and the JSON of a value.
+"""Conversion of Arrow columns to plain text and to JSON, shared by all text formats.
 
-Numbers are as JSON writes them (integral doubles end in `.0`), dates and times as ISO 8601 does, without a fraction that is zero and with
-`Z` for UTC. Containers are compact JSON with all their members.
+Numbers take their JSON form; integral doubles end in `.0`. Dates and times follow ISO 8601, without a zero fraction and with `Z` for UTC.
+Containers become compact JSON with all their members.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from destination_s3_spark.formats.rows import row_bytes, row_offsets
 from destination_s3_spark.formats.text_file import text_join
 
 _BEFORE_TIME = (-16, -15)
-"""Where Arrow writes a blank between date and `HH:MM:SS.ffffff`; counted from the end, because years can have more than four digits."""
+"""Position of Arrow's blank between date and `HH:MM:SS.ffffff`, counted from the end because years can have more than four digits."""
 _NO_FRACTION = ".000000"
 _FIRST_PRINTABLE = 0x20
 
 
 def texts(values: pa.Array[Any]) -> pa.StringArray:
-    """The text of each value, null for null: strings as they are, containers as JSON."""
+    """Return the text of each value, null for null. Strings stay unchanged, containers become JSON."""
     kind = values.type
     if pa.types.is_string(kind):
         return values
@@ -38,7 +38,7 @@ def texts(values: pa.Array[Any]) -> pa.StringArray:
 
 
 def json_texts(values: pa.Array[Any]) -> pa.StringArray:
-    """Each value as JSON, null (not the text null) for null."""
+    """Return the JSON of each value. A null value gives an Arrow null, not the text `null`."""
     kind = values.type
     if pa.types.is_struct(kind):
         return _objects(values)
@@ -52,7 +52,7 @@ def json_texts(values: pa.Array[Any]) -> pa.StringArray:
 
 
 def escaped(strings: pa.StringArray) -> pa.StringArray:
-    """The strings as they stand between the quotes of JSON."""
+    """Return the strings escaped as JSON, without the enclosing quotes."""
     data = string_bytes(strings)
     for mark in (b"\\", b'"'):
         if mark in data:
@@ -64,23 +64,23 @@ def escaped(strings: pa.StringArray) -> pa.StringArray:
 
 
 def string_bytes(strings: pa.StringArray) -> bytes:
-    """The bytes of all strings: what is in one of them is in there."""
+    """Return the concatenated bytes of all strings, so that one search covers them all."""
     offsets = row_offsets(strings)
     data: bytes = row_bytes(strings).slice(int(offsets[0]), int(offsets[-1] - offsets[0])).to_pybytes()
     return data
 
 
 def holds_free_text(kind: pa.DataType) -> bool:
-    """Whether texts of this type can have any characters; those of all others have none that need quotes or escapes."""
+    """Return whether texts of this type can have any characters. Texts of all other types never need quotes or escapes."""
     return bool(pa.types.is_string(kind) or pa.types.is_nested(kind))
 
 
 def _doubles(values: pa.DoubleArray) -> pa.StringArray:
-    """Shortest texts that read back as the same number."""
+    """Return the shortest texts that parse back to the same numbers."""
     if len(values) == 0:
         return pa.array([], pa.string())
     numbers = pc.fill_null(values, 0.0).to_numpy(zero_copy_only=False)
-    listed = orjson.dumps(numbers, option=orjson.OPT_SERIALIZE_NUMPY)  # by C code for all of them: [1.5,10.0]
+    listed = orjson.dumps(numbers, option=orjson.OPT_SERIALIZE_NUMPY)  # one call in C for the whole column: [1.5,10.0]
     codes = np.frombuffer(listed, np.uint8)
     ends = np.flatnonzero((codes == ord(",")) | (codes == ord("]")))
     offsets = np.concatenate([np.zeros(1, np.int32), ends.astype(np.int32)])
@@ -89,17 +89,17 @@ def _doubles(values: pa.DoubleArray) -> pa.StringArray:
 
 
 def _times(values: pa.Array[Any]) -> pa.StringArray:
-    """Times of day and timestamps. A timestamp with a zone is in UTC."""
+    """Return the texts of times of day or timestamps. Timestamps with a zone are in UTC."""
     if not pa.types.is_timestamp(values.type):
         return _without_zeros(values.cast(pa.string()))
-    # Without its zone Arrow writes a timestamp twenty times as fast.
+    # Arrow formats timestamps without a zone twenty times as fast.
     naive = values.cast(pa.timestamp("us", values.type.tz)).view(pa.timestamp("us"))
     texts = pc.binary_replace_slice(naive.cast(pa.string()), *_BEFORE_TIME, "T")
     return text_join(_without_zeros(texts), "Z") if values.type.tz else _without_zeros(texts)
 
 
 def _without_zeros(texts: pa.StringArray) -> pa.StringArray:
-    """Without fractions of a second that are zero."""
+    """Remove fractions of a second that are zero."""
     return pc.replace_substring(texts, _NO_FRACTION, "") if _NO_FRACTION.encode() in string_bytes(texts) else texts
 
 
@@ -119,5 +119,5 @@ def _arrays(values: pa.ListArray[Any]) -> pa.StringArray:
 
 
 def json_name(name: str) -> str:
-    """A member's name in quotes, all but ASCII as it is."""
+    """Return a member's name as a JSON string with non-ASCII characters unescaped."""
     return json.dumps(name, ensure_ascii=False)

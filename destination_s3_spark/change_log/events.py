@@ -1,4 +1,4 @@
-"""What the change log of a table consists of: events, each of which changed one row, and how many there were of each kind."""
+"""Events of a table's change log, each a change of one row, and their counts by kind."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from destination_s3_spark.chain.operation_count import OperationCount
 from destination_s3_spark.stream_id import StreamId
 
 IN_NEW, IN_OLD = 1, 2
-"""The bits of Exists: the column is in the new image, in the old image."""
+"""Bits of Exists: the column is in the new image, or in the old image."""
 EXISTS = ("0", "1", "2", "3")
-"""The texts of Exists."""
+"""Texts of Exists, indexed by its bits."""
 
 
 class Operation(Enum):
-    """What an event did to its row; the value is its letter in every format."""
+    """The operation of an event on its row. The value is its letter in every format."""
 
     INSERT = "I"
     UPDATE = "U"
@@ -29,14 +29,14 @@ class Operation(Enum):
 
 
 class BeforeImage(Enum):
-    """The columns whose old values an update or a deletion shows."""
+    """The columns whose old values an update or delete event shows."""
 
     KEY = "KEY"
     ALL = "ALL"
 
 
 class AfterImage(Enum):
-    """The columns whose new values an update shows."""
+    """The columns whose new values an update event shows."""
 
     UPDATED = "UPDATED"
     ALL = "ALL"
@@ -44,9 +44,9 @@ class AfterImage(Enum):
 
 @dataclass(frozen=True, slots=True)
 class LogColumns:
-    """What the change log of a stream shows: its data columns in the table's order, and which of them are the key. Picklable.
+    """The columns in a stream's change log: its data columns in the table's order, and the names of the key columns. Picklable.
 
-    `cursor` are the members of the cursor, of which an event shows those that are not null.
+    `cursor`: the members of the cursor. An event shows only those that are not null.
     """
 
     stream: StreamId
@@ -56,7 +56,7 @@ class LogColumns:
 
     @property
     def event_schema(self) -> pa.Schema:
-        """A batch of events: byte i of `exists` has the bits of field i; a value stands in `new` and `old` only where its bit is set."""
+        """Schema of a batch of events. Byte i of `exists` has the bits of field i; `new` and `old` hold a value only if its bit is set."""
         row = pa.struct(self.fields)
         return pa.schema(
             [
@@ -71,19 +71,19 @@ class LogColumns:
 
     @property
     def row_schema(self) -> pa.Schema:
-        """A batch of rows, as snapshots have them."""
+        """Schema of a batch of rows in a snapshot."""
         return pa.schema(self.fields)
 
     @property
     def key_indices(self) -> tuple[int, ...]:
-        """Where the columns of the key stand among the fields."""
+        """Indices of the key columns among the fields."""
         names = [field.name for field in self.fields]
         return tuple(names.index(name) for name in self.key)
 
 
 @dataclass(frozen=True, slots=True)
 class CountColumns:
-    """The running count of each kind after each event of a batch."""
+    """The running counts by kind after each event of a batch."""
 
     insert: pa.Int64Array
     update: pa.Int64Array
@@ -92,25 +92,25 @@ class CountColumns:
 
     @property
     def total(self) -> pa.Int64Array:
-        """The sequence numbers of the events."""
+        """Sequence numbers of the events."""
         sequence: pa.Int64Array = pc.add(pc.add(self.insert, self.update), pc.add(self.delete, self.replace))
         return sequence
 
     def json(self, quote: str = '"') -> tuple[str | pa.StringArray, ...]:
-        """What to put together for each event's `OperationCount` as compact JSON, with another text for its quotation marks if need be."""
+        """Return the `text_join` pieces of each event's `OperationCount` as compact JSON, with `quote` as its quotation mark."""
         kinds = (("{", "insert", self.insert), (",", "update", self.update), (",", "delete", self.delete))
         pieces = ((f"{before}{quote}{kind}Count{quote}:", numbers.cast(pa.string())) for before, kind, numbers in kinds)
         return *chain.from_iterable(pieces), f",{quote}replaceCount{quote}:{self.replace}}}"
 
 
 class RunningCount:
-    """Counts the events of a file, batch after batch."""
+    """The count of a file's events, advanced batch by batch."""
 
     def __init__(self, start: OperationCount) -> None:
         self.count = start
 
     def advance(self, op: pa.StringArray) -> CountColumns:
-        """Count a batch; returns the counts after each of its events."""
+        """Count the events of a batch and return the counts after each event."""
         before = self.count
         insert, update, delete = (
             pc.cumulative_sum(pc.equal(op, operation.value).cast(pa.int64()), start=start)
@@ -126,7 +126,7 @@ class RunningCount:
 
 
 def exists_columns(exists: pa.FixedSizeBinaryArray) -> list[np.ndarray[Any, Any]]:
-    """The Exists of each column over the events of a batch, as uint8."""
+    """Return each column's Exists over the events of a batch, as uint8."""
     width = exists.type.byte_width
     data = np.frombuffer(exists.buffers()[1] or b"", np.uint8)[exists.offset * width : (exists.offset + len(exists)) * width]
     return list(np.ascontiguousarray(data.reshape(-1, width).T))

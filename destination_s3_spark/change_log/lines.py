@@ -1,4 +1,4 @@
-"""What the text formats of the change log have in common: gzip, counting events, objects, the cursor and the texts of Exists."""
+"""Shared parts of the change log's text formats: gzip, event counts, JSON objects, the cursor and the texts of Exists."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from destination_s3_spark.formats.file_writer import Sink
 from destination_s3_spark.formats.text_file import Compression, TextFile, text_join
 
 _BLOCK_BYTES = 8 * 2**20
-"""Arrow bytes that are turned into text at once: the text of one event can take several times as much, and strings end at 2 GiB."""
+"""Arrow bytes converted to text at a time. Their text can be several times as large, and a string array holds at most 2 GiB."""
 _NAMES_BYTES = 64 * 2**20
-"""What the names of columns may take of the text of a block: an event of many booleans has little else."""
+"""Limit for the bytes of column names in the text of a block. They make up most of an event with many booleans."""
 _QUOTED = 10
-"""About what stands in a line beside a column's name and value."""
+"""Approximate bytes per column in a line, besides its name and value."""
 
 
 class LogLines(TextFile):
-    """One text file of the change log on its way into a sink."""
+    """A text file of the change log being written to a sink."""
 
     def __init__(self, sink: Sink, columns: LogColumns, schema: pa.Schema) -> None:
         super().__init__(sink, schema, Compression.GZIP)
@@ -32,14 +32,14 @@ class LogLines(TextFile):
         self._most_rows = _NAMES_BYTES // (3 * in_each_image + 1) or 1  # new, old and Exists
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Append rows or events. pa.ArrowInvalid when the columns of the batch are not those of the file."""
+        """Append rows or events. Raises pa.ArrowInvalid unless the batch has the file's columns."""
         rows = min(self._most_rows, batch.num_rows * _BLOCK_BYTES // max(batch.nbytes, _BLOCK_BYTES) or 1)
         for start in range(0, max(batch.num_rows, 1), rows):
             super().write(batch.slice(start, rows))
 
 
 class EventLines(LogLines):
-    """One text file of events on its way into a sink. `start` is the count before its first one."""
+    """A text file of events being written to a sink. `start` is the count before its first event."""
 
     def __init__(self, sink: Sink, columns: LogColumns, start: OperationCount) -> None:
         super().__init__(sink, columns, columns.event_schema)
@@ -48,14 +48,14 @@ class EventLines(LogLines):
 
     @property
     def operation_count(self) -> OperationCount:
-        """The count after the last event written."""
+        """Count after the last event written."""
         return self._running.count
 
 
 def choices(numbers: np.ndarray[Any, Any], texts: Sequence[str]) -> pa.StringArray:
-    """For each number the text with that index; all texts are ASCII and of one length."""
+    """Return the text at each number's index. All texts are ASCII and of equal length."""
     width = len(texts[0])
-    # Of items of that width, numpy takes one in a tenth of the time it needs for as many bytes.
+    # Taking items of that width is ten times as fast in numpy as taking their bytes one by one.
     data = np.frombuffer("".join(texts).encode(), f"V{width}").take(numbers).view(np.uint8)
     offsets = np.arange(0, len(numbers) * width + 1, width, dtype=np.int32)
     return pa.StringArray.from_buffers(len(numbers), pa.py_buffer(offsets), pa.py_buffer(data))
@@ -64,7 +64,7 @@ def choices(numbers: np.ndarray[Any, Any], texts: Sequence[str]) -> pa.StringArr
 def cursor_pieces(
     cursor: pa.StructArray, inside: Callable[[pa.StringArray], pa.StringArray] = lambda texts: texts
 ) -> tuple[str | pa.StringArray, ...]:
-    """What to put together for each cursor as compact JSON. Where it stands inside of quotes, `inside` makes texts of it ones that can."""
+    """Return the `text_join` pieces of each cursor as compact JSON. `inside` escapes its texts if the JSON stands inside quotes."""
     members = []
     for field, column in zip(cursor.type, cursor.flatten(), strict=True):
         name, quote = inside(pa.array([cells.json_name(field.name), '"'])).to_pylist()
@@ -76,7 +76,10 @@ def cursor_pieces(
 
 
 def object_pieces(members: Sequence[tuple[str, pa.StringArray, str]]) -> tuple[str | pa.StringArray, ...]:
-    """What to put together for an object of each row's members that are not null: one at least, each with the text before and after it."""
+    """Return the `text_join` pieces of one JSON object per row, with the row's non-null members.
+
+    A member is its values with the text before and after each. At least one member is required.
+    """
     found = [member for member in members if member[1].null_count < len(member[1])]
     if not found:
         return (pa.repeat("{}", len(members[0][1])),)
@@ -93,5 +96,5 @@ def object_pieces(members: Sequence[tuple[str, pa.StringArray, str]]) -> tuple[s
 
 
 def line_ends(batch: pa.RecordBatch) -> pa.StringArray:
-    """The end of each row's line: there are as many as rows, also where all else is one scalar that stands in every row."""
+    """Return a line end for each row. The array fixes the number of lines even if all other pieces are scalars."""
     return pa.repeat("\n", batch.num_rows)

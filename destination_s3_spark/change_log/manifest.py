@@ -1,4 +1,4 @@
-"""What a commit added to the change log, as one small JSON object beside its files: all one needs to read them."""
+"""Manifest of one commit's files in the change log: a small JSON object beside them, sufficient to read them."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from destination_s3_spark.stream_id import StreamId
 
 
 class LogColumn(msgspec.Struct, frozen=True):
-    """A data column, with its Arrow type in words."""
+    """A data column with its Arrow type as text."""
 
     name: str
     type: str
 
 
 class LogFile(msgspec.Struct, frozen=True):
-    """A data file: its name in the folder, and how many events or rows it has."""
+    """A data file: its name in the folder and its number of events or rows."""
 
     key: str
     rows: int
 
 
 class Manifest(msgspec.Struct, frozen=True, rename="camel"):
-    """A group of the log. Its files are in log order; the counts are those before its first event and after its last."""
+    """The description of a group. Its files are in log order. The counts are those before its first event and after its last."""
 
     format: ChangeLogFormat
     kind: LogKind
@@ -46,12 +46,12 @@ class Manifest(msgspec.Struct, frozen=True, rename="camel"):
     operation_count: OperationCount
 
     def to_bytes(self) -> bytes:
-        """The object's bytes; equal manifests have equal ones."""
+        """Return the object's bytes. Equal manifests have equal bytes."""
         return msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n"
 
     @classmethod
     def from_bytes(cls, data: bytes, key: str) -> Manifest:
-        """The inverse of `to_bytes`. DataError, which names the object's key, when it is not one we know to read."""
+        """Parse the bytes of the object with this key. Raises DataError, which names the key, when they are not a manifest we can read."""
         try:
             return msgspec.json.decode(data, type=cls)
         except msgspec.DecodeError as error:
@@ -67,7 +67,7 @@ def manifest_of(
     before: OperationCount,
     after: OperationCount,
 ) -> Manifest:
-    """A group's manifest. `ids` are those of the generation and of the schema."""
+    """Return a group's manifest. `ids`: the generation id and the schema id."""
     generation_id, schema_id = ids
     return Manifest(
         format=options.format,

@@ -1,6 +1,6 @@
-"""Names of the objects in a table's change log. Their order is the order of the log.
+"""Names of the objects in a table's change log, which sort in log order.
 
-A commit adds a group: `{offset}-{token}-{part}-{kind}{extension}` for its data files, and `{offset}-{token}-manifest.json`.
+A commit adds a group: data files named `{offset}-{token}-{part}-{kind}{extension}` and a manifest named `{offset}-{token}-manifest.json`.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ _GROUP = r"(\d{20})-(\d{26})"
 
 
 class LogKind(Enum):
-    """What the files of a group have; the value stands in their names."""
+    """The contents of a group's files. File names contain the value."""
 
     CHANGES = "changes"
-    """One event for each change of a row, in order."""
+    """One event per change of a row, in order."""
     SNAPSHOT = "snapshot"
-    """All rows of the table: the log begins anew."""
+    """All rows of the table. The log starts over with them."""
     UPSERTS = "upserts"
-    """Rows that were added or changed, of streams whose source does not say how."""
+    """Added or changed rows, for streams whose source does not say which they are."""
 
 
 _MANIFEST = re.compile(rf"{_GROUP}-manifest\.json")
@@ -28,7 +28,7 @@ _FILE = re.compile(rf"{_GROUP}-(\d{{5}})-({'|'.join(kind.value for kind in LogKi
 
 
 class GroupName(NamedTuple):
-    """What the names of a commit's objects begin with: the chain offset of its first record, and 26 digits no other commit has."""
+    """Common prefix of the names of a commit's objects: the chain offset of its first record and a token of 26 digits unique to it."""
 
     offset: int
     token: str
@@ -38,12 +38,12 @@ class GroupName(NamedTuple):
 
     @property
     def manifest(self) -> str:
-        """The name of the group's manifest."""
+        """Name of the group's manifest."""
         return f"{self}-manifest.json"
 
     @classmethod
     def of_manifest(cls, name: str) -> GroupName | None:
-        """The inverse of `manifest`; None for any other name."""
+        """Parse the name of a manifest. Return None for any other name."""
         match = _MANIFEST.fullmatch(name)
         return None if match is None else cls(int(match[1]), match[2])
 
@@ -58,15 +58,15 @@ class LogName(NamedTuple):
 
     @property
     def group(self) -> GroupName:
-        """What it shares with the other objects of its commit."""
+        """Name of the group, shared with the other objects of the commit."""
         return GroupName(self.offset, self.token)
 
     def file_name(self, extension: str) -> str:
-        """The name with the extension of its format."""
+        """Return the file name with the extension of its format."""
         return f"{self.group}-{self.part:05d}-{self.kind.value}{extension}"
 
     @classmethod
     def parse(cls, name: str) -> LogName | None:
-        """The inverse of `file_name`; None for any other name."""
+        """Parse the name of a data file. Return None for any other name."""
         match = _FILE.fullmatch(name)
         return None if match is None else cls(int(match[1]), match[2], int(match[3]), LogKind(match[4]))

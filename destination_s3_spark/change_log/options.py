@@ -1,4 +1,4 @@
-"""The formats a change log can have, chosen by their options."""
+"""Options of a change log, and the writers of its formats."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from destination_s3_spark.formats.parquet import ParquetFile
 
 
 class ChangeLogFormat(Enum):
-    """How events and rows are written; the value is the configuration's word."""
+    """The format of events and rows. The value is the one used in the configuration."""
 
     REPLICANT_CSV = "replicant_csv"
     REPLICANT_JSON = "replicant_json"
@@ -26,7 +26,7 @@ class ChangeLogFormat(Enum):
 
     @property
     def extension(self) -> str:
-        """What keys of such files end in."""
+        """Extension of the files' keys."""
         return _EXTENSIONS[self]
 
 
@@ -40,7 +40,7 @@ _EXTENSIONS = {
 
 @dataclass(frozen=True, slots=True)
 class ChangeLogOptions:
-    """What a table's change log looks like. Only the CSV format has a header. Picklable."""
+    """The options of a table's change log. Only the CSV format has a header. Picklable."""
 
     format: ChangeLogFormat = ChangeLogFormat.REPLICANT_CSV
     before_image: BeforeImage = BeforeImage.KEY
@@ -49,20 +49,20 @@ class ChangeLogOptions:
 
     @property
     def extension(self) -> str:
-        """What keys of such files end in."""
+        """Extension of the files' keys."""
         return self.format.extension
 
 
 class ChangeFile(FileWriter, Protocol):
-    """One file of events on its way into a sink; batches have `LogColumns.event_schema`."""
+    """A file of events being written to a sink. Batches have `LogColumns.event_schema`."""
 
     @property
     def operation_count(self) -> OperationCount:
-        """The count after the last event written."""
+        """Count after the last event written."""
 
 
 def open_changes(sink: Sink, columns: LogColumns, options: ChangeLogOptions, start: OperationCount) -> ChangeFile:
-    """A new file of events on its way into `sink`. `start` is the count before its first event."""
+    """Start a file of events in `sink`. `start` is the count before its first event."""
     match options.format:
         case ChangeLogFormat.REPLICANT_CSV:
             return CsvChanges(sink, columns, start, header=options.include_header)
@@ -75,7 +75,7 @@ def open_changes(sink: Sink, columns: LogColumns, options: ChangeLogOptions, sta
 
 
 def open_snapshot(sink: Sink, columns: LogColumns, options: ChangeLogOptions) -> FileWriter:
-    """A new file of rows on its way into `sink`; batches have `LogColumns.row_schema`."""
+    """Start a file of rows in `sink`. Batches have `LogColumns.row_schema`."""
     match options.format:
         case ChangeLogFormat.REPLICANT_CSV:
             return CsvSnapshot(sink, columns, header=options.include_header)

@@ -1,7 +1,7 @@
-"""Files of the change log -> events and rows, for each format: the inverse of the writers.
+"""Parsing of change log files into events and rows in every format: the inverse of the writers.
 
-Values come as JSON has them. In the formats whose cells are text, numbers, booleans and containers are read back by their column's type;
-dates and times stay text, as they are in every format.
+Values have their JSON types. Text formats store all values as text, so the column's type tells how to parse numbers, booleans and
+containers. Dates and times stay text in every format.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from destination_s3_spark.change_log.manifest import Manifest
 from destination_s3_spark.change_log.options import ChangeLogFormat
 
 Values: TypeAlias = dict[str, Any]
-"""Values by column; a column that is not in the image has no member."""
+"""Values by column. A column that is not in the image is missing."""
 
 BinarySource: TypeAlias = Any
-"""A seekable binary file of the kind Arrow can read: `io.BytesIO`, `storage.ranged.RangedFile`."""
+"""A seekable binary file that Arrow can read, such as `io.BytesIO` or `storage.ranged.RangedFile`."""
 
 _READ_BYTES = 8 * 2**20
 _CSV_CELL = re.compile(r'(?:^|,)(?:"((?:[^"]++|"")*+)"|([^,"]*+))')
@@ -47,7 +47,7 @@ class Event:
 
 
 def read_events(manifest: Manifest, file: BinarySource) -> Iterator[Event]:
-    """The events of a file of changes."""
+    """Return the events of a file of changes."""
     match manifest.format:
         case ChangeLogFormat.REPLICANT_CSV:
             return _csv_events(manifest, file)
@@ -60,7 +60,7 @@ def read_events(manifest: Manifest, file: BinarySource) -> Iterator[Event]:
 
 
 def read_rows(manifest: Manifest, file: BinarySource) -> Iterator[Values]:
-    """The rows of a file of a snapshot or of upserts."""
+    """Return the rows of a snapshot or upserts file."""
     match manifest.format:
         case ChangeLogFormat.REPLICANT_CSV:
             return _csv_rows(manifest, file)
@@ -88,7 +88,7 @@ def _csv_rows(manifest: Manifest, file: BinarySource) -> Iterator[Values]:
 
 
 def _csv_cells(manifest: Manifest, file: BinarySource) -> Iterator[list[Any]]:
-    """The texts of each row's cells, None for a bare NULL, which Python's own reader cannot tell from the text."""
+    """Yield the texts of each row's cells, None for a bare NULL. Python's csv module cannot tell a bare NULL from a quoted one."""
     lines = iter(BufferedReader(_unzipped(file)))
     rows = iter(lambda: _csv_row(lines), b"")
     for row in islice(rows, int(manifest.include_header), None):
@@ -96,7 +96,7 @@ def _csv_cells(manifest: Manifest, file: BinarySource) -> Iterator[list[Any]]:
 
 
 def _csv_row(lines: Iterator[bytes]) -> bytes:
-    """The next row with its line end; nothing at the end of the file."""
+    """Return the next row with its line end, empty at the end of the file. Raises ValueError when the file ends inside quotes."""
     row = [next(lines, b"")]
     quotes = row[0].count(b'"')
     while quotes % 2:
@@ -163,7 +163,7 @@ def _unzipped(file: BinarySource) -> pa.NativeFile:
 
 
 def _columns(manifest: Manifest) -> tuple[list[str], list[Callable[[str], Any]]]:
-    """The names of the columns, and what makes a value of a text of theirs."""
+    """Return the names of the columns and, for each, the function that parses its texts."""
     return [column.name for column in manifest.columns], [_parser(column.type) for column in manifest.columns]
 
 

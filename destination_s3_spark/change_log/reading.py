@@ -1,4 +1,4 @@
-"""A change log as records, whatever its format: from its manifests and files alone, one file at a time."""
+"""Reading of a change log in any format as records, one file at a time, from its manifests and files alone."""
 
 from __future__ import annotations
 
@@ -13,46 +13,46 @@ from destination_s3_spark.errors import DataError
 from destination_s3_spark.storage.object_store import ObjectNotFound, ObjectStore
 
 ROW = "S"
-"""The `op` of a row of a snapshot or of upserts."""
+"""The `op` of a row in a snapshot or upserts file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """Sequence numbers, both ends inclusive; None is no limit."""
+    """A range of sequence numbers, both ends inclusive. None means no limit."""
 
     first: int | None = None
     last: int | None = None
 
     def meets(self, first: int, last: int) -> bool:
-        """Whether it and the interval from `first` to `last` have a number in common."""
+        """Return whether this interval overlaps the one from `first` to `last`."""
         return (self.first is None or self.first <= last) and (self.last is None or first <= self.last)
 
 
 class ChangeLog:
-    """The change log in a folder (ending in `/`) of a bucket. `open_file` gives an object's bytes by its key and size."""
+    """The change log in a folder (ending in `/`) of a bucket. `open_file` opens an object by its key and size."""
 
     def __init__(self, store: ObjectStore, folder: str, open_file: Callable[[str, int], BinarySource]) -> None:
         self._store = store
         self._folder = folder
         self._open_file = open_file
-        # Without a namespace a stream's folder also has those of a namespace of its name in it.
+        # The folder of a stream without a namespace also contains the folders of a namespace with the stream's name.
         listed = ((found.key.removeprefix(folder), found.size) for found in store.list(folder))
         self._sizes = {name: size for name, size in listed if "/" not in name}
 
     @property
     def groups(self) -> list[GroupName]:
-        """The groups whose manifest is there, in log order."""
+        """Groups whose manifest exists, in log order."""
         return [group for name in self._sizes if (group := GroupName.of_manifest(name)) is not None]
 
     def from_last_snapshot(self) -> list[GroupName]:
-        """Its last snapshot and what came after it: all that is needed to make the table."""
+        """Return the groups from the last snapshot on, which suffice to build the table. Without a snapshot, return all groups."""
         snapshots = {found.group for name in self._sizes if (found := LogName.parse(name)) and found.kind is LogKind.SNAPSHOT}
         groups = self.groups
         starts = [index for index, group in enumerate(groups) if group in snapshots]
         return groups[starts[-1] :] if starts else groups
 
     def manifest(self, group: GroupName) -> Manifest:
-        """What the group is."""
+        """Return the group's manifest. Raises DataError when it does not exist or cannot be read."""
         key = self._folder + group.manifest
         try:
             return Manifest.from_bytes(self._store.get(key), key)
@@ -60,10 +60,10 @@ class ChangeLog:
             raise _gone(key) from error
 
     def records(self, manifest: Manifest, interval: Interval) -> Iterator[dict[str, Any]]:
-        """The group's records whose sequence number is in the interval, in log order.
+        """Yield the group's records with a sequence number in the interval, in log order.
 
         Events have `generation, sequence, op, key, new, old, cursor, operationCount`, rows `generation, sequence, op, key, new`. `new` and
-        `old` have the columns that are in the image. DataError for a damaged file or one that is not there.
+        `old` hold the columns that are in the image. Raises DataError when a file is damaged or missing.
         """
         before = manifest.operation_count_before.total
         for file in manifest.files:

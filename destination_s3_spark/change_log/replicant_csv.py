@@ -1,7 +1,8 @@
-"""Writes the change log as the CSV of Arcion Replicant: three cells per column (new value, old value, Exists) and three about the event.
+"""Writers of the change log as Arcion Replicant's CSV.
 
-RFC 4180 with quotes only where they are needed, lines end in LF. A bare `NULL` is null or absent, which Exists tells apart; the text NULL
-stands in quotes. Snapshots have one cell per column.
+An event has three cells per column (new value, old value, Exists) and three for the event itself. Snapshots have one cell per column. The
+files follow RFC 4180, quote only where necessary and end lines in LF. A bare `NULL` is null or absent; Exists tells which. The text NULL is
+quoted.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _NEEDS_QUOTES = '[,"\r\n]'
 
 
 class CsvChanges(EventLines):
-    """One CSV file of events on its way into a sink."""
+    """A CSV file of events being written to a sink."""
 
     def __init__(self, sink: Sink, columns: LogColumns, start: OperationCount, *, header: bool) -> None:
         super().__init__(sink, columns, start)
@@ -42,7 +43,7 @@ class CsvChanges(EventLines):
     def _lines(self, batch: pa.RecordBatch) -> pa.StringArray:
         op, cursor, _, exists, new, old = batch.columns
         images = zip(map(_cells, new.flatten()), map(_cells, old.flatten()), exists_columns(exists), strict=True)
-        # All in one go: each further piece, and each time a line is put together again, costs as much as a cell.
+        # A single join with few pieces: every further piece or join costs as much as a cell.
         return text_join(
             *chain.from_iterable(starmap(_column, images)),
             op, ',"', *cursor_pieces(cursor, _doubled), '","', *self._running.advance(op).json(quote=_QUOTE_IN_QUOTES), '"\n',
@@ -51,7 +52,7 @@ class CsvChanges(EventLines):
 
 
 class CsvSnapshot(LogLines):
-    """One CSV file of rows on its way into a sink."""
+    """A CSV file of rows being written to a sink."""
 
     def __init__(self, sink: Sink, columns: LogColumns, *, header: bool) -> None:
         super().__init__(sink, columns, columns.row_schema)
@@ -68,7 +69,7 @@ class CsvSnapshot(LogLines):
 
 
 def _column(new: _Cells, old: _Cells, exists: np.ndarray[Any, Any]) -> tuple[_Cells | str, ...]:
-    """The pieces of a column's three cells in every row, each cell with the comma after it."""
+    """Return the `text_join` pieces of a column's three cells, each with the comma after it."""
     if isinstance(old, pa.Array):
         return new, ",", old, choices(exists, [f",{bits}," for bits in EXISTS])
     return new, choices(exists, [f",{old},{bits}," for bits in EXISTS])

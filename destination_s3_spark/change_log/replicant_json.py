@@ -1,7 +1,7 @@
-"""Writes the change log as the JSON of Arcion Replicant, one object a line. Every value is a string; `"null"` is null, absent or that text.
+"""Writers of the change log as Arcion Replicant's JSON, one object per line.
 
-`before`, `after` and `exists` name every column, `cursor` and `operationcount` are strings that hold JSON. Rows of snapshots are flat
-objects of strings.
+Every value is a string. `"null"` stands for null, for an absent value and for that text itself. `before`, `after` and `exists` name every
+column; `cursor` and `operationcount` are strings that hold JSON. Rows of snapshots are flat objects of strings.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _QUOTE_IN_STRING = '\\"'
 
 
 class ReplicantJsonChanges(EventLines):
-    """One file of events on its way into a sink."""
+    """A file of events being written to a sink."""
 
     def _lines(self, batch: pa.RecordBatch) -> pa.StringArray:
         op, cursor, _, exists, new, old = batch.columns
         names = [field.name for field in self._log.fields]
-        # All in one go: each time a line is put together again costs as much as all its cells.
+        # A single join: every further join copies the whole line, which costs as much as joining all its cells.
         return text_join(
             f'{{"tableName":{_table_name(self._log.stream)},"opType":"', op,
             '","cursor":"', *cursor_pieces(cursor, cells.escaped),
@@ -44,7 +44,7 @@ class ReplicantJsonChanges(EventLines):
 
 
 class ReplicantJsonSnapshot(LogLines):
-    """One file of rows on its way into a sink."""
+    """A file of rows being written to a sink."""
 
     def __init__(self, sink: Sink, columns: LogColumns) -> None:
         super().__init__(sink, columns, columns.row_schema)
@@ -54,7 +54,7 @@ class ReplicantJsonSnapshot(LogLines):
 
 
 def objects_hash(*values: str | int | None) -> int:
-    """Java's `Objects.hash`, by which Replicant numbers namespaces and tables."""
+    """Return the value of Java's `Objects.hash`, which Replicant uses as the hash of namespaces and tables."""
     return _folded(1, map(_hash_code, values))
 
 
@@ -66,7 +66,7 @@ def _hash_code(value: str | int | None) -> int:
 
 
 def _folded(result: int, numbers: Iterable[int]) -> int:
-    """What Java's 32-bit integers make of `31 * result + number`, number by number."""
+    """Fold the numbers with `31 * result + number` in Java's 32-bit integer arithmetic."""
     for number in numbers:
         result = 31 * result + number
     return (result + 2**31) % 2**32 - 2**31
@@ -79,7 +79,7 @@ def _table_name(stream: StreamId) -> str:
 
 
 def _object(names: list[str], columns: Iterable[_Texts]) -> Iterator[_Texts]:
-    """What to put together for an object of strings, from texts that need no more escapes."""
+    """Yield the `text_join` pieces of an object of strings. The texts must be escaped already."""
     before = "{"
     for name, column in zip(names, columns, strict=True):
         yield f'{before}{cells.json_name(name)}:"'

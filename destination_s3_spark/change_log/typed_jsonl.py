@@ -1,4 +1,4 @@
-"""Writes the change log as typed JSON Lines: values keep their types, `new` and `old` name just the columns that are in the image."""
+"""Writers of the change log as typed JSON Lines. Values keep their types; `new` and `old` hold only the columns of their image."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from destination_s3_spark.formats.text_file import text_join
 
 
 class TypedJsonlChanges(EventLines):
-    """One file of events on its way into a sink."""
+    """A file of events being written to a sink."""
 
     def _lines(self, batch: pa.RecordBatch) -> pa.StringArray:
         op, cursor, _, exists, new, old = batch.columns
@@ -41,7 +41,7 @@ class TypedJsonlChanges(EventLines):
 
 
 class TypedJsonlSnapshot(LogLines):
-    """One file of rows on its way into a sink."""
+    """A file of rows being written to a sink."""
 
     def __init__(self, sink: Sink, columns: LogColumns) -> None:
         super().__init__(sink, columns, columns.row_schema)
@@ -52,7 +52,7 @@ class TypedJsonlSnapshot(LogLines):
 
 
 def _where(values: pa.Array[Any], exists: np.ndarray[Any, Any]) -> pa.StringArray:
-    """The JSON of the values that exist, `null` for null; null for those that do not exist."""
+    """Return the JSON of the values that exist, with the text `null` for null values. The result is null where a value does not exist."""
     if not exists.any():
         return pa.nulls(len(values), pa.string())
     texts = pc.fill_null(cells.json_texts(values), "null")

@@ -1,4 +1,4 @@
-"""Writes the change log as Parquet with typed columns, zstd: `new`, `old`, `key` and `exists` are structs with a member per column."""
+"""Writer of the change log as typed Parquet with zstd. `new`, `old`, `key` and `exists` are structs with one member per column."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _COUNTS = pa.struct([pa.field(f"{kind}_count", pa.int64(), nullable=False) for k
 
 
 def parquet_schema(columns: LogColumns) -> pa.Schema:
-    """The columns of a file of events."""
+    """Return the schema of a file of events."""
     row = pa.struct(columns.fields)
     return pa.schema(
         [
@@ -27,7 +27,7 @@ def parquet_schema(columns: LogColumns) -> pa.Schema:
             pa.field("key", pa.struct([columns.fields[index] for index in columns.key_indices]), nullable=False),
             pa.field("new", row, nullable=False),
             pa.field("old", row, nullable=False),
-            # Signed, because Spark has no unsigned types and would read them as wider ones.
+            # Signed, because Spark has no unsigned types and would widen them.
             pa.field("exists", pa.struct([pa.field(field.name, pa.int8(), nullable=False) for field in columns.fields]), nullable=False),
             pa.field("cursor", pa.string(), nullable=False),
             pa.field("operation_count", _COUNTS, nullable=False),
@@ -36,7 +36,7 @@ def parquet_schema(columns: LogColumns) -> pa.Schema:
 
 
 class ParquetChanges:
-    """One Parquet file of events on its way into a sink."""
+    """A Parquet file of events being written to a sink."""
 
     def __init__(self, sink: Sink, columns: LogColumns, start: OperationCount) -> None:
         self._events = columns.event_schema
@@ -47,18 +47,18 @@ class ParquetChanges:
 
     @property
     def operation_count(self) -> OperationCount:
-        """The count after the last event written."""
+        """Count after the last event written."""
         return self._running.count
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Append events. pa.ArrowInvalid when the columns of the batch are not those of the file."""
+        """Append events. Raises pa.ArrowInvalid unless the batch has the file's columns."""
         require_columns(batch, self._events)
         op, cursor, _, exists, new, old = batch.columns
         news, olds = new.flatten(), old.flatten()
         bits = [pa.array(column.view("int8")) for column in exists_columns(exists)]
         counts = self._running.advance(op)
         kinds = (counts.insert, counts.update, counts.delete, pa.repeat(counts.replace, len(op)))
-        # A value stands in an image only where it exists, so the key is wherever it stands.
+        # An image holds only values that exist, so the key comes from whichever image holds it.
         key = [pc.if_else(pc.is_valid(olds[index]), olds[index], news[index]) for index in self._key]
         cursors = text_join(*cursor_pieces(cursor))
         columns = {"op": op, "sequence": counts.total, "new": new, "old": old, "cursor": cursors}
@@ -67,9 +67,9 @@ class ParquetChanges:
         self._file.write(pa.RecordBatch.from_arrays([columns[name] for name in self._schema.names], schema=self._schema))
 
     def close(self) -> int:
-        """Write what is left and return the number of events in the file."""
+        """Write the remaining events and return the number of events in the file."""
         return self._file.close()
 
     def abandon(self) -> None:
-        """Let go of the sink, which gets nothing more."""
+        """Release the sink without writing anything more to it."""
         self._file.abandon()
