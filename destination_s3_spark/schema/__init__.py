@@ -1,1 +1,1 @@
-"""JSON schema to types, types to Arrow, names, and how a table's columns change."""
+"""Schemas: JSON schema to Airbyte types, Airbyte types to Arrow, column names, and the evolution of a table's columns."""

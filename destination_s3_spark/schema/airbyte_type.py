@@ -1,6 +1,6 @@
-"""The closed set of types a field of an Airbyte stream can have (Airbyte S3 V2, migration guide).
+"""Types of the fields of an Airbyte stream: a closed set (Airbyte S3 V2, migration guide).
 
-Built from the catalog's JSON schema by `schema.json_schema`, turned into Arrow by `schema.arrow`. Everything is nullable.
+`schema.json_schema` builds them from the catalog's JSON schema, `schema.arrow` converts them to Arrow. Every type is nullable.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from enum import Enum
 
 
 class Scalar(Enum):
-    """The scalar types; the value is the name of the type in unions and in the chain."""
+    """The scalar types. The value is the type's name in unions and in the chain."""
 
     STRING = "string"
     BOOLEAN = "boolean"
@@ -35,7 +35,7 @@ class SchemalessArray:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A declared property: `source` is its JSON key, `name` its column name (safe, unique among its siblings)."""
+    """A declared property. `source` is its JSON key, `name` its column name, which is safe and unique among its siblings."""
 
     source: str
     name: str
@@ -51,14 +51,14 @@ class Object:
 
 @dataclass(frozen=True, slots=True)
 class Array:
-    """An array whose items all have one type; items are nullable."""
+    """An array with one type for all its items, which are nullable."""
 
     items: AirbyteType
 
 
 @dataclass(frozen=True, slots=True)
 class Union:
-    """Two or more different types, merged by the rules of the migration guide; order is the schema's."""
+    """Two or more different types in schema order, merged by the rules of the migration guide."""
 
     options: tuple[AirbyteType, ...]
 
@@ -67,9 +67,10 @@ AirbyteType = Scalar | SchemalessObject | SchemalessArray | Object | Array | Uni
 
 
 def option_name(option: AirbyteType) -> str:
-    """The name of a union's option: its member in the typed disjoint record and the value of `type` (migration guide, "Type Names").
+    """Return the name of a union's option (migration guide, "Type Names").
 
-    Schemaless containers are named like those with a schema. A union is never an option of a union.
+    It names the option's member in the typed disjoint record and is the value of `type`. Schemaless containers have the names of containers
+    with a schema. Raises ValueError for a union, which is never an option of a union.
     """
     match option:
         case Scalar():

@@ -1,7 +1,7 @@
-"""Airbyte types as Arrow types, and the columns every table begins with.
+"""Conversion of Airbyte types to Arrow types, and the first columns of every table.
 
 Physical types are those of destination-s3 V2. Both kinds of timestamp are in UTC, because the migration guide promises
-`is_adjusted_to_utc` for both. Data columns are always nullable, the connector's own never are.
+`is_adjusted_to_utc` for both. Data columns are always nullable; the connector's own columns never are.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _SCALARS: dict[Scalar, pa.DataType] = {
 }
 
 UNION_TAG = "type"
-"""The member of a typed disjoint record that names the one member that is set."""
+"""Member of a typed disjoint record that names the one member with a value."""
 
 _CHANGE = pa.struct([("field", pa.string()), ("change", pa.string()), ("reason", pa.string())])
 _META = pa.struct([("sync_id", pa.int64()), ("changes", pa.list_(_CHANGE))])
@@ -47,14 +47,14 @@ META_FIELDS: tuple[pa.Field[Any], ...] = (
     pa.field("_airbyte_meta", _META, nullable=False),
     pa.field("_airbyte_generation_id", pa.int64(), nullable=False),
 )
-"""The first columns of every raw and final table."""
+"""First columns of every raw and final table."""
 
 RAW_SCHEMA = pa.schema([*META_FIELDS, pa.field("_airbyte_data", pa.string())])
-"""A raw table: the record's `data` as JSON text."""
+"""Schema of a raw table, with the record's `data` as JSON text."""
 
 
 def arrow_type(airbyte_type: AirbyteType) -> pa.DataType:
-    """The Arrow type of a column or member. Schemaless containers are JSON text, unions typed disjoint records."""
+    """Return the Arrow type of a column or member. Schemaless containers become JSON text, unions become typed disjoint records."""
     match airbyte_type:
         case Scalar():
             return _SCALARS[airbyte_type]
@@ -65,26 +65,29 @@ def arrow_type(airbyte_type: AirbyteType) -> pa.DataType:
         case Array(items):
             return pa.list_(arrow_type(items))
         case Union(options):
-            # The tag is nullable although it is always set: Arrow cannot write a required member below a null record.
+            # The tag is nullable although it is always set, because Arrow cannot write a required member below a null record.
             members = [(option_name(option), arrow_type(option)) for option in options]
             return pa.struct([(UNION_TAG, pa.string()), *members])
 
 
 def arrow_field(field: Field) -> pa.Field[Any]:
-    """The Arrow field of a column or member, nullable."""
+    """Return the nullable Arrow field of a column or member."""
     return pa.field(field.name, arrow_type(field.type))
 
 
 def schema_to_text(schema: pa.Schema) -> str:
-    """The schema as base64 of an encapsulated Arrow IPC message. Compare decoded schemas, never these texts: bytes differ by writer."""
+    """Return the schema as base64 of an encapsulated Arrow IPC message.
+
+    Compare decoded schemas, never these texts, because different writers produce different bytes.
+    """
     return base64.b64encode(schema.serialize().to_pybytes()).decode("ascii")
 
 
 def schema_from_text(text: str) -> pa.Schema:
-    """The inverse of `schema_to_text`; pa.ArrowInvalid or ValueError when the text is no such message."""
+    """Decode the text of `schema_to_text`. Raises pa.ArrowInvalid or ValueError for any other text."""
     return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text, validate=True)))
 
 
 def contiguous(column: pa.Array[Any] | pa.ChunkedArray[Any]) -> pa.Array[Any]:
-    """Return the column as one array; chunks are copied together."""
+    """Return the column as one array, copying its chunks together."""
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column

@@ -1,4 +1,4 @@
-"""Names Avro accepts, and the places of its named types in a schema (destination-s3's rules)."""
+"""Avro names: safe names, and the full names of the records in a schema (destination-s3's rules)."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from itertools import count
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9_]")
 _DEFAULT_NAMESPACE = "default"
-"""What destination-s3 calls the namespace of a stream that has none."""
+"""Namespace that destination-s3 uses for a stream without one."""
 
 
 def safe_name(source: str) -> str:
-    """`source` with only letters, digits and `_` of ASCII, and no digit in front: `spécial` → `special`, `1st` → `_1st`, `` → `_`."""
+    """Reduce `source` to ASCII letters, digits and `_`, without a leading digit: `spécial` → `special`, `1st` → `_1st`, `` → `_`."""
     decomposed = unicodedata.normalize("NFKD", source)
     bare = "".join(character for character in decomposed if not unicodedata.combining(character))
     name = _UNSAFE.sub("_", bare)
@@ -20,20 +20,20 @@ def safe_name(source: str) -> str:
 
 
 def safe_namespace(namespace: str | None) -> str:
-    """A stream's namespace as one of Avro: safe names joined by dots."""
+    """Return the Avro namespace for a stream's namespace: safe names joined by dots."""
     return ".".join(safe_name(part) for part in (namespace or _DEFAULT_NAMESPACE).split("."))
 
 
 class RecordNames:
-    """Gives each record of one schema the full name that no other record in it has."""
+    """The full names of the records in one schema, each of them unique."""
 
     def __init__(self) -> None:
         self._taken: set[tuple[str, str]] = set()
 
     def give(self, path: tuple[str, ...]) -> tuple[str, str]:
-        """Name and namespace of the record at a path of safe names: `(shop, users, address)` is `address` in `users.shop`.
+        """Assign name and namespace to the record at a path of safe names: `(shop, users, address)` gives `address` in `users.shop`.
 
-        An object and an array of one union can meet in a name; the later of the two gets `_1`.
+        An object and an array of the same union can want the same name; the later one gets the suffix `_1`.
         """
         *parents, wanted = path
         namespace = ".".join(reversed(parents))

@@ -1,4 +1,4 @@
-"""What can happen to a table's columns from one schema to the next, and the label the new schema gets for it."""
+"""Changes of a table's columns from one schema to the next, and the version label of the new schema."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import NamedTuple
 from destination_s3_spark.schema.airbyte_type import AirbyteType
 
 ITEMS = "[]"
-"""Stands for the items of an array in the path of a change."""
+"""Placeholder for the items of an array in the path of a change."""
 
 
 class ChangeKind(Enum):
-    """Kinds of change; the values are Snowplow's names where it has one (schema-ddl, `parquet/Migrations.scala`)."""
+    """The kinds of change. The values are Snowplow's names where these exist (schema-ddl, `parquet/Migrations.scala`)."""
 
     KEY_ADDITION = "KeyAddition"
     """A column or member that was not there before."""
@@ -22,16 +22,16 @@ class ChangeKind(Enum):
     KEY_RETURN = "KeyReturn"
     """A removed column the source declares again."""
     TYPE_WIDENING = "TypeWidening"
-    """A union with further options."""
+    """A union gained options."""
     RECOVERY = "Recovery"
-    """The values of a key go to another of its columns, added for it or there from an earlier time, since the type asks for it."""
+    """The declared type sends the values of a key to another of its columns, which is new or was added earlier."""
     RETYPE = "Retype"
-    """A column or member takes another type in place, or a column takes in the values of one that was recovered from it."""
+    """A column or member took another type in place, or a base column took over the values of a recovered column."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One change. `path` leads to the column or member by its JSON keys; `old` and `new` are its types, None where there is none."""
+    """One change. `path`: JSON keys down to the column or member. `old` and `new`: its types, None where there is none."""
 
     kind: ChangeKind
     path: tuple[str, ...]
@@ -40,7 +40,7 @@ class Change:
 
 
 class SchemaVer(NamedTuple):
-    """Snowplow's version of a schema. A label for people: the order of schemas is the order of their ids."""
+    """Snowplow's version number of a schema. Only a label for people; schemas are ordered by their ids."""
 
     model: int
     revision: int
@@ -51,12 +51,12 @@ class SchemaVer(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> SchemaVer:
-        """The inverse of `str`; ValueError when it is not of the form `1-0-0`."""
+        """Parse the text of a version. Raises ValueError unless it has the form `1-0-0`."""
         model, revision, addition = (int(part) for part in text.split("-"))
         return cls(model, revision, addition)
 
     def after(self, changes: tuple[Change, ...]) -> SchemaVer:
-        """The label of the schema these changes lead to."""
+        """Return the label of the schema that these changes lead to."""
         kinds = {change.kind for change in changes}
         if kinds & {ChangeKind.RECOVERY, ChangeKind.RETYPE}:
             return SchemaVer(self.model + 1, 0, 0)

@@ -1,7 +1,7 @@
-"""Types while a JSON schema is being read: unions are merged here, before members get their names.
+"""Draft types of a JSON schema that is being read, and the merge of union options before members get their names.
 
-The guide's rules ("Merging Like Options in Unions"): equal options collapse, nulls drop, objects become one object, an option that is
-left alone stands for itself. What becomes of options that contradict each other is `UnionConflicts`.
+The rules are the migration guide's ("Merging Like Options in Unions"): equal options collapse, nulls are dropped, objects merge into one,
+and a single remaining option replaces the union. `UnionConflicts` decides about options that contradict each other.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from destination_s3_spark.schema.airbyte_type import Scalar, SchemalessArray, Sc
 
 @dataclass(frozen=True, slots=True)
 class DraftObject:
-    """An object's properties by their JSON keys, in schema order; never empty."""
+    """An object with its properties by JSON key, in schema order. Never empty."""
 
     properties: Mapping[str, Draft]
 
 
 @dataclass(frozen=True, slots=True)
 class DraftArray:
-    """An array's items."""
+    """An array with the type of its items."""
 
     items: Draft
 
 
 @dataclass(frozen=True, slots=True)
 class DraftUnion:
-    """Two or more merged options; none of them is null or a union, no two have one name. Equal whatever the order."""
+    """Two or more merged options with distinct names, none of them null or a union. Equality ignores their order."""
 
     options: tuple[Draft, ...]
 
@@ -46,24 +46,24 @@ Draft = Scalar | SchemalessObject | SchemalessArray | DraftObject | DraftArray |
 
 
 class UnionConflicts(Enum):
-    """What becomes of options of one union that contradict each other; the values are the config's.
+    """The treatment of contradicting options in a union. The values are the configuration's.
 
-    The conflict is a member that two objects declare differently, or two options of one name, such as arrays with different items. A
-    union cannot hold the latter beside each other, so UNION and TEXT alike keep them as JSON text of their kind.
+    A conflict is a member that two objects declare differently, or two options with the same name, such as arrays with different items. A
+    union cannot hold two options with the same name, so both UNION and TEXT store these as a schemaless object or array (JSON text).
     """
 
     FAIL = "fail"
-    """No type fits."""
+    """The schema is rejected."""
     UNION = "union"
-    """The member takes the values of both declarations, as in destination-s3."""
+    """The member takes the values of either declaration, as in destination-s3."""
     TEXT = "text"
     """The member is a string, which takes every value."""
 
 
 class MisfitError(Exception):
-    """No type fits a JSON schema. `path` leads to the field by its JSON keys, `reason` is a clause without a full stop.
+    """No type fits a JSON schema. `path`: JSON keys down to the field. `reason`: a clause without a full stop.
 
-    `conflict`: it is one that `UnionConflicts` decides about.
+    `conflict`: whether `UnionConflicts` could resolve the misfit.
     """
 
     def __init__(self, path: tuple[str, ...], reason: str, *, conflict: bool = False) -> None:
@@ -74,7 +74,10 @@ class MisfitError(Exception):
 
 
 def merge_options(options: Sequence[Draft], path: tuple[str, ...], conflicts: UnionConflicts) -> Draft:
-    """The options of a union as one draft; None when nothing but null is left."""
+    """Merge the options of a union into one draft, or None if only null remains.
+
+    Raises MisfitError for a conflict if `conflicts` is FAIL.
+    """
     merged: list[Draft] = []
     for option in _flat(options):
         if option is None or option in merged:
@@ -126,7 +129,7 @@ def _merge_property(left: Draft, right: Draft, path: tuple[str, ...], conflicts:
 
 
 def _name(draft: Draft) -> str:
-    """The option's name in the disjoint record (compare `airbyte_type.option_name`)."""
+    """Return the option's name in the typed disjoint record (compare `airbyte_type.option_name`)."""
     match draft:
         case Scalar():
             return draft.value

@@ -1,8 +1,8 @@
-"""An Arrow schema in the form Open Data Fabric records it: a flatbuffer whose root is the `Schema` table.
+"""Arrow schema as Open Data Fabric records it: a flatbuffer with the `Schema` table as its root.
 
-Arrow libraries write the same table inside a `Message` table with a frame in front (the encapsulated IPC message). pyarrow offers no
-call for the bare form, but making it of the other only takes a few offsets (https://arrow.apache.org/docs/format/Columnar.html,
-Schema.fbs and Message.fbs; https://flatbuffers.dev/internals/). Nothing here depends on the fields of the schema.
+Arrow libraries write the same table inside a `Message` table with a frame in front (the encapsulated IPC message). pyarrow has no call for
+the bare form, but following a few offsets converts one into the other (https://arrow.apache.org/docs/format/Columnar.html, Schema.fbs and
+Message.fbs; https://flatbuffers.dev/internals/). The conversion does not depend on the fields of the schema.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _HEADER_SLOT = 2
 
 
 def bare_flatbuffer(schema: pa.Schema) -> bytes:
-    """The schema as a bare flatbuffer: valid, and not minimal, since pyarrow's Message table stays inside unused."""
+    """Return the schema as a bare flatbuffer. It is valid but not minimal, because it still contains pyarrow's unused Message table."""
     message = bytearray(schema.serialize().to_pybytes())
     del message[: _FRAME.size]
     table = _u32(message, 0)

@@ -1,9 +1,9 @@
-"""Reads a stream's JSON schema into Airbyte types, by the rules of destination-s3 and its migration guide to 1.0.0.
+"""Conversion of a stream's JSON schema to Airbyte types, by the rules of destination-s3 and its migration guide to 1.0.0.
 
-Comes in: the catalog's `json_schema`, with every form sources are known to send. Goes out: the declared columns. A schema that no
+The input is the catalog's `json_schema` in every form that sources are known to send; the output is the declared columns. A schema that no
 Avro or Parquet type fits fails here, at the start of the sync.
 
-Where the guide is silent: a schema without any type, and one of nothing but nulls, is a string, which takes every value.
+The guide does not cover schemas without a type or with only null types. They become strings, which take every value.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from destination_s3_spark.stream_id import StreamId
 
 _WELL_KNOWN_TYPES: Mapping[str, Scalar] = {
     "String": Scalar.STRING,
-    "BinaryData": Scalar.STRING,  # base64 text, kept as it comes
+    "BinaryData": Scalar.STRING,  # base64 text, stored as received
     "Boolean": Scalar.BOOLEAN,
     "Integer": Scalar.INTEGER,
     "Number": Scalar.NUMBER,
@@ -35,9 +35,9 @@ _UNION_KEYWORDS = ("oneOf", "anyOf", "allOf")
 
 
 class Unfit(Enum):
-    """What becomes of a column whose schema no type fits.
+    """The treatment of a column with a schema that no type fits.
 
-    FAIL is for Avro and Parquet. TEXT makes it a string column and is for JSON Lines and CSV, which destination-s3 lets pass.
+    FAIL is for Avro and Parquet. TEXT makes a string column, for JSON Lines and CSV, where destination-s3 accepts such schemas.
     """
 
     FAIL = "fail"
@@ -45,7 +45,7 @@ class Unfit(Enum):
 
 
 class StreamFields(NamedTuple):
-    """The columns a stream declares, in schema order, and the source names of those its schema requires and never allows to be null."""
+    """The columns that a stream declares, in schema order. `required`: JSON keys that the schema requires and never allows to be null."""
 
     fields: tuple[Field, ...]
     required: frozenset[str]
@@ -54,7 +54,10 @@ class StreamFields(NamedTuple):
 def stream_fields(
     json_schema: Mapping[str, Any], stream: StreamId, unfit: Unfit = Unfit.FAIL, conflicts: UnionConflicts = UnionConflicts.FAIL
 ) -> StreamFields:
-    """The declared columns of a stream. No `properties` means no columns; ConfigError names the stream and the field."""
+    """Return the declared columns of a stream. No `properties` means no columns.
+
+    Raises ConfigError, which names the stream and the field, when no type fits.
+    """
     try:
         properties = _stream_properties(json_schema)
         drafts = {source: _column(schema, source, unfit, conflicts) for source, schema in properties.items()}
@@ -94,7 +97,7 @@ def _column(schema: object, source: str, unfit: Unfit, conflicts: UnionConflicts
 
 
 def _draft(schema: object, path: tuple[str, ...], conflicts: UnionConflicts) -> Draft:
-    """One JSON schema as a draft; None is the null type."""
+    """Return the draft of one JSON schema; None is the null type. Raises MisfitError when no type fits."""
     if isinstance(schema, str):
         schema = {"type": schema}
     if not isinstance(schema, Mapping):
@@ -102,7 +105,7 @@ def _draft(schema: object, path: tuple[str, ...], conflicts: UnionConflicts) -> 
     if "type" in schema:
         declared = schema["type"]
         if isinstance(declared, list):
-            # The keywords of every listed type stand side by side: {"type": ["object", "array"], "properties": …, "items": …}.
+            # The schema holds the keywords of all listed types: {"type": ["object", "array"], "properties": …, "items": …}.
             options = ({**schema, "type": option} if isinstance(option, str) else option for option in declared)
             return merge_options([_draft(option, path, conflicts) for option in options], path, conflicts)
         return _typed(schema, declared, path, conflicts)
@@ -175,7 +178,7 @@ def _array(schema: Mapping[str, Any], path: tuple[str, ...], conflicts: UnionCon
 
 
 def _finish(draft: Draft) -> AirbyteType:
-    """The draft with names given and nulls replaced."""
+    """Convert a draft to a type: assign names and replace null types by strings."""
     match draft:
         case None:
             return Scalar.STRING
@@ -194,7 +197,7 @@ def _fields(properties: Mapping[str, Draft], level: Level) -> tuple[Field, ...]:
 
 
 def _admits_null(schema: object) -> bool:
-    """Whether a value may be null as its JSON schema says: by type, by enum or by an option of a union."""
+    """Return whether the JSON schema allows null: by type, by enum or by an option of a union."""
     if not isinstance(schema, Mapping):
         return schema == "null"
     declared = schema.get("type")
@@ -205,6 +208,6 @@ def _admits_null(schema: object) -> bool:
 
 
 def _show(value: object) -> str:
-    """A short form of a piece of a schema for a message."""
+    """Return a short form of part of a schema for a message."""
     text = f'"{value}"' if isinstance(value, str) else str(value)
     return text if len(text) <= 80 else f"{text[:79]}…"

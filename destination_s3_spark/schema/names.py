@@ -1,7 +1,6 @@
-"""Column names that Avro and Parquet readers accept, and that stay what they are once given.
+"""Column names that Avro and Parquet readers accept and that never change once assigned.
 
-A name depends on the source names that arrive together, in the order in which they are declared, and on the names already taken among
-their siblings.
+A name depends on the source names declared together, on their order, and on the names that their siblings already have.
 """
 
 from __future__ import annotations
@@ -13,22 +12,22 @@ from itertools import count
 from destination_s3_spark.schema.avro_names import safe_name
 
 _META_PREFIX = "_airbyte_"
-"""Names of the connector's own columns start with this, in any case."""
+"""Prefix of the names of the connector's own columns, compared without regard to case."""
 
 
 class Level(Enum):
-    """Where the names stand. Columns stand beside the connector's own columns, members of an object do not."""
+    """The level of names in a table. Only column names can clash with the connector's own columns."""
 
     COLUMN = "column"
     MEMBER = "member"
 
 
 def assign_names(sources: Iterable[str], taken: Collection[str], level: Level) -> dict[str, str]:
-    """Give each source a name that no sibling has, also when upper and lower case are the same to a reader.
+    """Assign each source a name that differs from the names of all its siblings, ignoring case.
 
-    `taken` are the names of siblings that have one already; they are never given again. A source that is a safe name keeps it before
-    one that has to be changed, and else the first one declared does. Who finds its name gone gets `_1`, `_2`, …, and so do columns
-    named like the connector's own.
+    `taken` holds the names of siblings that already have one; they are never assigned again. If two sources want the same name, one that is
+    already a safe name wins; otherwise the first one declared wins. The others get the suffix `_1`, `_2`, …, and so do columns named like
+    the connector's own.
     """
     used = {name.casefold() for name in taken}
     names: dict[str, str] = {}

@@ -1,7 +1,7 @@
-"""Which of a key's columns takes its values next, and with what type.
+"""Placement of a key's declared type in one of the key's columns.
 
-A key has a base column, and further ones that were added when the source declared a type the base could not take ("recovered", Snowplow's
-word). At most one of them is present: the one whose values the source sends.
+A key has a base column. It gets a recovered column (Snowplow's term) when the source declares a type that none of its columns can take. At
+most one of the columns is present, which means that it takes the values that the source sends.
 """
 
 from __future__ import annotations
@@ -18,27 +18,29 @@ from destination_s3_spark.schema.type_merge import Merged, TypeConflictError, ar
 
 @dataclass(frozen=True, slots=True)
 class TableField:
-    """A data column. `id` is never reused, `source` is the JSON key.
-
-    `added_in` is the id of the schema that brought it, `required` what that schema said of it (it only decided the place: columns are
-    nullable). `present` is False while the source's values do not go here. `recovered_from` is the id of the key's base column, None for
-    a base column; `emptied` says of a recovered one that a rewrite moved its values into the base column.
-    """
+    """A data column."""
 
     id: int
+    """Column id, never reused."""
     name: str
     source: str
+    """JSON key of the values."""
     type: AirbyteType
     added_in: int
+    """Id of the schema that added the column."""
     required: bool = False
+    """Whether that schema required the column. This only decided its position; all columns are nullable."""
     present: bool = True
+    """Whether the values that the source sends go to this column."""
     recovered_from: int | None = None
+    """Id of the key's base column, None for a base column."""
     emptied: bool = False
+    """Whether a rewrite moved the values of this recovered column into the base column."""
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """The columns of one key in the next schema. `recovered` is the type of a column that has to be added, None for none."""
+    """The columns of one key in the next schema. `recovered`: the type of a recovered column to add, or None."""
 
     columns: tuple[TableField, ...]
     changes: tuple[Change, ...] = ()
@@ -46,14 +48,14 @@ class Placement:
 
     @property
     def retyped(self) -> bool:
-        """Whether the base column has to be rewritten."""
+        """Whether the base column must be rewritten."""
         return any(change.kind is ChangeKind.RETYPE for change in self.changes)
 
 
 def place(columns: Sequence[TableField], declared: AirbyteType | None, policy: SchemaPolicy) -> Placement:
-    """The columns of one key, base first, after the source declared this type for it, or no longer declared it (None).
+    """Place the declared type of a key in one of its columns, base column first. None means that the key is no longer declared.
 
-    Raises TypeConflictError where the policy is to fail.
+    Raises TypeConflictError for a conflict if the policy is FAIL.
     """
     source = columns[0].source
     if declared is None:
@@ -79,7 +81,7 @@ def _removed(columns: Sequence[TableField]) -> Placement:
 
 
 def _recovered(columns: Sequence[TableField], declared: AirbyteType) -> Placement:
-    """The first column that can take the type, the base before the others, so that a type that comes back finds its old column."""
+    """Choose the first column that can take the type, so that a type that comes back finds its old column. Else request a new column."""
     for column in columns:
         try:
             return _present_as(columns, column, merge_types(column.type, declared, (column.source,)))
@@ -91,7 +93,7 @@ def _recovered(columns: Sequence[TableField], declared: AirbyteType) -> Placemen
 
 
 def _without_conflict(columns: Sequence[TableField], declared: AirbyteType, fixed: bool) -> Placement:
-    """Like `_recovered`, but only where no value goes to another column than before."""
+    """Place the type like `_recovered`, but raise TypeConflictError if values would go to another column than before."""
     if fixed:
         placement = _into_base(columns, declared, fixed)
         if placement.retyped:
@@ -103,7 +105,7 @@ def _without_conflict(columns: Sequence[TableField], declared: AirbyteType, fixe
         return _present_as(columns, present, merge_types(present.type, declared, (present.source,)))
     placement = _recovered(columns, declared)
     if placement.recovered is not None:
-        merge_types(columns[0].type, declared, (columns[0].source,))  # raises what is wrong with it
+        merge_types(columns[0].type, declared, (columns[0].source,))  # raises the conflict with the base column
     return placement
 
 
@@ -117,15 +119,15 @@ def _as_it_is(columns: Sequence[TableField], declared: AirbyteType) -> Placement
 
 
 def _into_base(columns: Sequence[TableField], declared: AirbyteType, fixed: bool) -> Placement:
-    """The base column takes the type, and with it the values of all recovered columns that still have some."""
+    """Give the base column the type, along with the values of all recovered columns that still hold some."""
     base = columns[0]
     path = (base.source,)
     filled = [column for column in columns[1:] if not column.emptied]
-    # What only a recovered column has, such as a member of an object, must find its place in the base column too.
+    # Parts that only a recovered column has, such as members of an object, must fit into the base column too.
     taken = reduce(lambda old, new: replace_types(old, new, path).type, [*(column.type for column in filled), declared])
     merged = replace_types(base.type, taken, path)
     if fixed and isinstance(merged.type, Union) and not isinstance(declared, Union):
-        # A union takes each of its options without a change, but rows are told apart by values of one type only.
+        # A union would take each of its options unchanged, but deduplication compares values of one type only.
         merged = Merged(arranged(declared), (Change(ChangeKind.RETYPE, path, base.type, arranged(declared)),))
     moved = tuple(Change(ChangeKind.RETYPE, path, column.type, merged.type) for column in filled)
     returned = () if _present(columns) is not None else (Change(ChangeKind.KEY_RETURN, path, None, merged.type),)
@@ -139,7 +141,7 @@ def _into_base(columns: Sequence[TableField], declared: AirbyteType, fixed: bool
 
 
 def _present_as(columns: Sequence[TableField], chosen: TableField, merged: Merged) -> Placement:
-    """The values go to the chosen column, which has the merged type."""
+    """Direct the key's values to the chosen column, with the merged type."""
     present = _present(columns)
     path = (chosen.source,)
     if present is None:

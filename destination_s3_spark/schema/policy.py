@@ -1,4 +1,4 @@
-"""What a table does about columns whose declared type is another one than its own."""
+"""Policy for columns with a declared type that differs from the table's type."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from enum import Enum
 
 
 class SchemaChange(Enum):
-    """What a type that does not merge into its column does to the table; the values of RECOVER, REWRITE and FAIL are the config's."""
+    """The effect on the table of a type that does not merge into its column. RECOVER, REWRITE and FAIL have the configuration's values."""
 
     RECOVER = "recover"
-    """The column stays, and a further one beside it takes the values of the new type."""
+    """The column stays, and an additional column takes the values of the new type."""
     REWRITE = "rewrite"
-    """The column takes the new type in place; the table has to be rewritten."""
+    """The column takes the new type in place, and the table must be rewritten."""
     FAIL = "fail"
-    """The sync ends before it has written anything."""
+    """The sync ends before it writes anything."""
     KEEP = "keep"
-    """The column stays as it is and takes the values too: for files of text, where a type decides nothing."""
+    """The column keeps its type and takes the values too. Meant for text files, where types have no effect."""
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaPolicy:
-    """How a table follows its source.
+    """The policy by which a table follows its source.
 
-    `fixed` are the JSON keys of the columns rows are told apart by (primary key, cursor, `_ab_cdc_deleted_at`): a second column beside one
-    would tear its values apart, so it takes a new type in place. `replace`: a new generation is on its way, so nothing stored stays and
-    every column takes a new type in place, whatever `change` says.
+    `fixed`: JSON keys of the columns that deduplication compares (primary key, cursor, `_ab_cdc_deleted_at`). A second column would split
+    their values, so they take a new type in place. `replace`: a new generation will replace all stored rows, so every column takes a new
+    type in place, regardless of `change`.
     """
 
     change: SchemaChange = SchemaChange.RECOVER
@@ -33,7 +33,7 @@ class SchemaPolicy:
     replace: bool = False
 
     def in_place(self, source: str) -> bool:
-        """Whether the column of this key takes another type in place."""
+        """Return whether the column of this key takes another type in place."""
         if self.replace or self.change is SchemaChange.REWRITE:
             return True
         return source in self.fixed and self.change is not SchemaChange.FAIL

@@ -1,4 +1,4 @@
-"""The SetDataSchema event of a table's chain: its columns as JSON and as an Arrow schema, and what changed to get there."""
+"""SetDataSchema event of a table's chain: the columns as JSON and as an Arrow schema, and the changes since the previous schema."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ KIND = "SetDataSchema"
 
 
 def to_event(evolution: Evolution, mode: str, primary_key: Sequence[Sequence[str]], cursor: Sequence[str]) -> dict[str, Any]:
-    """The event that records an evolution. `mode` is the destination sync mode; key and cursor are paths of JSON keys."""
+    """Return the event that records an evolution. `mode` is the destination sync mode; key and cursor are paths of JSON keys."""
     schema = evolution.schema
     event: dict[str, Any] = {
         "kind": KIND,
@@ -32,7 +32,7 @@ def to_event(evolution: Evolution, mode: str, primary_key: Sequence[Sequence[str
 
 
 def from_event(event: Mapping[str, Any]) -> TableSchema:
-    """The schema an event records. Keys it does not know are skipped; DataError when one it needs is missing or of the wrong form."""
+    """Return the schema that an event records, ignoring unknown keys. Raises DataError when a needed key is missing or malformed."""
     try:
         fields = tuple(_field_from_json(field) for field in event["fields"])
         retyped = tuple(str(source) for source in event.get("retyped") or ())
@@ -84,5 +84,5 @@ def _change_to_json(change: Change) -> dict[str, Any]:
 
 
 def _pointer(path: Sequence[str]) -> str:
-    """A JSON pointer (RFC 6901) of the keys."""
+    """Return the JSON pointer (RFC 6901) for the keys."""
     return "".join("/" + key.replace("~", "~0").replace("/", "~1") for key in path)

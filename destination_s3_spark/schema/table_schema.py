@@ -1,8 +1,8 @@
-"""The columns of a table, and how they follow the schemas its source declares over time.
+"""Columns of a table, and their evolution with the schemas that its source declares.
 
-The order is Snowplow's ("Redshift automatic table migrations"): in the first schema required columns come first, then by name; columns
-of a later schema are sorted the same way among themselves and appended. No column is ever moved, renamed or dropped. Everything here is
-a pure function of the previous schema, the declared columns and a policy.
+The order is Snowplow's ("Redshift automatic table migrations"): required columns first, then by name. Columns that a later schema adds are
+sorted the same way among themselves and appended. No column is ever moved, renamed or dropped. All functions here are pure functions of the
+previous schema, the declared columns and a policy.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ __all__ = ["Evolution", "TableField", "TableSchema", "evolve", "plan_fields", "r
 
 @dataclass(frozen=True, slots=True)
 class TableSchema:
-    """A table's data columns in order. Ids count from 0 in the table's chain; `version` is only a label.
+    """A table's data columns in order. Schema ids count from 0 in the table's chain. `version` is only a label.
 
-    `retyped` are the keys of columns that got another type in place by this schema: files of earlier schemas hold them in an older one.
+    `retyped`: keys of the columns that this schema changed to another type in place. Files of earlier schemas hold them in an older type.
     """
 
     schema_id: int
@@ -43,30 +43,33 @@ class TableSchema:
 
     @property
     def arrow(self) -> pa.Schema:
-        """The connector's own columns, then the data columns."""
+        """Arrow schema of the connector's own columns, followed by the data columns."""
         return pa.schema([*META_FIELDS, *(arrow_field(Field(field.source, field.name, field.type)) for field in self.fields)])
 
     def column(self, source: str) -> TableField | None:
-        """The column the values of a JSON key go to; its base column while the source does not declare the key."""
+        """Return the column for the values of a JSON key, or None for an unknown key.
+
+        While the source does not declare the key, this is the key's base column.
+        """
         of_key = [field for field in self.fields if field.source == source]
         return next((field for field in of_key if field.present), of_key[0] if of_key else None)
 
 
 @dataclass(frozen=True, slots=True)
 class Evolution:
-    """The schema after an evolution: the very same object, and no changes, when nothing new was declared."""
+    """The schema after an evolution. If nothing changed, it is the previous object and `changes` is empty."""
 
     schema: TableSchema
     changes: tuple[Change, ...]
 
     @property
     def retyped(self) -> tuple[str, ...]:
-        """The keys of the columns whose stored values have to be rewritten because of this evolution."""
+        """Keys of the columns with stored values that this evolution requires to be rewritten."""
         return self.schema.retyped if self.changes else ()
 
 
 def evolve(previous: TableSchema | None, incoming: StreamFields, stream: StreamId, policy: SchemaPolicy) -> Evolution:
-    """The table's schema after a source declared `incoming`. ConfigError for a column of another type when the policy is to fail."""
+    """Evolve the table's schema to include the declared columns. Raises ConfigError for a type conflict if the policy is FAIL."""
     if previous is None:
         return Evolution(TableSchema(0, _new_columns(incoming, (), [], 0)), ())
     placements = _placements(previous, incoming, stream, policy)
@@ -84,7 +87,7 @@ def evolve(previous: TableSchema | None, incoming: StreamFields, stream: StreamI
 
 
 def plan_fields(schema: TableSchema, incoming: Iterable[Field]) -> tuple[Field, ...]:
-    """The declared columns as the table has them: its names and its merged types, in the declared order."""
+    """Return the declared columns with the table's names and merged types, in the declared order."""
     columns = {column.source: column for column in schema.fields if column.present}
     fields = [columns.get(field.source) for field in incoming]
     if any(column is None for column in fields):
@@ -93,9 +96,10 @@ def plan_fields(schema: TableSchema, incoming: Iterable[Field]) -> tuple[Field, 
 
 
 def replayed_fields(then: TableSchema, now: TableSchema) -> tuple[Field, ...]:
-    """The fields by which records that landed under an earlier schema are typed again: each value goes to the column it went to then.
+    """Return the fields for typing records again that landed under the earlier schema `then`.
 
-    Names and types are today's. Where a rewrite took a recovered column back, its values go to the base column.
+    Each value goes to the same column as before, with the current name and type. If a rewrite moved the values of a recovered column to the
+    base column, they go to the base column.
     """
     today = {column.id: column for column in now.fields}
     columns = (today[column.id] for column in then.fields if column.present)
@@ -104,7 +108,7 @@ def replayed_fields(then: TableSchema, now: TableSchema) -> tuple[Field, ...]:
 
 
 def _placements(previous: TableSchema, incoming: StreamFields, stream: StreamId, policy: SchemaPolicy) -> dict[str, Placement]:
-    """What becomes of the columns of each key, in the order of the base columns."""
+    """Place the declared types in the columns of each key, in the order of the base columns. Raises ConfigError for type conflicts."""
     declared = {field.source: field.type for field in incoming.fields}
     of_key: dict[str, list[TableField]] = {}
     for column in previous.fields:
@@ -121,7 +125,7 @@ def _placements(previous: TableSchema, incoming: StreamFields, stream: StreamId,
 
 
 class _Recovery(NamedTuple):
-    """A column to add: the base column it stands beside, its type, and the name it should have."""
+    """A recovered column to add: the base column of its key, its type and its desired name."""
 
     base: TableField
     type: AirbyteType

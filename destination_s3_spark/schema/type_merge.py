@@ -1,7 +1,7 @@
-"""How the type of a column takes in what a newer schema declares for it, without anything in it ever moving.
+"""Merge of a column's type with the type that a newer schema declares for it.
 
-Existing members and options keep their place and their names, new ones are appended, missing ones stay. Everything else is a
-conflict: `merge_types` refuses it, `replace_types` lets the declared type take the place of the table's, there and nowhere else.
+Existing members and options keep their positions and names, new ones are appended, missing ones stay. Everything else is a conflict.
+`merge_types` rejects a conflict; `replace_types` replaces the table's type with the declared one at that path only.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from destination_s3_spark.schema.names import Level, assign_names
 
 
 class TypeConflictError(Exception):
-    """Two types that do not merge: `old` as the table has it, `new` as declared, at `path`."""
+    """Two types at `path` cannot be merged: `old` is the table's, `new` the declared one."""
 
     def __init__(self, path: tuple[str, ...], old: AirbyteType, new: AirbyteType) -> None:
         super().__init__()
@@ -25,14 +25,14 @@ class TypeConflictError(Exception):
 
 
 class Merged(NamedTuple):
-    """A merged type, and how it differs from the table's."""
+    """A merged type and its differences from the table's type."""
 
     type: AirbyteType
     changes: tuple[Change, ...]
 
 
 def arranged(declared: AirbyteType) -> AirbyteType:
-    """A type as a table takes it over: the members of every object sorted by name, code point by code point."""
+    """Return the type as a table adopts it: with the members of every object sorted by name in code point order."""
     match declared:
         case Object(fields):
             return Object(_new_members(fields, ()))
@@ -44,12 +44,12 @@ def arranged(declared: AirbyteType) -> AirbyteType:
 
 
 def merge_types(table: AirbyteType, declared: AirbyteType, path: tuple[str, ...]) -> Merged:
-    """The table's type with all that is declared. Raises TypeConflictError."""
+    """Merge the declared type into the table's. Raises TypeConflictError when they do not merge."""
     return _merge(table, declared, path, _refuse)
 
 
 def replace_types(table: AirbyteType, declared: AirbyteType, path: tuple[str, ...]) -> Merged:
-    """Like `merge_types`, but where two types do not merge it is the declared one, a change of the kind RETYPE."""
+    """Merge like `merge_types`, but resolve a conflict by taking the declared type, recorded as a RETYPE change."""
     return _merge(table, declared, path, _replace)
 
 
@@ -100,7 +100,7 @@ def _merge_objects(table: Object, declared: Object, path: _Path, resolve: _Resol
 
 
 def _merge_unions(table: Union, declared: tuple[AirbyteType, ...], path: _Path, resolve: _Resolve) -> Merged:
-    """Options are matched by name. That an option is declared alone, or no longer, changes nothing: the union still takes its values."""
+    """Merge options by name. An option that is missing or declared alone changes nothing, because the union still takes its values."""
     incoming = {option_name(option): option for option in declared}
     options: list[AirbyteType] = []
     changes: list[Change] = []
@@ -116,8 +116,9 @@ def _merge_unions(table: Union, declared: tuple[AirbyteType, ...], path: _Path, 
 
 
 def _new_members(fields: Iterable[Field], members: Iterable[Field]) -> tuple[Field, ...]:
-    """The fields as further members of an object that has these. Names they have stay where they are free, so nothing is renamed by
-    being arranged twice.
+    """Return the fields as additional members of an object that already has `members`.
+
+    A field keeps its name if that is free, so arranging a type twice renames nothing.
     """
     declared = tuple(fields)
     names = assign_names((field.name for field in declared), [member.name for member in members], Level.MEMBER)

@@ -1,6 +1,6 @@
-"""Airbyte types as JSON values, the form in which a table's chain records them.
+"""JSON form of Airbyte types, as recorded in a table's chain.
 
-A scalar or schemaless container is its name; the others are objects with a `kind`. Readers skip keys they do not know.
+A scalar or schemaless container is its name. All other types are objects with a `kind`. Readers skip unknown keys.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _BY_NAME: dict[str, AirbyteType] = {
 
 
 def type_to_json(airbyte_type: AirbyteType) -> str | dict[str, Any]:
-    """The type as a JSON value of strings, lists and objects."""
+    """Return the type as a JSON value of strings, lists and objects."""
     match airbyte_type:
         case Scalar():
             return airbyte_type.value
@@ -38,7 +38,7 @@ def type_to_json(airbyte_type: AirbyteType) -> str | dict[str, Any]:
 
 
 def type_from_json(value: object) -> AirbyteType:
-    """The inverse of `type_to_json`. DataError when it is none of ours, as a newer connector may have written it."""
+    """Return the type for a JSON value of `type_to_json`. Raises DataError for an unknown type, which a newer connector may write."""
     match value:
         case str() if value in _BY_NAME:
             return _BY_NAME[value]
@@ -52,5 +52,5 @@ def type_from_json(value: object) -> AirbyteType:
 
 
 def type_to_text(airbyte_type: AirbyteType) -> str:
-    """The canonical JSON text of a type: the same for equal types and no others, without blanks, keys sorted."""
+    """Return the canonical JSON text of a type: keys sorted, no whitespace. Two types have the same text only if they are equal."""
     return json.dumps(type_to_json(airbyte_type), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
