@@ -1,4 +1,4 @@
-"""The operator commands, for a person at a terminal: `demo`, `inspect`, `changes`, `repair`, `rebuild`. Airbyte never calls them."""
+"""Operator commands for the terminal: `demo`, `inspect`, `changes`, `repair`, `rebuild`. Airbyte never calls them."""
 
 from __future__ import annotations
 
@@ -50,19 +50,19 @@ _COMMANDS = {
         ),
     ),
 }
-"""What the help says of each command: in a line, and in full."""
+"""Help of each command: a line, and a full description."""
 
 OPERATOR_COMMANDS = tuple(_COMMANDS)
-"""First arguments that belong to this module; all others are Airbyte's."""
+"""Names of the commands in this module; all other first arguments belong to Airbyte."""
 
 DEMO_RECORDS = 50_000
 
 _PLAIN = {"═": "=", "─": "-", "…": "~"}
-"""What stands for the signs of reports where the terminal's character set does not have them."""
+"""Replacements for characters in reports that the terminal's character set lacks."""
 
 
 def operator_command(argv: Sequence[str]) -> int:
-    """Run an operator command and return the exit code: 0 done, 1 failed, with one sentence on stderr that says what to do."""
+    """Run an operator command and return its exit code: 0 for success, 1 for a failure, with a message on stderr, 130 if interrupted."""
     arguments = _parser().parse_args(argv)
     if isinstance(sys.stdout, io.TextIOWrapper):
         codecs.register_error("plain", _plain)
@@ -75,20 +75,20 @@ def operator_command(argv: Sequence[str]) -> int:
     except KeyboardInterrupt:
         sys.stderr.write("Interrupted.\n")
         code = 130
-    with suppress(BrokenPipeError):  # whoever reads has seen enough (`| head`)
+    with suppress(BrokenPipeError):  # the reader closed the pipe early (`| head`)
         sys.stdout.flush()
     return code
 
 
 def _plain(error: UnicodeError) -> tuple[str, int]:
-    """A character for each that cannot be written, so that columns stay in line."""
+    """Replace each character that cannot be encoded by exactly one other, so that columns stay aligned."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     return "".join(_PLAIN.get(character, "?") for character in error.object[error.start : error.end]), error.end
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    """Each command imports only what it needs."""
+    """Run the chosen command, importing only what it needs."""
     if arguments.command == "demo":
         from destination_s3_spark.demo import tour  # noqa: PLC0415
 
@@ -169,7 +169,7 @@ def _add_changes_options(changes: argparse.ArgumentParser) -> None:
 
 
 def _add_tables(command: argparse.ArgumentParser, stream: str) -> None:
-    """The options that say which tables a command is about."""
+    """Add the options that choose the tables of a command."""
     command.add_argument("--config", required=True, metavar="FILE", help="the connector's configuration, as for `write`")
     command.add_argument("--stream", metavar="NAME", help=stream)
     command.add_argument("--namespace", metavar="NS", help="the stream's namespace, where the name alone is not enough")

@@ -1,4 +1,4 @@
-"""`changes`: the change log of a stream's table as JSON lines, from its own objects alone."""
+"""Command `changes`: prints the change log of a stream's table as JSON lines, from the log's own objects alone."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from destination_s3_spark.stream_id import StreamId
 
 
 class Since(Enum):
-    """Where the log is read from."""
+    """The point in the log to read from."""
 
     BEGINNING = "beginning"
     LAST_SNAPSHOT = "last snapshot"
@@ -34,7 +34,7 @@ class Since(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which records to print. `key` has values of key columns; a record has to have all of them."""
+    """The filter for records to print. `key`: values of key columns, all of which a record must have."""
 
     key: Mapping[str, Any]
     interval: Interval
@@ -42,7 +42,7 @@ class Wanted:
 
 
 def run(config_path: str, name: str, namespace: str | None, wanted: Wanted) -> int:
-    """Print the records in log order, one a line. Raises ConfigError where there is no log, DataError where it is damaged."""
+    """Print the records in log order, one per line. Raises ConfigError when there is no log, DataError when it is damaged."""
     config = read_config(Path(config_path))
     store = S3Store(s3_settings(config))
     stream = StreamId.of(namespace, name)
@@ -51,14 +51,14 @@ def run(config_path: str, name: str, namespace: str | None, wanted: Wanted) -> i
     log = ChangeLog(store, folder, lambda key, size: RangedFile(store.settings, key, size))
     if not log.groups:
         raise ConfigError(_no_log(store, f"{template.base}{CHANGES_FOLDER}/", stream, config.s3_bucket_name))
-    with suppress(BrokenPipeError):  # whoever reads has seen enough (`| head`)
+    with suppress(BrokenPipeError):  # the reader closed the pipe early (`| head`)
         for record in _records(log, wanted):
             sys.stdout.buffer.write(orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE))
     return 0
 
 
 def key_filter(text: str) -> Mapping[str, Any]:
-    """The values of key columns in a JSON object. Raises ConfigError when it is none."""
+    """Parse a JSON object of key columns and their values. Raises ConfigError for any other text."""
     try:
         key = orjson.loads(text)
     except orjson.JSONDecodeError:

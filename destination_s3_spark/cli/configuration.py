@@ -1,4 +1,4 @@
-"""The configuration file an operator command is given."""
+"""Configuration file of an operator command."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from destination_s3_spark.errors import ConfigError
 
 
 def read_config(path: Path) -> Config:
-    """The configuration in a JSON file. Raises ConfigError, which never quotes the file: it holds secrets."""
+    """Read the configuration from a JSON file. Raises ConfigError, which never quotes the file, because it holds secrets."""
     try:
         options = orjson.loads(path.read_bytes())
     except OSError as error:
@@ -19,6 +19,6 @@ def read_config(path: Path) -> Config:
     except orjson.JSONDecodeError:
         options = None
     if not isinstance(options, dict):
-        # Without its cause: that one would quote the file, which holds secrets.
+        # Raised without the decoding error as its cause, which would quote the file and its secrets.
         raise ConfigError(f"The configuration {path} is not a JSON object.")
     return Config.parse(options)

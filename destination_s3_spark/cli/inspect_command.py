@@ -1,4 +1,4 @@
-"""`inspect`: what the chains under a configuration's bucket path say about its tables."""
+"""Command `inspect`: shows the tables under a configuration's bucket path, as recorded in their chains."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from destination_s3_spark.tables.factory import table_factory
 
 
 class SchemaForm(Enum):
-    """How an Arrow schema is written to a file."""
+    """The form of an Arrow schema in a file."""
 
     IPC = "ipc"
     """An encapsulated IPC message, which every Arrow library reads."""
@@ -26,7 +26,7 @@ class SchemaForm(Enum):
 
 
 def run(config_path: str, name: str | None, namespace: str | None) -> int:
-    """Print the tables, or one in detail. Raises ConfigError when the configuration is wrong or the stream has no table."""
+    """Print all tables, or one stream's in detail. Raises ConfigError if the configuration is wrong or the stream has no table."""
     factory = table_factory(read_config(Path(config_path)))
     found = factory.find()
     if name is None:
@@ -38,7 +38,10 @@ def run(config_path: str, name: str | None, namespace: str | None) -> int:
 
 
 def export_schema(config_path: str, name: str, namespace: str | None, file: Path, form: SchemaForm) -> int:
-    """Write the Arrow schema of a table's head to a file. Raises ConfigError when there is none, or more than one."""
+    """Write a table's current Arrow schema to a file.
+
+    Raises ConfigError when there is no such table or more than one, when it has no schema yet, or when the file cannot be written.
+    """
     factory = table_factory(read_config(Path(config_path)))
     chosen = factory.choose(factory.find(), name, namespace)
     if len(chosen) > 1:

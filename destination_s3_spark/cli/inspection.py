@@ -1,4 +1,4 @@
-"""Reading tables the way an operator looks at them: the whole chain, the live files, the values that did not fit. Changes nothing."""
+"""Read-only inspection of tables for operators: the chain, the live files, and the values that did not fit their type."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ HEADS_AT_ONCE = 16
 
 @dataclass(frozen=True, slots=True)
 class InspectedTable:
-    """A table as its chain tells: `blocks` from the last Snapshot (or the Seed) to the head, `schemas` the blocks that set one ever since.
+    """A table as described by its chain.
 
-    `readable` is what readers see: without a last data block whose files are not all there.
+    `readable`: the table as readers see it, without a last data block with missing files. `blocks`: from the last Snapshot (or the Seed) to
+    the head. `schemas`: all blocks of the chain that set a schema.
     """
 
     state: TableState
@@ -38,22 +39,22 @@ class InspectedTable:
 
     @property
     def stream(self) -> StreamId:
-        """The stream the table holds."""
+        """Stream of the table."""
         return self.state.identity.stream
 
     @property
     def columns(self) -> pa.Schema | None:
-        """The final table's columns, or None before the first schema."""
+        """Schema of the final table, or None before the first schema."""
         return None if self.state.schema is None else schema_from_text(self.state.schema["arrowSchema"])
 
     def files_of(self, kind: FileKind) -> tuple[FileEntry, ...]:
-        """The live files of a kind."""
+        """Return the live files of a kind."""
         return self.readable.live.of(kind)
 
 
 @dataclass(frozen=True, slots=True)
 class ValueChange:
-    """What happened to values of one field. `field` has `[]` for any array index, `example` is one full path."""
+    """A change that values of one field underwent. `field` has `[]` for any array index; `example` is one full path."""
 
     field: str
     change: str
@@ -63,7 +64,7 @@ class ValueChange:
 
 
 def read_table(factory: TableFactory, found: FoundTable) -> InspectedTable:
-    """Read what the table's chain says. Raises DataError when it is damaged."""
+    """Read the table's chain. Raises DataError when it is damaged."""
     chain = factory.read_chain(found)
     with ThreadPoolExecutor(HEADS_AT_ONCE, "heads") as pool:
         seen = readable(chain, factory.store, pool.map)
@@ -71,12 +72,12 @@ def read_table(factory: TableFactory, found: FoundTable) -> InspectedTable:
 
 
 def read_file(store: ObjectStore, file: FileEntry) -> pa.Table:
-    """The rows of one Parquet file."""
+    """Read the rows of one Parquet file."""
     return pq.read_table(pa.BufferReader(store.get(file.key)))
 
 
 def value_changes(rows: pa.Table) -> list[ValueChange]:
-    """What `_airbyte_meta.changes` of the rows says, grouped by field, change and reason, the most frequent first."""
+    """Count the entries of `_airbyte_meta.changes` in the rows by field, change and reason, the most frequent first."""
     counts: Counter[tuple[str, str, str]] = Counter()
     examples: dict[tuple[str, str, str], str] = {}
     for changes in pc.struct_field(rows["_airbyte_meta"], "changes").to_pylist():

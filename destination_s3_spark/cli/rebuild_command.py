@@ -1,4 +1,4 @@
-"""`rebuild`: makes a final table anew from its raw table, and tells whether a row of it is another one now."""
+"""Command `rebuild`: rebuilds a final table from its raw table, and reports whether its rows changed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CALLS_AT_ONCE = 16
 
 @dataclass(frozen=True, slots=True)
 class _Tools:
-    """What every table is rebuilt with."""
+    """The resources shared by the rebuilds of all tables."""
 
     factory: TableFactory
     engine: Engine
@@ -36,7 +36,7 @@ class _Tools:
 
 
 def run(config_path: str, name: str, namespace: str | None) -> int:
-    """Rebuild the tables of a stream. Raises ConfigError where the raw table does not have every row."""
+    """Rebuild the tables of a stream and return 1 if rows changed. Raises ConfigError when a raw table does not have every row."""
     config = read_config(Path(config_path))
     factory = table_factory(config)
     every = factory.find()
@@ -54,7 +54,7 @@ def run(config_path: str, name: str, namespace: str | None) -> int:
 
 
 def _rebuild(tools: _Tools, closed: StreamTable) -> int:
-    """Rebuild one table; 1 when rows differ afterwards."""
+    """Rebuild one table and return 1 if its rows changed, otherwise 0."""
     writer, name = closed.writer, str(closed.stream.id)
     was = writer.catch_up()
     clean = was is not None and was.closed
@@ -73,7 +73,7 @@ def _rebuild(tools: _Tools, closed: StreamTable) -> int:
         lost_attempts = tools.engine.lost_attempts or doubtful_uploads.count() > 0
         writer.close(tools.factory.orphans() if lost_attempts else None)
     else:
-        writer.abandon()  # the next sync has to know which checkpoints it may see again
+        writer.abandon()  # closing would clear the replay list, which the next sync needs
     result = compared(before, after)
     sys.stdout.write(f"{name}: made anew from the raw table, {rows:,} rows ({rows_before:,} before)\n")
     if before or after:

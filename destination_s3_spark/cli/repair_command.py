@@ -1,4 +1,4 @@
-"""`repair`: settles and clears up what dead syncs left behind, without a sync."""
+"""Command `repair`: settles and cleans up what dead syncs left behind, without a sync."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from destination_s3_spark.tables.factory import identity_of, table_factory
 
 
 def run(config_path: str, name: str | None, namespace: str | None) -> int:
-    """Repair the tables of a stream, or all, one line each. Returns 1 when a table could not be repaired; the others are all the same."""
+    """Repair the tables of a stream, or all tables, and print one line per table.
+
+    Returns 1 if a table could not be repaired; the others are still repaired.
+    """
     factory = table_factory(read_config(Path(config_path)))
     found = factory.find()
     chosen = found if name is None else factory.choose(found, name, namespace)

@@ -1,4 +1,4 @@
-"""Tables and chains as plain text, at most 100 characters wide."""
+"""Reports about tables and chains in plain text, at most 100 characters wide."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ from destination_s3_spark.cli.inspection import InspectedTable, ValueChange
 WIDTH = 100
 """Characters per line."""
 CELL = 26
-"""Characters of a value in a list of rows; longer ones are cut."""
+"""Longest text of a value in a list of rows; longer ones are cut."""
 GAP = "  "
 
 
 class Align(Enum):
-    """Where a cell stands in its column."""
+    """The alignment of a cell in its column."""
 
     LEFT = "left"
     RIGHT = "right"
 
 
 def section(title: str, text: str) -> str:
-    """A titled part of a report, with a blank line after it."""
+    """Return a titled section of a report, followed by a blank line."""
     return f"{title}\n{'═' * len(title)}\n{text}\n"
 
 
 def grid(header: Sequence[tuple[str, Align]], rows: Iterable[Sequence[str]]) -> str:
-    """A header, a rule and the rows; the last column is cut where the line would become too long."""
+    """Return a header, a rule and the rows. The last column is cut so that lines fit into WIDTH."""
     lines = [[title for title, _ in header], *[list(row) for row in rows]]
     widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
     before_last = sum(widths[:-1]) + len(GAP) * (len(widths) - 1)
@@ -56,7 +56,7 @@ def grid(header: Sequence[tuple[str, Align]], rows: Iterable[Sequence[str]]) -> 
 
 
 def overview(tables: Iterable[InspectedTable]) -> str:
-    """One line per table: rows, files and sizes of the final and of the raw table."""
+    """List the tables, one line each: rows, files and sizes of the final and the raw table."""
     header = (
         ("table", Align.LEFT),
         ("generation", Align.RIGHT),
@@ -71,7 +71,7 @@ def overview(tables: Iterable[InspectedTable]) -> str:
 
 
 def table_state(table: InspectedTable) -> str:
-    """What a table is and how its last sync left it, as a list of facts."""
+    """List facts about a table and about its last sync."""
     state = table.state
     schema = state.schema or {}
     pending = table.readable.contents.pending
@@ -95,7 +95,7 @@ def table_state(table: InspectedTable) -> str:
 
 
 def files(table: InspectedTable) -> str:
-    """The live files by kind. Those of a pending generation, and those given up and not yet deleted, stand apart."""
+    """List the live files by kind. Files of a pending generation, and dropped ones that are not deleted yet, have separate lines."""
     live = table.readable.live
     header = (("kind", Align.LEFT), ("files", Align.RIGHT), ("rows", Align.RIGHT), ("size", Align.RIGHT))
     groups = {
@@ -115,7 +115,7 @@ def files(table: InspectedTable) -> str:
 
 
 def columns(table: InspectedTable) -> str:
-    """The final table's columns and their Arrow types."""
+    """List the final table's columns with their Arrow types."""
     if table.columns is None:
         return "No schema yet."
     header = (("column", Align.LEFT), ("type", Align.LEFT))
@@ -123,7 +123,7 @@ def columns(table: InspectedTable) -> str:
 
 
 def first_rows(rows: pa.Table, count: int) -> str:
-    """The first rows, as many data columns as a line holds."""
+    """Show the first rows, with as many data columns as fit into a line."""
     shown = rows.slice(0, count)
     cells: list[list[str]] = []
     room = WIDTH
@@ -141,7 +141,7 @@ def first_rows(rows: pa.Table, count: int) -> str:
 
 
 def changes(found: Sequence[ValueChange]) -> str:
-    """Values that did not fit: where, what happened, why, how often, and one full path."""
+    """List the values that did not fit their type: field, change, reason, count and one full path."""
     if not found:
         return "Every value fitted its declared type."
     header = (("field", Align.LEFT), ("change", Align.LEFT), ("reason", Align.LEFT), ("values", Align.RIGHT), ("for example", Align.LEFT))
@@ -149,7 +149,7 @@ def changes(found: Sequence[ValueChange]) -> str:
 
 
 def chain(table: InspectedTable) -> str:
-    """The blocks, one line each."""
+    """List the blocks, one line each."""
     header = (("block", Align.RIGHT), ("time (UTC)", Align.LEFT), ("kind", Align.LEFT), ("what it says", Align.LEFT))
     text = grid(header, [(str(b.sequence_number), moment(b.system_time), block_kind(b), block_summary(b)) for b in table.blocks])
     first = table.blocks[0].sequence_number
@@ -157,12 +157,12 @@ def chain(table: InspectedTable) -> str:
 
 
 def block_kind(block: Block) -> str:
-    """The name of the block's event."""
+    """Return the name of the block's event."""
     return block.event.kind if isinstance(block.event, UnknownEvent) else type(block.event).__name__
 
 
 def block_summary(block: Block) -> str:
-    """What the block says, in a few words."""
+    """Summarize the block's event in a few words."""
     match block.event:
         case Seed() as event:
             adopted = f", {len(event.adopted)} files adopted" if event.adopted else ""
@@ -186,7 +186,7 @@ def block_summary(block: Block) -> str:
 
 
 def type_text(data_type: pa.DataType) -> str:
-    """An Arrow type in the short form readers know: `struct<a: int64>`, `list<string>`."""
+    """Return an Arrow type in the common short form: `struct<a: int64>`, `list<string>`."""
     if pa.types.is_struct(data_type):
         return "struct<" + ", ".join(f"{field.name}: {type_text(field.type)}" for field in data_type) + ">"
     if pa.types.is_list(data_type):
@@ -195,7 +195,7 @@ def type_text(data_type: pa.DataType) -> str:
 
 
 def value_text(value: Any) -> str:
-    """A value on one line, at most CELL characters."""
+    """Return a value on one line, cut to CELL characters."""
     match value:
         case None:
             text = "null"
@@ -211,7 +211,7 @@ def value_text(value: Any) -> str:
 
 
 def size_text(size_bytes: int) -> str:
-    """A size in the unit that suits it, of 1,000 each."""
+    """Return a size in a suitable decimal unit."""
     size = float(size_bytes)
     for unit in ("B", "kB", "MB"):
         if size < 1000:
@@ -221,12 +221,12 @@ def size_text(size_bytes: int) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """`1 file`, `2 files`."""
+    """Return a number with its noun: `1 file`, `2 files`."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def moment(time: datetime) -> str:
-    """A time to the second."""
+    """Return a time to the second."""
     return time.strftime("%Y-%m-%d %H:%M:%S")
 
 

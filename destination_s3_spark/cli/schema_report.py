@@ -1,4 +1,4 @@
-"""A table's schemas as plain text: how its columns came to be what they are."""
+"""Report on a table's schema history in plain text."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from destination_s3_spark.cli.report import Align, counted, grid, moment
 
 
 def history(table: InspectedTable) -> str:
-    """Each schema with its label and time, and below it what changed: kind, path of JSON keys, types."""
+    """List each schema with its label and time, and below it the changes: kind, path of JSON keys, types."""
     if not table.schemas:
         return "No schema yet."
     return "\n".join(line for block in table.schemas for line in _schema_lines(block))
 
 
 def recovered_columns(table: InspectedTable) -> str:
-    """Columns that took over the values of another one when its type changed; empty when there are none."""
+    """List the columns that took over another column's values when their type changed, or return an empty text if there are none."""
     fields = (table.state.schema or {}).get("fields", ())
     names = {field.get("id"): field["name"] for field in fields}
     header = (("column", Align.LEFT), ("holds values of", Align.LEFT), ("since schema", Align.RIGHT), ("type", Align.LEFT))
@@ -50,5 +50,5 @@ def _types(change: dict[str, Any]) -> str:
 
 
 def _type_name(recorded: str | dict[str, Any]) -> str:
-    """A type as the chain records it, in a word: nested ones without their members."""
+    """Return the name of a type as recorded in the chain, without the members of nested types."""
     return recorded if isinstance(recorded, str) else str(recorded.get("kind"))

@@ -1,1 +1,1 @@
-"""A shop's data, sent through the whole connector to an S3 server on this machine: what a newcomer sees first."""
+"""Demo for newcomers: a made-up shop's data, synced by the whole connector to a local S3 server."""

@@ -1,4 +1,4 @@
-"""This connector as Airbyte runs it: a process of its own, with messages on stdin and answers on stdout."""
+"""The connector as a child process, as Airbyte runs it, with messages on stdin and answers on stdout."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SUCCEEDED = "SUCCEEDED"
 
 @dataclass(slots=True)
 class Progress:
-    """How far a sync is: what was sent so far, and which STATE messages came back. `errors` are the texts of TRACE ERRORs."""
+    """The progress of a sync: records, bytes and STATEs sent, STATEs that came back, and the texts of TRACE ERRORs."""
 
     started: float = field(default_factory=time.monotonic)
     records: int = 0
@@ -31,12 +31,12 @@ class Progress:
 
     @property
     def seconds(self) -> float:
-        """Since the process was started."""
+        """Seconds since the start of the process."""
         return time.monotonic() - self.started
 
 
 def check(config: Path, log: Path) -> str:
-    """Run `check` and return SUCCEEDED, or what it says about the failure. `log` gets its stderr."""
+    """Run `check` and return SUCCEEDED, or its message about the failure. Its stderr goes to `log`."""
     with log.open("ab") as messages:
         command = [*COMMAND, "check", "--config", str(config)]
         run = subprocess.run(command, stdout=subprocess.PIPE, stderr=messages, check=False)  # noqa: S603 (our own command)
@@ -48,7 +48,7 @@ def check(config: Path, log: Path) -> str:
 
 
 def write(config: Path, catalog: Path, chunks: Iterable[Chunk], log: Path, show: Callable[[Progress], None]) -> tuple[int, Progress]:
-    """Run `write` over the chunks and return its exit code. `show` is called after each answer and about twice a second."""
+    """Run `write` over the chunks and return its exit code and progress. Call `show` about twice a second. Its stderr goes to `log`."""
     progress = Progress()
     with log.open("ab") as messages:
         process = subprocess.Popen(  # noqa: S603 (our own command)
@@ -57,7 +57,7 @@ def write(config: Path, catalog: Path, chunks: Iterable[Chunk], log: Path, show:
             stdout=subprocess.PIPE,
             stderr=messages,
         )
-        assert process.stdin is not None  # noqa: S101 (both were asked for)
+        assert process.stdin is not None  # noqa: S101 (both are pipes)
         assert process.stdout is not None  # noqa: S101
         listener = threading.Thread(target=_listen, args=(process.stdout, progress), daemon=True)
         listener.start()
@@ -78,7 +78,7 @@ def _feed(stdin: IO[bytes], chunks: Iterable[Chunk], progress: Progress) -> None
                 progress.sent_bytes += len(chunk.lines)
                 progress.states_sent += chunk.states
     except BrokenPipeError:
-        pass  # the sync ended early; its exit code and its TRACE say why
+        pass  # the sync ended early; its exit code and its TRACE give the reason
 
 
 def _listen(stdout: IO[bytes], progress: Progress) -> None:

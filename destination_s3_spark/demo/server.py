@@ -1,6 +1,6 @@
-"""An S3 server on this machine for the demo: moto, as a child process on a free port of 127.0.0.1.
+"""Local S3 server for the demo: moto, as a child process on a free port of 127.0.0.1.
 
-`python -m destination_s3_spark.demo.server` is that child: it prints its port and serves until it is ended.
+The child is `python -m destination_s3_spark.demo.server`. It prints its port and serves until it is terminated.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ STOP_TIMEOUT_S = 10
 
 @dataclass(frozen=True, slots=True)
 class LocalS3:
-    """A running server; it accepts any access key."""
+    """A running server, which accepts any access key."""
 
     endpoint: str
     process: subprocess.Popen[bytes]
 
     def stop(self) -> None:
-        """End the server; everything it holds is gone."""
+        """Terminate the server, which loses everything it holds."""
         self.process.terminate()
         try:
             self.process.wait(STOP_TIMEOUT_S)
@@ -37,16 +37,13 @@ class LocalS3:
 
 
 def require_installed() -> None:
-    """Raise ConfigError when moto is missing; the connector itself does not need it."""
+    """Raise ConfigError when moto is missing. The connector itself does not need it."""
     if find_spec("moto") is None or find_spec("flask") is None:
         raise ConfigError("The demo brings its own S3 server, which is not installed. Install it with: pip install 'moto[server]'")
 
 
 def start(bucket: str, log: Path) -> LocalS3:
-    """Start a server with one empty bucket; its own messages go to `log`.
-
-    Raises TransientError when the server does not come up.
-    """
+    """Start a server with one empty bucket. Its own messages go to `log`. Raises TransientError if it does not start."""
     with log.open("wb") as messages:
         process = subprocess.Popen(
             [sys.executable, "-m", "destination_s3_spark.demo.server"],
@@ -55,7 +52,7 @@ def start(bucket: str, log: Path) -> LocalS3:
             stderr=messages,
             start_new_session=True,  # Ctrl-C in the terminal must reach the demo alone, and --keep must outlive it
         )
-    assert process.stdout is not None  # noqa: S101 (it was asked for)
+    assert process.stdout is not None  # noqa: S101 (a pipe)
     with process.stdout as answer:
         port = answer.readline().strip()
     server = LocalS3(f"http://{HOST}:{port.decode()}", process)

@@ -1,8 +1,8 @@
-"""A shop as an Airbyte source: customers, products and orders as protocol lines, the same for the same seed.
+"""Airbyte source of a made-up shop: customers, products and orders as protocol lines, identical for the same seed.
 
 The records have nested objects, arrays, schemaless objects, dates, times, timestamps with and without a zone, decimals and nulls: about 20
-fields and 780 bytes a line. A given share of them carries one value that does not fit its declared type. The benchmarks feed on it by the
-gigabyte, so a record is a template filled from columns of prepared JSON texts and never an object.
+fields and 780 bytes per line. A given share of the records has one value that does not fit its declared type. The benchmarks read
+gigabytes of them, so a record is a template filled from columns of prepared JSON texts and never a Python object.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from destination_s3_spark.demo import wares
 from destination_s3_spark.demo.wares import Ware
 
 NAMESPACE = "shop"
-"""The namespace of all three streams."""
+"""Namespace of all three streams."""
 
 AVERAGE_LINE_BYTES = 780
-"""What a record line takes on average, newline included; a test holds the generator to it within two per cent."""
+"""Average size of a record line, including the newline. A test checks that the generator stays within two per cent of it."""
 
 MIX = {"customers": 3, "products": 2, "orders": 5}
-"""Of ten records in a row, how many belong to each stream; they alternate record by record, the hardest order for a reader."""
+"""Records of each stream among ten in a row. Streams alternate record by record, the hardest order for a reader."""
 
 CYCLE = sum(MIX.values())
 
 CHUNK_RECORDS = 1_000
-"""Records per chunk: large enough that the cost per chunk does not count, small enough for smooth progress."""
+"""Records per chunk: enough to make the cost per chunk negligible, and few enough for smooth progress."""
 
 _EMITTED_AT_MS = 1_767_225_600_000
 _CHANGED_BY_SOURCE_SHARE = 0.002
@@ -37,7 +37,7 @@ _CHANGED_BY_SOURCE = ',"meta":{"changes":[{"field":"note","change":"TRUNCATED","
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Whole protocol lines, with the number of records and of STATE messages among them."""
+    """Whole protocol lines, with the numbers of records and STATE messages among them."""
 
     lines: bytes
     records: int
@@ -46,8 +46,10 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class Shop:
-    """A source to read from. `checkpoint_records` is the number of records between two STATE messages, a multiple of ten, or None: they
-    come only at the end.
+    """A source to read from.
+
+    `dirty_share`: share of the records with a value that does not fit its type. `checkpoint_records`: records between two STATE messages, a
+    multiple of ten. None sends STATEs only at the end.
     """
 
     seed: int = 7
@@ -55,11 +57,11 @@ class Shop:
     checkpoint_records: int | None = 5_000
 
     def catalog(self, modes: Mapping[str, str]) -> dict[str, Any]:
-        """The configured catalog; `modes` gives each stream's destination sync mode (`append`, `append_dedup`, `overwrite`)."""
+        """Return the configured catalog. `modes`: each stream's destination sync mode (`append`, `append_dedup`, `overwrite`)."""
         return {"streams": [_configured_stream(ware, modes[ware.name]) for ware in wares.stock(self.seed, 0.0)]}
 
     def read(self, records: int) -> Iterator[Chunk]:
-        """The messages of one sync with at least `records` records (rounded up to a full cycle of the mix), ending with every COMPLETE."""
+        """Yield the messages of one sync with `records` records, rounded up to a full cycle of the mix. Every stream ends with COMPLETE."""
         stock = wares.stock(self.seed, self.dirty_share)
         writers = [_RecordWriter(ware, wares.seeded(self.seed, ware.name, "records")) for ware in stock]
         total = -(-records // CYCLE) * CYCLE
@@ -87,18 +89,18 @@ class Shop:
 
 
 def records_for(size_bytes: int) -> int:
-    """How many records make about `size_bytes` bytes of protocol lines."""
+    """Return the number of records for about `size_bytes` bytes of protocol lines."""
     return max(CYCLE, size_bytes // AVERAGE_LINE_BYTES // CYCLE * CYCLE)
 
 
 def records_per_stream(records: int) -> dict[str, int]:
-    """How many records of each stream `Shop.read(records)` sends."""
+    """Return the number of records of each stream that `Shop.read(records)` sends."""
     cycles = -(-records // CYCLE)
     return {name: share * cycles for name, share in MIX.items()}
 
 
 class _RecordWriter:
-    """Fills one stream's record template, a chunk at a time."""
+    """A writer that fills one stream's record template, a chunk at a time."""
 
     def __init__(self, ware: Ware, rng: Random) -> None:
         self.ware = ware
@@ -112,7 +114,7 @@ class _RecordWriter:
         )
 
     def write(self, count: int, sent: int) -> list[str]:
-        """The next `count` record lines, after `sent` records of all streams. 1,000 records take a minute of the shop's time."""
+        """Return the next `count` record lines, after `sent` records of all streams. 1,000 records span a minute of the shop's time."""
         rng, columns = self._rng, self.ware.columns
         minute, place = divmod(sent, CHUNK_RECORDS)
         emitted = _EMITTED_AT_MS + minute * 60_000 + place * 60
@@ -128,7 +130,7 @@ class _RecordWriter:
         return list(map(self._template.__mod__, filled))
 
     def _next_keys(self, count: int) -> list[int]:
-        """Four new rows, then three newer versions of earlier ones, and so on: 57 % distinct keys."""
+        """Return the next `count` keys: four new rows, then three newer versions of earlier rows, and so on (57 % distinct keys)."""
         keys = []
         random = self._rng.random
         for ordinal in range(self.sent, self.sent + count):
@@ -140,7 +142,7 @@ class _RecordWriter:
         return keys
 
     def _changes(self, count: int) -> list[str]:
-        """What stands between `emitted_at` and the end of the record: nothing, or a change that the source made itself."""
+        """Return the text after each record's `emitted_at`: empty, or a change that the source itself made."""
         changes = [""] * count
         if self._rng.random() < _CHANGED_BY_SOURCE_SHARE * count:
             changes[self._rng.randrange(count)] = _CHANGED_BY_SOURCE
@@ -148,13 +150,13 @@ class _RecordWriter:
 
 
 def _drawn(rng: Random, texts: tuple[str, ...], count: int) -> tuple[str, ...]:
-    """`count` texts from a random place of the pool on. Each column starts at its own place, so that rows do not repeat."""
+    """Return `count` texts from a random position in the pool. Each column starts at a different position, so that rows do not repeat."""
     first = int(rng.random() * (len(texts) - count))
     return texts[first : first + count]
 
 
 def _alternate(writers: list[_RecordWriter], sent: int, count: int) -> bytes:
-    """The next `count` records (a multiple of the cycle) of all streams, record by record in turn."""
+    """Return the next `count` record lines (a multiple of the cycle), alternating between the streams."""
     lines = [""] * count
     first = 0
     for writer in writers:

@@ -1,4 +1,4 @@
-"""`demo`: the connector at work, from an empty bucket to tables one can read, with everything it recorded on the way."""
+"""Command `demo`: shows the connector at work, from an empty bucket to readable tables and the chain it recorded."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ BUCKET_PATH = "lake"
 REGION = "us-east-1"
 KEY_ID, SECRET_KEY = "demo", "demo"
 MODES = {"customers": "append_dedup", "products": "append", "orders": "append"}
-"""Customers are one row per key; of the other two every version is kept."""
+"""Destination sync modes: customers have one row per key; the other two tables keep every version."""
 ROWS_SHOWN = 3
 PROGRESS_EVERY_S = 5
-"""Between two progress lines where stderr is not a terminal."""
+"""Interval between progress lines if stderr is not a terminal."""
 
 
 class After(Enum):
-    """What becomes of the S3 server and of the files when the demo is over."""
+    """The treatment of the S3 server and the files after the demo."""
 
     STOP = "stop"
     KEEP = "keep"
 
 
 def run(records: int, seed: int, after: After) -> int:
-    """Run the demo; progress goes to stderr, the result to stdout. Returns the exit code. Raises SyncError when it cannot start."""
+    """Run the demo and return its exit code. Progress goes to stderr, the result to stdout. Raises SyncError if it cannot start."""
     server.require_installed()
     directory = Path(tempfile.mkdtemp(prefix="destination-s3-spark-demo-"))
     _say("starting an S3 server on this machine")
@@ -136,7 +136,7 @@ To stop and clean up:
 
 
 class _ProgressLine:
-    """Shows progress on one line of a terminal that is written again and again, elsewhere as a line every few seconds."""
+    """Progress display: one line that is rewritten in a terminal, otherwise a new line every few seconds."""
 
     def __init__(self) -> None:
         self._shown = time.monotonic()

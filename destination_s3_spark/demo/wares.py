@@ -1,4 +1,4 @@
-"""What the demo shop sells and to whom: for each stream the declared schema and, per field, a pool of ready JSON texts to draw from."""
+"""Streams of the demo shop: for each one the declared schema and, per field, pools of prepared JSON texts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TIMESTAMP_WITHOUT_TIMEZONE: Schema = {"type": ["null", "string"], "format": "dat
 ANY_OBJECT: Schema = {"type": ["null", "object"]}
 
 POOL = 2_000
-"""Distinct texts per pool, more than twice a chunk's records of one stream."""
+"""Texts per pool: more than twice the records of one stream in a chunk."""
 
 _WORDS = (
     *(
@@ -57,8 +57,10 @@ _ZONES = ("Z", "+00:00", "+02:00", "-05:00", "+09:00", "+05:30")
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A field of a stream. A value is one text of each pool in `parts`, joined to a JSON text: two pools give values that hardly repeat.
-    `misfits` may stand in the last part; the values they complete are JSON and do not fit the schema.
+    """A field of a stream.
+
+    A value is the concatenation of one text from each pool in `parts`, which is JSON. Two pools give values that hardly repeat. `misfits`
+    may replace texts of the last pool; the values are still JSON but do not fit the schema.
     """
 
     name: str
@@ -69,20 +71,20 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Ware:
-    """One stream of the shop. Its records also have `id` (the primary key) and `updated_at` (the cursor), before the columns."""
+    """A stream of the shop. Its records also have `id` (the primary key) and `updated_at` (the cursor), before the columns."""
 
     name: str
     columns: tuple[Column, ...]
 
 
 def stock(seed: int, dirty_share: float) -> tuple[Ware, ...]:
-    """The three streams. About `dirty_share` of the records of each have one value that does not fit its declared type."""
+    """Return the three streams. About `dirty_share` of each stream's records have one value that does not fit its declared type."""
     makers = {"customers": _customers, "products": _products, "orders": _orders}
     return tuple(Ware(name, _soil(maker(seeded(seed, name)), dirty_share)) for name, maker in makers.items())
 
 
 def _soil(columns: tuple[Column, ...], share: float) -> tuple[Column, ...]:
-    """The columns with misfits among their texts, so that together they spoil the given share of the records."""
+    """Insert misfits into the columns' pools, so that about this share of the records has one."""
     misfits = round(POOL * share / sum(bool(column.misfits) for column in columns))
     return tuple(_soil_one(column, misfits) if column.misfits else column for column in columns)
 
@@ -187,7 +189,7 @@ def _text(value: Any) -> str:
 
 
 def _pool(make: Callable[[], Any]) -> Parts:
-    """One pool, of whole values."""
+    """Return one pool of whole values."""
     return _joined(lambda: _text(make()))
 
 
@@ -200,7 +202,7 @@ def _drawn(rng: Random, values: Sequence[str]) -> Parts:
 
 
 def _joined(*makes: Callable[[], str]) -> Parts:
-    """A pool per maker, of pieces of JSON text that make a value when joined."""
+    """Return one pool per maker. Their texts form a JSON value when joined."""
     return tuple(tuple(make() for _ in range(POOL)) for make in makes)
 
 
@@ -232,7 +234,7 @@ def _address(rng: Random) -> Parts:
 
 
 def _anything(rng: Random) -> Parts:
-    """An object without a declared shape: any names, any types."""
+    """Return pools for objects without a declared shape: any names, any types."""
     return _joined(
         lambda: f'{{"{rng.choice(_WORDS)}":{_text(rng.choice((True, None, rng.choice(_WORDS))))},',
         lambda: f'"level":{rng.randrange(10**4)},"more":{{"{rng.choice(_WORDS)}":[{rng.randrange(100)},{rng.randrange(100)}]}}}}',
@@ -293,11 +295,11 @@ def _sentence(rng: Random, fewest: int, most: int) -> str:
 
 
 def seeded(*parts: object) -> Random:
-    """A source of numbers that are the same in every run with the same parts."""
+    """Return a random generator that yields the same numbers in every run with the same parts."""
     return Random(" ".join(map(str, parts)))  # noqa: S311 - made-up data, nothing to protect
 
 
 def moments(minute: int, first: int, count: int) -> list[str]:
-    """Timestamps as JSON texts for `count` records from place `first` of a minute, `minute` minutes after the shop opened."""
+    """Return timestamps as JSON texts for `count` records from position `first` of a minute, `minute` minutes after the shop opened."""
     text = (datetime(2026, 1, 1, tzinfo=UTC) + timedelta(minutes=minute)).strftime('"%Y-%m-%dT%H:%M:')
     return [f'{text}{place * 60 // 1000:02}.{place * 60 % 1000:03}Z"' for place in range(first, first + count)]

@@ -1,1 +1,1 @@
-"""The story of one sync: read, spool, land, commit, echo STATE."""
+"""Course of one sync: read, spool, land, commit, emit STATEs."""

@@ -1,4 +1,4 @@
-"""Puts a sync together from the configuration and the catalog, runs it, and clears up after it. The only place that builds the parts."""
+"""Assembly of a sync from the configuration and the catalog, its execution and its clean-up. Only this module builds the parts."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ from destination_s3_spark.tables.factory import TableFactory
 from destination_s3_spark.tables.merge.update import Resources
 
 IDLE_S = 0.2
-"""How often the clock is looked at while the input is silent."""
+"""Interval between checks of the clock while the input is silent."""
 TABLES_AT_ONCE = 16
-"""Tables read, committed or closed side by side."""
+"""Tables that are read, committed or closed in parallel."""
 FILES_AT_ONCE = 16
-"""Uploads completed side by side, over all tables."""
+"""Uploads that are completed in parallel, over all tables."""
 
 logger = logging.getLogger("airbyte")
 
@@ -48,7 +48,7 @@ logger = logging.getLogger("airbyte")
 def write(
     config: Config, catalog: Catalog, fd: int, output: ProtocolWriter, runtime: Runtime, s3_limits: ClientLimits = USUAL_LIMITS
 ) -> None:
-    """Sync what comes in on the file descriptor; STATEs go out on `output`. Raises SyncError."""
+    """Sync the messages from the file descriptor and emit STATEs on `output`. Raises SyncError."""
     reader = ProtocolReader(catalog)
 
     def emit(message: StateMessage, records: int) -> None:
@@ -77,7 +77,7 @@ def _warn_of_lines_without_message(counts: InputCounts) -> None:
 
 @contextmanager
 def _assembled(config: Config, s3: S3Settings, catalog: Catalog, emit: Emit, runtime: Runtime) -> Iterator[Parts]:
-    """The parts of a sync; whatever way it ends, Spark stops and no thread is left."""
+    """Provide the parts of a sync. On exit, always stop Spark and all threads."""
     engine = runtime.engine
     with ExitStack() as stack:
         tables_pool = stack.enter_context(ThreadPoolExecutor(TABLES_AT_ONCE, "tables"))
@@ -91,11 +91,11 @@ def _assembled(config: Config, s3: S3Settings, catalog: Catalog, emit: Emit, run
         commits = Commits({i: table.writer for i, table in tables.items()}, checkpoints, emit, tables_pool.map)
         local = is_local(config.spark.master)
         land = None if local else RemoteLanding(engine, store, open_tables).land
-        # The spool is empty when tables are merged.
+        # The spool is empty when tables are merged, so change events may take its disk space.
         disk = LocalDisk(runtime.scratch / "events", limits(config).spool_bytes) if local else None
         pipeline = Pipeline(open_tables, spool, engine, commits, s3, land)
         stack.callback(pipeline.stop)
-        stack.callback(engine.stop)  # first of all: it ends what the pipeline may still be waiting for
+        stack.callback(engine.stop)  # runs first: ends any job that the pipeline still waits for
         try:
             base = path_template(config, started_at, sync_id=0).base
             yield Parts(

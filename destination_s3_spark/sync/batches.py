@@ -1,7 +1,7 @@
-"""When to cut a batch, and where. Pure decisions over sizes in bytes and ages in seconds; no I/O.
+"""Decisions when and where to cut a batch, from sizes in bytes and ages in seconds, without I/O.
 
-Landing may happen at any time; a commit only covers whole checkpoints. So a cut prefers a stream's last checkpoint end: what lies
-behind it stays in the spool, and no staged file has to wait for a STATE that may be an hour away.
+Landing may happen at any time, but a commit only covers whole checkpoints. A cut therefore prefers the end of a stream's last checkpoint.
+Later lines stay in the spool, and no staged file has to wait for a STATE that may be an hour away.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from destination_s3_spark.config.config import GIB, MIB, Config
 Item = TypeVar("Item")
 
 SLICE_MIN_BYTES = 32 * 2**20
-"""A smaller slice would make small files and cost more calls than it saves time."""
+"""Smallest target size of a slice. Smaller slices make small files, and their S3 calls cost more than they save."""
 OPEN_CHECKPOINT_MIN_BYTES = 16 * 2**20
-"""Inside an unfinished checkpoint a stream is only landed from this size on, so that 300 slow streams do not make 300 tiny files."""
+"""Bytes from which a stream is landed inside an unfinished checkpoint, so that 300 slow streams do not make 300 tiny files."""
 IDLE_SHARE = 0.05
-"""How much longer than the others one core may work on a batch; then fewer and larger files are worth more."""
+"""Tolerated excess of the busiest core's share of a batch over the average. Within it, fewer and larger files are worth more."""
 TASKS_PER_CORE = 8
-"""More groups than this only add scheduling; fewer leave a core idle at the end of a batch."""
+"""Most task groups per core. More groups only add scheduling; fewer leave cores idle at the end of a batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """`batch_bytes` of spooled lines make a batch, a STATE waits at most `age_s`, the spool holds `spool_bytes` of disk."""
+    """The limits of batching: spooled bytes that make a batch, longest wait of a STATE in seconds, disk space of the spool."""
 
     batch_bytes: int
     age_s: float
@@ -37,7 +37,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """What a stream has in the spool and not landed: spool offsets of the last cut, the last checkpoint's end, and the end."""
+    """A stream's lines that are not landed yet, as spool offsets: the last cut, the end of the last checkpoint, and the end."""
 
     cut: int
     boundary: int
@@ -45,12 +45,12 @@ class Backlog:
 
     @property
     def bytes(self) -> int:
-        """Everything not landed yet."""
+        """Bytes not landed yet."""
         return self.end - self.cut
 
 
 class Due(Enum):
-    """Why a batch is cut now."""
+    """The reason to cut a batch now."""
 
     NOTHING = "nothing"
     SIZE = "size"
@@ -59,7 +59,7 @@ class Due(Enum):
 
 
 def due(backlog: Mapping[int, Backlog], oldest_state_age_s: float, spool_bytes: int, limits: Limits) -> Due:
-    """Whether a batch should be cut, and why; the strongest reason wins."""
+    """Return the reason to cut a batch now, or NOTHING. If there are several, return the strongest."""
     if spool_bytes >= limits.spool_bytes // 2:
         return Due.PRESSURE
     if oldest_state_age_s >= limits.age_s:
@@ -70,10 +70,10 @@ def due(backlog: Mapping[int, Backlog], oldest_state_age_s: float, spool_bytes: 
 
 
 def cut_ends(backlog: Mapping[int, Backlog], reason: Due) -> dict[int, int]:
-    """Where to cut each stream: at its last checkpoint's end; a long open checkpoint is cut where it is.
+    """Return where to cut each stream: at the end of its last checkpoint, or at its last line if an unfinished checkpoint is large.
 
-    Under AGE only whole checkpoints are taken: that commit must not wait for more input. If nothing qualifies under SIZE or PRESSURE,
-    everything is taken.
+    AGE takes only whole checkpoints, because its commit must not wait for more input. If nothing qualifies under SIZE or PRESSURE, take
+    everything.
     """
     whole = {stream: b.boundary for stream, b in backlog.items() if b.boundary > b.cut}
     if reason is Due.AGE:
@@ -83,7 +83,7 @@ def cut_ends(backlog: Mapping[int, Backlog], reason: Due) -> dict[int, int]:
 
 
 def slice_bytes(streams: Sequence[int], cores: int) -> int:
-    """How large the slices of a batch of streams with so many bytes should be: as large as keeps all cores at work to its end."""
+    """Return the target size of slices for streams of these sizes: the largest that keeps all cores busy to the end of the batch."""
     share = sum(streams) / cores
     target = SLICE_MIN_BYTES
     for slices_a_core in range(2, TASKS_PER_CORE + 1):
@@ -94,7 +94,7 @@ def slice_bytes(streams: Sequence[int], cores: int) -> int:
 
 
 def _busiest(streams: Sequence[int], target: int, cores: int) -> float:
-    """The bytes that fall to the core with the most of them."""
+    """Return the bytes of the busiest core."""
     slices = [size / count for size in streams for count in [pieces(size, target)] for _ in range(count)]
     loads = [0.0] * cores
     for size in sorted(slices, reverse=True):
@@ -103,15 +103,15 @@ def _busiest(streams: Sequence[int], target: int, cores: int) -> float:
 
 
 def pieces(stream_bytes: int, target: int, most_bytes: int | None = None) -> int:
-    """Into how many slices of about `target` bytes a stream's part of a batch is cut.
+    """Return the number of slices of about `target` bytes for a stream's part of a batch.
 
-    `most_bytes`: no slice may be larger, since it is sorted in memory.
+    `most_bytes`: upper limit for a slice that is sorted in memory.
     """
     return max(1, -(-stream_bytes // min(target, most_bytes or target)))
 
 
 def grouped(items: Sequence[Item], size: Callable[[Item], int], cores: int) -> list[list[Item]]:
-    """The items in at most TASKS_PER_CORE groups a core, the largest first, of about the same total size."""
+    """Distribute the items over at most TASKS_PER_CORE groups per core of about equal total size, largest items first."""
     count = min(len(items), TASKS_PER_CORE * cores)
     heap = [(0, 0, index) for index in range(count)]
     groups: list[list[Item]] = [[] for _ in range(count)]
@@ -123,6 +123,6 @@ def grouped(items: Sequence[Item], size: Callable[[Item], int], cores: int) -> l
 
 
 def limits(config: Config) -> Limits:
-    """When batches are cut."""
+    """Return the configured limits of batching."""
     batching = config.batching
     return Limits(batching.max_batch_mb * MIB, batching.max_batch_age_s, int(batching.max_spool_gb * GIB))

@@ -1,4 +1,4 @@
-"""The connection test: each S3 action a sync will need, once, in the prefix it will use. Starts no JVM."""
+"""Connection check: every S3 action that a sync needs, once, under the prefix that it will use. Starts no JVM."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ from destination_s3_spark.storage.staging import StagedFileSink
 from destination_s3_spark.storage.table_paths import INTERNAL_FOLDER
 
 CHECK_LIMITS = ClientLimits(attempts=2, connect_timeout_s=5, read_timeout_s=15)
-"""Somebody is waiting for the answer, so give up sooner than a sync does."""
+"""Client limits of the check. A user is waiting for the answer, so the check gives up sooner than a sync."""
 
 _BODY = b"written by the connection check of destination-s3-spark; safe to delete\n"
 
 
 def check(settings: S3Settings, template: PathTemplate, limits: ClientLimits = CHECK_LIMITS) -> None:
-    """Return if a sync can work. Raises ConfigError saying what to change, or TransientError if the store did not answer.
+    """Check that a sync can use the bucket.
 
-    Everything is written under a name of its own in `<bucket path>/airbyte_internal/check/` and removed again.
+    Objects are written under a unique name in `<bucket path>/airbyte_internal/check/` and removed afterwards. Raises ConfigError, which
+    says what to change, or TransientError if the store did not answer.
     """
     store = S3Store(settings, limits)
     prefix = f"{template.base}{INTERNAL_FOLDER}/check/{uuid4().hex}/"
@@ -35,7 +36,7 @@ def check(settings: S3Settings, template: PathTemplate, limits: ClientLimits = C
 
 
 def _objects(store: ObjectStore, prefix: str) -> None:
-    """PutObject, GetObject, HeadObject, ListObjectsV2, DeleteObjects."""
+    """Check PutObject, GetObject, HeadObject, ListObjectsV2 and DeleteObjects."""
     key = f"{prefix}object"
     store.put(key, _BODY, generation_metadata(0))
     try:
@@ -56,9 +57,9 @@ def _objects(store: ObjectStore, prefix: str) -> None:
 
 
 def _conditional_create(store: ObjectStore, key: str) -> None:
-    """PutObject with If-None-Match: the second must be refused, or two syncs could overwrite each other's commits."""
+    """Check PutObject with If-None-Match. The store must reject the second one, or two syncs could overwrite each other's commits."""
     try:
-        # A first create that finds the object is one whose answer was lost and that was sent again.
+        # If the first create finds the object, its answer was lost and the client sent it again.
         with _known_outcome(), suppress(ObjectExists):
             store.create(key, _BODY)
         with _known_outcome():
@@ -66,13 +67,13 @@ def _conditional_create(store: ObjectStore, key: str) -> None:
     except ObjectExists:
         return
     except ConfigError as error:
-        # The plain PutObject before this one went well, so it is the condition that is refused.
+        # The plain PutObject before this one succeeded, so the store rejects the condition.
         raise _unfenced(error.message) from error
     raise _unfenced(f"The store ignored 'If-None-Match: *' and overwrote '{key}'.")
 
 
 def _uploads(store: ObjectStore, settings: S3Settings, prefix: str, limits: ClientLimits) -> None:
-    """CreateMultipartUpload, UploadPart, ListMultipartUploads, CompleteMultipartUpload, UploadPartCopy, AbortMultipartUpload."""
+    """Check CreateMultipartUpload, UploadPart, ListMultipartUploads, CompleteMultipartUpload, UploadPartCopy and AbortMultipartUpload."""
     key, copy = f"{prefix}uploaded", f"{prefix}copied"
     with StagedFileSink(settings, key, limits=limits) as sink:
         sink.write(_BODY)
@@ -100,7 +101,7 @@ def _known_outcome() -> Iterator[None]:
 
 @contextmanager
 def _removed_afterwards(store: ObjectStore, prefix: str) -> Iterator[None]:
-    """Remove what lies under the prefix, whatever happened. What happened matters more than a failure to clean up."""
+    """Remove everything under the prefix at the end. Suppress failures to clean up, which must not hide the check's own error."""
     try:
         yield
     finally:

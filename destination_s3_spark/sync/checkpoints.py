@@ -1,7 +1,7 @@
-"""Which records each STATE covers, and when it may go out. Pure bookkeeping, no I/O.
+"""Bookkeeping of the records that each STATE covers, and of when it may be emitted. No I/O.
 
-A STATE ends a checkpoint in every stream it covers; it may go out once each of these streams is committed up to there. STATEs that
-share a stream keep their order; GLOBAL and LEGACY ones share all.
+A STATE ends a checkpoint in every stream it covers. It may be emitted once each of these streams is committed up to that point. STATEs that
+share a stream keep their order; GLOBAL and LEGACY STATEs share all streams.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from destination_s3_spark.tables.commit.batch import TableCheckpoint
 
 
 class Reached(NamedTuple):
-    """A spool offset in a stream, and the records before it."""
+    """A spool offset in a stream and the number of records before it."""
 
     stream: int
     end: int
@@ -26,7 +26,11 @@ class Reached(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class WaitingState:
-    """A STATE that is not out yet. `reached`: where it moved on; `records` since the STATE before."""
+    """A STATE that is not emitted yet.
+
+    `reached`: the new end of each stream that moved on since the previous STATE. `records`: number of records since then. `since`: its time
+    of arrival.
+    """
 
     message: StateMessage
     reached: tuple[Reached, ...]
@@ -35,14 +39,14 @@ class WaitingState:
 
     @property
     def totals(self) -> dict[int, Totals]:
-        """All that the sync has sent of the streams that moved on. Each line in the spool ends in a newline, which is not counted."""
+        """Totals since the start of the sync for the streams that moved on. The bytes exclude the newline of each spooled line."""
         return {moved.stream: Totals(moved.records, moved.end - moved.records) for moved in self.reached}
 
 
 class Checkpoints:
-    """The checkpoints of one sync. Streams are catalog indexes, ends are spool offsets, times are of one monotonic clock in seconds.
+    """The checkpoints of one sync. Streams are catalog indexes, ends are spool offsets, times are monotonic seconds.
 
-    Safe between the thread that reads, which registers, and the one that commits.
+    Thread-safe between the thread that reads and registers, and the one that commits.
     """
 
     def __init__(self) -> None:
@@ -55,7 +59,7 @@ class Checkpoints:
         self._committed: defaultdict[int, int] = defaultdict(int)
 
     def state(self, message: StateMessage, ends: Mapping[int, int], records: Mapping[int, int], now: float) -> None:
-        """Register a STATE. `ends` and `records` say how far each stream that it covers has come: spool offset, records so far."""
+        """Register a STATE. `ends` and `records` give the spool offset and the number of records of each stream that it covers."""
         with self._lock:
             moved = []
             counted = 0
@@ -69,22 +73,22 @@ class Checkpoints:
             self._waiting.append(WaitingState(message, tuple(moved), counted, now))
 
     def complete(self, stream: int, end: int) -> None:
-        """Register the end of a COMPLETE stream: records behind its last STATE become a checkpoint of their own."""
+        """Register the end of a COMPLETE stream. The records after its last STATE become a separate checkpoint."""
         with self._lock:
             self._add_boundary(stream, TableCheckpoint(end, None))
 
     def boundaries(self, stream: int) -> tuple[int, ...]:
-        """Ends of the stream's checkpoints that are not committed, ascending."""
+        """Return the ends of the stream's uncommitted checkpoints, ascending."""
         with self._lock:
             return tuple(checkpoint.end for checkpoint in self._boundaries[stream])
 
     def last_boundary(self, stream: int) -> int:
-        """End of the stream's last checkpoint, committed or not; 0 without one."""
+        """Return the end of the stream's last checkpoint, committed or not, or 0 without one."""
         with self._lock:
             return self._last_boundary[stream]
 
     def ready(self, stream: int, cut_ends: Container[int]) -> tuple[TableCheckpoint, ...]:
-        """The stream's checkpoints a commit can cover that may end at `cut_ends` only, where staged slices end."""
+        """Return the stream's uncommitted checkpoints up to the last one that ends in `cut_ends`, where staged slices end."""
         with self._lock:
             count = 0
             for position, checkpoint in enumerate(self._boundaries[stream], start=1):
@@ -93,7 +97,7 @@ class Checkpoints:
             return tuple(self._boundaries[stream][position] for position in range(count))
 
     def committed(self, stream: int, end: int) -> None:
-        """The stream is durable up to `end`."""
+        """Record that the stream is durable up to `end`."""
         with self._lock:
             self._committed[stream] = end
             boundaries = self._boundaries[stream]
@@ -101,7 +105,7 @@ class Checkpoints:
                 boundaries.popleft()
 
     def take_covered(self) -> list[WaitingState]:
-        """The STATEs that may go out now, in the order they came; they no longer wait."""
+        """Remove and return the STATEs that may be emitted now, in order of arrival."""
         with self._lock:
             covered: list[WaitingState] = []
             kept: list[WaitingState] = []
@@ -121,7 +125,7 @@ class Checkpoints:
 
     @property
     def oldest_waiting_since(self) -> float | None:
-        """When the oldest STATE came that is not out yet."""
+        """Arrival time of the oldest STATE that is not emitted yet, or None."""
         with self._lock:
             return self._waiting[0].since if self._waiting else None
 

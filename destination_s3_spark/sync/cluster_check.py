@@ -1,4 +1,4 @@
-"""The connection test of a Spark cluster: its master answers, and an executor runs our code and reaches the bucket."""
+"""Connection check of a Spark cluster: its master answers, and an executor runs our code and reaches the bucket."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from destination_s3_spark.sync.runtime import engine_of, scratch_directory
 MASTER_LIMIT_S = 5.0
 START_LIMIT_S = 120.0
 TASK_LIMIT_S = 90.0
-"""More than the calls of the task may take together."""
+"""Time limit of the task, longer than its calls may take together."""
 
 
 def check_cluster(config: Config, template: PathTemplate) -> None:
-    """Return if tasks can run where the configuration says; at once for Spark inside the connector.
+    """Check that tasks can run on the configured cluster. Return at once for local Spark.
 
-    Raises ConfigError saying what to change, or TransientError for a cluster without a free executor.
+    Raises ConfigError, which says what to change, or TransientError for a cluster without a free executor.
     """
     master = config.spark.master
     if is_local(master):
@@ -59,7 +59,7 @@ def _try_executor(engine: Engine, probe: UploadProbe, config: Config) -> None:
 
 
 def _upload(engine: Engine, probe: UploadProbe, config: Config) -> None:
-    _ = engine.cores  # waits for the session, whose errors are not about S3
+    _ = engine.cores  # waits for the session first, because its errors are not about S3
     try:
         engine.run(try_upload, [[probe]])
     except SyncError as error:
@@ -73,11 +73,11 @@ def _credentials(config: Config) -> str:
 
 
 def _reach(masters: Sequence[tuple[str, int]], master: str) -> None:
-    """Spark itself would try for a minute, and then say less."""
+    """Raise ConfigError unless a master accepts connections. Spark itself would try for a minute and report less."""
     for address in masters:
         try:
             socket.create_connection(address, MASTER_LIMIT_S).close()
-        except (OSError, OverflowError):  # a port that is none
+        except (OSError, OverflowError):  # an invalid port
             continue
         return
     raise ConfigError(f"No Spark master answers at {master}. Check spark.master, and that this machine may connect to it.")

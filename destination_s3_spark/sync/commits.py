@@ -1,6 +1,6 @@
-"""Commits what is staged and lets the covered STATEs out: the place where the connector's promise is kept.
+"""Commits of staged slices, and emission of the STATEs that they cover.
 
-A STATE is emitted only after the commit of every record before it has returned.
+This module upholds the connector's guarantee: a STATE is emitted only after the commit of every record before it has returned.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from destination_s3_spark.tables.commit.writer import TableWriter
 from destination_s3_spark.tables.landing.slices import StagedSlice
 
 Emit = Callable[[StateMessage, int], None]
-"""Sends a STATE out, with the number of records it covers, and flushes."""
+"""Emits a STATE with the number of records it covers, and flushes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one table's step."""
+    """The outcome of a step on one table."""
 
     stream: int
     result: CommitResult | None = None
@@ -31,7 +31,7 @@ class Outcome:
 
 
 class Commits:
-    """The commits of one sync. `writers` by catalog index. Not for use by two threads."""
+    """The commits of one sync. `writers` are by catalog index. Not thread-safe."""
 
     def __init__(self, writers: Mapping[int, TableWriter], checkpoints: Checkpoints, emit: Emit, map_tables: MapCalls = map) -> None:
         self._writers = writers
@@ -41,14 +41,14 @@ class Commits:
         self._totals: dict[int, Totals] = {}
 
     def stage(self, stream: int, staged: StagedSlice) -> None:
-        """Take over a landed slice of the stream."""
+        """Add a landed slice of the stream to its table's next commit."""
         self._writers[stream].stage(staged)
 
     def commit(self) -> dict[int, CommitResult]:
-        """Commit every whole checkpoint that is staged, then emit the STATEs that are covered. Results by stream.
+        """Commit every whole checkpoint that is staged, then emit the STATEs that are covered. Return the results by stream.
 
-        A slice that reaches into an unfinished checkpoint waits for its end. When a table fails, the others still get their turn, then
-        the first error is raised and no STATE goes out.
+        A slice that reaches into an unfinished checkpoint waits for that checkpoint's end. If a table fails, the others are still
+        committed; then the first error is raised and no STATE is emitted.
         """
         ready = {stream: self._checkpoints.ready(stream, writer.cut_ends) for stream, writer in self._writers.items()}
         results: dict[int, CommitResult] = {}
@@ -66,9 +66,9 @@ class Commits:
         return results
 
     def close(self, orphans: OrphanUploads | None = None) -> None:
-        """Close every table, after a successful sync whose STATEs are all out. `orphans` as in `TableWriter.close`.
+        """Close every table after a successful sync that has emitted all its STATEs. `orphans`: as in `TableWriter.close`.
 
-        Closing forgets what a source may send again, so with a STATE still waiting it would turn a replay into doubled rows.
+        Closing clears the replay list, so closing while a STATE is still waiting would turn a replay into duplicate rows. Raises Bug then.
         """
         if self._checkpoints.oldest_waiting_since is not None:
             raise Bug("Tables were to be closed while a STATE is still waiting for its records.")
@@ -79,11 +79,11 @@ class Commits:
         self._on_tables(step, self._writers)
 
     def abandon(self) -> None:
-        """End the tables after a failed sync, up to one at which the store does not answer; never raises."""
+        """End the tables after a failed sync. Stop at the first table for which the store does not answer. Never raises."""
         all(writer.abandon() for writer in self._writers.values())
 
     def _on_tables(self, step: Callable[[int], CommitResult | None], streams: Iterable[int]) -> list[Outcome]:
-        """Do the step for each table. All get their turn before the first error is raised."""
+        """Run the step for each table. Raises the first error after the step has run for all tables."""
 
         def guarded(stream: int) -> Outcome:
             try:

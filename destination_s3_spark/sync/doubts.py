@@ -1,4 +1,4 @@
-"""What a configuration says and may not mean. A sync works all the same, so it is told of and not refused."""
+"""Warnings about configurations that may not be what the user intended. A sync still works, so they are reported, not rejected."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from destination_s3_spark.tables.configured import final_options
 
 
 def doubts(config: Config, options: Mapping[str, Any]) -> list[str]:
-    """A sentence for each doubt, naming the option; `options` is what the configuration was read from. Raises ConfigError."""
+    """Return one sentence per doubt, which names the option. `options` is the raw form of the configuration. Raises ConfigError."""
     template = path_template(config, datetime.now(UTC), sync_id=0)
     found = [*map(str, unknown_options(config, options)), *template.doubts(final_options(config).extension)]
     return [f"{doubt}." for doubt in found]

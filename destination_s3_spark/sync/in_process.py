@@ -1,4 +1,4 @@
-"""Syncs messages that are objects of this process instead of lines on stdin: for PyAirbyte and for tests. The same sync below."""
+"""In-process sync of message objects instead of lines on stdin, for PyAirbyte and for tests. It runs the same sync."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from destination_s3_spark.sync.runtime import runtime_for
 
 
 def write_messages(config: Config, catalog: Catalog, messages: Iterable[AirbyteMessage]) -> Iterator[AirbyteMessage]:
-    """Sync the messages and yield the STATEs as they are committed. Raises what the messages raised, else the sync's SyncError."""
+    """Sync the messages and yield the STATEs as they are committed. Raises the error of `messages` if any, else the sync's SyncError."""
     output: queue.SimpleQueue[bytes | BaseException | None] = queue.SimpleQueue()
     read_fd, write_fd = os.pipe()
     feeder = threading.Thread(target=_feed, args=(messages, catalog, write_fd, output), daemon=True)
@@ -39,7 +39,7 @@ def write_messages(config: Config, catalog: Catalog, messages: Iterable[AirbyteM
 
 
 class _StateQueue(BytesIO):
-    """A stream for `ProtocolWriter` whose lines go into a queue."""
+    """A stream for `ProtocolWriter` that puts its lines into a queue."""
 
     def __init__(self, output: queue.SimpleQueue[bytes | BaseException | None]) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ class _StateQueue(BytesIO):
 
 
 def _feed(messages: Iterable[AirbyteMessage], catalog: Catalog, fd: int, output: queue.SimpleQueue[bytes | BaseException | None]) -> None:
-    # A pipe that breaks means that the sync failed, and says so itself. The source's own errors are caught where they are raised.
+    # A broken pipe means that the sync failed and reports its own error. `_lines` catches the source's errors.
     with suppress(BrokenPipeError), os.fdopen(fd, "wb") as pipe:
         pipe.writelines(_lines(messages, catalog, output))
 
@@ -64,9 +64,9 @@ def _lines(
             yield orjson.dumps(AirbyteMessageSerializer.dump(message)) + b"\n"
     except GeneratorExit:
         raise
-    except BaseException as error:  # noqa: BLE001 (raised again by whoever takes the STATEs)
+    except BaseException as error:  # noqa: BLE001 (write_messages raises it again)
         output.put(error)
-        # A plain end of input could be taken for a complete one.
+        # A bare end of input could be mistaken for a complete one.
         yield from (_incomplete(stream.id.namespace, stream.id.name) for stream in catalog.streams)
 
 
@@ -80,7 +80,7 @@ def _run(config: Config, catalog: Catalog, fd: int, output: queue.SimpleQueue[by
     try:
         with runtime_for(config) as runtime:
             write(config, catalog, fd, ProtocolWriter(_StateQueue(output)), runtime)
-    except BaseException as error:  # noqa: BLE001 (raised again by whoever takes the STATEs)
+    except BaseException as error:  # noqa: BLE001 (write_messages raises it again)
         output.put(error)
     finally:
         os.close(fd)

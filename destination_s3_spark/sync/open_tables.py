@@ -1,4 +1,4 @@
-"""The tables that a sync has opened."""
+"""Open tables of a sync."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from destination_s3_spark.tables.stream_table import StreamTable
 
 
 class OpenTables:
-    """Opens the tables of a sync, each once and many side by side. For one thread; `tables` by catalog index."""
+    """The open tables of a sync by catalog index. Each is opened once, many in parallel. Not thread-safe."""
 
     def __init__(self, tables: Mapping[int, StreamTable], map_tables: MapCalls) -> None:
         self._tables = tables
@@ -22,14 +22,14 @@ class OpenTables:
         return self._open[stream]
 
     def open(self, streams: Iterable[int]) -> list[OpenTable]:
-        """Open those of the tables that are not open, and return these. Raises ConfigError, Fenced, TransientError."""
+        """Open the tables that are not open yet and return only these. Raises ConfigError, Fenced, TransientError."""
         closed = [stream for stream in streams if stream not in self._open]
         self.decide(closed)
         self._open.update(zip(closed, self._map_tables(lambda stream: self._tables[stream].open(), closed), strict=True))
         return [self._open[stream] for stream in closed]
 
     def decide(self, streams: Iterable[int]) -> None:
-        """Open the first of the tables alone, unless there is one already: it decides between syncs that started together."""
+        """Open the first of the tables alone, unless one was opened before. It decides between syncs that run at the same time."""
         tables = [self._tables[stream] for stream in streams]
         if tables and not self._decided:
             min(tables, key=lambda table: (table.stream.id.namespace or "", table.stream.id.name)).writer.open()

@@ -1,6 +1,6 @@
-"""What happens behind the reader: one batch at a time is landed by Spark, committed if it is due, and given back to the spool.
+"""Background pipeline that lands a batch with Spark, releases it from the spool, and commits it if due, one batch at a time.
 
-The reader hands a batch over and goes on reading; it waits only when the spool is full.
+The reader submits a batch and continues reading. It waits only when the spool or the next batch is full.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ logger = logging.getLogger("airbyte")
 MB = 10**6
 
 Land = Callable[[Sequence[Sequence[LandTask]]], list[list[StagedSlice]]]
-"""Lands tasks in groups, and returns the results in the same shape."""
+"""Lands groups of tasks and returns the results in the same shape."""
 
 
 class AfterLanding(Enum):
-    """What follows once a batch is staged."""
+    """The action after a batch is staged."""
 
     COMMIT = "commit"
     GO_ON = "go on"
@@ -44,21 +44,21 @@ class AfterLanding(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Slices of all streams that are landed together; none of them when only a commit is due."""
+    """Slices of all streams that are landed together. Without slices, only a commit is due."""
 
     slices: tuple[Slice, ...]
     then: AfterLanding
 
     @property
     def bytes(self) -> int:
-        """Spooled bytes."""
+        """Spooled bytes of the slices."""
         return sum(piece.end - piece.start for piece in self.slices)
 
 
 class Pipeline:
-    """Lands and commits batches on a thread of its own, one at a time.
+    """A background thread that lands and commits batches, one at a time.
 
-    `land` is for an engine whose workers cannot read the spool.
+    `land` replaces the default landing for an engine with workers that cannot read the spool.
     """
 
     def __init__(
@@ -82,24 +82,24 @@ class Pipeline:
 
     @property
     def busy(self) -> bool:
-        """Whether a batch is being worked on. Raises what stopped the last one."""
+        """Whether a batch is in progress. Raises the error of the last batch if it failed."""
         if self._running is not None and self._running.done():
             self.wait()
         return self._running is not None
 
     def submit(self, batch: Batch) -> None:
-        """Start on a batch; the one before must be done."""
+        """Start a batch, after waiting for the previous one. Raises the error of the previous batch if it failed."""
         self.wait()
         self._running = self._thread.submit(self._work, batch)
 
     def wait(self) -> None:
-        """Wait for the running batch. Raises what stopped it."""
+        """Wait for the running batch. Raises its error if it failed."""
         running, self._running = self._running, None
         if running is not None:
             running.result()
 
     def stop(self) -> None:
-        """Take no more batches and let the running one end as it may."""
+        """Accept no more batches and wait for the running one, ignoring its outcome."""
         self._thread.shutdown(wait=True, cancel_futures=True)
 
     def _work(self, batch: Batch) -> None:
@@ -135,14 +135,14 @@ class Pipeline:
                 logger.warning("stream %s: %s", table.stream.id, warning)
 
     def _tasks(self, slices: Sequence[Slice]) -> list[LandTask]:
-        s3 = forwardable(self._s3)  # credentials that expire are resolved anew for each batch
+        s3 = forwardable(self._s3)  # once per batch, because credentials may expire
         by_stream: dict[int, list[Slice]] = {}
         for piece in slices:
             by_stream.setdefault(piece.stream, []).append(piece)
         return [task for stream, pieces in by_stream.items() for task in self._tables[stream].land_tasks(pieces, s3)]
 
     def _placed(self, failure: UnreadableLine) -> DataError:
-        """The failure with the place of the line in the input."""
+        """Return the failure as a DataError that gives the line's position in the input."""
         offset = self._spool.input_offset(failure.catalog_index, failure.record)
         name = self._tables[failure.catalog_index].stream.id
         return DataError(
@@ -152,7 +152,7 @@ class Pipeline:
         )
 
     def _log(self, results: Mapping[int, CommitResult], seconds: float) -> None:
-        """One line per commit and table: the progress a person waits for."""
+        """Log one line per commit and table, to show progress."""
         for stream, result in results.items():
             rate = result.bytes / MB / max(seconds, 0.001)
             logger.info(

@@ -1,4 +1,4 @@
-"""Landing on a cluster: executors see no spool, so slices travel through the bucket."""
+"""Landing on a cluster, where executors cannot read the spool and receive slices through the bucket."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from destination_s3_spark.tables.landing.remote_slice import RemoteLandTask, lan
 from destination_s3_spark.tables.landing.slices import StagedSlice
 
 UPLOADS_AT_ONCE = 4
-"""Slices compressed and uploaded side by side."""
+"""Slices that are compressed and uploaded in parallel."""
 
 logger = logging.getLogger("airbyte")
 
 
 class RemoteLanding:
-    """Lands the slices of a sync's tables, on executors of a cluster."""
+    """The landing of a sync's slices on the executors of a cluster."""
 
     def __init__(self, engine: Engine, store: ObjectStore, tables: OpenTables) -> None:
         self._engine = engine
@@ -29,7 +29,7 @@ class RemoteLanding:
         self._tables = tables
 
     def land(self, groups: Sequence[Sequence[LandTask]]) -> list[list[StagedSlice]]:
-        """Land every task, as `Engine.run` does with `land_slice`. Nothing of the slices stays in the bucket, unless this process dies."""
+        """Land every task like `Engine.run` with `land_slice`. Delete the slices from the bucket afterwards, unless this process dies."""
         travelling = [[self._named(task) for task in tasks] for tasks in groups]
         keys = [key for tasks in travelling for task in tasks for key in task.objects]
         try:
@@ -56,7 +56,7 @@ class RemoteLanding:
             list(pool.map(lambda pair: upload_lines(pair[0], pair[1], self._store), pairs))
 
     def _clear_up(self, keys: Sequence[str]) -> None:
-        """After a failure, whose own news matters more; what stays is deleted when its table is opened next."""
+        """Delete the slices after a failure. Only log an error of the deletion: the next opening of the table deletes what is left."""
         try:
             self._store.delete(keys)
         except SyncError as error:

@@ -1,4 +1,4 @@
-"""The engine of a sync as its configuration wants it, and its place on the local disk."""
+"""Engine of a sync as configured, and its directory on the local disk."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
     from destination_s3_spark.storage.settings import S3Settings
 
 TASKS = "destination_s3_spark.tables.landing.land"
-"""The module of the tasks' functions. Not imported here, as it needs nearly everything."""
+"""Module of the tasks' functions. Not imported here, because it imports nearly everything."""
 WORKER_BYTES = 160 * MIB
-"""What a Python process takes with its libraries alone."""
+"""Memory of a Python process with only its libraries loaded."""
 CLUSTER_TASK_BYTES = 256 * MIB
-"""Arrow memory a task may take on a cluster, whose machines' memory is not known here. With what else it takes, a task needs about 1 GB."""
+"""Arrow memory of a task on a cluster, where the machines' memory is unknown. In total, a task needs about 1 GB."""
 CLUSTER_START_LIMIT_S = 600
-"""How long executors of a cluster may take to appear: some clusters have to grow first."""
+"""Time limit for a cluster's executors to start. Some clusters have to scale up first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """The engine of a sync, and a directory on the local disk for its spool and for Spark."""
+    """The engine of a sync and a local directory for its spool and for Spark."""
 
     engine: Engine
     scratch: Path
@@ -44,9 +44,9 @@ class Runtime:
 
 @contextmanager
 def runtime_for(config: Config) -> Iterator[Runtime]:
-    """The place where a sync works; whatever way it is left, Spark stops and the directory goes.
+    """Provide the runtime of a sync. On exit, always stop Spark and remove the directory.
 
-    Raises ConfigError, and TransientError when what was done inside ran out of threads, files or memory.
+    Raises ConfigError, and TransientError when the body ran out of threads, files or memory.
     """
     scratch = scratch_directory(config)
     try:
@@ -65,18 +65,18 @@ def runtime_for(config: Config) -> Iterator[Runtime]:
 
 
 def engine_of(config: Config, scratch: Path, start_limit_s: float = CLUSTER_START_LIMIT_S) -> Engine:
-    """The engine that runs the tasks of `tables`. On a cluster they get the credentials that executors shall have there."""
+    """Return the engine that runs the tasks of `tables`. On a cluster, the tasks get the credentials configured for executors."""
     settings = spark_settings(config, scratch, start_limit_s)
     if is_local(config.spark.master):
         return Engine(settings, TASKS)
-    from destination_s3_spark.storage.credentials import ExecutorCredentials  # noqa: PLC0415 (boto3 takes long, and is for clusters)
+    from destination_s3_spark.storage.credentials import ExecutorCredentials  # noqa: PLC0415 (boto3 imports slowly, and only clusters need it)
 
     credentials = ExecutorCredentials(config.spark.executor_credentials)
     return Engine(settings, TASKS, lambda groups: with_credentials(groups, credentials))
 
 
 def with_credentials(groups: Groups, credentials: ExecutorCredentials) -> list[list[Any]]:
-    """The tasks, whose `s3` says how to reach the bucket from here, as executors on other machines get them."""
+    """Replace each task's `s3` settings, which are for this machine, by those for executors on other machines."""
     from destination_s3_spark.storage.credentials import for_executors  # noqa: PLC0415
 
     known: dict[S3Settings, S3Settings] = {}
@@ -93,7 +93,7 @@ def with_credentials(groups: Groups, credentials: ExecutorCredentials) -> list[l
 
 
 def scratch_directory(config: Config) -> Path:
-    """Make a directory of our own for the spool and for Spark; the caller's to remove. Raises ConfigError."""
+    """Create a new directory for the spool and for Spark, which the caller must remove. Raises ConfigError if it cannot be created."""
     parent = config.batching.spool_dir
     try:
         return Path(tempfile.mkdtemp(prefix="destination-s3-spark-", dir=parent))
@@ -103,7 +103,7 @@ def scratch_directory(config: Config) -> Path:
 
 
 def spark_settings(config: Config, scratch: Path, start_limit_s: float = CLUSTER_START_LIMIT_S) -> SparkSettings:
-    """How Spark runs; its scratch files go below `scratch`. Raises ConfigError for a cluster where there may be none."""
+    """Return the settings of Spark, with its scratch files below `scratch`. Raises ConfigError for a cluster in Airbyte Cloud."""
     spark = config.spark
     heap = _megabytes(spark.driver_memory) if spark.driver_memory else jvm_heap_mb(container_memory_bytes())
     return SparkSettings(
@@ -125,7 +125,7 @@ def _cluster(spark: Spark, start_limit_s: float) -> Cluster:
 
 
 def task_bytes(config: Config) -> int:
-    """Arrow memory a merge task may take: a part of what the JVM and the interpreters leave of the container's memory."""
+    """Return the Arrow memory for one merge task: a share of the container's memory left over by the JVM and the Python workers."""
     if not is_local(config.spark.master):
         return CLUSTER_TASK_BYTES
     settings = spark_settings(config, Path())

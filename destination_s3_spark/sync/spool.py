@@ -1,10 +1,10 @@
-"""The spool: record lines of all streams on local disk, between reading and landing.
+"""The spool: record lines of all streams on the local disk, between reading and landing.
 
-Lines are buffered in memory and written to segment files, one open file at a time, so that a thousand streams need no thousand file
-descriptors. A segment is deleted as soon as everything in it has been landed. Positions are logical byte offsets in a stream, from 0.
+Lines are buffered in memory and written to segment files. Only one file is open at a time, so that a thousand streams do not need a
+thousand file descriptors. A segment is deleted as soon as all its lines have landed. Positions are logical byte offsets in a stream.
 
-Next to each segment lies a file of its runs (input offset and number of lines, 8 bytes each, this machine's order), from which the
-place of any record in the input is found again. It is not counted in `size`.
+Each segment has a second file with its runs: input offset and number of lines, 8 bytes each, in native byte order. They locate any record
+in the input. `size` does not include this file.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ READ_BYTES = 2**20
 
 @dataclass(frozen=True, slots=True)
 class SpoolSizes:
-    """`buffer`: bytes of lines held in memory over all streams before they are written. `segment`: a file is followed by another from
-    this size on; smaller ones give disk back earlier. `mark`: how far apart, in a stream, the number of records is remembered; in
-    between, lines are counted.
-    """
+    """The sizes of a spool's parts in bytes."""
 
     buffer: int = 32 * 2**20
+    """Lines of all streams held in memory before they are written."""
     segment: int = 64 * 2**20
+    """Size of a file at which the next one begins. Smaller files free disk space earlier."""
     mark: int = 64 * 2**10
+    """Distance within a stream between remembered record counts. Between them, lines are counted."""
 
 
 @dataclass(slots=True)
 class _Segment:
-    """One file of a stream's lines. `held` counts its bytes that no released slice covers; `sealed` ones get no more lines."""
+    """A file of a stream's lines. `held`: bytes that no released slice covers. `sealed`: the file gets no more lines."""
 
     path: Path
     start: int
@@ -60,7 +60,7 @@ class _Segment:
 
 @dataclass(slots=True)
 class _Mark:
-    """A line end, and the number of records before it."""
+    """A line end and the number of records before it."""
 
     offset: int
     records: int
@@ -68,7 +68,7 @@ class _Mark:
 
 @dataclass(slots=True)
 class _StreamSpool:
-    """What is known of one stream: totals, the unwritten buffer, its segments, and the marks since the last cut."""
+    """The spool's view of one stream: totals, unwritten buffer, segments, and the marks since the last cut."""
 
     end: int = 0
     records: int = 0
@@ -82,7 +82,10 @@ class _StreamSpool:
 
 
 class Spool:
-    """Bounded by whoever appends: `size` against `limit_bytes`. Safe between the thread that reads and the one that releases."""
+    """The spooled lines of all streams. Thread-safe between the thread that reads and the one that releases.
+
+    The caller enforces the bound: it must stop appending while `full`.
+    """
 
     def __init__(self, directory: Path, limit_bytes: int, sizes: SpoolSizes | None = None) -> None:
         self.limit_bytes = limit_bytes
@@ -93,26 +96,26 @@ class Spool:
         self._on_disk = 0
         self._outstanding: set[tuple[int, int, int]] = set()
         self._lock = Lock()
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)  # it will hold the user's records
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)  # private, because it holds the user's records
 
     @property
     def size(self) -> int:
-        """Bytes of lines in memory and in files that are not deleted yet."""
+        """Bytes of lines in memory and in files not deleted yet."""
         with self._lock:
             return self._buffered + self._on_disk
 
     @property
     def full(self) -> bool:
-        """Whether reading must wait until something is released."""
+        """Whether reading must wait until slices are released."""
         return self.size >= self.limit_bytes
 
     def end(self, stream: int) -> int:
-        """The offset behind the stream's last line."""
+        """Return the offset after the stream's last line."""
         with self._lock:
             return self._streams[stream].end
 
     def records(self, stream: int) -> int:
-        """Records of the stream so far."""
+        """Return the stream's number of records so far."""
         with self._lock:
             return self._streams[stream].records
 
@@ -135,9 +138,9 @@ class Spool:
                     self._write(number, buffered)
 
     def cut(self, stream: int, end: int, pieces: int, boundaries: Sequence[int]) -> list[Slice]:
-        """Everything of the stream since its last cut, up to `end`, as at most `pieces` slices of whole lines and similar size.
+        """Cut the stream from its last cut up to `end` into at most `pieces` slices of whole lines and similar size.
 
-        `end` is the end of a line, such as `end()` gave it. `boundaries` are the checkpoint ends inside, ascending. The slices' bytes
+        `end` is the end of a line, as returned by `end()`. `boundaries` are the checkpoint ends in between, ascending. The slices' bytes
         are in files when this returns.
         """
         with self._lock:
@@ -155,11 +158,11 @@ class Spool:
                     slices.append(self._slice(stream, spool, start, place, boundaries))
                     start = place
             spool.marks = [last, *(mark for mark in spool.marks if mark.offset > last.offset)]
-            spool.segments[-1].sealed = True  # what comes later must not keep these files alive
+            spool.segments[-1].sealed = True  # later lines must not delay the deletion of these files
             return slices
 
     def release(self, piece: Slice) -> None:
-        """Give back the disk of a slice that is landed; a segment goes when all its slices went."""
+        """Release a landed slice. A segment is deleted once all its slices are released."""
         with self._lock:
             self._outstanding.remove((piece.stream, piece.start, piece.end))
             spool = self._streams[piece.stream]
@@ -172,7 +175,10 @@ class Spool:
                 spool.segments.remove(segment)
 
     def input_offset(self, stream: int, record: int) -> int:
-        """The byte offset in the input of a record that is not released yet, by its ordinal in the stream."""
+        """Return the byte offset in the input of a record, given its ordinal in the stream.
+
+        Raises IndexError when the record is not in the spool, such as after its release.
+        """
         with self._lock:
             spool = self._streams[stream]
             self._write(stream, spool)
@@ -187,7 +193,7 @@ class Spool:
             shutil.rmtree(self._directory, ignore_errors=True)
 
     def _write(self, stream: int, spool: _StreamSpool) -> None:
-        """Move the stream's buffer to the end of its last segment, or to a new one."""
+        """Append the stream's buffer to its last segment or to a new one. Raises TransientError when the disk is full."""
         if not spool.chunks:
             return
         segment = self._segment(stream, spool)
@@ -205,7 +211,7 @@ class Spool:
         spool.chunks, spool.runs, spool.buffered, spool.buffered_records = [], array("Q"), 0, 0
 
     def _segment(self, stream: int, spool: _StreamSpool) -> _Segment:
-        """The segment that takes the stream's next lines."""
+        """Return the segment for the stream's next lines."""
         last = spool.segments[-1] if spool.segments else None
         if last is None or last.sealed or last.size >= self._sizes.segment:
             start = spool.end - spool.buffered
@@ -229,7 +235,7 @@ class Spool:
 
     @staticmethod
     def _line_end(spool: _StreamSpool, target: int) -> _Mark:
-        """The last line end at or before an offset of the uncut part, with its number of records."""
+        """Return the last line end at or before an offset of the uncut part, with the number of records before it."""
         mark = spool.marks[bisect_right(spool.marks, target, key=lambda mark: mark.offset) - 1]
         offset, records, position = mark.offset, mark.records, mark.offset
         for block in _blocks(_extents(spool, mark.offset, target)):
@@ -242,7 +248,7 @@ class Spool:
 
 
 def _extents(spool: _StreamSpool, start: int, end: int) -> Iterator[Extent]:
-    """Where in the segment files the bytes from `start` to `end` of the stream lie."""
+    """Yield the extents of the segment files that hold the stream's bytes from `start` to `end`."""
     for segment in spool.segments:
         first, last = max(start, segment.start), min(end, segment.end)
         if first < last:
@@ -250,7 +256,7 @@ def _extents(spool: _StreamSpool, start: int, end: int) -> Iterator[Extent]:
 
 
 def _blocks(extents: Iterator[Extent]) -> Iterator[bytes]:
-    """The bytes of the extents, a bounded piece at a time."""
+    """Yield the bytes of the extents in blocks of at most READ_BYTES."""
     for extent in extents:
         with Path(extent.path).open("rb") as file:
             file.seek(extent.start)
@@ -262,7 +268,7 @@ def _blocks(extents: Iterator[Extent]) -> Iterator[bytes]:
 
 
 def _input_offset(segment: _Segment, record: int) -> int:
-    """The record's run gives the offset of the run's first line; the lines of the run before the record give the rest."""
+    """Return the record's offset in the input: its run's offset plus the lengths of the run's earlier lines."""
     runs = array("Q")
     runs.frombytes(segment.runs_path.read_bytes())
     before = record - segment.first_record

@@ -1,10 +1,10 @@
-"""The story of one sync.
+"""Course of one sync.
 
-    read a line ─► spool it ─► a batch is due: Spark lands it (uploads nobody sees yet)
-                            ─► a commit is due: one block per table, uploads completed ─► its STATEs go out
-    end of input ─► what is whole is committed ─► tables are merged or published ─► every table is closed, or left for the next attempt
+    read a line ─► spool it ─► batch due: Spark lands it (uploads not visible yet)
+                            ─► commit due: one block per table, complete its uploads ─► emit the covered STATEs
+    end of input ─► commit whole checkpoints ─► merge or publish tables ─► close every table, or leave it to the next attempt
 
-The main thread reads; `Pipeline` does the rest one batch at a time. A STATE leaves through `Commits` and nowhere else.
+The main thread reads. `Pipeline` lands and commits one batch at a time. Only `Commits` emits STATEs.
 """
 
 from __future__ import annotations
@@ -35,14 +35,15 @@ from destination_s3_spark.tables.stream_table import StreamTable
 from destination_s3_spark.tables.update import Update
 
 LOOK_EVERY_S = 0.05
-"""How often it is asked whether a batch is due: asking costs a look at every stream, and events may come 100,000 times a second."""
+"""Shortest interval between checks whether a batch is due. A check looks at every stream, and 100,000 events a second may come in."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What a sync is put together from; `tables` by catalog index, `pool` for S3 calls of many tables.
+    """The parts of a sync. `tables` are by catalog index; `pool` runs S3 calls for many tables.
 
-    `resources` may have to wait for Spark. `orphans` lists the open uploads anew, among them those of task attempts that died."""
+    `resources` may have to wait for Spark. `orphans` lists the open uploads again, including those of task attempts that died.
+    """
 
     catalog: Catalog
     tables: Mapping[int, StreamTable]
@@ -71,7 +72,7 @@ class Sync:
         self._doubtful = doubtful_uploads.count()
 
     def run(self, events: Iterable[Event]) -> None:
-        """Take the input to its end. Raises SyncError; then nothing was acknowledged that is not in S3."""
+        """Sync the input to its end. Raises SyncError; even then, everything acknowledged is in S3."""
         for event in events:
             self._take(event)
             self._land_when_due()
@@ -97,7 +98,7 @@ class Sync:
                 pass
 
     def _land_when_due(self) -> None:
-        """Hand a batch over when one is due and the last one is done; reading waits while the spool is full or the next batch is whole."""
+        """Submit a batch if one is due and the pipeline is idle. Wait for the pipeline if the spool or the next batch is full."""
         parts = self._parts
         now = time.monotonic()
         if now < self._next_look and not parts.spool.full:
@@ -106,7 +107,7 @@ class Sync:
         while True:
             backlog = self._backlog()
             if parts.pipeline.busy:
-                # To read on would not speed anything up, and what lies in the spool for long is written to the disk.
+                # Reading on would not speed anything up, and lines that stay in the spool for long cost disk writes.
                 if not parts.spool.full and sum(stream.bytes for stream in backlog.values()) < parts.limits.batch_bytes:
                     return
                 parts.pipeline.wait()
@@ -121,7 +122,10 @@ class Sync:
             parts.pipeline.submit(Batch(slices, AfterLanding.COMMIT if commit else AfterLanding.GO_ON))
 
     def _finish(self) -> None:
-        """Commit what is whole. Streams without COMPLETE lose what no STATE covers (the source sends it again) and fail the sync."""
+        """Commit whole checkpoints, update the tables and close them.
+
+        A stream without COMPLETE loses the records that no STATE covers, which the source sends again, and fails the sync.
+        """
         parts = self._parts
         unfinished = self._unfinished()
         parts.pipeline.wait()
@@ -139,7 +143,7 @@ class Sync:
         parts.commits.close(parts.orphans() if lost_attempts else None)
 
     def _due(self) -> list[tuple[str, Update]]:
-        """The tables that have something beside their final files which is now to come into them."""
+        """Open the tables that may be due for an update, and return the due updates with their stream names."""
         parts = self._parts
         unfinished = set(self._unfinished())
 
@@ -152,7 +156,10 @@ class Sync:
         return [(str(parts.tables[stream].stream.id), one) for stream, one in zip(due, updates, strict=True) if one is not None]
 
     def _unfinished(self) -> Sequence[int]:
-        """The streams that did not complete. Without generations in the catalog, the end of input completes those without a status."""
+        """Return the streams that did not complete.
+
+        Without generations in the catalog, the end of the input completes the streams without a status.
+        """
         parts = self._parts
         left = [stream for stream in parts.tables if stream not in self._complete]
         if not parts.catalog.eof_is_complete:
@@ -174,7 +181,7 @@ class Sync:
         return 0 if since is None else time.monotonic() - since
 
     def _slices(self, ends: Mapping[int, int]) -> tuple[Slice, ...]:
-        """Open the tables, rewrite those that are outdated, and cut their streams up to these ends."""
+        """Open the tables, rewrite the outdated ones, and cut their streams up to these ends."""
         opened = self._parts.open_tables.open(ends)
         self._rewrite_outdated(opened)
         return self._cut_streams(ends)
@@ -184,7 +191,7 @@ class Sync:
         parts.updates.run([(str(table.stream.id), rewrite_of(table, parts.resources())) for table in opened if table.outdated])
 
     def _cut_streams(self, ends: Mapping[int, int]) -> tuple[Slice, ...]:
-        """Cut the streams of open tables: whether a table watches for replays decides how its stream is cut."""
+        """Cut the streams of open tables. A stream is cut at every checkpoint while its table watches for replays."""
         target = slice_bytes([end - self._cut.get(stream, 0) for stream, end in ends.items()], self._parts.engine.cores) if ends else 0
         return tuple(piece for stream, end in ends.items() for piece in self._cut_stream(stream, end, target))
 
@@ -195,7 +202,7 @@ class Sync:
         cut: list[Slice] = []
         for stop in stops:
             start = self._cut.get(stream, 0)
-            # Sorted in memory, where its rows are about three times, each at most as large as its line: as much as a merge task takes.
+            # A slice is sorted in memory, with about three copies of each row, none larger than its line. A merge task takes as much.
             most = parts.resources().budget_bytes if parts.tables[stream].deduplicated else None
             count = pieces(stop - start, slice_target, most)
             cut += parts.spool.cut(stream, stop, count, [b for b in boundaries if start < b <= stop])

@@ -16,7 +16,7 @@ from destination_s3_spark.tables.commit.result import CommitResult
 from destination_s3_spark.tables.update import Update, Work
 
 LIMIT_S = 2 * 3600
-"""How long Airbyte waits for a destination after the end of its input before it gives the sync up."""
+"""Time that Airbyte allows a destination after the end of its input before it stops the sync."""
 
 logger = logging.getLogger("airbyte")
 
@@ -32,15 +32,15 @@ class _Running:
     error: SyncError | None = None
 
     def start(self) -> None:
-        """Take the first work of the update."""
+        """Start the update and take its first work."""
         self._go_on(lambda: next(self.update))
 
     def advance(self, results: list[Any]) -> None:
-        """Give the update the results of its work, and take its next work."""
+        """Send the update the results of its work and take its next work."""
         self._go_on(lambda: self.update.send(results))
 
     def fail(self, error: SyncError) -> None:
-        """Tell the update that its work failed."""
+        """Raise the error of its work inside the update."""
         self._go_on(lambda: self.update.throw(error))
 
     def _go_on(self, step: Callable[[], Work[Any, Any]]) -> None:
@@ -53,7 +53,7 @@ class _Running:
 
 
 class Updates:
-    """Runs the updates of a sync's tables."""
+    """The runner of a sync's table updates."""
 
     def __init__(self, engine: Engine, pool: Executor, clock: Callable[[], float] = time.monotonic) -> None:
         self._engine = engine
@@ -61,7 +61,7 @@ class Updates:
         self._clock = clock
 
     def run(self, updates: Sequence[tuple[str, Update]]) -> None:
-        """Take every update to its end; `updates` come with their stream's name. Then raises the first error there was."""
+        """Run every update to its end, each given with its stream's name. Raises the first error, after all updates have ended."""
         self._began = self._clock()
         self._warned = False
         running = [_Running(name, update) for name, update in updates]
@@ -76,7 +76,7 @@ class Updates:
                 raise one.error
 
     def _compute(self, working: Sequence[_Running]) -> None:
-        """Do the work of all, each kind in one job, and let each go on from there."""
+        """Run the work of all updates, one job per kind, and advance each update."""
         kinds: dict[Callable[[Any], Any], list[_Running]] = {}
         for one in working:
             if one.work is not None:
@@ -86,7 +86,7 @@ class Updates:
             try:
                 results = self._job(together)
             except SyncError as error:
-                # Whose task it was is not known, and one table that cannot be merged must not keep the others from it.
+                # The failed task's table is unknown, and one table that cannot be merged must not hold up the others.
                 results = [self._alone(one, error if len(together) == 1 else None) for one in together]
             going_on = [(one, result) for one, result in zip(together, results, strict=True) if result is not None]
             list(self._pool.map(lambda pair: pair[0].advance(pair[1]), going_on))
@@ -101,7 +101,7 @@ class Updates:
             return None
 
     def _job(self, together: Sequence[_Running]) -> list[list[Any]]:
-        """One Spark job for the work of these updates, which is of one kind; the results of each in the order of its tasks."""
+        """Run the work of these updates, all of one kind, in one Spark job. Return each update's results in the order of its tasks."""
         tasks = [(owner, number, task) for owner, one in enumerate(together) for number, task in enumerate(_work(one).tasks)]
         groups = grouped(tasks, lambda item: _work(together[item[0]]).size(item[2]), self._engine.cores)
         function = _work(together[0]).function
