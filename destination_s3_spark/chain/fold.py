@@ -42,7 +42,7 @@ class Rule(Enum):
     CLOSED = "after Close only OpenEpoch may follow"
     SETTLED = "settled names the last data block known to be done and never goes back"
     ONE_UNSETTLED = "no data block, Close or Snapshot while an earlier data block is not settled"
-    GENERATION = "a pending generation begins with a session on a settled table, behind all rows there are, and keeps no more than these"
+    GENERATION = "a pending generation begins with a session on a settled table, after all existing rows, and keeps no more than these"
     SCHEMA_FIRST = "data needs its SetDataSchema to be the last one before it"
     SCHEMA_ID = "schemaIds ascend"
     OFFSETS = "offsets are contiguous from 0 and match the rows of the files and checkpoints"

@@ -113,6 +113,6 @@ def _row_record(row: Values, key: tuple[str, ...]) -> dict[str, Any]:
 
 def _gone(key: str) -> DataError:
     return DataError(
-        f"The object {key} of a change log is not there. A commit that is under way has all of its objects in a moment, one that died has "
-        "them after the next sync or `repair`; an object that was deleted does not come back."
+        f"The object {key} of a change log is not there. If a commit is still running, it appears shortly. If a commit died, the next sync "
+        "or `repair` completes it. An object that was deleted is not written again."
     )

@@ -36,17 +36,17 @@ _COMMANDS = {
         ),
     ),
     "repair": (
-        "clear up what a dead sync left behind, without a sync",
+        "clean up what a dead sync left behind, without a sync",
         (
-            "Finishes or takes back the last commit of a sync that died, drops its open uploads and scratch objects, and writes the "
-            "manifests anew. A table that needs nothing is not touched. A sync that is running is stopped; run it again to go on."
+            "Finishes or takes back the last commit of a sync that died, drops its open uploads and scratch objects, and rewrites the "
+            "manifests. A table that needs nothing is not touched. A running sync of the table is stopped; run it again to continue."
         ),
     ),
     "rebuild": (
-        "make a final table anew from its raw table",
+        "rebuild a final table from its raw table",
         (
-            "Types every raw row of a stream's table again, deduplicates them where the table is deduplicated, and puts the result in "
-            "place of the final table in one step. Then says how many rows are as before. Needs a raw table that has every row."
+            "Types every raw row of a stream's table again, deduplicates the rows if the table is deduplicated, and replaces the final "
+            "table in one step. Then reports how many rows are as before. Needs a raw table that has every row."
         ),
     ),
 }
@@ -101,7 +101,7 @@ def _run(arguments: argparse.Namespace) -> int:
         from destination_s3_spark.cli import rebuild_command  # noqa: PLC0415
 
         if arguments.stream is None:
-            raise ConfigError("rebuild makes one table anew: say which with --stream.")
+            raise ConfigError("rebuild works on one table: say which with --stream.")
         return rebuild_command.run(arguments.config, arguments.stream, arguments.namespace)
     return _changes(arguments) if arguments.command == "changes" else _inspect(arguments)
 
@@ -142,7 +142,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_inspect_options(commands["inspect"])
     _add_changes_options(commands["changes"])
     _add_tables(commands["repair"], "repair this stream's table only")
-    _add_tables(commands["rebuild"], "the stream whose table is made anew")
+    _add_tables(commands["rebuild"], "the stream whose table is rebuilt")
     return parser
 
 
@@ -156,7 +156,10 @@ def _add_inspect_options(inspect: argparse.ArgumentParser) -> None:
     _add_tables(inspect, "show this stream's table in detail")
     inspect.add_argument("--export-schema", metavar="FILE", help="instead, write the table's Arrow schema to this file; needs --stream")
     inspect.add_argument(
-        "--form", choices=("ipc", "odf"), default="ipc", help="of that file: an Arrow IPC message, or Open Data Fabric's bare flatbuffer"
+        "--form",
+        choices=("ipc", "odf"),
+        default="ipc",
+        help="form of the file: an Arrow IPC message or Open Data Fabric's bare flatbuffer",
     )
 
 
@@ -165,7 +168,7 @@ def _add_changes_options(changes: argparse.ArgumentParser) -> None:
     changes.add_argument("--key", metavar="JSON", help="only records of rows with this key, such as '{\"id\": 42}'")
     changes.add_argument("--from", dest="first", type=_positive, metavar="N", help="only records from this sequence number on")
     changes.add_argument("--to", dest="last", type=_positive, metavar="N", help="only records up to this sequence number")
-    changes.add_argument("--latest-snapshot", action="store_true", help="begin at the last snapshot: all that is needed to make the table")
+    changes.add_argument("--latest-snapshot", action="store_true", help="start at the last snapshot, which is enough to build the table")
 
 
 def _add_tables(command: argparse.ArgumentParser, stream: str) -> None:

@@ -86,6 +86,6 @@ def _no_log(store: ObjectStore, changes: str, stream: StreamId, bucket: str) -> 
     folders = sorted({found.key.removeprefix(changes).rpartition("/")[0] for found in store.list(changes)})
     known = f"Logs there: {', '.join(folders)} (namespace/stream)." if folders else "There is none at all."
     return (
-        f"There is no change log of stream {stream} under s3://{bucket}/{changes}. {known} Only deduplicated tables have one, since "
-        "change_log is on; a stream with a namespace needs --namespace."
+        f"There is no change log of stream {stream} under s3://{bucket}/{changes}. {known} Only deduplicated tables have one, and "
+        "only since change_log was switched on. A stream with a namespace needs --namespace."
     )

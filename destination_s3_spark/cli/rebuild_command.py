@@ -75,7 +75,7 @@ def _rebuild(tools: _Tools, closed: StreamTable) -> int:
     else:
         writer.abandon()  # closing would clear the replay list, which the next sync needs
     result = compared(before, after)
-    sys.stdout.write(f"{name}: made anew from the raw table, {rows:,} rows ({rows_before:,} before)\n")
+    sys.stdout.write(f"{name}: rebuilt from the raw table, {rows:,} rows ({rows_before:,} before)\n")
     if before or after:
         sys.stdout.write(f"  {result.equal:,} rows are as before, {result.gone:,} are gone, {result.new:,} are new\n")
     return 1 if result.gone or result.new or rows != rows_before else 0

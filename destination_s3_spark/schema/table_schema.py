@@ -165,7 +165,7 @@ def _refuse(conflicts: Sequence[TypeConflictError], stream: StreamId) -> None:
     what = "; ".join(f'"{".".join(c.path)}" was {type_to_text(c.old)} and is now {type_to_text(c.new)}' for c in conflicts)
     raise ConfigError(
         f'Stream "{stream}": the source declares another type for columns its table already has: {what}. Undo the change in the source, '
-        "set tables.schema_change to recover (values of the new type get a column of their own) or to rewrite (the table is typed anew), "
+        "set tables.schema_change to recover (values of the new type get a separate column) or to rewrite (all rows are typed again), "
         "or run a refresh that removes the stream's records.",
         stream=stream,
     )

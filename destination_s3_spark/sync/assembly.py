@@ -70,7 +70,7 @@ def _warn_of_lines_without_message(counts: InputCounts) -> None:
     if counts.first_without_message is not None:
         logger.warning(
             "lines of the input without a message, which were ignored: %d (%d of them blank), the first at byte %d. Find out what else the "
-            "source, or what stands between, writes to its output.",
+            "source, or a program between it and this connector, writes to its output.",
             counts.blank + counts.noise, counts.blank, counts.first_without_message,
         )  # fmt: skip
 

@@ -42,7 +42,7 @@ def _objects(store: ObjectStore, prefix: str) -> None:
     try:
         if store.get(key) != _BODY:
             raise ConfigError(
-                f"The store returned other bytes for '{key}' than were written. Check s3_endpoint and what lies in front of it."
+                f"The store returned other bytes for '{key}' than were written. Check s3_endpoint and any proxy in front of it."
             )
     except ObjectNotFound as error:
         raise _inconsistent(key) from error

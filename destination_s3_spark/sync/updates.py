@@ -119,8 +119,8 @@ class Updates:
             if seconds > LIMIT_S / 2 and not self._warned:
                 self._warned = True
                 logger.warning(
-                    "Half of the 2 hours are over that Airbyte gives a destination after the end of the input. If it stops this sync, "
-                    "nothing is lost: the next one goes on with the merge. Give the connector more CPUs, or sync more often."
+                    "Half of the 2 hours that Airbyte allows a destination after the end of the input are over. If Airbyte stops this "
+                    "sync, nothing is lost: the next one continues the merge. Give the connector more CPUs, or sync more often."
                 )
 
         return progress
