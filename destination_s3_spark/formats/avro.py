@@ -1,7 +1,7 @@
-"""Writes Avro object container files with destination-s3's schema.
+"""Writer of Avro object container files with destination-s3's schema.
 
-Rows are encoded by `avro_types` as whole columns. The container (https://avro.apache.org/docs/1.12.0/specification/) is a header and
-blocks of about BLOCK_BYTES, each compressed on its own.
+`avro_types` encodes whole columns at a time. A container (https://avro.apache.org/docs/1.12.0/specification/) is a header followed by
+blocks of about BLOCK_BYTES, each compressed separately.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from destination_s3_spark.formats.file_format import FileFormat
 from destination_s3_spark.formats.file_writer import FileColumns, Sink, require_columns
 from destination_s3_spark.formats.rows import joined, row_bytes, row_offsets
 
-if TYPE_CHECKING:  # executors of a cluster have no pydantic
+if TYPE_CHECKING:  # a cluster's executors have no pydantic
     from destination_s3_spark.config.format_options import AvroFormat
 
 BLOCK_BYTES = 64 * 2**10
-"""Uncompressed size of a block, a row more or less: that of Avro's own libraries."""
+"""Approximate uncompressed size of a block. Blocks hold whole rows. Avro's own libraries use the same size."""
 
 _MAGIC = b"Obj\x01"
 _SYNC_BYTES = 16
 
 
 class Codec(Enum):
-    """The values are Avro's names."""
+    """Block compression codecs, by Avro's names."""
 
     NULL = "null"
     DEFLATE = "deflate"
@@ -57,7 +57,7 @@ class Checksum(Enum):
 
 @dataclass(frozen=True, slots=True)
 class AvroOptions:
-    """`level` is the codec's own; DEFLATE, XZ and ZSTANDARD look at it. `checksum` is for ZSTANDARD."""
+    """Options of an Avro file. Only DEFLATE, XZ and ZSTANDARD use `level`, on their own scales. Only ZSTANDARD uses `checksum`."""
 
     codec: Codec = Codec.NULL
     level: int = 0
@@ -71,11 +71,11 @@ class AvroOptions:
         row_type(columns.stream, columns.fields)
 
     def open(self, sink: Sink, columns: FileColumns) -> AvroFile:
-        """Open a new file on its way into `sink`."""
+        """Start a new file that is written into `sink`."""
         return AvroFile(sink, columns, self)
 
     def compressed(self, block: bytes) -> bytes:
-        """A block as the codec stores it."""
+        """Return a block compressed with the codec."""
         match self.codec:
             case Codec.NULL:
                 return block
@@ -93,7 +93,7 @@ class AvroOptions:
 
 
 class AvroFile:
-    """One Avro file on its way into a sink. Every block is written as soon as its rows arrive."""
+    """One Avro file being written into a sink. Each batch is written at once, in one or more blocks."""
 
     def __init__(self, sink: Sink, columns: FileColumns, options: AvroOptions) -> None:
         self._sink: Sink | None = sink
@@ -106,7 +106,7 @@ class AvroFile:
         self._put(_MAGIC + _encoded_map(meta) + self._sync)
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Append rows. pa.ArrowInvalid when the columns of the batch are not those of the file."""
+        """Append rows. Raises pa.ArrowInvalid when the columns of the batch differ from those of the file."""
         require_columns(batch, self._columns.arrow)
         if batch.num_rows == 0:
             return
@@ -122,12 +122,12 @@ class AvroFile:
         self._rows += batch.num_rows
 
     def close(self) -> int:
-        """The number of rows in the file; all of it is written already."""
+        """Release the sink, which has all the bytes already, and return the number of rows in the file."""
         self._sink = None
         return self._rows
 
     def abandon(self) -> None:
-        """Let go of the sink, which gets nothing more."""
+        """Release the sink without writing anything more to it."""
         self._sink = None
 
     def _put(self, data: bytes) -> None:

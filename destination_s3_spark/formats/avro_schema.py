@@ -1,4 +1,4 @@
-"""From the columns of a stream to the Avro record its rows are (destination-s3's types, names and namespaces)."""
+"""The Avro record type of a stream's rows, with destination-s3's types, names and namespaces."""
 
 from __future__ import annotations
 
@@ -33,17 +33,20 @@ _SCALARS: dict[Scalar, AvroType] = {
     Scalar.TIMESTAMP_WITHOUT_TIMEZONE: _TIMESTAMP,
 }
 _ITEMS = "items"
-"""Stands for an array's items in the path of a record."""
+"""The path element of an array's items."""
 _META = "_airbyte_meta"
 
 
 def row_type(stream: StreamId, fields: Sequence[Field]) -> Record:
-    """The record of a stream's rows: the four `_airbyte_*` columns, then the fields. ConfigError for a union Avro cannot hold."""
+    """Return the record type of a stream's rows: the four `_airbyte_*` columns, then the fields.
+
+    Raises ConfigError for a union that Avro cannot hold.
+    """
     return _Schema(stream).row(fields)
 
 
 class _Schema:
-    """The schema of one stream while it is built. A path is the safe names from the stream's namespace down to a field."""
+    """Builder of one stream's schema. A path is the sequence of safe names from the stream's namespace down to a field."""
 
     def __init__(self, stream: StreamId) -> None:
         self._stream = stream
@@ -62,7 +65,7 @@ class _Schema:
 
     def _meta(self, path: tuple[str, ...]) -> Record:
         changes = (*path, "changes")
-        # A source's own change may lack a part, so the parts are nullable.
+        # A change that the source reports may lack a part, so the parts are nullable.
         parts = tuple((part, Nullable(Text())) for part in ("field", "change", "reason"))
         change = Record(*self._names.give((*changes, _ITEMS)), parts)
         return Record(*self._names.give(path), (("sync_id", Integer()), ("changes", ArrayOf(change))))

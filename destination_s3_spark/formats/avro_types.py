@@ -1,7 +1,8 @@
-"""Avro types: what each is in a schema, and how Arrow arrays become its binary encoding, a whole column at a time.
+"""Avro types: the schema of each, and its binary encoding of whole Arrow columns.
 
-An encoding is a list of pieces: binary arrays, or scalars that stand for every row, which joined row by row are Avro's bytes of each
-value. The pieces of a null are null, which joins as nothing. Encoding row by row from Python objects was measured ten times slower.
+A column is encoded as a list of pieces. A piece is a binary array, or a scalar that applies to every row. The pieces of a row, joined, are
+Avro's encoding of its value. The pieces of a null value are null and join as no bytes. Encoding row by row from Python objects took ten
+times as long.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ import pyarrow.compute as pc
 from destination_s3_spark.formats.rows import Piece, joined, row_bytes, row_offsets
 
 Schema = Any
-"""A schema as JSON: a name, a list for a union, or a dict."""
+"""An Avro schema as JSON: a name, a list for a union, or a dict."""
 _Numbers = np.ndarray[Any, Any]
 
 _NOTHING, _ZERO, _ONE, _SECOND_BRANCH = b"", b"\x00", b"\x01", b"\x02"
 
 
 class AvroType(ABC):
-    """A type of values; that they may be null is a type of its own."""
+    """A type of values that are not null. `Nullable` and `OneOf` are the types that allow null."""
 
     nullable: ClassVar[bool] = False
 
@@ -36,12 +37,12 @@ class AvroType(ABC):
 
     @abstractmethod
     def pieces(self, array: pa.Array[Any]) -> list[Piece]:
-        """The encoding of each value."""
+        """Encode each value of the array."""
 
 
 @dataclass(frozen=True)
 class Text(AvroType):
-    """UTF-8 text. `logical` says what it stands for."""
+    """UTF-8 text. `logical` is its logical type."""
 
     logical: str | None = None
 
@@ -51,7 +52,7 @@ class Text(AvroType):
         return _named("string", self.logical)
 
     def pieces(self, array: pa.Array[Any]) -> list[Piece]:
-        """The number of bytes, the bytes."""
+        """Encode each text as its number of bytes and its bytes."""
         text = array.cast(pa.binary())
         return [_integers(pc.binary_length(text)), text]
 
@@ -66,7 +67,7 @@ class Boolean(AvroType):
         return "boolean"
 
     def pieces(self, array: pa.Array[Any]) -> list[Piece]:
-        """One byte."""
+        """Encode each value as one byte."""
         return [pc.if_else(array, _ONE, _ZERO)]
 
 
@@ -80,14 +81,14 @@ class Double(AvroType):
         return "double"
 
     def pieces(self, array: pa.Array[Any]) -> list[Piece]:
-        """Eight bytes, the lowest first."""
+        """Encode each number as eight bytes, little-endian."""
         values = pc.fill_null(array, 0.0).to_numpy(zero_copy_only=False).astype("<f8", copy=False)
         return [_binary(np.arange(len(values) + 1) * 8, values.view(np.uint8), array)]
 
 
 @dataclass(frozen=True)
 class Integer(AvroType):
-    """`int` or `long`. `logical` says what the number counts; Arrow's temporal types store the same number."""
+    """An `int` or `long`. `logical` is its logical type. Arrow's temporal types store the same number as Avro's."""
 
     name: str = "long"
     logical: str | None = None
@@ -98,13 +99,13 @@ class Integer(AvroType):
         return _named(self.name, self.logical)
 
     def pieces(self, array: pa.Array[Any]) -> list[Piece]:
-        """A number of one to ten bytes."""
+        """Encode each number in one to ten bytes."""
         return [_integers(array.view(pa.int32() if array.type.bit_width == 32 else pa.int64()))]
 
 
 @dataclass(frozen=True)
 class ArrayOf(AvroType):
-    """Items of one type."""
+    """An array with items of one type."""
 
     items: AvroType
 
@@ -114,7 +115,7 @@ class ArrayOf(AvroType):
         return {"type": "array", "items": self.items.schema}
 
     def pieces(self, array: pa.Array[Any]) -> list[Piece]:
-        """The number of items, the items, a zero. An empty list is the zero alone, which its number of items is already."""
+        """Encode each list as its number of items, the items and a zero. An empty list is a single zero: its number of items."""
         if len(array) == 0:
             return [pa.array([], pa.binary())]
         spans = array.offsets.to_numpy()
@@ -130,7 +131,7 @@ class ArrayOf(AvroType):
 
 @dataclass(frozen=True)
 class Record(AvroType):
-    """Named members in order."""
+    """A record of named members in order."""
 
     name: str
     namespace: str
@@ -138,16 +139,16 @@ class Record(AvroType):
 
     @property
     def schema(self) -> Schema:
-        """`record`; a member that may be null is so by default."""
+        """`record`, with null as the default of each nullable member."""
         fields = [{"name": name, "type": member.schema, **({"default": None} if member.nullable else {})} for name, member in self.members]
         return {"type": "record", "name": self.name, "namespace": self.namespace, "fields": fields}
 
     def pieces(self, array: pa.Array[Any]) -> list[Piece]:
-        """The members one after the other."""
+        """Encode the members of each record in order."""
         return [_where_valid(array, self.rows(array.flatten()))]
 
     def rows(self, columns: Sequence[pa.Array[Any]]) -> pa.BinaryArray:
-        """The encoding of each row of a table with these columns; no row is null."""
+        """Encode each row of a table with these columns. No row is null."""
         members = zip(self.members, columns, strict=True)
         return joined([piece for (_, member), column in members for piece in member.pieces(column)])
 
@@ -165,16 +166,16 @@ class Nullable(AvroType):
         return ["null", self.of.schema]
 
     def pieces(self, array: pa.Array[Any]) -> list[Piece]:
-        """The number of the branch, the value."""
+        """Encode each value as the number of its branch and the value."""
         branch = _SECOND_BRANCH if array.null_count == 0 else pc.if_else(array.is_valid(), _SECOND_BRANCH, _ZERO)
         return [branch, *self.of.pieces(array)]
 
 
 @dataclass(frozen=True)
 class OneOf(AvroType):
-    """A union of null and other types. In Arrow it is a typed disjoint record: a tag, then a member per option of which one is set.
+    """A union of null and several other types. In Arrow it is a struct of a tag and one member per option, of which one is set.
 
-    `branches` has the branch of each of these members, from 1; options that are the same Avro type share one.
+    `branches` holds the branch of each member, counted from 1. Options with the same Avro type share a branch.
     """
 
     types: tuple[AvroType, ...]
@@ -187,11 +188,11 @@ class OneOf(AvroType):
         return ["null", *(type_.schema for type_ in self.types)]
 
     def pieces(self, array: pa.Array[Any]) -> list[Piece]:
-        """The number of the branch, the value."""
+        """Encode each value as the number of its branch and the value."""
         members = array.flatten()[1:]
         chosen = np.zeros(len(array), np.uint8)
         for branch, member in zip(self.branches, members, strict=True):
-            # Which member is set is read from the members themselves: a tag that disagreed would break the file.
+            # The branch comes from the members, not from the tag: a tag that disagreed with them would corrupt the file.
             chosen[member.is_valid().to_numpy(zero_copy_only=False)] = branch * 2
         options = [self.types[branch - 1].pieces(member) for branch, member in zip(self.branches, members, strict=True)]
         return [_binary(np.arange(len(chosen) + 1), chosen), *(piece for pieces in options for piece in pieces)]
@@ -202,7 +203,7 @@ def _named(name: str, logical: str | None) -> Schema:
 
 
 def _integers(array: pa.Array[Any]) -> pa.BinaryArray:
-    """Zigzag numbers in groups of seven bits, the lowest first, each but the last with the eighth bit set."""
+    """Encode integers as zigzag varints: groups of seven bits, lowest first, with the eighth bit set in all but the last."""
     values = pc.fill_null(array, 0).to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
     rest = ((values << 1) ^ (values >> 63)).view(np.uint64)
     lengths = np.ones(len(rest) + 1, np.int32)
@@ -222,7 +223,7 @@ def _integers(array: pa.Array[Any]) -> pa.BinaryArray:
 
 
 def _binary(offsets: _Numbers, data: _Numbers | pa.Buffer, nulls_of: pa.Array[Any] | None = None) -> pa.BinaryArray:
-    """An array of the bytes between the offsets, null where the other array is."""
+    """Return an array of the bytes between the offsets, null where `nulls_of` is null."""
     nulls = None if nulls_of is None or nulls_of.null_count == 0 else nulls_of.is_valid().buffers()[1]
     buffers = [nulls, pa.py_buffer(offsets.astype(np.int32, copy=False)), pa.py_buffer(data)]
     return pa.Array.from_buffers(pa.binary(), len(offsets) - 1, buffers)

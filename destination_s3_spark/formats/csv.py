@@ -1,7 +1,8 @@
-"""Writes CSV as destination-s3 does: commons-csv's default with every value quoted that is not a number.
+"""Writer of CSV files in destination-s3's dialect: commons-csv's default, with every value quoted that is not a number.
 
-A header line always, `,` between values, CRLF behind lines, `"` doubled inside of quotes; null is `""`, like an empty string. Data columns
-come as JSON text, null for what is null or absent: strings are decoded, numbers keep their digits, all else stays JSON text.
+A file always has a header line. Values are separated by `,`, lines end in CRLF, and `"` is doubled inside quotes. Null is written as `""`,
+like an empty string. Data columns arrive as JSON text, which is null for a null or absent value. Strings are decoded, numbers keep their
+digits, and all other values stay JSON text.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from destination_s3_spark.formats.text_file import (
     text_join,
 )
 
-if TYPE_CHECKING:  # executors of a cluster have no pydantic
+if TYPE_CHECKING:  # a cluster's executors have no pydantic
     from destination_s3_spark.config.format_options import CsvFormat
 
 _NULL = '""'
@@ -42,28 +43,28 @@ class CsvOptions:
     compression: Compression = Compression.GZIP
 
     stem: ClassVar[str] = ".csv"
-    """The extension before what compression adds."""
+    """The extension without the suffix of the compression."""
 
     @property
     def extension(self) -> str:
-        """What keys of such files end in."""
+        """The end of the files' keys."""
         return f"{CsvOptions.stem}{self.compression.value}"
 
     @property
     def values(self) -> Values:
-        """The record in one column, or with flattening a column of JSON text for each of its fields."""
+        """The whole record in one column, or with flattening one column of JSON text per field."""
         return Values.RECORD if self.flattening is Flattening.NONE else Values.CELLS
 
     def require_fitting(self, columns: FileColumns) -> None:
-        """Accept all columns: values are text."""
+        """Accept all columns, because all values are written as text."""
 
     def open(self, sink: Sink, columns: FileColumns) -> CsvFile:
-        """Open a new file on its way into `sink`."""
+        """Start a new file that is written into `sink`."""
         return CsvFile(sink, columns.arrow, self)
 
 
 class CsvFile(TextFile):
-    """One CSV file on its way into a sink. Its header has the names of the columns."""
+    """One CSV file being written into a sink. Its header holds the names of the columns."""
 
     def __init__(self, sink: Sink, columns: pa.Schema, options: CsvOptions) -> None:
         super().__init__(sink, columns, options.compression)
@@ -84,7 +85,7 @@ class CsvFile(TextFile):
 
 
 def _cells(values: pa.Array[Any]) -> pa.Array[Any]:
-    """JSON texts as cells. A JSON string without a backslash is a quoted cell already."""
+    """Return JSON texts as cells. A JSON string without a backslash already has the form of a quoted cell."""
     if values.null_count == len(values):
         return pa.array([_NULL] * len(values))
     first = pc.utf8_slice_codeunits(values, 0, 1)

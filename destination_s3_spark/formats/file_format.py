@@ -1,4 +1,4 @@
-"""The record of a file format, of which each format's module gives one."""
+"""The description of a file format. Each format's module provides one."""
 
 from __future__ import annotations
 
@@ -19,27 +19,28 @@ class FileOptions(Protocol):
 
     @property
     def values(self) -> Values:
-        """The values that rows of these files hold."""
+        """The form of the values in the files' rows."""
 
     def require_fitting(self, columns: FileColumns) -> None:
-        """Raise ConfigError, before there is a file, for columns that the format cannot hold."""
+        """Raise ConfigError for columns that the format cannot hold. Called before a file is opened."""
 
     def open(self, sink: Sink, columns: FileColumns) -> FileWriter:
-        """Open a new file on its way into `sink`. The columns fit the format."""
+        """Start a new file that is written into `sink`. The columns have passed `require_fitting`."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileFormat:
-    """A file format.
-
-    `title` is its name for users, `format_type` the one in the configuration. Keys of its files end in one of `extensions`. `typed`: values
-    have the types of their columns there, not those the source sent. `sorted_rows`: merges and Arrow read the files themselves; of other
-    formats they read a Parquet copy. `options` makes the options of files from the user's.
-    """
+    """A file format."""
 
     title: str
+    """The name of the format for users."""
     format_type: str
+    """The name of the format in the configuration."""
     extensions: tuple[str, ...]
+    """The possible ends of the files' keys."""
     typed: bool
+    """Whether values have the types of their columns. In other formats they keep the types that the source sent."""
     sorted_rows: bool
+    """Whether merges and Arrow read the files directly. For other formats they read a Parquet copy."""
     options: Callable[[Any], FileOptions]
+    """Converts the user's options to the options of a file."""

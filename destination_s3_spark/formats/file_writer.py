@@ -1,4 +1,4 @@
-"""What every final or raw file on its way looks like from outside, whatever its format."""
+"""The interface of a file being written, common to all formats."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ from destination_s3_spark.stream_id import StreamId
 
 
 class Sink(Protocol):
-    """Where the bytes of a file go."""
+    """The destination of a file's bytes."""
 
     def write(self, data: bytes | memoryview, /) -> int:
-        """Take all of the bytes."""
+        """Accept all of the bytes."""
 
     def flush(self) -> None:
-        """Nothing has to become visible."""
+        """Accept the call of a file writer. The bytes need not become visible."""
 
 
 class FileWriter(Protocol):
-    """One file on its way into a sink, which stays the caller's to finish. For one thread; it ends with `close` or `abandon`."""
+    """One file being written into a sink, which the caller has to finish. Use it in one thread and end it with `close` or `abandon`."""
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Append rows. pa.ArrowInvalid when the columns of the batch are not those of the file."""
+        """Append rows. Raises pa.ArrowInvalid when the columns of the batch differ from those of the file."""
 
     def close(self) -> int:
-        """Write what is left and return the number of rows in the file."""
+        """Write the buffered rest and return the number of rows in the file."""
 
     def abandon(self) -> None:
-        """Let go of the sink, which gets nothing more."""
+        """Release the sink without writing anything more to it."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileColumns:
-    """The columns of a stream's file: `arrow` as batches bring them, `fields` the data columns among them, in their order.
+    """The columns of a stream's file. `arrow` is the schema of its batches, `fields` the data columns among them in the same order.
 
-    Formats without a type system of their own need only `arrow`. Picklable.
+    Formats without their own type system need only `arrow`. Picklable.
     """
 
     stream: StreamId
@@ -47,7 +47,7 @@ class FileColumns:
 
 
 def require_columns(batch: pa.RecordBatch, schema: pa.Schema) -> None:
-    """Raise pa.ArrowInvalid unless names and types of the columns are those of the schema; nullability may differ."""
-    # Checked by every format, because Arrow would cast columns of another type without a word.
+    """Raise pa.ArrowInvalid unless the columns have the names and types of the schema. Nullability may differ."""
+    # Every format checks this, because Arrow would silently cast columns of another type.
     if batch.schema.names != schema.names or batch.schema.types != schema.types:
         raise pa.ArrowInvalid("the columns of a batch are not those of its file")

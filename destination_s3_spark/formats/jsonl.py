@@ -1,7 +1,7 @@
-"""Writes JSON Lines: UTF-8, one object a line, the connector's own columns first.
+"""Writer of JSON Lines files: UTF-8, one object per line, the connector's own columns first.
 
-Rows come with the record's `data` as JSON text in `_airbyte_data` (valid, compact, on one line), and its text is what is written: digits,
-escapes and the order of keys stay as they were received, and so do fields the source did not declare.
+Rows carry the record's `data` as JSON text in `_airbyte_data`: valid, compact and on one line. That text is written unchanged, so digits,
+escapes, the order of keys and undeclared fields stay as the source sent them.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from destination_s3_spark.formats.text_file import (
     text_join,
 )
 
-if TYPE_CHECKING:  # executors of a cluster have no pydantic
+if TYPE_CHECKING:  # a cluster's executors have no pydantic
     from destination_s3_spark.config.format_options import JsonlFormat
 
 _MAYBE_META_KEY = r"(?i)_airbyte_|\\u00(5f|[46][1259]|[57][249])"
-"""In every object with a key like the connector's own, also where its characters are escaped, and in few others."""
+"""Matches every object that has a key like one of the connector's own, even with escaped characters, and few other objects."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,24 +43,24 @@ class JsonlOptions:
     compression: Compression = Compression.GZIP
 
     stem: ClassVar[str] = ".jsonl"
-    """The extension before what compression adds."""
+    """The extension without the suffix of the compression."""
     values: ClassVar[Values] = Values.RECORD
 
     @property
     def extension(self) -> str:
-        """What keys of such files end in."""
+        """The end of the files' keys."""
         return f"{JsonlOptions.stem}{self.compression.value}"
 
     def require_fitting(self, columns: FileColumns) -> None:
-        """Accept all columns: values are text."""
+        """Accept all columns, because all values are written as text."""
 
     def open(self, sink: Sink, columns: FileColumns) -> JsonlFile:
-        """Open a new file on its way into `sink`."""
+        """Start a new file that is written into `sink`."""
         return JsonlFile(sink, columns.arrow, self)
 
 
 class JsonlFile(TextFile):
-    """One JSON Lines file on its way into a sink."""
+    """One JSON Lines file being written into a sink."""
 
     def __init__(self, sink: Sink, columns: pa.Schema, options: JsonlOptions) -> None:
         super().__init__(sink, columns, options.compression)
@@ -80,7 +80,7 @@ class JsonlFile(TextFile):
 
 
 def _members_behind(data: pa.Array[Any]) -> pa.Array[Any]:
-    """The texts of objects, to go on behind the first members of another one: `{"a":1}` as `,"a":1}`, `{}` as `}`."""
+    """Return the texts of objects as continuations of another object that is still open: `{"a":1}` as `,"a":1}`, `{}` as `}`."""
     suspects = pc.match_substring_regex(data, _MAYBE_META_KEY)
     if pc.any(suspects).as_py():
         data = pc.replace_with_mask(data, suspects, pa.array(map(_renamed, data.filter(suspects).to_pylist()), pa.string()))
@@ -88,7 +88,7 @@ def _members_behind(data: pa.Array[Any]) -> pa.Array[Any]:
 
 
 def _renamed(text: str) -> str:
-    """The object with another name for each key that is like one of the connector's own."""
+    """Return the object with each key renamed that is like one of the connector's own."""
     line = text.encode()
     found = [(json.dumps(beside_meta(member.key)), line[member.start : member.end].decode()) for member in members(line)]
     return "{" + ",".join(f"{key}:{value}" for key, value in found) + "}"

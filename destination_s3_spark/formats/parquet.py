@@ -1,6 +1,7 @@
-"""Writes Parquet files with the physical types of destination-s3 V2.
+"""Writer of Parquet files with the physical types of destination-s3 V2.
 
-Format 2.6, microsecond timestamps and times in UTC, three-level lists. The file carries the Arrow schema and no pandas metadata.
+Files have format version 2.6, microsecond timestamps and times in UTC, and three-level lists. They carry the Arrow schema and no pandas
+metadata.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from destination_s3_spark.decoding.plan import Values
 from destination_s3_spark.formats.file_format import FileFormat
 from destination_s3_spark.formats.file_writer import FileColumns, Sink, require_columns
 
-if TYPE_CHECKING:  # executors of a cluster have no pydantic
+if TYPE_CHECKING:  # a cluster's executors have no pydantic
     from destination_s3_spark.config.format_options import ParquetFormat
 
 MIB = 1024 * 1024
@@ -27,13 +28,16 @@ MIB = 1024 * 1024
 _SAMPLE_RUNS = 8
 _SAMPLE_RUN_ROWS = 256
 _SAMPLE_LEAST = 512
-"""Fewer values say nothing, and their dictionary costs nothing."""
+"""Fewer sampled values are no evidence, and a dictionary for few values costs nothing."""
 _MOSTLY_DISTINCT = 0.98
-"""Of 2,048 rows: so it is with 50,000 values of equal frequency, whose dictionary rarely fits its page."""
+"""The share of distinct values in the 2,048 sampled rows above which a column gets no dictionary.
+
+A column of 50,000 equally frequent values reaches this share, and its dictionary rarely fits into its page.
+"""
 
 
 class Codec(Enum):
-    """Compression codecs pyarrow can write; the values are destination-s3's. Its LZO is not among them. LZ4 is written as LZ4_RAW."""
+    """Compression codecs that pyarrow can write, by destination-s3's names. Its LZO is missing. LZ4 is written as LZ4_RAW."""
 
     UNCOMPRESSED = "UNCOMPRESSED"
     SNAPPY = "SNAPPY"
@@ -44,14 +48,14 @@ class Codec(Enum):
 
 
 class Dictionary(Enum):
-    """Whether columns whose values repeat are dictionary encoded, as long as their dictionary fits its page."""
+    """Whether columns with repeating values are dictionary encoded, as long as the dictionary fits into its page."""
 
     ON = "on"
     OFF = "off"
 
 
 class TimeEncoding(Enum):
-    """How times of day are stored. INT64 is the same number of microseconds without the logical type, for readers without TIME."""
+    """The storage of times of day. INT64 is the same number of microseconds without the logical type, for readers that lack TIME."""
 
     TIME = "time"
     INT64 = "int64"
@@ -59,7 +63,7 @@ class TimeEncoding(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ParquetOptions:
-    """Options of a Parquet file, sizes in bytes. A row group is written once its rows take `row_group_bytes` in Arrow's memory."""
+    """Options of a Parquet file. A row group is written when its rows occupy `row_group_bytes` of Arrow memory."""
 
     codec: Codec = Codec.UNCOMPRESSED
     row_group_bytes: int = 128 * MIB
@@ -72,15 +76,15 @@ class ParquetOptions:
     values: ClassVar[Values] = Values.TYPED
 
     def require_fitting(self, columns: FileColumns) -> None:
-        """Accept all columns: Parquet has a type for each of them."""
+        """Accept all columns, because Parquet has a type for each of them."""
 
     def open(self, sink: Sink, columns: FileColumns) -> ParquetFile:
-        """Open a new file on its way into `sink`."""
+        """Start a new file that is written into `sink`."""
         return ParquetFile(sink, columns.arrow, self)
 
 
 class _Outlet:
-    """The way to the sink, until it is shut: Arrow's writer would otherwise still write a footer when it is garbage collected."""
+    """A connection to the sink that can be shut. Otherwise Arrow's writer would write a footer when it is garbage collected."""
 
     def __init__(self, sink: Sink) -> None:
         self._sink: Sink | None = sink
@@ -108,9 +112,9 @@ class _Outlet:
 
 
 class ParquetFile:
-    """One Parquet file on its way into `sink`, a binary file that needs `write` and `flush` and stays the caller's to finish.
+    """One Parquet file being written into `sink`, a binary file with `write` and `flush` that the caller has to finish.
 
-    Use it in one thread. End it with `close`, or give it up with `abandon`.
+    Use it in one thread and end it with `close` or `abandon`.
     """
 
     def __init__(self, sink: Sink, schema: pa.Schema, options: ParquetOptions) -> None:
@@ -124,7 +128,7 @@ class ParquetFile:
         self._writer: pq.ParquetWriter | None = None
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Append rows. pa.ArrowInvalid when names or types of the columns are not those of the schema; nullability may differ."""
+        """Append rows. Raises pa.ArrowInvalid when the columns differ from the schema in names or types. Nullability may differ."""
         require_columns(batch, self._schema)
         if batch.num_rows == 0:
             return
@@ -140,7 +144,7 @@ class ParquetFile:
         return not self._batches
 
     def close(self, metadata: Mapping[str, str] | None = None) -> int:
-        """Write what is buffered and the footer with this metadata, and return the number of rows in the file."""
+        """Write the buffered rows and the footer with this metadata, and return the number of rows in the file."""
         if self._batches:
             self._write_row_group()
         writer = self._writer or self._open(self._stored.empty_table())
@@ -150,7 +154,7 @@ class ParquetFile:
         return self._rows
 
     def abandon(self) -> None:
-        """Let go of buffered rows and of the sink, which gets nothing more."""
+        """Discard the buffered rows and release the sink without writing anything more to it."""
         self._batches.clear()
         self._outlet.shut()
 
@@ -165,7 +169,7 @@ class ParquetFile:
         self._writer.write_table(table, row_group_size=table.num_rows)
 
     def _open(self, first: pa.Table) -> pq.ParquetWriter:
-        """Arrow's writer, set up for rows like these."""
+        """Open Arrow's writer with options chosen for the first rows."""
         options = self._options
         compression: Any = "none" if options.codec is Codec.UNCOMPRESSED else options.codec.value.lower()
         return pq.ParquetWriter(
@@ -176,15 +180,15 @@ class ParquetFile:
             use_dictionary=repeating_columns(first) if options.dictionary is Dictionary.ON else False,
             data_page_size=options.page_bytes,
             dictionary_pagesize_limit=options.dictionary_page_bytes,
-            coerce_timestamps=None,  # each timestamp keeps its own unit: ms for the time of extraction, µs for data
+            coerce_timestamps=None,  # each timestamp keeps its own unit: ms for the extraction time, µs for data
             write_time_adjusted_to_utc=True,
         )
 
 
 def repeating_columns(table: pa.Table) -> list[str]:
-    """The Parquet columns of a table whose values repeat, going by rows from all over it.
+    """Return the Parquet columns of a table whose values repeat, judging by a sample of rows from all parts of the table.
 
-    Of the others Arrow would fill a dictionary until its page is full, only to drop it: that cost a fifth of the time of encoding.
+    For each other column Arrow would fill a dictionary until its page is full, and then drop it. That took a fifth of the encoding time.
     """
     leaves = chain.from_iterable(_leaves(array, name) for name, array in _some_rows(table))
     return [path for path, values in leaves if not _hardly_repeats(values)]
@@ -198,7 +202,7 @@ def _some_rows(table: pa.Table) -> Iterator[tuple[str, pa.Array[Any]]]:
 
 
 def _leaves(array: pa.Array[Any], path: str) -> Iterator[tuple[str, pa.Array[Any]]]:
-    """Arrays without children, with their paths as Parquet writes them."""
+    """Yield the arrays without children, each with its Parquet path."""
     if isinstance(array, pa.StructArray):
         for member in array.type:
             yield from _leaves(array.field(member.name), f"{path}.{member.name}")
@@ -214,7 +218,7 @@ def _hardly_repeats(values: pa.Array[Any]) -> bool:
 
 
 def stored_schema(schema: pa.Schema, time_encoding: TimeEncoding) -> pa.Schema:
-    """The schema as a file has it: with INT64 every time of day is an int64, also inside of records and lists."""
+    """Return the schema of the file. With INT64 every time of day is an int64, also inside structs and lists."""
     if time_encoding is TimeEncoding.TIME:
         return schema
     return pa.schema([_without_time(field) for field in schema])

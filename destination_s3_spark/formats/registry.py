@@ -1,4 +1,4 @@
-"""The file formats there are. A new one is a module of this package and a line here."""
+"""The registry of file formats. A new format is a module of this package and an entry in FORMATS."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from destination_s3_spark.formats.parquet import PARQUET
 
 
 class ChosenFormat(Protocol):
-    """A user's options of a format."""
+    """The user's choice of a format and its options."""
 
     @property
     def format_type(self) -> str:
@@ -28,15 +28,15 @@ FORMATS: list[FileFormat] = [
 
 
 def chosen_format(chosen: ChosenFormat) -> FileFormat:
-    """Return the format of the user's options."""
+    """Return the format that the user chose."""
     return next(known for known in FORMATS if known.format_type == chosen.format_type)
 
 
 def file_options(chosen: ChosenFormat) -> FileOptions:
-    """Make the options of files from the user's."""
+    """Convert the user's options to the options of files."""
     return chosen_format(chosen).options(chosen)
 
 
 def format_of(key: str) -> FileFormat | None:
-    """Return the format of an object by its key. None for a name without a known extension."""
+    """Return the format of an object by the extension of its key, or None for an unknown extension."""
     return next((known for known in FORMATS if key.endswith(known.extensions)), None)

@@ -1,4 +1,4 @@
-"""The rows of a block as one run of bytes: how Arrow puts them together, and where each begins."""
+"""Concatenation of encoded pieces to rows, and access to the rows as one buffer with offsets."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 Piece = Any
-"""A pa.BinaryArray, or bytes that stand in every row."""
+"""A pa.BinaryArray, or bytes that are repeated in every row."""
 
 
 def joined(pieces: Sequence[Piece]) -> pa.BinaryArray:
-    """The pieces of each row put together; null is nothing."""
+    """Join the pieces of each row. A null piece adds no bytes."""
     rows: pa.BinaryArray = pc.binary_join_element_wise(*pieces, b"", null_handling="replace", null_replacement=b"")
     return rows
 
 
 def row_offsets(rows: pa.BinaryArray | pa.StringArray) -> np.ndarray[Any, Any]:
-    """Where each row begins in `row_bytes`, and the end of the last."""
+    """Return the start of each row in `row_bytes`, and the end of the last row."""
     if len(rows) == 0:
         return np.zeros(1, np.int32)
     return np.frombuffer(rows.buffers()[1], np.int32)[rows.offset : rows.offset + len(rows) + 1]
 
 
 def row_bytes(rows: pa.BinaryArray | pa.StringArray) -> pa.Buffer:
-    """The bytes of all rows, which `row_offsets` divides."""
+    """Return the bytes of all rows. `row_offsets` says where each row starts."""
     return rows.buffers()[2] or pa.py_buffer(b"")

@@ -1,4 +1,4 @@
-"""What the text formats have in common: how they are compressed, where a record's fields stand, and the JSON of the meta column."""
+"""The common parts of the text formats: compression, flattening of records, and the JSON of the meta column."""
 
 from __future__ import annotations
 
@@ -15,43 +15,43 @@ from isal import isal_zlib
 from destination_s3_spark.formats.file_writer import Sink, require_columns
 from destination_s3_spark.formats.rows import row_bytes, row_offsets
 
-if TYPE_CHECKING:  # executors of a cluster have no pydantic
+if TYPE_CHECKING:  # a cluster's executors have no pydantic
     from destination_s3_spark.config.format_options import Flattening as FlatteningOption
     from destination_s3_spark.config.format_options import TextCompression
 
 _GZIP_LEVEL = 2
-"""ISA-L's usual one. Measured on lines of a change log: six times as fast as zlib's level 4, for files of the same size."""
+"""ISA-L's default level. On lines of a change log it is six times as fast as zlib's level 4, and the files have the same size."""
 _GZIP_WINDOW = 16 + isal_zlib.MAX_WBITS
-"""zlib's way to ask for a gzip header and trailer. The header has no time and no name: equal rows give equal bytes."""
+"""zlib's convention to request a gzip header and trailer. The header holds no time and no name, so equal rows give equal bytes."""
 _META_PREFIX = "_airbyte_"
 
 
 class Compression(Enum):
-    """How a file is compressed as a whole; the value is what is added to its extension."""
+    """The compression of a whole file. The value is the suffix that is added to the extension."""
 
     NONE = ""
     GZIP = ".gz"
 
 
 class Flattening(Enum):
-    """Where a record's fields stand: below `_airbyte_data`, or beside the connector's own columns."""
+    """The place of a record's fields: inside `_airbyte_data`, or at the root beside the connector's own columns."""
 
     NONE = "none"
     ROOT = "root"
 
 
 def chosen_flattening(chosen: FlatteningOption) -> Flattening:
-    """Read the user's option."""
+    """Convert the user's option."""
     return Flattening.ROOT if chosen == "Root level flattening" else Flattening.NONE
 
 
 def chosen_compression(chosen: TextCompression) -> Compression:
-    """Read the user's option."""
+    """Convert the user's option."""
     return Compression.GZIP if chosen.compression_type == "GZIP" else Compression.NONE
 
 
 class TextFile(ABC):
-    """One text file on its way into a sink."""
+    """One text file being written into a sink."""
 
     def __init__(self, sink: Sink, columns: pa.Schema, compression: Compression) -> None:
         self._sink: Sink | None = sink
@@ -60,7 +60,7 @@ class TextFile(ABC):
         self._rows = 0
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Append rows. pa.ArrowInvalid when the columns of the batch are not those of the file."""
+        """Append rows. Raises pa.ArrowInvalid when the columns of the batch differ from those of the file."""
         require_columns(batch, self._columns)
         if batch.num_rows == 0:
             return
@@ -70,14 +70,14 @@ class TextFile(ABC):
         self._rows += batch.num_rows
 
     def close(self) -> int:
-        """Write what the compressor holds back and return the number of rows in the file."""
+        """Write the bytes that the compressor still holds, and return the number of rows in the file."""
         if self._gzip is not None and self._sink is not None:
             self._sink.write(self._gzip.flush())
         self._sink = None
         return self._rows
 
     def abandon(self) -> None:
-        """Let go of the sink, which gets nothing more."""
+        """Release the sink without writing anything more to it."""
         self._sink = None
 
     def _put(self, data: bytes | pa.Buffer) -> None:
@@ -86,16 +86,16 @@ class TextFile(ABC):
 
     @abstractmethod
     def _lines(self, batch: pa.RecordBatch) -> pa.StringArray:
-        """Each row with its line end."""
+        """Return each row as text with its line end."""
 
 
 def beside_meta(key: str) -> str:
-    """A record's key as it stands beside the connector's own columns: names like theirs, in any case, end in `_1`."""
+    """Return the name of a record's key beside the connector's own columns. Keys that begin like theirs, in any case, get `_1` appended."""
     return f"{key}_1" if key.lower().startswith(_META_PREFIX) else key
 
 
 def meta_json(meta: pa.StructArray) -> pa.StringArray:
-    """`_airbyte_meta` as JSON text."""
+    """Return `_airbyte_meta` as JSON text."""
     sync_ids, changes = meta.flatten()
     texts: Any = pa.scalar("[]")
     if pc.any(pc.greater(pc.list_value_length(changes), 0)).as_py():
@@ -104,8 +104,11 @@ def meta_json(meta: pa.StructArray) -> pa.StringArray:
 
 
 def text_join(*pieces: str | pa.Scalar | pa.Array[Any], null: str | None = None) -> pa.StringArray:
-    """The pieces of each row put together; a plain string stands in every row. A null piece makes the row null or, if given, is `null`."""
-    # Each piece costs time in every row, so neighbouring strings are one.
+    """Join the pieces of each row. A plain string is repeated in every row.
+
+    A null piece makes the row null, or is replaced by `null` when given.
+    """
+    # Every piece costs time in every row, so neighbouring strings are joined first.
     runs = groupby(pieces, lambda piece: isinstance(piece, str))
     fewer = chain.from_iterable([pa.scalar("".join(run))] if plain else run for plain, run in runs)
     handling = "emit_null" if null is None else "replace"
