@@ -1,4 +1,8 @@
-"""Tables on S3: landing rows, committing them, reading them. `read` is for Python programs of any kind."""
+"""Tables on S3: landing rows, committing them, merging them and reading them. `read` is the public entry for Python programs.
+
+The package knows what the final and the raw table of a stream are. It may import `change_log` and the layers below it. Its own modules and
+sub-packages form layers too, which `unit_tests/test_layering.py` lists.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ __all__ = ["read"]
 
 
 def __getattr__(name: str) -> Any:
-    """`read` is imported when asked for: Spark workers never need what it needs."""
+    """Import `read` on first access, because Spark workers never need its imports."""
     if name == "read":
         from destination_s3_spark.tables.dataset import read  # noqa: PLC0415
 

@@ -1,6 +1,6 @@
 """Updates of append tables: pending deltas become final files, and old files take new types.
 
-Files are copied inside the store (UploadPartCopy) wherever they are what the table needs; the others are written anew.
+A file that already has the table's columns and format is copied inside the store (UploadPartCopy). All others are rewritten.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ from destination_s3_spark.tables.update import Steps, Update, Work
 
 
 def publish_deltas(table: OpenTable, s3: S3Settings) -> Update:
-    """Make final files of an append table's deltas: of those of a pending generation, which replaces the table, or of all there are."""
+    """Turn an append table's deltas into final files.
+
+    If a generation is pending, its deltas and the kept rows replace the table. Otherwise all deltas are added to the table.
+    """
     live = table.writer.live_files()
     replaces = live.pending is not None
     kept = table.kept
@@ -38,7 +41,7 @@ def publish_deltas(table: OpenTable, s3: S3Settings) -> Update:
 
 
 def retype_final_files(table: OpenTable, s3: S3Settings) -> Update:
-    """Rewrite the final files of an append table that have columns of other types than the table has now."""
+    """Rewrite the final files of an append table whose columns have other types than the table has now."""
     live = table.writer.live_files()
     outdated = [file for file in live.of(FileKind.FINAL, FileKind.STATE) if table.is_outdated(file)]
     final = [file for file in outdated if file.kind is FileKind.FINAL]
@@ -57,12 +60,12 @@ def rebuild_from_raw(table: OpenTable, s3: S3Settings) -> Update:
 
 
 def _is_run(file: FileEntry) -> bool:
-    """Whether it was landed for a merge, and so in other columns than a final file has."""
+    """Tell whether the file was landed for a merge. Its columns then differ from those of a final file."""
     return file.keys is not None
 
 
 def _rewritten(table: OpenTable, live: LiveFiles, files: Sequence[FileEntry], s3: S3Settings, misfits: Misfits) -> Steps[list[DataFile]]:
-    """Rewrite the files on Spark, and return them as staged final files."""
+    """Rewrite the files on Spark and return them as staged final files."""
     if not files:
         return []
     plan, layout = table.plan, table.layout
@@ -74,7 +77,7 @@ def _rewritten(table: OpenTable, live: LiveFiles, files: Sequence[FileEntry], s3
 
 
 def _copied(table: OpenTable, deltas: Sequence[FileEntry]) -> list[DataFile]:
-    """Copies of the deltas under final keys, staged."""
+    """Stage copies of the deltas under final keys."""
 
     def copy(file: FileEntry) -> DataFile:
         key = keys[file.key]

@@ -1,4 +1,4 @@
-"""From the user's configuration to the settings of each part; those of the bucket are in `storage.configured`."""
+"""Conversion of the user's configuration to the settings of tables. `storage.configured` converts the settings of the bucket."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ def final_options(config: Config) -> FileOptions:
 
 
 RAW_PARQUET = ParquetOptions(codec=Codec.ZSTD, row_group_bytes=32 * MIB, dictionary=Dictionary.OFF)
-"""Raw files hold JSON text, which zstd shrinks well and a dictionary does not; small row groups keep the second writer of a task cheap."""
+"""Raw files hold JSON text, which zstd compresses well and a dictionary does not. Small row groups keep a task's second writer cheap."""
 
 
 def rules(config: Config) -> Rules:
-    """What is done with tables."""
+    """Return the user's decisions about tables."""
     tables = config.tables
     log = config.change_log
     options = ChangeLogOptions(ChangeLogFormat(log.format), BeforeImage(log.before_image), AfterImage(log.after_image), log.include_header)

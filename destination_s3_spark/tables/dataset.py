@@ -1,4 +1,4 @@
-"""Reading a table from Python: its head as an Arrow dataset, which pyarrow, DuckDB and Polars scan lazily."""
+"""Access to a table from Python: its current rows as an Arrow dataset, which pyarrow, DuckDB and Polars scan lazily."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ PARQUET = ds.ParquetFileFormat()
 
 
 def read(config: Mapping[str, Any], name: str, namespace: str | None = None) -> ds.Dataset:
-    """The table of a stream, as the newest commit left it. `config` is the connector's configuration, as for `write`.
+    """Return a stream's table as of its newest commit. `config` is the connector's configuration, as for `write`.
 
-    Its columns are the table's of today; files written before a column came have nulls there. A deduplicated table in CSV or JSON Lines
-    comes as rows with `_airbyte_data`, the record's JSON text, in place of columns. A later commit may delete files of this dataset: then
-    scanning it raises OSError (NO_SUCH_KEY), and reading again helps.
+    The dataset has the table's current columns. Files written before a column was added yield nulls for it. A deduplicated table in CSV or
+    JSON Lines has one column `_airbyte_data` with the record's JSON text instead of data columns. A later commit may delete files of the
+    dataset. Scanning it then raises OSError (NO_SUCH_KEY); call `read` again.
 
-    Raises ConfigError where there is no such table, or where its files are of a format that Arrow cannot read; DataError when its chain
-    is damaged; TransientError when the store does not answer.
+    Raises ConfigError when the table does not exist or Arrow cannot read the format of its files. Raises DataError when its chain is
+    damaged, and TransientError when the store does not answer.
     """
     parsed = Config.parse(config)
     settings = s3_settings(parsed)
@@ -58,13 +58,14 @@ def read(config: Mapping[str, Any], name: str, namespace: str | None = None) -> 
 
 
 def _parquet_files(live: LiveFiles, config: Config, folder: str) -> tuple[list[FileEntry], bool]:
-    """Find the Parquet files that hold the table's rows, and whether the final files they stand for are of text.
+    """Find the Parquet files that hold the table's rows, and tell whether the final files have a text format.
 
-    That is the final file itself, or else the merge state it was rendered from: the one with the same key range.
+    A final file in Parquet is read directly. Any other was rendered from a merge state, the one with the same key range, which is read
+    instead.
     """
     adopted = [FileEntry(FileKind.ADOPTED, key, 0, 0) for key in live.adopted]
     finals = [*adopted, *(file for file in live.of(FileKind.FINAL) if not live.is_pending(file))]
-    # A file name pattern may leave out the extension; then the configured format is all there is to go by.
+    # A file name pattern may omit the extension. Only the configured format then tells the format of a file.
     formats = {file.key: format_of(file.key) or chosen_format(config.format) for file in finals}
     ranges = {file.keys for file in finals if not formats[file.key].sorted_rows and file.keys is not None}
     states = [file for file in live.of(FileKind.STATE) if file.keys in ranges]
@@ -82,9 +83,9 @@ def _parquet_files(live: LiveFiles, config: Config, folder: str) -> tuple[list[F
 
 
 def _typed_schema(chain: Chain, files: Sequence[FileEntry]) -> pa.Schema | None:
-    """The table's columns; None where no schema is recorded yet.
+    """Return the table's columns, or None when no schema is recorded yet.
 
-    While a table is on its way to other types, all its files still have those of the schema before.
+    As long as a change of types is recorded and no file has been rewritten, the columns are those of the newest schema among the files.
     """
     state = chain.head
     ids = [-1 if file.schema_id is None else file.schema_id for file in files if file.kind is not FileKind.ADOPTED]
@@ -95,7 +96,7 @@ def _typed_schema(chain: Chain, files: Sequence[FileEntry]) -> pa.Schema | None:
 
 
 def _dataset(files: Sequence[FileEntry], schema: pa.Schema | None, filesystem: S3FileSystem, bucket: str) -> ds.Dataset:
-    # The chain knows the sizes, so that no file has to be asked for its own before it is read.
+    # The sizes come from the chain and save a HEAD request per file.
     fragments = [PARQUET.make_fragment(f"{bucket}/{file.key}", filesystem, file_size=file.bytes or None) for file in files]
     if schema is None:
         schema = fragments[0].physical_schema if fragments else pa.schema(META_FIELDS)

@@ -1,4 +1,4 @@
-"""By what a deduplicated table tells its rows apart: the stream's key and cursor as columns of the table."""
+"""Deduplication settings of a stream: its primary key, cursor and deletion field as columns of the table."""
 
 from __future__ import annotations
 
@@ -12,23 +12,26 @@ from destination_s3_spark.schema.type_text import type_to_text
 from destination_s3_spark.tables.runs.keys import CdcDeletion, KeySpec
 
 DELETED_AT = "_ab_cdc_deleted_at"
-"""The field in which CDC sources report a deletion; anything but null in it is one."""
+"""The field in which CDC sources report a deletion. Any value except null means a deletion."""
 
 
 def is_deduplicated(stream: Stream) -> bool:
-    """Whether the stream's table has one row per key."""
+    """Tell whether the stream's table has one row per key."""
     return stream.destination_sync_mode is DestinationSyncMode.APPEND_DEDUP
 
 
 def deciding_fields(stream: Stream) -> frozenset[str]:
-    """The JSON keys of the fields a deduplicated table goes by; none for other tables."""
+    """Return the JSON keys of the primary key, cursor and deletion fields of a deduplicated table. Other tables have none."""
     if not is_deduplicated(stream):
         return frozenset()
     return frozenset({*(path[0] for path in stream.primary_key), *stream.cursor_field[:1], DELETED_AT})
 
 
 def key_spec(stream: Stream, schema: TableSchema, deletion: CdcDeletion, *, of_text: bool) -> KeySpec:
-    """Key, cursor and deletion of the table's rows. Raises ConfigError for a key or cursor that is not declared or is no single value."""
+    """Return the key, cursor and deletion columns of the table's rows.
+
+    Raises ConfigError for a key or cursor field that is not declared or does not hold a single value.
+    """
     key = tuple(_scalar(stream, schema, "primary_key", path[0]) for path in stream.primary_key)
     cursor = _scalar(stream, schema, "cursor_field", stream.cursor_field[0]) if stream.cursor_field else None
     deleted_at = schema.column(DELETED_AT)
@@ -36,7 +39,7 @@ def key_spec(stream: Stream, schema: TableSchema, deletion: CdcDeletion, *, of_t
 
 
 def misfit_warnings(spec: KeySpec, misfits: Mapping[str, int]) -> Iterator[str]:
-    """What to tell the user about values that decide about rows and could not be kept as they were; counts by JSON key."""
+    """Yield a warning for each key, cursor or deletion field with values that do not fit its type. `misfits` counts them by JSON key."""
     roles = [(field, "primary key", "null in their rows, which are told apart by the key as the source sent it") for field in spec.key]
     if spec.cursor is not None:
         roles.append((spec.cursor, "cursor", "their records count as older than any with a cursor"))

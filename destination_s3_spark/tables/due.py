@@ -1,4 +1,4 @@
-"""Choice of the update that a table needs: at the end of a sync, or before anything is landed to it."""
+"""Choice of the update that a table needs, at the end of a sync or before rows land."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from destination_s3_spark.tables.update import Update
 
 
 def may_be_due(table: StreamTable, *, complete: bool) -> bool:
-    """Tell whether the table has to be opened for an update now that its stream has ended, after catching up with its chain.
+    """Tell whether the table has to be opened for an update after its stream has ended. Catches up with the table's chain first.
 
-    Rows that only add to the table come in whether or not the stream is complete. A generation that is to replace it is published when
-    its stream is complete, and waits otherwise.
+    Appended rows are published whether or not the stream is complete. A generation that replaces the table is published only when the
+    stream is complete.
     """
     state = table.writer.catch_up()
     if state is None:
@@ -27,7 +27,7 @@ def may_be_due(table: StreamTable, *, complete: bool) -> bool:
 
 
 def update_of(table: OpenTable, resources: Callable[[], Resources]) -> Update | None:
-    """Choose the update of a table that may be due one. None if there is nothing to do; then no resources are asked for."""
+    """Choose the update that publishes a table's deltas. Return None, without calling `resources`, if there is nothing to publish."""
     contents = table.writer.open().contents
     if contents.pending is None and not contents.files(FileKind.DELTA):
         return None
@@ -35,7 +35,7 @@ def update_of(table: OpenTable, resources: Callable[[], Resources]) -> Update | 
 
 
 def rebuild_of(table: OpenTable, resources: Resources) -> Update:
-    """Choose the update that rebuilds the final table from the raw table. Raises ConfigError if that does not have every row."""
+    """Choose the update that rebuilds the final table from the raw table. Raises ConfigError if the raw table lacks rows."""
     live = table.writer.live_files()
     state = table.writer.open()
     if live.pending is not None:
@@ -50,5 +50,5 @@ def rebuild_of(table: OpenTable, resources: Resources) -> Update:
 
 
 def rewrite_of(table: OpenTable, resources: Resources) -> Update:
-    """Choose the update that gives the rows of an open table the types it has now."""
+    """Choose the update that converts the rows of an open table to its current types."""
     return retype_final_files(table, resources.s3) if table.spec is None else merge_runs(table, table.spec, resources)

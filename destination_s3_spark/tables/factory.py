@@ -1,4 +1,4 @@
-"""Tables put together: where each lies, what it already holds, and whether its stream's columns fit. Nothing is written."""
+"""Factory of tables: it resolves their folders, reads their chains and checks their columns. It writes nothing."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ logger = logging.getLogger("airbyte")
 
 @dataclass(frozen=True, slots=True)
 class TableFactory:
-    """Makes the tables of a bucket path, for a sync and for the operator's commands.
+    """Factory of a bucket path's tables, for a sync and for the operator's commands.
 
-    `map_tables` reads tables side by side, `map_files` completes their uploads.
+    `map_tables` may read tables in parallel, and `map_files` may complete their uploads in parallel.
     """
 
     config: Config
@@ -56,7 +56,7 @@ class TableFactory:
     precedence: Precedence = field(default_factory=Precedence)
 
     def of_catalog(self, catalog: Catalog) -> dict[int, StreamTable]:
-        """Make the table of each stream by catalog index, its chain read. Raises ConfigError when a stream does not fit its table."""
+        """Make the table of each stream, by catalog index, and read its chain. Raises ConfigError when a stream does not fit its table."""
         if self.config.change_log.enabled:
             require_primary_keys(catalog)
         declared = [self._declared(stream) for stream in catalog.streams]
@@ -81,11 +81,11 @@ class TableFactory:
         return tables
 
     def find(self) -> list[FoundTable]:
-        """Find the tables of the bucket path by their chains. Raises DataError where a chain has no Seed."""
+        """Find the tables of the bucket path by their chains. Raises DataError when a chain has no Seed."""
         return find_tables(self.store, self.folder)
 
     def choose(self, found: Sequence[FoundTable], name: str, namespace: str | None) -> list[FoundTable]:
-        """Choose the tables of the streams of that name, and of that namespace if one is given. Raises ConfigError when there is none."""
+        """Choose the tables of the streams with this name, and this namespace if given. Raises ConfigError when there are none."""
         return choose(found, name, namespace, self.place)
 
     def read_chain(self, found: FoundTable) -> Chain:
@@ -96,7 +96,7 @@ class TableFactory:
         return chain
 
     def of_found(self, found: FoundTable, publishers: Sequence[Publisher]) -> StreamTable:
-        """Make a table as its last sync had it, without that sync's catalog. Its rows are neither added to nor replaced."""
+        """Make a table from the catalog that its chain recorded last. The session neither adds nor replaces rows."""
         table = identity_of(found)
         template = self.template
         chain = self.read_chain(found)
@@ -107,26 +107,26 @@ class TableFactory:
         return StreamTable(stream, fields, writer, self._layout(template, table, RAW_PARQUET), rules(self.config), session)
 
     def publishers(self, every: Sequence[FoundTable]) -> dict[StreamId, tuple[Publisher, ...]]:
-        """Make the publishers of tables that were found, by the same rule as in a sync. `every`: all tables of the bucket path."""
+        """Make the publishers of found tables by the same rules as in a sync. `every` holds all tables of the bucket path."""
         return publishers_of(self.config, {found.stream: found.seed.final_root for found in every}, self.template)
 
     def orphans(self) -> OrphanUploads:
-        """List the open uploads of the bucket path when they are first asked for."""
+        """Make the list of the bucket path's open uploads. It is requested from the store on first use."""
         return OrphanUploads(self.store, self.template.base)
 
     @property
     def folder(self) -> str:
-        """The prefix below which every table has a folder."""
+        """The prefix of all tables' own folders."""
         return f"{self.template.base}{INTERNAL_FOLDER}/"
 
     @property
     def place(self) -> str:
-        """The folder's address, for people."""
+        """The S3 URI of the folder, for messages."""
         return f"s3://{self.config.s3_bucket_name}/{self.folder}"
 
     @property
     def template(self) -> PathTemplate:
-        """How keys are made outside of a sync."""
+        """The template of keys outside a sync."""
         return path_template(self.config, self.started_at, sync_id=0)
 
     def _declared(self, stream: Stream) -> StreamFields:
@@ -134,7 +134,7 @@ class TableFactory:
         return stream_fields(stream.json_schema, stream.id, unfit, UnionConflicts(self.config.tables.union_conflicts))
 
     def _read_hint(self, template: PathTemplate, stream: StreamId) -> Chain:
-        """Read what the table's hint says, in one call. The writer finds out whether there is more."""
+        """Read the table's chain from its hint, usually one request. The writer catches up with later blocks."""
         chain = Chain(self.store, f"{internal_root(template, stream)}{CHAIN_FOLDER}", stream)
         chain.read()
         return chain
@@ -142,7 +142,7 @@ class TableFactory:
     def _identity(self, stream: StreamId, template: PathTemplate, root: str) -> Table:
         def adopt() -> list[str]:
             if template.identity(stream)[-2:-1] != ("name",):
-                return []  # a folder of many streams: nothing tells whose a file is
+                return []  # in a folder of many streams nothing tells which stream a file belongs to
             return earlier_files(self.store, template.key_pattern(stream, root), root, table_id(stream), self.map_files)
 
         return Table(stream, table_id(stream), internal_root(template, stream), root, adopt)
@@ -156,17 +156,17 @@ class TableFactory:
 
 
 def table_factory(config: Config) -> TableFactory:
-    """Make the factory of an operator's command."""
+    """Make the factory for an operator's command."""
     return TableFactory(config, S3Store(s3_settings(config)), datetime.now(UTC))
 
 
 def identity_of(found: FoundTable) -> Table:
-    """Tell where a table that was found is."""
+    """Return the identity and folders of a found table."""
     return Table(found.stream, found.seed.table_id, found.folder, found.seed.final_root)
 
 
 def require_primary_keys(catalog: Catalog) -> None:
-    """Raise ConfigError for a stream whose rows a change log could not tell apart; say which streams will have none."""
+    """Raise ConfigError for a stream without a primary key, which a change log needs. Warn about streams that will have no change log."""
     for stream in catalog.streams:
         if not stream.primary_key:
             raise ConfigError(
@@ -180,9 +180,9 @@ def require_primary_keys(catalog: Catalog) -> None:
 
 
 def require_own_roots(catalog: Catalog, roots: Mapping[StreamId, str], template: PathTemplate) -> None:
-    """Raise ConfigError for a stream whose table is to be merged or replaced and has files of another table under its folder.
+    """Raise ConfigError for a stream that is to be deduplicated or replaced and shares its folder with another table.
 
-    Only appending never has to know which files are its own.
+    Appending is allowed in a shared folder, because it never has to know which files belong to the table.
     """
     shared = overlaps(roots, template)
     for stream in catalog.streams:
@@ -196,7 +196,7 @@ def require_own_roots(catalog: Catalog, roots: Mapping[StreamId, str], template:
 
 
 def _recorded(found: FoundTable, schema: Mapping[str, Any], generation: int) -> tuple[Stream, StreamFields]:
-    """Put together what the table's last sync declared."""
+    """Restore the stream and the fields that the table's last sync declared."""
     columns = [column for column in from_event(schema).fields if column.present]
     fields = StreamFields(
         tuple(Field(column.source, column.name, column.type) for column in columns),

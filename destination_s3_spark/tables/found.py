@@ -1,4 +1,4 @@
-"""Tables that are in a bucket, found by the first blocks of their chains."""
+"""Search for the tables of a bucket path by the first blocks of their chains."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from destination_s3_spark.stream_id import StreamId
 
 @dataclass(frozen=True, slots=True)
 class FoundTable:
-    """A table of the bucket path: its own folder and the first block of its chain."""
+    """A table of the bucket path: its own folder and the Seed of its chain."""
 
     folder: str
     seed: Seed
@@ -32,14 +32,14 @@ class FoundTable:
 
 
 def find_tables(store: ObjectStore, folder: str) -> list[FoundTable]:
-    """Find the tables whose chains are below the folder, in the order of their keys. Raises DataError where a chain has no Seed."""
+    """Find the tables with chains below the folder, in the order of their keys. Raises DataError when a chain has no Seed."""
     first = f"{CHAIN_FOLDER}{block_name(0)}"
     keys = [found.key for found in store.list(folder) if found.key.endswith(f"/{first}")]
     return [FoundTable(key.removesuffix(first), _seed(store, key)) for key in keys]
 
 
 def choose(found: Sequence[FoundTable], name: str, namespace: str | None, place: str) -> list[FoundTable]:
-    """Choose the tables of the streams of that name, and of that namespace if one is given. Raises ConfigError when there is none."""
+    """Choose the tables of the streams with this name, and this namespace if given. Raises ConfigError when there are none."""
     chosen = [table for table in found if table.stream.name == name and namespace in (None, table.stream.namespace)]
     if not chosen:
         known = ", ".join(sorted(str(table.stream) for table in found)) or "none"

@@ -1,4 +1,4 @@
-"""Where a table's files go, and how they are encoded."""
+"""Layout of a table: the keys of its files and their formats."""
 
 from __future__ import annotations
 
@@ -12,39 +12,40 @@ from destination_s3_spark.storage.paths import PathTemplate
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """`root` is the final table's folder, `folder` the connector's own one for the table, `changes` its change log's; "" or ending in "/".
-
-    `final` and `raw` are the formats of the two tables; `raw` None: no raw table is kept.
-    """
+    """The folders of a table and the formats of its files. Each folder is "" or ends in "/"."""
 
     template: PathTemplate
     root: str
+    """The folder of the final files."""
     folder: str
+    """The connector's own folder for the table."""
     changes: str
+    """The folder of the table's change log."""
     final: FileOptions
     raw: ParquetOptions | None
+    """The format of raw files, or None to keep no raw table."""
 
     @property
     def of_text(self) -> bool:
-        """Whether final files hold values as the source wrote them, so that columns have no types there."""
+        """Whether final files hold the values as text from the source. Their columns then have no types."""
         return self.final.values is not Values.TYPED
 
     def raw_key(self, number: int, token: str) -> str:
-        """The key of a raw file."""
+        """Return the key of a raw file."""
         return f"{self.folder}raw/{number}-{token}.parquet"
 
     def delta_key(self, number: int, token: str, extension: str) -> str:
-        """The key of a file of rows that are not in the final table yet."""
+        """Return the key of a file of rows that are not in the final table yet."""
         return f"{self.folder}delta/{number}-{token}{extension}"
 
     def state_key(self, token: str) -> str:
-        """The key of a file that keeps what a final file of another format than Parquet shows, for the next merge."""
+        """Return the key of a merge state: the Parquet copy that the next merge reads instead of a final file of another format."""
         return f"{self.folder}state/{token}.parquet"
 
     def tombstone_key(self, token: str) -> str:
-        """The key of a file of deleted keys."""
+        """Return the key of a file of deleted keys."""
         return f"{self.folder}tombstones/{token}.parquet"
 
     def scratch_prefix(self, token: str) -> str:
-        """Where a task keeps rows it is sorting for a merge, or finds the lines it is to land; no block ever names them."""
+        """Return the prefix of a task's temporary objects: rows being sorted for a merge, or lines to land. No block names them."""
         return f"{self.folder}scratch/{token}/"

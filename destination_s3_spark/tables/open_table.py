@@ -1,4 +1,4 @@
-"""A stream's open table: its columns, what slices become, and the keys of files."""
+"""A stream's open table: its columns, the tasks that land slices in it, and the keys of its files."""
 
 from __future__ import annotations
 
@@ -30,15 +30,13 @@ from destination_s3_spark.tables.runs.keys import KeySpec
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """The columns of an open table.
-
-    `recorded` is the SetDataSchema payload to record, None when the chain has it. Files of schemas before `types_since` have columns of
-    other types than the table has now.
-    """
+    """The columns of an open table."""
 
     schema: TableSchema
     recorded: dict[str, Any] | None
+    """The SetDataSchema payload to record, or None if the chain already has it."""
     types_since: int
+    """The first schema id with today's types. Files of earlier schemas have columns of other types."""
 
     def is_outdated(self, file: FileEntry) -> bool:
         """Tell whether columns of the file have other types than the table has now."""
@@ -47,23 +45,24 @@ class Columns:
 
 @dataclass(frozen=True, slots=True)
 class OpenTable:
-    """One stream's table that this sync writes.
-
-    `declared` are the stream's fields as columns. `spec` tells the rows of a deduplicated table apart. `pending`: rows land beside the
-    table until they replace it; `kept` stays of the table then. `outdated`: its final files have to be rewritten before anything lands.
-    """
+    """A stream's table that this sync has opened for writing."""
 
     stream: Stream
     declared: tuple[Field, ...]
+    """The fields that the stream declares, as columns."""
     writer: TableWriter
     layout: Layout
     rules: Rules
     session: Session
     columns: Columns
     spec: KeySpec | None
+    """The key of a deduplicated table's rows. None for an append table."""
     pending: bool
+    """Whether rows land beside the table until they replace it."""
     kept: Kept
+    """The rows that stay in the table when the pending generation replaces it."""
     outdated: bool
+    """Whether final files have to be rewritten before anything lands."""
     _numbers: Iterator[int] = field(default_factory=count)
 
     @property
@@ -73,11 +72,11 @@ class OpenTable:
 
     @property
     def plan(self) -> RowPlan:
-        """The plan by which records become rows of the final files, whatever they are landed as."""
+        """The plan that turns records into rows of the final files, regardless of the form in which they land."""
         return row_plan(self.stream, self.schema, self.declared, self.layout.final)
 
     def plan_of(self, then: TableSchema) -> RowPlan:
-        """Make the plan for raw rows that landed under an earlier schema: each value goes to the column it went to then."""
+        """Make the plan for raw rows that landed under an earlier schema. Each value goes to the same column as at that time."""
         plan = self.plan
         if plan.values is not Values.TYPED:
             return self.plan_of_all
@@ -85,13 +84,13 @@ class OpenTable:
 
     @property
     def plan_of_all(self) -> RowPlan:
-        """The plan for rows of any age in a format of text: every field the table has ever had."""
+        """The plan for rows of any schema in a text format. It covers every field the table has ever had."""
         sources = dict.fromkeys(column.source for column in self.schema.fields)
         declared = tuple(Field(source, source, Scalar.STRING) for source in sources)
         return row_plan(self.stream, self.schema, declared, self.layout.final)
 
     def record_schema(self) -> None:
-        """Record the columns in the chain, unless it has them."""
+        """Record the columns in the chain, unless it already has them."""
         if self.columns.recorded is not None:
             self.writer.ensure_schema(self.columns.recorded)
 
@@ -100,7 +99,7 @@ class OpenTable:
         return self.columns.is_outdated(file)
 
     def land_tasks(self, slices: Sequence[Slice], s3: S3Settings) -> list[LandTask]:
-        """Make a task for each slice, its keys assigned."""
+        """Make a task for each slice and assign the keys of its files."""
         if self.spec is not None and self.layout.of_text:
             plan, columns = control_plan(self.stream, self.spec), FileColumns(self.stream.id, (), RAW_SCHEMA)
         else:
@@ -109,11 +108,11 @@ class OpenTable:
         return [LandTask(piece, plan, self.schema.schema_id, self._targets(columns), s3) for piece in slices]
 
     def final_key(self, token: str, extension: str | None = None) -> str:
-        """Make the key of the next final file; `extension` if not that of the table's format."""
+        """Make the key of the next final file. `extension` defaults to that of the table's format."""
         return self._final_key(next(self._numbers), token, extension or self.layout.final.extension)
 
     def refuse(self, problem: str) -> ConfigError:
-        """Make an error about this stream that ends the sync."""
+        """Make the error that ends the sync because of this stream."""
         return refusal(self.stream, problem)
 
     def _targets(self, columns: FileColumns) -> tuple[Target, ...]:
@@ -136,5 +135,5 @@ class OpenTable:
 
 
 def refusal(stream: Stream, problem: str) -> ConfigError:
-    """Make an error about a stream that ends the sync."""
+    """Make the error that ends the sync because of a stream."""
     return ConfigError(f"Stream '{stream.id}': {problem}", stream=stream.id)

@@ -1,4 +1,4 @@
-"""Comparing two states of a table row by row, whatever order the rows are in and however they are spread over files."""
+"""Comparison of two states of a table by row digests, regardless of the order of rows and their distribution over files."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ ROWS_AT_ONCE = 16_384
 
 @dataclass(frozen=True, slots=True)
 class DigestTask:
-    """A Parquet file whose rows are digested."""
+    """A Parquet file with rows to digest."""
 
     file: FileEntry
     s3: S3Settings
 
 
 def digested_files(live: LiveFiles) -> list[FileEntry]:
-    """The files that have the rows of the final table and can be read: its Parquet files, or the states beside files of other formats."""
+    """List the Parquet files with the rows of the final table: its final files, or the merge states if those have another format."""
     final = [file for file in live.of(FileKind.FINAL) if file.key.endswith(ParquetOptions.extension) and not live.is_pending(file)]
     return final or list(live.of(FileKind.STATE))
 
 
 def row_digests(task: DigestTask) -> bytes:
-    """The digests of the file's rows, one behind the other. Null and absent columns are one, so that rows of two schemas can be equal."""
+    """Return the concatenated digests of the file's rows. An absent column counts as null, so rows of two schemas can be equal."""
     digests = bytearray()
     with closing(RangedFile(task.s3, task.file.key, task.file.bytes)) as source:
         for batch in pq.ParquetFile(source).iter_batches(ROWS_AT_ONCE):
@@ -50,7 +50,7 @@ def row_digests(task: DigestTask) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Rows that are in both states of a table, in the earlier one only, in the later one only."""
+    """Numbers of rows in both states of a table, only in the earlier state, and only in the later state."""
 
     equal: int
     gone: int
@@ -58,7 +58,7 @@ class Comparison:
 
 
 def compared(before: Iterable[bytes], after: Iterable[bytes]) -> Comparison:
-    """Compare the digests of two states, given file by file."""
+    """Compare the digests of two states, each given per file."""
     earlier, later = _counted(before), _counted(after)
     return Comparison((earlier & later).total(), (earlier - later).total(), (later - earlier).total())
 

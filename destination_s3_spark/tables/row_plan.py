@@ -1,4 +1,4 @@
-"""What a stream's records become in the final files of a format: how its columns may change, the plan to type by, the files' columns."""
+"""Row plans: the mapping of a stream's records to the columns of final files, and the policy for changes of these columns."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from destination_s3_spark.tables.runs.keys import KeySpec
 
 
 def schema_policy(options: FileOptions, change: SchemaChange, fixed: frozenset[str], replace: bool) -> SchemaPolicy:
-    """The policy of a table with files of this format. In files of text no type decides anything, so a column just takes other values."""
+    """Return the schema policy of a table with files of this format. In text files types have no effect, so columns take any value."""
     if options.values is not Values.TYPED and change is not SchemaChange.FAIL:
         change = SchemaChange.KEEP
     return SchemaPolicy(change, fixed, replace)
 
 
 def row_plan(stream: Stream, schema: TableSchema, declared: Sequence[Field], options: FileOptions) -> RowPlan:
-    """The plan for records of a stream that declares these fields, which the table's schema has evolved to."""
+    """Make the plan for records of a stream that declares these fields. The table's schema has already evolved to them."""
     fields: tuple[Field, ...]
     match options.values:
         case Values.RECORD:
             fields, arrow = (), RAW_SCHEMA
         case Values.CELLS:
-            # Columns in the table's order, by the names of their keys: one for each, however many columns it has by type.
+            # One column per JSON key, in the table's order and under the key's name, even if the table has several typed columns for it.
             cells = {column.source: Field(column.source, beside_meta(column.source), Scalar.STRING) for column in schema.fields}
             arrow = pa.schema([*META_FIELDS, *map(arrow_field, cells.values())])
             fields = tuple(cells[field.source] for field in declared)
@@ -44,7 +44,7 @@ def row_plan(stream: Stream, schema: TableSchema, declared: Sequence[Field], opt
 
 
 def control_plan(stream: Stream, spec: KeySpec) -> RowPlan:
-    """The plan for the columns by which rows are told apart alone, where a table's own columns have no types."""
+    """Make the plan for only the key, cursor and deletion columns of a deduplicated table with untyped columns."""
     sources = {field.source: field for field in (*spec.key, spec.cursor, spec.deleted_at) if field is not None}
     fields = tuple(sources.values())
     arrow = pa.schema([*META_FIELDS, *map(arrow_field, fields)])
@@ -56,7 +56,7 @@ def _key_of(stream: Stream) -> tuple[str, ...]:
 
 
 def file_columns(schema: TableSchema, plan: RowPlan) -> FileColumns:
-    """The columns of a final file with rows of the plan."""
+    """Return the columns of a final file with rows of the plan."""
     if plan.values is not Values.TYPED:
         return FileColumns(plan.stream, (), plan.table_schema)
     fields = tuple(Field(column.source, column.name, column.type) for column in schema.fields)

@@ -1,4 +1,4 @@
-"""The files that hold a table's rows, and how to read each of them as rows of today's columns."""
+"""Sources of a table's rows: for each file, whether to read the file itself or its raw rows, as rows of the current columns."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from destination_s3_spark.tables.stored.rows import Misfits
 
 
 def replaced_by_pending(live: LiveFiles, kept: Kept = NOTHING, lasting: Collection[FileEntry] = ()) -> list[FileEntry]:
-    """List what goes when the pending generation is published: everything but its raw rows and the final files that last."""
+    """List the files that the pending generation replaces: all but its raw files, the kept raw and adopted files, and `lasting`."""
     adopted = [FileEntry(FileKind.ADOPTED, key, 0, 0) for key in live.adopted if key not in kept.adopted]
     stay = {file.key for file in (*kept.raw, *lasting)}
     old = [file for file in live.files if file.key not in stay and not (file.kind is FileKind.RAW and live.is_pending(file))]
@@ -29,7 +29,7 @@ def replaced_by_pending(live: LiveFiles, kept: Kept = NOTHING, lasting: Collecti
 
 
 def raw_twin(live: LiveFiles, file: FileEntry) -> FileEntry | None:
-    """The raw file that holds exactly the rows of this file, in their order."""
+    """Return the raw file with exactly the rows of this file in the same order, or None if there is none."""
     if file.offset is None:
         return None
     raw = live.of(FileKind.RAW)
@@ -37,16 +37,16 @@ def raw_twin(live: LiveFiles, file: FileEntry) -> FileEntry | None:
 
 
 def raw_covers(table: OpenTable, live: LiveFiles) -> bool:
-    """Whether the raw table has every row that ever landed in the table since it was last replaced."""
+    """Tell whether the raw table has every row that landed in the table since it was last replaced."""
     state = table.writer.state
     raw = [file for file in live.of(FileKind.RAW) if not live.is_pending(file)]
     return state is not None and not live.adopted and sum(file.rows for file in raw) == state.contents.landed
 
 
 def stored(table: OpenTable, live: LiveFiles, files: Sequence[FileEntry], misfits: Misfits, s3: S3Settings) -> list[Stored]:
-    """How to read each file as rows of today's columns: from its raw rows where they are kept, else by cast.
+    """Choose how each file is read as rows of the current columns: from its raw rows if they were kept, else by cast.
 
-    Raises ConfigError for a file that can only be had from raw rows which are not kept.
+    Raises ConfigError for a file that needs raw rows which were not kept.
     """
     twins = {file.key: raw_twin(live, file) for file in files}
     own = list(table.writer.map_files(lambda file: twins[file.key] is None and _has_raw_rows(file, s3), files))
@@ -68,7 +68,7 @@ def stored(table: OpenTable, live: LiveFiles, files: Sequence[FileEntry], misfit
 
 
 def _has_raw_rows(file: FileEntry, s3: S3Settings) -> bool:
-    """Whether the rows are raw ones, as in runs and states of a table that has, or had, files of text."""
+    """Tell whether the file holds raw rows, like runs and merge states of a table that has, or had, a text format."""
     if file.kind is FileKind.FINAL or not file.key.endswith(ParquetOptions.extension):
         return False
     with present(file.key, s3), closing(RangedFile(s3, file.key, file.bytes)) as source:
@@ -76,6 +76,6 @@ def _has_raw_rows(file: FileEntry, s3: S3Settings) -> bool:
 
 
 def extension(file: FileEntry) -> str:
-    """The extension of the file's name, from its first dot on."""
+    """Return the extension of the file's name, from its first dot on."""
     name = file.key.rsplit("/", 1)[-1]
     return name[name.index(".") :]

@@ -1,4 +1,4 @@
-"""The user's decisions about tables."""
+"""Rules for tables, as the user configured them."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ from destination_s3_spark.tables.runs.keys import CdcDeletion
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Decisions about tables. `target_file_bytes`: size of the final files of a deduplicated table.
-
-    `change_log`: what the log of its changes looks like, None for none.
-    """
+    """The user's decisions about tables."""
 
     schema_change: SchemaChange
     deletion: CdcDeletion
     target_file_bytes: int
+    """Target size of the final files of a deduplicated table."""
     change_log: ChangeLogOptions | None = None
+    """Options of the change log, or None to write no change log."""

@@ -1,4 +1,4 @@
-"""A stream's table before it is written to: whether the stream fits it, and how it is opened."""
+"""A stream's table before it is opened: the check of the stream's columns against it, and the opening."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from destination_s3_spark.tables.runs.keys import KeySpec
 
 
 def write_disposition(stream: Stream) -> WriteDisposition:
-    """What a sync of the stream does to the rows its table has."""
+    """Return what a sync of the stream does to the rows already in its table."""
     if stream.minimum_generation_id:
         return WriteDisposition.TRUNCATE
     return WriteDisposition.OVERWRITE if stream.destination_sync_mode is DestinationSyncMode.OVERWRITE else WriteDisposition.APPEND
@@ -31,7 +31,7 @@ def write_disposition(stream: Stream) -> WriteDisposition:
 
 @dataclass(frozen=True, slots=True)
 class StreamTable:
-    """One stream's table before this sync writes to it. `session` is the one the writer was made with."""
+    """A stream's table before this sync writes to it. `session` is the session of its writer."""
 
     stream: Stream
     fields: StreamFields
@@ -46,7 +46,7 @@ class StreamTable:
         return is_deduplicated(self.stream)
 
     def check_schema(self) -> None:
-        """Compare the declared columns with the table as it was read, and with what its format can hold. Raises ConfigError."""
+        """Raise ConfigError unless the declared columns fit the table as read and the format of its files."""
         state = self.writer.state
         replaces = state is not None and pending_in(state, self.session) is not None
         evolution, _ = self._evolve(state, replaces=replaces)
@@ -55,10 +55,10 @@ class StreamTable:
         self.layout.final.require_fitting(file_columns(evolution.schema, plan))
 
     def open(self) -> OpenTable:
-        """Open the table for writing. To be done once, and only now that there is data to land.
+        """Open the table for writing. Call it once, when there is data to land or an update to run.
 
-        Its columns are recorded at once, unless the table is outdated: then they first have to be tried on the rows there are, and
-        `OpenTable.record_schema` is the rewriting's to call. Raises ConfigError, Fenced, TransientError.
+        The columns are recorded at once, unless the table is outdated. An outdated table's rows first have to be converted to them, and
+        the update that rewrites them calls `OpenTable.record_schema`. Raises ConfigError, Fenced or TransientError.
         """
         state = self.writer.open()
         kept = self._kept()
@@ -107,7 +107,7 @@ class StreamTable:
         return kept
 
     def _refuse_adopted(self, state: TableState, kept: Kept) -> None:
-        """Files that destination-s3 wrote have rows without an order; a deduplicated table cannot begin with them, nor go on."""
+        """Raise ConfigError if a deduplicated table has files of destination-s3, because their rows have no order."""
         if not (self.deduplicated and state.contents.adopted):
             return
         refreshed = state.contents.pending is not None
@@ -121,7 +121,7 @@ class StreamTable:
             )
 
     def _refuse_unreadable(self, state: TableState) -> None:
-        """A merge reads the rows there are as those of today's format: from the files themselves, or else all from the raw table."""
+        """Raise ConfigError if a merge could read the existing rows neither from their files nor all from the raw table."""
         contents = state.contents
         if contents.held.get(FileKind.RAW.value, Counters()).rows == contents.landed:
             return
@@ -143,7 +143,7 @@ class StreamTable:
         return has_state or (found is not None and found.sorted_rows)
 
     def _evolve(self, state: TableState | None, *, replaces: bool) -> tuple[Evolution, dict[str, object] | None]:
-        """The columns this sync lands in, and the SetDataSchema payload that records them, None when the chain has it already."""
+        """Return the columns in which this sync lands rows, and the SetDataSchema payload to record, or None if the chain has it."""
         policy = schema_policy(self.layout.final, self.rules.schema_change, deciding_fields(self.stream), replace=replaces)
         recorded = state.schema if state is not None else None
         previous = from_event(recorded) if recorded is not None else None
@@ -153,7 +153,7 @@ class StreamTable:
             return evolution, payload
         if all(recorded.get(key) == payload[key] for key in ("mode", "primaryKey", "cursor")):
             return evolution, None
-        # Same columns under another key, cursor or mode: a schema of its own, since readers of the chain go by it.
+        # The same columns under another key, cursor or mode are a new schema, because readers of the chain rely on these values.
         evolution = Evolution(replace(evolution.schema, schema_id=evolution.schema.schema_id + 1), ())
         return evolution, self._payload(evolution)
 

@@ -1,7 +1,7 @@
-"""Updates: pending deltas come into a table's final files, in steps that Spark computes.
+"""The protocol of updates, which bring pending deltas into a table's final files in steps that Spark computes.
 
-An update is a generator. It yields work for Spark, is sent the results in order, and returns the result of its commit. Whatever it stages
-is invisible until that commit; if the process dies before, the next sync does it again.
+An update is a generator. It yields work for Spark, receives the results in order, and returns the result of its commit. Its staged files
+are invisible until that commit. If the process dies before, the next sync repeats the update.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Work(Generic[T, R]):
-    """Tasks for one function on Spark. `size` weighs a task, so that the groups of a job become alike."""
+    """Tasks for one function on Spark. `size` is the weight of a task, by which a job divides tasks into even groups."""
 
     function: Callable[[T], R]
     tasks: Sequence[T]
     size: Callable[[T], int]
 
     def results(self) -> Steps[list[R]]:
-        """Have the tasks computed, and return their results in the order of the tasks."""
+        """Yield the tasks to be computed, and return their results in the order of the tasks."""
         done: list[R] = yield self
         return done
 
 
 Steps: TypeAlias = Generator[Work[Any, Any], list[Any], R]
-"""Steps of an update that end in a result."""
+"""Steps of an update that return a result."""
 Update: TypeAlias = Steps["CommitResult | None"]
