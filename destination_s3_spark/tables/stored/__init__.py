@@ -1,4 +1,4 @@
-"""Stored rows: what files already hold, as rows of the table's columns of today.
+"""Stored rows: reading the rows of existing files as rows of the table's current columns.
 
-Knows file schemas and how values are typed again or cast. Imports nothing else of `tables`.
+The package knows file schemas, the retyping of raw rows and casts between types. Of `tables` it may import nothing else.
 """

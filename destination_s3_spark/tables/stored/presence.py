@@ -1,4 +1,4 @@
-"""What it means when a file that the chain names is not there: somebody else deleted it, and only the user can get it back."""
+"""The report of a missing data file as a DataError: something else deleted the file, and only the user can restore it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from destination_s3_spark.storage.settings import S3Settings
 
 @contextmanager
 def present(key: str, s3: S3Settings) -> Iterator[None]:
-    """ObjectNotFound inside becomes a DataError that names this object, which is being read."""
+    """Convert ObjectNotFound within the context to a DataError that names the object being read."""
     try:
         yield
     except ObjectNotFound:

@@ -1,4 +1,4 @@
-"""Writing a stored file anew in the columns the table has today: from its raw rows, or by cast. A Spark task runs `rewrite_file`."""
+"""The rewrite of a stored file to the table's current columns, from its raw rows or by cast. A Spark task runs `rewrite_file`."""
 
 from __future__ import annotations
 
@@ -24,19 +24,25 @@ ROWS_AT_ONCE = 4_096
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A stored file of rows. Raw rows are typed again by the plan; others were written under `schema` and are cast to `wanted`."""
+    """A stored file of rows, and how to read it."""
 
     file: FileEntry
     plan: RowPlan
+    """The plan by which raw rows are typed again."""
     schema: TableSchema | None
+    """The schema under which the file was written, or None for a file of raw rows."""
     wanted: TableSchema
+    """The schema to which rows are cast if they are not raw rows."""
     misfits: Misfits
 
     def rows(self, s3: S3Settings) -> Iterator[tuple[pa.RecordBatch | None, pa.RecordBatch]]:
-        """Batches of rows as the plan has them, each with its raw rows where the file holds such. Raises ConfigError for a misfit."""
+        """Yield batches of rows in the current columns, each after its raw rows, or None if the file has no raw rows.
+
+        Raises ConfigError for a value that does not fit its column, unless misfits become null.
+        """
         with closing(RangedFile(s3, self.file.key, self.file.bytes)) as source:
             file = pq.ParquetFile(source, pre_buffer=True)
-            # One row group after the other, because what is read ahead of those asked for stays in memory.
+            # Row groups are requested one by one, because everything that Arrow reads ahead of a request stays in memory.
             batches = (batch for group in range(file.num_row_groups) for batch in file.iter_batches(ROWS_AT_ONCE, row_groups=[group]))
             if self.schema is None:
                 yield from retyped_rows(batches, self.plan)
@@ -52,7 +58,7 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class RewriteTask:
-    """A stored file, and the final file it becomes."""
+    """A stored file and the final file to write from it."""
 
     stored: Stored
     key: str
@@ -62,7 +68,10 @@ class RewriteTask:
 
 
 def rewrite_file(task: RewriteTask) -> DataFile:
-    """Stage the final file. Raises ConfigError for a value that does not fit, DataError, TransientError; then nothing stays staged."""
+    """Stage the final file.
+
+    Raises ConfigError for a value that does not fit, DataError or TransientError. Nothing stays staged after an error.
+    """
     metadata = generation_metadata(task.stored.file.generation_id)
     with StagedFileSink(task.s3, task.key, metadata) as sink:
         file = task.options.open(sink, task.columns)

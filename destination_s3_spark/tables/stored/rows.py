@@ -1,7 +1,7 @@
-"""Rows already stored, as rows of the table's schema of today.
+"""Conversion of stored rows to the table's current schema.
 
-`project` is for schemas that only grew. Where a column got another type in place, the rows are typed again: from the raw table, which
-gives what landing would have given (`retyped_rows`), or else from the stored values (`cast_rows`).
+`project` is for schemas that only gained columns or members. If a column's type changed in place, the rows are typed again. From the raw
+table this gives the same rows as landing (`retyped_rows`). Without a raw table the stored values are cast (`cast_rows`).
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from destination_s3_spark.schema.type_text import type_to_text
 from destination_s3_spark.stream_id import StreamId
 
 BLOCK_BYTES = 4 * 2**20
-"""JSON text typed at once, as when it was landed."""
+"""Bytes of JSON text typed at once, the same as at landing."""
 
 
 class NeedsCast(Exception):
-    """A stored column has another type than the schema's. `column` is its name, `path` the place in it, both types in Arrow's words."""
+    """A stored column with a type other than the schema's. `column` is its name and `path` the place inside it. Both types are Arrow's."""
 
     def __init__(self, path: tuple[str, ...], stored: pa.DataType, wanted: pa.DataType) -> None:
         super().__init__(f'column "{path[0]}" is stored as {stored} at {".".join(path)}, the schema has {wanted}')
@@ -49,16 +49,16 @@ class NeedsCast(Exception):
 
 
 class Misfits(Enum):
-    """What becomes of a stored value that the new type of its column cannot hold."""
+    """The treatment of stored values that the new type of their column cannot hold."""
 
     REFUSE = "refuse"
-    """DoesNotFit is raised."""
+    """Raise DoesNotFit."""
     NULL = "null"
-    """It becomes null, recorded in the row's `_airbyte_meta.changes`."""
+    """Replace the value by null and record that in the row's `_airbyte_meta.changes`."""
 
 
 class DoesNotFit(Exception):
-    """Values stored in the column of this JSON key are no values of its new type. Never carries one."""
+    """A failed cast: values stored in the column of this JSON key do not fit its new type. The error never contains a value."""
 
     def __init__(self, source: str, stored: AirbyteType, wanted: AirbyteType) -> None:
         super().__init__(f'column "{source}": {type_to_text(stored)} to {type_to_text(wanted)}')
@@ -67,7 +67,7 @@ class DoesNotFit(Exception):
         self.wanted = wanted
 
     def config_error(self, stream: StreamId) -> ConfigError:
-        """The error for the user."""
+        """Return the error for the user."""
         return ConfigError(
             f'Stream "{stream}": the source declares "{self.source}" as {type_to_text(self.wanted)}, and values its table has for it as '
             f"{type_to_text(self.stored)} cannot be kept as that. Undo the change in the source, or run a refresh that removes the "
@@ -77,21 +77,21 @@ class DoesNotFit(Exception):
 
 
 def project(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The schema's columns, by name: null where the table has none, other columns left out; members of records are matched by name too.
+    """Return the schema's columns, matched by name like the members of structs. Missing columns are null, and extra ones are left out.
 
-    For rows whose types were only ever added to. What a file merely encodes differently comes back as declared: a time of day kept as
-    int64, large or dictionary-encoded text. Raises NeedsCast for any other type, also for a member the schema lacks; DataError when a
-    column that is never null is missing.
+    The rows must be of a schema to which columns or members were only added. Values in another encoding come back in the schema's type: a
+    time of day stored as int64, large text or dictionary-encoded text. Raises NeedsCast for any other type and for a struct member that the
+    schema lacks. Raises DataError when a non-nullable column is missing.
     """
     return pa.Table.from_arrays([_projected(table, field) for field in schema], schema=schema)
 
 
 def retyped_rows(raw: Iterable[pa.RecordBatch], plan: RowPlan) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
-    """Rows of a raw table, and beside them the same rows typed by the plan, in batches of some MiB of JSON text.
+    """Yield rows of a raw table together with the same rows typed by the plan, in batches of a few MiB of JSON text.
 
-    The second of a pair is what landing makes of the original lines by this plan, whatever the plan's values are (TYPED, CELLS, RECORD),
-    but for the ids, times, generations, sync ids and the source's changes, which are those of the raw rows. `raw` are batches of any
-    size, as read from a raw file. DataError when a row's `_airbyte_data` is no JSON object.
+    The typed rows equal those that landing makes of the original lines by this plan, for any of its values (TYPED, CELLS, RECORD). Only
+    ids, times, generations, sync ids and the source's changes are taken from the raw rows. `raw` are batches of any size, as read from a
+    raw file. Raises DataError when a row's `_airbyte_data` is not a JSON object.
     """
     typer = record_typer(plan)
     for batch in raw:
@@ -109,11 +109,12 @@ def retyped_rows(raw: Iterable[pa.RecordBatch], plan: RowPlan) -> Iterator[tuple
 
 
 def cast_rows(table: pa.Table, stored: TableSchema, wanted: TableSchema, misfits: Misfits = Misfits.REFUSE) -> pa.Table:
-    """Rows written under the schema `stored`, as rows of `wanted`, a later schema of the same table.
+    """Cast rows written under the schema `stored` to `wanted`, a later schema of the same table.
 
-    A column of another type gets what typing makes of its values as JSON text. A base column also takes the values of the columns once
-    recovered from it that `wanted` has as emptied. Columns of neither schema (such as encoded keys) are left out. Raises DoesNotFit when
-    misfits are refused: for values the type does not take, integers with more digits than a double has, and dates with a time of day.
+    If a column has another type in `wanted`, its values are written as JSON text and typed again. A base column also receives the values
+    of columns once recovered from it that are marked as emptied in `wanted`. Columns of neither schema, such as encoded keys, are left out.
+    If misfits are refused, raises DoesNotFit for values that the type cannot hold, for integers with more digits than a double, and for
+    timestamps that would lose their time of day as dates.
     """
     batches = project(table, stored.arrow).to_batches()
     return pa.Table.from_batches([_cast_batch(batch, stored, wanted, misfits) for batch in batches], wanted.arrow)
@@ -137,7 +138,7 @@ def _cast_batch(batch: pa.RecordBatch, stored: TableSchema, wanted: TableSchema,
 
 
 def _flows(origin: TableField, column: TableField, wanted: TableSchema) -> bool:
-    """Whether stored values of `origin` go to this column of the wanted schema."""
+    """Tell whether stored values of `origin` go to this column of the wanted schema."""
     if origin.id == column.id:
         return True
     moved = any(field.id == origin.id and field.emptied for field in wanted.fields)
@@ -145,7 +146,7 @@ def _flows(origin: TableField, column: TableField, wanted: TableSchema) -> bool:
 
 
 def _cast_column(batch: pa.RecordBatch, origins: list[TableField], column: TableField, places: Places, changes: Changes) -> pa.Array[Any]:
-    """The column's values in the batch. At most one of the origins has a value in a row."""
+    """Return the column's values in the batch. In each row at most one of the origins has a value."""
     wanted = arrow_type(column.type)
     filled = [origin for origin in origins if batch[origin.name].null_count < len(batch)]
     if not filled:
@@ -176,14 +177,14 @@ _TIMESTAMPS = (Scalar.TIMESTAMP_WITH_TIMEZONE, Scalar.TIMESTAMP_WITHOUT_TIMEZONE
 
 
 def _loses(batch: pa.RecordBatch, origins: list[TableField], column: TableField, cast: pa.Array[Any]) -> bool:
-    """Whether a part of a value went where typing drops it without a word: digits of an integer as a number, the time of a date."""
+    """Tell whether typing silently dropped a part of a value: digits of an integer cast to a number, or the time of a timestamp."""
     for origin in origins:
         pair = origin.type, column.type
         if pair == (Scalar.INTEGER, Scalar.NUMBER) or (pair[0] in _TIMESTAMPS and pair[1] is Scalar.DATE):
             values = batch[origin.name]
             try:
                 back = cast.cast(values.type)
-            except pa.ArrowInvalid:  # beyond int64: a double next to its end, rounded up
+            except pa.ArrowInvalid:  # a double close to the end of int64, rounded up beyond it
                 return True
             if pc.any(pc.not_equal(values, back)).as_py():
                 return True
@@ -191,7 +192,7 @@ def _loses(batch: pa.RecordBatch, origins: list[TableField], column: TableField,
 
 
 def _raw_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The batch with exactly the columns and types of a raw table."""
+    """Return the batch with exactly the columns and types of a raw table."""
     table = project(pa.Table.from_batches([batch]), RAW_SCHEMA)
     return pa.RecordBatch.from_arrays([column.combine_chunks() for column in table.columns], schema=RAW_SCHEMA)
 
@@ -209,7 +210,7 @@ def _projected(table: pa.Table, field: pa.Field[Any]) -> pa.ChunkedArray[Any]:
 
 
 def _as_type(array: pa.Array[Any], wanted: pa.DataType, path: tuple[str, ...]) -> pa.Array[Any]:
-    """The same values as `wanted`. Raises NeedsCast."""
+    """Return the same values in the type `wanted`. Raises NeedsCast."""
     stored = array.type
     if stored == wanted:
         return array
@@ -239,13 +240,13 @@ def _as_struct(array: pa.StructArray, wanted: pa.StructType, path: tuple[str, ..
         for field in wanted
     ]
     mask = array.is_null() if array.null_count else None
-    if not members:  # an Arrow record without members has nothing to take its length from
+    if not members:  # from_arrays has no member from which to take the length of a struct without members
         return pa.array([None if null else {} for null in array.is_null().to_pylist()], wanted)
     return pa.StructArray.from_arrays(members, fields=list(wanted), mask=mask)
 
 
 def _as_list(array: pa.Array[Any], wanted: pa.ListType[Any], path: tuple[str, ...]) -> pa.Array[Any]:
-    # Offsets are counted anew, because those of a slice do not begin at its first item.
+    # Offsets are computed from the lengths, because the offsets of a slice do not start at zero.
     offsets = np.zeros(len(array) + 1, np.int32)
     np.cumsum(pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False), out=offsets[1:])
     items = _as_type(array.flatten(), wanted.value_type, (*path, "[]"))
