@@ -1,10 +1,12 @@
-"""The primary key of a table as one byte string per row, which sorts as the key does.
+"""Encoding of primary keys: one byte string per row that sorts in the order of the keys.
 
-Comes in: the key columns as Arrow arrays. Goes out: a binary array whose bytewise order is the order of the keys, nulls first, column by
-column. One encoding serves sorting, the ranges of files and merges. Each column is a byte, 0 for null and 1 for a value, and a body:
-numbers, dates and times big-endian and shifted so that they sort as unsigned (null has the body of zero); text as its bytes, with 0x00
-written 0x00 0xFF, ended by 0x00 0x00 (null has no body). A key that does not fit its types is 2 and the digest of its text that the row's
-id carries (`decoding.keyed_ids`). No encoding is a prefix of another one's.
+Input: the key columns as Arrow arrays. Output: a binary array. Its bytewise order is the order of the keys, column by column, nulls first.
+Sorting, the key ranges of files and merges all use this encoding.
+
+Each column is encoded as a byte, 0 for null and 1 for a value, followed by a body. Numbers, dates and times are big-endian and shifted so
+that they sort as unsigned integers; null has the body of zero. Text is its bytes, with 0x00 written as 0x00 0xFF and terminated by 0x00
+0x00; null has no body. A key that does not fit its types is encoded as the byte 2 and the digest of its text, which the row's id carries
+(`decoding.keyed_ids`). No encoded key is a prefix of another one.
 """
 
 from __future__ import annotations
@@ -31,16 +33,16 @@ from destination_s3_spark.schema.type_text import type_to_json
 KEY = "_airbyte_key"
 """Control column: the encoded key, binary."""
 CURSOR = "_airbyte_cursor"
-"""Control column: the cursor's value in the cursor's own type. Absent where the stream has no cursor."""
+"""Control column: the cursor's value in the cursor's type. Absent if the stream has no cursor."""
 DELETED = "_airbyte_deleted"
 """Control column: whether the row deletes its key, bool."""
 OFFSET = "_airbyte_offset"
-"""Control column: the arrival of the row, int64."""
+"""Control column: the position of the row in the order of arrival, int64."""
 
 RAW_ID, META = META_FIELDS[0].name, META_FIELDS[2].name
 
 BOUND_BYTES = 64
-"""Bounds of a file's keys are cut to this length, because the chain keeps them for every file."""
+"""Length to which the bounds of a file's keys are cut, because the chain stores them for every file."""
 
 _UNFIT = b"\x02"
 _INT32_MAX = 2**31 - 1
@@ -48,7 +50,7 @@ _SIGN = np.uint64(1 << 63)
 
 
 class CdcDeletion(Enum):
-    """What a record with `_ab_cdc_deleted_at` does: HARD removes the row of its key, SOFT is kept as the row."""
+    """The effect of a record with `_ab_cdc_deleted_at`. HARD removes the row of its key, SOFT keeps the record as the row."""
 
     HARD = "hard"
     SOFT = "soft"
@@ -56,33 +58,32 @@ class CdcDeletion(Enum):
 
 @dataclass(frozen=True, slots=True)
 class KeySpec:
-    """What decides about the rows of a deduplicated table. The fields are columns of the table; `key` has at least one. Picklable.
-
-    `cursor_in_text`: the table's rows are text, which the cursor is only known of by what was taken from it when they were landed.
-    """
+    """The key, cursor and deletion of a deduplicated table's rows. The fields are columns of the table. Picklable."""
 
     key: tuple[Field, ...]
+    """At least one field."""
     cursor: Field | None
     deleted_at: Field | None
     deletion: CdcDeletion
     cursor_in_text: bool = False
+    """Whether the table's rows are text. Stored rows then have only the cursor value that was extracted when they landed."""
 
     @property
     def fingerprint(self) -> str:
-        """8 hex digits over what is stored of rows beside their columns: files of equal fingerprint can be merged as they are.
+        """8 hex digits that identify the control columns of files. Files with equal fingerprints can be merged without sorting them again.
 
-        That is the key they are sorted by, its sources and types in their order; of rows that are text also that, and the cursor.
+        The digits cover the sources and types of the key's fields in order. For text rows they also cover the cursor.
         """
         return _fingerprint(self.key, self._cursor) if self.cursor_in_text else _fingerprint(self.key)
 
     @property
     def cursor_fingerprint(self) -> str:
-        """The same over the cursor: stored values of one cursor are not comparable with those of another."""
+        """The fingerprint of the cursor alone. Stored values of different cursors are not comparable."""
         return _fingerprint(self._cursor)
 
     @property
     def of_deletions(self) -> KeySpec:
-        """The same for files of deletions. They have no row, so they say the same whatever the table's rows are."""
+        """The spec of files of deletions. They hold no rows, so they do not depend on whether the table's rows are text."""
         return replace(self, cursor_in_text=False)
 
     @property
@@ -96,9 +97,9 @@ def _fingerprint(*parts: Sequence[Field]) -> str:
 
 
 def encode_key(columns: Sequence[pa.Array[Any]]) -> pa.BinaryArray:
-    """The encoded keys of rows given by one array per key column, all of one length.
+    """Encode the keys of rows, given as one array per key column, all of the same length.
 
-    pa.ArrowCapacityError when the keys take more than 2 GiB together; Bug for a column that cannot be a key.
+    Raises pa.ArrowCapacityError when the keys take more than 2 GiB in total, and Bug for a column that cannot be part of a key.
     """
     widths = [_width(column.type) for column in columns]
     if None not in widths:
@@ -110,7 +111,7 @@ def encode_key(columns: Sequence[pa.Array[Any]]) -> pa.BinaryArray:
 
 
 def key_column(rows: pa.RecordBatch | pa.Table, spec: KeySpec) -> pa.BinaryArray:
-    """The encoded keys of rows that have the key's columns by name, and the connector's own."""
+    """Encode the keys of rows that have the key's columns by name, and the connector's own columns."""
     keys = encode_key([contiguous(rows[field.name]) for field in spec.key])
     unfit = {row: digest for row, raw_id in unfit_rows(rows, spec) if (digest := carried_digest(raw_id)) is not None}
     if not unfit:
@@ -121,7 +122,7 @@ def key_column(rows: pa.RecordBatch | pa.Table, spec: KeySpec) -> pa.BinaryArray
 
 
 def unfit_rows(rows: pa.RecordBatch | pa.Table, spec: KeySpec) -> list[tuple[int, str]]:
-    """The rows with a key that did not fit its types, in their order, each with its raw id."""
+    """List the positions and raw ids of the rows with a key that did not fit its types, in row order."""
     meta = rows[META]
     if not any(len(chunk.field("changes").flatten()) for chunk in (meta.chunks if isinstance(meta, pa.ChunkedArray) else [meta])):
         return []
@@ -134,46 +135,46 @@ def unfit_rows(rows: pa.RecordBatch | pa.Table, spec: KeySpec) -> list[tuple[int
 
 
 def cursor_column(rows: pa.RecordBatch | pa.Table, cursor: Field) -> pa.Array[Any]:
-    """The cursor's values of rows that have its column by name."""
+    """Return the cursor values of rows that have the cursor's column by name."""
     return contiguous(rows[cursor.name])
 
 
 def deleted_column(rows: pa.RecordBatch | pa.Table, spec: KeySpec) -> pa.BooleanArray:
-    """Which of the rows delete their key; none with SOFT. The rows have the `deleted_at` column by name, if there is one."""
+    """Flag the rows that delete their key; none with SOFT. The rows have the `deleted_at` column by name, if there is one."""
     if spec.deleted_at is None or spec.deletion is CdcDeletion.SOFT:
         return pa.array(np.zeros(rows.num_rows, np.bool_))
     return contiguous(rows[spec.deleted_at.name]).is_valid()
 
 
 def key_range(first: bytes, last: bytes, spec: KeySpec) -> KeyRange:
-    """The bounds of a sorted file from its first and last encoded key; the first is cut down, the last is cut up."""
+    """Return the bounds of a sorted file from its first and last encoded key. Long bounds are cut: the first down, the last up."""
     upper = last if len(last) <= BOUND_BYTES else _next_prefix(last[:BOUND_BYTES])
     return KeyRange(first[:BOUND_BYTES].hex(), upper.hex(), spec.fingerprint)
 
 
 def lower(keys: KeyRange) -> bytes:
-    """No key of the file is below."""
+    """Return the inclusive lower bound of the file's keys."""
     return bytes.fromhex(keys.first)
 
 
 def upper(keys: KeyRange) -> bytes:
-    """No key of the file is above."""
+    """Return the inclusive upper bound of the file's keys."""
     return bytes.fromhex(keys.last)
 
 
 def after(key: bytes) -> bytes:
-    """The least byte string above `key`: turns an inclusive upper bound into an exclusive one."""
+    """Return the least byte string above `key`. It turns an inclusive upper bound into an exclusive one."""
     return key + b"\x00"
 
 
 def _next_prefix(prefix: bytes) -> bytes:
-    """The least byte string above everything that starts with `prefix`. Keys start with 0, 1 or 2, so there is one."""
+    """Return the least byte string above all that start with `prefix`. It always exists, because keys start with 0, 1 or 2."""
     kept = prefix.rstrip(b"\xff")
     return kept[:-1] + bytes([kept[-1] + 1])
 
 
 def _width(kind: pa.DataType) -> int | None:
-    """Bytes of the body of a type, None for text."""
+    """Return the size of a type's body in bytes, or None for text."""
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
         return None
     if pa.types.is_boolean(kind):
@@ -200,32 +201,35 @@ def _encode_fixed(columns: Sequence[pa.Array[Any]], widths: Sequence[int]) -> pa
 
 
 def _ordered(column: pa.Array[Any]) -> np.ndarray[Any, Any]:
-    """Integers whose bits, read without a sign, sort as the values do; null becomes that of zero."""
+    """Convert values to integers with bits that sort in the order of the values when read as unsigned. Null becomes zero."""
     kind = column.type
     if pa.types.is_boolean(kind):
         return np.asarray(column.fill_null(False).cast(pa.uint8()))
     if pa.types.is_float64(kind):
         return _ordered_bits(np.asarray(column.fill_null(0.0)))
     signed = np.asarray(column.view(pa.int32() if pa.types.is_date32(kind) else pa.int64()).fill_null(0))
-    # The sign bit flipped: the least number becomes 0.
+    # Flipping the sign bit turns the least number into 0.
     flipped: np.ndarray[Any, Any] = np.bitwise_xor(signed, np.iinfo(signed.dtype).min)
     return flipped
 
 
 def _ordered_bits(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """IEEE bits in the order of the numbers: -0.0 is 0.0, and every NaN is one NaN above infinity, as Arrow sorts it."""
+    """Convert floats to IEEE bits that sort in the order of the numbers.
+
+    -0.0 becomes 0.0, and every NaN becomes the same NaN above infinity, as in Arrow's order.
+    """
     bits = np.where(np.isnan(values), np.nan, values + 0.0).view(np.uint64)
     return np.asarray(np.where(bits >= _SIGN, ~bits, bits | _SIGN))
 
 
 def _encode_text(column: pa.Array[Any]) -> pa.BinaryArray:
     escaped = pc.replace_substring(column.cast(pa.binary()), pattern=b"\x00", replacement=b"\x00\xff")
-    # Null in, null out; then the marker alone.
+    # The join yields null for null, which is then replaced by its marker.
     return pc.binary_join_element_wise(b"\x01", escaped, b"\x00\x00", b"").fill_null(b"\x00")
 
 
 def keys_of(file: FileEntry) -> KeyRange:
-    """The bounds of a sorted file."""
+    """Return the key bounds of a sorted file. Raises Bug for a file without them."""
     if file.keys is None:
         raise Bug(f"'{file.key}' is not sorted by key.")
     return file.keys

@@ -1,9 +1,10 @@
-"""Many sorted sources of rows -> the winner of every key, in the order of the keys. The heart of a merge.
+"""K-way merge of sorted sources: the winner of every key, in the order of the keys.
 
-Comes in: per source, tables in merge form (`tables.runs.sorted_file`) whose keys ascend. Each source is read once, a portion ahead. A
-round takes from every source what lies up to the least key at which any of them must read on, so that all rows of those keys but the
-last are there, and reduces it to winners; only the winner of that last key waits for the next round. Memory is a few portions of each
-source, also when one key has more versions than fit: its rows are reduced round by round.
+Input: for each source, tables in merge form (`tables.runs.sorted_file`) with ascending keys. Each source is read once, one portion ahead.
+
+A round has a bound: the least key at which any source must read on. It takes the rows up to this key from every source and reduces them to
+winners. All rows of these keys are then known, except for the last key, and only its winner waits for the next round. Memory is a few
+portions per source, even if one key has more versions than fit, because each round reduces its rows.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from destination_s3_spark.tables.runs.winners import winners
 
 
 class RowStream:
-    """The rows of one source, none with a key below `first`. It reads on in the pool while what it has is being merged."""
+    """The rows of one source, none with a key below `first`. It reads ahead in the pool while its current rows are being merged."""
 
     def __init__(self, portions: Iterator[pa.Table], pool: Executor, first: bytes = b"") -> None:
         self._portions = portions
@@ -30,17 +31,17 @@ class RowStream:
         self._rows: pa.Table | None = None
         self._portion = 0
         self.taken = 0
-        """How many rows went out."""
+        """Number of rows taken."""
 
     def start(self) -> None:
-        """Begin to read."""
+        """Start reading."""
         self._ahead = self._pool.submit(next, self._portions, None)
 
     def fill(self) -> bool:
-        """Have rows to take, once started; false at the end. Raises what reading raises.
+        """Make rows available, once started. Return False at the end of the source. Raises any error of the read.
 
-        It reads on as soon as half of a portion is gone: were a source to use up its portion first, every round would only reach to the end
-        of one source's, and many sources would make many small rounds.
+        The source reads on as soon as half of a portion is taken. If it used up each portion first, every round would end with the portion
+        of a single source, and many sources would cause many small rounds.
         """
         while self._ahead is not None and (self._rows is None or 2 * len(self._rows) < self._portion):
             rows = self._ahead.result()
@@ -55,16 +56,16 @@ class RowStream:
 
     @property
     def has_more(self) -> bool:
-        """Whether there may be rows beyond those it has."""
+        """Whether the source may have rows beyond those read so far."""
         return self._ahead is not None
 
     @property
     def last(self) -> bytes:
-        """The greatest key among the rows it has. Only after `fill`."""
+        """The greatest key among the available rows. Only after `fill`."""
         return self._key(len(self._filled) - 1)
 
     def take(self, bound: bytes) -> pa.Table:
-        """The rows up to this key, included, of those it has. Only after `fill`."""
+        """Take the available rows up to and including this key. Only after `fill`."""
         rows = self._filled
         count = self._count(bound)
         self._rows = rows.slice(count) if count < len(rows) else None
@@ -94,12 +95,12 @@ class RowStream:
 
 
 def merged_rows(streams: Iterable[RowStream], has_cursor: bool) -> Iterator[pa.Table]:
-    """The winners of all keys, in merge form, as tables whose keys ascend."""
+    """Yield the winners of all keys in merge form, as tables with ascending keys."""
     pending: list[pa.Table] = []
     reading = _Reading(streams)
     while parts := reading.next_round():
         best = winners(pa.concat_tables([*pending, *parts]), has_cursor)
-        # A copy of the row, which would keep the whole table in memory.
+        # Copy the row, because a slice would keep the whole table in memory.
         pending = [best.take([len(best) - 1])]
         if len(best) > 1:
             yield best.slice(0, len(best) - 1)
@@ -107,9 +108,10 @@ def merged_rows(streams: Iterable[RowStream], has_cursor: bool) -> Iterator[pa.T
 
 
 def complete_rows(streams: Iterable[RowStream], table_bytes: int) -> Iterator[pa.Table]:
-    """All rows, none left out, as tables of at least this size (but the last one) with the rows of one key together.
+    """Yield all rows, not only winners, as tables of at least `table_bytes` except for the last one.
 
-    The keys of a table come after those of the one before it. Memory is that of `merged_rows`, a table, and all rows of one key.
+    All rows of a key are in the same table, and the keys of each table follow those of the previous one. Memory is that of `merged_rows`
+    plus one table and all rows of one key.
     """
     complete: list[pa.Table] = []
     held: list[pa.Table] = []
@@ -136,7 +138,7 @@ def _put_together(parts: list[pa.Table]) -> Iterator[pa.Table]:
 
 
 def _first_of(rows: pa.Table, key: bytes) -> int:
-    """The first row with this key, which is the greatest."""
+    """Return the position of the first row with this key, which is the greatest or absent."""
     low, high = 0, len(rows)
     while low < high:
         middle = (low + high) // 2
@@ -148,14 +150,14 @@ def _first_of(rows: pa.Table, key: bytes) -> int:
 
 
 class _Reading:
-    """The sources that are being read: not those yet whose keys all come later, so that files side by side take memory one by one."""
+    """The sources being read. A source is started only when its first key is reached, so files of disjoint keys take memory in turn."""
 
     def __init__(self, streams: Iterable[RowStream]) -> None:
         self._waiting = deque(sorted(streams, key=lambda stream: stream.first))
         self._live: list[RowStream] = []
 
     def next_round(self) -> list[pa.Table]:
-        """The rows of all sources up to a key, the last one of some source that must read on; none at the end."""
+        """Return the rows of all sources up to the bound of the round, or an empty list at the end."""
         self._live = [stream for stream in self._live if stream.fill()]
         while self._waiting and (not self._live or self._waiting[0].first <= self._bound):
             self._start()
@@ -166,12 +168,12 @@ class _Reading:
 
     @property
     def _bound(self) -> bytes:
-        """The key up to which all rows are there. Only with live sources, which have rows."""
+        """The greatest key up to which the rows of all live sources have been read. There must be live sources."""
         short = [stream.last for stream in self._live if stream.has_more]
         return min(short) if short else max(stream.last for stream in self._live)
 
     def _start(self) -> None:
-        """Start those that come next, side by side."""
+        """Start the waiting sources with the next first keys, and read them in parallel."""
         bound = self._bound if self._live else self._waiting[0].first
         started = []
         while self._waiting and self._waiting[0].first <= bound:
@@ -181,7 +183,7 @@ class _Reading:
 
 
 def _compact(rows: pa.Table) -> pa.Table:
-    """The same rows without what else their buffers hold: of a run, a task may need few rows of a row group, and have many runs."""
+    """Return the rows in buffers that hold nothing else. A task may need only a few rows of a row group in each of many runs."""
     if rows.get_total_buffer_size() <= 2 * rows.nbytes:
         return rows
     return rows.take(np.arange(len(rows)))

@@ -1,4 +1,4 @@
-"""Sorted objects as streams of rows within bounds of keys."""
+"""Streams of rows from sorted objects, within key bounds."""
 
 from __future__ import annotations
 
@@ -17,22 +17,23 @@ from destination_s3_spark.tables.runs.sorted_file import RUN_OPTIONS, MergeForm,
 from destination_s3_spark.tables.stored.presence import present
 
 READERS = 8
-"""Sources of a task that are read side by side: enough to hide the store's latency."""
+"""Sources of a task that are read in parallel: enough to hide the store's latency."""
 
 
 PORTIONS_SHARE = 4
-"""One part in so many of the budget is for the portions the sources have; as much again is read ahead, merged and copied."""
+"""Divisor of the memory budget for the current portions of all sources. Reading ahead, merging and copying each take the same amount."""
 
 
 ROUNDS_SHARE = 32
-"""One part in so many of the budget is for rows of several rounds, which are logged together: each time costs like thousands of rows."""
+"""Divisor of the memory budget for rows of several rounds that are logged together. One call costs as much as thousands of rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A sorted object of `size` bytes. FINAL or STATE: rows of the table; DELTA: a run, whose arrivals count from `offset`; TOMBSTONE.
+    """A sorted object of `size` bytes without keys below `first`.
 
-    No key of it is below `first`.
+    A FINAL or STATE file holds rows of the table, a DELTA is a run, and a TOMBSTONE holds deleted keys. The arrivals of a DELTA count from
+    `offset`.
     """
 
     kind: FileKind
@@ -46,8 +47,10 @@ class Source:
 def row_streams(
     sources: Sequence[Source], form: MergeForm, bounds: tuple[bytes, bytes | None], budget_bytes: int, s3: S3Settings
 ) -> Iterator[list[RowStream]]:
-    """The sources' rows within the bounds. Each is opened when its first key is reached, and a footer is dropped at its end: those of many
-    runs would take more memory than their rows.
+    """Open the sources as streams of rows within the bounds.
+
+    Each source is opened when its first key is reached, and its footer is dropped at its end, because the footers of many runs would take
+    more memory than their rows.
     """
     portion_bytes = max(RUN_OPTIONS.row_group_bytes, budget_bytes // PORTIONS_SHARE // max(1, len(sources)))
     with ThreadPoolExecutor(READERS, "merge-read") as pool:

@@ -1,8 +1,9 @@
-"""Parquet files sorted by primary key: written by landing and merges, read back by merges as rows to choose winners from.
+"""Parquet files sorted by primary key. Landing and merges write them, and merges read them to choose winners.
 
-The footer has the first key of every row group, so that a reader fetches only the row groups that can have keys of its range. Comes in:
-batches of payload columns, or a seekable file. Goes out: a sorted file and its key range, or tables in merge form: the payload columns
-and the control columns of `tables.runs.keys`, the same for every kind of file. Knows neither ranges nor what wins.
+The footer holds the first key of every row group, so a reader fetches only the row groups that may have keys of its range. The writers turn
+batches of payload columns into a sorted file and its key range. The reader turns a seekable file into tables in merge form: the payload
+columns and the control columns of `tables.runs.keys`, the same for every kind of file. The module knows neither the ranges of a merge nor
+how winners are chosen.
 """
 
 from __future__ import annotations
@@ -38,39 +39,41 @@ from destination_s3_spark.tables.runs.keys import (
 from destination_s3_spark.tables.runs.winners import EXTRACTED_AT, STORED_OFFSET, sorted_by_key
 
 RUN_OPTIONS = ParquetOptions(codec=Codec.ZSTD, row_group_bytes=512 * 2**10, dictionary=Dictionary.OFF)
-"""How runs and tombstones are written. Small row groups, because a merge holds one of each of many runs; no dictionaries, which make small
-row groups larger and slower.
+"""Options of runs and tombstones.
+
+Row groups are small, because a merge holds one of each of many runs. There are no dictionaries, which make small row groups larger and
+slower.
 """
 
 FIRST_KEYS = "airbyte.first_keys"
 """Footer metadata: JSON list with the first key of each row group in hex."""
 GROUP_BYTES = "airbyte.row_group_bytes"
-"""Footer metadata: JSON list with the bytes of each row group in Arrow's memory; Parquet's own sizes are those of encoded values."""
+"""Footer metadata: JSON list with the size of each row group in Arrow memory. Parquet itself records only the size of encoded values."""
 KEY_FINGERPRINT = "airbyte.key"
 CURSOR_FINGERPRINT = "airbyte.cursor"
 
 PIECE_BYTES = 128 * 2**10
-"""What a run is cut into for writing: the precision of its row groups' size."""
+"""Size of the pieces in which a run is written, and so the precision of the size of its row groups."""
 READ_BYTES = 16 * 2**20
-"""What is read at once, in Arrow's memory, unless the reader wants less."""
+"""Default size of a portion read at once, in Arrow memory."""
 
 
 class SeekableFile(Protocol):
-    """What Parquet is read from: an object by ranges, or bytes in memory."""
+    """A source of Parquet bytes: an object read by ranges, or bytes in memory."""
 
     def read(self, size: int = -1, /) -> bytes:
-        """Up to `size` bytes."""
+        """Read up to `size` bytes."""
 
     def seek(self, offset: int, whence: int = 0, /) -> int:
         """Move the position."""
 
     def tell(self) -> int:
-        """The position."""
+        """Return the position."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowGroup:
-    """A row group of a sorted file. Its keys end at the first key of the next one, which they may reach; `bytes` in Arrow's memory."""
+    """A row group of a sorted file. Its keys end at the first key of the next one, inclusive. `bytes` is its size in Arrow memory."""
 
     first_key: bytes
     rows: int
@@ -78,7 +81,7 @@ class RowGroup:
 
 
 class SortedFileWriter:
-    """A Parquet file of rows that come in the order of their keys. For one thread; it ends with `close` or `abandon`."""
+    """Writer of a Parquet file with rows that arrive in key order. Use it in one thread and end it with `close` or `abandon`."""
 
     def __init__(self, sink: Sink, schema: pa.Schema, spec: KeySpec, options: ParquetOptions = RUN_OPTIONS) -> None:
         self._file = ParquetFile(sink, schema, options)
@@ -88,7 +91,10 @@ class SortedFileWriter:
         self._last = b""
 
     def write(self, batch: pa.RecordBatch, keys: pa.BinaryArray) -> None:
-        """Append rows and their encoded keys. pa.ArrowInvalid when the columns are not the schema's, Bug when the keys go back."""
+        """Append rows, given their encoded keys.
+
+        Raises pa.ArrowInvalid when the columns differ from the schema, and Bug when the keys are below those already written.
+        """
         if batch.num_rows == 0:
             return
         first: bytes = keys[0].as_py()
@@ -102,7 +108,7 @@ class SortedFileWriter:
         self._last = keys[-1].as_py()
 
     def close(self) -> int:
-        """Write what is left and the footer, and return the number of rows in the file."""
+        """Write the buffered rows and the footer, and return the number of rows in the file."""
         return self._file.close(
             {
                 FIRST_KEYS: json.dumps([key.hex() for key in self._first_keys]),
@@ -113,19 +119,19 @@ class SortedFileWriter:
         )
 
     def abandon(self) -> None:
-        """Let go of buffered rows and of the sink, which gets nothing more."""
+        """Discard the buffered rows and release the sink without writing anything more to it."""
         self._file.abandon()
 
     @property
     def keys(self) -> KeyRange | None:
-        """The bounds of the keys written so far, None when there are none."""
+        """The bounds of the keys written so far, or None before the first row."""
         return key_range(self._first_keys[0], self._last, self._spec) if self._first_keys else None
 
 
 class RunFile:
-    """The rows of a slice on their way into a sorted file; they are sorted in memory when it is closed.
+    """Writer of a slice's rows into a sorted file. `close` sorts them in memory.
 
-    Rows of one key stay in the order of their arrival. For one thread; it ends with `close` or `abandon`.
+    Rows of the same key keep their order of arrival. Use it in one thread and end it with `close` or `abandon`.
     """
 
     def __init__(self, sink: Sink, payload: pa.Schema, spec: KeySpec, first_offset: int, options: ParquetOptions = RUN_OPTIONS) -> None:
@@ -137,7 +143,10 @@ class RunFile:
         self._file = SortedFileWriter(sink, self._schema, spec, options)
 
     def write(self, batch: pa.RecordBatch, typed: pa.RecordBatch) -> None:
-        """Take payload rows, and the same rows with the columns of the key, cursor and deletion. pa.ArrowInvalid for other columns."""
+        """Add payload rows. `typed` holds the same rows with the key, cursor and deletion columns.
+
+        Raises pa.ArrowInvalid when the columns of `batch` differ from the payload's.
+        """
         require_columns(batch, self._payload)
         offsets = np.arange(self._next_offset, self._next_offset + batch.num_rows)
         cursor = [] if self._spec.cursor is None else [cursor_column(typed, self._spec.cursor)]
@@ -155,39 +164,39 @@ class RunFile:
         return self._file.close()
 
     def abandon(self) -> None:
-        """Let go of the rows and of the sink, which gets nothing more."""
+        """Discard the rows and release the sink without writing anything more to it."""
         self._batches.clear()
         self._file.abandon()
 
     @property
     def keys(self) -> KeyRange | None:
-        """The bounds of the keys once closed, None when there are no rows."""
+        """The bounds of the keys once closed, or None if there are no rows."""
         return self._file.keys
 
 
 def run_schema(payload: pa.Schema, spec: KeySpec) -> pa.Schema:
-    """The columns of a run."""
+    """Return the columns of a run."""
     return pa.schema([*payload, *_controls(spec), pa.field(DELETED, pa.bool_()), pa.field(OFFSET, pa.int64())])
 
 
 def tombstone_schema(spec: KeySpec) -> pa.Schema:
-    """The columns of a tombstone file."""
+    """Return the columns of a tombstone file."""
     return pa.schema([*_controls(spec), pa.field(EXTRACTED_AT, pa.timestamp("ms", tz="UTC"))])
 
 
 def sorted_index(file: SeekableFile) -> tuple[RowGroup, ...]:
-    """The row groups of a sorted file, in the order of their keys; reads only its footer. Bug when the file was not written sorted."""
+    """Read the row groups of a sorted file, in key order, from its footer. Raises Bug when the file was not written sorted."""
     return _index(pq.ParquetFile(file).metadata)
 
 
 def row_group_keys(file: SeekableFile, number: int) -> pa.ChunkedArray[Any]:
-    """The keys in a row group of a run or of tombstones, ascending; reads only that column."""
+    """Read the keys of a row group of a run or tombstone file, ascending. Reads only the key column."""
     return pq.ParquetFile(file).read_row_group(number, columns=[KEY])[KEY]
 
 
 @dataclass(frozen=True, slots=True)
 class MergeForm:
-    """Rows of files as merges take them: `project` finds the columns of `payload` in a file of this schema or an older one."""
+    """The form of rows in merges. `project` converts rows of this or an older schema to the columns of `payload`."""
 
     payload: pa.Schema
     spec: KeySpec
@@ -195,15 +204,15 @@ class MergeForm:
 
     @property
     def schema(self) -> pa.Schema:
-        """All nullable, because tombstones have no payload."""
+        """The columns of the merge form. Payload columns are nullable, because tombstones have no payload."""
         payload = [field.with_nullable(True) for field in self.payload]
         return run_schema(pa.schema(payload), self.spec)
 
 
 class SortedFile:
-    """Reads a sorted file as rows in merge form. `offset` is added to the arrivals in a DELTA. For one thread.
+    """Reader of a sorted file as rows in merge form. `offset` is added to the arrivals in a DELTA. Use it in one thread.
 
-    Bug when the file is not sorted by the key of the form.
+    Raises Bug when the file is not sorted by the key of the form.
     """
 
     def __init__(self, file: SeekableFile, kind: FileKind, form: MergeForm, offset: int = 0) -> None:
@@ -220,9 +229,9 @@ class SortedFile:
         self._same_cursor = metadata[CURSOR_FINGERPRINT] == form.spec.cursor_fingerprint
 
     def read(self, low: bytes = b"", high: bytes | None = None, portion_bytes: int = READ_BYTES) -> Iterator[pa.Table]:
-        """The rows with `low` <= key < `high` (None: no end) in the order of their keys, in tables of about `portion_bytes` at most.
+        """Yield the rows with `low` <= key < `high` in key order, in tables of about `portion_bytes` at most. `high` None is no bound.
 
-        Memory: a table, which nothing here holds on to, and for row groups larger than that what is compressed of one.
+        Memory is one table, which the reader does not retain, plus the compressed bytes of a row group that is larger than a table.
         """
 
         def part(rows: pa.Table) -> pa.Table:
@@ -232,7 +241,7 @@ class SortedFile:
             yield from filter(len, map(part, self._tables(numbers, portion_bytes)))
 
     def _tables(self, numbers: list[int], portion_bytes: int) -> Iterator[pa.Table]:
-        """The rows of the row groups, which make a portion or are one that is larger."""
+        """Read the rows of a portion's row groups, at once or, if much larger than a portion, in several tables."""
         rows, size = (sum(getattr(self.row_groups[number], what) for number in numbers) for what in ("rows", "bytes"))
         if size <= 2 * portion_bytes:
             yield self._reader().read_row_groups(numbers)
@@ -240,11 +249,11 @@ class SortedFile:
             yield from map(_table, self._reader().iter_batches(max(1, rows * portion_bytes // size), numbers))
 
     def _reader(self) -> pq.ParquetFile:
-        """A new one for each portion: it keeps what it fetched, with one request for what lies together."""
+        """Open a new Arrow reader for a portion, because a reader retains all it fetched. It fetches adjacent bytes with one request."""
         return pq.ParquetFile(self._source, metadata=self._footer, pre_buffer=True)
 
     def _portions(self, low: bytes, high: bytes | None, portion_bytes: int) -> Iterator[list[int]]:
-        """The row groups of the range, as many at a time as make a portion, and at least one."""
+        """Divide the row groups of the key range into portions of at least one row group each."""
         portion: list[int] = []
         size = 0
         for number in self._overlapping(low, high):
@@ -257,9 +266,9 @@ class SortedFile:
             yield portion
 
     def _overlapping(self, low: bytes, high: bytes | None) -> Iterator[int]:
-        """The numbers of the row groups that can have keys of the range."""
+        """Yield the numbers of the row groups that may have keys of the range."""
         for number, group in enumerate(self.row_groups):
-            # The rows of one key can go on in the next row group.
+            # The rows of a key may continue in the next row group.
             ends_below = number + 1 < len(self.row_groups) and self.row_groups[number + 1].first_key < low
             if not ends_below and (high is None or group.first_key < high):
                 yield number
@@ -280,7 +289,7 @@ class SortedFile:
     def _cursor(self, stored: pa.Table, payload: pa.Table, cursor: Field) -> Any:
         if self._kind is not FileKind.TOMBSTONE and cursor.name in payload.column_names:
             return payload[cursor.name]
-        # Where only the values of another cursor are known, any row with a value of this one is newer.
+        # If the file has only values of another cursor, they become null: any row with a value of the current cursor is newer.
         return stored[CURSOR] if self._same_cursor else pa.nulls(len(stored), arrow_type(cursor.type))
 
 
@@ -289,7 +298,7 @@ def _table(batch: pa.RecordBatch) -> pa.Table:
 
 
 def _controls(spec: KeySpec) -> list[pa.Field[Any]]:
-    """The control columns every file beside the final ones has."""
+    """Return the control columns that all sorted files except final ones have."""
     cursor = [] if spec.cursor is None else [pa.field(CURSOR, arrow_type(spec.cursor.type))]
     return [pa.field(KEY, pa.binary()), *cursor]
 
@@ -318,7 +327,7 @@ def _footer(metadata: pq.FileMetaData) -> dict[str, str]:
 
 
 def _within(rows: pa.Table, low: bytes, high: bytes | None) -> pa.Table:
-    """The rows, which are sorted, with `low` <= key < `high`."""
+    """Return the rows with `low` <= key < `high` from sorted rows."""
     keys = rows[KEY]
     start = _position(keys, low)
     end = len(keys) if high is None else max(start, _position(keys, high))
@@ -326,9 +335,9 @@ def _within(rows: pa.Table, low: bytes, high: bytes | None) -> pa.Table:
 
 
 def _position(keys: pa.ChunkedArray[Any], bound: bytes) -> int:
-    """Where rows with this key or a greater one begin."""
+    """Return the position of the first row with this key or a greater one."""
     return bisect_left(range(len(keys)), bound, key=lambda row: keys[row].as_py())
 
 
 ARROW_BYTES = 4
-"""About what a byte of a run takes in Arrow's memory."""
+"""Approximate size in Arrow memory of one byte of a run."""

@@ -1,4 +1,4 @@
-"""A sorted file or a file of the change log on its way into a multipart upload."""
+"""A sorted file or a change log file being written into a multipart upload."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from destination_s3_spark.tables.runs.sorted_file import SortedFileWriter, tombs
 
 
 class StagedFile:
-    """A file on its way into a multipart upload, which is dropped when the context is left with an error or before `stage`."""
+    """A file being written into a multipart upload. Leaving the context with an error or before `stage` aborts the upload."""
 
     def __init__(self, kind: FileKind, sink: StagedFileSink, writer: FileWriter | SortedFileWriter) -> None:
         self.kind = kind
@@ -35,7 +35,7 @@ class StagedFile:
         self.sink.__exit__(kind, error, trace)
 
     def write(self, batch: pa.RecordBatch, keys: pa.BinaryArray | None = None) -> None:
-        """Append rows; a sorted file also wants their keys."""
+        """Append rows. A sorted file also needs their keys."""
         if not isinstance(self.writer, SortedFileWriter):
             self.writer.write(batch)
         elif keys is not None:
@@ -44,36 +44,36 @@ class StagedFile:
             raise Bug("Rows of a sorted file came without their keys; nothing was committed.")
 
     def stage(self) -> DataFile:
-        """Finish the file, which has rows."""
+        """Finish the file, which must have rows, and stage its upload."""
         rows = self.writer.close()
         keys = self.writer.keys if isinstance(self.writer, SortedFileWriter) else None
         return DataFile(self.kind, self.sink.stage(), rows, keys)
 
 
 def tombstone_file(key: str, spec: KeySpec, s3: S3Settings, metadata: Mapping[str, str]) -> StagedFile:
-    """A new tombstone file; rows are `tombstones` of winners."""
+    """Start a tombstone file. Its rows are the `tombstones` of winners."""
     sink = StagedFileSink(s3, key, metadata)
     return StagedFile(FileKind.TOMBSTONE, sink, SortedFileWriter(sink, tombstone_schema(spec), spec.of_deletions))
 
 
 def tombstones(batch: pa.RecordBatch, spec: KeySpec) -> pa.RecordBatch:
-    """What is kept of deletions in merge form."""
+    """Return the columns of a tombstone file from deletions in merge form."""
     return columns(batch, tombstone_schema(spec))
 
 
 def pieces(rows: pa.Table, size: int) -> Iterator[pa.RecordBatch]:
-    """The rows in batches of about this many bytes."""
+    """Yield the rows in batches of about `size` bytes."""
     if len(rows):
         yield from rows.combine_chunks().to_batches(max_chunksize=max(1, len(rows) * size // max(rows.nbytes, 1)))
 
 
 def columns(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The batch's columns of the schema."""
+    """Select the columns of the schema from the batch."""
     return pa.RecordBatch.from_arrays([batch[name] for name in schema.names], schema=schema)
 
 
 def visible_run(staged: DataFile, s3: S3Settings) -> FileEntry:
-    """Make a staged scratch run an object that can be read. Raises TransientError."""
+    """Complete the upload of a staged scratch run, so that it can be read. Raises TransientError if the upload is gone."""
     run = FileEntry.of(staged)
     if not complete(S3Store(s3), [run]):
         raise TransientError(f"The upload of s3://{s3.bucket}/{run.key} has gone before it was complete. Run the sync again.")

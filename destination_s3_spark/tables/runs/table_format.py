@@ -18,12 +18,12 @@ from destination_s3_spark.tables.runs.sorted_file import MergeForm
 from destination_s3_spark.tables.stored.rows import project
 
 PIECE_BYTES = 2**20
-"""Arrow memory of the rows written at a time: the precision of the sizes of files and row groups."""
+"""Arrow memory of the rows written at a time, and so the precision of the sizes of files and row groups."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileKeys:
-    """The keys of a final file and of the state file beside it, which Parquet has none of."""
+    """The object keys of a final file and of its merge state. A Parquet file has no merge state."""
 
     final: str
     state: str | None
@@ -31,45 +31,45 @@ class FileKeys:
 
 @dataclass(frozen=True, slots=True)
 class TableFormat:
-    """How a table's files are written. Picklable.
-
-    `columns` and `options` are those of final files. `plan` renders them from the records' text, for the formats that keep values as the
-    source wrote them; its fields are all those of the table.
-    """
+    """The columns and options of a table's files. Picklable."""
 
     columns: FileColumns
+    """The columns of final files."""
     options: FileOptions
+    """The options of final files."""
     plan: RowPlan | None
+    """The plan that renders final files from the records' text, with all fields of the table. None for formats with typed values."""
     spec: KeySpec
     generation_id: int
     target_file_bytes: int
 
     @property
     def form(self) -> MergeForm:
-        """How the table's rows are merged: typed, or as the text they came in."""
+        """The form in which the table's rows are merged: typed, or as the text from the source."""
         payload = self.columns.arrow if self.plan is None else RAW_SCHEMA
         return MergeForm(payload, self.spec, partial(project, schema=payload))
 
     @property
     def has_state(self) -> bool:
-        """Whether there is a state file beside each final file."""
+        """Whether each final file has a merge state."""
         return not isinstance(self.options, ParquetOptions)
 
     @property
     def state(self) -> pa.Schema:
-        """The columns of state files."""
+        """The columns of merge states."""
         schema = self.form.schema
         return pa.schema([*self.form.payload, *(schema.field(name) for name in (KEY, CURSOR) if name in schema.names)])
 
     @property
     def metadata(self) -> dict[str, str]:
-        """The objects' metadata."""
+        """The metadata of the objects."""
         return generation_metadata(self.generation_id)
 
 
 @dataclass(frozen=True, slots=True)
 class FileSize:
-    """When a file is full: `full` bytes, where a row takes about `row` bytes. Rows wait for their row group, so bytes alone do not tell."""
+    """The size of a full file and of a row, in bytes. Written bytes do not tell that a file is full: rows wait for their row group."""
 
     full: float
     row: float
+    """Approximate."""
