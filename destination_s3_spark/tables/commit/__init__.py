@@ -1,5 +1,5 @@
-"""Commits: staged files become part of a table, by blocks of its chain.
+"""Commits: blocks of a table's chain that make staged files part of the table.
 
-Knows the chain, checkpoints, replays, files adopted from destination-s3 and repair. Imports `tables.landing` for the slices it is given
-and `tables.publishers` for the readers it tells. Nothing here looks into a file.
+The package knows the chain, checkpoints, replays, files adopted from destination-s3 and repair. It never reads the content of a file. Of
+`tables` it may import `publishers` and the layers below: it uses `publishers` to inform readers and `landing` for staged slices.
 """

@@ -1,4 +1,4 @@
-"""Taking over what destination-s3 wrote: files of its names that carry its generation metadata."""
+"""Adoption of files that destination-s3 wrote. They match its naming pattern and carry its generation metadata."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ logger = logging.getLogger("airbyte")
 
 
 def generation_of(info: ObjectInfo | None) -> int | None:
-    """The generation of a final file's rows, as its metadata says; None where there is no file or no number."""
+    """Return the generation in a final file's metadata, or None if there is no file or no number."""
     text = "" if info is None else info.metadata.get(GENERATION_METADATA, "").strip()
     return int(text) if text.isdecimal() else None
 
 
 def earlier_files(store: ObjectStore, pattern: re.Pattern[str], root: str, table_id: str, map_calls: MapCalls = map) -> list[str]:
-    """The keys under the final root that look like the stream's and say which generation they are of, in order.
+    """List the keys under the final root that match the stream's pattern and carry a generation, in order.
 
-    Files of another table of this connector stay that table's. Other files are nobody's that we know: they stay for ever, and one warning
-    counts them.
+    Files of another table of this connector are left to that table. Files without a generation have an unknown owner. They are never
+    touched, and one warning counts them.
     """
     own = table_number(table_id)
     named = []

@@ -1,4 +1,4 @@
-"""The slices of one commit, and the checkpoints they make up."""
+"""The slices of one commit and the checkpoints that they cover."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ MULTISET_MODULUS = 2**128
 
 @dataclass(frozen=True, slots=True)
 class TableCheckpoint:
-    """Where a checkpoint ends in a stream's spool (bytes), and the hash of its state blob; None for the tail of a complete stream."""
+    """A checkpoint of one stream: the byte offset of its end in the spool, and the hash of its state blob.
+
+    The hash is None for the tail of a complete stream.
+    """
 
     end: int
     state_hash: str | None
@@ -25,7 +28,7 @@ class TableCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Staged slices and the checkpoints they make up exactly. `ends[i]` is the spool offset at which `checkpoints[i]` ends."""
+    """Staged slices and the checkpoints that they cover exactly. `ends[i]` is the spool offset at which `checkpoints[i]` ends."""
 
     slices: tuple[StagedSlice, ...]
     ends: tuple[int, ...]
@@ -33,25 +36,25 @@ class Batch:
 
     @property
     def records(self) -> int:
-        """Records in the batch."""
+        """The number of records in the batch."""
         return sum(checkpoint.records for checkpoint in self.checkpoints)
 
     def changes(self) -> dict[str, int]:
-        """Values changed by typing, by reason."""
+        """Count the values changed by typing, by reason."""
         counts: Counter[str] = Counter()
         for staged in self.slices:
             counts.update(staged.changes)
         return dict(counts)
 
     def recorded(self) -> tuple[Checkpoint, ...]:
-        """The checkpoints as the chain keeps them: of more than the replay list can hold, the oldest are summed up."""
+        """Return the checkpoints to record in the chain. If the replay list cannot hold all, the oldest are merged into one."""
         excess = len(self.checkpoints) - REPLAY_LIMIT
         if excess <= 0:
             return self.checkpoints
         return (_sum(self.checkpoints[: excess + 1]), *self.checkpoints[excess + 1 :])
 
     def split_replayed(self, guard: ReplayGuard) -> Batch:
-        """The leading part that is in the table already. A slice that is only partly a replay is not: it lands again, whole."""
+        """Return the leading part that is already in the table. A slice that is only partly a replay is not included and lands again."""
         if not guard.active:
             return self.first(0)
         replayed = guard.count_replayed(self.checkpoints)
@@ -62,17 +65,17 @@ class Batch:
         return self.first(replayed)
 
     def first(self, count: int) -> Batch:
-        """The batch of the first `count` checkpoints."""
+        """Return the batch of the first `count` checkpoints."""
         end = self.ends[count - 1] if count else -1
         return Batch(tuple(staged for staged in self.slices if staged.end <= end), self.ends[:count], self.checkpoints[:count])
 
     def after(self, part: Batch) -> Batch:
-        """What is left behind a leading part."""
+        """Return the rest after a leading part."""
         return Batch(self.slices[len(part.slices) :], self.ends[len(part.ends) :], self.checkpoints[len(part.checkpoints) :])
 
 
 def cut_batch(slices: Sequence[StagedSlice], checkpoints: Sequence[TableCheckpoint], generation: int, start: int) -> Batch:
-    """The batch of these slices, which begin at `start`. A checkpoint without records of this table is left out."""
+    """Make the batch of these slices, which begin at `start`. Checkpoints without records of this table are left out."""
     segments = [segment for staged in slices for segment in staged.segments]
     ends: list[int] = []
     found: list[Checkpoint] = []

@@ -1,4 +1,4 @@
-"""What a table already has of the generation that is to replace it: its STATEs are out, so these rows stay when it is published."""
+"""Rows of the pending generation that are already in the table. Their STATEs were emitted, so they stay when it is published."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from destination_s3_spark.tables.commit.writer import TableWriter
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """`files` hold the `rows` that stay: as they landed, or the raw ones where a merge has put the rows among others.
-
-    `raw` are their raw files, `adopted` the keys of files that destination-s3 wrote in the same generation.
-    """
+    """The rows that stay in a table when its pending generation is published."""
 
     rows: int = 0
+    """The number of rows in `files`."""
     files: tuple[FileEntry, ...] = ()
+    """The files as landed, or the raw files if a merge has mixed the rows with others."""
     raw: tuple[FileEntry, ...] = ()
+    """The raw files of the rows."""
     adopted: frozenset[str] = frozenset()
+    """The keys of files that destination-s3 wrote in the same generation."""
 
     @property
     def final(self) -> tuple[FileEntry, ...]:
@@ -30,7 +31,7 @@ class Kept:
 
     @property
     def deltas(self) -> tuple[FileEntry, ...]:
-        """Those that never came into the final table."""
+        """The files that never became part of the final table."""
         return tuple(file for file in self.files if file.kind is FileKind.DELTA)
 
 
@@ -38,9 +39,9 @@ NOTHING = Kept()
 
 
 def kept_rows(writer: TableWriter, disposition: WriteDisposition) -> Kept | None:
-    """What stays when the pending generation of an open table is published; None where no files hold all of it.
+    """Return the rows that stay when the pending generation of an open table is published, or None if no files hold exactly those rows.
 
-    Rows that replace all others, as in mode `overwrite` without generations, leave nothing.
+    Nothing stays if the new rows replace all others, as in mode `overwrite` without generations.
     """
     contents = writer.open().contents
     if contents.pending is None or disposition is not WriteDisposition.TRUNCATE or not (contents.current_rows or contents.adopted):
@@ -57,7 +58,10 @@ def kept_rows(writer: TableWriter, disposition: WriteDisposition) -> Kept | None
 
 
 def _adopted(writer: TableWriter, live: LiveFiles, contents: Contents) -> frozenset[str]:
-    """The adopted files of the generation. Once a session was of another one, an equal number of theirs says nothing any more."""
+    """Return the adopted files of the current generation.
+
+    There are none once a session has changed the generation: an equal number in a file's metadata then proves nothing.
+    """
     if contents.current_from:
         return frozenset()
     generations = writer.map_files(writer.generation_of, live.adopted)

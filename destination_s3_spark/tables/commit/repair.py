@@ -1,6 +1,7 @@
-"""Repairing a table without a sync: what dead sessions left is settled and cleared up, and readers are shown the result.
+"""Repair of a table without a sync. It settles and removes the leftovers of dead sessions and publishes the result to readers.
 
-Nothing a sync goes by changes: the generation, a pending one, and after an unclean end the checkpoints that may be replayed.
+A repair preserves all that a later sync relies on: the generation, a pending generation, and after an unclean end the checkpoints that may
+be replayed.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from destination_s3_spark.storage.object_store import ObjectStore
 from destination_s3_spark.tables.publishers.publication import Publisher, show_checked
 
 NO_SYNC = 0
-"""The sync id of a session that is none."""
+"""The sync id of a session outside a sync."""
 
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """What was done to a table. `manifest`: it was written."""
+    """The result of a repair. `manifest` tells whether the table was published to readers."""
 
     leftovers: Leftovers
     manifest: bool
@@ -33,9 +34,9 @@ class Repair:
 def repair(
     store: ObjectStore, table: Table, publishers: Sequence[Publisher], orphans: OrphanUploads, started_at: datetime
 ) -> Repair | None:
-    """Repair a table that exists; None when it needs nothing, and then nothing is written.
+    """Repair an existing table. Return None without writing anything if it needs no repair.
 
-    A sync that is writing to the table is fenced. Raises Fenced when one takes the table over meanwhile, TransientError, DataError.
+    A sync that is writing to the table is fenced. Raises Fenced when a sync takes the table over meanwhile, TransientError or DataError.
     """
     chain = Chain(store, table.chain_prefix, table.stream)
     chain.read()
@@ -49,7 +50,7 @@ def repair(
     try:
         publish(chain)
         if leftovers.ended_cleanly:
-            # Otherwise the table stays open: Close would forget what the source may still send again.
+            # Otherwise the table stays open, because Close would drop the checkpoints that the source may still replay.
             chain.append(Close())
             chain.write_hint()
     except BlockTaken as taken:
@@ -58,7 +59,7 @@ def repair(
 
 
 def _has_leftovers(store: ObjectStore, table: Table, publishers: Sequence[Publisher], orphans: OrphanUploads, state: TableState) -> bool:
-    """Whether a table whose data is settled needs something all the same."""
+    """Tell whether a settled table has outdated publications, orphan uploads or dead scratch objects."""
     epochs = state.epoch + 1
     return (
         not all(publisher.is_current(store, state) for publisher in publishers)

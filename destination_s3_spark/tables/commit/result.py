@@ -7,10 +7,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class CommitResult:
-    """What a commit did. `sequence_number`: its data block, None when all of it was a replay; `replayed`: records dropped as such."""
+    """The block and the totals of a commit."""
 
     sequence_number: int | None
+    """The number of the data block, or None if all records were replays."""
     rows: int
     files: int
     bytes: int
     replayed: int
+    """The number of records that were dropped as replays."""

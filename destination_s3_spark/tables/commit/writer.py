@@ -1,7 +1,7 @@
-"""Writes one table: takes staged slices, commits whole checkpoints, keeps replays out.
+"""Writer of one table: it takes staged slices, commits whole checkpoints and drops replays.
 
-A writer belongs to one sync. It reads the table's chain at the start, opens it at the first record, and closes it at the end. Whatever
-goes wrong in between, the chain says what happened: after an error the writer is good for `abandon()` only, and the next sync goes on.
+A writer belongs to one sync. It reads the table's chain at the start, opens it at the first record, and closes it at the end. After an
+error it accepts only `abandon()`. The chain then tells what was committed, and the next sync continues from there.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class WriterDependencies:
-    """What a writer is given besides its table.
+    """Dependencies of a writer besides its table.
 
-    `map_files` makes calls side by side. `publishers` show the table to readers outside of the chain. `chain` was read already.
+    `map_files` may make calls in parallel. `publishers` show the table to readers outside the chain. `chain` has already been read.
     """
 
     clock: Clock = utc_now
@@ -56,7 +56,7 @@ class WriterDependencies:
 
 
 class TableWriter:
-    """One table during one sync. Not for use by two threads at a time; different tables may be used side by side."""
+    """Writer of one table during one sync. Only one thread at a time may use it. Writers of different tables may run in parallel."""
 
     def __init__(
         self, store: ObjectStore, table: Table, session: Session, orphans: OrphanUploads, dependencies: WriterDependencies | None = None
@@ -80,27 +80,27 @@ class TableWriter:
 
     @property
     def state(self) -> TableState | None:
-        """The table as last read or written. None: nothing known yet, which before `open` does not mean that the table is new."""
+        """The table as last read or written. None means that nothing is known yet, but the table may exist."""
         return self._chain.state
 
     @property
     def guarding(self) -> bool:
-        """While true, cut slices at every checkpoint boundary, so that a replay is a whole number of slices. The table must be open."""
+        """Whether slices must be cut at every checkpoint boundary, so that replays consist of whole slices. The table must be open."""
         self._need_open()
         return self._guard.active
 
     @property
     def cut_ends(self) -> frozenset[int]:
-        """Spool offsets at which a commit may end: where a staged slice ends, so that none is cut in two."""
+        """The spool offsets at which a commit may end: the ends of staged slices, so that no slice is split."""
         return frozenset(staged.end for staged in self._staged)
 
     def read(self) -> None:
-        """Read what the table's hint says (1 call); `open` and `catch_up` find out whether there is more."""
+        """Read the chain from the table's hint, usually one request. `open` and `catch_up` read later blocks."""
         with self._ending_on_error():
             self._chain.read()
 
     def catch_up(self) -> TableState | None:
-        """Read on to the head of the chain, and open a table that a dead session left unsettled, to make its rows visible."""
+        """Read to the head of the chain. If a dead session left the table unsettled, open it to make its rows visible."""
         with self._ending_on_error():
             if not self._opened:
                 self._chain.catch_up()
@@ -109,13 +109,13 @@ class TableWriter:
         return self._chain.state
 
     def open(self) -> TableState:
-        """Begin writing; every older writer is fenced. Opening again is free. Raises Fenced, TransientError."""
+        """Open the table for writing and fence every older writer. Opening again has no cost. Raises Fenced or TransientError."""
         with self._ending_on_error():
             self._open()
         return self._chain.head
 
     def ensure_schema(self, payload: dict[str, Any]) -> None:
-        """Make `payload` (with `schemaId`) the schema of the data that follows; a block is written only when it differs."""
+        """Make `payload` (with `schemaId`) the schema of subsequent data. Writes a block only if it differs from the current schema."""
         with self._ending_on_error():
             self._open()
             schema = as_recorded(payload)
@@ -128,13 +128,13 @@ class TableWriter:
             self._append(SetDataSchema(schema))
 
     def next_token(self) -> str:
-        """26 digits that no other data file has or will have. The table must be open."""
+        """Return 26 digits that no other data file ever has in its key. The table must be open."""
         self._need_open()
         self._files_named += 1
         return str(Token(self._chain.head.identity.table_number, self._chain.head.epoch, self._files_named))
 
     def stage(self, staged: StagedSlice) -> None:
-        """Take over a landed slice. Slices come in spool order without a gap; their files must hold each of their records once."""
+        """Take over a landed slice. Slices must arrive in spool order without gaps, and their files must hold each record once."""
         self._need_open()
         if staged.start != self._staged_end or staged.end <= staged.start:
             raise self._bug(f"staged bytes {staged.start} to {staged.end} of the spool after {self._staged_end}")
@@ -148,9 +148,9 @@ class TableWriter:
         self._staged_end = staged.end
 
     def commit(self, checkpoints: Sequence[TableCheckpoint]) -> CommitResult:
-        """Commit the staged slices up to the last checkpoint's end; when this returns, their rows are durable and visible.
+        """Commit the staged slices up to the end of the last checkpoint. On return their rows are durable and visible.
 
-        Raises Fenced, or TransientError when nothing was committed or nobody knows; the checkpoints' STATEs must not be emitted then.
+        Raises Fenced, or TransientError when nothing was committed or the outcome is unknown. The STATEs must then not be emitted.
         """
         self._need_open()
         with self._ending_on_error():
@@ -173,9 +173,9 @@ class TableWriter:
         consumed_offset: int | None,
         operation_count: OperationCount | None = None,
     ) -> CommitResult:
-        """Bring rows that are in deltas into the final table: its staged files appear and the removed ones go, in one step.
+        """Bring the rows of deltas into the final table: one block adds the staged files and removes the others.
 
-        `operation_count`: what the change log counts up to with its files among the staged ones; None ends the log there is.
+        `operation_count` is the position of the change log after the log files among the staged ones. None ends an existing log.
         """
         event = partial(MergeData, consumed_offset=consumed_offset, operation_count=operation_count)
         return self._rewrite(files, removed, event)
@@ -183,18 +183,18 @@ class TableWriter:
     def replace(
         self, files: Sequence[DataFile], removed: Sequence[FileEntry], operation_count: OperationCount | None = None, rows_kept: int = 0
     ) -> CommitResult:
-        """Publish the session's generation: these staged files, and live ones that stay, are all the final table has from now on.
+        """Publish the session's generation. The final table then consists of the staged files and the live files not removed.
 
-        `operation_count` as in `merge`; `rows_kept`: rows of the generation that came into the table before it was pending.
+        `operation_count` is as in `merge`. `rows_kept` counts rows of the generation that were in the table before it was pending.
         """
         return self._rewrite(files, removed, partial(ReplaceData, operation_count=operation_count, rows_kept=rows_kept))
 
     def close(self, orphans: OrphanUploads | None = None) -> None:
-        """End the session after a successful sync: from now on nothing of it counts as a replay.
+        """End the session after a successful sync. Its checkpoints no longer count as replays.
 
-        Pass `orphans`, listed after the last land, when a task attempt failed: uploads of such attempts are known to nobody else.
-        A table left unclean by an earlier session is opened for this even when this sync had no records for it: otherwise an equal sync
-        later on would be taken for a replay. Of any other, readers see the last data afterwards, whoever wrote it.
+        Pass `orphans`, listed after the last land, if a task attempt failed: only that list knows the uploads of failed attempts.
+        A table that an earlier session left unclosed is opened and closed even without records. Otherwise a later sync with equal records
+        would be taken for a replay. A table that stays unopened is published if its readers do not see the last data.
         """
         with self._ending_on_error():
             if not self._opened:
@@ -215,9 +215,9 @@ class TableWriter:
         self._over = True
 
     def abandon(self) -> bool:
-        """End the session after a failed sync: drop what is staged and in no block. The replay list stays in force. Never raises.
+        """End the session after a failed sync: abort staged uploads that are in no block. The replay list stays valid. Raises no SyncError.
 
-        False when the store does not answer soon; then the next sync drops it.
+        Return False if the store does not answer soon. The next sync then aborts the uploads.
         """
         self._over = True
         try:
@@ -229,19 +229,19 @@ class TableWriter:
         return True
 
     def live_files(self) -> LiveFiles:
-        """The files the table consists of (a call per block since the last Snapshot, unless the hint had them)."""
+        """Return the files of the table (one request per block since the last Snapshot, unless the hint had them)."""
         return self._chain.live_files()
 
     def schemas(self, ids: Collection[int]) -> dict[int, TableSchema]:
-        """The table's columns under these schema ids, from the chain; the current one costs no call."""
+        """Return the table's schemas with these ids from the chain. The current schema takes no request."""
         return {schema_id: from_event(payload) for schema_id, payload in self._chain.schemas(ids).items()}
 
     def generation_of(self, key: str) -> int | None:
-        """The generation that a final file's metadata names (1 call)."""
+        """Return the generation in a final file's metadata (one request)."""
         return generation_of(self._store.head(key))
 
     def copy(self, file: FileEntry, key: str, metadata: Mapping[str, str]) -> StagedUpload:
-        """Stage a copy of a live file, made inside the store. Raises Fenced or DataError when it is gone."""
+        """Stage a copy of a live file, made inside the store. Raises Fenced or DataError if the file is gone."""
         try:
             return self._store.stage_copy(file.key, key, metadata)
         except ObjectNotFound:
@@ -253,13 +253,13 @@ class TableWriter:
             ) from None
 
     def check_not_fenced(self) -> None:
-        """Raise Fenced when another writer has taken the table over: a file that is gone may be its doing."""
+        """Raise Fenced if another writer has taken the table over, which explains missing files."""
         other = self._chain.successor()
         if other is not None:
             raise fenced(self._table.stream, other)
 
     def delete_scratch(self, keys: Sequence[str]) -> None:
-        """Delete rows that were only kept for the merge that is done."""
+        """Delete the scratch objects of a finished merge."""
         self._store.delete(keys)
 
     def drop(self, files: Iterable[DataFile]) -> None:
@@ -291,7 +291,7 @@ class TableWriter:
                     )
                 )
             except Fenced:
-                with suppress(TransientError):  # certain to be in no block; whoever opened the table aborts what is left
+                with suppress(TransientError):  # no block names these uploads; the writer that opened the table aborts the rest
                     self._abort(staged)
                 raise
             number = self._chain.head.sequence_number
@@ -300,13 +300,13 @@ class TableWriter:
             return CommitResult(number, rows, len(files), sum(file.bytes for file in files), 0)
 
     def _written_out(self, file: FileEntry) -> FileEntry:
-        """The entry with the schema and generation of its rows, which are the session's but for files that were copied or written anew."""
+        """Complete the entry with the session's schema and generation, unless the file was copied or rewritten and has its own."""
         schema_id = self._chain.head.schema_id if file.schema_id is None else file.schema_id
         generation = self._session.generation_id if file.generation_id is None else file.generation_id
         return msgspec.structs.replace(file, schema_id=schema_id, generation_id=generation)
 
     def _take(self, checkpoints: Sequence[TableCheckpoint]) -> Batch:
-        """The batch the checkpoints cover. Its slices are no longer ours to abort: a block may name them from here on."""
+        """Take the batch that the checkpoints cover. Its slices must not be aborted any more, because a block may soon name them."""
         end = checkpoints[-1].end
         if end not in self.cut_ends:
             raise self._bug(f"a commit at byte {end} of the spool would cut a staged slice in two")
@@ -331,7 +331,7 @@ class TableWriter:
         try:
             self._append(event)
         except Fenced:
-            # Another block stands there, so it is certain that none names these uploads: `abandon` may drop them.
+            # Another writer's block has this number, so no block names these uploads and `abandon` may abort them.
             self._staged = [*batch.slices, *self._staged]
             raise
 
@@ -340,7 +340,7 @@ class TableWriter:
             if complete(self._store, files, self.map_files):
                 finish(self._chain, self._store, self._show_checked)
                 return
-            # An upload has gone. A newer writer may have aborted it; if there is none, the block is taken back.
+            # An upload is gone. A newer writer may have aborted it. If there is none, the block is taken back.
             other = self._chain.successor()
             if other is not None:
                 raise BlockTaken(other)
@@ -366,7 +366,7 @@ class TableWriter:
         try:
             self._chain.append(event)
         except BlockTaken as taken:
-            if isinstance(event, Close):  # what readers were shown just now may be older than what they saw
+            if isinstance(event, Close):  # `close` has just published a state that may be older than the other writer's
                 show_newest(self._publishers, self._store, self._chain)
             raise fenced(self._table.stream, taken.block) from None
 
@@ -380,7 +380,7 @@ class TableWriter:
 
     @contextmanager
     def _ending_on_error(self) -> Iterator[None]:
-        """After an error nobody knows what the store holds, so the session must not write another block: not even Close."""
+        """End the session on an error. The state of the store is then unknown, so no block may follow, not even Close."""
         if self._over:
             raise self._bug("used after its session ended")
         try:

@@ -1,5 +1,5 @@
-"""Landing: slices of record lines become staged files that no reader sees yet.
+"""Landing: the conversion of slices of record lines to staged files, inside Spark tasks.
 
-Knows record lines, plans and file formats, and runs inside Spark tasks. Imports `tables.runs` for deltas that are sorted, and nothing
-else of `tables`: neither what a table is nor what becomes of a staged file.
+The package knows record lines, plans and file formats. It knows neither what a table is nor how a staged file is committed. Of `tables` it
+may import `layout`, `row_plan`, `dedup`, `rules` and the layers below. It uses only `runs`, to write sorted deltas.
 """

@@ -1,7 +1,7 @@
-"""Landing a slice: record lines in, staged raw and final files out. This is the code a Spark task runs.
+"""Landing of one slice in a Spark task: record lines in, staged raw and final files out.
 
-The worker reads its extents itself, types them block by block in Arrow, encodes the files and uploads the parts while it goes; nothing
-becomes visible. Memory is bounded by a block and two row groups, whatever the slice's size.
+The worker reads the slice's extents from the local disk, types them block by block in Arrow, encodes the files and uploads their parts as
+it goes. Nothing becomes visible. Memory is bounded by a block and two row groups, regardless of the slice's size.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from destination_s3_spark.tables.runs.keys import KeySpec
 from destination_s3_spark.tables.runs.sorted_file import RunFile
 
 BLOCK_BYTES = 4 * 2**20
-"""Lines typed at once: large enough for column work, small enough to stay in the caches and to bound memory."""
+"""Size of the lines typed at once: large enough for columnar processing, small enough for the CPU caches and to bound memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A file to write: what for, its key, its columns and how to encode it. `sorted_by` makes it a run of a merge, whatever the format."""
+    """A file to write. `sorted_by` makes it a sorted run for a merge."""
 
     kind: FileKind
     key: str
@@ -43,13 +43,13 @@ class Target:
 
     @property
     def of_raw_rows(self) -> bool:
-        """Whether its rows are those of the raw table: a format of text is rendered from these when a run is merged."""
+        """Whether the file holds raw rows. So does a run of a table in a text format, because merges render that format from raw rows."""
         return self.kind is FileKind.RAW or (self.sorted_by is not None and self.columns.arrow == RAW_SCHEMA)
 
 
 @dataclass(frozen=True, slots=True)
 class LandTask:
-    """One slice, the plan to type it by, the files it becomes and the bucket they go to."""
+    """A slice to land, the plan that types it, and the files to write from it."""
 
     slice: Slice
     plan: RowPlan
@@ -59,14 +59,14 @@ class LandTask:
 
 
 class UnreadableLine(DataError):
-    """A record of the slice cannot be read: which one of which stream, for the driver to find its place in the input."""
+    """An unreadable record of a slice. Its stream and ordinal let the driver find its position in the input."""
 
     catalog_index = -1
     record = -1
 
 
 def land_slice(task: LandTask) -> StagedSlice:
-    """Type and stage one slice. Raises UnreadableLine, TransientError or ConfigError; then nothing stays staged."""
+    """Type and stage one slice. Raises UnreadableLine, TransientError or ConfigError. Nothing stays staged after an error."""
     typer = record_typer(task.plan)
     segments: list[Segment] = []
     changes: Counter[str] = Counter()
@@ -100,7 +100,7 @@ def _typed(typer: RecordTyper, lines: bytes, task: LandTask, records_before: int
 
 
 class _StagedFile:
-    """One file on its way into a multipart upload; dropped when the slice fails."""
+    """A file being written into a multipart upload, which is aborted when the slice fails."""
 
     def __init__(self, target: Target, task: LandTask) -> None:
         self._target = target
@@ -137,7 +137,7 @@ class _StagedFile:
 
 
 def _blocks(piece: Slice) -> Iterator[tuple[bytes, int]]:
-    """The slice's lines in blocks of about BLOCK_BYTES, cut at its boundaries; each with the spool offset of its end."""
+    """Yield the slice's lines in blocks of about BLOCK_BYTES, cut at its boundaries, each with the spool offset of its end."""
     position = piece.start
     stops = iter((*piece.boundaries, piece.end))
     stop = next(stops)

@@ -1,7 +1,7 @@
-"""A slice on its way to another machine, which cannot see the spool: its lines wait as compressed objects in the bucket.
+"""Transfer of slices to executors on other machines, which cannot read the spool, as compressed objects in the bucket.
 
-The objects lie in the table's scratch folder, in a folder named by a token of the session. The driver deletes them once the slice is
-landed; what a dead session left there goes with the rest of its scratch when the table is opened next.
+The objects are in the table's scratch folder, in a subfolder named by a token of the session. The driver deletes them once the slice has
+landed. Objects of a dead session are deleted with its other scratch objects when the table is next opened.
 """
 
 from __future__ import annotations
@@ -21,31 +21,31 @@ from destination_s3_spark.tables.landing.land import LandTask, land_slice
 from destination_s3_spark.tables.landing.slices import Extent, Slice, StagedSlice
 
 OBJECT_BYTES = 32 * 2**20
-"""Lines in an object: compressed to a few megabytes, which a worker holds in memory with one request each."""
+"""Uncompressed size of an object. Compressed it has a few megabytes, which a worker fetches into memory with one request."""
 READ_BYTES = 2**20
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteLandTask(LandTask):
-    """A task whose slice has no extents: its lines are in these objects, one behind the other."""
+    """A task with the slice's lines in objects, in order, instead of local extents."""
 
     objects: tuple[str, ...]
 
 
 def object_keys(piece: Slice, prefix: str) -> tuple[str, ...]:
-    """The keys the slice's lines will have."""
+    """Return the keys of the objects for the slice's lines."""
     count = -(-(piece.end - piece.start) // OBJECT_BYTES)
     return tuple(f"{prefix}{number}.jsonl.zst" for number in range(count))
 
 
 def remote(task: LandTask, objects: tuple[str, ...]) -> RemoteLandTask:
-    """The task with its slice's lines in objects."""
+    """Return the task with its slice's lines in objects."""
     values = {field.name: getattr(task, field.name) for field in fields(task)}
     return RemoteLandTask(**{**values, "slice": replace(task.slice, extents=())}, objects=objects)
 
 
 def upload_lines(piece: Slice, keys: tuple[str, ...], store: ObjectStore) -> None:
-    """Write the slice's lines to these objects; one compressed object is in memory at a time. Raises ConfigError or TransientError."""
+    """Write the slice's lines to these objects, with one compressed object in memory at a time. Raises ConfigError or TransientError."""
     blocks = _blocks(piece)
     for key in keys:
         packer = zstandard.ZstdCompressor().compressobj()
@@ -57,7 +57,7 @@ def upload_lines(piece: Slice, keys: tuple[str, ...], store: ObjectStore) -> Non
 
 
 def land_remote_slice(task: RemoteLandTask) -> StagedSlice:
-    """Fetch the lines into a local file, and land it there as `land_slice` does."""
+    """Fetch the lines into a local file and land them with `land_slice`."""
     with tempfile.TemporaryDirectory(prefix="slice-", dir=scratch_directory()) as directory:
         path = Path(directory, "lines.jsonl")
         size = _fetch(task, path)
@@ -87,7 +87,7 @@ def _fetch(task: RemoteLandTask, path: Path) -> int:
 
 
 def _blocks(piece: Slice) -> Iterator[bytes]:
-    """The slice's bytes in blocks of READ_BYTES, the last one shorter."""
+    """Yield the slice's bytes in blocks of READ_BYTES. The last block may be shorter."""
     rest = b""
     for extent in piece.extents:
         with Path(extent.path).open("rb") as file:

@@ -1,7 +1,7 @@
-"""Pieces of a stream on their way from the spool to a table.
+"""Slices of a stream between the spool and a table.
 
-A `Slice` is a range of one stream's spool; landing turns it into a `StagedSlice`: files that are uploaded but not visible yet.
-All positions (`start`, `end`, `boundaries`) are logical byte offsets in the stream's spool, which start at 0 and never restart in a sync.
+A `Slice` is a range of one stream's spool. Landing turns it into a `StagedSlice`: files that are uploaded but not visible yet. All
+positions (`start`, `end`, `boundaries`) are logical byte offsets in the stream's spool. They start at 0 and never restart within a sync.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from destination_s3_spark.chain.files import DataFile, FileKind
 __all__ = ["Extent", "FileKind", "Segment", "Slice", "StagedFile", "StagedSlice"]
 
 StagedFile = DataFile
-"""A file that is uploaded and not completed. The chain names it with the same fields, hence one type."""
+"""A file with an upload that is not completed. It has the fields that the chain records, so both share one type."""
 
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """The bytes `start` to `end` (exclusive) of a local file; whole lines."""
+    """The bytes `start` to `end` (exclusive) of a local file. They are whole lines."""
 
     path: str
     start: int
@@ -28,10 +28,10 @@ class Extent:
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """A range of one stream's spool, to be landed by one task.
+    """A range of one stream's spool that one task lands.
 
-    `first_record` is the ordinal in the stream of its first record. `boundaries` are the checkpoint ends `b` inside it
-    (`start < b <= end`), ascending.
+    `first_record` is the ordinal of its first record in the stream. `boundaries` are the checkpoint ends `b` in it (`start < b <= end`),
+    ascending.
     """
 
     stream: int
@@ -47,8 +47,8 @@ class Slice:
 class Segment:
     """The part of a slice up to a checkpoint's end, or to the slice's own end.
 
-    `end` is a spool offset; `records` and `multiset` count this part alone. `multiset` is the sum over the records of xxh3_128 of
-    the raw `data` bytes, modulo 2**128: equal for the same records in any order.
+    `end` is a spool offset. `records` and `multiset` cover only this part. `multiset` is the sum of the xxh3_128 of each record's raw
+    `data` bytes, modulo 2**128. It is equal for the same records in any order.
     """
 
     end: int
@@ -58,9 +58,10 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class StagedSlice:
-    """A landed slice: its files are staged, its records counted per segment (ascending `end`; the last one ends at `end`).
+    """A landed slice with its staged files.
 
-    `changes` and `misfits` are those of `decoding.record_typer.TypedBlock`.
+    `segments` have ascending ends, and the last one ends at `end`. `changes` and `misfits` are the totals of those of
+    `decoding.record_typer.TypedBlock`.
     """
 
     start: int
@@ -73,5 +74,5 @@ class StagedSlice:
 
     @property
     def records(self) -> int:
-        """Records in the slice, which is the number of rows of each of its tables."""
+        """The number of records in the slice. Its final, raw and delta files each have this number of rows."""
         return sum(segment.records for segment in self.segments)

@@ -1,4 +1,5 @@
-"""Publishers: a table's live files, shown to readers that do not know its chain.
+"""Publishers: presentation of a table's live files to readers that do not know its chain.
 
-Knows the chain's state and live files. Imports nothing else of `tables`. A publisher never changes the table.
+The package knows the chain's state and live files. A publisher never changes the table. Of `tables` it may import `landing` and the layers
+below, but it uses none of them.
 """

@@ -1,8 +1,9 @@
-"""Publication of tables to readers that do not know their chains: after a rewrite and at the end of a session, never of an older state.
+"""Publication of tables to readers that do not know their chains. It runs after a rewrite and at the end of a session.
 
-A writer that was paused may still show what it knew, and so may a request of a dead one that was held up. A conditional put refuses that
-where the store has it. Otherwise, whoever finds a block after its own shows readers what the chain says then, and a sync without records
-for a table looks whether they see its last data. That also finds what no condition can tell: a table that looks as it did once before.
+Readers must not go back to an older state. However, a paused writer or a delayed request of a dead writer may still publish one. A
+conditional put prevents this if the store supports it. Otherwise a writer that finds a later block than its own publishes the newest state
+of the chain. A sync without records for a table also checks that readers see its last data. The check even covers a case that no condition
+detects: a publication that equals an earlier one.
 """
 
 from __future__ import annotations
@@ -24,52 +25,51 @@ from destination_s3_spark.storage.object_store import ObjectStore
 from destination_s3_spark.storage.paths import PathTemplate
 from destination_s3_spark.stream_id import StreamId
 
-if TYPE_CHECKING:  # executors of a cluster have no pydantic
+if TYPE_CHECKING:  # a cluster's executors have no pydantic
     from destination_s3_spark.config.config import Config
 
 LOOKS = 8
-"""How often a writer that was overtaken shows the newest state, while another one goes on, which shows its own in the end."""
+"""Most times that an overtaken writer publishes the newest state while another writer goes on. The other one publishes at its end."""
 
 logger = logging.getLogger(__name__)
 
 
 class Publisher(Protocol):
-    """Shows tables to readers that do not know their chains."""
+    """Publisher of a table to readers that do not know its chain."""
 
     @property
     def name(self) -> str:
-        """The name of its mark in the hint of a table."""
+        """The name of the publisher's mark in the hint of a table."""
 
     def publish(self, store: ObjectStore, state: TableState, live: LiveFiles, last: str | None) -> str:
-        """Show readers the table in this state, in one step; a newer one that they see already stays, where the store can tell.
+        """Publish the table in this state atomically, and return the new mark. A newer published state stays if the store can detect it.
 
-        `last` and the result are the publisher's own marks of what readers see. An old mark costs calls, nothing else.
+        A mark identifies the published state in a form of the publisher's choice. `last` is the previous mark. If it is outdated, the only
+        cost is further requests.
         """
 
     def is_current(self, store: ObjectStore, state: TableState) -> bool:
-        """Whether readers see the table's last data."""
+        """Tell whether readers see the table's last data."""
 
 
 @dataclass(frozen=True, slots=True)
 class PublisherKind:
-    """A way to show tables, of which each publisher's module gives one.
-
-    `of_tables` makes the publisher of each table that has one, given the final roots of all tables that are known. `require` raises
-    ConfigError when the user wants it for tables that cannot have it, and logs a warning for tables that go without.
-    """
+    """A kind of publication. Each publisher's module provides one. Both functions take the final roots of all known tables."""
 
     of_tables: Callable[[Config, Mapping[StreamId, str], PathTemplate], Mapping[StreamId, Publisher]]
+    """Makes the publisher of each table that has one."""
     require: Callable[[Config, Mapping[StreamId, str], PathTemplate], None]
+    """Raises ConfigError if the user requests the publication for tables that cannot have it. Warns about tables without it."""
 
 
 def show(publishers: Sequence[Publisher], store: ObjectStore, chain: Chain) -> None:
-    """Show readers the table at the chain's head, all of whose files are visible."""
+    """Publish the table at the chain's head. All of its files must be visible."""
     for publisher in publishers:
         _publish(publisher, store, chain, chain.head, chain.live_files())
 
 
 def show_checked(publishers: Sequence[Publisher], store: ObjectStore, chain: Chain) -> None:
-    """Show readers the table at the chain's head. Raises BlockTaken when another writer has opened it, and readers see its state then."""
+    """Publish the table at the chain's head. If another writer has opened it, publish the newest state and raise BlockTaken."""
     if not publishers:
         return
     show(publishers, store, chain)
@@ -80,14 +80,17 @@ def show_checked(publishers: Sequence[Publisher], store: ObjectStore, chain: Cha
 
 
 def show_if_behind(publishers: Sequence[Publisher], store: ObjectStore, chain: Chain) -> None:
-    """Show readers the table at the chain's head if they do not see its last data. For a table that nobody has opened."""
+    """Publish the table at the chain's head if readers do not see its last data. For a table that this sync has not opened."""
     behind = [publisher for publisher in publishers if not publisher.is_current(store, chain.head)]
-    with suppress(BlockTaken):  # nothing of ours is in it
+    with suppress(BlockTaken):  # this sync has written nothing to the table
         show_checked(behind, store, chain)
 
 
 def show_newest(publishers: Sequence[Publisher], store: ObjectStore, chain: Chain) -> None:
-    """Show readers what the chain says by now, after others have written to it. Raises nothing: they show it themselves in the end."""
+    """Publish the newest state of the chain after other writers have added blocks.
+
+    Logs errors of the store as a warning, because the other writers publish at their end.
+    """
     if not publishers:
         return
     try:

@@ -1,4 +1,4 @@
-"""The publishers there are. A new one is a module of this package and a line here."""
+"""The registry of publishers. A new publisher is a module of this package and an entry in PUBLISHERS."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ PUBLISHERS: list[PublisherKind] = [
 
 
 def publishers_of(config: Config, roots: Mapping[StreamId, str], template: PathTemplate) -> dict[StreamId, tuple[Publisher, ...]]:
-    """Make the publishers of each table. `roots` are the final roots of all tables that are known."""
+    """Make the publishers of each table. `roots` are the final roots of all known tables."""
     made = [kind.of_tables(config, roots, template) for kind in PUBLISHERS]
     return {stream: tuple(of[stream] for of in made if stream in of) for stream in roots}
 
 
 def require_publishable(config: Config, roots: Mapping[StreamId, str], template: PathTemplate) -> None:
-    """Raise ConfigError for tables that cannot be shown as the user wants, and log a warning for those that go without by default."""
+    """Raise ConfigError for tables that cannot be published as requested. Warn about tables that are not published by default."""
     for kind in PUBLISHERS:
         kind.require(config, roots, template)

@@ -1,7 +1,7 @@
-"""The symlink manifest: a list of a table's files in one object, through which Athena, Trino, Redshift and Hive see whole changes only.
+"""Publisher of symlink manifests, through which Athena, Trino, Redshift and Hive see every change of a table atomically.
 
-Hive's `SymlinkTextInputFormat` takes a table's location for a folder of text files that name its data files, one per line. The list is
-replaced by one PutObject, so a query plans with the files before a change or with those after it.
+Hive's `SymlinkTextInputFormat` treats a table's location as a folder of text files that name its data files, one per line. One PutObject
+replaces the manifest, so a query plans with the files either before or after a change.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.publishers.publication import PublisherKind
 
 MANIFEST = "_symlink_format_manifest/manifest"
-"""Below a table's final root. Readers of the root itself skip folders that begin with `_`."""
+"""Key of the manifest below a table's final root. Readers of the root itself skip folders that begin with `_`."""
 SEQUENCE = "ab-chain-sequence"
-"""Object metadata: number of the chain's newest block when the manifest was written."""
+"""Object metadata: number of the chain's newest block at the time of the manifest."""
 TIME = "ab-chain-time"
-"""Object metadata: that block's system time. It tells the manifest of a table that was removed and begun anew."""
+"""Object metadata: that block's system time. It identifies the manifest of a table that was removed and created again."""
 REPLACE_TRIES = 8
-"""How often a manifest is tried to be replaced that somebody else replaces at the same time."""
+"""Most attempts to replace a manifest while other writers replace it at the same time."""
 
 logger = logging.getLogger("airbyte")
 
 
 @dataclass(frozen=True, slots=True)
 class SymlinkManifest:
-    """Publishes a table of the bucket."""
+    """Publisher of a table's symlink manifest."""
 
     bucket: str
 
     name: ClassVar[str] = "symlink"
 
     def publish(self, store: ObjectStore, state: TableState, live: LiveFiles, last: str | None) -> str:
-        """Replace the table's manifest unless it is of a later block; the mark is its ETag. Raises TransientError.
+        """Replace the table's manifest unless it is of a later block, and return its ETag as the mark. Raises TransientError.
 
-        A table without files gets an empty one, which engines take for a table without rows.
+        A table without files gets an empty manifest, which engines read as a table without rows.
         """
         key = state.identity.final_root + MANIFEST
         body = "".join(f"s3://{self.bucket}/{key}\n" for key in published_keys(live)).encode()
@@ -56,7 +56,7 @@ class SymlinkManifest:
             try:
                 return store.replace(key, body, metadata, last)
             except ObjectChanged as changed:
-                # Our own block says that the answer to this very put was lost.
+                # The sequence number of our own block means that this put succeeded and its response was lost.
                 if changed.now is not None and _sequence(changed.now) >= state.sequence_number and _written(changed.now) >= _time(state):
                     return changed.now.etag
                 last = None if changed.now is None else changed.now.etag
@@ -67,20 +67,20 @@ class SymlinkManifest:
         )
 
     def is_current(self, store: ObjectStore, state: TableState) -> bool:
-        """Whether the manifest was written after the table's last data block. One HEAD."""
+        """Tell whether the manifest was written after the table's last data block. Takes one HEAD request."""
         info = store.head(state.identity.final_root + MANIFEST)
         return info is not None and _sequence(info) >= (state.last_data or 0)
 
 
 def published_keys(live: LiveFiles) -> list[str]:
-    """The final table's files, sorted: those the chain added and published, and those it adopted."""
+    """List the keys of the final table's published and adopted files, sorted."""
     return sorted([*live.adopted, *(file.key for file in live.of(FileKind.FINAL) if not live.is_pending(file))])
 
 
 def _of_tables(config: Config, roots: Mapping[StreamId, str], template: PathTemplate) -> dict[StreamId, SymlinkManifest]:
-    """The publisher of each table that has one: all Parquet tables with a folder of their own, unless the option is off.
+    """Make a publisher for each Parquet table that shares its folder with no other table, unless the option is off.
 
-    `roots` are the final roots of all tables that are known.
+    `roots` are the final roots of all known tables.
     """
     if not _wanted(config):
         return {}
@@ -88,7 +88,7 @@ def _of_tables(config: Config, roots: Mapping[StreamId, str], template: PathTemp
 
 
 def _require_publishable(config: Config, roots: Mapping[StreamId, str], template: PathTemplate) -> None:
-    """Raise ConfigError when the user switched the option on and folders overlap; if it is on by default, say which tables have none."""
+    """Raise ConfigError if the user switched the option on and folders overlap. If it is on by default, warn about tables without it."""
     shared = overlaps(roots, template) if _wanted(config) else {}
     if shared and "symlink" in config.publish.model_fields_set:
         stream, other = min((str(stream), other) for stream, other in shared.items())
@@ -105,7 +105,7 @@ def _wanted(config: Config) -> bool:
 
 
 def _sequence(manifest: ObjectInfo) -> int:
-    """The number of the block the manifest was written after; -1 for an object that is none of ours."""
+    """Return the number of the block after which the manifest was written, or -1 for an object that this connector did not write."""
     number = manifest.metadata.get(SEQUENCE, "")
     return int(number) if number.isdecimal() else -1
 
