@@ -1,5 +1,5 @@
-"""Change data capture: what merges did to the rows of a table, for its change log.
+"""Change data capture: the changes that merges make to a table's rows, written to its change log.
 
-Knows the order of a key's records, values that records left out, events and their order, and groups of the log. Imports
-`tables.stream_table` and what lies below it. Nothing here decides which file is rewritten.
+The package knows the order of a key's records, values that records left out, events and their order, and groups of the log. It does not
+decide which files a merge rewrites. Of `tables` it may import `factory`, `row_sources`, `open_table` and the layers below.
 """

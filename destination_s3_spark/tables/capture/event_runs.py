@@ -1,8 +1,8 @@
-"""Events on their way from merge tasks, which find them key by key, to the files of the log, which have them in the order of arrival.
+"""Runs of events: temporary files that bring events from the key order of merge tasks to the log's order of arrival.
 
-Comes in: the events of a merge task. Goes out: runs, each in the order of the log and cut into pieces that can be read alone, and from many
-of those the events of some positions, in order. They live for one sync, so they are Arrow's own bytes: of that many columns Parquet takes
-four times as long to write. Where all tasks run on one machine a run is a local file, and a scratch object where they do not.
+A merge task writes its events as runs. Each run is in the order of the log and is cut into pieces that can be read separately. A render
+task reads the events of a range of positions, in order, from many runs. Runs last for one sync and have Arrow's IPC format, because Parquet
+takes four times as long to write that many columns. A run is a local file if all tasks run on one machine, and otherwise a scratch object.
 """
 
 from __future__ import annotations
@@ -28,71 +28,77 @@ from destination_s3_spark.tables.capture.history import Indices
 from destination_s3_spark.tables.stored.presence import present
 
 RUNS_SHARE = 24
-"""One part in so many of a task's budget is for the events of a run: five times that while it is written and the next one comes in."""
+"""Divisor of a task's budget for the events of one run. While a run is written and the next one is collected, memory is five times that."""
 PIECE_BYTES = 512 * 2**10
-"""The most of what a run is cut into, in Arrow's memory: small pieces take longer."""
+"""Maximum size of a run's pieces in Arrow memory. Smaller pieces take longer to read and write."""
 FIELD_BYTES = 40 * 2**10
-"""Where the log has so many fields that it is more, a piece may have so much for each: pieces of few rows take longer, too."""
+"""Size per field that raises the maximum of a piece for logs with many fields, because pieces of few rows take longer, too."""
 READERS = 8
-"""Runs that are read side by side: enough to hide the store's latency."""
+"""Runs that are read in parallel: enough to hide the store's latency."""
 FETCH_BYTES = 64 * 2**20
-"""What is read at once of all runs, as it is stored, while the events read before are rendered: each request costs time."""
+"""Maximum stored bytes fetched from all runs at once, while earlier events are rendered. Large fetches save requests."""
 FETCHES_SHARE = 12
-"""One part in so many of a task's budget is for what is read at once; as much again is read ahead."""
+"""Divisor of a task's budget for one fetch. The fetch that is read ahead takes the same amount."""
 WINDOW_BYTES = 24 * 2**20
-"""Events that are put in order at once, in Arrow's memory."""
+"""Maximum size of the events sorted at once, in Arrow memory."""
 WINDOWS_SHARE = 6
-"""One part in so many of a task's budget is for the events of a window; twice as much again is put in order and rendered."""
+"""Divisor of a task's budget for the events of a window. Sorting and rendering them takes twice that in addition."""
 _COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4")
 _PLAIN = pa.ipc.IpcWriteOptions()
-"""A file is written and read in half the time as it is."""
+"""Options of local files. Uncompressed they take half the time to write and read."""
 
 
 Place: TypeAlias = Path | str
-"""A local file, or the key of an object."""
+"""The path of a local file, or the key of an object."""
 
 
 @dataclass(frozen=True, slots=True)
 class EventRun:
-    """A file or object of `size` bytes. Of each piece: the positions of its first and last event, its bytes in Arrow's memory, and where
-    it begins; `starts` also has the end of the last piece.
-    """
+    """A run: a file or object of `size` bytes, with an index of its pieces."""
 
     place: Place
     size: int
     firsts: Indices
+    """The position of each piece's first event."""
     lasts: Indices
+    """The position of each piece's last event."""
     bytes: Indices
+    """The size of each piece in Arrow memory."""
     starts: Indices
+    """The offset of each piece in the file, followed by the end of the last piece."""
 
     def within(self, low: int, high: int) -> slice:
-        """The pieces that reach into the positions from `low` on and below `high`."""
+        """Return the pieces that may have events at positions from `low` (inclusive) to `high` (exclusive)."""
         begin = int(np.searchsorted(self.lasts, low))
         return slice(begin, max(begin, int(np.searchsorted(self.firsts, high))))
 
     def uncompressed(self, pieces: slice) -> Indices:
-        """The bytes of these pieces in Arrow's memory."""
+        """Return the size of each of these pieces in Arrow memory."""
         return self.bytes[pieces]
 
     def stored(self, pieces: slice) -> Indices:
-        """The bytes of these pieces in the file or object."""
+        """Return the size of each of these pieces in the file or object."""
         return np.diff(self.starts)[pieces]
 
 
 def piece_bytes(event_bytes: int, fields: int, budget_bytes: int) -> int:
-    """What to cut runs into so that a window has room for a piece of each, if all events together take about so much of Arrow's memory."""
+    """Choose the size of pieces so that a window has room for a piece of every run.
+
+    `event_bytes` is the approximate size of all events in Arrow memory.
+    """
     runs = event_bytes * RUNS_SHARE // budget_bytes + 1
     return max(1, min(max(PIECE_BYTES, FIELD_BYTES * fields), budget_bytes // WINDOWS_SHARE // runs))
 
 
 def write_run(events: Sequence[pa.RecordBatch], key: str, file: Path | None, size: int, s3: S3Settings) -> EventRun:
-    """Put events in order and into the file, or the object where there is none or it cannot be written, cut into pieces of this size.
+    """Sort events by position and write them as a run with pieces of about `size` bytes.
 
-    Events at one position stay as they are among each other. Raises ConfigError or TransientError.
+    The run is written to `file`, or to the object `key` if there is no file or it cannot be written. Events at the same position keep their
+    order. Raises ConfigError or TransientError.
     """
     rows = _in_order(pa.Table.from_batches(events))
     if file is not None:
-        with suppress(OSError):  # such as a full disk: how much events take is an estimate, and the sync must not end because of it
+        with suppress(OSError):  # such as a full disk: the size of events is an estimate, and a wrong one must not end the sync
             file.parent.mkdir(parents=True, exist_ok=True)
             with pa.OSFile(str(file), "wb") as sink:
                 return _written(rows, file, size, sink, _PLAIN)
@@ -107,7 +113,7 @@ def write_run(events: Sequence[pa.RecordBatch], key: str, file: Path | None, siz
 def _written(rows: pa.Table, place: Place, size: int, sink: pa.NativeFile, options: pa.ipc.IpcWriteOptions) -> EventRun:
     firsts, lasts, sizes, starts = [], [], [], []
     with pa.ipc.new_stream(sink, rows.schema, options=options) as stream:
-        stream.write_batch(pa.RecordBatch.from_pylist([], rows.schema))  # the schema goes out with the first one
+        stream.write_batch(pa.RecordBatch.from_pylist([], rows.schema))  # the first batch also writes the schema
         for piece in rows.to_batches(max_chunksize=max(1, len(rows) * size // max(rows.nbytes, 1))):
             starts.append(sink.tell())
             sizes.append(piece.nbytes)
@@ -119,11 +125,10 @@ def _written(rows: pa.Table, place: Place, size: int, sink: pa.NativeFile, optio
 
 
 def read_events(runs: Sequence[EventRun], low: int, high: int, schema: pa.Schema, budget_bytes: int, s3: S3Settings) -> Iterator[pa.Table]:
-    """The events at positions from `low` on and below `high`, in order; those at one position in the order of the runs.
+    """Yield the events at positions from `low` (inclusive) to `high` (exclusive), in order.
 
-    Raises DataError for an object that is gone, TransientError.
-
-    Memory: within the budget, as long as a piece of each run and all events of one position fit into a window.
+    Events at the same position come in the order of the runs. Memory stays within the budget if a piece of each run and all events of one
+    position fit into a window. Raises DataError for a missing object, or TransientError.
     """
     window_bytes = min(WINDOW_BYTES, budget_bytes // WINDOWS_SHARE)
     spans = _parts(runs, low, high, EventRun.stored, min(FETCH_BYTES, budget_bytes // FETCHES_SHARE))
@@ -144,7 +149,7 @@ class _Fetched:
     data: pa.Buffer
 
     def events(self, low: int, high: int, schema: pa.Schema) -> Iterator[pa.Table]:
-        """Those at positions from `low` on and below `high`, in order."""
+        """Yield the events at positions from `low` (inclusive) to `high` (exclusive), in order."""
         run, chosen = self.run, self.run.within(low, high)
         if chosen.start == chosen.stop:
             return
@@ -160,7 +165,7 @@ class _Fetched:
 def _read_ahead(
     pool: Executor, runs: Sequence[EventRun], spans: Iterable[tuple[int, int]], s3: S3Settings
 ) -> Iterator[tuple[tuple[int, int], list[_Fetched]]]:
-    """Each span with the pieces that reach into it; those of the next span are under way."""
+    """Yield each span with its pieces, while the pieces of the next span are being fetched."""
     waiting: list[tuple[tuple[int, int], Iterator[_Fetched]]] = []
     for span in spans:
         inside = [run for run in runs if run.within(*span).start < run.within(*span).stop]
@@ -178,7 +183,7 @@ def _fetch(run: EventRun, span: tuple[int, int], s3: S3Settings) -> _Fetched:
 
 
 def _range(run: EventRun, start: int, end: int, s3: S3Settings) -> pa.Buffer:
-    """The bytes from `start` to `end` (exclusive); those of a file as the kernel has them, without a copy."""
+    """Read the bytes from `start` to `end` (exclusive). A local file is memory-mapped, without a copy."""
     if isinstance(run.place, str):
         with present(run.place, s3):
             return pa.py_buffer(S3Store(s3).get_range(run.place, start, end, run.size))
@@ -193,7 +198,7 @@ def _range(run: EventRun, start: int, end: int, s3: S3Settings) -> pa.Buffer:
 def _parts(
     runs: Sequence[EventRun], low: int, high: int, sizes: Callable[[EventRun, slice], Indices], part_bytes: int
 ) -> Iterator[tuple[int, int]]:
-    """Consecutive ranges of positions (from, to) whose pieces have about as many bytes."""
+    """Divide the positions into consecutive ranges (from, to) with pieces of about `part_bytes` each."""
     firsts = np.concatenate([run.firsts[run.within(low, high)] for run in runs])
     order = np.argsort(firsts, kind="stable")
     part = np.cumsum(np.concatenate([sizes(run, run.within(low, high)) for run in runs])[order]) // max(1, part_bytes)
@@ -202,5 +207,5 @@ def _parts(
 
 
 def _in_order(events: pa.Table) -> pa.Table:
-    """By position, stably."""
+    """Sort events by position, stably."""
     return events.combine_chunks().take(pa.array(np.argsort(np.asarray(events[POSITION]), kind="stable")))

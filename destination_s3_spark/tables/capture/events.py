@@ -1,8 +1,8 @@
-"""What merged records did to their rows: the events of the change log, from the rows of a key in their order.
+"""Events of the change log, derived from the history of each key's rows.
 
-Comes in: all rows of some keys in merge form, the table's own included. Goes out: the winners, and an event for each record that changed
-its row: inserted (I), updated (U) or deleted (D) it, with the images of the row before and after that the log is to show. A record that
-is older than what the table has, or changes nothing, makes no event. A value the source did not provide is that of the row before.
+Input: the history of some keys, with the rows that the table already has. Output: an event for each record that inserted (I), updated (U)
+or deleted (D) its row, with the images before and after the change that the log shows. A record that is older than the table's row or
+changes nothing makes no event. A value that the source did not provide is taken from the previous row.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from destination_s3_spark.tables.runs.keys import OFFSET
 from destination_s3_spark.tables.runs.winners import EXTRACTED_AT
 
 UPDATED_AT = "_ab_cdc_updated_at"
-"""The field in which CDC sources say when a change was made."""
+"""The field in which CDC sources report the time of a change."""
 POSITION = "position"
-"""Column of events: where they stand in the log. Those at one position are of one key."""
+"""Column of events: the position in the log. All events at the same position have the same key."""
 
 OPERATIONS = tuple(operation.value for operation in Operation)
-"""No Arrow array: Arrow imports pandas for the first one of a process, and most syncs need none."""
+"""The operations by code. Not an Arrow array, because the first array of a process imports pandas, and most syncs need none."""
 _INSERT, _UPDATE, _DELETE = range(3)
 _VERSION = 1
-"""`v` of the cursor cell: which members it has."""
+"""`v` of the cursor cell: the version of its members."""
 
 
 @dataclass(frozen=True, slots=True)
 class Images:
-    """What events show. Picklable.
+    """The content of events. Picklable.
 
-    `cursor` are the columns that say where in the source's log a record stands, as (JSON key, column).
+    `cursor` holds the columns with the record's position in the source's log, as (JSON key, column).
     """
 
     columns: LogColumns
@@ -51,7 +51,10 @@ class Images:
 
 
 def cursor_members(cursor: Iterable[tuple[str, pa.Field[Any]]]) -> Iterator[pa.Field[Any]]:
-    """What the cursor of an event says: the fields of `Images.cursor`, and in milliseconds since 1970 when the change was made and read."""
+    """Yield the members of an event's cursor: the fields of `Images.cursor`, and the times of the change and of its extraction.
+
+    Both times are in milliseconds since 1970.
+    """
     for source, column in cursor:
         yield pa.field(source, column.type)
         if source == UPDATED_AT:
@@ -62,7 +65,10 @@ def cursor_members(cursor: Iterable[tuple[str, pa.Field[Any]]]) -> Iterator[pa.F
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """The columns of a history. `at` are its rows' places in `table`; columns with values that were not provided stand in `provided`."""
+    """The columns of a history.
+
+    `at` holds the index of each row in `table`. `provided` holds the columns in which some records left values out.
+    """
 
     history: History
     table: pa.Table
@@ -70,11 +76,11 @@ class Values:
     provided: Mapping[str, Provided]
 
     def take(self, name: str, rows: Indices) -> pa.Array[Any]:
-        """The values of a column in these rows of the history."""
+        """Return the values of a column in these rows of the history."""
         return self._taken(name, rows, self.at[rows], np.ones(len(rows), np.bool_))
 
     def image(self, fields: Sequence[pa.Field[Any]], rows: Indices, shown: Sequence[Flags]) -> list[pa.Array[Any]]:
-        """The values of columns in these rows of the history; each is null where it is not `shown`."""
+        """Return the values of columns in these rows of the history. Values that are not `shown` are null."""
         at = self.at[rows]
         return [self._taken(field.name, rows, at, flags) for field, flags in zip(fields, shown, strict=True)]
 
@@ -83,39 +89,39 @@ class Values:
         column, places = (self.table[name], at) if found is None else (found.values, rows)
         if not shown.any():
             return pa.nulls(len(rows), column.type)
-        # Arrow would go through all indices to make the same of them and a mask.
+        # Built from buffers, because Arrow's conversion of indices and a mask would copy all indices for the same result.
         bitmap = None if shown.all() else pa.py_buffer(np.packbits(shown, bitorder="little"))
         return contiguous(column.take(pa.Array.from_buffers(pa.int64(), len(rows), [bitmap, pa.py_buffer(np.ascontiguousarray(places))])))
 
     def column(self, name: str) -> pa.Array[Any]:
-        """A column in all rows of the history."""
+        """Return a column in all rows of the history."""
         found = self.provided.get(name)
         if found is not None:
             return found.values
         column = contiguous(self.table[name])
-        # Most often every row of the history has one in the table.
+        # Usually the rows of the history and of the table are the same.
         return column if len(column) == len(self.at) else column.take(pa.array(self.at))
 
     def given(self, name: str, rows: Indices) -> Flags:
-        """Which of these records had a value for the column."""
+        """Flag the records among these rows that provided a value for the column."""
         found = self.provided.get(name)
         return np.ones(len(rows), np.bool_) if found is None else found.given[rows]
 
 
 @dataclass(frozen=True, slots=True)
 class Events:
-    """Which records of a history made an event, as numbers of its rows, what each did, and per column of the log what it changed.
-
-    Of one key the oldest comes first.
-    """
+    """The events of a history. Events of the same key are in order, the oldest first."""
 
     rows: Indices
+    """The row of the history that made each event."""
     operation: np.ndarray[Any, np.dtype[np.int8]]
+    """The operation of each event, as an index of OPERATIONS."""
     changed: tuple[Flags, ...]
+    """For each column of the log, whether each event is an update that changed it."""
 
     @classmethod
     def of(cls, values: Values, columns: LogColumns) -> Events:
-        """The events of a history."""
+        """Derive the events of a history."""
         history = values.history
         on_live, gone = history.on_live, history.gone
         operation = np.full(len(history.rows), -1, np.int8)
@@ -132,7 +138,7 @@ class Events:
         return cls(rows, operation[rows], tuple(changed[:, rows]))
 
     def batch(self, values: Values, merged: pa.Table, images: Images) -> pa.RecordBatch:
-        """The events as the log has them, `LogColumns.event_schema`; `merged` are the rows in merge form that the history is of."""
+        """Return the events in the log's `LogColumns.event_schema`. `merged` holds the rows in merge form behind the history."""
         columns = images.columns
         exists = self._exists(values, images)
         new = values.image(columns.fields, self.rows, [(bits & IN_NEW) > 0 for bits in exists])
@@ -151,7 +157,7 @@ class Events:
         return pa.record_batch(arrays, schema=columns.event_schema)
 
     def _exists(self, values: Values, images: Images) -> list[np.ndarray[Any, np.dtype[np.uint8]]]:
-        """Per column, in which image of each event it stands."""
+        """Return for each column the bits of the images, new and old, in which each event has a value."""
         inserts, updates, deletes = (self.operation == kind for kind in (_INSERT, _UPDATE, _DELETE))
         found = []
         for field, changed in zip(images.columns.fields, self.changed, strict=True):
@@ -162,7 +168,7 @@ class Events:
         return found
 
     def _cursors(self, values: Values, merged: pa.Table, images: Images) -> Iterator[pa.Array[Any]]:
-        """The members of `cursor_members`."""
+        """Yield the columns of `cursor_members`."""
         for source, field in images.cursor:
             column = values.take(field.name, self.rows)
             yield column
@@ -172,20 +178,23 @@ class Events:
         yield pa.repeat(pa.scalar(_VERSION, pa.int8()), len(self.rows))
 
     def _positions(self, history: History, offsets: Indices) -> Indices:
-        """Where each event stands in the log: the arrival of its record, or of a later one of its key that is older by the cursor."""
+        """Return the position of each event in the log: the arrival of its record.
+
+        If a record arrived after a newer one of the same key (by the cursor), the newer event takes the later position.
+        """
         arrived = offsets[self.rows]
         if not len(arrived):
             return arrived
         group = history.group[self.rows]
         since = arrived - arrived.min()
-        # The highest so far among the events of the same key: of each later key, all are higher.
+        # A running maximum per key: the base raises all events of each later key above those of the previous one.
         base = (group.max() - group) * (since.max() + 1)
         highest: Indices = np.maximum.accumulate(base + since) - base + arrived.min()
         return highest
 
 
 def _differ(new: pa.Array[Any], old: pa.Array[Any]) -> Flags:
-    """Where values are not the same; null is the same as null."""
+    """Flag the values that differ. Null equals null."""
     if pa.types.is_nested(new.type):
         new, old = json_texts(new), json_texts(old)
     different = pc.not_equal(new, old)
@@ -196,7 +205,7 @@ def _differ(new: pa.Array[Any], old: pa.Array[Any]) -> Flags:
 
 
 def _milliseconds(times: pa.Array[Any]) -> pa.Int64Array:
-    """Timestamps, or their usual text, as milliseconds since 1970 UTC; null for what is none."""
+    """Convert timestamps, or text in the usual form, to milliseconds since 1970 UTC. Other text becomes null."""
     if pa.types.is_string(times.type):
         microseconds, valid = plain_temporals(Scalar.TIMESTAMP_WITH_TIMEZONE, times.fill_null(""))
         times = pa.array(microseconds, pa.int64(), mask=~valid).cast(pa.timestamp("us", "UTC"))

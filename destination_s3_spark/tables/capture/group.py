@@ -1,7 +1,7 @@
-"""What one merge adds to the change log of its table: a group of files, committed together with the change of the table.
+"""The group of files that one merge adds to the change log of its table. It is committed together with the change of the table.
 
-Merge tasks know what happened to their keys; here it is put in the order of the log. Events are first written to runs, sorted by where they
-stand in the log, then rendered by tasks that each know the count of what comes before.
+Merge tasks find the events of their keys and write them to runs, sorted by position in the log. Render tasks then merge the runs into the
+files of the log. Each render task knows the count of all earlier events.
 """
 
 from __future__ import annotations
@@ -38,20 +38,22 @@ from destination_s3_spark.tables.runs.table_format import TableFormat
 from destination_s3_spark.tables.update import Steps, Work
 
 CDC_FIELDS = "_ab_cdc_"
-"""What the names of the fields begin with that a source adds to say where in its own log a change stands: no data of the row."""
+"""Prefix of the fields in which a source reports the position of a change in its own log. They are not data of the row."""
 EVENT_ROWS = 4
-"""An event has two rows, the new one and the old one; as text they take about twice as much memory."""
+"""Factor from the bytes of records to those of their events. An event has a new and an old row, and text takes about twice the memory."""
 COMPRESSION = 2
-"""Events take about so many times as much of Arrow's memory as in a file of the log."""
+"""Approximate ratio of the size of events in Arrow memory to their size in a file of the log."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogGroup:
-    """Staged files of the log, the count they reach (None: there is no log), and scratch objects to delete once they are committed."""
+    """The staged files that a merge adds to the change log."""
 
     files: tuple[DataFile, ...]
     count: OperationCount | None
+    """The count of events up to the end of the group. None without a change log."""
     scratch: tuple[str, ...]
+    """The keys of scratch objects to delete after the commit."""
 
 
 NO_LOG = LogGroup((), None, ())
@@ -59,7 +61,7 @@ NO_LOG = LogGroup((), None, ())
 
 @dataclass(frozen=True, slots=True)
 class RenderTask:
-    """A file of events, those at positions from `low` on and below `high`. `start` counts all before it."""
+    """A file of the events at positions from `low` (inclusive) to `high` (exclusive). `start` is the count of all earlier events."""
 
     runs: tuple[EventRun, ...]
     low: int
@@ -74,7 +76,7 @@ class RenderTask:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotTask:
-    """A file of the table that a merge left as it is, and what the log is to get of it."""
+    """A file of the table that a merge leaves unchanged, to be added to a snapshot of the log."""
 
     source: Source
     table: TableFormat
@@ -84,7 +86,10 @@ class SnapshotTask:
 
 
 class MergeLog:
-    """The change log's part of one merge. `records` are the deltas it consumes; `anew`: it writes rows of the table in other columns."""
+    """The change log's part of one merge.
+
+    `records` are the deltas that the merge consumes. `anew` tells that it rewrites table rows of another key, format or types.
+    """
 
     def __init__(
         self,
@@ -112,7 +117,7 @@ class MergeLog:
         self._folder = disk.reserved(self._event_bytes) if disk is not None and self.kind is LogKind.CHANGES else None
 
     def task(self, files: int, file_bytes: int) -> LogTask:
-        """What a merge task does that writes up to so many files of this size."""
+        """Make the log's part of a merge task that writes up to `files` files of `file_bytes` each."""
         table = self._table
         keys = () if self.kind is LogKind.CHANGES else tuple(self._next_key() for _ in range(files))
         sources = tuple((field.name, field.source) for field in table.schema.fields)
@@ -135,7 +140,7 @@ class MergeLog:
     def group(
         self, ranges: Sequence[LoggedRange], kept: Sequence[SnapshotTask], budget_bytes: int, cores: int, s3: S3Settings
     ) -> Steps[LogGroup]:
-        """The steps to the files of the log. `kept` are the files of the table that a snapshot needs and the merge left alone."""
+        """Stage the files of the log, as steps of an update. `kept` are the unchanged files of the table that a snapshot needs."""
         before = self._before or OperationCount()
         if self.kind is LogKind.CHANGES:
             found = yield from self._changes(ranges, before, budget_bytes, cores, s3)
@@ -147,7 +152,7 @@ class MergeLog:
         return replace(found, files=(*found.files, self._manifest(found.files, before, found.count, s3)))
 
     def snapshot_tasks(self, kept: Sequence[FileEntry], form: TableFormat, budget_bytes: int, s3: S3Settings) -> list[SnapshotTask]:
-        """What is to be done with files of the table that the merge leaves alone: nothing, unless the log begins with it."""
+        """Make the tasks that add the table's unchanged files to the log. There are none unless the merge starts with a snapshot."""
         if self.kind is not LogKind.SNAPSHOT:
             return []
         return [
@@ -161,7 +166,7 @@ class MergeLog:
         return LogKind.CHANGES if self._images.cursor else LogKind.UPSERTS
 
     def _rows(self, ranges: Sequence[LoggedRange], kept: Sequence[SnapshotTask], s3: S3Settings) -> Steps[LogGroup]:
-        """The files of rows that merge tasks staged, and for a snapshot those of the files they did not touch."""
+        """Collect the files of rows that merge tasks staged. For a snapshot, also stage the rows of unchanged files."""
         more: list[LoggedRange] = []
         if kept:
             more = yield from Work(snapshot_file, kept, lambda task: task.source.size).results()
@@ -174,7 +179,7 @@ class MergeLog:
     def _changes(
         self, ranges: Sequence[LoggedRange], before: OperationCount, budget_bytes: int, cores: int, s3: S3Settings
     ) -> Steps[LogGroup]:
-        """Put the events in order and render them."""
+        """Sort the events by position and render them to files."""
         runs = [run for logged in ranges for run in logged.runs]
         counts = sum((logged.counts for logged in ranges), np.zeros((SPANS, 3), np.int64))
         if not runs:
@@ -211,7 +216,7 @@ class MergeLog:
             return DataFile(FileKind.CHANGES, sink.stage(), 0)
 
     def _empty_snapshot(self, s3: S3Settings) -> DataFile:
-        """Says that the table has become empty."""
+        """Stage a snapshot without rows, which tells readers that the table is empty."""
         with StagedFileSink(s3, self._next_key()) as sink:
             rows = open_snapshot(sink, self._images.columns, self._options).close()
             return DataFile(FileKind.CHANGES, sink.stage(), rows)
@@ -222,14 +227,14 @@ class MergeLog:
         return f"{self._table.layout.changes}{name.file_name(self._options.extension)}"
 
     def _soft(self) -> str | None:
-        """The column by which rows that the table keeps are deleted ones."""
+        """Return the column that marks kept rows as deleted, or None if deleted rows are removed."""
         spec = self._table.spec
         if spec is None or spec.deleted_at is None or spec.deletion is CdcDeletion.HARD:
             return None
         return spec.deleted_at.name
 
     def _plan(self) -> RowPlan | None:
-        """How rows that are text are typed for the log."""
+        """Return the plan that types text rows for the log, or None if rows are typed already."""
         table = self._table
         if not table.layout.of_text:
             return None
@@ -239,13 +244,16 @@ class MergeLog:
 
 
 def file_count(size: int, target_file_bytes: int, cores: int, least_bytes: int) -> int:
-    """How many files events of this size become: as many for each core, unless they would have less than `least_bytes`."""
+    """Return the number of files for events of this size: a multiple of the cores, unless files would fall below `least_bytes`."""
     rounds = -(-size // (target_file_bytes * cores))
     return max(1, -(-size // target_file_bytes), min(rounds * cores, size // least_bytes))
 
 
 def render_changes(task: RenderTask) -> DataFile:
-    """Stage a file of the log. Raises TransientError, or DataError for a scratch run that is gone; then nothing stays staged."""
+    """Stage a file of the log.
+
+    Raises TransientError, or DataError for a missing scratch run. Nothing stays staged after an error.
+    """
     columns = task.columns
     sink = StagedFileSink(task.s3, task.key)
     with StagedFile(FileKind.CHANGES, sink, open_changes(sink, columns, task.options, task.start)) as file:
@@ -256,7 +264,7 @@ def render_changes(task: RenderTask) -> DataFile:
 
 
 def snapshot_file(task: SnapshotTask) -> LoggedRange:
-    """Stage the rows of a file of the table as part of a snapshot. Raises as `merge_range`."""
+    """Stage the rows of a file of the table as part of a snapshot. Raises the errors of `merge_range`."""
     has_cursor = task.table.spec.cursor is not None
     with (
         row_streams([task.source], task.table.form, (b"", None), task.budget_bytes, task.s3) as streams,
@@ -279,7 +287,7 @@ def _images(table: OpenTable, options: ChangeLogOptions) -> Images:
 
 
 def _cut(counts: Counts, parts: int) -> Iterator[tuple[int, int, OperationCount]]:
-    """Consecutive spans from, to (exclusive), with about as many events in each of the parts, and what these are."""
+    """Divide the log into consecutive spans (from, to exclusive) with about equal numbers of events, each with its count of events."""
     ends = np.cumsum(counts.sum(axis=1))
     low = 0
     for part in range(1, parts + 1):

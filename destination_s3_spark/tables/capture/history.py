@@ -1,6 +1,6 @@
-"""The rows of the keys that a merge has records for, in the order in which they came to be.
+"""History of each key for which a merge has records.
 
-Comes in: rows in merge form and their ranking. Goes out: of each key the records that count, newest first, then the table's own row.
+Input: rows in merge form and their ranking. Output: for each key, the records that count, newest first, followed by the table's own row.
 """
 
 from __future__ import annotations
@@ -21,24 +21,25 @@ Flags: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
 
 @dataclass(frozen=True)
 class History:
-    """`rows` are the indices of rows in merge form, `group` numbers their keys as the ranking has them.
-
-    `record` says which rows are records, and not what the table has; `gone` which leave no row behind: deletions.
-    """
+    """The rows of each key, newest first."""
 
     rows: Indices
+    """The indices of the rows in merge form."""
     group: Indices
+    """The number of each row's key in the order of the ranking."""
     record: Flags
+    """Whether each row is a record of the merge. Otherwise it is from the table."""
     gone: Flags
+    """Whether each row is a deletion."""
 
     @classmethod
     def of(cls, merged: pa.Table, ranking: Ranking, gone: Flags, *, net: bool = False) -> History:
-        """The history in rows of this ranking, of which `gone` are deletions. `net`: of a key's records only the newest counts."""
+        """Derive the history from rows and their ranking. `gone` flags deletions. With `net` only the newest record of a key counts."""
         stored = (np.asarray(merged[OFFSET]) == STORED_OFFSET)[ranking.order]
         group = np.cumsum(ranking.first) - 1
         seen = np.cumsum(stored)
         seen -= (seen - stored)[ranking.first][group]
-        # What the table has counts from the newest of its rows on, a live one or a deletion: records below that come too late.
+        # Records that rank below the newest stored row of their key, live or deleted, are too old to count.
         record = (seen == 0) & ranking.first if net else seen == 0
         has_records = np.zeros(len(group), np.bool_)
         has_records[group[record]] = True
@@ -48,7 +49,7 @@ class History:
 
     @cached_property
     def on_live(self) -> Flags:
-        """Whether there was a row of the key before this one, which then comes next."""
+        """Whether a live row of the same key preceded each row. That row is the next one in the history."""
         if not len(self.rows):
             return self.gone
         same_key = np.append(self.group[1:] == self.group[:-1], False)

@@ -1,4 +1,4 @@
-"""Room on the local disk for what the tasks of a sync hand to each other: only where all of them run on this machine."""
+"""Local disk space that the tasks of a sync share. It exists only if all tasks run on this machine."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 class LocalDisk:
-    """Folders below `directory`, for `size` bytes in all. Whoever made it removes the directory in the end. Thread-safe."""
+    """Folders below `directory` with room for `size` bytes in total. The creator removes the directory at the end. Thread-safe."""
 
     def __init__(self, directory: Path, size: int) -> None:
         self._directory = directory
@@ -17,7 +17,7 @@ class LocalDisk:
         self._lock = threading.Lock()
 
     def reserved(self, size: int) -> Path | None:
-        """The path of a new folder for so many bytes, or None when they are not left."""
+        """Reserve `size` bytes and return the path of a new folder, or None if there is not enough room."""
         with self._lock:
             if size > self._left:
                 return None

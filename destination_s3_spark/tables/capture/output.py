@@ -1,6 +1,7 @@
-"""What a merge task adds to the change log: snapshot files and upserts as they are, events as scratch runs for the log to be put in order.
+"""The change log's part of a merge task: finished files for snapshots and upserts, and temporary runs for events, which need sorting.
 
-Comes in: all rows of some keys in merge form. Goes out: the winners, as they are to be stored, with the values their records left out.
+Input: all rows of some keys in merge form. Output: the winners as the table stores them, completed by the values that their records left
+out.
 """
 
 from __future__ import annotations
@@ -35,31 +36,31 @@ from destination_s3_spark.tables.runs.winners import ranking
 from destination_s3_spark.tables.stored.rows import retyped_rows
 
 SPANS = 1024
-"""Of how many spans of the log each task counts its events, so that files can be cut there."""
+"""Number of spans of the log for which each task counts its events. Files are cut between spans."""
 WRITE_BYTES = 8 * 2**20
 
 Counts: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
-"""Events by span of the log and operation."""
+"""Numbers of events by span of the log and operation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The arrivals `first` to `last` that a merge has records of, both inclusive."""
+    """The range of arrivals, `first` to `last` inclusive, of a merge's records. It is divided into SPANS parts."""
 
     first: int
     last: int
 
     @property
     def width(self) -> int:
-        """The arrivals of each part that events are counted by."""
+        """The number of arrivals in each part."""
         return (self.last - self.first) // SPANS + 1
 
     def position(self, part: int) -> int:
-        """Where a part begins."""
+        """Return the first position of a part."""
         return self.first + part * self.width
 
     def count(self, events: pa.RecordBatch) -> Counts:
-        """How many events each part has, by operation."""
+        """Count the events of each part by operation."""
         part = (np.asarray(events[POSITION]) - self.first) // self.width
         operation = np.asarray(pc.index_in(events["op"], pa.array(OPERATIONS)))
         counted = np.bincount(part * len(OPERATIONS) + operation, minlength=SPANS * len(OPERATIONS))
@@ -68,30 +69,33 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class LogTask:
-    """What a merge task does for the log. Picklable.
-
-    `plan` types rows that are text. `soft` is the column by which a row that is kept counts as deleted, None where such rows go. `keys`
-    are those of the log's files of rows. Runs of events go into the local `folder`, or where there is none or no room below the prefix
-    `scratch`. `span` is of the records, and `event_bytes` about what the events of all tasks take of Arrow's memory.
-    """
+    """The change log's part of a merge task. Picklable."""
 
     kind: LogKind
     images: Images
     options: ChangeLogOptions
     plan: RowPlan | None
+    """The plan that types text rows. None if rows are typed already."""
     soft: str | None
+    """The column that marks a kept row as deleted. None if deleted rows are removed."""
     sources: tuple[tuple[str, str], ...]
+    """The name of each column and its JSON key."""
     keys: tuple[str, ...]
+    """The keys of the log's files of rows."""
     scratch: str
+    """The prefix for runs of events if there is no local folder or it has no room."""
     folder: Path | None
+    """The local folder for runs of events."""
     file_bytes: int
     span: Span
+    """The arrivals of the merge's records."""
     event_bytes: int
+    """Approximate size of the events of all tasks in Arrow memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoggedRange:
-    """What a task did for the log: staged files with so many `rows`, or scratch `runs` of events and their counts."""
+    """The output of a task for the log: staged files with `rows` rows in total, or runs of events and their counts."""
 
     files: tuple[DataFile, ...]
     rows: int
@@ -100,7 +104,7 @@ class LoggedRange:
 
 
 class ChangeOutput:
-    """The log's part of a merge task. Used as a context manager; what is staged is dropped when it is left with an error."""
+    """Output of a merge task to the change log. A context manager that drops staged files when it is left with an error."""
 
     def __init__(self, task: LogTask, has_cursor: bool, budget_bytes: int, s3: S3Settings) -> None:
         self._task = task
@@ -120,7 +124,7 @@ class ChangeOutput:
         self._stack.__exit__(kind, error, trace)
 
     def take(self, rows: pa.Table) -> pa.Table:
-        """Log what the rows change; returns the winners. `rows` are all there are of their keys."""
+        """Log the changes that the rows make, and return the winners. `rows` must hold all rows of their keys."""
         task = self._task
         ranked = ranking(rows, self._has_cursor)
         best = rows.take(pa.array(ranked.winners))
@@ -138,7 +142,7 @@ class ChangeOutput:
         return best
 
     def finish(self) -> LoggedRange:
-        """Stage what is left."""
+        """Stage the open files and runs, and return all output of the task."""
         return LoggedRange(self._rows.stage(), self._rows.rows, self._events.finish(), self._events.counts)
 
     def _log(self, rows: pa.Table, values: Values) -> None:
@@ -155,11 +159,11 @@ class ChangeOutput:
             self._rows.write(pa.table(shown, schema=task.images.columns.row_schema))
 
     def _values(self, rows: pa.Table, history: History) -> Values:
-        """The history's rows with their typed columns."""
+        """Return the typed columns of the history's rows."""
         stored = rows.select(self._needed).take(pa.array(history.rows))
         at = np.arange(len(stored))
         if self._task.plan is not None:
-            has_text = np.asarray(stored[DATA].combine_chunks().is_valid())  # deletions the table keeps have none
+            has_text = np.asarray(stored[DATA].combine_chunks().is_valid())  # tombstones of the table have none
             at = np.maximum(np.cumsum(has_text) - 1, 0)
             stored = _typed(stored.filter(pa.array(has_text)), self._task.plan)
         if self._task.soft is not None:
@@ -172,7 +176,7 @@ class ChangeOutput:
         return Values(history, stored, at, found)
 
     def _showable(self, live: pa.Table) -> pa.Table:
-        """The log's columns of rows in merge form."""
+        """Return the log's columns of the rows in merge form that count as live."""
         task = self._task
         if task.plan is not None:
             live = _typed(live, task.plan)
@@ -182,7 +186,7 @@ class ChangeOutput:
 
 
 class _RowFiles:
-    """Files of the log that hold rows."""
+    """The files of rows that a task writes for the log."""
 
     def __init__(self, task: LogTask, s3: S3Settings, stack: ExitStack) -> None:
         self._task = task
@@ -219,7 +223,7 @@ class _RowFiles:
 
 
 class _EventRuns:
-    """Runs of events, each of as many as may wait to be put in order. One is written while the next one's events come in."""
+    """The runs of events of a task. Events collect in memory until a run is full. It is written while the next run's events collect."""
 
     def __init__(self, task: LogTask, budget_bytes: int, s3: S3Settings, pool: Executor) -> None:
         self._task = task
@@ -254,6 +258,6 @@ class _EventRuns:
 
 
 def _typed(rows: pa.Table, plan: RowPlan) -> pa.Table:
-    """Rows of text with their values as columns."""
+    """Return text rows as typed columns."""
     batches = rows.select(RAW_SCHEMA.names).cast(RAW_SCHEMA).to_batches()
     return pa.Table.from_batches([typed for _, typed in retyped_rows(batches, plan)], plan.table_schema)

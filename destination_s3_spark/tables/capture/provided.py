@@ -1,6 +1,7 @@
-"""Values that a CDC source did not provide: they are those of the row before.
+"""Values that a CDC source did not provide, taken from the previous row.
 
-Debezium writes a placeholder for a large value that an update left alone, so that the source's log does not have it (TOAST in Postgres).
+Debezium writes a placeholder for a large value that an update did not change, because the source's log does not contain it (TOAST in
+Postgres).
 """
 
 from __future__ import annotations
@@ -15,35 +16,37 @@ import pyarrow.compute as pc
 from destination_s3_spark.tables.capture.history import Flags, History
 
 DATA = "_airbyte_data"
-"""The column of rows that are text."""
+"""The column that holds the record's JSON text in raw rows."""
 PLACEHOLDER = "__debezium_unavailable_value"
 
 
 @dataclass(frozen=True, slots=True)
 class Provided:
-    """A column of a history. `given`: the record had a value, or null; `lost`: it had none, and there was no row before to have it of."""
+    """A column of a history with the missing values filled in."""
 
     values: pa.Array[Any]
     given: Flags
+    """Whether each record provided a value or null."""
     lost: Flags
+    """Whether each record lacked a value and had no previous row with one."""
 
 
 def has_placeholder(values: pa.Array[Any] | pa.ChunkedArray[Any]) -> bool:
-    """Whether the column has a value that was not provided; only text has."""
+    """Tell whether the column has a placeholder. Only text columns can have one."""
     return pa.types.is_string(values.type) and bool(pc.any(pc.equal(values, PLACEHOLDER)).as_py())
 
 
 def may_have_placeholder(rows: pa.Table, *, of_text: bool) -> bool:
-    """Whether rows in merge form may have a value that was not provided: in a column, or in their text."""
+    """Tell whether rows in merge form may have a placeholder, in a column or in their JSON text."""
     if of_text:
         return bool(pc.any(pc.match_substring(rows[DATA], PLACEHOLDER)).as_py())
     return any(map(has_placeholder, rows.columns))
 
 
 def provided(values: pa.Array[Any], history: History) -> Provided:
-    """The column with the values that were not provided taken from the row before; null where there is none."""
+    """Replace each placeholder of a column by the value of the previous row, or by null if there is none."""
     absent = pc.equal(values, PLACEHOLDER).fill_null(False).to_numpy(zero_copy_only=False) & history.record
-    # Newest first: a value comes from the next row that has it, unless there was no row when an earlier one of these records came.
+    # Rows are newest first, so a value comes from the next row that has one. The search stops at a record without a previous live row.
     stops = np.where(~absent | ~history.on_live, np.arange(len(absent)), len(absent))
     source = np.minimum.accumulate(stops[::-1])[::-1]
     lost = absent[source]

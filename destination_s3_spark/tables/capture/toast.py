@@ -1,4 +1,4 @@
-"""Winners whose records left values out, with the values of the rows before: as the table is to store them."""
+"""Completion of winning rows with values that their records left out (TOAST placeholders), as the table stores them."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from destination_s3_spark.tables.capture.provided import DATA
 
 META = META_FIELDS[2].name
 NOT_PROVIDED = {"change": "NULLED", "reason": "SOURCE_RETRIEVAL_ERROR"}
-"""The entry in `_airbyte_meta.changes` for a value that no record of the key had."""
+"""The entry in `_airbyte_meta.changes` for a value that no row of the key had."""
 
 
 def fill_placeholders(winners: pa.Table, values: Values, sources: Mapping[str, str], *, of_text: bool) -> pa.Table:
-    """The winners of all keys, in merge form, with what their records did not provide. `sources`: the JSON key of each column.
+    """Fill the placeholders in the winners of all keys, in merge form. `sources` maps each column to its JSON key.
 
-    A value that no record had becomes null, and an entry in the row's `_airbyte_meta.changes`.
+    A value that no row had becomes null and is recorded in the row's `_airbyte_meta.changes`.
     """
     history = values.history
     newest = np.append(True, history.group[1:] != history.group[:-1]) & history.record
@@ -52,7 +52,7 @@ def fill_placeholders(winners: pa.Table, values: Values, sources: Mapping[str, s
 
 
 def _replaced(table: pa.Table, name: str, at: np.ndarray[Any, Any] | Flags, values: pa.Array[Any]) -> pa.Table:
-    """The table with these values of a column in the rows `at`."""
+    """Return the table with these values of a column in the rows `at`."""
     indices = np.arange(len(table))
     indices[at] = len(table) + np.arange(len(at))
     column = pa.concat_arrays([table[name].combine_chunks(), values]).take(pa.array(indices))
@@ -61,7 +61,7 @@ def _replaced(table: pa.Table, name: str, at: np.ndarray[Any, Any] | Flags, valu
 
 
 def _with_members(record: str, members: Mapping[str, str | None]) -> str:
-    """The record's JSON with other values of some members; all else keeps its bytes."""
+    """Return the record's JSON with new values for some members. The values of all other members keep their bytes."""
     found = {key: bytes(text).decode() for key, text in split_object(record.encode()).items()}
     found |= {key: json.dumps(text, ensure_ascii=False) for key, text in members.items()}
     return "{" + ",".join(f"{json.dumps(key, ensure_ascii=False)}:{text}" for key, text in found.items()) + "}"
