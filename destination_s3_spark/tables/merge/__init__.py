@@ -1,5 +1,5 @@
-"""Merges: runs come into the sorted final files of a deduplicated table.
+"""Merges: updates that bring runs into the sorted final files of a deduplicated table.
 
-Knows which files a merge touches, its Spark tasks and its commit. Imports `tables.capture` and what lies below it; only `tables.due`,
-`sync` and the commands know of merges.
+The package knows which files a merge rewrites, its Spark tasks and its commit. Of `tables` it may import `capture` and the layers below.
+Only `tables.due`, `sync` and the commands import it.
 """

@@ -1,7 +1,8 @@
-"""Many runs -> few larger ones, before a merge: a merge holds some rows of each run that has keys of its range, and memory is bounded.
+"""Combination of many runs into fewer and larger ones before a merge.
 
-Comes in: the runs of a sync, however many. Goes out: runs with the same winners, so few that a task can hold a portion of each of those
-whose keys overlap. Where keys come in order, runs do not overlap and stay as they are.
+A merge task holds some rows of each run with keys of its range, and its memory is bounded. Input: any number of runs. Output: runs with the
+same winners, few enough for a task to hold a portion of all runs with overlapping keys. If keys arrive in order, runs do not overlap and
+stay unchanged.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ from destination_s3_spark.tables.runs.staged_file import StagedFile, columns, pi
 from destination_s3_spark.tables.update import Steps, Work
 
 COMBINED_BYTES = 64 * 2**20
-"""An object of a combined run ends when its rows take so much of Arrow's memory: a reader also has the footer, which grows with it."""
+"""Size in Arrow memory at which an object of a combined run ends. It limits the footer, which a reader also holds in memory."""
 PORTIONS = 5
-"""Row groups of each run a merge has in memory, all in all: those it takes rows of, the next one, and copies."""
+"""Row groups per run that a merge holds in memory, including the current ones, the next one and copies."""
 
 
 @dataclass(frozen=True, slots=True)
 class CombineTask:
-    """Runs that become one, with the winner of each key among them, as scratch objects `<scratch><number>.parquet`."""
+    """Runs to combine into one run with the winner of each key, written as scratch objects `<scratch><number>.parquet`."""
 
     sources: tuple[Source, ...]
     form: MergeForm
@@ -46,7 +47,7 @@ class CombineTask:
 
 @dataclass(frozen=True, slots=True)
 class CombinedRun:
-    """The objects that runs became, each a run whose keys follow those of the one before, and how many rows were read."""
+    """The objects of a combined run, and the number of rows read. Each object is a run with keys that follow those of the previous one."""
 
     files: tuple[FileEntry, ...]
     rows_read: int
@@ -54,7 +55,7 @@ class CombinedRun:
 
 @dataclass(frozen=True, slots=True)
 class Combined:
-    """The runs there are now, and the keys of all scratch objects made on the way: the caller's to delete, also after a failure."""
+    """The runs to merge, and the keys of all scratch objects written. The caller has to delete them, even after a failure."""
 
     runs: tuple[FileEntry, ...]
     scratch: tuple[str, ...]
@@ -63,7 +64,10 @@ class Combined:
 def combined(
     runs: Sequence[FileEntry], form: MergeForm, next_scratch: Callable[[], str], budget_bytes: int, s3: S3Settings
 ) -> Steps[Combined]:
-    """The steps of an update after which the runs, which have rows, are few enough for tasks of this budget. `next_scratch`: for a task."""
+    """Combine runs, as steps of an update, until they are few enough for tasks of this budget.
+
+    Every run must have rows. `next_scratch` makes the scratch prefix of a task.
+    """
     scratch: list[str] = []
     while _deepest(runs) * PORTIONS > budget_bytes:
         groups = list(_groups(runs, budget_bytes))
@@ -78,7 +82,7 @@ def combined(
 
 
 def combine_runs(task: CombineTask) -> CombinedRun:
-    """Merge runs, which have rows, into one; arrivals stay what they were. Raises ConfigError, TransientError or DataError."""
+    """Merge runs, which must have rows, into one run. Arrivals do not change. Raises ConfigError, TransientError or DataError."""
     files: list[FileEntry] = []
     with row_streams(task.sources, task.form, (b"", None), task.budget_bytes, task.s3) as streams:
         tables = merged_rows(streams, task.form.spec.cursor is not None)
@@ -90,7 +94,7 @@ def combine_runs(task: CombineTask) -> CombinedRun:
 
 
 def _staged(task: CombineTask, key: str, batches: Iterable[pa.RecordBatch]) -> DataFile:
-    """An object of the next rows in merge form; takes no more than go into it."""
+    """Stage an object of the next batches in merge form. Takes only the batches that go into it."""
     schema = run_schema(task.form.payload, task.form.spec)
     sink = StagedFileSink(task.s3, key)
     with StagedFile(FileKind.DELTA, sink, SortedFileWriter(sink, schema, task.form.spec)) as file:
@@ -104,18 +108,21 @@ def _staged(task: CombineTask, key: str, batches: Iterable[pa.RecordBatch]) -> D
 
 
 def _deepest(runs: Sequence[FileEntry]) -> float:
-    """Bytes of the row groups that a merge is in at the same time, where most runs overlap."""
+    """Return the size of a row group of each run, summed where most runs overlap: the row groups that a merge reads at once."""
     return deepest((lower(keys_of(run)), upper(keys_of(run)), _group_bytes(run)) for run in runs)
 
 
 def _group_bytes(run: FileEntry) -> float:
-    """A row group of the run in Arrow's memory."""
+    """Estimate the size of a row group of the run in Arrow memory."""
     size = ARROW_BYTES * run.bytes
     return min(size, max(RUN_OPTIONS.row_group_bytes, size / run.rows))
 
 
 def _groups(runs: Sequence[FileEntry], budget_bytes: int) -> Iterator[list[FileEntry]]:
-    """The runs in the order of their first keys, so many at a time that a task can read them and at least two; alone, once that will do."""
+    """Group the runs in the order of their first keys.
+
+    A group has at least two runs and at most as many as a task can read. Once enough memory is saved, each further run is a separate group.
+    """
     room = budget_bytes / PORTIONS
     over = sum(map(_group_bytes, runs)) - room
     waiting = deque(sorted(runs, key=lambda run: lower(keys_of(run))))
@@ -130,7 +137,10 @@ def _groups(runs: Sequence[FileEntry], budget_bytes: int) -> Iterator[list[FileE
 
 
 def _freed(sizes: Sequence[float]) -> float:
-    """How much less one run for these has in memory; it has row groups of the usual size, or of the largest rows."""
+    """Return the memory saved by combining runs with row groups of these sizes.
+
+    The combined run has row groups of the usual size, or larger ones for large rows.
+    """
     return sum(sizes) - max(*sizes, min(sum(sizes), RUN_OPTIONS.row_group_bytes))
 
 

@@ -1,7 +1,7 @@
-"""What a merge writes: final files in the table's format, the state the next merge reads where that is not the final file itself, and
-tombstones.
+"""Output files of a merge: final files in the table's format, merge states and tombstones.
 
-Rows come in merge form and in the order of their keys. Files are staged uploads: whatever goes wrong inside `MergeOutput`, none is left.
+A merge state is the Parquet file that the next merge reads instead of a final file of another format. Rows arrive in merge form and in key
+order. Files are staged uploads, and `MergeOutput` aborts them all on an error.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from destination_s3_spark.tables.stored.rows import retyped_rows
 
 
 class MergeOutput:
-    """The files of one range of keys. Used as a context manager; what is staged is dropped when it is left with an error."""
+    """The output files of one range of keys. A context manager that drops staged files when it is left with an error."""
 
     def __init__(self, table: TableFormat, keys: Sequence[FileKeys], tombstone_key: str, size: FileSize, s3: S3Settings) -> None:
         self._table = table
@@ -43,9 +43,9 @@ class MergeOutput:
         self._dead: StagedFile | None = None
         self._staged: list[DataFile] = []
         self.rows = 0
-        """Live rows written."""
+        """Number of live rows written."""
         self.deletions = 0
-        """Tombstones written."""
+        """Number of tombstones written."""
 
     def __enter__(self) -> MergeOutput:
         return self
@@ -54,7 +54,7 @@ class MergeOutput:
         self._stack.__exit__(kind, error, trace)
 
     def write(self, winners: pa.Table) -> None:
-        """Write the next winners: rows that live, and deletions the table does not have yet."""
+        """Write the next winners: live rows, and deletions that the table does not have yet."""
         deleted = winners[DELETED]
         live = winners
         if pc.any(deleted).as_py():
@@ -93,7 +93,7 @@ class MergeOutput:
 
 
 class _LiveFile:
-    """A final file and, where there is one, the state file beside it."""
+    """A final file and its merge state, if the format needs one."""
 
     def __init__(self, table: TableFormat, keys: FileKeys, s3: S3Settings, stack: ExitStack) -> None:
         self._table = table
@@ -109,7 +109,7 @@ class _LiveFile:
         self._final = stack.enter_context(StagedFile(FileKind.FINAL, sink, writer))
 
     def bytes(self, row_bytes: float) -> float:
-        """About what the final file has or will have, as far as its rows are known."""
+        """Estimate the size of the final file with the rows written so far, including rows that are still buffered."""
         return max(self._final.sink.tell(), self._rows * row_bytes)
 
     def write(self, batch: pa.RecordBatch) -> None:

@@ -1,7 +1,7 @@
-"""Which files of a table a merge rewrites, and how the work is divided. Pure: keys and sizes in, ranges of keys out.
+"""Plan of a merge: the files of a table to rewrite, and the division of the work into ranges of keys. Pure functions without I/O.
 
-Keys are encoded (`tables.runs.keys`), so they compare as bytes. Bounds of files and of row groups are inclusive and may be wider than
-what is inside, never narrower. Ranges are half open: `low <= key < high`, where b"" is below every key and None above.
+Keys are encoded (`tables.runs.keys`), so they compare as bytes. Bounds of files and row groups are inclusive. They may be wider than the
+actual keys, but never narrower. Ranges are half open: `low <= key < high`. b"" is below every key, and None is above every key.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from destination_s3_spark.tables.runs.keys import after
 from destination_s3_spark.tables.runs.sorted_file import RowGroup
 
 SMALL_SHARE = 4
-"""Files of less than one part in so many of the target size are joined with what is written beside them."""
+"""Divisor of the target size. Smaller files than that are joined with adjacent files that are rewritten."""
 LEAST_TASK_BYTES = 32 * 2**20
-"""Output that is worth a task of its own: below it, starting tasks and writing small files costs more than working side by side gains."""
+"""Minimum output of a task. Below it, starting a task and writing small files costs more than parallel work saves."""
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A row group of a sorted run: bounds of its keys, its rows, its bytes in Arrow's memory."""
+    """A row group of a sorted run, or a part of one: bounds of its keys, number of rows, and size in Arrow memory."""
 
     first: bytes
     last: bytes
@@ -34,7 +34,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A sorted run, of rows to be merged or of tombstones. `size` is the object's, `offset` the arrival ordinal of its first row."""
+    """A sorted run of rows to merge, or of tombstones. `size` is the object's size, `offset` the arrival of its first row."""
 
     key: str
     size: int
@@ -43,16 +43,16 @@ class Run:
 
     @classmethod
     def of(cls, key: str, size: int, offset: int, index: Sequence[RowGroup], last: bytes) -> Run:
-        """From the index in the run's footer and an upper bound of its keys."""
+        """Make a run from the index in its footer and an upper bound of its keys."""
         ends = [*(group.first_key for group in index[1:]), last]
         groups = (Group(group.first_key, end, group.rows, group.bytes) for group, end in zip(index, ends, strict=True))
         return cls(key, size, offset, tuple(groups))
 
     def divided(self, files: Sequence[TableFile], keys_of: Callable[[int], Sequence[Any]]) -> Run:
-        """The same run with a group for each stretch of its keys that lies in one file of the table, or between two.
+        """Return the run with a separate group for each stretch of its keys within one file of the table, or between two files.
 
-        Row groups lie side by side, so a few scattered keys would seem to touch everything between them. `keys_of` gives the ascending
-        keys of a row group, as Arrow scalars.
+        The bounds of row groups leave no gaps, so a few scattered keys would otherwise seem to touch all files between them. `keys_of`
+        returns the ascending keys of a row group as Arrow scalars.
         """
         bounds = sorted({*(file.first for file in files), *(after(file.last) for file in files)})
         groups: list[Group] = []
@@ -64,9 +64,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class TableFile:
-    """A file of the table: the object that holds its merge state and that object's size, bounds of its keys, its rows, and the `bytes` of
-    the final file.
-    """
+    """A file of the table. `key` and `size` are those of the object with its rows for merges, `bytes` is the size of the final file."""
 
     key: str
     size: int
@@ -91,8 +89,9 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """The work of one task: everything that may have keys of its range. Its final files take at most about `bytes`, should no row win over
-    another one and nothing be compressed.
+    """The work of one task: all files and row groups that may have keys of its range.
+
+    `bytes` is the approximate maximum size of its final files, if no row replaces another one and nothing is compressed.
     """
 
     low: bytes
@@ -105,7 +104,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class MergePlan:
-    """Pieces in the order of their keys, the files of the table that they replace, and the bytes a row takes in a final file."""
+    """The pieces of a merge in key order, the files of the table that they replace, and the size of a row in a final file."""
 
     pieces: tuple[Piece, ...]
     replaced: tuple[TableFile, ...]
@@ -114,7 +113,7 @@ class MergePlan:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How large things may become: a final file, what a task keeps in memory (Arrow, in bytes); and how many tasks run at once."""
+    """Limits of a merge: the size of a final file, the Arrow memory of a task in bytes, and the number of parallel tasks."""
 
     target_file_bytes: int
     budget_bytes: int
@@ -123,7 +122,7 @@ class Sizes:
 
 @dataclass(frozen=True, slots=True)
 class _Cluster:
-    """Files whose bounds overlap: truncated bounds do not tell where one ends and the next begins, so they are rewritten together."""
+    """Files with overlapping bounds. Truncated bounds do not tell where a file ends, so the files are rewritten together."""
 
     first: bytes
     last: bytes
@@ -136,7 +135,7 @@ class _Cluster:
 
 @dataclass(frozen=True, slots=True)
 class _Span:
-    """A stretch of keys between two clusters that stay, and the files in it, all of which are replaced."""
+    """A stretch of keys between two clusters that stay. All files in it are replaced."""
 
     low: bytes
     high: bytes | None
@@ -147,10 +146,10 @@ _Interval = tuple[bytes, bytes]
 
 
 def plan_merge(files: Sequence[TableFile], runs: Sequence[Run], tombstones: Sequence[Run], sizes: Sizes) -> MergePlan:
-    """Divide the merge of the runs into a table's files.
+    """Plan the merge of runs into a table's files.
 
-    Every key of a run is in the range of exactly one piece. No range reaches into a file that stays; a file that is replaced lies whole
-    in the ranges of the pieces that read it. Tombstones are read where runs are merged and never cause any work themselves.
+    Every key of a run is in the range of exactly one piece. No range overlaps a file that stays, and the ranges of the pieces that read a
+    replaced file cover it completely. Tombstones are read in the ranges where runs are merged. They cause no work by themselves.
     """
     intervals = _united((group.first, group.last) for run in runs for group in run.groups)
     spans = [span for span in _spans(_clusters(files), intervals, sizes.target_file_bytes) if _overlapping(intervals, span.low, span.high)]
@@ -169,7 +168,7 @@ def plan_merge(files: Sequence[TableFile], runs: Sequence[Run], tombstones: Sequ
 
 
 def _stretches(group: Group, keys: Sequence[Any], bounds: Sequence[bytes]) -> Iterator[Group]:
-    """The group cut at the bounds, without what has no keys."""
+    """Cut the group at the bounds and yield the parts that have keys."""
     cuts = [0, *(bisect_left(keys, bound, key=lambda key: key.as_py()) for bound in bounds), len(keys)]
     for start, end in pairwise(cuts):
         if start < end:
@@ -178,7 +177,7 @@ def _stretches(group: Group, keys: Sequence[Any], bounds: Sequence[bytes]) -> It
 
 
 def _united(intervals: Iterable[_Interval]) -> list[_Interval]:
-    """The same keys as disjoint intervals, ascending."""
+    """Unite overlapping intervals. The result is disjoint and ascending."""
     united: list[_Interval] = []
     for first, last in sorted(intervals):
         if united and first <= united[-1][1]:
@@ -189,7 +188,7 @@ def _united(intervals: Iterable[_Interval]) -> list[_Interval]:
 
 
 def _overlapping(intervals: Sequence[_Interval], low: bytes, high: bytes | None) -> range:
-    """The intervals, which ascend, with keys of the range."""
+    """Return the indices of the intervals, which must ascend, that overlap the range."""
     start = bisect_left(intervals, low, key=lambda interval: interval[1])
     stop = len(intervals) if high is None else bisect_left(intervals, high, key=lambda interval: interval[0])
     return range(start, stop)
@@ -207,7 +206,7 @@ def _clusters(files: Iterable[TableFile]) -> list[_Cluster]:
 
 
 def _spans(clusters: Sequence[_Cluster], intervals: Sequence[_Interval], target_bytes: int) -> Iterator[_Span]:
-    """The stretches between the clusters that stay."""
+    """Yield the stretches between the clusters that stay."""
     replaced = _replaced(clusters, intervals, target_bytes)
     low = b""
     inside: list[TableFile] = []
@@ -221,7 +220,7 @@ def _spans(clusters: Sequence[_Cluster], intervals: Sequence[_Interval], target_
 
 
 def _replaced(clusters: Sequence[_Cluster], intervals: Sequence[_Interval], target_bytes: int) -> list[bool]:
-    """Whether each cluster is rewritten: since a run may have keys of it, or since it is small and beside what is written."""
+    """Tell for each cluster whether it is rewritten: a run may have keys of it, or it is small and adjacent to rewritten keys."""
     touched = [bool(_overlapping(intervals, cluster.first, after(cluster.last))) for cluster in clusters]
     edges = [b"", *(after(cluster.last) for cluster in clusters)]
     firsts = [*(cluster.first for cluster in clusters), None]
@@ -232,8 +231,9 @@ def _replaced(clusters: Sequence[_Cluster], intervals: Sequence[_Interval], targ
 
 
 def _joined(clusters: Sequence[_Cluster], touched: Sequence[bool], fed_before: Sequence[bool], target_bytes: int) -> list[bool]:
-    """The touched clusters, and the small ones behind each or behind a gap that is fed: no more than make up one file, since they are
-    written again for nothing but their size.
+    """Tell for each cluster whether it is touched, or small and follows a touched cluster or a gap with keys of runs.
+
+    The small clusters that follow are at most one file in total, because only their size is a reason to rewrite them.
     """
     joined = []
     room = 0
@@ -248,7 +248,7 @@ def _joined(clusters: Sequence[_Cluster], touched: Sequence[bool], fed_before: S
 
 
 def _bytes_per_row(files: Sequence[TableFile], runs: Sequence[Run]) -> float:
-    """Bytes of a final file per row: as in the files there are, else as in the runs."""
+    """Estimate the size of a row in a final file from the existing files, or from the runs if there are none."""
     stored, rows = sum(file.bytes for file in files), sum(file.rows for file in files)
     if rows == 0:
         stored, rows = sum(run.size for run in runs), sum(group.rows for run in runs for group in run.groups)
@@ -260,7 +260,7 @@ def _rows(span: _Span, runs: Sequence[Run]) -> int:
 
 
 def _cuts(span: _Span, runs: Sequence[Run], task_rows: float, budget_bytes: int) -> list[bytes]:
-    """Keys that divide the span into parts of about equal numbers of rows, few enough for a task."""
+    """Choose the keys that divide the span into parts with about equal numbers of rows, few enough for a task."""
     groups = list(_groups(runs, span.low, span.high))
     points = sorted({*(group.first for group in groups), *(file.first for file in span.files)})
     before = _rows_before(points, [*groups, *span.files])
@@ -269,7 +269,10 @@ def _cuts(span: _Span, runs: Sequence[Run], task_rows: float, budget_bytes: int)
 
 
 def _even(before: Sequence[float], share: float) -> Iterator[int]:
-    """Points that divide the rows into parts as near to the share as they allow, none below half of it; the first point is not one."""
+    """Yield the indices of points that divide the rows into parts as close to `share` as possible, and never below half of it.
+
+    `before` holds the rows before each point. The first point is never chosen.
+    """
     last = 0.0
     for point in range(1, len(before) - 1):
         size, next_size = before[point] - last, before[point + 1] - last
@@ -279,7 +282,7 @@ def _even(before: Sequence[float], share: float) -> Iterator[int]:
 
 
 def _rows_before(points: Sequence[bytes], stretches: Iterable[Group | TableFile]) -> list[float]:
-    """About how many rows there are before each of the points, and in all. The rows of a stretch lie evenly between its points."""
+    """Estimate the number of rows before each point, and in total. The rows of a stretch count as evenly distributed over its points."""
     density = [0.0] * (len(points) + 1)
     for stretch in stretches:
         start = bisect_left(points, stretch.first)
@@ -290,9 +293,10 @@ def _rows_before(points: Sequence[bytes], stretches: Iterable[Group | TableFile]
 
 
 def _parts_in_memory(span: _Span, runs: Sequence[Run], budget_bytes: int) -> int:
-    """How many parts there must be at least.
+    """Return the minimum number of parts for the memory budget.
 
-    A task holds a row group of each run it has reached. Where these alone are too much, it must be able to hold all its rows.
+    A task holds a row group of each run that it has reached. If these row groups alone exceed the budget, a task must be able to hold all
+    of its rows.
     """
     inside = [list(_groups([run], span.low, span.high)) for run in runs]
     if deepest((groups[0].first, groups[-1].last, max(group.bytes for group in groups)) for groups in inside if groups) <= budget_bytes:
@@ -303,7 +307,7 @@ def _parts_in_memory(span: _Span, runs: Sequence[Run], budget_bytes: int) -> int
 
 
 def deepest(stretches: Iterable[tuple[bytes, bytes, float]]) -> float:
-    """The sum of the sizes of stretches of keys (first, last, size) where it is greatest."""
+    """Return the greatest sum of sizes of overlapping stretches of keys, each given as (first, last, size)."""
     edges: list[tuple[bytes, float]] = []
     for first, last, size in stretches:
         edges += (first, size), (after(last), -size)

@@ -1,7 +1,7 @@
-"""Stored rows that are not sorted by the table's key -> sorted scratch runs, which a merge takes like those that were landed.
+"""Sorting of stored rows into scratch runs, which a merge reads like landed runs.
 
-For a table that was not deduplicated before, or by another key. A Spark task runs `sort_rows` for a stored file. The runs are visible
-objects that no block names, and the caller's to delete, also after a failure.
+It is needed for files that are not sorted by the table's key: the table was not deduplicated before, or had another key. A Spark task runs
+`sort_rows` for each stored file. The runs are visible objects that no block names. The caller has to delete them, even after a failure.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from destination_s3_spark.tables.stored.presence import present
 from destination_s3_spark.tables.stored.rewrite import Stored
 
 COPIES = 3
-"""How often a run's rows are in memory while it is sorted and written."""
+"""Number of copies of a run's rows in memory while the run is sorted and written."""
 
 _Rows = tuple[pa.RecordBatch, pa.RecordBatch]
-"""Rows as runs have them, and the same rows with the columns of the key."""
+"""Rows in the payload columns of a run, and the same rows with the key, cursor and deletion columns."""
 
 
 @dataclass(frozen=True, slots=True)
 class SortTask:
-    """A stored file whose rows become runs of `payload` columns, under the keys `<scratch><number>.parquet`.
+    """A stored file to sort into runs of `payload` columns, under the keys `<scratch><number>.parquet`.
 
-    The plan of `stored` types the columns that `spec` goes by. With the columns of raw rows as payload the file must be one of raw rows.
-    `budget_bytes` is for rows in Arrow's memory.
+    The plan of `stored` types the columns of `spec`. If `payload` is the schema of raw rows, the file must hold raw rows. `budget_bytes` is
+    the Arrow memory for rows.
     """
 
     stored: Stored
@@ -46,7 +46,7 @@ class SortTask:
 
 
 def sort_rows(task: SortTask) -> tuple[FileEntry, ...]:
-    """Write the runs, and return them in the order of their rows in the source; arrivals count the source's rows.
+    """Write the runs and return them in the order of their rows in the source. Arrivals are the positions of rows in the source.
 
     Raises ConfigError, DataError or TransientError.
     """
@@ -67,7 +67,10 @@ def _rows(task: SortTask) -> Iterator[_Rows]:
 
 
 def _told_apart(rows: pa.RecordBatch, task: SortTask) -> pa.RecordBatch:
-    """Rows without their records' text, told apart where their key did not fit: by the key they were stored by, or each on its own."""
+    """Make rows with an unfit key distinct, if the text of their records is not available.
+
+    A row keeps the digest that its id carries if it was stored under the same key. Otherwise it gets a digest of its own.
+    """
     keys = task.stored.file.keys
     same_key = keys is not None and keys.of == task.spec.fingerprint
     new = {row: raw_id for row, raw_id in unfit_rows(rows, task.spec) if not (same_key and carried_digest(raw_id))}
@@ -80,7 +83,7 @@ def _told_apart(rows: pa.RecordBatch, task: SortTask) -> pa.RecordBatch:
 
 
 def _portions(rows: Iterable[_Rows], size: int) -> Iterator[list[_Rows]]:
-    """The batches in lists of about this many bytes."""
+    """Yield the batches in lists of about `size` bytes."""
     portion: list[_Rows] = []
     taken = 0
     for batch in rows:

@@ -1,7 +1,7 @@
-"""Merging runs into a range of a deduplicated table: what a Spark task does.
+"""Spark tasks of a merge: the merge of runs into a range of a deduplicated table, and the compaction of tombstones.
 
-The worker reads the sources' row groups itself, reduces them to one row per key in Arrow, encodes and uploads the new files; nothing
-becomes visible. Memory is bounded by the task's budget and what writing takes, whatever the number of rows or versions.
+The worker reads the sources' row groups from the store, reduces them to one row per key in Arrow, and encodes and uploads the new files.
+Nothing becomes visible. Memory is bounded by the task's budget and the buffers of writing, regardless of the number of rows or versions.
 """
 
 from __future__ import annotations
@@ -26,40 +26,47 @@ from destination_s3_spark.tables.runs.winners import EXTRACTED_AT
 
 @dataclass(frozen=True, slots=True)
 class MergeTask:
-    """A range of keys (`low` <= key < `high`, None: no end), all that may have keys of it, and the files it becomes.
-
-    `keys` are for more files than needed; when they run out the last file grows. A file ends when it has `file_bytes`, reckoned with
-    `row_bytes` for a row that is not encoded yet. `budget_bytes` is for rows in Arrow's memory. `log`: what the change log is to get.
-    """
+    """The merge of one range of keys: `low` <= key < `high`."""
 
     low: bytes
     high: bytes | None
+    """None is no upper bound."""
     sources: tuple[Source, ...]
+    """All objects that may have keys of the range."""
     table: TableFormat
     keys: tuple[FileKeys, ...]
+    """Keys for more files than expected. When they run out, the last file grows."""
     tombstone_key: str
     file_bytes: float
+    """Size at which a final file ends."""
     row_bytes: float
+    """Estimated size of a row that is not encoded yet."""
     budget_bytes: int
+    """Arrow memory for rows."""
     s3: S3Settings
     log: LogTask | None = None
+    """The change log's part of the task. None without a change log."""
 
 
 @dataclass(frozen=True, slots=True)
 class MergedRange:
-    """What a task staged. `run_rows` and `table_rows` were read of the range, `rows` live and `deletions` were written."""
+    """The staged output of a merge task."""
 
     files: tuple[DataFile, ...]
     run_rows: int
+    """The number of rows read from runs."""
     table_rows: int
+    """The number of rows read from the table."""
     rows: int
+    """The number of live rows written."""
     deletions: int
+    """The number of tombstones written."""
     logged: LoggedRange | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class CompactTask:
-    """Tombstone files that become one, with the newest deletion of each key."""
+    """The compaction of tombstone files into one file with the newest deletion of each key."""
 
     sources: tuple[Source, ...]
     table: TableFormat
@@ -69,7 +76,7 @@ class CompactTask:
 
 
 def sources_of(piece: Piece, table: TableFormat) -> tuple[Source, ...]:
-    """The sources of a planned piece."""
+    """List the sources of a planned piece."""
     kind = FileKind.STATE if table.has_state else FileKind.FINAL
     return (
         *(Source(kind, file.key, file.size, first=file.first) for file in piece.table),
@@ -79,7 +86,10 @@ def sources_of(piece: Piece, table: TableFormat) -> tuple[Source, ...]:
 
 
 def merge_range(task: MergeTask) -> MergedRange:
-    """Merge one range. Raises ConfigError, TransientError, or DataError for a file that is gone; then nothing stays staged."""
+    """Merge one range.
+
+    Raises ConfigError, TransientError, or DataError for a missing file. Nothing stays staged after an error.
+    """
     with (
         MergeOutput(task.table, task.keys, task.tombstone_key, FileSize(task.file_bytes, task.row_bytes), task.s3) as output,
         row_streams(task.sources, task.table.form, (task.low, task.high), task.budget_bytes, task.s3) as streams,
@@ -106,7 +116,7 @@ def _merge(task: MergeTask, streams: list[RowStream], output: MergeOutput) -> Lo
 
 
 def compact_tombstones(task: CompactTask) -> DataFile:
-    """Merge tombstone files, which have rows, into one. Raises as `merge_range`."""
+    """Merge tombstone files, which must have rows, into one. Raises the errors of `merge_range`."""
     spec = task.table.spec
     with (
         tombstone_file(task.key, spec, task.s3, task.table.metadata) as file,
@@ -119,6 +129,6 @@ def compact_tombstones(task: CompactTask) -> DataFile:
 
 
 def _deletions(spec: KeySpec) -> MergeForm:
-    """The merge form of tombstones among themselves."""
+    """Return the merge form of tombstones without other rows."""
     payload = pa.schema([tombstone_schema(spec).field(EXTRACTED_AT)])
     return MergeForm(payload, spec, lambda rows: rows)

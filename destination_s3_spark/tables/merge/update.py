@@ -1,7 +1,7 @@
-"""Updates of deduplicated tables: the runs that landed are merged into the sorted files of the table.
+"""Updates of deduplicated tables: the merge of landed runs into the table's sorted files.
 
-Runs are sorted by the encoded key, and so are the table's files, which do not overlap: only those with keys of a run are rewritten. Rows
-that are not sorted so (a table that was appended to, had another key, format or types until now) are sorted into scratch runs first.
+Runs and the table's files are sorted by the encoded key. The table's files do not overlap, so a merge rewrites only files with keys of a
+run. If the table was an append table, or had another key, format or types, its rows are first sorted into scratch runs.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ from destination_s3_spark.tables.stored.rows import Misfits
 from destination_s3_spark.tables.update import Steps, Update, Work
 
 LOOK_CLOSELY_BELOW = 4
-"""Runs of less than one part in so many of the table's rows are looked at key by key, to find which files they really touch."""
+"""Divisor of the table's rows. Fewer rows in runs than that are examined key by key, to find the files that they really touch."""
 FILES_OF_A_TABLE = 128
-"""Files are cut smaller than the user's target as long as the table would have fewer of them, but not smaller than the least size."""
+"""Number of files up to which a table's files are kept smaller than the user's target size, but never below the least size."""
 FULL_SHARE = 3 / 2
-"""A file alone in its range ends when it has this much of the target size: a full file is not halved for a few new rows."""
+"""Share of the target size at which a file alone in its range ends, so that a few new rows do not split a full file in half."""
 EARLIER = 2**62
-"""Added to the arrivals of rows the table already had when they come as runs: as in the table itself, they win a tie with later rows."""
+"""Added to the arrivals of stored rows that are merged as runs. They then win ties with landed rows, like the rows of table files."""
 
 
 logger = logging.getLogger("airbyte")
@@ -52,34 +52,39 @@ logger = logging.getLogger("airbyte")
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What a merge may use: the bucket, Arrow memory per task in bytes, how many tasks run at once, and the disk they share, if they do.
-
-    Final files have `least_file_bytes` at least, files of the change log `least_log_bytes`, where there are rows for more than one. More
-    than `most_tombstone_files` files of deletions become one, as each is read by every merge of its keys.
-    """
+    """The resources and limits of a merge."""
 
     s3: S3Settings
     budget_bytes: int
+    """Arrow memory per task."""
     cores: int
+    """The number of parallel tasks."""
     disk: LocalDisk | None
+    """The local disk that all tasks share, or None if they run on several machines."""
     least_file_bytes: int = 2 * 2**20
+    """Minimum size of a final file, if there are rows for more than one."""
     least_log_bytes: int = 4 * 2**20
+    """Minimum size of a change log file, if there are rows for more than one."""
     most_tombstone_files: int = 16
+    """Number of tombstone files above which they are compacted into one, because every merge of their keys reads each of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Inputs:
-    """What a merge starts from. `table` are (file with the rows, final file) pairs; `unsorted` become runs; `consumed` end with it."""
+    """The input files of a merge."""
 
     table: tuple[tuple[FileEntry, FileEntry], ...]
+    """Pairs of the file with the rows for merges and the final file."""
     runs: tuple[FileEntry, ...]
     tombstones: tuple[FileEntry, ...]
     unsorted: tuple[tuple[FileEntry, Stored], ...]
+    """Files to sort into runs first."""
     consumed: tuple[FileEntry, ...]
+    """Files that the merge removes in any case."""
 
 
 def merge_runs(table: OpenTable, spec: KeySpec, resources: Resources) -> Update:
-    """Merge the runs of a deduplicated table into it, or publish a pending generation, which is made of its runs alone."""
+    """Merge the runs of a deduplicated table into its final files, or publish a pending generation from its own runs and the kept rows."""
     live = table.writer.live_files()
     form = _table_format(table, spec, live, resources.least_file_bytes)
     return (yield from _merged(table, live, form, _inputs(table, live, form, resources.s3), resources))
@@ -133,7 +138,7 @@ def _steps(table: OpenTable, live: LiveFiles, form: TableFormat, inputs: _Inputs
 
 
 def _log(table: OpenTable, inputs: _Inputs, resources: Resources) -> MergeLog | None:
-    """The merge's part of the change log, where the table has one."""
+    """Make the merge's part of the change log, or return None if the table has no change log."""
     options = table.rules.change_log
     if options is None:
         return None
@@ -145,7 +150,7 @@ def _log(table: OpenTable, inputs: _Inputs, resources: Resources) -> MergeLog | 
 def _logged(
     log: MergeLog | None, inputs: _Inputs, plan: MergePlan, ranges: Sequence[MergedRange], form: TableFormat, resources: Resources
 ) -> Steps[LogGroup]:
-    """The steps to what the merge adds to the change log."""
+    """Stage the files that the merge adds to the change log, as steps of an update."""
     if log is None:
         return NO_LOG
     replaced = {file.key for file in plan.replaced}
@@ -165,13 +170,13 @@ def _table_format(table: OpenTable, spec: KeySpec, live: LiveFiles, least_bytes:
 
 
 def _file_bytes(table: OpenTable, live: LiveFiles, least_bytes: int) -> int:
-    """The size of final files: a small part of the table, so that a change of neighbouring keys costs no more than that."""
+    """Choose the size of final files: a small part of the table, so that a change of adjacent keys rewrites only that part."""
     size = sum(file.bytes for file in live.of(FileKind.FINAL, FileKind.DELTA) if live.is_pending(file) == (live.pending is not None))
     return min(table.rules.target_file_bytes, max(least_bytes, size // FILES_OF_A_TABLE))
 
 
 def _inputs(table: OpenTable, live: LiveFiles, form: TableFormat, s3: S3Settings) -> _Inputs:
-    """What there is to merge, by whether it is sorted as the table is today."""
+    """Divide the files to merge into those in the table's current order, format and types, and those to sort first."""
     pending = live.pending is not None
 
     def fits(file: FileEntry) -> bool:
@@ -185,7 +190,7 @@ def _inputs(table: OpenTable, live: LiveFiles, form: TableFormat, s3: S3Settings
     landed = [file for file in table.kept.files if file.kind is not FileKind.DELTA]
     anew = [*(rows for rows, _ in others), *landed, *(file for file in deltas if not fits(file))]
     if not pending and any(map(table.is_outdated, anew)) and raw_covers(table, live):
-        return _raw_inputs(table, live, form, s3)  # a value that does not fit its new type becomes null there, and ends the sync in a cast
+        return _raw_inputs(table, live, form, s3)  # retyping makes a value null that does not fit; a cast would end the sync
     try:
         sources = _stored(table, live, anew, Misfits.NULL if pending else Misfits.REFUSE, form, s3)
     except ConfigError:
@@ -209,7 +214,7 @@ def _inputs(table: OpenTable, live: LiveFiles, form: TableFormat, s3: S3Settings
 
 
 def _raw_inputs(table: OpenTable, live: LiveFiles, form: TableFormat, s3: S3Settings) -> _Inputs:
-    """All raw rows of the table, in place of everything made of them."""
+    """Use all raw rows of the table as input, in place of all files made from them."""
     raw = [file for file in live.of(FileKind.RAW) if not live.is_pending(file)]
     sources = _stored(table, live, raw, Misfits.REFUSE, form, s3)
     made = live.of(FileKind.FINAL, FileKind.STATE, FileKind.DELTA, FileKind.TOMBSTONE)
@@ -218,8 +223,8 @@ def _raw_inputs(table: OpenTable, live: LiveFiles, form: TableFormat, s3: S3Sett
 
 
 def _pairs(live: LiveFiles) -> Iterator[tuple[FileEntry, FileEntry]]:
-    """Each final file with the file that has its rows for merges: its state, or itself."""
-    # Bounds of long keys are cut, so files can have equal ones. These overlap and are always merged together: any pairing of them will do.
+    """Yield for each final file the file with its rows for merges: its merge state, or the final file itself."""
+    # Bounds of long keys are cut, so several files may have equal bounds. Such files are always merged together, so any pairing is valid.
     states: dict[KeyRange | None, list[FileEntry]] = {}
     for file in live.of(FileKind.STATE):
         states.setdefault(file.keys, []).append(file)
@@ -229,7 +234,7 @@ def _pairs(live: LiveFiles) -> Iterator[tuple[FileEntry, FileEntry]]:
 
 
 def _shows(form: TableFormat, rows: FileEntry, final: FileEntry) -> bool:
-    """Whether the files are of today's format."""
+    """Tell whether the files have the table's current format."""
     same_format = extension(final).removesuffix(".gz") == form.options.extension.removesuffix(".gz")
     return same_format and (rows.kind is FileKind.STATE) == form.has_state
 
@@ -253,7 +258,7 @@ def _sort_tasks(table: OpenTable, inputs: _Inputs, form: TableFormat, resources:
 
 
 def _with_arrivals(inputs: _Inputs, done: Iterable[Sequence[FileEntry]]) -> Iterator[FileEntry]:
-    """The sorted runs with the arrival of their rows: those of final files come before all that landed later."""
+    """Yield the sorted runs with the arrivals of their rows. Rows of final files get arrivals that win ties with landed rows."""
     for (file, _), runs in zip(inputs.unsorted, done, strict=True):
         earlier = EARLIER if file.kind in (FileKind.FINAL, FileKind.STATE) else 0
         for run in runs:
@@ -268,7 +273,7 @@ def _plan(table: OpenTable, inputs: _Inputs, waiting: Sequence[FileEntry], form:
     files = [
         TableFile(rows.key, rows.bytes, lower(keys_of(rows)), upper(keys_of(rows)), rows.rows, final.bytes) for rows, final in inputs.table
     ]
-    # Where much of the table changes, nearly every file is touched, and to look closer would only cost.
+    # If much of the table changes, nearly every file is touched, and examining keys would save nothing.
     closely = sum(file.rows for file in waiting) * LOOK_CLOSELY_BELOW < sum(file.rows for file in files)
 
     def run(file: FileEntry) -> Run:
@@ -285,7 +290,7 @@ def _task(table: OpenTable, piece: Piece, row_bytes: float, form: TableFormat, r
     writer, layout = table.writer, table.layout
     files = max(1, round(piece.bytes / form.target_file_bytes))
     full = piece.bytes / files if files > 1 else FULL_SHARE * form.target_file_bytes
-    # Rows may turn out larger than reckoned, and what is left over then makes further files.
+    # Rows may be larger than estimated and then need further files.
     keys = tuple(
         FileKeys(table.final_key(writer.next_token()), layout.state_key(writer.next_token()) if form.has_state else None)
         for _ in range(2 * files + 1)
@@ -303,7 +308,7 @@ def _compaction(table: OpenTable, inputs: _Inputs, form: TableFormat, resources:
 
 
 def _check_complete(table: OpenTable, waiting: Sequence[FileEntry], plan: MergePlan, ranges: Sequence[MergedRange]) -> None:
-    """Every row that was to be merged was read by exactly one task; if not, nothing is committed."""
+    """Raise Bug, and drop all staged files, unless the tasks together read every row to merge exactly once."""
     run_rows = sum(file.rows for file in waiting)
     table_rows = sum(file.rows for file in plan.replaced)
     read = sum(done.run_rows for done in ranges), sum(done.table_rows for done in ranges)
@@ -317,7 +322,7 @@ def _check_complete(table: OpenTable, waiting: Sequence[FileEntry], plan: MergeP
 
 
 def _replaced(inputs: _Inputs, plan: MergePlan) -> Iterator[FileEntry]:
-    """The files of the table that the plan writes anew."""
+    """Yield the files of the table that the plan rewrites."""
     replaced = {file.key for file in plan.replaced}
     for rows, final in inputs.table:
         if rows.key in replaced:
