@@ -55,8 +55,8 @@ def stored(table: OpenTable, live: LiveFiles, files: Sequence[FileEntry], misfit
     unreadable = next((file for file in cast if table.layout.of_text or not file.key.endswith(ParquetOptions.extension)), None)
     if unreadable is not None:
         raise table.refuse(
-            f"its file '{unreadable.key}' would have to be written anew with other columns, which only the raw table allows for files of "
-            "this format, and its raw rows were not kept. Run a refresh that removes the records."
+            f"its file '{unreadable.key}' has to be rewritten with other columns. Files of this format can only be rewritten from the raw "
+            "table, and the file's raw rows were not kept. Run a refresh that removes the records."
         )
     schemas = table.writer.schemas({file.schema_id for file in files if file.schema_id is not None})
     return [

@@ -100,9 +100,8 @@ class StreamTable:
         if kept is None:
             raise refusal(
                 self.stream,
-                f"its refresh (generation {self.session.generation_id}) goes on over records of the same generation that were merged with "
-                "older ones, and they can only be told apart by its raw table, which does not have all of them. Run a new refresh that "
-                "removes the records.",
+                f"its refresh (generation {self.session.generation_id}) continues, but a merge has mixed its earlier records with older "
+                "ones. Only the raw table can separate them, and it does not have all of them. Run a new refresh that removes the records.",
             )
         return kept
 
@@ -131,9 +130,9 @@ class StreamTable:
         if unreadable:
             raise refusal(
                 self.stream,
-                f"{len(unreadable):,} files of its table are of another format than {self.layout.final.extension}, from '{unreadable[0]}' "
-                "on, and merges could only go on from its raw table, which does not have all rows. Take the earlier format, or run a "
-                "refresh that removes the records.",
+                f"{len(unreadable):,} files of its table have another format than {self.layout.final.extension}, from '{unreadable[0]}' "
+                "on, and a merge can only read their rows from the raw table, which does not have all of them. Go back to the earlier "
+                "format, or run a refresh that removes the records.",
             )
 
     def _is_mergeable(self, key: str, *, has_state: bool) -> bool:

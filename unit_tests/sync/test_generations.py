@@ -246,7 +246,7 @@ def test_merged_rows_of_two_generations_need_the_raw_table_to_be_told_apart(lake
     one(lake, of(DEDUP, 1), 1)
     one(lake, of(DEDUP, 2), 2)
     before = shown(lake, ["users"])
-    with pytest.raises(ConfigError, match=r"refresh \(generation 2\) goes on over records .* Run a new refresh"):
+    with pytest.raises(ConfigError, match=r"refresh \(generation 2\) continues, but a merge .* Run a new refresh"):
         one(lake, of(DEDUP, 2, 2), 3)
     assert shown(lake, ["users"]) == before
 

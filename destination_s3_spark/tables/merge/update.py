@@ -201,7 +201,7 @@ def _inputs(table: OpenTable, live: LiveFiles, form: TableFormat, s3: S3Settings
     old_tombstones = [file for file in buried if file not in tombstones]
     if old_tombstones:
         logger.warning(
-            "stream %s: deletions of %d keys under an earlier primary key are forgotten, since they say nothing about the key of today",
+            "stream %s: deletions of %d keys under an earlier primary key are dropped, because they do not apply to the current key",
             table.stream.id, sum(file.rows for file in old_tombstones),
         )  # fmt: skip
     return _Inputs(

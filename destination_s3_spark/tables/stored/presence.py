@@ -17,6 +17,6 @@ def present(key: str, s3: S3Settings) -> Iterator[None]:
         yield
     except ObjectNotFound:
         raise DataError(
-            f"s3://{s3.bucket}/{key} is gone, a file with rows of the table; nothing was changed. Did something else delete it? "
+            f"s3://{s3.bucket}/{key} is gone, but the table needs its rows. Nothing was changed. Did something else delete it? "
             "Restore it from a backup or a bucket version, or refresh the stream."
         ) from None

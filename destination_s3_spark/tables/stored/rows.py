@@ -69,8 +69,8 @@ class DoesNotFit(Exception):
     def config_error(self, stream: StreamId) -> ConfigError:
         """Return the error for the user."""
         return ConfigError(
-            f'Stream "{stream}": the source declares "{self.source}" as {type_to_text(self.wanted)}, and values its table has for it as '
-            f"{type_to_text(self.stored)} cannot be kept as that. Undo the change in the source, or run a refresh that removes the "
+            f'Stream "{stream}": the source declares "{self.source}" as {type_to_text(self.wanted)}, and some of the values stored as '
+            f"{type_to_text(self.stored)} do not fit that type. Undo the change in the source, or run a refresh that removes the "
             "stream's records.",
             stream=stream,
         )
@@ -102,8 +102,8 @@ def retyped_rows(raw: Iterable[pa.RecordBatch], plan: RowPlan) -> Iterator[tuple
                 yield part, typer.retype(part).final
             except UnreadableRecord:
                 raise DataError(
-                    f'Stream "{plan.stream}": a row of its raw table holds no JSON object in _airbyte_data, so the table cannot be made '
-                    "anew from it: the raw file was changed or damaged. Restore it from a backup of the bucket, or run a refresh.",
+                    f'Stream "{plan.stream}": a row of its raw table holds no JSON object in _airbyte_data, so the table cannot be rebuilt '
+                    "from it: the raw file was changed or damaged. Restore it from a backup of the bucket, or run a refresh.",
                     stream=plan.stream,
                 ) from None
 
