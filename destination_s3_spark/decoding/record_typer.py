@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 import numpy as np
@@ -77,13 +77,39 @@ class TypedBlock:
 
 
 @dataclass(frozen=True, slots=True)
-class _Unit:
+class Unit:
     """A part of a block: `texts` are those of `data`, `columns` those of the plan's fields."""
 
     emitted_at: pa.Array[Any]
     texts: Sequence[bytes]
     columns: list[pa.Array[Any]]
     multiset: int
+
+
+class Texts(Protocol):
+    """The texts of `data` of a block's rows, for when they are asked for."""
+
+    def array(self) -> pa.Array[Any]:
+        """All of them."""
+
+    def of_rows(self, rows: Sequence[int]) -> Sequence[bytes]:
+        """Those of these rows."""
+
+
+class UnitTexts(Texts):
+    """The texts of units."""
+
+    def __init__(self, units: Sequence[Sequence[bytes]]) -> None:
+        self._units = units
+
+    def array(self) -> pa.Array[Any]:
+        """All of them."""
+        return joined([text_array(texts) for texts in self._units], pa.string())
+
+    def of_rows(self, rows: Sequence[int]) -> Sequence[bytes]:
+        """Those of these rows."""
+        texts = list(chain.from_iterable(self._units))
+        return [texts[row] for row in rows]
 
 
 class RecordTyper:
@@ -116,20 +142,24 @@ class RecordTyper:
         Raises UnreadableRecord or MisroutedRecord with the ordinal of a line that is no record of the stream; neither carries content.
         """
         changes = Changes()
-        units: list[_Unit] = []
+        units: list[Unit] = []
         records = 0
-        with _collector_paused():
-            for part in _parts(lines, self._unit_bytes):
+        with collector_paused():
+            for part in parts_of(lines, self._unit_bytes):
                 unit = self._type_unit(part, records, changes)
                 units.append(unit)
                 records += len(unit.texts)
+        return self._block(units, records, changes, UnitTexts([unit.texts for unit in units]))
+
+    def _block(self, units: Sequence[Unit], records: int, changes: Changes, texts: Texts) -> TypedBlock:
+        """The rows of all units."""
         entries = changes.in_order()
         own = self._own_columns(units, records, entries)
-        own[0] = self._keyed(own[0], units, entries)
+        own[0] = self._keyed(own[0], texts, entries)
         final = self._final([*own, *self._data_columns(units, records)])
-        texts = [unit.texts for unit in units]
-        misfits = self._misfits(entries)
-        return TypedBlock(records, final, _multiset(units), _reasons(entries), misfits, lambda: self._raw(own, texts, entries))
+        return TypedBlock(
+            records, final, _multiset(units), _reasons(entries), self._misfits(entries), lambda: self._raw(own, texts.array(), entries)
+        )
 
     def retype(self, raw: pa.RecordBatch) -> TypedBlock:
         """Type rows of a raw table (`schema.arrow.RAW_SCHEMA`) again: the block their lines would give, under the rows' own ids.
@@ -138,15 +168,15 @@ class RecordTyper:
         UnreadableRecord with the ordinal of a row whose `_airbyte_data` is no JSON object.
         """
         changes = Changes()
-        units: list[_Unit] = []
-        with _collector_paused():
+        units: list[Unit] = []
+        with collector_paused():
             for first, count in row_runs(raw["_airbyte_data"], self._unit_bytes):
                 units.append(self._typed_unit(records_of(raw.slice(first, count), first), first, changes))
         entries = changes.in_order()
         own = self._own_fields()
         sync_ids = raw["_airbyte_meta"].field("sync_id")
         columns = [
-            self._keyed(raw["_airbyte_raw_id"], units, entries),
+            self._keyed(raw["_airbyte_raw_id"], UnitTexts([unit.texts for unit in units]), entries),
             raw["_airbyte_extracted_at"],
             meta_array(sync_ids, entries, own[2].type),
             raw["_airbyte_generation_id"],
@@ -154,7 +184,7 @@ class RecordTyper:
         final = self._final([*columns, *self._data_columns(units, len(raw))])
         return TypedBlock(len(raw), final, _multiset(units), _reasons(entries), self._misfits(entries), lambda: raw)
 
-    def _type_unit(self, lines: bytes, first: int, changes: Changes) -> _Unit:
+    def _type_unit(self, lines: bytes, first: int, changes: Changes) -> Unit:
         known = len(changes.entries)
         try:
             alike = self._envelopes.read_alike(lines, first)
@@ -164,12 +194,12 @@ class RecordTyper:
             del changes.entries[known:]  # only the slower way tells which line is the first, and whether it is one
         return self._typed_unit(self._envelopes.read(lines, first), first, changes)
 
-    def _typed_unit(self, records: Unwrapped, first: int, changes: Changes) -> _Unit:
+    def _typed_unit(self, records: Unwrapped, first: int, changes: Changes) -> Unit:
         _require_utf8(records, first)
         for row, meta in records.metas:
-            _take_source_changes(meta, row, changes)
+            take_source_changes(meta, row, changes)
         columns = self._arrays(records.texts, first, changes)
-        return _Unit(pa.array(records.emitted_at), records.texts, columns, sum(map(xxh3_128_intdigest, records.texts)))
+        return Unit(pa.array(records.emitted_at), records.texts, columns, sum(map(xxh3_128_intdigest, records.texts)))
 
     def _arrays(self, texts: Sequence[bytes], first: int, changes: Changes) -> list[pa.Array[Any]]:
         """The columns of a unit, given the text of each record's `data`."""
@@ -267,22 +297,21 @@ class RecordTyper:
         if common:
             self._decode_as([TextColumn(column) if ordinal in common else column for ordinal, column in enumerate(columns)])
 
-    def _own_columns(self, units: Sequence[_Unit], records: int, entries: Sequence[Change]) -> list[pa.Array[Any]]:
+    def _own_columns(self, units: Sequence[Unit], records: int, entries: Sequence[Change]) -> list[pa.Array[Any]]:
         own = self._own_fields()
         sync_ids = pa.array(np.full(records, self._plan.sync_id, np.int64))
-        extracted_at = _joined([unit.emitted_at for unit in units], pa.int64()).view(own[1].type)
+        extracted_at = joined([unit.emitted_at for unit in units], pa.int64()).view(own[1].type)
         generation = pa.array(np.full(records, self._plan.generation_id, np.int64))
         return [raw_ids(records), extracted_at, meta_array(sync_ids, entries, own[2].type), generation]
 
-    def _keyed(self, ids: pa.Array[Any], units: Sequence[_Unit], entries: Sequence[Change]) -> pa.Array[Any]:
+    def _keyed(self, ids: pa.Array[Any], texts: Texts, entries: Sequence[Change]) -> pa.Array[Any]:
         """The raw ids; those of rows with a key that does not fit carry the key."""
         rows = sorted({entry.row for entry in entries if self._source(entry) in self._plan.key}) if self._plan.key else []
         if not rows:
             return ids
-        texts = list(chain.from_iterable(unit.texts for unit in units))
         with_keys: list[str] = ids.to_pylist()
-        for row in rows:
-            with_keys[row] = keyed_id(with_keys[row], key_text(texts[row], self._plan.key))
+        for row, text in zip(rows, texts.of_rows(rows), strict=True):
+            with_keys[row] = keyed_id(with_keys[row], key_text(text, self._plan.key))
         return pa.array(with_keys, ids.type)
 
     def _misfits(self, entries: Sequence[Change]) -> Counter[str]:
@@ -294,14 +323,13 @@ class RecordTyper:
         """The JSON key of the field that an entry is about as a whole, None for an entry of the source or about a part of a field."""
         return self._sources[entry.order[0]][1] if len(entry.order) == 1 else None
 
-    def _raw(self, own: Sequence[pa.Array[Any]], texts: Sequence[Sequence[bytes]], entries: Sequence[Change]) -> pa.RecordBatch:
-        """The raw rows of a block, given its `_airbyte_*` columns."""
+    def _raw(self, own: Sequence[pa.Array[Any]], data: pa.Array[Any], entries: Sequence[Change]) -> pa.RecordBatch:
+        """The raw rows of a block, given its columns."""
         ids, extracted_at, meta, generation = own
         # The raw row holds the record as it came, so nothing was done to it here: only the source's changes belong to it.
         of_source = [entry for entry in entries if not entry.order]
         if len(of_source) < len(entries):
             meta = meta_array(meta.field("sync_id"), of_source, meta.type)
-        data = _joined([text_array(part) for part in texts], pa.string())
         schema = pa.schema([*self._own_fields(), pa.field(_DATA_COLUMN, pa.string())])
         return pa.RecordBatch.from_arrays([ids, extracted_at, meta, generation, data], schema=schema)
 
@@ -311,11 +339,11 @@ class RecordTyper:
     def _final(self, columns: list[pa.Array[Any]]) -> pa.RecordBatch:
         return pa.RecordBatch.from_arrays(columns, schema=self._plan.table_schema)
 
-    def _data_columns(self, units: Sequence[_Unit], records: int) -> list[pa.Array[Any]]:
+    def _data_columns(self, units: Sequence[Unit], records: int) -> list[pa.Array[Any]]:
         schema = self._plan.table_schema
         declared = {ordinal: at for at, (ordinal, _) in enumerate(self._sources)}
         return [
-            _joined([unit.columns[declared[ordinal]] for unit in units], schema.field(ordinal).type)
+            joined([unit.columns[declared[ordinal]] for unit in units], schema.field(ordinal).type)
             if ordinal in declared
             else pa.nulls(records, schema.field(ordinal).type)
             for ordinal in range(META_COLUMNS, len(schema))
@@ -323,7 +351,7 @@ class RecordTyper:
 
 
 @contextmanager
-def _collector_paused() -> Iterator[None]:
+def collector_paused() -> Iterator[None]:
     """Without cyclic garbage collection: decoding makes many objects but no cycles, and looking through them costs a tenth of the time."""
     enabled = gc.isenabled()
     gc.disable()
@@ -334,7 +362,7 @@ def _collector_paused() -> Iterator[None]:
             gc.enable()
 
 
-def _parts(lines: bytes, unit_bytes: int) -> Iterator[bytes]:
+def parts_of(lines: bytes, unit_bytes: int) -> Iterator[bytes]:
     """The lines in whole-line parts of about `unit_bytes`; a single longer line is a part of its own length."""
     start = 0
     while start < len(lines):
@@ -369,7 +397,7 @@ def _is_utf8(text: bytes) -> bool:
     return True
 
 
-def _multiset(units: Sequence[_Unit]) -> int:
+def _multiset(units: Sequence[Unit]) -> int:
     return sum(unit.multiset for unit in units) % _HASHES
 
 
@@ -377,7 +405,7 @@ def _reasons(entries: Sequence[Change]) -> Counter[str]:
     return Counter(entry.reason for entry in entries if entry.reason is not None)
 
 
-def _take_source_changes(meta: Meta, row: int, changes: Changes) -> None:
+def take_source_changes(meta: Meta, row: int, changes: Changes) -> None:
     changes.entries.extend(Change(row, (), change.field, change.change, change.reason) for change in meta.changes or ())
 
 
@@ -389,7 +417,7 @@ def _decodes(decode: Callable[[Text], Any], value: Text) -> bool:
     return True
 
 
-def _joined(arrays: Sequence[pa.Array[Any]], arrow_type: pa.DataType) -> pa.Array[Any]:
+def joined(arrays: Sequence[pa.Array[Any]], arrow_type: pa.DataType) -> pa.Array[Any]:
     if len(arrays) == 1:
         return arrays[0]
     return pa.concat_arrays(arrays) if arrays else pa.array([], arrow_type)

@@ -15,7 +15,9 @@ import pyarrow.compute as pc
 
 from destination_s3_spark.decoding.changes import Changes, ColumnPlaces, Places, Reason, Spot
 from destination_s3_spark.decoding.column import Column, RawColumn, Slot
+from destination_s3_spark.decoding.kernel import KERNEL
 from destination_s3_spark.decoding.metadata import META_COLUMNS
+from destination_s3_spark.decoding.native_record_typer import native_record_typer
 from destination_s3_spark.decoding.plan import RowPlan, Values
 from destination_s3_spark.decoding.record_typer import RecordTyper, text_array
 from destination_s3_spark.exact_json.non_numbers import Step, non_numbers, to_rewrite, without
@@ -26,10 +28,10 @@ _SURROGATES = (rb"\ud", rb"\uD")
 
 
 def record_typer(plan: RowPlan) -> RecordTyper:
-    """The typer for what a plan's rows hold."""
+    """The typer for what a plan's rows hold: the native one where it is to be had and knows the plan."""
     match plan.values:
         case Values.TYPED:
-            return RecordTyper(plan)
+            return native_record_typer(plan, KERNEL) or RecordTyper(plan)
         case Values.CELLS:
             return CellTyper(plan)
         case Values.RECORD:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from destination_s3_spark.decoding import native_record_typer as native_module
+from destination_s3_spark.decoding.kernel import KERNEL
+from destination_s3_spark.decoding.native_record_typer import native_record_typer
 from destination_s3_spark.decoding.plan import RowPlan
-from destination_s3_spark.decoding.record_typer import RecordTyper, TypedBlock
+from destination_s3_spark.decoding.record_typer import UNIT_BYTES, RecordTyper, TypedBlock
 from destination_s3_spark.schema.airbyte_type import Field
 from destination_s3_spark.schema.arrow import META_FIELDS, arrow_field
 from destination_s3_spark.stream_id import StreamId
@@ -63,20 +66,33 @@ def assert_agrees(typed: TypedBlock, lines: Sequence[str], plan: RowPlan, *, sam
         assert [repr(row.values[field.name]) for row in expected] == [repr(value) for value in actual], field
 
 
+@pytest.fixture(scope="session", params=["python", "native"])
+def make_typer(request: pytest.FixtureRequest) -> Iterator[Callable[..., RecordTyper]]:
+    """Both typers, one test each. A plan the native one does not know is the Python one's, a block with many odd lines is not."""
+    if request.param == "python":
+        yield RecordTyper
+        return
+    if KERNEL is None:
+        pytest.skip("without the native kernel")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(native_module, "_MANY_ODD_LINES", 1)
+        yield lambda plan, unit_bytes=UNIT_BYTES: native_record_typer(plan, KERNEL, unit_bytes) or RecordTyper(plan, unit_bytes)
+
+
 @pytest.fixture(scope="session")
-def assert_typed_as_oracle() -> Callable[[Sequence[Field], Sequence[str]], TypedBlock]:
+def assert_typed_as_oracle(make_typer: Callable[[RowPlan], RecordTyper]) -> Callable[[Sequence[Field], Sequence[str]], TypedBlock]:
     """Types lines of data texts the fast way and the exact way, and compares both with the oracle."""
 
     def check(fields: Sequence[Field], data: Sequence[str]) -> TypedBlock:
         plan = plan_of(fields)
         lines = [line(text) for text in data]
-        typer = RecordTyper(plan)
+        typer = make_typer(plan)
         typed = typer.type_block(block(lines))
         assert_agrees(typed, lines, plan)
         for _ in range(2):  # what the typer learnt from the block must not change the result
             assert_agrees(typer.type_block(block(lines)), lines, plan)
         exactly = [line(refused_by_msgspec(text)) for text in data]
-        assert_agrees(RecordTyper(plan).type_block(block(exactly)), lines, plan, same_data=False)
+        assert_agrees(make_typer(plan).type_block(block(exactly)), lines, plan, same_data=False)
         return typed
 
     return check
@@ -110,12 +126,12 @@ def stored_values() -> Callable[[pa.Array], list[Any]]:
 
 
 @pytest.fixture(scope="session")
-def one_value() -> Callable[..., tuple[Any, list[dict[str, Any]]]]:
+def one_value(make_typer: Callable[..., RecordTyper]) -> Callable[..., tuple[Any, list[dict[str, Any]]]]:
     """The stored value and the changes of one JSON text in a column of a type."""
 
     def of(airbyte_type: Any, text: str) -> tuple[Any, list[dict[str, Any]]]:
         plan = plan_of([Field("x", "x", airbyte_type)])
-        typed = RecordTyper(plan).type_block(block([line(f'{{"x":{text}}}')]))
+        typed = make_typer(plan).type_block(block([line(f'{{"x":{text}}}')]))
         return stored(typed.final["x"])[0], typed.final["_airbyte_meta"].to_pylist()[0]["changes"]
 
     return of

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from destination_s3_spark.decoding.record_typer import MisroutedRecord, RecordTyper, UnreadableRecord
+from destination_s3_spark.decoding.record_typer import MisroutedRecord, UnreadableRecord
 from destination_s3_spark.schema.airbyte_type import Field, Scalar
 from destination_s3_spark.stream_id import StreamId
 
@@ -15,11 +15,11 @@ GOOD = '{"type":"RECORD","record":{"stream":"users","namespace":"shop","emitted_
 
 
 @pytest.fixture(params=["first block", "block after one like it"])
-def typed(request: Any) -> Any:
+def typed(request: Any, make_typer: Any) -> Any:
     """Types lines with a fresh typer, and with one that has learnt what the stream's lines look like."""
 
     def of(plan: Any, *lines: str | bytes) -> Any:
-        typer = RecordTyper(plan)
+        typer = make_typer(plan)
         if request.param != "first block" and plan.stream.namespace:
             assert typer.type_block(f"{GOOD}\n{GOOD}\n".encode()).records == 2
         return typer.type_block(b"".join((line if isinstance(line, bytes) else line.encode()) + b"\n" for line in lines))
@@ -177,8 +177,8 @@ def test_meta_without_changes_is_no_change(typed: Any, meta: str, make_plan: Any
     assert typed(make_plan([ID]), line).final["_airbyte_meta"].to_pylist()[0]["changes"] == []
 
 
-def test_an_odd_line_among_alike_ones_is_typed_in_its_place(make_plan: Any) -> None:
-    typer = RecordTyper(make_plan([ID]))
+def test_an_odd_line_among_alike_ones_is_typed_in_its_place(make_plan: Any, make_typer: Any) -> None:
+    typer = make_typer(make_plan([ID]))
     alike = [GOOD.replace("1", str(number)).replace(":5", f":{number}") for number in range(40)]
     block = "".join(line + "\n" for line in alike)
     typer.type_block(block.encode())
@@ -191,8 +191,8 @@ def test_an_odd_line_among_alike_ones_is_typed_in_its_place(make_plan: Any) -> N
     assert changed == {9: "id", 30: "f"}
 
 
-def test_lines_that_are_never_alike_are_read_all_the_same(make_plan: Any) -> None:
-    typer = RecordTyper(make_plan([ID]))
+def test_lines_that_are_never_alike_are_read_all_the_same(make_plan: Any, make_typer: Any) -> None:
+    typer = make_typer(make_plan([ID]))
     block = "".join(GOOD.replace('"type"', f'"number":{number},"type"') + "\n" for number in range(50)).encode()
     for _ in range(3):
         assert typer.type_block(block).records == 50

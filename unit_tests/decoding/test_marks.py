@@ -82,9 +82,9 @@ def test_as_many_non_numbers_as_members(assert_typed_as_oracle: Any) -> None:
     assert_typed_as_oracle(MANY, ["{" + ",".join(f'"{field.source}":NaN' for field in MANY) + "}"] * 3)
 
 
-def test_what_no_decoder_goes_down_to_is_read(make_plan: Any, make_line: Any, make_block: Any) -> None:
+def test_what_no_decoder_goes_down_to_is_read(make_plan: Any, make_line: Any, make_block: Any, make_typer: Any) -> None:
     deep = '{"j":{"x":' + "[" * 3000 + "NaN" + "]" * 3000 + '},"n":NaN}'
-    final = RecordTyper(make_plan(FIELDS)).type_block(make_block(map(make_line, [deep, '{"n":1}']))).final
+    final = make_typer(make_plan(FIELDS)).type_block(make_block(map(make_line, [deep, '{"n":1}']))).final
     assert final["n"].to_pylist() == [None, 1]
     assert [change["field"] for change in final["_airbyte_meta"][0].as_py()["changes"]] == ["n"]
 
@@ -109,9 +109,9 @@ def test_a_record_with_a_non_number_is_not_taken_apart_by_itself(make_plan: Any,
         RecordTyper(make_plan(FIELDS)).type_block(make_block(map(make_line, RECORDS)))
 
 
-def test_a_column_of_non_numbers_is_typed_block_after_block(make_line: Any, make_block: Any, make_plan: Any) -> None:
+def test_a_column_of_non_numbers_is_typed_block_after_block(make_line: Any, make_block: Any, make_plan: Any, make_typer: Any) -> None:
     lines = make_block([make_line('{"x":NaN,"i":NaN}')] * 2)
-    typer = RecordTyper(make_plan([Field("x", "x", Scalar.NUMBER), Field("i", "i", Scalar.INTEGER)]))
+    typer = make_typer(make_plan([Field("x", "x", Scalar.NUMBER), Field("i", "i", Scalar.INTEGER)]))
     for _ in range(1200):  # more often than Python lets calls nest
         final = typer.type_block(lines).final
         assert final["x"].null_count == final["i"].null_count == 2
@@ -130,11 +130,11 @@ def test_marks_make_json_of_what_is_json_but_for_non_numbers(text: str) -> None:
         *("-", "Na", "nan", "{NaN:1}", '"NaN', r'"\NaN"', r'"\Infinity"', r'"\-Infinity"', r'"\uNaN0"', r'"\u0NaN00"'),
     ],
 )
-def test_marks_make_no_json_of_what_is_none(text: str, make_plan: Any, make_line: Any, make_block: Any) -> None:
+def test_marks_make_no_json_of_what_is_none(text: str, make_plan: Any, make_line: Any, make_block: Any, make_typer: Any) -> None:
     record = f'{{"a":NaN,"b":[{text}]}}'
     assert not is_json(record)
     with pytest.raises(UnreadableRecord) as raised:
-        RecordTyper(make_plan(FIELDS)).type_block(make_block([make_line('{"n":NaN}'), make_line(record)]))
+        make_typer(make_plan(FIELDS)).type_block(make_block([make_line('{"n":NaN}'), make_line(record)]))
     assert raised.value.index == 1
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 import xxhash
 
-from destination_s3_spark.decoding.record_typer import RecordTyper, UnreadableRecord
+from destination_s3_spark.decoding.record_typer import UnreadableRecord
 from destination_s3_spark.schema.airbyte_type import Array, Field, Object, Scalar, SchemalessArray, SchemalessObject, Union
 
 NULLED = "DESTINATION_SERIALIZATION_ERROR"
@@ -23,10 +23,10 @@ def field(of: Any, source: str = "x") -> Field:
     return Field(source, source, of)
 
 
-def test_both_tables_share_ids_metadata_and_order(make_plan: Any, make_line: Any, make_block: Any) -> None:
+def test_both_tables_share_ids_metadata_and_order(make_plan: Any, make_line: Any, make_block: Any, make_typer: Any) -> None:
     plan = make_plan([field(Scalar.INTEGER)], extra_columns=[pa.field("gone", pa.list_(pa.string()))])
     data = ['{"x":1}', '{ "x": 2.50,  "y":[ ]}', "{}"]
-    block = RecordTyper(plan).type_block(make_block(make_line(text, emitted_at=str(at)) for at, text in enumerate(data, -1)))
+    block = make_typer(plan).type_block(make_block(make_line(text, emitted_at=str(at)) for at, text in enumerate(data, -1)))
 
     assert block.records == 3
     assert block.final.schema == plan.table_schema
@@ -51,25 +51,27 @@ def test_both_tables_share_ids_metadata_and_order(make_plan: Any, make_line: Any
     assert dict(block.changes) == {NULLED: 1}
 
 
-def test_the_raw_row_keeps_the_sources_changes_only(make_plan: Any, make_line: Any, make_block: Any) -> None:
+def test_the_raw_row_keeps_the_sources_changes_only(make_plan: Any, make_line: Any, make_block: Any, make_typer: Any) -> None:
     meta = ',"meta":{"changes":[{"field":"y","change":"TRUNCATED","reason":"SOURCE_FIELD_SIZE_LIMITATION"}]}'
-    block = RecordTyper(make_plan([field(Scalar.INTEGER)])).type_block(make_block([make_line('{"x":"no"}', rest=meta)]))
+    block = make_typer(make_plan([field(Scalar.INTEGER)])).type_block(make_block([make_line('{"x":"no"}', rest=meta)]))
     assert [entry["field"] for entry in block.raw["_airbyte_meta"].to_pylist()[0]["changes"]] == ["y"]
     assert [entry["field"] for entry in block.final["_airbyte_meta"].to_pylist()[0]["changes"]] == ["y", "x"]
 
 
-def test_row_ids_are_distinct_uuids_of_version_7(make_plan: Any, make_line: Any, make_block: Any) -> None:
-    ids = RecordTyper(make_plan([])).type_block(make_block([make_line("{}")] * 3000)).raw["_airbyte_raw_id"].to_pylist()
+def test_row_ids_are_distinct_uuids_of_version_7(make_plan: Any, make_line: Any, make_block: Any, make_typer: Any) -> None:
+    ids = make_typer(make_plan([])).type_block(make_block([make_line("{}")] * 3000)).raw["_airbyte_raw_id"].to_pylist()
     assert len(set(ids)) == 3000
     for text in ids[:100]:
         assert str(UUID(text)) == text
         assert (UUID(text).version, UUID(text).variant) == (7, "specified in RFC 4122")
 
 
-def test_the_multiset_hash_ignores_order_and_blocks_but_not_content(make_plan: Any, make_line: Any, make_block: Any) -> None:
+def test_the_multiset_hash_ignores_order_and_blocks_but_not_content(
+    make_plan: Any, make_line: Any, make_block: Any, make_typer: Any
+) -> None:
     data = [f'{{"x": {number}}}' for number in range(5)]
     expected = sum(xxhash.xxh3_128_intdigest(text.encode()) for text in data) % 2**128
-    typer = RecordTyper(make_plan([field(Scalar.INTEGER)]))
+    typer = make_typer(make_plan([field(Scalar.INTEGER)]))
 
     def hashed(texts: list[str]) -> int:
         return typer.type_block(make_block(map(make_line, texts))).multiset
@@ -79,19 +81,21 @@ def test_the_multiset_hash_ignores_order_and_blocks_but_not_content(make_plan: A
     assert 2 * xxhash.xxh3_128_intdigest(b"{}") % 2**128 == hashed(["{}", "{}"])
 
 
-def test_an_empty_block_has_no_rows(make_plan: Any) -> None:
+def test_an_empty_block_has_no_rows(make_plan: Any, make_typer: Any) -> None:
     plan = make_plan([field(Array(Scalar.DATE)), field(SchemalessObject(), "y")])
-    block = RecordTyper(plan).type_block(b"")
+    block = make_typer(plan).type_block(b"")
     assert (block.records, block.multiset, block.final.num_rows, block.raw.num_rows) == (0, 0, 0, 0)
     assert plan.table_schema == block.final.schema
 
 
-def test_a_last_line_without_a_newline_counts(make_plan: Any, make_line: Any) -> None:
+def test_a_last_line_without_a_newline_counts(make_plan: Any, make_line: Any, make_typer: Any) -> None:
     lines = (make_line("{}") + "\n" + make_line("{}")).encode()
-    assert RecordTyper(make_plan([])).type_block(lines).records == 2
+    assert make_typer(make_plan([])).type_block(lines).records == 2
 
 
-def test_columns_follow_the_table_and_changes_follow_the_declared_fields(make_plan: Any, make_line: Any, make_block: Any) -> None:
+def test_columns_follow_the_table_and_changes_follow_the_declared_fields(
+    make_plan: Any, make_line: Any, make_block: Any, make_typer: Any
+) -> None:
     fields = [
         field(Scalar.DATE, "b"),
         field(Object((field(Scalar.INTEGER, "q"), field(Scalar.DATE, "p"))), "a"),
@@ -104,7 +108,7 @@ def test_columns_follow_the_table_and_changes_follow_the_declared_fields(make_pl
     )
     line = make_line('{"b":"no","c":"no","a":{"p":"no","q":"no"}}')
     for lines, paths in (([line], ["b", "a.q", "a.p", "c"]), ([line.replace('"q":"no"', '"q":1')], ["b", "a.p", "c"])):
-        block = RecordTyper(turned).type_block(make_block(lines))
+        block = make_typer(turned).type_block(make_block(lines))
         assert turned.table_schema == block.final.schema
         assert paths == [change["field"] for change in block.final["_airbyte_meta"].to_pylist()[0]["changes"]]
 
@@ -180,11 +184,11 @@ def test_the_migration_guide_holds(of: Any, text: str, value: Any, reasons: list
 
 
 @pytest.mark.parametrize("depth", [900, 1100, 20_000])
-def test_depth_is_no_limit(depth: int, make_plan: Any, make_line: Any, make_block: Any) -> None:
+def test_depth_is_no_limit(depth: int, make_plan: Any, make_line: Any, make_block: Any, make_typer: Any) -> None:
     deep = "[" * depth + " 1 " + "]" * depth
     fields = [field(Scalar.STRING, "s"), field(SchemalessArray(), "a"), field(Scalar.INTEGER, "i"), field(Scalar.INTEGER, "n")]
     data = f'{{"n":5,"s":{deep},"a":{deep},"i":{deep}}}'
-    block = RecordTyper(make_plan(fields)).type_block(make_block([make_line("{}"), make_line(data)]))
+    block = make_typer(make_plan(fields)).type_block(make_block([make_line("{}"), make_line(data)]))
     compact = deep.replace(" ", "")
     assert {"s": compact, "a": compact, "i": None, "n": 5} == block.final.select(["s", "a", "i", "n"]).to_pylist()[1]
     assert data == block.raw["_airbyte_data"].to_pylist()[1]
@@ -206,14 +210,14 @@ def reasons_of(typed: tuple[Any, list[dict[str, Any]]]) -> tuple[Any, list[str]]
     return typed[0], [change["reason"] for change in typed[1]]
 
 
-def test_thousands_of_columns(make_plan: Any, make_line: Any, make_block: Any) -> None:
+def test_thousands_of_columns(make_plan: Any, make_line: Any, make_block: Any, make_typer: Any) -> None:
     fields = [field(Scalar.INTEGER, f"column {number}") for number in range(2500)]
     data = "{" + ",".join(f'"column {number}":{number}' for number in reversed(range(2500))) + "}"
-    block = RecordTyper(make_plan(fields)).type_block(make_block([make_line(data)]))
+    block = make_typer(make_plan(fields)).type_block(make_block([make_line(data)]))
     assert list(range(2500)) == [block.final[f"column {number}"][0].as_py() for number in range(2500)]
 
 
-def test_units_and_loosened_columns_change_nothing(make_plan: Any, make_line: Any, make_block: Any) -> None:
+def test_units_and_loosened_columns_change_nothing(make_plan: Any, make_line: Any, make_block: Any, make_typer: Any) -> None:
     chance = random.Random(11)
     fields = [field(Scalar.INTEGER, "i"), field(Scalar.STRING, "s"), field(Object((field(Scalar.NUMBER, "n"),)), "o")]
     data = [
@@ -222,8 +226,8 @@ def test_units_and_loosened_columns_change_nothing(make_plan: Any, make_line: An
         for number in range(700)
     ]
     lines = make_block(map(make_line, data))
-    whole = RecordTyper(make_plan(fields)).type_block(lines)
-    typer = RecordTyper(make_plan(fields), unit_bytes=1000)
+    whole = make_typer(make_plan(fields)).type_block(lines)
+    typer = make_typer(make_plan(fields), 1000)
     for _ in range(2):
         parts = typer.type_block(lines)
         assert whole.final.drop_columns("_airbyte_raw_id").equals(parts.final.drop_columns("_airbyte_raw_id"))
@@ -235,13 +239,13 @@ def test_units_and_loosened_columns_change_nothing(make_plan: Any, make_line: An
     assert failure.value.index == 650
 
 
-def test_one_huge_line_takes_a_small_multiple_of_its_size(make_plan: Any, make_line: Any, make_block: Any) -> None:
+def test_one_huge_line_takes_a_small_multiple_of_its_size(make_plan: Any, make_line: Any, make_block: Any, make_typer: Any) -> None:
     size = 20_000_000
     lines = make_block([make_line('{"x":"' + "é" * (size // 2) + '","y":{"z":"' + "a " * 10 + '"}}')])
     before = pa.total_allocated_bytes()
     tracemalloc.start()
     try:
-        block = RecordTyper(make_plan([field(Scalar.STRING), field(SchemalessObject(), "y")])).type_block(lines)
+        block = make_typer(make_plan([field(Scalar.STRING), field(SchemalessObject(), "y")])).type_block(lines)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -249,8 +253,8 @@ def test_one_huge_line_takes_a_small_multiple_of_its_size(make_plan: Any, make_l
     assert peak + pa.total_allocated_bytes() - before < 8 * size
 
 
-def test_raw_rows_of_another_writer_may_have_newlines(make_plan: Any, make_line: Any, make_block: Any) -> None:
-    typer = RecordTyper(make_plan([field(SchemalessObject())]))
+def test_raw_rows_of_another_writer_may_have_newlines(make_plan: Any, make_line: Any, make_block: Any, make_typer: Any) -> None:
+    typer = make_typer(make_plan([field(SchemalessObject())]))
     raw = typer.type_block(make_block(make_line(text) for text in ('{"x":{"a":1}}', '{"x":{}}', "{}", '{"x":[]}'))).raw
     at = raw.schema.get_field_index("_airbyte_data")
     texts = pa.array(['{"x":{"a":\n1}}', '{"x":{\n}}', "{}", '{"x":[\n]}'])

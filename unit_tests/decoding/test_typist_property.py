@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from destination_s3_spark.decoding.record_typer import RecordTyper, UnreadableRecord
+from destination_s3_spark.decoding.record_typer import UnreadableRecord
 from destination_s3_spark.schema.airbyte_type import Array, Field, Object, Scalar, SchemalessArray, SchemalessObject, Union, option_name
 from unit_tests.decoding import oracle
 
@@ -256,7 +256,7 @@ def test_non_numbers_at_any_depth_give_what_the_oracle_gives(table: Any, assert_
 @settings(max_examples=500, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(table=plain_tables(), change=st.data())
 def test_a_spoilt_record_with_non_numbers_is_refused_as_the_oracle_does(
-    table: Any, change: Any, assert_typed_as_oracle: Any, make_plan: Any, make_line: Any, make_block: Any
+    table: Any, change: Any, assert_typed_as_oracle: Any, *, make_plan: Any, make_line: Any, make_block: Any, make_typer: Any
 ) -> None:
     declared, (data, *_) = table
     at = change.draw(st.integers(1, len(data) - 1))
@@ -267,7 +267,7 @@ def test_a_spoilt_record_with_non_numbers_is_refused_as_the_oracle_does(
         oracle.expected_row(line.encode(), tuple(declared))
     except oracle.Unreadable:
         with pytest.raises(UnreadableRecord):
-            RecordTyper(make_plan(declared)).type_block(make_block([line]))
+            make_typer(make_plan(declared)).type_block(make_block([line]))
     else:
         assert_typed_as_oracle(declared, [spoilt])
 

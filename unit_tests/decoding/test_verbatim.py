@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from destination_s3_spark.decoding.plan import RowPlan, Values
-from destination_s3_spark.decoding.record_typer import RecordTyper, UnreadableRecord
+from destination_s3_spark.decoding.record_typer import UnreadableRecord
 from destination_s3_spark.decoding.verbatim import record_typer
 from destination_s3_spark.exact_json.non_numbers import non_numbers, to_rewrite, without
 from destination_s3_spark.schema.airbyte_type import Field, Scalar
@@ -28,13 +28,13 @@ def cells(*keys: str) -> RowPlan:
     return RowPlan(STREAM, 7, 3, tuple(Field(key, key, Scalar.STRING) for key in keys), pa.schema([*META_FIELDS, *columns]), Values.CELLS)
 
 
-def test_both_tables_share_their_meta_columns(make_line: Any, make_block: Any) -> None:
+def test_both_tables_share_their_meta_columns(make_line: Any, make_block: Any, make_typer: Any) -> None:
     block = record_typer(RECORD).type_block(make_block(map(make_line, ['{"x": 1}', "{}"])))
     assert block.final.schema == RAW_SCHEMA
     assert block.final["_airbyte_data"].to_pylist() == ['{"x":1}', "{}"]
     assert block.raw["_airbyte_data"].to_pylist() == ['{"x": 1}', "{}"]
     assert block.final["_airbyte_raw_id"].equals(block.raw["_airbyte_raw_id"])
-    assert block.multiset == RecordTyper(cells()).type_block(make_block(map(make_line, ['{"x": 1}', "{}"]))).multiset
+    assert block.multiset == make_typer(cells()).type_block(make_block(map(make_line, ['{"x": 1}', "{}"]))).multiset
 
 
 def test_a_block_without_rows_has_the_columns(make_block: Any) -> None:

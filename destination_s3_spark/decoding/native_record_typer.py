@@ -1,0 +1,260 @@
+"""Blocks of record lines typed by the native kernel, and in Python where it leaves something over.
+
+The kernel takes plain forms only. What it does not take it names by its place, and the very code of the Python typer settles that: a
+value by its column, a line by all columns. A block in which a line is no record goes to the Python typer as a whole, which says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from destination_s3_spark.decoding.changes import Changes, ItemPlaces, MemberPlaces, Places, Reason, SomePlaces
+from destination_s3_spark.decoding.column import Column, TextColumn
+from destination_s3_spark.decoding.columns import column_of
+from destination_s3_spark.decoding.envelope import REFUSED, Meta, MisroutedRecord, UnreadableRecord
+from destination_s3_spark.decoding.plan import RowPlan
+from destination_s3_spark.decoding.record_typer import (
+    UNIT_BYTES,
+    RecordTyper,
+    Texts,
+    TypedBlock,
+    Unit,
+    collector_paused,
+    joined,
+    parts_of,
+    take_source_changes,
+    text_array,
+)
+from destination_s3_spark.schema.airbyte_type import AirbyteType, Array, Object, Scalar, SchemalessArray, SchemalessObject
+from destination_s3_spark.schema.arrow import arrow_type
+
+_MANY_ODD_LINES = 1 / 2
+"""The share of odd lines from which on a block goes to the Python typer as a whole, which is at its best there."""
+
+Ints = np.ndarray[Any, np.dtype[np.int64]]
+
+
+class _Spec(NamedTuple):
+    """A column as the kernel is told of it: its kind, and its members by their keys; an array has one, its items."""
+
+    kind: str
+    children: list[tuple[bytes, _Spec]]
+
+
+class _Odd(NamedTuple):
+    """What the kernel left over of a column: positions and places in the lines of odd values, and the positions that became null."""
+
+    positions: Ints
+    starts: Ints
+    ends: Ints
+    nulled: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class _Node:
+    """A (nested) column. `number` is its place in a walk of all columns from the top, `end` is that of the next column beside it.
+
+    `stored` is the type in which the kernel gives it, which is null where it does not know the type.
+    """
+
+    number: int
+    end: int
+    sources: tuple[str, ...]
+    children: tuple[_Node, ...]
+    column: Column
+    final: pa.DataType
+    stored: pa.DataType
+    spec: _Spec
+
+
+class _Exported:
+    """An array of the kernel as Arrow's C data interface wants it: beside its type."""
+
+    def __init__(self, of: pa.DataType, capsule: object) -> None:
+        self._of = of
+        self._capsule = capsule
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
+        return self._of.__arrow_c_schema__(), self._capsule
+
+
+class _BlockTexts(Texts):
+    """The texts of a block of the kernel; `alone` are those of odd lines, and `order` is where each row stands then."""
+
+    def __init__(self, block: Any, lines: bytes, alone: Sequence[Sequence[bytes]], order: pa.Array[Any] | None) -> None:
+        self._block = block
+        self._lines = lines
+        self._alone = alone
+        self._order = order
+
+    def array(self) -> pa.Array[Any]:
+        """All of them."""
+        plain = pa.array(_Exported(pa.string(), self._block.texts(self._lines)))
+        return plain if self._order is None else joined([plain, *map(text_array, self._alone)], pa.string()).take(self._order)
+
+    def of_rows(self, rows: Sequence[int]) -> Sequence[bytes]:
+        """Those of these rows."""
+        texts: list[bytes] = self.array().take(pa.array(rows, pa.int64())).cast(pa.binary()).to_pylist()
+        return texts
+
+
+class NativeRecordTyper(RecordTyper):
+    """Types by the kernel where it can. Gives what the Python typer gives, to the byte, but for the ids."""
+
+    def __init__(self, plan: RowPlan, kernel: ModuleType, unit_bytes: int = UNIT_BYTES) -> None:
+        """ValueError for names that no UTF-8 has, and for columns that are stored as other types than they always are."""
+        super().__init__(plan, unit_bytes)
+        self._nodes: list[_Node] = []
+        number = 0
+        for field in plan.fields:
+            node = _node(field.type, plan.table_schema.field(field.name).type, number)
+            self._nodes.append(node)
+            number = node.end
+        keys = [field.source.encode() for field in plan.fields]
+        self._kernel = kernel.Kernel(
+            plan.stream.name.encode(),
+            (plan.stream.namespace or "").encode(),
+            [(key, node.spec) for key, node in zip(keys, self._nodes, strict=True)],
+        )
+        self._stored = pa.struct([pa.field(str(at), of) for at, of in enumerate([pa.int64(), *(node.stored for node in self._nodes)])])
+        self._decode_meta = msgspec.json.Decoder(Meta).decode
+
+    def type_block(self, lines: bytes) -> TypedBlock:
+        """Like the Python typer's."""
+        try:
+            block = self._kernel.read(lines)
+        except (ValueError, RuntimeError):  # no UTF-8, too long for its places, or a fault of its own
+            return super().type_block(lines)
+        odd_lines = block.odd_lines
+        if len(odd_lines) > block.rows * _MANY_ODD_LINES:
+            return super().type_block(lines)
+        try:
+            with collector_paused():
+                return self._typed(block, lines, odd_lines)
+        except (UnreadableRecord, MisroutedRecord, *REFUSED):
+            return super().type_block(lines)  # which knows which line is at fault
+
+    def _typed(self, block: Any, lines: bytes, odd_lines: Sequence[tuple[int, int, int]]) -> TypedBlock:
+        changes = Changes()
+        for row, start, end in block.metas:
+            take_source_changes(self._decode_meta(lines[start:end]), row, changes)
+        units = self._typed_alone(lines, odd_lines, changes)
+        rows, low_high = block.rows, block.multiset
+        multiset = low_high[0] + (low_high[1] << 64) + sum(unit.multiset for unit in units)
+        odd = {number: _Odd(*(np.frombuffer(part, np.int64) for part in parts)) for number, *parts in block.odd_columns()}
+        given = pa.array(_Exported(self._stored, block.columns()))
+        columns = [
+            _completed(given.field(at), node, places, lines, odd, changes)
+            for at, (node, places) in enumerate(zip(self._nodes, self._places, strict=True), 1)
+        ]
+        emitted_at = given.field(0)
+        order = _order(rows, [row for row, _, _ in odd_lines])
+        if order is not None:
+            emitted_at = joined([emitted_at, *(unit.emitted_at for unit in units)], pa.int64()).take(order)
+            columns = [
+                joined([column, *(unit.columns[at] for unit in units)], column.type).take(order) for at, column in enumerate(columns)
+            ]
+        texts = _BlockTexts(block, lines, [unit.texts for unit in units], order)
+        return self._block([Unit(emitted_at, (), columns, multiset)], rows, changes, texts)
+
+    def _typed_alone(self, lines: bytes, places: Sequence[tuple[int, int, int]], changes: Changes) -> list[Unit]:
+        """Some lines, typed in Python. Their changes are recorded for the rows they have in the block."""
+        own = Changes()
+        units: list[Unit] = []
+        count = 0
+        for part in parts_of(b"".join(lines[start:end] + b"\n" for _, start, end in places), self._unit_bytes):
+            units.append(self._type_unit(part, count, own))
+            count += len(units[-1].texts)
+        changes.entries.extend(entry._replace(row=places[entry.row][0]) for entry in own.entries)
+        return units
+
+
+def native_record_typer(plan: RowPlan, kernel: ModuleType | None, unit_bytes: int = UNIT_BYTES) -> NativeRecordTyper | None:
+    """The native typer; None without a kernel, and for names or types that it does not know."""
+    try:
+        return None if kernel is None else NativeRecordTyper(plan, kernel, unit_bytes)
+    except ValueError:
+        return None
+
+
+def _order(rows: int, odd: Sequence[int]) -> pa.Array[Any] | None:
+    """Where each row stands when the odd ones come once more behind all; None when there are none."""
+    if not odd:
+        return None
+    order = np.arange(rows)
+    order[odd] = np.arange(rows, rows + len(odd))
+    return pa.array(order)
+
+
+def _node(of: AirbyteType, final: pa.DataType, number: int) -> _Node:
+    """The column of this type, and those below; ValueError where it is stored as another type than it always is."""
+    if final != arrow_type(of):
+        raise ValueError("a column of a type of its own")
+    column = column_of(of, final)
+    match of:
+        case Object(fields) if fields:
+            children: list[_Node] = []
+            for field in fields:
+                children.append(_node(field.type, final.field(field.name).type, children[-1].end if children else number + 1))
+            sources = tuple(field.source for field in fields)
+            spec = _Spec("object", [(source.encode(), child.spec) for source, child in zip(sources, children, strict=True)])
+            stored = pa.struct([final.field(field.name).with_type(child.stored) for field, child in zip(fields, children, strict=True)])
+            return _Node(number, children[-1].end, sources, tuple(children), column, final, stored, spec)
+        case Array(items):
+            child = _node(items, final.value_type, number + 1)
+            spec = _Spec("array", [(b"", child.spec)])
+            stored = pa.list_(final.value_field.with_type(child.stored))
+            return _Node(number, child.end, (), (child,), column, final, stored, spec)
+        case Scalar():
+            kind, stored = of.value, final
+        case SchemalessObject():
+            kind, stored = "json_object", final
+        case SchemalessArray():
+            kind, stored = "json_array", final
+        case _:
+            kind, stored = "other", pa.null()
+    return _Node(number, number + 1, (), (), column, final, stored, _Spec(kind, []))
+
+
+def _completed(array: pa.Array[Any], node: _Node, places: Places, lines: bytes, odd: Mapping[int, _Odd], changes: Changes) -> pa.Array[Any]:
+    """The kernel's column with what was left over in its place."""
+    left = odd.get(node.number)
+    if left is not None and len(left.nulled):
+        changes.nulled_all(places, left.nulled.tolist(), Reason.SERIALIZATION)
+    if not node.children:
+        return _with_values(array, node, places, lines, left, changes)
+    if array.type == node.final and not any(node.number < number < node.end for number in odd):
+        return array
+    if pa.types.is_list(node.final):
+        _, offsets = buffers = array.buffers()[:2]
+        inside: list[Places] = [ItemPlaces(places, np.frombuffer(offsets, np.int32, len(array) + 1))]
+        below = [array.values]
+    else:
+        buffers = array.buffers()[:1]
+        inside = [MemberPlaces(places, ordinal, source) for ordinal, source in enumerate(node.sources)]
+        below = [array.field(ordinal) for ordinal in range(len(node.children))]
+    children = [_completed(child, of, spot, lines, odd, changes) for child, of, spot in zip(below, node.children, inside, strict=True)]
+    return pa.Array.from_buffers(node.final, len(array), buffers, array.null_count, children=children)
+
+
+def _with_values(array: pa.Array[Any], node: _Node, places: Places, lines: bytes, left: _Odd | None, changes: Changes) -> pa.Array[Any]:
+    """The column without children, its odd values settled from their texts."""
+    if left is None or not len(left.positions):
+        return array if array.type == node.final else pa.nulls(len(array), node.final)
+    texts = [lines[start:end] for start, end in zip(left.starts.tolist(), left.ends.tolist(), strict=True)]
+    values = TextColumn(node.column).array(texts, SomePlaces(places, left.positions.tolist()), changes)
+    if array.type != node.final:
+        order = np.full(len(array), -1)
+        order[left.positions] = np.arange(len(values))
+        return values.take(pa.array(order, mask=order < 0))
+    mask = np.zeros(len(array), np.bool_)
+    mask[left.positions] = True
+    return pc.replace_with_mask(array, pa.array(mask), values)

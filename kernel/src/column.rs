@@ -1,0 +1,479 @@
+//! Columns: the values of one (nested) field in the rows so far, as the buffers Arrow will have.
+//!
+//! A value is written at a position; positions that were left out are null. What is no plain value of the column's type is null here
+//! and noted: as odd, with its place in the lines, for Python to settle, or as nulled, if no text of its kind can ever be kept.
+
+use crate::keys::Keys;
+use crate::scan::{Holds, NotPlain, Number, Plain, Quoted, Scanner, compact, require_shallow, unescape};
+use crate::temporal;
+
+const DOUBLE_MAX: f64 = f64::MAX;
+/// Powers of ten that are exact as a double, for numbers whose digits are, too: then one division rounds as it must.
+const EXACT_POWERS: [f64; 19] = [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18];
+const EXACT_MANTISSA: u64 = 1 << 53;
+
+/// A value for Python: its position in the column and its text's place in the lines.
+#[derive(Clone, Copy)]
+pub struct Odd {
+    pub position: usize,
+    pub start: usize,
+    pub end: usize,
+}
+
+/// Texts end to end.
+pub struct Texts {
+    pub offsets: Vec<i32>,
+    pub data: Vec<u8>,
+}
+
+/// What a column holds. `Other` is a type the kernel does not know: all of its values are odd.
+pub enum Body {
+    Boolean(Vec<u8>),
+    Integer(Vec<i64>),
+    Number(Vec<f64>),
+    Date(Vec<i32>),
+    Time { shifted: bool, values: Vec<i64> },
+    Timestamp { shifted: bool, values: Vec<i64> },
+    Text(Texts),
+    Json { opening: u8, texts: Texts },
+    Object { keys: Keys, members: Vec<Column> },
+    Array { offsets: Vec<i32>, items: Box<Column> },
+    Other,
+}
+
+pub struct Column {
+    pub len: usize,
+    /// Runs of null positions: first and one behind the last.
+    pub nulls: Vec<(u32, u32)>,
+    pub odd: Vec<Odd>,
+    pub nulled: Vec<i64>,
+    pub body: Body,
+}
+
+impl Texts {
+    pub fn new() -> Self {
+        Texts { offsets: vec![0], data: Vec::new() }
+    }
+
+    pub fn push(&mut self, text: &[u8]) {
+        self.data.extend_from_slice(text);
+        self.close();
+    }
+
+    #[inline]
+    fn close(&mut self) {
+        self.offsets.push(self.data.len() as i32); // no more than the lines have, which are below 2 GiB
+    }
+
+    fn truncate(&mut self, len: usize) {
+        self.offsets.truncate(len + 1);
+        self.data.truncate(self.offsets[self.offsets.len() - 1] as usize);
+    }
+
+    /// Room for as much as these have.
+    fn like(&self) -> Self {
+        let mut offsets = roomy(&self.offsets);
+        offsets.push(0);
+        Texts { offsets, data: roomy(&self.data) }
+    }
+}
+
+fn roomy<T>(like: &[T]) -> Vec<T> {
+    Vec::with_capacity(like.len() + like.len() / 16)
+}
+
+fn repeat_last(offsets: &mut Vec<i32>, len: usize) {
+    let last = offsets[offsets.len() - 1];
+    offsets.resize(len + 1, last);
+}
+
+/// Step over the members of the object here and write them at a position of their columns.
+pub fn read_members(scanner: &mut Scanner, keys: &mut Keys, members: &mut [Column], position: usize, depth: usize) -> Plain<()> {
+    require_shallow(depth)?;
+    scanner.expect(b'{')?;
+    scanner.blanks();
+    if scanner.take(b'}') {
+        return Ok(());
+    }
+    let mut place = keys.start();
+    loop {
+        let declared = keys.read(scanner, &mut place)?;
+        scanner.blanks();
+        match declared {
+            Some(ordinal) => members[ordinal].read(scanner, position, depth + 1)?,
+            None => drop(scanner.skip(depth + 1)?),
+        }
+        scanner.blanks();
+        if scanner.take(b'}') {
+            return Ok(());
+        }
+        scanner.expect(b',')?;
+        scanner.blanks();
+    }
+}
+
+impl Column {
+    pub fn new(body: Body) -> Self {
+        Column { len: 0, nulls: Vec::new(), odd: Vec::new(), nulled: Vec::new(), body }
+    }
+
+    /// Step over one value and write it at a position. Refused where the position has a value: then a key stood twice.
+    #[inline]
+    pub fn read(&mut self, scanner: &mut Scanner, position: usize, depth: usize) -> Plain<()> {
+        if self.len != position {
+            if self.len > position {
+                return Err(NotPlain);
+            }
+            self.fill(position);
+        }
+        if scanner.peek() == b'n' {
+            scanner.literal(b"null")?;
+            self.null();
+            return Ok(());
+        }
+        self.read_value(scanner, depth)
+    }
+
+    fn read_value(&mut self, scanner: &mut Scanner, depth: usize) -> Plain<()> {
+        let first = scanner.peek();
+        match &mut self.body {
+            Body::Text(texts) => {
+                if first == b'"' {
+                    let string = scanner.string()?;
+                    if append(scanner, string, texts) {
+                        self.len += 1;
+                        return Ok(());
+                    }
+                    return self.note_odd(string.start - 1, string.end + 1);
+                }
+                let start = scanner.at;
+                let holds = scanner.skip(depth)?;
+                if holds.non_numbers {
+                    return self.note_odd(start, scanner.at);
+                }
+                append_json(scanner.slice(start, scanner.at), holds, texts);
+                self.len += 1;
+                Ok(())
+            }
+            Body::Integer(values) => {
+                if begins_number(scanner, first) {
+                    let number = scanner.number()?;
+                    let Some(value) = integer(number) else {
+                        return self.note_odd(number.start, number.end);
+                    };
+                    values.push(value);
+                    self.len += 1;
+                    return Ok(());
+                }
+                self.not_fitting(scanner, depth, first == b'"')
+            }
+            Body::Number(values) => {
+                if begins_number(scanner, first) {
+                    let number = scanner.number()?;
+                    let Some(value) = double(scanner, number) else {
+                        return self.note_odd(number.start, number.end);
+                    };
+                    values.push(value);
+                    self.len += 1;
+                    return Ok(());
+                }
+                self.not_fitting(scanner, depth, first == b'"')
+            }
+            Body::Boolean(values) => {
+                let value = if scanner.take_all(b"true") {
+                    1
+                } else if scanner.take_all(b"false") {
+                    0
+                } else {
+                    return self.not_fitting(scanner, depth, false);
+                };
+                values.push(value);
+                self.len += 1;
+                Ok(())
+            }
+            Body::Date(values) => {
+                if first != b'"' {
+                    return self.not_fitting(scanner, depth, false);
+                }
+                let string = scanner.string()?;
+                match temporal::date(scanner.of(string)) {
+                    Some(value) => values.push(value),
+                    None => return self.unread_temporal(scanner, string),
+                }
+                self.len += 1;
+                Ok(())
+            }
+            Body::Time { shifted, values } => {
+                if first != b'"' {
+                    return self.not_fitting(scanner, depth, false);
+                }
+                let string = scanner.string()?;
+                match temporal::time(scanner.of(string), *shifted) {
+                    Some(value) => values.push(value),
+                    None => return self.unread_temporal(scanner, string),
+                }
+                self.len += 1;
+                Ok(())
+            }
+            Body::Timestamp { shifted, values } => {
+                if first != b'"' {
+                    return self.not_fitting(scanner, depth, false);
+                }
+                let string = scanner.string()?;
+                match temporal::timestamp(scanner.of(string), *shifted) {
+                    Some(value) => values.push(value),
+                    None => return self.unread_temporal(scanner, string),
+                }
+                self.len += 1;
+                Ok(())
+            }
+            Body::Json { opening, texts } => {
+                if first != *opening {
+                    return self.not_fitting(scanner, depth, false);
+                }
+                let start = scanner.at;
+                let holds = scanner.skip(depth)?;
+                if holds.non_numbers {
+                    return self.note_odd(start, scanner.at);
+                }
+                append_json(scanner.slice(start, scanner.at), holds, texts);
+                self.len += 1;
+                Ok(())
+            }
+            Body::Object { keys, members } => {
+                if first != b'{' {
+                    return self.not_fitting(scanner, depth, false);
+                }
+                let position = self.len;
+                self.len += 1; // the members of what is begun here are never more than the objects
+                read_members(scanner, keys, members, position, depth)
+            }
+            Body::Array { offsets, items } => {
+                if first != b'[' {
+                    return self.not_fitting(scanner, depth, false);
+                }
+                read_items(scanner, items, depth)?;
+                offsets.push(items.len as i32);
+                self.len += 1;
+                Ok(())
+            }
+            Body::Other => {
+                let start = scanner.at;
+                scanner.skip(depth)?;
+                self.note_odd(start, scanner.at)
+            }
+        }
+    }
+
+    /// Step over a value of a kind that never fits, or over a string that might.
+    #[cold]
+    fn not_fitting(&mut self, scanner: &mut Scanner, depth: usize, may_be_numeric: bool) -> Plain<()> {
+        let start = scanner.at;
+        if !may_be_numeric {
+            scanner.skip(depth)?;
+            self.note_nulled();
+            return Ok(());
+        }
+        let string = scanner.string()?;
+        if begins_with_letter(scanner, string) {
+            self.note_nulled();
+            return Ok(());
+        }
+        self.note_odd(start, scanner.at)
+    }
+
+    /// Note a string that is no plain date or time: none begins with a letter.
+    #[cold]
+    fn unread_temporal(&mut self, scanner: &Scanner, string: Quoted) -> Plain<()> {
+        if begins_with_letter(scanner, string) {
+            self.note_nulled();
+            return Ok(());
+        }
+        self.note_odd(string.start - 1, string.end + 1)
+    }
+
+    fn note_odd(&mut self, start: usize, end: usize) -> Plain<()> {
+        let position = self.len;
+        self.null();
+        self.odd.push(Odd { position, start, end });
+        Ok(())
+    }
+
+    fn note_nulled(&mut self) {
+        self.nulled.push(self.len as i64);
+        self.null();
+    }
+
+    fn null(&mut self) {
+        self.fill(self.len + 1);
+    }
+
+    /// Nulls up to this position.
+    pub fn fill(&mut self, len: usize) {
+        if len <= self.len {
+            return;
+        }
+        let (first, end) = (self.len as u32, len as u32);
+        match self.nulls.last_mut() {
+            Some(last) if last.1 == first => last.1 = end,
+            _ => self.nulls.push((first, end)),
+        }
+        self.len = len;
+        match &mut self.body {
+            Body::Boolean(values) => values.resize(len, 0),
+            Body::Integer(values) | Body::Time { values, .. } | Body::Timestamp { values, .. } => values.resize(len, 0),
+            Body::Number(values) => values.resize(len, 0.0),
+            Body::Date(values) => values.resize(len, 0),
+            Body::Text(texts) | Body::Json { texts, .. } => repeat_last(&mut texts.offsets, len),
+            Body::Array { offsets, .. } => repeat_last(offsets, len),
+            Body::Object { .. } | Body::Other => {} // members are filled when the block ends
+        }
+    }
+
+    /// Nulls up to this position, also in all columns below.
+    pub fn finish(&mut self, len: usize) {
+        self.fill(len);
+        match &mut self.body {
+            Body::Object { members, .. } => members.iter_mut().for_each(|member| member.finish(len)),
+            Body::Array { items, .. } => items.finish(items.len),
+            _ => {}
+        }
+    }
+
+    /// Forget what was written at this position and behind it, also in all columns below.
+    pub fn truncate(&mut self, len: usize) {
+        match &mut self.body {
+            Body::Boolean(values) => values.truncate(len),
+            Body::Integer(values) | Body::Time { values, .. } | Body::Timestamp { values, .. } => values.truncate(len),
+            Body::Number(values) => values.truncate(len),
+            Body::Date(values) => values.truncate(len),
+            Body::Text(texts) | Body::Json { texts, .. } => texts.truncate(len),
+            Body::Object { members, .. } => members.iter_mut().for_each(|member| member.truncate(len)),
+            Body::Array { offsets, items } => {
+                offsets.truncate(len + 1);
+                items.truncate(offsets[offsets.len() - 1] as usize);
+            }
+            Body::Other => {}
+        }
+        self.len = self.len.min(len);
+        let end = self.len as u32;
+        while self.nulls.last().is_some_and(|run| run.0 >= end) {
+            self.nulls.pop();
+        }
+        if let Some(last) = self.nulls.last_mut() {
+            last.1 = last.1.min(end);
+        }
+        while self.odd.last().is_some_and(|odd| odd.position >= self.len) {
+            self.odd.pop();
+        }
+        while self.nulled.last().is_some_and(|&position| position as usize >= self.len) {
+            self.nulled.pop();
+        }
+    }
+
+    /// The column as it is; an empty one stays in its place.
+    pub fn take(&mut self) -> Column {
+        let successor = self.successor();
+        std::mem::replace(self, successor)
+    }
+
+    /// An empty column of this kind with room for as much as this one has; what was learnt of keys moves over.
+    fn successor(&mut self) -> Column {
+        let body = match &mut self.body {
+            Body::Boolean(values) => Body::Boolean(roomy(values)),
+            Body::Integer(values) => Body::Integer(roomy(values)),
+            Body::Number(values) => Body::Number(roomy(values)),
+            Body::Date(values) => Body::Date(roomy(values)),
+            Body::Time { shifted, values } => Body::Time { shifted: *shifted, values: roomy(values) },
+            Body::Timestamp { shifted, values } => Body::Timestamp { shifted: *shifted, values: roomy(values) },
+            Body::Text(texts) => Body::Text(texts.like()),
+            Body::Json { opening, texts } => Body::Json { opening: *opening, texts: texts.like() },
+            Body::Object { keys, members } => Body::Object {
+                keys: std::mem::replace(keys, Keys::new(Vec::new())),
+                members: members.iter_mut().map(Column::successor).collect(),
+            },
+            Body::Array { offsets, items } => {
+                let mut room = roomy(offsets);
+                room.push(0);
+                Body::Array { offsets: room, items: Box::new(items.successor()) }
+            }
+            Body::Other => Body::Other,
+        };
+        Column::new(body)
+    }
+}
+
+fn read_items(scanner: &mut Scanner, items: &mut Column, depth: usize) -> Plain<()> {
+    require_shallow(depth)?;
+    scanner.expect(b'[')?;
+    scanner.blanks();
+    if scanner.take(b']') {
+        return Ok(());
+    }
+    loop {
+        items.read(scanner, items.len, depth + 1)?;
+        scanner.blanks();
+        if scanner.take(b']') {
+            return Ok(());
+        }
+        scanner.expect(b',')?;
+        scanner.blanks();
+    }
+}
+
+/// Append the string; false, and nothing, where it has a lone surrogate.
+#[inline]
+fn append(scanner: &Scanner, string: Quoted, texts: &mut Texts) -> bool {
+    let quoted = scanner.of(string);
+    if string.escaped {
+        let before = texts.data.len();
+        if unescape(quoted, &mut texts.data).is_err() {
+            texts.data.truncate(before);
+            return false;
+        }
+    } else {
+        texts.data.extend_from_slice(quoted);
+    }
+    texts.close();
+    true
+}
+
+fn append_json(text: &[u8], holds: Holds, texts: &mut Texts) {
+    if holds.blanks {
+        compact(text, &mut texts.data);
+    } else {
+        texts.data.extend_from_slice(text);
+    }
+    texts.close();
+}
+
+#[inline(always)]
+fn begins_number(scanner: &Scanner, first: u8) -> bool {
+    first.is_ascii_digit() || (first == b'-' && !scanner.begins_with(b"-I"))
+}
+
+fn begins_with_letter(scanner: &Scanner, string: Quoted) -> bool {
+    scanner.of(string).first().is_some_and(u8::is_ascii_alphabetic)
+}
+
+#[inline(always)]
+fn integer(number: Number) -> Option<i64> {
+    let mantissa = number.mantissa.filter(|_| number.is_integer)? as i64; // of up to 18 digits
+    Some(if number.negative { -mantissa } else { mantissa })
+}
+
+#[inline]
+fn double(scanner: &Scanner, number: Number) -> Option<f64> {
+    let exact = number.mantissa.filter(|&mantissa| mantissa <= EXACT_MANTISSA && !number.has_exponent);
+    if let Some(mantissa) = exact {
+        if mantissa == 0 && number.is_integer {
+            return Some(0.0); // an integer zero has no sign
+        }
+        let size = mantissa as f64 / EXACT_POWERS[number.fraction_digits];
+        return Some(if number.negative { -size } else { size });
+    }
+    let text = std::str::from_utf8(scanner.slice(number.start, number.end)).ok()?;
+    let value: f64 = text.parse().ok()?;
+    // What is rounded down to the largest double may be beyond it.
+    (value.abs() < DOUBLE_MAX).then_some(value)
+}

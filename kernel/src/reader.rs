@@ -1,0 +1,107 @@
+//! Blocks of record lines, read into columns.
+
+use xxhash_rust::xxh3::xxh3_128;
+
+use crate::column::{Column, Texts};
+use crate::keys::Keys;
+use crate::line::{LineReader, Stream};
+use crate::scan::Scanner;
+
+/// Places in texts and offsets of Arrow are 32 bits.
+pub const LONGEST_BLOCK: usize = (1 << 31) - 1;
+
+/// Why a block is not read.
+pub enum Unread {
+    TooLong,
+    NotUtf8,
+}
+
+/// The rows of a block. Those of odd lines are null in all columns, and their times 0.
+#[derive(Default)]
+pub struct Rows {
+    pub count: usize,
+    pub emitted_at: Vec<i64>,
+    pub columns: Vec<Column>,
+    /// The sum of the 128-bit XXH3 hashes of the texts of `data`, modulo 2**128.
+    pub multiset: u128,
+    /// Where the texts of `data` are, for the raw rows.
+    pub data: Vec<(usize, usize)>,
+    pub metas: Vec<(usize, usize, usize)>,
+    pub odd_lines: Vec<(usize, usize, usize)>,
+}
+
+pub struct Reader {
+    lines: LineReader,
+    keys: Keys,
+    columns: Vec<Column>,
+    rows_before: usize,
+}
+
+impl Reader {
+    pub fn new(stream: Stream, fields: Vec<(Vec<u8>, Column)>) -> Self {
+        let (names, columns): (Vec<_>, Vec<_>) = fields.into_iter().unzip();
+        Reader { lines: LineReader::new(stream), keys: Keys::new(names), columns, rows_before: 0 }
+    }
+
+    /// Read whole lines; the last one may lack its newline.
+    pub fn read(&mut self, lines: &[u8]) -> Result<Rows, Unread> {
+        if lines.len() > LONGEST_BLOCK {
+            return Err(Unread::TooLong);
+        }
+        if std::str::from_utf8(lines).is_err() {
+            return Err(Unread::NotUtf8);
+        }
+        let mut rows =
+            Rows { emitted_at: Vec::with_capacity(self.rows_before), data: Vec::with_capacity(self.rows_before), ..Rows::default() };
+        let mut start = 0;
+        while start < lines.len() {
+            let end = newline(lines, start);
+            self.read_line(lines, start, end, &mut rows);
+            start = end + 1;
+        }
+        for column in &mut self.columns {
+            column.finish(rows.count);
+            rows.columns.push(column.take());
+        }
+        self.rows_before = rows.count;
+        Ok(rows)
+    }
+
+    fn read_line(&mut self, lines: &[u8], start: usize, end: usize, rows: &mut Rows) {
+        let row = rows.count;
+        rows.count += 1;
+        let mut scanner = Scanner::new(lines, start, end);
+        let Ok(record) = self.lines.read(&mut scanner, &mut self.keys, &mut self.columns, row) else {
+            self.columns.iter_mut().for_each(|column| column.truncate(row));
+            rows.odd_lines.push((row, start, end));
+            rows.emitted_at.push(0);
+            rows.data.push((start, start));
+            return;
+        };
+        let (first, last) = record.data;
+        rows.emitted_at.push(record.emitted_at);
+        rows.data.push(record.data);
+        rows.multiset = rows.multiset.wrapping_add(xxh3_128(&lines[first..last]));
+        if let Some((first, last)) = record.meta {
+            rows.metas.push((row, first, last));
+        }
+    }
+}
+
+impl Rows {
+    /// The texts of `data`, empty for odd lines.
+    pub fn texts(&self, lines: &[u8]) -> Texts {
+        let mut texts = Texts::new();
+        texts.data.reserve_exact(self.data.iter().map(|(start, end)| end - start).sum());
+        texts.offsets.reserve_exact(self.data.len());
+        for &(start, end) in &self.data {
+            texts.push(&lines[start..end]);
+        }
+        texts
+    }
+}
+
+/// The next newline from here on, or the end.
+fn newline(lines: &[u8], start: usize) -> usize {
+    memchr::memchr(b'\n', &lines[start..]).map_or(lines.len(), |at| start + at)
+}
