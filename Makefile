@@ -9,19 +9,20 @@ BASE_IMAGE ?=
 LOCAL_BASE := destination-s3-spark-base:local
 COMPILE := $(BIN)/python -m uv pip compile --quiet --generate-hashes --no-header --no-emit-index-url --no-annotate --universal --python-version 3.11
 PYTEST := $(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadgroup --no-loadscope-reorder
+KERNEL := kernel/Cargo.toml kernel/Cargo.lock kernel/pyproject.toml $(wildcard kernel/src/*.rs)
 export PYTHON
 # Or each of the many processes of a test run would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test coverage check spec lock base-image image image-test
+.PHONY: help install demo test coverage check check-kernel wheels spec lock base-image image image-test
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
 
 install: $(STAMP) ## Make .venv with the locked packages (skipped when up to date)
 
-$(STAMP): requirements-dev.lock pyproject.toml scripts/install scripts/system-packages
+$(STAMP): requirements-dev.lock pyproject.toml scripts/install scripts/install-kernel scripts/system-packages $(KERNEL)
 	@scripts/install
 	@touch $@
 
@@ -43,6 +44,17 @@ check: install ## Lint, formatting, types
 	@$(BIN)/ruff format --check .
 	@echo "==> mypy --strict"
 	@$(BIN)/mypy --strict
+
+check-kernel: ## Lint and format of the native kernel, where cargo is to be had
+	@echo "==> cargo fmt --check"
+	@cd kernel && cargo fmt --check
+	@echo "==> cargo clippy"
+	@cd kernel && cargo clippy --quiet --locked --all-targets -- --deny warnings
+
+wheels: install ## Build the wheels of the connector and of its kernel (for this machine's kind) into dist
+	@$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
+	@$(BIN)/python -m maturin build --quiet --release --locked --manifest-path kernel/Cargo.toml --out dist
+	@ls dist
 
 spec: install ## Write spec.json anew from the configuration models
 	@$(BIN)/python -m destination_s3_spark.config.specification
