@@ -17,6 +17,7 @@ from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.cli import inspection, report
 from destination_s3_spark.cli.inspection import InspectedTable
 from destination_s3_spark.config.config import Config
+from destination_s3_spark.decoding.kernel import HOW_LINES_ARE_TYPED
 from destination_s3_spark.demo import connector, server, shop
 from destination_s3_spark.demo.connector import Progress
 from destination_s3_spark.demo.server import LocalS3
@@ -75,6 +76,7 @@ def _sync_and_show(local: LocalS3, source: Shop, records: int, directory: Path) 
     if code != 0:
         return _failed(f"write ended with exit code {code}: {'; '.join(progress.errors) or 'without a TRACE ERROR'}", log)
     _say(_progress_text(progress))
+    _say(f"records were typed {HOW_LINES_ARE_TYPED}")
     _show(Config.parse(options))
     return 0
 

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from destination_s3_spark.chain.orphan_uploads import OrphanUploads
 from destination_s3_spark.config.config import Config
 from destination_s3_spark.config.spark_conf import is_local
+from destination_s3_spark.decoding.kernel import HOW_LINES_ARE_TYPED
 from destination_s3_spark.protocol.catalog import Catalog
 from destination_s3_spark.protocol.input_stream import read_blocks
 from destination_s3_spark.protocol.messages import InputCounts
@@ -49,6 +50,7 @@ def write(
     config: Config, catalog: Catalog, fd: int, output: ProtocolWriter, runtime: Runtime, s3_limits: ClientLimits = USUAL_LIMITS
 ) -> None:
     """Sync the messages from the file descriptor and emit STATEs on `output`. Raises SyncError."""
+    logger.info("records are typed %s", HOW_LINES_ARE_TYPED)
     reader = ProtocolReader(catalog)
 
     def emit(message: StateMessage, records: int) -> None:
