@@ -3,6 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 TEST_WORKERS ?= 2
+FUZZ_SECONDS ?= 600
 IMAGE ?= airbyte/destination-s3-spark:dev
 # Empty: the base that the Dockerfile names. `make base-image` makes the other one.
 BASE_IMAGE ?=
@@ -15,7 +16,7 @@ export PYTHON
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test coverage check check-kernel wheels spec lock base-image image image-test
+.PHONY: help install demo test coverage check check-kernel fuzz wheels spec lock base-image image image-test
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -44,6 +45,9 @@ check: install ## Lint, formatting, types
 	@$(BIN)/ruff format --check .
 	@echo "==> mypy --strict"
 	@$(BIN)/mypy --strict
+
+fuzz: install ## Compare the native and the Python typer over spoilt lines for FUZZ_SECONDS (ten minutes)
+	@$(BIN)/python -m unit_tests.decoding.fuzz --seconds $(FUZZ_SECONDS)
 
 check-kernel: ## Lint and format of the native kernel, where cargo is to be had
 	@echo "==> cargo fmt --check"

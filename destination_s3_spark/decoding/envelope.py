@@ -125,7 +125,7 @@ class Envelopes:
         """The records of whole lines; `first` is the ordinal in the block of the first of them."""
         records = self._records(lines, first)
         if self._alike and self._pattern is None:
-            self._pattern = LinePattern.of(lines[: lines.find(b"\n")])
+            self._pattern = LinePattern.of(lines.split(b"\n", 1)[0])
         metas = [(row, record.meta) for row, record in enumerate(records, first) if record.meta is not None]
         emitted_at = np.fromiter((record.emitted_at for record in records), np.int64, len(records))
         return Unwrapped(lines, [bytes(record.data) for record in records], emitted_at, metas)
@@ -175,7 +175,7 @@ def _one_a_line(lines: bytes, count: int) -> bool:
     """
     text = np.frombuffer(lines, np.uint8)
     newlines = np.flatnonzero(text == ord("\n"))
-    if newlines[-1:] == len(lines) - 1:
+    if newlines.size and newlines[-1] == len(lines) - 1:
         newlines = newlines[:-1]
     return bool(len(newlines) == count - 1 and (text[newlines - 1] == ord("}")).all() and (text[newlines + 1] == ord("{")).all())
 

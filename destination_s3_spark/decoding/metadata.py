@@ -15,7 +15,7 @@ from destination_s3_spark.decoding.changes import Change
 META_COLUMNS = 4
 """Every table begins with as many `_airbyte_*` columns: raw id, extracted at, meta, generation id."""
 
-_ID_BYTES = 16
+ID_BYTES = 16
 _ID_LENGTH = 36
 _HEX = np.frombuffer("".join(f"{byte:02x}" for byte in range(256)).encode(), np.uint16)
 """The two hexadecimal digits of each byte, as the two bytes of one number."""
@@ -25,7 +25,7 @@ _ID_DIGITS = [at for at in range(_ID_LENGTH) if at not in _ID_HYPHENS]
 
 def raw_ids(count: int) -> pa.StringArray:
     """New UUIDs of version 7 (RFC 9562): 48 bits of wall clock in milliseconds, then random bits."""
-    ids = np.frombuffer(os.urandom(count * _ID_BYTES), np.uint8).reshape(count, _ID_BYTES).copy()
+    ids = np.frombuffer(os.urandom(count * ID_BYTES), np.uint8).reshape(count, ID_BYTES).copy()
     ids[:, :6] = np.frombuffer((time.time_ns() // 1_000_000).to_bytes(6, "big"), np.uint8)
     ids[:, 6] = ids[:, 6] & 0x0F | 0x70
     ids[:, 8] = ids[:, 8] & 0x3F | 0x80

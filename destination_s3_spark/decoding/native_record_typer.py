@@ -6,6 +6,8 @@ value by its column, a line by all columns. A block in which a line is no record
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
@@ -20,6 +22,7 @@ from destination_s3_spark.decoding.changes import Changes, ItemPlaces, MemberPla
 from destination_s3_spark.decoding.column import Column, TextColumn
 from destination_s3_spark.decoding.columns import column_of
 from destination_s3_spark.decoding.envelope import REFUSED, Meta, MisroutedRecord, UnreadableRecord
+from destination_s3_spark.decoding.metadata import ID_BYTES
 from destination_s3_spark.decoding.plan import RowPlan
 from destination_s3_spark.decoding.record_typer import (
     UNIT_BYTES,
@@ -112,6 +115,7 @@ class NativeRecordTyper(RecordTyper):
     def __init__(self, plan: RowPlan, kernel: ModuleType, unit_bytes: int = UNIT_BYTES) -> None:
         """ValueError for names that no UTF-8 has, and for columns that are stored as other types than they always are."""
         super().__init__(plan, unit_bytes)
+        self._module = kernel
         self._nodes: list[_Node] = []
         number = 0
         for field in plan.fields:
@@ -131,7 +135,7 @@ class NativeRecordTyper(RecordTyper):
         """Like the Python typer's."""
         try:
             block = self._kernel.read(lines)
-        except (ValueError, RuntimeError):  # no UTF-8, too long for its places, or a fault of its own
+        except (ValueError, RuntimeError):  # too long for its places, or a fault of its own
             return super().type_block(lines)
         odd_lines = block.odd_lines
         if len(odd_lines) > block.rows * _MANY_ODD_LINES:
@@ -164,6 +168,10 @@ class NativeRecordTyper(RecordTyper):
             ]
         texts = _BlockTexts(block, lines, [unit.texts for unit in units], order)
         return self._block([Unit(emitted_at, (), columns, multiset)], rows, changes, texts)
+
+    def _raw_ids(self, count: int) -> pa.Array[Any]:
+        random = os.urandom(count * ID_BYTES)
+        return pa.array(_Exported(pa.string(), self._module.row_ids(time.time_ns() // 1_000_000, random)))
 
     def _typed_alone(self, lines: bytes, places: Sequence[tuple[int, int, int]], changes: Changes) -> list[Unit]:
         """Some lines, typed in Python. Their changes are recorded for the rows they have in the block."""

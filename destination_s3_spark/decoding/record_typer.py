@@ -302,7 +302,10 @@ class RecordTyper:
         sync_ids = pa.array(np.full(records, self._plan.sync_id, np.int64))
         extracted_at = joined([unit.emitted_at for unit in units], pa.int64()).view(own[1].type)
         generation = pa.array(np.full(records, self._plan.generation_id, np.int64))
-        return [raw_ids(records), extracted_at, meta_array(sync_ids, entries, own[2].type), generation]
+        return [self._raw_ids(records), extracted_at, meta_array(sync_ids, entries, own[2].type), generation]
+
+    def _raw_ids(self, count: int) -> pa.Array[Any]:
+        return raw_ids(count)
 
     def _keyed(self, ids: pa.Array[Any], texts: Texts, entries: Sequence[Change]) -> pa.Array[Any]:
         """The raw ids; those of rows with a key that does not fit carry the key."""

@@ -2,6 +2,7 @@
 
 mod arrow;
 mod column;
+mod ids;
 mod keys;
 mod line;
 mod module;

@@ -29,21 +29,27 @@ struct Seen {
     meta: bool,
 }
 
-/// How the last line began: up to its time, and from there to its `data`. A line that begins alike need not be read so far.
+/// A stretch of a line's envelope: bytes, perhaps a time, and bytes again.
 #[derive(Default)]
-struct Beginning {
-    to_time: Vec<u8>,
-    to_data: Vec<u8>,
-    seen: Seen,
+struct Stretch {
+    to_time: Option<Vec<u8>>,
+    rest: Vec<u8>,
+}
+
+/// What stood around the `data` of the last line. What is alike need not be read again.
+struct Frame {
+    before: Stretch,
+    seen_before: Seen,
+    behind: Stretch,
 }
 
 pub struct LineReader {
     stream: Stream,
-    beginning: Option<Beginning>,
+    frame: Option<Frame>,
 }
 
-/// Lines whose beginning is longer than this are read from their first byte.
-const LONGEST_BEGINNING: usize = 4096;
+/// Envelopes longer than this are not remembered.
+const LONGEST_FRAME: usize = 4096;
 
 struct Line<'s, 'a, 'c> {
     scanner: &'s mut Scanner<'a>,
@@ -52,13 +58,13 @@ struct Line<'s, 'a, 'c> {
     row: usize,
     record: Record,
     seen: Seen,
-    time_place: (usize, usize),
-    seen_at_data: Seen,
+    seen_before: Seen,
+    time: (usize, usize),
 }
 
 impl LineReader {
     pub fn new(stream: Stream) -> Self {
-        LineReader { stream, beginning: None }
+        LineReader { stream, frame: None }
     }
 
     /// Read one line, and write the values of its `data` as this row.
@@ -71,53 +77,77 @@ impl LineReader {
             row,
             record: Record::default(),
             seen: Seen::default(),
-            time_place: (0, 0),
-            seen_at_data: Seen::default(),
+            seen_before: Seen::default(),
+            time: (0, 0),
         };
-        let predicted = match &self.beginning {
-            Some(beginning) => line.take_beginning(beginning)?,
-            None => false,
-        };
-        if predicted {
-            line.rest_of_record(&self.stream)?;
-            line.rest_of_message(&self.stream)?;
-        } else {
-            line.message(&self.stream)?;
+        if line.read(&self.stream, self.frame.as_ref())? {
+            return Ok(line.record);
         }
         let seen = line.seen;
         if !(seen.record && seen.stream && seen.emitted_at && seen.data && (seen.namespace || self.stream.namespace.is_empty())) {
             return Err(NotPlain);
         }
-        let (record, time, seen_at_data) = (line.record, line.time_place, line.seen_at_data);
-        if !predicted {
-            self.learn(scanner, start, time, record.data.0, seen_at_data);
-        }
+        let (record, seen_before, time) = (line.record, line.seen_before, line.time);
+        self.frame = Frame::of(scanner, start, record, time).map(|(before, behind)| Frame { before, seen_before, behind });
         Ok(record)
     }
+}
 
-    fn learn(&mut self, scanner: &Scanner, start: usize, time: (usize, usize), data: usize, seen: Seen) {
-        self.beginning = None;
-        if time.0 > start && time.1 < data && data - start <= LONGEST_BEGINNING && !seen.meta {
-            self.beginning =
-                Some(Beginning { to_time: scanner.slice(start, time.0).to_vec(), to_data: scanner.slice(time.1, data).to_vec(), seen });
+impl Frame {
+    /// What stands around the `data` of a good line, which the scanner is at the end of; None where it has a `meta` or is long.
+    fn of(scanner: &Scanner, start: usize, record: Record, time: (usize, usize)) -> Option<(Stretch, Stretch)> {
+        let (first, last) = record.data;
+        let end = scanner.at;
+        if record.meta.is_some() || first - start > LONGEST_FRAME || end - last > LONGEST_FRAME {
+            return None;
         }
+        let stretch = |from: usize, to: usize| {
+            if from <= time.0 && time.1 <= to {
+                Stretch { to_time: Some(scanner.slice(from, time.0).to_vec()), rest: scanner.slice(time.1, to).to_vec() }
+            } else {
+                Stretch { to_time: None, rest: scanner.slice(from, to).to_vec() }
+            }
+        };
+        Some((stretch(start, first), stretch(last, end)))
     }
 }
 
 impl Line<'_, '_, '_> {
-    /// Step over the beginning of a line and its `data`, if the line begins like the last one.
-    fn take_beginning(&mut self, beginning: &Beginning) -> Plain<bool> {
-        let start = self.scanner.at;
-        if self.scanner.take_all(&beginning.to_time) {
-            self.emitted_at()?;
-            if self.scanner.take_all(&beginning.to_data) {
-                self.seen = beginning.seen;
-                self.data()?;
-                return Ok(true);
-            }
+    /// Step over the line. True if its envelope is like the last one's, and so as good.
+    fn read(&mut self, stream: &Stream, frame: Option<&Frame>) -> Plain<bool> {
+        let Some(frame) = frame else {
+            self.message(stream)?;
+            return Ok(false);
+        };
+        if !self.stretch(&frame.before)? {
+            self.message(stream)?;
+            return Ok(false);
         }
-        self.scanner.at = start;
+        self.seen = frame.seen_before;
+        self.data()?;
+        if self.stretch(&frame.behind)? {
+            self.scanner.blanks();
+            return if self.scanner.at_end() { Ok(true) } else { Err(NotPlain) };
+        }
+        self.rest_of_record(stream)?;
+        self.rest_of_message(stream)?;
         Ok(false)
+    }
+
+    /// Step over a stretch, if it is the same here but for its time.
+    fn stretch(&mut self, stretch: &Stretch) -> Plain<bool> {
+        let start = self.scanner.at;
+        if let Some(to_time) = &stretch.to_time {
+            if !self.scanner.take_all(to_time) {
+                return Ok(false);
+            }
+            self.emitted_at()?;
+        }
+        let found = self.scanner.take_all(&stretch.rest);
+        if !found {
+            self.scanner.at = start;
+        }
+        Ok(found)
     }
 
     fn message(&mut self, stream: &Stream) -> Plain<()> {
@@ -210,12 +240,12 @@ impl Line<'_, '_, '_> {
         let number = self.scanner.number()?;
         let mantissa = number.mantissa.filter(|_| number.is_integer).ok_or(NotPlain)? as i64;
         self.record.emitted_at = if number.negative { -mantissa } else { mantissa };
-        self.time_place = (number.start, number.end);
+        self.time = (number.start, number.end);
         Ok(())
     }
 
     fn data(&mut self) -> Plain<()> {
-        self.seen_at_data = self.seen;
+        self.seen_before = self.seen;
         let start = self.scanner.at;
         read_members(self.scanner, self.keys, self.columns, self.row, 3)?;
         self.record.data = (start, self.scanner.at);

@@ -8,9 +8,10 @@ use pyo3::types::{PyBytes, PyCapsule};
 
 use crate::arrow::{ArrowArray, column_array, int64_array, struct_array, text_array};
 use crate::column::{Body, Column, Odd, Texts};
+use crate::ids;
 use crate::keys::Keys;
 use crate::line::Stream;
-use crate::reader::{Reader, Rows, Unread};
+use crate::reader::{LONGEST_BLOCK, Reader, Rows};
 
 /// Raised with every change of what Python sees, so that it takes no kernel of another version.
 const INTERFACE: u32 = 1;
@@ -76,15 +77,16 @@ impl Kernel {
         Ok(Kernel { stream, fields, reader })
     }
 
-    /// Read whole lines. ValueError when they are not UTF-8 or longer than 2 GiB, RuntimeError when the kernel has a fault: then it has
+    /// Read whole lines. ValueError when they are longer than 2 GiB, RuntimeError when the kernel has a fault: then it has
     /// forgotten all and can be asked again.
     fn read(&mut self, py: Python<'_>, lines: &[u8]) -> PyResult<Block> {
+        if lines.len() > LONGEST_BLOCK {
+            return Err(PyValueError::new_err("the lines are longer than 2 GiB"));
+        }
         let reader = &mut self.reader;
         let read = py.detach(|| catch_unwind(AssertUnwindSafe(|| reader.read(lines))));
         match read {
-            Ok(Ok(rows)) => Ok(Block { rows }),
-            Ok(Err(Unread::NotUtf8)) => Err(PyValueError::new_err("the lines are not UTF-8")),
-            Ok(Err(Unread::TooLong)) => Err(PyValueError::new_err("the lines are longer than 2 GiB")),
+            Ok(rows) => Ok(Block { rows }),
             Err(_) => {
                 self.reader = new_reader(&self.stream, &self.fields)?;
                 Err(PyRuntimeError::new_err("the typing kernel failed"))
@@ -160,6 +162,12 @@ impl Block {
     }
 }
 
+/// Texts of new UUIDs of version 7 (RFC 9562), as a string array: this time in milliseconds, and random bytes, 16 for each.
+#[pyfunction]
+fn row_ids<'py>(py: Python<'py>, milliseconds: u64, random: &[u8]) -> PyResult<Bound<'py, PyCapsule>> {
+    capsule(py, text_array(ids::texts(milliseconds, random)))
+}
+
 fn capsule(py: Python<'_>, array: ArrowArray) -> PyResult<Bound<'_, PyCapsule>> {
     PyCapsule::new_with_value(py, array, c"arrow_array")
 }
@@ -191,6 +199,7 @@ fn destination_s3_spark_kernel(module: &Bound<'_, PyModule>) -> PyResult<()> {
     std::panic::set_hook(Box::new(|_| {}));
     module.add("INTERFACE", INTERFACE)?;
     module.add("VERSION", env!("CARGO_PKG_VERSION"))?;
+    module.add_function(wrap_pyfunction!(row_ids, module)?)?;
     module.add_class::<Kernel>()?;
     module.add_class::<Block>()
 }

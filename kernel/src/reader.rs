@@ -5,16 +5,10 @@ use xxhash_rust::xxh3::xxh3_128;
 use crate::column::{Column, Texts};
 use crate::keys::Keys;
 use crate::line::{LineReader, Stream};
-use crate::scan::Scanner;
+use crate::scan::{NotPlain, Scanner};
 
 /// Places in texts and offsets of Arrow are 32 bits.
 pub const LONGEST_BLOCK: usize = (1 << 31) - 1;
-
-/// Why a block is not read.
-pub enum Unread {
-    TooLong,
-    NotUtf8,
-}
 
 /// The rows of a block. Those of odd lines are null in all columns, and their times 0.
 #[derive(Default)]
@@ -43,14 +37,8 @@ impl Reader {
         Reader { lines: LineReader::new(stream), keys: Keys::new(names), columns, rows_before: 0 }
     }
 
-    /// Read whole lines; the last one may lack its newline.
-    pub fn read(&mut self, lines: &[u8]) -> Result<Rows, Unread> {
-        if lines.len() > LONGEST_BLOCK {
-            return Err(Unread::TooLong);
-        }
-        if std::str::from_utf8(lines).is_err() {
-            return Err(Unread::NotUtf8);
-        }
+    /// Read whole lines, of no more than `LONGEST_BLOCK`; the last one may lack its newline.
+    pub fn read(&mut self, lines: &[u8]) -> Rows {
         let mut rows =
             Rows { emitted_at: Vec::with_capacity(self.rows_before), data: Vec::with_capacity(self.rows_before), ..Rows::default() };
         let mut start = 0;
@@ -64,14 +52,20 @@ impl Reader {
             rows.columns.push(column.take());
         }
         self.rows_before = rows.count;
-        Ok(rows)
+        rows
     }
 
     fn read_line(&mut self, lines: &[u8], start: usize, end: usize, rows: &mut Rows) {
         let row = rows.count;
         rows.count += 1;
         let mut scanner = Scanner::new(lines, start, end);
-        let Ok(record) = self.lines.read(&mut scanner, &mut self.keys, &mut self.columns, row) else {
+        let text = &lines[start..end];
+        let read = if text.is_ascii() || std::str::from_utf8(text).is_ok() {
+            self.lines.read(&mut scanner, &mut self.keys, &mut self.columns, row)
+        } else {
+            Err(NotPlain)
+        };
+        let Ok(record) = read else {
             self.columns.iter_mut().for_each(|column| column.truncate(row));
             rows.odd_lines.push((row, start, end));
             rows.emitted_at.push(0);

@@ -91,6 +91,7 @@ def test_an_empty_block_has_no_rows(make_plan: Any, make_typer: Any) -> None:
 def test_a_last_line_without_a_newline_counts(make_plan: Any, make_line: Any, make_typer: Any) -> None:
     lines = (make_line("{}") + "\n" + make_line("{}")).encode()
     assert make_typer(make_plan([])).type_block(lines).records == 2
+    assert make_typer(make_plan([])).type_block(make_line("{}").encode()).records == 1
 
 
 def test_columns_follow_the_table_and_changes_follow_the_declared_fields(

@@ -1,0 +1,63 @@
+"""Both typers make the same of whatever comes: a few rounds of `fuzz`, and what it does not reach."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from destination_s3_spark.decoding import native_record_typer as native_module
+from destination_s3_spark.decoding.kernel import KERNEL
+from destination_s3_spark.decoding.native_record_typer import NativeRecordTyper
+from destination_s3_spark.decoding.record_typer import RecordTyper
+from destination_s3_spark.schema.airbyte_type import Array, Field, Object, Scalar, SchemalessObject
+from unit_tests.decoding import fuzz
+
+pytestmark = pytest.mark.skipif(KERNEL is None, reason="without the native kernel")
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_spoilt_lines(seed: int) -> None:
+    assert fuzz.run(seed, 60) == 60
+
+
+def test_a_disagreement_is_found(monkeypatch: Any) -> None:
+    settled = native_module._with_values
+    monkeypatch.setattr(native_module, "_with_values", lambda array, *rest: settled(array, *rest)[::-1])
+    with pytest.raises(fuzz.Disagreement):
+        fuzz.run(1, 60)
+
+
+@pytest.mark.parametrize("text", ["é" * 20_000_000, "\\u00e9" * 6_000_000, "a" * 40_000_000, "\\n" + "b" * 40_000_000])
+def test_huge_values(text: str, make_plan: Any, make_line: Any, make_block: Any) -> None:
+    plan = make_plan([Field("x", "x", Scalar.STRING), Field("o", "o", SchemalessObject()), Field("n", "n", Scalar.INTEGER)])
+    lines = make_block([make_line(f'{{"x":"{text}","o":{{"a": "{text}"}},"n":1}}'), make_line('{"n":2}')])
+    python, native = RecordTyper(plan).type_block(lines), NativeRecordTyper(plan, KERNEL).type_block(lines)
+    assert python.multiset == native.multiset
+    for name in ("x", "o", "n"):
+        assert python.final[name].equals(native.final[name])
+
+
+@pytest.mark.parametrize("depth", [1, 400, 505, 506, 507, 508, 509, 510, 511, 512, 513, 514, 1000, 5000])
+@pytest.mark.parametrize("where", ['{{"o":{}}}', '{{"more":{}}}', '{{"s":{}}}', '{{"a":{}}}', '{{"d":{{"d":{}}}}}'])
+def test_depth(depth: int, where: str, make_plan: Any, make_line: Any, make_block: Any) -> None:
+    inner = Object((Field("d", "d", SchemalessObject()),))
+    plan = make_plan(
+        [
+            Field("o", "o", SchemalessObject()),
+            Field("s", "s", Scalar.STRING),
+            Field("a", "a", Array(Array(Scalar.DATE))),
+            Field("d", "d", inner),
+        ]
+    )
+    texts = ['{"a":' * depth + "1" + "}" * depth, "[" * depth + "]" * depth]
+    lines = make_block(make_line(where.format(text)) for text in texts)
+    assert fuzz.outcome(RecordTyper(plan), lines) == fuzz.outcome(NativeRecordTyper(plan, KERNEL), lines)
+
+
+def test_many_columns_and_keys(make_plan: Any, make_line: Any, make_block: Any) -> None:
+    plan = make_plan([Field(f"k{at}", f"k{at}", Scalar.INTEGER) for at in range(1000)])
+    some = [",".join(f'"k{at}":{at}' for at in range(first, 1000, 7)) for first in range(30)]
+    strange = [",".join(f'"other {row} {at}":{at}' for at in range(200)) for row in range(30)]
+    lines = make_block(make_line(f"{{{known},{other}}}") for known, other in zip(some, strange, strict=True))
+    assert fuzz.outcome(RecordTyper(plan), lines) == fuzz.outcome(NativeRecordTyper(plan, KERNEL), lines)
