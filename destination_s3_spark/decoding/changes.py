@@ -6,7 +6,8 @@ at a position in a column (`(Places, position)`) and goes down by members and it
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Sequence, Set
 from enum import Enum
 from typing import Any, NamedTuple, Protocol
 
@@ -133,6 +134,14 @@ class Changes:
     def in_order(self) -> Sequence[Change]:
         """All entries by row; inside a row the source's first, then ours in column order."""
         return sorted(self.entries, key=_row_then_order)
+
+    def of_fields(self) -> Counter[tuple[int, str | None]]:
+        """How many changes of fields as a whole there are, by the ordinal of the field and by what was done to it."""
+        return Counter((entry.order[0], entry.change) for entry in self.entries if len(entry.order) == 1)
+
+    def rows_of(self, ordinals: Set[int]) -> list[int]:
+        """The rows in which one of these fields was changed as a whole, ascending."""
+        return sorted({entry.row for entry in self.entries if len(entry.order) == 1 and entry.order[0] in ordinals})
 
 
 def _row_then_order(change: Change) -> tuple[int, tuple[int, ...]]:

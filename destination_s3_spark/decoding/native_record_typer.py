@@ -18,7 +18,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from destination_s3_spark.decoding.changes import Changes, ItemPlaces, MemberPlaces, Places, Reason, SomePlaces
+from destination_s3_spark.decoding.bulk_changes import BulkChanges, Trail
+from destination_s3_spark.decoding.changes import Changes, SomePlaces
 from destination_s3_spark.decoding.column import Column, TextColumn
 from destination_s3_spark.decoding.columns import column_of
 from destination_s3_spark.decoding.envelope import REFUSED, Meta, MisroutedRecord, UnreadableRecord
@@ -147,7 +148,7 @@ class NativeRecordTyper(RecordTyper):
             return super().type_block(lines)  # which knows which line is at fault
 
     def _typed(self, block: Any, lines: bytes, odd_lines: Sequence[tuple[int, int, int]]) -> TypedBlock:
-        changes = Changes()
+        changes = BulkChanges()
         for row, start, end in block.metas:
             take_source_changes(self._decode_meta(lines[start:end]), row, changes)
         units = self._typed_alone(lines, odd_lines, changes)
@@ -156,8 +157,8 @@ class NativeRecordTyper(RecordTyper):
         odd = {number: _Odd(*(np.frombuffer(part, np.int64) for part in parts)) for number, *parts in block.odd_columns()}
         given = pa.array(_Exported(self._stored, block.columns()))
         columns = [
-            _completed(given.field(at), node, places, lines, odd, changes)
-            for at, (node, places) in enumerate(zip(self._nodes, self._places, strict=True), 1)
+            _completed(given.field(at + 1), node, Trail(None, at, source), _Left(lines, odd, changes))
+            for at, (node, (_, source)) in enumerate(zip(self._nodes, self._sources, strict=True))
         ]
         emitted_at = given.field(0)
         order = _order(rows, [row for row, _, _ in odd_lines])
@@ -167,7 +168,21 @@ class NativeRecordTyper(RecordTyper):
                 joined([column, *(unit.columns[at] for unit in units)], column.type).take(order) for at, column in enumerate(columns)
             ]
         texts = _BlockTexts(block, lines, [unit.texts for unit in units], order)
-        return self._block([Unit(emitted_at, (), columns, multiset)], rows, changes, texts)
+        unit = Unit(emitted_at, (), columns, multiset)
+        return self._block_of_runs(unit, rows, changes, texts) if changes.in_bulk else self._block([unit], rows, changes, texts)
+
+    def _block_of_runs(self, unit: Unit, records: int, changes: BulkChanges, texts: Texts) -> TypedBlock:
+        of_source = [entry for entry in changes.in_order() if not entry.order]
+        own = self._own_columns([unit], records, of_source)
+        own[0] = self._keyed(own[0], texts, changes)
+        ids, extracted_at, meta, generation = own
+        final = self._final(
+            [ids, extracted_at, changes.meta(meta.field("sync_id"), meta.type), generation, *self._data_columns([unit], records)]
+        )
+        misfits = self._misfits(changes)
+        return TypedBlock(
+            records, final, unit.multiset % 2**128, changes.reasons(), misfits, lambda: self._raw(own, texts.array(), of_source)
+        )
 
     def _raw_ids(self, count: int) -> pa.Array[Any]:
         random = os.urandom(count * ID_BYTES)
@@ -232,37 +247,45 @@ def _node(of: AirbyteType, final: pa.DataType, number: int) -> _Node:
     return _Node(number, number + 1, (), (), column, final, stored, _Spec(kind, []))
 
 
-def _completed(array: pa.Array[Any], node: _Node, places: Places, lines: bytes, odd: Mapping[int, _Odd], changes: Changes) -> pa.Array[Any]:
+class _Left(NamedTuple):
+    """What the kernel left over of a block, by the numbers of its columns, and where to record what becomes of it."""
+
+    lines: bytes
+    odd: Mapping[int, _Odd]
+    changes: BulkChanges
+
+
+def _completed(array: pa.Array[Any], node: _Node, trail: Trail, left: _Left) -> pa.Array[Any]:
     """The kernel's column with what was left over in its place."""
-    left = odd.get(node.number)
-    if left is not None and len(left.nulled):
-        changes.nulled_all(places, left.nulled.tolist(), Reason.SERIALIZATION)
+    odd = left.odd.get(node.number)
+    if odd is not None and len(odd.nulled):
+        left.changes.nulled_run(trail, odd.nulled)
     if not node.children:
-        return _with_values(array, node, places, lines, left, changes)
-    if array.type == node.final and not any(node.number < number < node.end for number in odd):
+        return _with_values(array, node, trail, odd, left)
+    if array.type == node.final and not any(node.number < number < node.end for number in left.odd):
         return array
     if pa.types.is_list(node.final):
-        _, offsets = buffers = array.buffers()[:2]
-        inside: list[Places] = [ItemPlaces(places, np.frombuffer(offsets, np.int32, len(array) + 1))]
+        buffers = array.buffers()[:2]
+        trails = [Trail(trail, 0, None, np.frombuffer(buffers[1], np.int32, len(array) + 1))]
         below = [array.values]
     else:
         buffers = array.buffers()[:1]
-        inside = [MemberPlaces(places, ordinal, source) for ordinal, source in enumerate(node.sources)]
+        trails = [Trail(trail, ordinal, source) for ordinal, source in enumerate(node.sources)]
         below = [array.field(ordinal) for ordinal in range(len(node.children))]
-    children = [_completed(child, of, spot, lines, odd, changes) for child, of, spot in zip(below, node.children, inside, strict=True)]
+    children = [_completed(child, of, way, left) for child, of, way in zip(below, node.children, trails, strict=True)]
     return pa.Array.from_buffers(node.final, len(array), buffers, array.null_count, children=children)
 
 
-def _with_values(array: pa.Array[Any], node: _Node, places: Places, lines: bytes, left: _Odd | None, changes: Changes) -> pa.Array[Any]:
+def _with_values(array: pa.Array[Any], node: _Node, trail: Trail, odd: _Odd | None, left: _Left) -> pa.Array[Any]:
     """The column without children, its odd values settled from their texts."""
-    if left is None or not len(left.positions):
+    if odd is None or not len(odd.positions):
         return array if array.type == node.final else pa.nulls(len(array), node.final)
-    texts = [lines[start:end] for start, end in zip(left.starts.tolist(), left.ends.tolist(), strict=True)]
-    values = TextColumn(node.column).array(texts, SomePlaces(places, left.positions.tolist()), changes)
+    texts = [left.lines[start:end] for start, end in zip(odd.starts.tolist(), odd.ends.tolist(), strict=True)]
+    values = TextColumn(node.column).array(texts, SomePlaces(trail.places(), odd.positions.tolist()), left.changes)
     if array.type != node.final:
         order = np.full(len(array), -1)
-        order[left.positions] = np.arange(len(values))
+        order[odd.positions] = np.arange(len(values))
         return values.take(pa.array(order, mask=order < 0))
     mask = np.zeros(len(array), np.bool_)
-    mask[left.positions] = True
+    mask[odd.positions] = True
     return pc.replace_with_mask(array, pa.array(mask), values)

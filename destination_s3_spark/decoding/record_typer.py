@@ -155,10 +155,10 @@ class RecordTyper:
         """The rows of all units."""
         entries = changes.in_order()
         own = self._own_columns(units, records, entries)
-        own[0] = self._keyed(own[0], texts, entries)
+        own[0] = self._keyed(own[0], texts, changes)
         final = self._final([*own, *self._data_columns(units, records)])
         return TypedBlock(
-            records, final, _multiset(units), _reasons(entries), self._misfits(entries), lambda: self._raw(own, texts.array(), entries)
+            records, final, _multiset(units), _reasons(entries), self._misfits(changes), lambda: self._raw(own, texts.array(), entries)
         )
 
     def retype(self, raw: pa.RecordBatch) -> TypedBlock:
@@ -176,13 +176,13 @@ class RecordTyper:
         own = self._own_fields()
         sync_ids = raw["_airbyte_meta"].field("sync_id")
         columns = [
-            self._keyed(raw["_airbyte_raw_id"], UnitTexts([unit.texts for unit in units]), entries),
+            self._keyed(raw["_airbyte_raw_id"], UnitTexts([unit.texts for unit in units]), changes),
             raw["_airbyte_extracted_at"],
             meta_array(sync_ids, entries, own[2].type),
             raw["_airbyte_generation_id"],
         ]
         final = self._final([*columns, *self._data_columns(units, len(raw))])
-        return TypedBlock(len(raw), final, _multiset(units), _reasons(entries), self._misfits(entries), lambda: raw)
+        return TypedBlock(len(raw), final, _multiset(units), _reasons(entries), self._misfits(changes), lambda: raw)
 
     def _type_unit(self, lines: bytes, first: int, changes: Changes) -> Unit:
         known = len(changes.entries)
@@ -307,24 +307,25 @@ class RecordTyper:
     def _raw_ids(self, count: int) -> pa.Array[Any]:
         return raw_ids(count)
 
-    def _keyed(self, ids: pa.Array[Any], texts: Texts, entries: Sequence[Change]) -> pa.Array[Any]:
+    def _keyed(self, ids: pa.Array[Any], texts: Texts, changes: Changes) -> pa.Array[Any]:
         """The raw ids; those of rows with a key that does not fit carry the key."""
-        rows = sorted({entry.row for entry in entries if self._source(entry) in self._plan.key}) if self._plan.key else []
+        key = self._plan.key
+        rows = changes.rows_of({declared for declared, (_, source) in enumerate(self._sources) if source in key}) if key else []
         if not rows:
             return ids
         with_keys: list[str] = ids.to_pylist()
         for row, text in zip(rows, texts.of_rows(rows), strict=True):
-            with_keys[row] = keyed_id(with_keys[row], key_text(text, self._plan.key))
+            with_keys[row] = keyed_id(with_keys[row], key_text(text, key))
         return pa.array(with_keys, ids.type)
 
-    def _misfits(self, entries: Sequence[Change]) -> Counter[str]:
+    def _misfits(self, changes: Changes) -> Counter[str]:
         key = self._plan.key
-        found = ((self._source(entry), entry.change) for entry in entries) if key else ()
-        return Counter(source for source, change in found if source is not None and (source in key or change == "NULLED"))
-
-    def _source(self, entry: Change) -> str | None:
-        """The JSON key of the field that an entry is about as a whole, None for an entry of the source or about a part of a field."""
-        return self._sources[entry.order[0]][1] if len(entry.order) == 1 else None
+        misfits: Counter[str] = Counter()
+        for (declared, change), count in changes.of_fields().items() if key else ():
+            source = self._sources[declared][1]
+            if source in key or change == "NULLED":
+                misfits[source] += count
+        return misfits
 
     def _raw(self, own: Sequence[pa.Array[Any]], data: pa.Array[Any], entries: Sequence[Change]) -> pa.RecordBatch:
         """The raw rows of a block, given its columns."""

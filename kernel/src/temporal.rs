@@ -1,5 +1,5 @@
-//! Plain ISO 8601 texts as stored integers: `yyyy-MM-dd`, `HH:mm:ss` with up to nine more digits, a `T` or a blank between them, and
-//! `Z`, `+hh:mm`, `+hhmm`, `+hh` or nothing behind.
+//! Texts as stored integers: ISO 8601's `yyyy-MM-dd`, `HH:mm:ss` with up to nine more digits, a `T` or a blank between them, and `Z`,
+//! `+hh:mm`, `+hhmm`, `+hh` or nothing behind; and the lenient forms that are common, such as `yyyy/M/d HH:mm PST`.
 
 const SECOND_US: i64 = 1_000_000;
 const DAY_US: i64 = 86_400 * SECOND_US;
@@ -13,9 +13,40 @@ struct Time {
     offset_us: i64,
 }
 
+/// Hours from UTC of the zones whose abbreviations mean one offset, as in Python.
+const ZONES: [(&[u8], i64); 27] = [
+    (b"Z", 0),
+    (b"UTC", 0),
+    (b"GMT", 0),
+    (b"UT", 0),
+    (b"WET", 0),
+    (b"BST", 1),
+    (b"WEST", 1),
+    (b"CET", 1),
+    (b"MET", 1),
+    (b"CEST", 2),
+    (b"MEST", 2),
+    (b"EET", 2),
+    (b"EEST", 3),
+    (b"MSK", 3),
+    (b"JST", 9),
+    (b"KST", 9),
+    (b"EST", -5),
+    (b"EDT", -4),
+    (b"CST", -6),
+    (b"CDT", -5),
+    (b"MST", -7),
+    (b"MDT", -6),
+    (b"PST", -8),
+    (b"PDT", -7),
+    (b"AKST", -9),
+    (b"AKDT", -8),
+    (b"HST", -10),
+];
+
 /// Days since 1970-01-01. A time behind the date must be one, and is dropped.
 pub fn date(text: &[u8]) -> Option<i32> {
-    let (days, rest) = day(text)?;
+    let (days, rest) = day(text).or_else(|| lenient_day(text))?;
     if !rest.is_empty() {
         separated_time(rest)?;
     }
@@ -24,6 +55,9 @@ pub fn date(text: &[u8]) -> Option<i32> {
 
 /// Microseconds of the day, in UTC if `shifted`.
 pub fn time(text: &[u8], shifted: bool) -> Option<i64> {
+    if text.last().is_some_and(|&byte| byte.is_ascii_alphabetic() && byte != b'Z') {
+        return None; // a zone has no offset without a date
+    }
     let time = time_of_day(text)?;
     let offset_us = if shifted { time.offset_us } else { 0 };
     Some((time.of_day_us - offset_us).rem_euclid(DAY_US))
@@ -31,7 +65,7 @@ pub fn time(text: &[u8], shifted: bool) -> Option<i64> {
 
 /// Microseconds since 1970-01-01, in UTC if `shifted`.
 pub fn timestamp(text: &[u8], shifted: bool) -> Option<i64> {
-    let (days, rest) = day(text)?;
+    let (days, rest) = day(text).or_else(|| lenient_day(text))?;
     let time = separated_time(rest)?;
     let offset_us = if shifted { time.offset_us } else { 0 };
     Some(days * DAY_US + time.of_day_us - offset_us)
@@ -46,11 +80,39 @@ fn day(text: &[u8]) -> Option<(i64, &[u8])> {
     }
     let year = two_digits(date, 0)? * 100 + two_digits(date, 2)?;
     let (month, day) = (two_digits(date, 5)?, two_digits(date, 8)?);
+    existing_day(year, month, day).map(|days| (days, rest))
+}
+
+/// Days since 1970-01-01 of a day that exists.
+fn existing_day(year: i64, month: i64, day: i64) -> Option<i64> {
     let leap = month == 2 && year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
     if year == 0 || !(1..=12).contains(&month) || day == 0 || day > MONTH_DAYS[month as usize] + i64::from(leap) {
         return None;
     }
-    Some((days_from_civil(year, month, day), rest))
+    Some(days_from_civil(year, month, day))
+}
+
+/// `yyyy/M/d`, with slashes, dots or hyphens and one or two digits each, and what stands behind it.
+#[cold]
+fn lenient_day(text: &[u8]) -> Option<(i64, &[u8])> {
+    let (year, rest) = text.split_at_checked(4)?;
+    let year = two_digits(year, 0)? * 100 + two_digits(year, 2)?;
+    let (month, rest) = separated_number(rest)?;
+    let (day, rest) = separated_number(rest)?;
+    if rest.first().is_some_and(u8::is_ascii_digit) {
+        return None;
+    }
+    existing_day(year, month, day).map(|days| (days, rest))
+}
+
+fn separated_number(text: &[u8]) -> Option<(i64, &[u8])> {
+    let (b'-' | b'/' | b'.', rest) = text.split_first()? else {
+        return None;
+    };
+    let digits = rest.iter().take(2).take_while(|byte| byte.is_ascii_digit()).count();
+    let (digits, rest) = rest.split_at(digits);
+    let value = digits.iter().fold(0, |value, digit| value * 10 + i64::from(digit - b'0'));
+    (!digits.is_empty()).then_some((value, rest))
 }
 
 fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
@@ -67,31 +129,51 @@ fn separated_time(text: &[u8]) -> Option<Time> {
     }
 }
 
+/// `HH:mm`, with or without seconds, and what is known of the zone.
 #[inline]
 fn time_of_day(text: &[u8]) -> Option<Time> {
-    let (clock, mut rest) = text.split_at_checked(8)?;
-    if clock[2] != b':' || clock[5] != b':' {
+    let (clock, mut rest) = text.split_at_checked(5)?;
+    if clock[2] != b':' {
         return None;
     }
-    let (hour, minute, second) = (two_digits(clock, 0)?, two_digits(clock, 3)?, two_digits(clock, 6)?);
-    if hour > 23 || minute > 59 || second > 59 {
+    let (hour, minute) = (two_digits(clock, 0)?, two_digits(clock, 3)?);
+    let mut of_day_us = (hour * 60 + minute) * 60 * SECOND_US;
+    if hour > 23 || minute > 59 {
         return None;
     }
-    let mut of_day_us = ((hour * 60 + minute) * 60 + second) * SECOND_US;
-    if let Some((b'.', fraction)) = rest.split_first() {
-        let digits = fraction.iter().take_while(|byte| byte.is_ascii_digit()).count();
-        if !(1..=9).contains(&digits) {
+    if let [b':', tens, ones, behind @ ..] = rest {
+        let second = two_digits(&[*tens, *ones], 0)?;
+        if second > 59 {
             return None;
         }
-        let mut unit = SECOND_US;
-        for &digit in &fraction[..digits.min(6)] {
-            unit /= 10;
-            of_day_us += i64::from(digit - b'0') * unit;
+        of_day_us += second * SECOND_US;
+        rest = behind;
+        if let [b'.', fraction @ ..] = rest {
+            let digits = fraction.iter().take_while(|byte| byte.is_ascii_digit()).count();
+            if !(1..=9).contains(&digits) {
+                return None;
+            }
+            let mut unit = SECOND_US;
+            for &digit in &fraction[..digits.min(6)] {
+                unit /= 10;
+                of_day_us += i64::from(digit - b'0') * unit;
+            }
+            rest = &fraction[digits..];
         }
-        rest = &fraction[digits..];
     }
-    let offset_us = offset(rest)?;
+    let offset_us = offset(rest).or_else(|| lenient_offset(rest))?;
     Some(Time { of_day_us, offset_us })
+}
+
+/// The offset behind a blank, or of a zone by its abbreviation.
+#[cold]
+fn lenient_offset(text: &[u8]) -> Option<i64> {
+    let text = text.strip_prefix(b" ").unwrap_or(text);
+    if matches!(text.first(), Some(b'+' | b'-')) {
+        return offset(text);
+    }
+    let (_, hours) = ZONES.iter().find(|(name, _)| *name == text)?;
+    Some(hours * 3600 * SECOND_US)
 }
 
 #[inline]

@@ -385,12 +385,12 @@ def _said(typed: TypedBlock) -> Any:
     typed.raw.validate(full=True)
     final, raw = (batch.drop_columns(["_airbyte_raw_id"]) for batch in (typed.final, typed.raw))
     # As texts, because 0.0 and -0.0 are equal.
-    values = {name: [repr(value) for value in _stored(batch[name])] for batch in (final, raw) for name in batch.schema.names}
+    values = {name: [repr(value) for value in stored(batch[name])] for batch in (final, raw) for name in batch.schema.names}
     ids = typed.final["_airbyte_raw_id"].equals(typed.raw["_airbyte_raw_id"]) and typed.final["_airbyte_raw_id"].null_count == 0
     return typed.records, final.schema, raw.schema, values, typed.multiset, dict(typed.changes), ids
 
 
-def _stored(array: pa.Array) -> list[Any]:
+def stored(array: pa.Array) -> list[Any]:
     """The values, those of time as the integers that are stored: Python knows no years beyond 9999."""
     return array.cast(_as_integers(array.type)).to_pylist()
 

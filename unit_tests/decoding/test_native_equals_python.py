@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import random
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ from destination_s3_spark.decoding import native_record_typer as native_module
 from destination_s3_spark.decoding.kernel import KERNEL
 from destination_s3_spark.decoding.native_record_typer import NativeRecordTyper
 from destination_s3_spark.decoding.record_typer import RecordTyper
+from destination_s3_spark.decoding.temporal import ABBREVIATIONS, TEMPORAL
 from destination_s3_spark.schema.airbyte_type import Array, Field, Object, Scalar, SchemalessObject
 from unit_tests.decoding import fuzz
 
@@ -61,3 +64,34 @@ def test_many_columns_and_keys(make_plan: Any, make_line: Any, make_block: Any) 
     strange = [",".join(f'"other {row} {at}":{at}' for at in range(200)) for row in range(30)]
     lines = make_block(make_line(f"{{{known},{other}}}") for known, other in zip(some, strange, strict=True))
     assert fuzz.outcome(RecordTyper(plan), lines) == fuzz.outcome(NativeRecordTyper(plan, KERNEL), lines)
+
+
+SEPARATORS = ["-", "/", "."] * 4 + ["", " ", "-/", "--", "- "]
+DAYS = [["2021", "2024", "1900", "0000", "0001", "9999", "21", "10000", "+10000"], ["1", "01", "2", "02", "12", "13", "0", "Jan", "123"]]
+DAYS.append(["1", "01", "28", "29", "30", "31", "32", "0", "00", "111"])
+CLOCKS = ["03:04", "03:04:05", "3:04", "23:59:59", "24:00", "24:00:00", "03:60", "03:04:60", "03:04:5", "03:04:05.", "03:04:05,5"]
+CLOCKS += ["03:04:05." + "123456789"[:digits] for digits in range(1, 10)] + ["03:04:05.1234567890"]
+ZONES = ["", "z", " ", "+01", "+01:30", "-0330", " +02:00", " -08", "+01:3", "+18:00", "+17:59", "+1", "GMT+1", " UTC-3", "pst", "  PST"]
+ZONES += ["Europe/Berlin", " America/New_York", "Nowhere", " BC", "Z BC", "+01:00:00"]
+ZONES += [blank + name for name in ABBREVIATIONS for blank in ("", " ")]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_dates_and_times_of_every_form(seed: int, make_plan: Any, make_line: Any, make_block: Any) -> None:
+    chance = random.Random(seed)
+
+    def text() -> str:
+        year, month, day = map(chance.choice, DAYS)
+        date = year + chance.choice(SEPARATORS) + month + chance.choice(SEPARATORS) + day
+        time = chance.choice(CLOCKS) + chance.choice(ZONES)
+        return chance.choice((date, date + chance.choice(ZONES), time, date + chance.choice(("T", " ", " T", "T ", "t", "")) + time))
+
+    fields = [Field(of.value, of.value, of) for of in Scalar if of in TEMPORAL]
+    plan = make_plan(fields)
+    texts = [text() for _ in range(1000)]
+    lines = make_block(make_line(json.dumps({field.source: text for field in fields})) for text in texts)
+    python, native = RecordTyper(plan).type_block(lines), NativeRecordTyper(plan, KERNEL).type_block(lines)
+    for field in fields:
+        columns = (fuzz.stored(typed.final[field.name]) for typed in (python, native))
+        for given, expected, value in zip(texts, *columns, strict=True):
+            assert (field.source, given, value) == (field.source, given, expected)
