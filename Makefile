@@ -16,7 +16,7 @@ export PYTHON
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test coverage check check-kernel fuzz wheels spec lock base-image image image-test
+.PHONY: help install demo test test-without-kernel coverage check check-kernel fuzz wheels spec lock base-image image image-test
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -49,11 +49,16 @@ check: install ## Lint, formatting, types
 fuzz: install ## Compare the native and the Python typer over spoilt lines for FUZZ_SECONDS (ten minutes)
 	@$(BIN)/python -m unit_tests.decoding.fuzz --seconds $(FUZZ_SECONDS)
 
-check-kernel: ## Lint and format of the native kernel, where cargo is to be had
+test-without-kernel: install ## Run the tests of typing and of bad input with all lines typed in Python
+	@DESTINATION_S3_SPARK_KERNEL=off $(BIN)/python -m pytest unit_tests/decoding integration_tests/test_bad_input.py $(PYTEST_ARGS)
+
+check-kernel: ## Lint, formatting and tests of the native kernel, where cargo is to be had
 	@echo "==> cargo fmt --check"
 	@cd kernel && cargo fmt --check
 	@echo "==> cargo clippy"
 	@cd kernel && cargo clippy --quiet --locked --all-targets -- --deny warnings
+	@echo "==> cargo test"
+	@cd kernel && cargo test --quiet --locked --release
 
 wheels: install ## Build the wheels of the connector and of its kernel (for this machine's kind) into dist
 	@$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .

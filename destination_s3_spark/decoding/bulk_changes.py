@@ -78,7 +78,8 @@ class BulkChanges(Changes):
     def rows_of(self, ordinals: Set[int]) -> list[int]:
         """The rows in which one of these fields was changed as a whole, ascending."""
         runs = [run.rows for run in self._of_fields() if int(run.order[0, 0]) in ordinals]
-        return np.unique(np.concatenate([_ints(super().rows_of(ordinals)), *runs])).tolist()
+        rows: list[int] = np.unique(np.concatenate([_ints(super().rows_of(ordinals)), *runs])).tolist()
+        return rows
 
     def _of_fields(self) -> list[_Run]:
         return [run for run in self._runs if run.order.shape[1] == 1]

@@ -10,7 +10,7 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import Any, NamedTuple
 
 import msgspec
@@ -38,10 +38,23 @@ from destination_s3_spark.decoding.record_typer import (
     text_array,
 )
 from destination_s3_spark.schema.airbyte_type import AirbyteType, Array, Object, Scalar, SchemalessArray, SchemalessObject
-from destination_s3_spark.schema.arrow import arrow_type
 
 _MANY_ODD_LINES = 1 / 2
 """The share of odd lines from which on a block goes to the Python typer as a whole, which is at its best there."""
+
+_LAYOUTS: Mapping[Scalar, pa.DataType] = MappingProxyType(
+    {
+        Scalar.BOOLEAN: pa.bool_(),
+        Scalar.INTEGER: pa.int64(),
+        Scalar.NUMBER: pa.float64(),
+        Scalar.DATE: pa.date32(),
+        Scalar.TIME_WITH_TIMEZONE: pa.time64("us"),
+        Scalar.TIME_WITHOUT_TIMEZONE: pa.time64("us"),
+        Scalar.TIMESTAMP_WITH_TIMEZONE: pa.timestamp("us", "UTC"),
+        Scalar.TIMESTAMP_WITHOUT_TIMEZONE: pa.timestamp("us", "UTC"),
+    }
+)
+"""What the kernel writes; all else is a string. Arrow believes it, so another type here would read other memory."""
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -114,7 +127,7 @@ class NativeRecordTyper(RecordTyper):
     """Types by the kernel where it can. Gives what the Python typer gives, to the byte, but for the ids."""
 
     def __init__(self, plan: RowPlan, kernel: ModuleType, unit_bytes: int = UNIT_BYTES) -> None:
-        """ValueError for names that no UTF-8 has, and for columns that are stored as other types than they always are."""
+        """ValueError for names that no UTF-8 has, and for columns that are stored in another layout than the kernel's."""
         super().__init__(plan, unit_bytes)
         self._module = kernel
         self._nodes: list[_Node] = []
@@ -218,33 +231,39 @@ def _order(rows: int, odd: Sequence[int]) -> pa.Array[Any] | None:
 
 
 def _node(of: AirbyteType, final: pa.DataType, number: int) -> _Node:
-    """The column of this type, and those below; ValueError where it is stored as another type than it always is."""
-    if final != arrow_type(of):
-        raise ValueError("a column of a type of its own")
+    """The column of this type, and those below; ValueError where it is stored in another layout than the kernel's."""
     column = column_of(of, final)
     match of:
         case Object(fields) if fields:
+            _require([field.name for field in fields] == [field.name for field in final])
             children: list[_Node] = []
             for field in fields:
                 children.append(_node(field.type, final.field(field.name).type, children[-1].end if children else number + 1))
             sources = tuple(field.source for field in fields)
             spec = _Spec("object", [(source.encode(), child.spec) for source, child in zip(sources, children, strict=True)])
-            stored = pa.struct([final.field(field.name).with_type(child.stored) for field, child in zip(fields, children, strict=True)])
+            stored = pa.struct([field.with_type(child.stored) for field, child in zip(final, children, strict=True)])
             return _Node(number, children[-1].end, sources, tuple(children), column, final, stored, spec)
         case Array(items):
+            _require(pa.types.is_list(final))
             child = _node(items, final.value_type, number + 1)
             spec = _Spec("array", [(b"", child.spec)])
             stored = pa.list_(final.value_field.with_type(child.stored))
             return _Node(number, child.end, (), (child,), column, final, stored, spec)
         case Scalar():
-            kind, stored = of.value, final
+            kind, stored = of.value, _LAYOUTS.get(of, pa.string())
         case SchemalessObject():
-            kind, stored = "json_object", final
+            kind, stored = "json_object", pa.string()
         case SchemalessArray():
-            kind, stored = "json_array", final
+            kind, stored = "json_array", pa.string()
         case _:
-            kind, stored = "other", pa.null()
+            return _Node(number, number + 1, (), (), column, final, pa.null(), _Spec("other", []))
+    _require(final == stored)
     return _Node(number, number + 1, (), (), column, final, stored, _Spec(kind, []))
+
+
+def _require(known: bool) -> None:
+    if not known:
+        raise ValueError("a column in another layout than the kernel's")
 
 
 class _Left(NamedTuple):

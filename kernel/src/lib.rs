@@ -9,3 +9,6 @@ mod module;
 mod reader;
 mod scan;
 mod temporal;
+
+#[cfg(test)]
+mod tests;

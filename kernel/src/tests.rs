@@ -1,0 +1,138 @@
+//! Spoilt lines through all columns and out as Arrow arrays: nothing panics, nothing is read or freed that should not be. To be run with
+//! the address sanitizer, too. What the values are is compared in Python.
+
+use crate::arrow::{column_array, int64_array, struct_array, text_array};
+use crate::column::{Body, Column, Texts};
+use crate::ids;
+use crate::keys::Keys;
+use crate::line::Stream;
+use crate::reader::{Reader, Rows};
+
+const LINE: &str = r#"{"type":"RECORD","record":{"stream":"s","namespace":null,"data":{"text":"a \u00e9 b","json":{"a": [1, "x"]},"flag":true,
+"integer":-12,"number":1.5e3,"date":"2024-02-29","time":"12:34:56.5Z","at":"2024-02-29T01:02:03+01:00","union":[1],
+"point":{"lat":1.25,"tags":["a",null,"b\\"]},"points":[{"lat":1},{},null,{"lat":NaN,"tags":[]}],"other":{"deep":[[[]]]}},"emitted_at":5}}"#;
+const TOKENS: [&[u8]; 20] = [
+    b"\"",
+    b"\\",
+    b"{",
+    b"}",
+    b"[",
+    b"]",
+    b",",
+    b":",
+    b"null",
+    b"NaN",
+    b"-",
+    b"1e9",
+    b"\\u00e9",
+    b"\\ud800",
+    b"\xff",
+    b"\xc3",
+    b"\n",
+    b"\r\n",
+    b" ",
+    b"2024-02-30",
+];
+
+fn point() -> Column {
+    let tags = Column::new(Body::Array { offsets: vec![0], items: Box::new(text()) });
+    let members = vec![Column::new(Body::Number(Vec::new())), tags];
+    Column::new(Body::Object { keys: Keys::new(vec![b"lat".to_vec(), b"tags".to_vec()]), members })
+}
+
+fn text() -> Column {
+    Column::new(Body::Text(Texts::new()))
+}
+
+fn reader() -> Reader {
+    let fields = [
+        ("text", text()),
+        ("json", Column::new(Body::Json { opening: b'{', texts: Texts::new() })),
+        ("flag", Column::new(Body::Boolean(Vec::new()))),
+        ("integer", Column::new(Body::Integer(Vec::new()))),
+        ("number", Column::new(Body::Number(Vec::new()))),
+        ("date", Column::new(Body::Date(Vec::new()))),
+        ("time", Column::new(Body::Time { shifted: true, values: Vec::new() })),
+        ("at", Column::new(Body::Timestamp { shifted: true, values: Vec::new() })),
+        ("union", Column::new(Body::Other)),
+        ("point", point()),
+        ("points", Column::new(Body::Array { offsets: vec![0], items: Box::new(point()) })),
+    ];
+    let fields = fields.into_iter().map(|(name, column)| (name.as_bytes().to_vec(), column)).collect();
+    Reader::new(Stream { name: b"s".to_vec(), namespace: Vec::new() }, fields)
+}
+
+/// A generator of numbers that needs no crate (xorshift).
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % limit as u64) as usize
+    }
+}
+
+fn spoilt(line: &[u8], chance: &mut Chance) -> Vec<u8> {
+    let mut line = line.to_vec();
+    for _ in 0..chance.below(4) {
+        let at = chance.below(line.len() + 1);
+        match chance.below(4) {
+            0 => line.truncate(at),
+            1 if at < line.len() => line[at] = chance.below(256) as u8,
+            2 => drop(line.splice(at..at, TOKENS[chance.below(TOKENS.len())].iter().copied())),
+            _ => {
+                let end = (at + chance.below(40)).min(line.len());
+                let repeated = line[at..end].to_vec();
+                drop(line.splice(at..at, repeated));
+            }
+        }
+    }
+    line
+}
+
+fn export(rows: Rows, lines: &[u8]) {
+    let texts = rows.texts(lines);
+    assert_eq!(texts.offsets.len(), rows.count + 1);
+    assert!(rows.columns.iter().all(|column| column.len == rows.count));
+    drop(text_array(texts));
+    let children = std::iter::once(int64_array(rows.emitted_at)).chain(rows.columns.into_iter().map(column_array)).collect();
+    drop(struct_array(rows.count, children));
+}
+
+#[test]
+fn a_plain_line_is_read() {
+    let line = LINE.replace('\n', "");
+    let rows = reader().read(line.as_bytes());
+    assert_eq!((rows.count, rows.odd_lines.len(), rows.emitted_at[0]), (1, 0, 5));
+    let odd: usize = rows.columns.iter().map(|column| column.odd.len()).sum();
+    assert_eq!(odd, 1); // the union; a NaN is null
+    export(rows, line.as_bytes());
+}
+
+#[test]
+fn spoilt_lines_end_in_columns_of_one_length() {
+    let rounds = std::env::var("ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(2_000);
+    let line = LINE.replace('\n', "").into_bytes();
+    let mut chance = Chance(88_172_645_463_325_252);
+    let mut reader = reader();
+    for _ in 0..rounds {
+        let mut lines = Vec::new();
+        for _ in 0..chance.below(8) {
+            lines.extend(spoilt(&line, &mut chance));
+            lines.push(b'\n');
+        }
+        lines.truncate(lines.len().saturating_sub(chance.below(2)));
+        let rows = reader.read(&lines);
+        assert_eq!(rows.count, lines.split_inclusive(|&byte| byte == b'\n').count());
+        export(rows, &lines);
+    }
+}
+
+#[test]
+fn row_ids_are_as_long_as_they_must_be() {
+    let texts = ids::texts(1_700_000_000_000, &[0xff; 40]);
+    assert_eq!(texts.offsets, [0, 36, 72]);
+    assert_eq!(&texts.data[..36], b"018bcfe5-6800-7fff-bfff-ffffffffffff");
+}
