@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from destination_s3_spark.decoding.bulk_changes import BulkChanges, Trail
 from destination_s3_spark.decoding.changes import Changes, SomePlaces
 from destination_s3_spark.decoding.column import Column, TextColumn
-from destination_s3_spark.decoding.columns import column_of
+from destination_s3_spark.decoding.columns import column_of, key_column_of
 from destination_s3_spark.decoding.envelope import REFUSED, Meta, MisroutedRecord, UnreadableRecord
 from destination_s3_spark.decoding.metadata import ID_BYTES
 from destination_s3_spark.decoding.plan import RowPlan
@@ -60,9 +60,13 @@ Ints = np.ndarray[Any, np.dtype[np.int64]]
 
 
 class _Spec(NamedTuple):
-    """A column as the kernel is told of it: its kind, and its members by their keys; an array has one, its items."""
+    """A column as the kernel is told of it: its kind, and its members by their keys; an array has one, its items.
+
+    Dates and times of which a `whole` column might not hold all are odd.
+    """
 
     kind: str
+    whole: bool
     children: list[tuple[bytes, _Spec]]
 
 
@@ -133,7 +137,7 @@ class NativeRecordTyper(RecordTyper):
         self._nodes: list[_Node] = []
         number = 0
         for field in plan.fields:
-            node = _node(field.type, plan.table_schema.field(field.name).type, number)
+            node = _node(field.type, plan.table_schema.field(field.name).type, number, of_key=field.source in plan.key)
             self._nodes.append(node)
             number = node.end
         keys = [field.source.encode() for field in plan.fields]
@@ -173,6 +177,8 @@ class NativeRecordTyper(RecordTyper):
             _completed(given.field(at + 1), node, Trail(None, at, source), _Left(lines, odd, changes))
             for at, (node, (_, source)) in enumerate(zip(self._nodes, self._sources, strict=True))
         ]
+        for at in self._key_numbers:
+            self._record_rounded(at, columns[at], _BlockTexts(block, lines, (), None), 0, changes)
         emitted_at = given.field(0)
         order = _order(rows, [row for row, _, _ in odd_lines])
         if order is not None:
@@ -230,9 +236,9 @@ def _order(rows: int, odd: Sequence[int]) -> pa.Array[Any] | None:
     return pa.array(order)
 
 
-def _node(of: AirbyteType, final: pa.DataType, number: int) -> _Node:
+def _node(of: AirbyteType, final: pa.DataType, number: int, *, of_key: bool = False) -> _Node:
     """The column of this type, and those below; ValueError where it is stored in another layout than the kernel's."""
-    column = column_of(of, final)
+    column = key_column_of(of, final) if of_key else column_of(of, final)
     match of:
         case Object(fields) if fields:
             _require([field.name for field in fields] == [field.name for field in final])
@@ -240,13 +246,13 @@ def _node(of: AirbyteType, final: pa.DataType, number: int) -> _Node:
             for field in fields:
                 children.append(_node(field.type, final.field(field.name).type, children[-1].end if children else number + 1))
             sources = tuple(field.source for field in fields)
-            spec = _Spec("object", [(source.encode(), child.spec) for source, child in zip(sources, children, strict=True)])
+            spec = _Spec("object", False, [(source.encode(), child.spec) for source, child in zip(sources, children, strict=True)])
             stored = pa.struct([field.with_type(child.stored) for field, child in zip(final, children, strict=True)])
             return _Node(number, children[-1].end, sources, tuple(children), column, final, stored, spec)
         case Array(items):
             _require(pa.types.is_list(final))
             child = _node(items, final.value_type, number + 1)
-            spec = _Spec("array", [(b"", child.spec)])
+            spec = _Spec("array", False, [(b"", child.spec)])
             stored = pa.list_(final.value_field.with_type(child.stored))
             return _Node(number, child.end, (), (child,), column, final, stored, spec)
         case Scalar():
@@ -256,9 +262,9 @@ def _node(of: AirbyteType, final: pa.DataType, number: int) -> _Node:
         case SchemalessArray():
             kind, stored = "json_array", pa.string()
         case _:
-            return _Node(number, number + 1, (), (), column, final, pa.null(), _Spec("other", []))
+            return _Node(number, number + 1, (), (), column, final, pa.null(), _Spec("other", False, []))
     _require(final == stored)
-    return _Node(number, number + 1, (), (), column, final, stored, _Spec(kind, []))
+    return _Node(number, number + 1, (), (), column, final, stored, _Spec(kind, of_key, []))
 
 
 def _require(known: bool) -> None:

@@ -214,15 +214,16 @@ class RecordTyper:
         if len(refused) > count * _COMMON:
             self._loosen(refused, count)
         for declared in self._key_numbers:
-            self._record_rounded(declared, columns[declared], texts, first, changes)
+            self._record_rounded(declared, columns[declared], UnitTexts([texts]), first, changes)
         return columns
 
-    def _record_rounded(self, declared: int, column: pa.Array[Any], texts: Sequence[bytes], first: int, changes: Changes) -> None:
+    def _record_rounded(self, declared: int, column: pa.Array[Any], texts: Texts, first: int, changes: Changes) -> None:
         """Record which numbers of a key have more digits than a double, so that keys next to each other are not taken for one."""
         _, source = self._sources[declared]
         places = ColumnPlaces(declared, source, first)
-        for position in np.flatnonzero(np.abs(np.asarray(column.fill_null(0.0))) >= _EXACT_INTEGERS).tolist():
-            if coercions.is_rounded(bytes(split_object(texts[position])[source])):
+        positions = np.flatnonzero(np.abs(np.asarray(column.fill_null(0.0))) >= _EXACT_INTEGERS).tolist()
+        for position, text in zip(positions, texts.of_rows(positions) if positions else (), strict=True):
+            if coercions.is_rounded(bytes(split_object(text)[source])):
                 changes.truncated((places, position), Reason.SIZE)
 
     def _rows(self, texts: Sequence[bytes], first: int, changes: Changes) -> tuple[list[Any], list[bytes]]:

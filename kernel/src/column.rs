@@ -47,6 +47,8 @@ pub struct Column {
     pub nulls: Vec<(u32, u32)>,
     pub odd: Vec<Odd>,
     pub nulled: Vec<i64>,
+    /// Whether dates and times are odd of which the column's type might not hold all: they tell the rows of a key apart.
+    pub whole: bool,
     pub body: Body,
 }
 
@@ -114,7 +116,7 @@ pub fn read_members(scanner: &mut Scanner, keys: &mut Keys, members: &mut [Colum
 
 impl Column {
     pub fn new(body: Body) -> Self {
-        Column { len: 0, nulls: Vec::new(), odd: Vec::new(), nulled: Vec::new(), body }
+        Column { len: 0, nulls: Vec::new(), odd: Vec::new(), nulled: Vec::new(), whole: false, body }
     }
 
     /// Step over one value and write it at a position. Refused where the position has a value: then a key stood twice.
@@ -197,8 +199,8 @@ impl Column {
                 }
                 let string = scanner.string()?;
                 match temporal::date(scanner.of(string)) {
-                    Some(value) => values.push(value),
-                    None => return self.unread_temporal(scanner, string),
+                    Some(value) if !self.whole || temporal::is_day_alone(scanner.of(string)) => values.push(value),
+                    _ => return self.unread_temporal(scanner, string),
                 }
                 self.len += 1;
                 Ok(())
@@ -209,8 +211,8 @@ impl Column {
                 }
                 let string = scanner.string()?;
                 match temporal::time(scanner.of(string), *shifted) {
-                    Some(value) => values.push(value),
-                    None => return self.unread_temporal(scanner, string),
+                    Some(value) if !self.whole || temporal::is_of_microseconds(scanner.of(string)) => values.push(value),
+                    _ => return self.unread_temporal(scanner, string),
                 }
                 self.len += 1;
                 Ok(())
@@ -221,8 +223,8 @@ impl Column {
                 }
                 let string = scanner.string()?;
                 match temporal::timestamp(scanner.of(string), *shifted) {
-                    Some(value) => values.push(value),
-                    None => return self.unread_temporal(scanner, string),
+                    Some(value) if !self.whole || temporal::is_of_microseconds(scanner.of(string)) => values.push(value),
+                    _ => return self.unread_temporal(scanner, string),
                 }
                 self.len += 1;
                 Ok(())
@@ -399,7 +401,7 @@ impl Column {
             }
             Body::Other => Body::Other,
         };
-        Column::new(body)
+        Column { whole: self.whole, ..Column::new(body) }
     }
 }
 

@@ -14,7 +14,7 @@ use crate::line::Stream;
 use crate::reader::{LONGEST_BLOCK, Reader, Rows};
 
 /// Raised with every change of what Python sees, so that it takes no kernel of another version.
-const INTERFACE: u32 = 1;
+const INTERFACE: u32 = 2;
 
 /// A place in the lines: the ordinal of the row, start and end.
 type RowPlace = (usize, usize, usize);
@@ -22,10 +22,11 @@ type RowPlace = (usize, usize, usize);
 /// as the bytes of 64-bit integers.
 type OddColumn<'py> = (usize, Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyBytes>);
 
-/// The type of a column: its kind, and the names and types of its members, or its items.
+/// The type of a column: its kind, whether its dates and times must be kept whole, and the names and types of its members, or its items.
 #[derive(FromPyObject)]
 struct Spec {
     kind: String,
+    whole: bool,
     children: Vec<(Vec<u8>, Spec)>,
 }
 
@@ -55,7 +56,7 @@ impl Spec {
             "other" => Body::Other,
             _ => return Err(PyValueError::new_err("no such kind of column")),
         };
-        Ok(Column::new(body))
+        Ok(Column { whole: self.whole, ..Column::new(body) })
     }
 }
 

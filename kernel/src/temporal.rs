@@ -5,6 +5,7 @@ const SECOND_US: i64 = 1_000_000;
 const DAY_US: i64 = 86_400 * SECOND_US;
 /// Offsets of up to 18:00 exist; here they end before, so that minutes need no second look.
 const PLAIN_OFFSET_HOURS: i64 = 17;
+const LONGEST_DAY: usize = "yyyy-MM-dd".len();
 const MONTH_DAYS: [i64; 13] = [0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
 
 /// A time of day, and its offset from UTC.
@@ -69,6 +70,17 @@ pub fn timestamp(text: &[u8], shifted: bool) -> Option<i64> {
     let time = separated_time(rest)?;
     let offset_us = if shifted { time.offset_us } else { 0 };
     Some(days * DAY_US + time.of_day_us - offset_us)
+}
+
+/// Whether the text of a date has no time behind it.
+pub fn is_day_alone(text: &[u8]) -> bool {
+    text.len() <= LONGEST_DAY
+}
+
+/// Whether the text of a time has no more than six digits of a second.
+pub fn is_of_microseconds(text: &[u8]) -> bool {
+    let point = memchr::memrchr(b'.', text).unwrap_or(text.len()); // of a date, if there is no fraction
+    text[point..].iter().skip(1).take_while(|byte| byte.is_ascii_digit()).count() <= 6
 }
 
 /// A day of the years 1 to 9999, and what stands behind it.

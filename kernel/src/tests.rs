@@ -131,6 +131,24 @@ fn spoilt_lines_end_in_columns_of_one_length() {
 }
 
 #[test]
+fn times_of_a_key_that_its_type_might_cut_are_odd() {
+    let at = |whole| {
+        let column = Column { whole, ..Column::new(Body::Timestamp { shifted: true, values: Vec::new() }) };
+        Reader::new(Stream { name: b"s".to_vec(), namespace: Vec::new() }, vec![(b"at".to_vec(), column)])
+    };
+    let lines: String =
+        ["2024-02-29T01:02:03.123456Z", "2024.02.29 01:02:03Z", "2024-02-29T01:02:03.1234560Z", "2024-02-29T01:02:03.123456789Z"]
+            .iter()
+            .map(|text| format!(r#"{{"record":{{"stream":"s","emitted_at":1,"data":{{"at":"{text}"}}}}}}{}"#, '\n'))
+            .collect();
+    let odd = |reader: &mut Reader| -> Vec<usize> { reader.read(lines.as_bytes()).columns[0].odd.iter().map(|odd| odd.position).collect() };
+    assert!(odd(&mut at(false)).is_empty());
+    let mut whole = at(true);
+    assert_eq!(odd(&mut whole), [2, 3]);
+    assert_eq!(odd(&mut whole), [2, 3]); // a later block knows it, too
+}
+
+#[test]
 fn row_ids_are_as_long_as_they_must_be() {
     let texts = ids::texts(1_700_000_000_000, &[0xff; 40]);
     assert_eq!(texts.offsets, [0, 36, 72]);

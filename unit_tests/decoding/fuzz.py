@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import json
 import random
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from time import monotonic
 from typing import Any
@@ -19,6 +18,7 @@ import pyarrow as pa
 
 from destination_s3_spark.decoding import native_record_typer as native_module
 from destination_s3_spark.decoding.kernel import KERNEL
+from destination_s3_spark.decoding.keyed_ids import carried_digest
 from destination_s3_spark.decoding.native_record_typer import NativeRecordTyper
 from destination_s3_spark.decoding.plan import RowPlan
 from destination_s3_spark.decoding.record_typer import MisroutedRecord, RecordTyper, TypedBlock, UnreadableRecord
@@ -34,6 +34,7 @@ STREAM = StreamId("shop", "users")
 _POINT = Object((Field("lat", "lat", Scalar.NUMBER), Field("é", "e", Scalar.TIMESTAMP_WITH_TIMEZONE), Field('q"\\', "q", Scalar.STRING)))
 _FIELDS = (
     *(Field(scalar.value, scalar.value, scalar) for scalar in Scalar),
+    Field("Integer", "Integer_1", Scalar.NUMBER),
     Field("o", "o", SchemalessObject()),
     Field("a", "a", SchemalessArray()),
     Field("point", "point", _POINT),
@@ -44,6 +45,7 @@ _FIELDS = (
     Field("us", "us", Array(Union((Scalar.NUMBER, Scalar.DATE)))),
     Field("texts", "texts", Array(SchemalessObject())),
 )
+_KEY = (*(scalar.value for scalar in Scalar), "o", "point", "u")
 _NUMBERS = (
     *[
         "0",
@@ -116,6 +118,8 @@ _TEMPORALS = tuple(
         "2021-01-02|2021/1/2|2021.01.03|2021 Jan 04|21-01-01|2021-02-29|2024-02-29|1900-02-29|2000-02-29|2021-13-01|0000-01-01|0001-01-01",
         "9999-12-31|10000-01-01|+10000-01-01|2021-1-1 BC|2021-00-10|2021-01-00|2021-04-31|2021-01-02 |2021-01-02T03:04|2021-01-02 03:04Z",
         "2021-01-02T03:04:05|2021-01-02T03:04:05.1|2021-01-02 03:04:05.123456789Z|2021-01-02T|2021-01-02T03:04:05.123456+05:30",
+        "2021-01-02T00:00:00Z|2021-01-02 00:00+00:30|2021-01-02T03:04:05.123456000Z|2021-01-02T03:04:05.0000001Z|12:34:56.1234567  ",
+        "2021-01-02T03:04:05.5 |2021-01-02T03:04:05 PST  |10000-01-02T03:04:05Z|+999999-01-02|9999999999-01-02T00:00:00Z",
         "2021-01-02T03:04:05-0800|2021-01-02T03:04:05+08|2021-01-02T03:04:05+17:59|2021-01-02T03:04:05+18|2021-01-02T03:04:05+18:01",
         "2021-01-02T03:04:05+17:60|2021-01-02T24:00:00Z|2021-01-02T23:59:60Z|2021-01-02t03:04:05z|2021-07-02 03:04:05 PST",
         "2021-07-02T03:04:05 Europe/Berlin|2021-01-02T03:04:05,5Z|2021-01-02T03:04:05.Z|2021-01-02T03:04:05.Z1|2026/01/02 03:04:05",
@@ -194,16 +198,18 @@ def sources(chance: random.Random) -> list[Source]:
     """The demo shop's streams, and one with a column of every type."""
     streams = parse_catalog(json.dumps(Shop(7, 0.0).catalog(dict.fromkeys(shop.MIX, "append"))).encode()).streams
     lines = [line for chunk in Shop(chance.randrange(1000), 0.02, None).read(400) for line in chunk.lines.splitlines()]
-    found = [Source(_plan(STREAM, _FIELDS), [_any_line(chance) for _ in range(100)])]
+    lines_of_all = [_any_line(chance) for _ in range(100)]
+    found = [Source(_plan(STREAM, _FIELDS, key), lines_of_all) for key in ((), _KEY)]
     for stream in streams:
         prefix = f'{{"type":"RECORD","record":{{"namespace":"{stream.id.namespace}","stream":"{stream.id.name}"'.encode()
         fields = tuple(stream_fields(stream.json_schema, stream.id).fields)
-        found.append(Source(_plan(stream.id, fields), [line for line in lines if line.startswith(prefix)]))
+        key = tuple(field.source for field in fields[:2])
+        found.append(Source(_plan(stream.id, fields, key), [line for line in lines if line.startswith(prefix)]))
     return found
 
 
-def _plan(stream: StreamId, fields: tuple[Field, ...]) -> RowPlan:
-    return RowPlan(stream, 7, 3, fields, pa.schema([*META_FIELDS, *map(arrow_field, fields)]))
+def _plan(stream: StreamId, fields: tuple[Field, ...], key: tuple[str, ...]) -> RowPlan:
+    return RowPlan(stream, 7, 3, fields, pa.schema([*META_FIELDS, *map(arrow_field, fields)]), key=key)
 
 
 def _any_line(chance: random.Random) -> bytes:
@@ -387,12 +393,14 @@ def _said(typed: TypedBlock) -> Any:
     # As texts, because 0.0 and -0.0 are equal.
     values = {name: [repr(value) for value in stored(batch[name])] for batch in (final, raw) for name in batch.schema.names}
     ids = typed.final["_airbyte_raw_id"].equals(typed.raw["_airbyte_raw_id"]) and typed.final["_airbyte_raw_id"].null_count == 0
-    return typed.records, final.schema, raw.schema, values, typed.multiset, dict(typed.changes), ids
+    keys = list(map(carried_digest, typed.final["_airbyte_raw_id"].to_pylist()))
+    return typed.records, final.schema, raw.schema, values, typed.multiset, dict(typed.changes), dict(typed.misfits), ids, keys
 
 
 def stored(array: pa.Array) -> list[Any]:
     """The values, those of time as the integers that are stored: Python knows no years beyond 9999."""
-    return array.cast(_as_integers(array.type)).to_pylist()
+    values: list[Any] = array.cast(_as_integers(array.type)).to_pylist()
+    return values
 
 
 def _as_integers(of: pa.DataType) -> pa.DataType:
@@ -447,4 +455,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from destination_s3_spark.decoding.keyed_ids import carried_digest, key_text, keyed_id
 from destination_s3_spark.decoding.metadata import raw_ids
 from destination_s3_spark.decoding.plan import RowPlan
-from destination_s3_spark.decoding.record_typer import RecordTyper
 from destination_s3_spark.schema.airbyte_type import Field, Scalar
 
 
@@ -40,7 +39,7 @@ def test_the_text_of_a_key_is_that_of_its_fields(data: bytes, text: bytes) -> No
     assert key_text(data, ("id", "day")) == text
 
 
-def test_a_record_has_the_same_key_whichever_way_it_is_typed(make_plan: Any, make_line: Any, make_block: Any) -> None:
+def test_a_record_has_the_same_key_whichever_way_it_is_typed(make_plan: Any, make_line: Any, make_block: Any, make_typer: Any) -> None:
     fields = [
         Field("id", "id", Scalar.INTEGER),
         Field("at", "at", Scalar.DATE),
@@ -59,16 +58,16 @@ def test_a_record_has_the_same_key_whichever_way_it_is_typed(make_plan: Any, mak
         '{"id":NaN}',
         '{"id":1e30}',
     ]
-    block = RecordTyper(keyed).type_block(make_block(map(make_line, data)))
+    block = make_typer(keyed).type_block(make_block(map(make_line, data)))
     digests = list(map(carried_digest, block.final["_airbyte_raw_id"].to_pylist()))
     assert [digest is not None for digest in digests] == [False, True, False, True, True, True, True]
     assert digests[1] == digests[6]
     assert block.raw["_airbyte_raw_id"].equals(block.final["_airbyte_raw_id"])
     assert dict(block.misfits) == {"id": 4, "at": 1, "n": 1}
-    again = RecordTyper(keyed).retype(block.raw)
+    again = make_typer(keyed).retype(block.raw)
     assert again.final.equals(block.final)
     assert again.misfits == block.misfits
-    unkeyed = RecordTyper(plan).type_block(make_block(map(make_line, data)))
+    unkeyed = make_typer(plan).type_block(make_block(map(make_line, data)))
     assert {carried_digest(raw_id) for raw_id in unkeyed.final["_airbyte_raw_id"].to_pylist()} == {None}
     assert dict(unkeyed.misfits) == {}
 
@@ -92,14 +91,14 @@ def test_a_record_has_the_same_key_whichever_way_it_is_typed(make_plan: Any, mak
     ],
 )
 def test_a_temporal_key_is_told_apart_by_what_its_type_does_not_hold(
-    of: Scalar, whole: list[str], cut: list[str], make_plan: Any, make_line: Any, make_block: Any
+    of: Scalar, whole: list[str], cut: list[str], make_plan: Any, make_line: Any, make_block: Any, make_typer: Any
 ) -> None:
     plan = make_plan([Field("at", "at", of)])
     keyed = RowPlan(plan.stream, 7, 3, plan.fields, plan.table_schema, key=("at",))
     own = ["_airbyte_raw_id", "_airbyte_meta"]
     for text in [*whole, *cut]:  # alone, so that each goes the fastest way that takes it
         lines = make_block([make_line(f'{{"at":"{text}"}}')])
-        final, unkeyed = (RecordTyper(each).type_block(lines).final for each in (keyed, plan))
+        final, unkeyed = (make_typer(each).type_block(lines).final for each in (keyed, plan))
         assert final["at"][0].is_valid, text
         assert (carried_digest(final["_airbyte_raw_id"][0].as_py()) is not None) == (text in cut), text
         assert final.drop_columns(own) == unkeyed.drop_columns(own)
