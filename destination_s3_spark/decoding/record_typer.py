@@ -190,7 +190,7 @@ class RecordTyper:
             alike = self._envelopes.read_alike(lines, first)
             if alike is not None:
                 return self._typed_unit(alike, first, changes)
-        except UnreadableRecord:
+        except (UnreadableRecord, MisroutedRecord):
             del changes.entries[known:]  # only the slower way tells which line is the first, and whether it is one
         return self._typed_unit(self._envelopes.read(lines, first), first, changes)
 

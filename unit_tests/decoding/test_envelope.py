@@ -177,6 +177,13 @@ def test_meta_without_changes_is_no_change(typed: Any, meta: str, make_plan: Any
     assert typed(make_plan([ID]), line).final["_airbyte_meta"].to_pylist()[0]["changes"] == []
 
 
+def test_the_first_line_at_fault_is_named_whatever_was_learnt(typed: Any, make_plan: Any) -> None:
+    broken = GOOD.replace('{"id":1}', '{"id" 1}')
+    with pytest.raises(UnreadableRecord) as failure:
+        typed(make_plan([ID]), GOOD, broken, GOOD.replace("users", "other"))
+    assert failure.value.index == 1
+
+
 def test_an_odd_line_among_alike_ones_is_typed_in_its_place(make_plan: Any, make_typer: Any) -> None:
     typer = make_typer(make_plan([ID]))
     alike = [GOOD.replace("1", str(number)).replace(":5", f":{number}") for number in range(40)]
