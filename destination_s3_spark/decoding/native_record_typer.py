@@ -28,15 +28,13 @@ from destination_s3_spark.decoding.plan import RowPlan
 from destination_s3_spark.decoding.record_typer import (
     UNIT_BYTES,
     RecordTyper,
-    Texts,
     TypedBlock,
     Unit,
     collector_paused,
-    joined,
     parts_of,
     take_source_changes,
-    text_array,
 )
+from destination_s3_spark.decoding.texts import Texts, joined, text_array
 from destination_s3_spark.schema.airbyte_type import AirbyteType, Array, Object, Scalar, SchemalessArray, SchemalessObject
 
 _MANY_ODD_LINES = 1 / 2

@@ -13,8 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -31,6 +30,7 @@ from destination_s3_spark.decoding.keyed_ids import key_text, keyed_id
 from destination_s3_spark.decoding.metadata import META_COLUMNS, meta_array, raw_ids
 from destination_s3_spark.decoding.plan import RowPlan
 from destination_s3_spark.decoding.raw_rows import records_of, row_runs
+from destination_s3_spark.decoding.texts import Texts, UnitTexts, is_utf8, joined
 from destination_s3_spark.exact_json.marks import marked
 from destination_s3_spark.exact_json.non_numbers import speaks_of_non_numbers
 from destination_s3_spark.exact_json.values import Text, split_object
@@ -84,32 +84,6 @@ class Unit:
     texts: Sequence[bytes]
     columns: list[pa.Array[Any]]
     multiset: int
-
-
-class Texts(Protocol):
-    """The texts of `data` of a block's rows, for when they are asked for."""
-
-    def array(self) -> pa.Array[Any]:
-        """All of them."""
-
-    def of_rows(self, rows: Sequence[int]) -> Sequence[bytes]:
-        """Those of these rows."""
-
-
-class UnitTexts(Texts):
-    """The texts of units."""
-
-    def __init__(self, units: Sequence[Sequence[bytes]]) -> None:
-        self._units = units
-
-    def array(self) -> pa.Array[Any]:
-        """All of them."""
-        return joined([text_array(texts) for texts in self._units], pa.string())
-
-    def of_rows(self, rows: Sequence[int]) -> Sequence[bytes]:
-        """Those of these rows."""
-        texts = list(chain.from_iterable(self._units))
-        return [texts[row] for row in rows]
 
 
 class RecordTyper:
@@ -376,30 +350,13 @@ def parts_of(lines: bytes, unit_bytes: int) -> Iterator[bytes]:
         start = end
 
 
-def text_array(texts: Sequence[bytes]) -> pa.StringArray:
-    """The texts, known to be UTF-8, as a string column."""
-    offsets = np.zeros(len(texts) + 1, np.int32)
-    np.cumsum(np.fromiter(map(len, texts), np.int32, len(texts)), out=offsets[1:])
-    return pa.StringArray.from_buffers(len(texts), pa.py_buffer(offsets), pa.py_buffer(b"".join(texts)))
-
-
 def _require_utf8(records: Unwrapped, first: int) -> None:
     """UnreadableRecord for the first text that is not UTF-8, which msgspec does not look at everywhere."""
-    if _is_utf8(records.source):
+    if is_utf8(records.source):
         return
     for row, text in enumerate(records.texts, first):
-        if not _is_utf8(text):
+        if not is_utf8(text):
             raise UnreadableRecord(row)
-
-
-def _is_utf8(text: bytes) -> bool:
-    """Checked by Arrow, which is several times as fast at it as Python."""
-    offsets = np.array([0, len(text)], np.int32)
-    try:
-        pa.StringArray.from_buffers(1, pa.py_buffer(offsets), pa.py_buffer(text)).validate(full=True)
-    except pa.ArrowInvalid:
-        return False
-    return True
 
 
 def _multiset(units: Sequence[Unit]) -> int:
@@ -420,9 +377,3 @@ def _decodes(decode: Callable[[Text], Any], value: Text) -> bool:
     except REFUSED:
         return False
     return True
-
-
-def joined(arrays: Sequence[pa.Array[Any]], arrow_type: pa.DataType) -> pa.Array[Any]:
-    if len(arrays) == 1:
-        return arrays[0]
-    return pa.concat_arrays(arrays) if arrays else pa.array([], arrow_type)
