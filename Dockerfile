@@ -23,7 +23,20 @@ COPY scripts/trim-packages scripts/order-jars scripts/
 RUN PIP=/build/bin/pip scripts/trim-packages /opt/destination-s3-spark \
  && scripts/order-jars /opt/destination-s3-spark
 
-FROM packages AS connector
+# The native typing kernel. Debian 12 has a Rust new enough for it beside its own; compilers and crates stay behind in this stage.
+FROM packages AS kernel
+COPY scripts/install-cargo scripts/
+RUN scripts/install-cargo
+COPY kernel ./kernel
+RUN --mount=type=secret,id=pip.conf,target=/etc/pip.conf \
+    --mount=type=secret,id=ca-certificates \
+    --mount=type=cache,target=/var/cache/pip \
+    --mount=type=cache,target=/root/.cargo/registry \
+    if [ -s /run/secrets/ca-certificates ]; then export PIP_CERT=/run/secrets/ca-certificates CARGO_HTTP_CAINFO=/run/secrets/ca-certificates; fi \
+ && /build/bin/pip install --quiet 'maturin>=1.9,<2' \
+ && /build/bin/maturin build --quiet --release --locked --manifest-path kernel/Cargo.toml --out /wheels
+
+FROM kernel AS connector
 COPY pyproject.toml README.md LICENSE ./
 COPY destination_s3_spark ./destination_s3_spark
 RUN /build/bin/pip wheel --quiet --no-build-isolation --no-deps --wheel-dir /wheels .

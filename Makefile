@@ -23,7 +23,7 @@ help: ## List the targets
 
 install: $(STAMP) ## Make .venv with the locked packages (skipped when up to date)
 
-$(STAMP): requirements-dev.lock pyproject.toml scripts/install scripts/install-kernel scripts/system-packages $(KERNEL)
+$(STAMP): requirements-dev.lock pyproject.toml scripts/install scripts/install-cargo scripts/install-kernel scripts/system-packages $(KERNEL)
 	@scripts/install
 	@touch $@
 

@@ -14,7 +14,7 @@ EXIT_INTERRUPTED = 128 + signal.SIGINT
 
 
 def main() -> None:
-    """Run an Airbyte command (spec, check, write) or an operator command (`cli.OPERATOR_COMMANDS`) and exit with its code."""
+    """Run an Airbyte command (spec, check, write), an operator command (`cli.OPERATOR_COMMANDS`) or --version, and exit with its code."""
     argv = sys.argv[1:]
     if argv == ["spec"]:
         return _print_specification()
@@ -36,6 +36,8 @@ def _run(argv: list[str]) -> int:
         return EXIT_USAGE
     if argv[0] in cli.OPERATOR_COMMANDS:
         return cli.operator_command(argv)
+    if argv == ["--version"]:
+        return cli.version()
     if os.getpid() == 1:
         # A signal without a handler does not reach PID 1 of a container. A sync installs its own handler.
         signal.signal(signal.SIGTERM, lambda *_: os._exit(EXIT_TERMINATED))

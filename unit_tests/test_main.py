@@ -2,8 +2,11 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import subprocess
 import sys
+from importlib.metadata import version
+from importlib.util import find_spec
 
 import pytest
 from airbyte_cdk.models import ConnectorSpecificationSerializer
@@ -58,6 +61,17 @@ main()
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
 
     assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "")
+
+
+@pytest.mark.parametrize("switch", ["", "off"])
+def test_the_version_says_by_what_records_are_typed(switch: str) -> None:
+    environment = {**os.environ, "DESTINATION_S3_SPARK_KERNEL": switch}
+    command = [sys.executable, "-m", "destination_s3_spark", "--version"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+
+    assert ended.stdout.startswith(f"destination-s3-spark {version('destination-s3-spark')}; records are typed ")
+    by_the_kernel = "by the native kernel" in ended.stdout
+    assert by_the_kernel == (find_spec("destination_s3_spark_kernel") is not None and not switch)
 
 
 def test_an_error_nobody_foresaw_leaves_its_place_on_stderr_and_not_its_text() -> None:

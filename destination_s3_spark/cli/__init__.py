@@ -8,10 +8,12 @@ import io
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from importlib import metadata
 from pathlib import Path
 
 from destination_s3_spark.errors import ConfigError, SyncError
 
+_PACKAGE = "destination-s3-spark"
 _COMMANDS = {
     "demo": (
         "see the connector work, without an account or a bucket",
@@ -80,6 +82,15 @@ def operator_command(argv: Sequence[str]) -> int:
     return code
 
 
+def version() -> int:
+    """Print the version, and by what records are typed: a question about speed begins with that."""
+    from destination_s3_spark.decoding.kernel import HOW_LINES_ARE_TYPED  # noqa: PLC0415
+
+    sys.stdout.write(f"{_PACKAGE} {metadata.version(_PACKAGE)}; records are typed {HOW_LINES_ARE_TYPED}\n")
+    sys.stdout.flush()
+    return 0
+
+
 def _plain(error: UnicodeError) -> tuple[str, int]:
     """Replace each character that cannot be encoded by exactly one other, so that columns stay aligned."""
     if not isinstance(error, UnicodeEncodeError):
@@ -133,7 +144,7 @@ def _changes(arguments: argparse.Namespace) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="destination-s3-spark",
+        prog=_PACKAGE,
         description="Commands for operators. The Airbyte commands spec, check and write are described by `destination-s3-spark --help`.",
     )
     parsers = parser.add_subparsers(dest="command", required=True)

@@ -63,6 +63,12 @@ def test_the_image_runs_without_root_and_unbuffered(image_config: dict[str, Any]
     assert "PYTHONUNBUFFERED=1" in image_config["Env"]
 
 
+def test_records_are_typed_by_the_native_kernel_and_what_built_it_stayed_behind(image: str) -> None:
+    assert "records are typed by the native kernel" in run(image, "--version")
+    tools = run(image, "-c", "command -v cargo rustc maturin cc gcc ld || true", entrypoint="/bin/sh")
+    assert tools == ""
+
+
 def test_no_setting_of_the_machine_that_built_the_image_is_in_it(image: str, image_config: dict[str, Any]) -> None:
     names = [entry.split("=")[0] for entry in image_config["Env"]]
     assert [name for name in names if re.search("index|proxy|cert", name, re.IGNORECASE)] == []
