@@ -37,8 +37,8 @@ from destination_s3_spark.decoding.record_typer import (
 from destination_s3_spark.decoding.texts import Texts, joined, text_array
 from destination_s3_spark.schema.airbyte_type import AirbyteType, Array, Object, Scalar, SchemalessArray, SchemalessObject
 
-_MANY_ODD_LINES = 1 / 2
-"""The share of odd lines from which on a block goes to the Python typer as a whole, which is at its best there."""
+_MOST_ODD_LINES = 1 / 2
+"""The share of odd lines beyond which a block goes to the Python typer as a whole, which is at its best there."""
 
 _LAYOUTS: Mapping[Scalar, pa.DataType] = MappingProxyType(
     {
@@ -128,10 +128,11 @@ class _BlockTexts(Texts):
 class NativeRecordTyper(RecordTyper):
     """Types by the kernel where it can. Gives what the Python typer gives, to the byte, but for the ids."""
 
-    def __init__(self, plan: RowPlan, kernel: ModuleType, unit_bytes: int = UNIT_BYTES) -> None:
+    def __init__(self, plan: RowPlan, kernel: ModuleType, unit_bytes: int = UNIT_BYTES, most_odd_lines: float = _MOST_ODD_LINES) -> None:
         """ValueError for names that no UTF-8 has, and for columns that are stored in another layout than the kernel's."""
         super().__init__(plan, unit_bytes)
         self._module = kernel
+        self._most_odd_lines = most_odd_lines
         self._nodes: list[_Node] = []
         number = 0
         for field in plan.fields:
@@ -154,7 +155,7 @@ class NativeRecordTyper(RecordTyper):
         except (ValueError, RuntimeError):  # too long for its places, or a fault of its own
             return super().type_block(lines)
         odd_lines = block.odd_lines
-        if len(odd_lines) > block.rows * _MANY_ODD_LINES:
+        if len(odd_lines) > block.rows * self._most_odd_lines:
             return super().type_block(lines)
         try:
             with collector_paused():
@@ -217,10 +218,10 @@ class NativeRecordTyper(RecordTyper):
         return units
 
 
-def native_record_typer(plan: RowPlan, kernel: ModuleType | None, unit_bytes: int = UNIT_BYTES) -> NativeRecordTyper | None:
+def native_record_typer(plan: RowPlan, kernel: ModuleType | None) -> NativeRecordTyper | None:
     """The native typer; None without a kernel, and for names or types that it does not know."""
     try:
-        return None if kernel is None else NativeRecordTyper(plan, kernel, unit_bytes)
+        return None if kernel is None else NativeRecordTyper(plan, kernel)
     except ValueError:
         return None
 

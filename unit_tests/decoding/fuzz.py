@@ -16,10 +16,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from destination_s3_spark.decoding import native_record_typer as native_module
 from destination_s3_spark.decoding.kernel import KERNEL
 from destination_s3_spark.decoding.keyed_ids import carried_digest
-from destination_s3_spark.decoding.native_record_typer import NativeRecordTyper
 from destination_s3_spark.decoding.plan import RowPlan
 from destination_s3_spark.decoding.record_typer import MisroutedRecord, RecordTyper, TypedBlock, UnreadableRecord
 from destination_s3_spark.demo import shop
@@ -29,6 +27,7 @@ from destination_s3_spark.schema.airbyte_type import Array, Field, Object, Scala
 from destination_s3_spark.schema.arrow import META_FIELDS, arrow_field
 from destination_s3_spark.schema.json_schema import stream_fields
 from destination_s3_spark.stream_id import StreamId
+from unit_tests.decoding.native import native_typer
 
 STREAM = StreamId("shop", "users")
 _POINT = Object((Field("lat", "lat", Scalar.NUMBER), Field("é", "e", Scalar.TIMESTAMP_WITH_TIMEZONE), Field('q"\\', "q", Scalar.STRING)))
@@ -433,10 +432,13 @@ def run(seed: int, rounds: int, *, seconds: float | None = None) -> int:
     kept: list[tuple[Source, RecordTyper, RecordTyper]] = []
     while done < rounds if ends_at is None else monotonic() < ends_at:
         if done % 200 == 0:  # what they learnt is forgotten now and then
-            kept = [(source, RecordTyper(source.plan), NativeRecordTyper(source.plan, KERNEL)) for source in sources(chance)]
+            kept = [
+                (source, RecordTyper(source.plan), native_typer(source.plan, most_odd_lines=most))
+                for source in sources(chance)
+                for most in (0.5, 1.0)
+            ]
         source, python, native = chance.choice(kept)
         lines = block(source, chance)
-        native_module._MANY_ODD_LINES = chance.choice((0.5, 1.0))
         for text in {lines, readable(lines, python)}:
             if text and outcome(python, text) != outcome(native, text):
                 raise Disagreement(f"seed {seed}, block {done}: {text!r}")

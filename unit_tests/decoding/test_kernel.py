@@ -15,6 +15,7 @@ from destination_s3_spark.decoding.native_record_typer import NativeRecordTyper,
 from destination_s3_spark.decoding.record_typer import UnreadableRecord
 from destination_s3_spark.decoding.verbatim import record_typer
 from destination_s3_spark.schema.airbyte_type import Field, Object, Scalar
+from unit_tests.decoding.native import native_typer
 
 needs_kernel = pytest.mark.skipif(KERNEL is None, reason="without the native kernel")
 ID = Field("id", "id", Scalar.INTEGER)
@@ -55,7 +56,7 @@ def test_a_block_the_kernel_does_not_read_is_pythons(fault: Exception, make_plan
     def read(_: bytes) -> None:
         raise fault
 
-    typer = NativeRecordTyper(make_plan([ID]), KERNEL)
+    typer = native_typer(make_plan([ID]))
     typer._kernel = SimpleNamespace(read=read)
     assert typer.type_block(make_block([make_line('{"id":1}'), make_line('{"id":2}')])).final["id"].to_pylist() == [1, 2]
     with pytest.raises(UnreadableRecord):
@@ -64,7 +65,7 @@ def test_a_block_the_kernel_does_not_read_is_pythons(fault: Exception, make_plan
 
 @needs_kernel
 def test_the_kernel_gives_its_columns_once(make_plan: Any, make_line: Any, make_block: Any) -> None:
-    block = NativeRecordTyper(make_plan([ID]), KERNEL)._kernel.read(make_block([make_line('{"id":1}')]))
+    block = native_typer(make_plan([ID]))._kernel.read(make_block([make_line('{"id":1}')]))
     block.columns()
     with pytest.raises(RuntimeError, match="taken before"):
         block.columns()
