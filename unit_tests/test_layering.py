@@ -35,7 +35,7 @@ LAYERS = [
     {"protocol"},
     {"config"},
     {"errors"},
-    {"exact_json", "stream_id"},
+    {"exact_json", "kernel", "stream_id"},
 ]
 """From the top down. A module belongs to the layer of the longest name that it begins with."""
 

@@ -84,7 +84,7 @@ def operator_command(argv: Sequence[str]) -> int:
 
 def version() -> int:
     """Print the version, and by what records are typed: a question about speed begins with that."""
-    from destination_s3_spark.decoding.kernel import HOW_LINES_ARE_TYPED  # noqa: PLC0415
+    from destination_s3_spark.kernel import HOW_LINES_ARE_TYPED  # noqa: PLC0415
 
     sys.stdout.write(f"{_PACKAGE} {metadata.version(_PACKAGE)}; records are typed {HOW_LINES_ARE_TYPED}\n")
     sys.stdout.flush()

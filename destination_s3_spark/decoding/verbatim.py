@@ -15,7 +15,6 @@ import pyarrow.compute as pc
 
 from destination_s3_spark.decoding.changes import Changes, ColumnPlaces, Places, Reason, Spot
 from destination_s3_spark.decoding.column import Column, RawColumn, Slot
-from destination_s3_spark.decoding.kernel import KERNEL
 from destination_s3_spark.decoding.metadata import META_COLUMNS
 from destination_s3_spark.decoding.native_record_typer import native_record_typer
 from destination_s3_spark.decoding.plan import RowPlan, Values
@@ -23,6 +22,7 @@ from destination_s3_spark.decoding.record_typer import RecordTyper
 from destination_s3_spark.decoding.texts import text_array
 from destination_s3_spark.exact_json.non_numbers import Step, non_numbers, to_rewrite, without
 from destination_s3_spark.exact_json.values import NULL, QUOTE, compact, string, without_lone_surrogates
+from destination_s3_spark.kernel import KERNEL
 
 _SURROGATES = (rb"\ud", rb"\uD")
 """What every escaped surrogate begins with."""

@@ -17,11 +17,11 @@ from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.cli import inspection, report
 from destination_s3_spark.cli.inspection import InspectedTable
 from destination_s3_spark.config.config import Config
-from destination_s3_spark.decoding.kernel import HOW_LINES_ARE_TYPED
 from destination_s3_spark.demo import connector, server, shop
 from destination_s3_spark.demo.connector import Progress
 from destination_s3_spark.demo.server import LocalS3
 from destination_s3_spark.demo.shop import Shop
+from destination_s3_spark.kernel import HOW_LINES_ARE_TYPED
 from destination_s3_spark.storage.object_store import ObjectStore
 from destination_s3_spark.tables.factory import table_factory
 

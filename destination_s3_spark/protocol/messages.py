@@ -5,6 +5,7 @@ Record lines stay bytes. Streams are identified by their index in the catalog.
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
 from dataclasses import dataclass, field
 from enum import Enum
@@ -17,14 +18,14 @@ from destination_s3_spark.stream_id import StreamId
 class Records:
     """Consecutive record lines of one stream.
 
-    `chunks` are whole lines as received, each ending in a newline. `runs` are pairs of (byte offset of the first line in the input, number
-    of lines). The lines of a run are consecutive in the input too, so its offset and the lengths of its lines locate each line.
+    `lines` are whole lines as received, each ending in a newline. `runs` is a flat sequence of pairs: the byte offset of a run's first line
+    in the input, and the number of its lines. The lines of a run are consecutive in the input too, so their lengths locate each of them.
     """
 
     stream: int
-    chunks: list[bytes]
+    lines: bytes
     records: int
-    runs: list[tuple[int, int]]
+    runs: array[int]
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,9 @@ from typing import Any
 from destination_s3_spark.errors import DataError
 from destination_s3_spark.protocol.catalog import Catalog
 from destination_s3_spark.protocol.envelope import Envelope, read_envelope
+from destination_s3_spark.protocol.line_router import DATA_KEY, line_router
 from destination_s3_spark.protocol.messages import Event, Idle, InputCounts, Records, State, Status, StreamStatus
-from destination_s3_spark.protocol.routes import DATA_KEY, Pending, Routes
+from destination_s3_spark.protocol.routes import Routes
 from destination_s3_spark.protocol.state import parse_state
 from destination_s3_spark.stream_id import StreamId
 
@@ -39,9 +40,8 @@ class ProtocolReader:
         self.counts = InputCounts()
         self._ids = tuple(stream.id for stream in catalog.streams)
         self._indexes = {stream: index for index, stream in enumerate(self._ids)}
-        self._pending = tuple(Pending(index) for index in range(len(self._ids)))
-        self._dirty: list[Pending] = []
-        self._routes = Routes(self._ids)
+        self._router = line_router(len(self._ids))
+        self._routes = Routes(self._ids, self._router)
         self._complete: set[int] = set()
 
     def events(self, blocks: Iterable[bytes]) -> Iterator[Event]:
@@ -66,65 +66,30 @@ class ProtocolReader:
             yield from self._hand_on()
 
     def _read(self, text: bytes, start: int, end: int) -> Iterator[Event]:
-        """Read the whole lines in this range. Yield the events other than records, each after the records before it.
-
-        The loop is the hot path: at most one lookup per line, and no copy of the line.
-        """
+        """Read the whole lines in this range. Yield the events other than records, each after the records before it."""
         if not self.counts.bytes and text.startswith(BYTE_ORDER_MARK, start):
             start += len(BYTE_ORDER_MARK)
             self.counts.bytes = len(BYTE_ORDER_MARK)
         before = self.counts.bytes - start
-        find, find_pending, starts_with, key_bytes = text.find, self._routes.by_prefix.get, text.startswith, len(DATA_KEY)
-        view = memoryview(text)
-        run: Pending | None = None
-        prefix: bytes | None = None
-        run_start = line_start = start
-        records = 0
-        while line_start < end:
-            line_end = find(b"\n", line_start)
-            if prefix is not None and starts_with(prefix, line_start):
-                line_start = line_end + 1
-                records += 1
-                continue
-            prefix = text[line_start : find(DATA_KEY, line_start, line_end) + key_bytes]
-            outcome: Pending | State | StreamStatus | None = find_pending(prefix)
-            if outcome is None:
-                prefix = None
-                outcome = self._read_line(text[line_start:line_end], before + line_start)
-            if outcome is not run:
-                if run is not None:
-                    self._take(run, before + run_start, view[run_start:line_start], records)
-                run = outcome if isinstance(outcome, Pending) else None
-                run_start, records = line_start, 0
-            line_start = line_end + 1
-            if run is not None:
-                records += 1
-            elif isinstance(outcome, State | StreamStatus):
-                self.counts.bytes = before + line_start
+        at = start
+        while (at := self._router.route(text, at, end, before + at)) < end:
+            line_start, at = at, text.find(b"\n", at) + 1
+            outcome = self._read_line(text[line_start : at - 1], before + line_start)
+            if isinstance(outcome, int):
+                self._router.add(text, line_start, at, before + line_start, outcome)
+            elif outcome is not None:
+                self.counts.bytes = before + at
                 yield from self._hand_on()
                 yield outcome
-        if run is not None:
-            self._take(run, before + run_start, view[run_start:end], records)
         self.counts.bytes = before + end
 
-    def _take(self, pending: Pending, offset: int, lines: memoryview, records: int) -> None:
-        """Add consecutive lines of one stream, which start at this offset of the input."""
-        if not pending.lines:
-            self._dirty.append(pending)
-        pending.lines.append(lines)
-        pending.runs.append((offset, records))
-
     def _hand_on(self) -> Iterator[Records]:
-        for pending in self._dirty:
-            records = sum(count for _, count in pending.runs)
-            self.counts.records += records
-            chunk, runs = b"".join(pending.lines), pending.runs
-            pending.lines, pending.runs = [], []
-            yield Records(pending.stream, [chunk], records, runs)
-        self._dirty.clear()
+        for records in self._router.taken():
+            self.counts.records += records.records
+            yield records
 
-    def _read_line(self, line: bytes, offset: int) -> Pending | State | StreamStatus | None:
-        """Interpret a line without a learnt prefix as an event or as a record of a stream. Returns None for a line to ignore."""
+    def _read_line(self, line: bytes, offset: int) -> int | State | StreamStatus | None:
+        """Interpret a line that the router does not know: as the index of a record's stream, or as an event. None for a line to ignore."""
         text = line.lstrip(_BLANKS)
         if not text.startswith(b"{"):
             self._pass_over(line, text, offset)
@@ -148,7 +113,7 @@ class ProtocolReader:
         else:
             self.counts.blank += 1
 
-    def _message(self, line: bytes, envelope: Envelope, offset: int) -> Pending | State | StreamStatus | None:
+    def _message(self, line: bytes, envelope: Envelope, offset: int) -> int | State | StreamStatus | None:
         if envelope.stream is not None:
             return self._record(line, envelope.stream, envelope.names_namespace, offset)
         if envelope.type == "STATE":
@@ -159,7 +124,7 @@ class ProtocolReader:
         self._ignore(envelope.type if envelope.type in _KNOWN_TYPES else "unknown type")
         return None
 
-    def _record(self, line: bytes, stream: StreamId, names_namespace: bool, offset: int) -> Pending | None:
+    def _record(self, line: bytes, stream: StreamId, names_namespace: bool, offset: int) -> int | None:
         index = self._indexes.get(stream)
         if index is None:
             if stream not in self.counts.unknown_streams:
@@ -173,8 +138,8 @@ class ProtocolReader:
                 "and run the sync again.",
                 stream=stream,
             )
-        self._routes.learn(line, stream, names_namespace=names_namespace, pending=self._pending[index])
-        return self._pending[index]
+        self._routes.learn(line, stream, names_namespace=names_namespace, index=index)
+        return index
 
     def _status(self, trace: bytes) -> StreamStatus | None:
         """Return a terminal stream status. Other TRACEs, a repeated COMPLETE and unknown streams are only counted."""
@@ -185,7 +150,7 @@ class ProtocolReader:
         self.counts.statuses += 1
         if status is Status.COMPLETE:
             self._complete.add(index)
-            self._routes.forget(self._pending[index])
+            self._routes.forget(index)
         return StreamStatus(index, status)
 
     def _ignore(self, kind: str) -> None:

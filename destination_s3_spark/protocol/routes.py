@@ -13,10 +13,9 @@ from typing import Any
 
 import msgspec
 
+from destination_s3_spark.protocol.line_router import DATA_KEY, LineRouter
 from destination_s3_spark.stream_id import StreamId
 
-DATA_KEY = b'"data":'
-"""End of a prefix. A line that spells it differently is parsed."""
 PREFIXES_PER_STREAM = 64
 """Maximum number of prefixes per stream. More variants mean that the envelope contains record data, and learning them wastes memory."""
 
@@ -24,52 +23,40 @@ _EMITTED_AT = re.compile(rb'"emitted_at": ?([0-9]++)')
 _MARKER = "data follows"
 
 
-class Pending:
-    """Lines of one stream that were read but not yet handed on: the lines of each run, and the runs (see `messages.Records`)."""
-
-    __slots__ = ("lines", "runs", "stream")
-
-    def __init__(self, stream: int) -> None:
-        self.stream = stream
-        self.lines: list[memoryview] = []
-        self.runs: list[tuple[int, int]] = []
-
-
 class Routes:
-    """Prefixes learnt so far, per stream. `by_prefix` serves the reader's inner loop and is updated in place."""
+    """Prefixes learnt so far, per stream. The router holds those that are equal in every line of a stream."""
 
-    def __init__(self, streams: Iterable[StreamId]) -> None:
+    def __init__(self, streams: Iterable[StreamId], router: LineRouter) -> None:
         ids = tuple(streams)
-        self.by_prefix: dict[bytes, Pending] = {}
-        self._by_template: dict[bytes, Pending] = {}
+        self._router = router
+        self._by_template: dict[bytes, int] = {}
         self._names_with_namespace = {stream.name for stream in ids if stream.namespace is not None}
         self._learnt = dict.fromkeys(range(len(ids)), 0)
 
-    def find(self, line: bytes) -> Pending | None:
-        """Return the pending lines of the stream if the line's prefix is known except for `emitted_at`, else None."""
+    def find(self, line: bytes) -> int | None:
+        """Return the stream if the line's prefix is known except for `emitted_at`, else None."""
         if not self._by_template:
             return None
         template = _template(_prefix(line))
         return None if template is None else self._by_template.get(template)
 
-    def learn(self, line: bytes, stream: StreamId, *, names_namespace: bool, pending: Pending) -> None:
+    def learn(self, line: bytes, stream: StreamId, *, names_namespace: bool, index: int) -> None:
         """Remember the prefix of a parsed record line if the prefix alone determines the stream."""
         prefix = _prefix(line)
-        if self._learnt[pending.stream] >= PREFIXES_PER_STREAM or not self._decides(prefix, stream, names_namespace):
+        if self._learnt[index] >= PREFIXES_PER_STREAM or not self._decides(prefix, stream, names_namespace):
             return
-        self._learnt[pending.stream] += 1
+        self._learnt[index] += 1
         template = _template(prefix)
         if template is None:
-            self.by_prefix[prefix] = pending
+            self._router.learn(prefix, index)
         else:
-            self._by_template[template] = pending
+            self._by_template[template] = index
 
-    def forget(self, pending: Pending) -> None:
+    def forget(self, stream: int) -> None:
         """Drop the prefixes of a stream and learn no more of them, so that each of its further lines is parsed."""
-        for known in (self.by_prefix, self._by_template):
-            for prefix in [prefix for prefix, owner in known.items() if owner is pending]:
-                del known[prefix]
-        self._learnt[pending.stream] = PREFIXES_PER_STREAM
+        self._router.forget(stream)
+        self._by_template = {template: known for template, known in self._by_template.items() if known != stream}
+        self._learnt[stream] = PREFIXES_PER_STREAM
 
     def _decides(self, prefix: bytes, stream: StreamId, names_namespace: bool) -> bool:
         """Return whether the prefix up to `"data":` belongs to a RECORD of this stream with `data` at the record's top level.

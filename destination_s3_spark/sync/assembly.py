@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from destination_s3_spark.chain.orphan_uploads import OrphanUploads
 from destination_s3_spark.config.config import Config
 from destination_s3_spark.config.spark_conf import is_local
-from destination_s3_spark.decoding.kernel import HOW_LINES_ARE_TYPED
+from destination_s3_spark.kernel import HOW_LINES_ARE_TYPED
 from destination_s3_spark.protocol.catalog import Catalog
 from destination_s3_spark.protocol.input_stream import read_blocks
 from destination_s3_spark.protocol.messages import InputCounts

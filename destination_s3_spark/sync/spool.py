@@ -15,7 +15,6 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from pathlib import Path
 from threading import Lock
 
@@ -123,9 +122,9 @@ class Spool:
         """Add lines to their stream. Raises TransientError when the disk is full."""
         with self._lock:
             spool = self._streams[records.stream]
-            size = sum(map(len, records.chunks))
-            spool.chunks += records.chunks
-            spool.runs.extend(chain.from_iterable(records.runs))
+            size = len(records.lines)
+            spool.chunks.append(records.lines)
+            spool.runs.extend(records.runs)
             spool.end += size
             spool.records += records.records
             spool.buffered += size

@@ -7,6 +7,7 @@ mod keys;
 mod line;
 mod module;
 mod reader;
+mod router;
 mod scan;
 mod temporal;
 

@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::exceptions::{PyIndexError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyCapsule};
 
@@ -12,9 +12,10 @@ use crate::ids;
 use crate::keys::Keys;
 use crate::line::Stream;
 use crate::reader::{LONGEST_BLOCK, Reader, Rows};
+use crate::router;
 
 /// Raised with every change of what Python sees, so that it takes no kernel of another version.
-const INTERFACE: u32 = 2;
+const INTERFACE: u32 = 3;
 
 /// A place in the lines: the ordinal of the row, start and end.
 type RowPlace = (usize, usize, usize);
@@ -169,6 +170,128 @@ fn row_ids<'py>(py: Python<'py>, milliseconds: u64, random: &[u8]) -> PyResult<B
     capsule(py, text_array(ids::texts(milliseconds, random)))
 }
 
+/// Of a stream: its index, its lines, how many there are, and their runs, as the bytes of pairs of 64-bit integers.
+type Taken<'py> = (usize, Bound<'py, PyBytes>, u64, Bound<'py, PyBytes>);
+
+/// Lines of one stream that are not taken yet: by text and places in it, and their runs, the last of which ends at `next` of the input.
+#[derive(Default)]
+struct Pending {
+    pieces: Vec<(usize, usize, usize)>,
+    bytes: usize,
+    records: u64,
+    runs: Vec<u64>,
+    next: Option<u64>,
+}
+
+impl Pending {
+    fn add(&mut self, text: usize, start: usize, end: usize, records: u64, offset: u64) {
+        self.pieces.push((text, start, end));
+        self.bytes += end - start;
+        self.records += records;
+        if self.next == Some(offset) {
+            *self.runs.last_mut().expect("a run ends here") += records;
+        } else {
+            self.runs.extend([offset, records]);
+        }
+        self.next = Some(offset + (end - start) as u64);
+    }
+}
+
+/// Sorts record lines by stream, those of known prefixes by itself.
+#[pyclass]
+struct Router {
+    /// In a box, because Python aligns its objects to 16 bytes, and what searches for a text wants 32.
+    router: Box<router::Router>,
+    texts: Vec<Py<PyBytes>>,
+    pending: Vec<Pending>,
+    dirty: Vec<usize>,
+}
+
+#[pymethods]
+impl Router {
+    /// For so many streams.
+    #[new]
+    fn new(streams: usize) -> Self {
+        let pending = std::iter::repeat_with(Pending::default).take(streams).collect();
+        Router { router: Box::new(router::Router::new()), texts: Vec::new(), pending, dirty: Vec::new() }
+    }
+
+    /// Route lines with this prefix to the stream. IndexError when there is no such stream.
+    fn learn(&mut self, prefix: &[u8], stream: usize) -> PyResult<()> {
+        self.require(stream)?;
+        self.router.learn(prefix, stream);
+        Ok(())
+    }
+
+    /// Drop the prefixes of the stream.
+    fn forget(&mut self, stream: usize) {
+        self.router.forget(stream);
+    }
+
+    /// Take whole lines between these places, the first of which stands at this offset in the input. Returns where the first line with
+    /// an unknown prefix begins, or the end. RuntimeError when the kernel has a fault.
+    fn route(&mut self, text: &Bound<'_, PyBytes>, start: usize, end: usize, offset: u64) -> PyResult<usize> {
+        let lines = text.as_bytes().get(start..end).ok_or_else(no_place)?;
+        let router = &self.router;
+        let mut runs = Vec::new();
+        let routed = text.py().detach(|| catch_unwind(AssertUnwindSafe(|| router.route(lines, |run| runs.push(run)))));
+        let stop = routed.map_err(|_| PyRuntimeError::new_err("the router failed"))?;
+        for run in runs {
+            self.take(text, start + run.start, start + run.end, run.records, offset + run.start as u64, run.stream);
+        }
+        Ok(start + stop)
+    }
+
+    /// Take one line of the stream.
+    fn add(&mut self, text: &Bound<'_, PyBytes>, start: usize, end: usize, offset: u64, stream: usize) -> PyResult<()> {
+        self.require(stream)?;
+        text.as_bytes().get(start..end).ok_or_else(no_place)?;
+        self.take(text, start, end, 1, offset, stream);
+        Ok(())
+    }
+
+    /// The lines of each stream that were taken since the last time, and forget them.
+    fn taken<'py>(&mut self, py: Python<'py>) -> PyResult<Vec<Taken<'py>>> {
+        let texts = std::mem::take(&mut self.texts);
+        let views: Vec<&[u8]> = texts.iter().map(|text| text.bind(py).as_bytes()).collect();
+        let mut found = Vec::new();
+        for stream in std::mem::take(&mut self.dirty) {
+            let pending = std::mem::take(&mut self.pending[stream]);
+            let lines = PyBytes::new_with(py, pending.bytes, |target| {
+                let mut at = 0;
+                for (text, start, end) in pending.pieces {
+                    target[at..at + end - start].copy_from_slice(&views[text][start..end]);
+                    at += end - start;
+                }
+                Ok(())
+            })?;
+            let runs: Vec<u8> = pending.runs.into_iter().flat_map(u64::to_ne_bytes).collect();
+            found.push((stream, lines, pending.records, PyBytes::new(py, &runs)));
+        }
+        Ok(found)
+    }
+}
+
+impl Router {
+    fn take(&mut self, text: &Bound<'_, PyBytes>, start: usize, end: usize, records: u64, offset: u64, stream: usize) {
+        if !self.texts.last().is_some_and(|last| last.is(text)) {
+            self.texts.push(text.clone().unbind());
+        }
+        if self.pending[stream].pieces.is_empty() {
+            self.dirty.push(stream);
+        }
+        self.pending[stream].add(self.texts.len() - 1, start, end, records, offset);
+    }
+
+    fn require(&self, stream: usize) -> PyResult<()> {
+        if stream < self.pending.len() { Ok(()) } else { Err(PyIndexError::new_err("no such stream")) }
+    }
+}
+
+fn no_place() -> PyErr {
+    PyValueError::new_err("no such place in the text")
+}
+
 fn capsule(py: Python<'_>, array: ArrowArray) -> PyResult<Bound<'_, PyCapsule>> {
     PyCapsule::new_with_value(py, array, c"arrow_array")
 }
@@ -202,5 +325,6 @@ fn destination_s3_spark_kernel(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("VERSION", env!("CARGO_PKG_VERSION"))?;
     module.add_function(wrap_pyfunction!(row_ids, module)?)?;
     module.add_class::<Kernel>()?;
+    module.add_class::<Router>()?;
     module.add_class::<Block>()
 }

@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from destination_s3_spark.decoding.kernel import KERNEL
 from destination_s3_spark.decoding.plan import RowPlan
 from destination_s3_spark.decoding.record_typer import UNIT_BYTES, RecordTyper, TypedBlock
+from destination_s3_spark.kernel import KERNEL
 from destination_s3_spark.schema.airbyte_type import Field
 from destination_s3_spark.schema.arrow import META_FIELDS, arrow_field
 from destination_s3_spark.stream_id import StreamId

@@ -10,10 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from destination_s3_spark.decoding.kernel import KERNEL
 from destination_s3_spark.decoding.native_record_typer import NativeRecordTyper, native_record_typer
 from destination_s3_spark.decoding.record_typer import UnreadableRecord
 from destination_s3_spark.decoding.verbatim import record_typer
+from destination_s3_spark.kernel import KERNEL
 from destination_s3_spark.schema.airbyte_type import Field, Object, Scalar
 from unit_tests.decoding.native import native_typer
 
@@ -43,7 +43,7 @@ def test_a_column_that_is_stored_otherwise_is_pythons(make_plan: Any) -> None:
 
 
 def test_the_switch_has_everything_typed_in_python() -> None:
-    program = "from destination_s3_spark.decoding.kernel import *; print(KERNEL, HOW_LINES_ARE_TYPED)"
+    program = "from destination_s3_spark.kernel import *; print(KERNEL, HOW_LINES_ARE_TYPED)"
     done = subprocess.run(
         [sys.executable, "-c", program], env={"DESTINATION_S3_SPARK_KERNEL": "off"}, capture_output=True, text=True, check=True
     )

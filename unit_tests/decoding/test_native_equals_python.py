@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from destination_s3_spark.decoding import native_record_typer as native_module
-from destination_s3_spark.decoding.kernel import KERNEL
 from destination_s3_spark.decoding.record_typer import RecordTyper
 from destination_s3_spark.decoding.temporal import ABBREVIATIONS, TEMPORAL
+from destination_s3_spark.kernel import KERNEL
 from destination_s3_spark.schema.airbyte_type import Array, Field, Object, Scalar, SchemalessObject
 from unit_tests.decoding import fuzz
 from unit_tests.decoding.native import native_typer

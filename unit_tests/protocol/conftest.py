@@ -49,11 +49,11 @@ def story() -> Callable[[Iterable[Event]], Story]:
 
 
 def _placed(event: Records) -> Story:
-    lines = b"".join(event.chunks).splitlines(keepends=True)
-    assert all(chunk.endswith(b"\n") for chunk in event.chunks)
-    assert sum(count for _, count in event.runs) == event.records == len(lines)
+    lines = event.lines.splitlines(keepends=True)
+    assert event.lines.endswith(b"\n")
+    assert sum(event.runs[1::2]) == event.records == len(lines)
     placed: Story = []
-    for start, count in event.runs:
+    for start, count in zip(event.runs[::2], event.runs[1::2], strict=True):
         offset = start
         for _ in range(count):
             line = lines[len(placed)]

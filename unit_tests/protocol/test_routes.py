@@ -2,29 +2,30 @@ from __future__ import annotations
 
 import pytest
 
-from destination_s3_spark.protocol.routes import Pending, Routes
+from destination_s3_spark.protocol.line_router import PythonLineRouter
+from destination_s3_spark.protocol.routes import Routes
 from destination_s3_spark.stream_id import StreamId
 
 USERS, SHOP_ORDERS = StreamId(None, "users"), StreamId("shop", "orders")
 STREAMS = (USERS, SHOP_ORDERS)
 
 
-def learnt(line: bytes, stream: StreamId, *, names_namespace: bool = False) -> Routes:
-    routes = Routes(STREAMS)
-    routes.learn(line, stream, names_namespace=names_namespace, pending=Pending(STREAMS.index(stream)))
-    return routes
+def learnt(line: bytes, stream: StreamId, *, names_namespace: bool = False) -> tuple[Routes, dict[bytes, int]]:
+    """The routes, and the prefixes that the router got."""
+    router = PythonLineRouter(len(STREAMS))
+    routes = Routes(STREAMS, router)
+    routes.learn(line, stream, names_namespace=names_namespace, index=STREAMS.index(stream))
+    return routes, router.by_prefix
 
 
 def test_the_prefix_up_to_the_data_is_learnt_and_nothing_of_the_data() -> None:
-    routes = learnt(b'{"type":"RECORD","record":{"stream":"users","data":{"id":1}}}', USERS)
-    assert {prefix: pending.stream for prefix, pending in routes.by_prefix.items()} == {
-        b'{"type":"RECORD","record":{"stream":"users","data":': 0
-    }
+    _, by_prefix = learnt(b'{"type":"RECORD","record":{"stream":"users","data":{"id":1}}}', USERS)
+    assert by_prefix == {b'{"type":"RECORD","record":{"stream":"users","data":': 0}
 
 
 def test_digits_of_emitted_at_do_not_matter_and_what_surrounds_them_does() -> None:
-    routes = learnt(b'{"type":"RECORD","record":{"emitted_at": 17,"stream":"users","data":1}}', USERS)
-    assert not routes.by_prefix
+    routes, by_prefix = learnt(b'{"type":"RECORD","record":{"emitted_at": 17,"stream":"users","data":1}}', USERS)
+    assert not by_prefix
     for line, found in [
         (b'{"type":"RECORD","record":{"emitted_at": 4,"stream":"users","data":NaN}}', True),
         (b'{"type":"RECORD","record":{"emitted_at":4,"stream":"users","data":1}}', False),
@@ -53,27 +54,28 @@ def test_digits_of_emitted_at_do_not_matter_and_what_surrounds_them_does() -> No
     ],
 )
 def test_a_prefix_that_does_not_prove_the_stream_is_not_learnt(line: bytes) -> None:
-    routes = learnt(line, USERS)
-    assert not routes.by_prefix
+    routes, by_prefix = learnt(line, USERS)
+    assert not by_prefix
     assert routes.find(line) is None
 
 
 def test_no_namespace_in_the_prefix_proves_nothing_where_one_may_follow() -> None:
     line = b'{"type":"RECORD","record":{"stream":"users","data":1,"namespace":null}}'
-    assert not learnt(line, USERS, names_namespace=True).by_prefix
+    assert learnt(line, USERS, names_namespace=True)[1] == {}
     late = b'{"type":"RECORD","record":{"stream":"orders","data":1,"namespace":"shop"}}'
-    assert not learnt(late, SHOP_ORDERS, names_namespace=True).by_prefix
+    assert learnt(late, SHOP_ORDERS, names_namespace=True)[1] == {}
 
 
 def test_a_forgotten_stream_is_not_learnt_again() -> None:
-    routes, users, orders = Routes(STREAMS), Pending(0), Pending(1)
+    router = PythonLineRouter(len(STREAMS))
+    routes = Routes(STREAMS, router)
     line = b'{"type":"RECORD","record":{"stream":"users","data":1}}'
     timed = b'{"type":"RECORD","record":{"stream":"users","emitted_at":1,"data":1}}'
     other = b'{"type":"RECORD","record":{"stream":"orders","namespace":"shop","data":1}}'
     for _ in range(2):
-        routes.learn(line, USERS, names_namespace=False, pending=users)
-        routes.learn(timed, USERS, names_namespace=False, pending=users)
-        routes.learn(other, SHOP_ORDERS, names_namespace=True, pending=orders)
-        routes.forget(users)
-        assert list(routes.by_prefix.values()) == [orders]
+        routes.learn(line, USERS, names_namespace=False, index=0)
+        routes.learn(timed, USERS, names_namespace=False, index=0)
+        routes.learn(other, SHOP_ORDERS, names_namespace=True, index=1)
+        routes.forget(0)
+        assert list(router.by_prefix.values()) == [1]
         assert routes.find(timed) is None

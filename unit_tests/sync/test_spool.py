@@ -4,6 +4,7 @@ import random
 import resource
 import stat
 import threading
+from array import array
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,7 +27,7 @@ def spool(tmp_path: Path) -> Iterator[Spool]:
 
 def lines_of(*texts: bytes, stream: int = 0, at: int = 0) -> Records:
     """One run: the lines stand next to each other at this input offset."""
-    return Records(stream, [b"".join(text + b"\n" for text in texts)], len(texts), [(at, len(texts))])
+    return Records(stream, b"".join(text + b"\n" for text in texts), len(texts), array("Q", (at, len(texts))))
 
 
 def content(piece: Slice) -> bytes:
@@ -150,16 +151,16 @@ def test_a_record_is_found_in_the_input_by_its_ordinal(spool: Spool) -> None:
     offsets: list[int] = []
     position = 0
     for _ in range(40):
-        runs, chunk = [], b""
+        runs, chunk = array("Q"), b""
         for _ in range(chosen.randrange(1, 5)):
             position += chosen.randrange(50)  # other streams' lines
-            runs.append((position, chosen.randrange(1, 6)))
-            for _ in range(runs[-1][1]):
+            runs.extend((position, chosen.randrange(1, 6)))
+            for _ in range(runs[-1]):
                 line = b"x" * chosen.randrange(1, 30) + b"\n"
                 offsets.append(position)
                 position += len(line)
                 chunk += line
-        spool.append(Records(0, [chunk], sum(count for _, count in runs), runs))
+        spool.append(Records(0, chunk, sum(runs[1::2]), runs))
         if chosen.random() < 0.3:
             spool.cut(0, spool.end(0), 2, ())
     assert [spool.input_offset(0, record) for record in range(len(offsets))] == offsets
@@ -300,7 +301,7 @@ class Conservation:
 
     def append(self, stream: int, lines: list[bytes]) -> None:
         chunk = b"".join(line + b"\n" for line in lines)
-        self.spool.append(Records(stream, [chunk], len(lines), [(self.position, len(lines))]))
+        self.spool.append(Records(stream, chunk, len(lines), array("Q", (self.position, len(lines)))))
         for line in lines:
             self.offsets[stream].append(self.position)
             self.position += len(line) + 1

@@ -12,7 +12,7 @@ from types import ModuleType
 SWITCH = "DESTINATION_S3_SPARK_KERNEL"
 """The environment variable that, set to `off`, has all lines typed in Python."""
 _MODULE = "destination_s3_spark_kernel"
-_INTERFACE = 2
+_INTERFACE = 3
 """What `native_record_typer` expects; the kernel says the same of itself."""
 
 

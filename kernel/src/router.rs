@@ -1,0 +1,98 @@
+//! Blocks of input -> the record lines of each stream, told from their first bytes.
+//!
+//! Which prefixes decide a line's stream is Python's to say (`protocol/routes.py`). A line with another prefix ends the run; Python reads it.
+
+use std::collections::HashMap;
+
+use memchr::{memchr, memmem};
+
+/// What ends a prefix.
+const DATA_KEY: &[u8] = b"\"data\":";
+
+/// Lines of a stream that follow each other in a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    pub stream: usize,
+    pub start: usize,
+    pub end: usize,
+    pub records: u64,
+}
+
+/// The prefixes learnt so far.
+pub struct Router {
+    streams: HashMap<Vec<u8>, usize>,
+    data_key: memmem::Finder<'static>,
+}
+
+impl Router {
+    pub fn new() -> Self {
+        Router { streams: HashMap::new(), data_key: memmem::Finder::new(DATA_KEY) }
+    }
+
+    /// Route lines with this prefix, which ends in `"data":` and has no newline, to the stream.
+    pub fn learn(&mut self, prefix: &[u8], stream: usize) {
+        self.streams.insert(prefix.to_vec(), stream);
+    }
+
+    pub fn forget(&mut self, stream: usize) {
+        self.streams.retain(|_, known| *known != stream);
+    }
+
+    /// Route whole lines. Returns where the first line with an unknown prefix begins, or the end.
+    pub fn route(&self, lines: &[u8], mut take: impl FnMut(Run)) -> usize {
+        let mut at = 0;
+        while let Some((prefix, stream)) = self.known(lines, at) {
+            let mut run = Run { stream, start: at, end: at, records: 0 };
+            while lines[at..].starts_with(prefix) {
+                let Some(length) = memchr(b'\n', &lines[at..]) else { break };
+                at += length + 1;
+                run.end = at;
+                run.records += 1;
+            }
+            if run.records == 0 {
+                break; // a line without an end is none
+            }
+            take(run);
+        }
+        at
+    }
+
+    /// The prefix of the line that begins there, and its stream, if it is known.
+    fn known(&self, lines: &[u8], at: usize) -> Option<(&[u8], usize)> {
+        let key = self.data_key.find(&lines[at..])?;
+        let (prefix, stream) = self.streams.get_key_value(&lines[at..at + key + DATA_KEY.len()])?;
+        Some((prefix, *stream))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn routed(router: &Router, lines: &[u8]) -> (Vec<(usize, usize, usize, u64)>, usize) {
+        let mut runs = Vec::new();
+        let end = router.route(lines, |run| runs.push((run.stream, run.start, run.end, run.records)));
+        (runs, end)
+    }
+
+    #[test]
+    fn lines_of_known_prefixes_become_runs() {
+        let mut router = Router::new();
+        router.learn(b"a\"data\":", 0);
+        router.learn(b"b\"data\":", 1);
+        let lines = b"a\"data\":1}\na\"data\":2}\nb\"data\":3}\na\"data\":4}\n";
+        assert_eq!(routed(&router, lines), (vec![(0, 0, 22, 2), (1, 22, 33, 1), (0, 33, 44, 1)], 44));
+        router.forget(1);
+        assert_eq!(routed(&router, lines), (vec![(0, 0, 22, 2)], 22));
+    }
+
+    #[test]
+    fn other_lines_end_the_run() {
+        let mut router = Router::new();
+        router.learn(b"a\"data\":", 0);
+        for other in [&b"x\n"[..], b"\n", b"ab\"data\":1}\n", b"a\n\"data\":", b"", b"a\"data\":without an end"] {
+            let lines = [b"a\"data\":1}\n", other].concat();
+            assert_eq!(routed(&router, &lines), (vec![(0, 0, 11, 1)], 11));
+        }
+    }
+}
