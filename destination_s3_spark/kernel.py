@@ -1,6 +1,6 @@
-"""The typing kernel, if this machine has it: a native module of its own that reads the plain forms of record lines.
+"""Loading of the native kernel, an optional extension module that decodes record lines in plain form.
 
-It is loaded once, when this module is: the driver forks Spark's workers later, and they then have it, too.
+The kernel is loaded once, on import of this module. Spark's workers are forked from the driver later and inherit it.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ import os
 from types import ModuleType
 
 SWITCH = "DESTINATION_S3_SPARK_KERNEL"
-"""The environment variable that, set to `off`, has all lines typed in Python."""
+"""Environment variable; `off` disables the kernel, so that Python decodes all lines."""
 _MODULE = "destination_s3_spark_kernel"
 _INTERFACE = 3
-"""What `native_record_typer` expects; the kernel says the same of itself."""
+"""Interface version that `native_record_typer` needs; it must equal the kernel's `INTERFACE`."""
 
 
 def _load() -> tuple[ModuleType | None, str]:
-    """The kernel if it can be used, and how lines are typed with or without it."""
+    """Return the kernel if it is usable, else None, and a phrase for log lines that says how records are typed."""
     if os.environ.get(SWITCH, "").strip().lower() == "off":
         return None, f"in Python ({SWITCH}=off)"
     try:

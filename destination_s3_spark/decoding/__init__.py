@@ -1,1 +1,1 @@
-"""Record lines to typed Arrow columns plus the list of what had to be changed."""
+"""Decoding of record lines to typed Arrow columns, with an entry for every value that had to be changed."""

@@ -1,4 +1,4 @@
-"""What typing needs to know of a stream and its table."""
+"""The plan by which a stream's records become rows of its table."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from destination_s3_spark.stream_id import StreamId
 
 
 class Values(Enum):
-    """What final rows hold.
+    """Content of the data columns of final rows.
 
-    TYPED are values of the declared types. CELLS are the declared fields as the JSON text they came in, RECORD is the whole record in
-    one column of JSON text; both take values of any type.
+    TYPED: one column per declared field, with values of the declared type. CELLS: one column per declared field, with each value's JSON
+    text as received. RECORD: one column with the JSON text of the whole record. CELLS and RECORD accept values of any type.
     """
 
     TYPED = "typed"
@@ -25,11 +25,11 @@ class Values(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RowPlan:
-    """How the records of one stream become rows of its table. Picklable, so that a Spark task can carry it.
+    """Conversion of one stream's records to rows of its table. It is picklable, so that Spark tasks can carry it.
 
-    `fields` is what this sync's catalog declares, with the column names and types of the table. `table_schema` is the final table:
-    the four `_airbyte_*` columns first, then the data columns; a column without a field of its name stays null. `key` are the JSON keys
-    of the fields by which a deduplicated table tells its rows apart.
+    `fields` are the fields that this sync's catalog declares, with the table's column names and types. `table_schema` is the schema of
+    the final table: the four `_airbyte_*` columns, then the data columns. A data column without a field of its name stays null.
+    `key` holds the JSON keys of the primary key's fields; it is empty for a table that is not deduplicated.
     """
 
     stream: StreamId

@@ -1,6 +1,7 @@
-"""Record lines sorted by stream: those of known prefixes in the hot loop of the input, native where there is a kernel.
+"""Routing of record lines to their streams by known prefixes, in the hot loop of the protocol reader.
 
-Both routers give the same lines, runs and counts. Which prefix decides the stream of a line is for `routes` to say.
+The native kernel routes when it is loaded, Python otherwise. Both routers yield the same lines, runs and counts.
+`routes` decides which prefixes identify a stream.
 """
 
 from __future__ import annotations
@@ -14,48 +15,48 @@ from destination_s3_spark.kernel import KERNEL
 from destination_s3_spark.protocol.messages import Records
 
 DATA_KEY = b'"data":'
-"""What ends a prefix; a line that spells it otherwise is parsed."""
+"""End of every prefix. A line that spells this key differently is parsed."""
 
 
 class LineRouter(Protocol):
-    """Sorts record lines by stream until they are taken. Streams are catalog indexes."""
+    """Router that sorts record lines by stream and holds them until `taken`. A stream is its catalog index."""
 
     def learn(self, prefix: bytes, stream: int) -> None:
-        """Route lines that begin with the prefix, which ends in `DATA_KEY`, to the stream."""
+        """Route lines that begin with `prefix` to the stream from now on. The prefix ends in `DATA_KEY`."""
 
     def forget(self, stream: int) -> None:
-        """Drop the prefixes of a stream."""
+        """Drop all prefixes of a stream."""
 
     def route(self, text: bytes, start: int, end: int, offset: int) -> int:
-        """Take whole lines between these places, of which the first stands at this offset in the input.
+        """Route the whole lines of `text[start:end]` until a prefix is unknown. `offset` is the input offset of the first line.
 
-        Returns where the first line with an unknown prefix begins, or the end.
+        Return the position in `text` of the first line with an unknown prefix, or `end`.
         """
 
     def add(self, text: bytes, start: int, end: int, offset: int, stream: int) -> None:
-        """Take one line of the stream."""
+        """Add the line `text[start:end]` of a stream. `offset` is its offset in the input."""
 
     def taken(self) -> Iterator[Records]:
-        """Hand on the lines of each stream that were taken since the last time."""
+        """Yield the lines that each stream has received since the last call, and drop them from the router."""
 
 
 def line_router(streams: int) -> LineRouter:
-    """Make a router for so many streams."""
+    """Return a router for this number of streams."""
     return PythonLineRouter(streams) if KERNEL is None else NativeLineRouter(streams)
 
 
 class NativeLineRouter:
-    """The kernel's router."""
+    """Router of the native kernel."""
 
     def __init__(self, streams: int) -> None:
-        assert KERNEL is not None  # noqa: S101 (`line_router` has asked)
+        assert KERNEL is not None  # noqa: S101 (`line_router` has checked)
         self._router = KERNEL.Router(streams)
         self.learn = self._router.learn
         self.forget = self._router.forget
         self.add = self._router.add
 
     def route(self, text: bytes, start: int, end: int, offset: int) -> int:
-        """See `LineRouter`."""
+        """See `LineRouter`. Raises Bug when the kernel fails."""
         try:
             return int(self._router.route(text, start, end, offset))
         except RuntimeError as error:
@@ -68,7 +69,10 @@ class NativeLineRouter:
 
 
 class _Pending:
-    """Lines of one stream that are not taken yet, and their runs."""
+    """Lines of one stream that have not been taken, and their runs.
+
+    `next` is the input offset at which another line would extend the last run.
+    """
 
     __slots__ = ("lines", "next", "records", "runs")
 
@@ -89,7 +93,7 @@ class _Pending:
 
 
 class PythonLineRouter:
-    """One lookup a line at most, and one copy of it."""
+    """Router in Python. Each line costs at most one lookup and is copied once."""
 
     def __init__(self, streams: int) -> None:
         self.by_prefix: dict[bytes, int] = {}
