@@ -1,9 +1,13 @@
-"""A column: an object per (nested) column of a table, which says how msgspec decodes its values and builds an Arrow array of them.
+"""The column interface: how msgspec decodes the values of a (nested) column, and how they become an Arrow array.
 
-A slot is what a decoded row holds for a column. `annotation` is what msgspec fills slots with; `from_text` makes a slot from a value's
-exact text, for the values msgspec refuses; `unmark` brings slots from marked texts (`decoding.marks`) into what they are without marks;
-`array` turns the slots of many rows into one Arrow array. All ways into a slot give the same column. Slots: the Python scalar, the text
-of a temporal, a Struct for an object, a list for an array, and for columns whose annotation is Raw the text itself. None is null.
+A slot holds the decoded value of one row in one column. A slot is filled in one of two ways, and both lead to the same Arrow array:
+
+ - msgspec decodes the record and fills the slot by the type in `annotation`. If the record's text carries marks in place of NaN and
+   Infinity (`exact_json.marks`), `unmark` then removes the marks from the slot.
+ - `from_text` makes the slot from the exact text of the value. It is for records that msgspec refuses.
+
+`array` converts the slots of many rows to one Arrow array. A slot is a Python scalar, the text of a temporal value, a Struct for an object
+or a list for an array. If the annotation is Raw, the slot is the text of the value. None is null.
 """
 
 from __future__ import annotations
@@ -22,42 +26,45 @@ Slot = Any
 
 
 class Column(Protocol):
-    """See the module docstring."""
+    """Decoder and Arrow builder of one (nested) column. See the module docstring."""
 
     annotation: Any
 
     def from_text(self, text: Text, spot: Spot, changes: Changes) -> Slot:
-        """The slot of a value that stands in a record as this text."""
+        """Return the slot for a value given as its JSON text. Record in `changes` what cannot be kept."""
 
     def unmark(self, slots: Sequence[Slot], places: Places, changes: Changes) -> Sequence[Slot]:
-        """Slots from marked texts without the marks; Structs and lists are changed where they are. What was no number is recorded."""
+        """Remove the marks from slots that were decoded from marked texts. Structs and lists are changed in place.
+
+        A NaN or Infinity in a number column becomes null and is recorded in `changes`.
+        """
 
     def array(self, slots: Sequence[Slot], places: Places, changes: Changes) -> pa.Array[Any]:
-        """The Arrow array of these slots; values that cannot be kept become null and are recorded in `changes`."""
+        """Build the Arrow array of these slots. A value that cannot be kept becomes null and is recorded in `changes`."""
 
 
 class RawColumn(Column, Protocol):
-    """A column whose slots are the texts of its values as they stand in the record; `array` settles them."""
+    """Column whose slots are the JSON texts of the values as received. `array` converts them."""
 
     annotation: Any = msgspec.Raw
 
-    def from_text(self, text: Text, spot: Spot, changes: Changes) -> Slot:  # noqa: ARG002 - nothing is looked at yet
-        """The text itself."""
+    def from_text(self, text: Text, spot: Spot, changes: Changes) -> Slot:  # noqa: ARG002 - not converted yet
+        """Return the text unchanged."""
         return text
 
-    def unmark(self, slots: Sequence[Slot], places: Places, changes: Changes) -> Sequence[Slot]:  # noqa: ARG002 - nothing is looked at yet
-        """The texts as they stand in the records."""
+    def unmark(self, slots: Sequence[Slot], places: Places, changes: Changes) -> Sequence[Slot]:  # noqa: ARG002 - not converted yet
+        """Restore the texts as received."""
         return unmarked_texts(slots)
 
 
 class TextColumn(RawColumn):
-    """A column of another kind whose values all go the exact way."""
+    """Column that wraps another one and converts every value from its exact text."""
 
     def __init__(self, inner: Column) -> None:
         self.inner = inner
 
     def array(self, slots: Sequence[Slot], places: Places, changes: Changes) -> pa.Array[Any]:
-        """Every value settled from its text, then the inner column's array."""
+        """Convert every text to a slot of the inner column, then build the inner column's array."""
         from_text = self.inner.from_text
         settled = [None if slot is None else from_text(slot, (places, position), changes) for position, slot in enumerate(slots)]
         return self.inner.array(settled, places, changes)

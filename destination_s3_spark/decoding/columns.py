@@ -1,4 +1,4 @@
-"""From the type of a field to its column."""
+"""Choice of the column implementation for an Airbyte type."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from destination_s3_spark.schema.airbyte_type import (
 
 
 def key_column_of(of: AirbyteType, arrow_type: pa.DataType) -> Column:
-    """The column of a field of the primary key."""
+    """Return the column for a field of the primary key."""
     return TemporalKeyColumn(of, arrow_type) if isinstance(of, Scalar) and of in TEMPORAL else column_of(of, arrow_type)
 
 
 def column_of(of: AirbyteType, arrow_type: pa.DataType) -> Column:
-    """The column of an Airbyte type, stored as this Arrow type (`schema.arrow.arrow_type` of it)."""
+    """Return the column for an Airbyte type. `arrow_type` is its stored type, as `schema.arrow.arrow_type` gives it."""
     match of:
         case Scalar():
             return _scalar(of, arrow_type)

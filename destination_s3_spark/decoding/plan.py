@@ -29,7 +29,7 @@ class RowPlan:
 
     `fields` are the fields that this sync's catalog declares, with the table's column names and types. `table_schema` is the schema of
     the final table: the four `_airbyte_*` columns, then the data columns. A data column without a field of its name stays null.
-    `key` holds the JSON keys of the primary key's fields; it is empty for a table that is not deduplicated.
+    `key` holds the JSON keys of the primary key's fields. It is empty unless the table is deduplicated and the values are TYPED.
     """
 
     stream: StreamId

@@ -1,4 +1,4 @@
-"""Rows of a raw table as the records they once were, to be typed again."""
+"""Conversion of raw table rows back to records, so that they can be typed again."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from destination_s3_spark.decoding.envelope import Meta, SourceChange, Unwrapped
 
 
 def row_runs(texts: pa.StringArray, run_bytes: int) -> Iterator[tuple[int, int]]:
-    """Consecutive rows as (first, count), each run of about `run_bytes` of text; a longer text is a run of its own."""
+    """Split the rows into runs of about `run_bytes` of text and yield each as (first row, count).
+
+    A text longer than `run_bytes` ends its run.
+    """
     ends = np.cumsum(pc.fill_null(pc.binary_length(texts), 0).to_numpy().astype(np.int64))
     first = 0
     while first < len(texts):
@@ -25,7 +28,7 @@ def row_runs(texts: pa.StringArray, run_bytes: int) -> Iterator[tuple[int, int]]
 
 
 def records_of(raw: pa.RecordBatch, first: int) -> Unwrapped:
-    """The records of rows of `schema.arrow.RAW_SCHEMA`; `first` is the ordinal in the block of the first of them."""
+    """Return the records of raw rows (`schema.arrow.RAW_SCHEMA`). `first` is the ordinal in the block of the first row."""
     texts: list[bytes] = raw["_airbyte_data"].cast(pa.binary()).fill_null(b"").to_pylist()
     emitted_at = raw["_airbyte_extracted_at"].cast(pa.int64()).to_numpy()
     metas: dict[int, Meta] = {}
@@ -37,7 +40,7 @@ def records_of(raw: pa.RecordBatch, first: int) -> Unwrapped:
 
 
 def stored_changes(meta: pa.StructArray) -> list[Change]:
-    """The entries of `_airbyte_meta.changes`, in the order of the rows; they have no order of their own (see `changes.Change`)."""
+    """Return the entries of `_airbyte_meta.changes` by row, with an empty `order` (see `changes.Change`)."""
     lists: pa.ListArray[Any] = meta.field("changes")
     rows = pc.list_parent_indices(lists).to_pylist()
     return [Change(row, (), *entry.values()) for row, entry in zip(rows, lists.flatten().to_pylist(), strict=True)]
