@@ -1,6 +1,7 @@
-"""Whole columns of plain dates and timestamps -> Arrow, by Arrow's own cast, where it is known to read the texts as `temporal.temporal`.
+"""Conversion of whole columns of plain dates and timestamps by Arrow's own cast, the fastest way to parse them.
 
-The cast is all or nothing: one text that it does not read, or might read otherwise, leaves the column to `plain_temporal`.
+The cast is used only where it is known to read texts as `temporal.temporal` does, and for all texts of a column or none. One text that
+the cast refuses, or might read differently, leaves the column to `plain_temporal`.
 """
 
 from __future__ import annotations
@@ -16,18 +17,18 @@ import pyarrow.compute as pc
 from destination_s3_spark.schema.airbyte_type import Scalar
 
 _SECONDS_LENGTH = len("yyyy-MM-ddTHH:mm:ss")
-"""Arrow also takes shorter timestamps, such as a date alone, which are none here."""
+"""Length of the shortest timestamp that is cast. Arrow also accepts shorter texts, such as a date alone, which is no timestamp here."""
 _OFFSET_LENGTH = len("+HH:mm")
 _YEAR_ONE_DAY = -719_162
-"""0001-01-01 as a day; Arrow takes a year 0, which does not exist."""
+"""0001-01-01 as days since 1970-01-01. Arrow accepts a year 0, which `temporal.temporal` refuses."""
 _YEAR_ONE_US = (_YEAR_ONE_DAY + 2) * 86_400_000_000
-"""Later than any time of the year 0, whatever its offset."""
+"""A timestamp later than any in the year 0, whatever the offset."""
 _LONGEST = 2**31 - 1
 _CASTS: Mapping[Scalar, pc.CastOptions] = MappingProxyType(
     {
         Scalar.DATE: pc.CastOptions.safe(pa.date32()),
-        Scalar.TIMESTAMP_WITH_TIMEZONE: pc.CastOptions.safe(pa.timestamp("us", "UTC")),  # Arrow then wants an offset in every text,
-        Scalar.TIMESTAMP_WITHOUT_TIMEZONE: pc.CastOptions.safe(pa.timestamp("us")),  # and here none
+        Scalar.TIMESTAMP_WITH_TIMEZONE: pc.CastOptions.safe(pa.timestamp("us", "UTC")),  # Arrow requires an offset in every text
+        Scalar.TIMESTAMP_WITHOUT_TIMEZONE: pc.CastOptions.safe(pa.timestamp("us")),  # Arrow refuses a text with an offset
     }
 )
 
@@ -35,7 +36,7 @@ Ints = np.ndarray[Any, np.dtype[np.int32]]
 
 
 def cast_temporals(kind: Scalar, texts: pa.StringArray, arrow_type: pa.DataType) -> pa.Array[Any] | None:
-    """The column, stored as this type, or None unless all of it is plain. The array must not be sliced."""
+    """Cast the texts of a column to its stored type. Return None unless all of them are plain. The array must not be a slice."""
     options = _CASTS.get(kind)
     if options is None or (kind is not Scalar.DATE and not _plain_timestamps(texts, zoned=kind is Scalar.TIMESTAMP_WITH_TIMEZONE)):
         return None
@@ -44,20 +45,23 @@ def cast_temporals(kind: Scalar, texts: pa.StringArray, arrow_type: pa.DataType)
     except pa.ArrowInvalid:
         return None
     stored, first = (np.int32, _YEAR_ONE_DAY) if kind is Scalar.DATE else (np.int64, _YEAR_ONE_US)
-    # Nulls are zero here; if they were anything else, a column would at worst be read the slower way.
+    # Arrow writes nulls as zero. If it wrote another value, the column would at worst be parsed the slower way.
     earliest = np.frombuffer(values.buffers()[1], stored, len(texts)).min(initial=0)
     return values.view(arrow_type) if earliest >= first else None
 
 
 def _plain_timestamps(texts: pa.StringArray, *, zoned: bool) -> bool:
-    """Whether all texts are as long as a timestamp with seconds, and their offsets, if they are to have one, `Z` or up to 17:59."""
+    """Return whether every text is at least as long as a timestamp with seconds.
+
+    If `zoned`, every text must also end in `Z` or in an offset `+HH:mm` or `-HH:mm` of at most 17:59.
+    """
     _, offsets_buffer, data_buffer = texts.buffers()
     if data_buffer is None or not len(texts):
         return False
     offsets: Ints = np.frombuffer(offsets_buffer, np.int32, len(texts) + 1)
     ends = offsets[1:]
     lengths = ends - offsets[:-1]
-    if texts.null_count:  # whose length is 0, like that of an empty text, which the cast refuses
+    if texts.null_count:  # a null has length 0, and so has an empty text, but the cast refuses the latter
         present = lengths > 0
         ends, lengths = ends[present], lengths[present]
     if int(lengths.min(initial=_LONGEST)) < _SECONDS_LENGTH + zoned:

@@ -1,8 +1,8 @@
-"""One JSON value, as the text it stands in, -> one typed scalar, exactly.
+"""Exact conversion of a JSON value's text to a typed scalar.
 
-Every function takes the bytes of one well-formed JSON value in UTF-8 (NaN, Infinity and -Infinity included) without blanks around it.
-A function returns the value, or the Reason why the value becomes null. Working on the text keeps every digit: nothing here goes
-through a binary float but the `number` type itself, and numbers of any length cost no more than their length.
+Every function takes the bytes of one well-formed JSON value in UTF-8 (NaN, Infinity and -Infinity included) without surrounding blanks.
+It returns the value, or the Reason why the value becomes null. Working on the text keeps every digit: only the `number` type itself goes
+through a binary float. The cost of a number is linear in the length of its text, not in its magnitude.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from destination_s3_spark.exact_json.values import QUOTE, string
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 DOUBLE_MAX = 1.7976931348623157e308
 _NUMBER_MAX = Decimal("1.7976931348623157E308")
-"""The largest double by its shortest digits, which is where Airbyte's own destinations see the end of the range."""
+"""The largest double in its shortest decimal digits. Airbyte's own destinations end the range of numbers here."""
 _INT64_DIGITS = 19
 
 _NUMBER_STARTS = frozenset(b"-0123456789")
@@ -28,14 +28,14 @@ _PLAIN_INTEGER = re.compile(rb"-?\d{1,18}")
 
 
 def boolean(text: bytes) -> bool | Reason:
-    """JSON booleans only."""
+    """Read a boolean. Only JSON booleans are accepted."""
     if text == b"true":
         return True
     return False if text == b"false" else Reason.SERIALIZATION
 
 
 def integer(text: bytes) -> int | Reason:
-    """Integers, numbers with a zero fraction and strings of a decimal integer, inside int64."""
+    """Read an int64 from an integer, a number with a zero fraction, or a string that holds a decimal integer."""
     if _PLAIN_INTEGER.fullmatch(text):
         return int(text)
     if text[0] == QUOTE:
@@ -45,17 +45,17 @@ def integer(text: bytes) -> int | Reason:
 
 
 def number(text: bytes) -> float | Reason:
-    """Numbers and numeric strings inside the range of a double; digits beyond its precision are rounded."""
+    """Read a double from a number or a numeric string. Digits beyond the precision of a double are rounded."""
     if text[0] == QUOTE:
         inner = string(text).encode("utf-8", "replace")
         return _double(inner) if _NUMERIC_TEXT.fullmatch(inner) else Reason.SERIALIZATION
     if text == b"-0":
-        return 0.0  # an integer zero has no sign
+        return 0.0  # an integer has no negative zero
     return _double(text) if text[0] in _NUMBER_STARTS else Reason.SERIALIZATION
 
 
 def is_rounded(text: bytes) -> bool:
-    """Whether a number or numeric string that a double takes is another number than the double."""
+    """Return whether a number or numeric string changes its value when it is read as a double. Its double must be finite."""
     digits = text.strip(b'"').decode()
     return Decimal(digits) != Decimal(float(digits))
 
@@ -66,14 +66,14 @@ def _double(text: bytes) -> float | Reason:
     value = float(text)
     if -DOUBLE_MAX < value < DOUBLE_MAX:
         return value
-    # A number a hair above the largest double is rounded down to it; whether it was beyond is told by its digits alone.
+    # `float` rounds a number slightly above the largest double down to it. Only the digits show whether it was above.
     if abs(value) == DOUBLE_MAX and Decimal(text.decode()).copy_abs() <= _NUMBER_MAX:
         return value
     return Reason.SIZE
 
 
 def _integral(text: bytes) -> int | Reason:
-    """The value of a decimal number by its digits, so that 1e999999999 costs nothing."""
+    """Read an int64 from a decimal number. It counts digits, so that 1e999999999 is refused without being computed."""
     match = _NUMBER.fullmatch(text)
     if match is None:
         return Reason.SERIALIZATION
@@ -92,7 +92,7 @@ def _integral(text: bytes) -> int | Reason:
 
 
 def _clamped(exponent: bytes) -> int:
-    """The exponent, cut to a size that decides every question about int64 whatever the number of digits before it (< 2**40)."""
+    """Return the exponent, clamped to +-10**13. That suffices to decide whether a number of fewer than 2**40 digits fits int64."""
     if not exponent:
         return 0
     digits = exponent.lstrip(b"+-0") or b"0"

@@ -1,4 +1,4 @@
-"""The `_airbyte_*` columns of a block: row ids, and the changes of each row."""
+"""Construction of a block's `_airbyte_raw_id` and `_airbyte_meta` columns."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ import pyarrow as pa
 from destination_s3_spark.decoding.changes import Change
 
 META_COLUMNS = 4
-"""Every table begins with as many `_airbyte_*` columns: raw id, extracted at, meta, generation id."""
+"""Number of `_airbyte_*` columns at the start of every table: raw id, extracted at, meta, generation id."""
 
 ID_BYTES = 16
 _ID_LENGTH = 36
 _HEX = np.frombuffer("".join(f"{byte:02x}" for byte in range(256)).encode(), np.uint16)
-"""The two hexadecimal digits of each byte, as the two bytes of one number."""
+"""The two hexadecimal digits of each byte value, packed into one 16-bit number."""
 _ID_HYPHENS = (8, 13, 18, 23)
 _ID_DIGITS = [at for at in range(_ID_LENGTH) if at not in _ID_HYPHENS]
 
 
 def raw_ids(count: int) -> pa.StringArray:
-    """New UUIDs of version 7 (RFC 9562): 48 bits of wall clock in milliseconds, then random bits."""
+    """Return `count` new UUIDs of version 7 (RFC 9562): 48 bits of wall-clock time in milliseconds, then random bits."""
     ids = np.frombuffer(os.urandom(count * ID_BYTES), np.uint8).reshape(count, ID_BYTES).copy()
     ids[:, :6] = np.frombuffer((time.time_ns() // 1_000_000).to_bytes(6, "big"), np.uint8)
     ids[:, 6] = ids[:, 6] & 0x0F | 0x70
@@ -36,7 +36,7 @@ def raw_ids(count: int) -> pa.StringArray:
 
 
 def meta_array(sync_ids: pa.Array[Any], changes: Sequence[Change], meta_type: pa.StructType) -> pa.StructArray:
-    """`_airbyte_meta` of rows with these sync ids (int64); `changes` are in row order."""
+    """Build `_airbyte_meta` for rows with these sync ids (int64). `changes` must be in row order."""
     rows = len(sync_ids)
     of_row = np.zeros(rows + 1, np.int32)
     if changes:

@@ -1,4 +1,4 @@
-"""The texts of `data` of a block's rows, and arrays of them."""
+"""The `data` texts of a block's rows, as bytes and as Arrow arrays."""
 
 from __future__ import annotations
 
@@ -11,40 +11,40 @@ import pyarrow as pa
 
 
 class Texts(Protocol):
-    """The texts of `data` of a block's rows, for when they are asked for."""
+    """The `data` texts of a block's rows, made on demand."""
 
     def array(self) -> pa.Array[Any]:
-        """All of them."""
+        """Return the texts of all rows as a string array."""
 
     def of_rows(self, rows: Sequence[int]) -> Sequence[bytes]:
-        """Those of these rows."""
+        """Return the texts of the given rows."""
 
 
 class UnitTexts(Texts):
-    """The texts of units."""
+    """The `data` texts of a block that was typed in units."""
 
     def __init__(self, units: Sequence[Sequence[bytes]]) -> None:
         self._units = units
 
     def array(self) -> pa.Array[Any]:
-        """All of them."""
+        """Return the texts of all rows as a string array."""
         return joined([text_array(texts) for texts in self._units], pa.string())
 
     def of_rows(self, rows: Sequence[int]) -> Sequence[bytes]:
-        """Those of these rows."""
+        """Return the texts of the given rows."""
         texts = list(chain.from_iterable(self._units))
         return [texts[row] for row in rows]
 
 
 def text_array(texts: Sequence[bytes]) -> pa.StringArray:
-    """The texts, known to be UTF-8, as a string column."""
+    """Return the texts as a string array. They must be valid UTF-8, which is not checked."""
     offsets = np.zeros(len(texts) + 1, np.int32)
     np.cumsum(np.fromiter(map(len, texts), np.int32, len(texts)), out=offsets[1:])
     return pa.StringArray.from_buffers(len(texts), pa.py_buffer(offsets), pa.py_buffer(b"".join(texts)))
 
 
 def is_utf8(text: bytes) -> bool:
-    """Checked by Arrow, which is several times as fast at it as Python."""
+    """Return whether the text is valid UTF-8. Arrow checks it several times as fast as Python."""
     offsets = np.array([0, len(text)], np.int32)
     try:
         pa.StringArray.from_buffers(1, pa.py_buffer(offsets), pa.py_buffer(text)).validate(full=True)
@@ -54,7 +54,7 @@ def is_utf8(text: bytes) -> bool:
 
 
 def joined(arrays: Sequence[pa.Array[Any]], arrow_type: pa.DataType) -> pa.Array[Any]:
-    """One array of these, which are of this type."""
+    """Concatenate arrays of this type."""
     if len(arrays) == 1:
         return arrays[0]
     return pa.concat_arrays(arrays) if arrays else pa.array([], arrow_type)
