@@ -55,7 +55,7 @@ def number(text: bytes) -> float | Reason:
 
 
 def is_rounded(text: bytes) -> bool:
-    """Return whether a number or numeric string changes its value when it is read as a double. Its double must be finite."""
+    """Return whether a number or numeric string that `number` accepts differs from the double that it becomes."""
     digits = text.strip(b'"').decode()
     return Decimal(digits) != Decimal(float(digits))
 

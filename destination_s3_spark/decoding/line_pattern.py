@@ -1,11 +1,11 @@
-"""Record lines that differ from an example in nothing but the values of `data` and `emitted_at`, taken apart without parsing them.
+"""Splitting of record lines by the pattern of an example line, without parsing them.
 
-A source writes all lines of a stream alike. Once one of them is known to be a good record, a line with the same bytes around the two
-values is one too, provided that each value's text is one complete JSON value of its own kind: then there is no other way to read the
-line. The number is checked here; the text of `data` is not, so whoever decodes it must refuse what is not exactly one object.
+A source writes all lines of a stream alike. Once one line is known to be a valid record, every line with the same bytes around the values
+of `data` and `emitted_at` is valid too, if the two values are one complete JSON object and one number. Such a line has only one reading.
+The number is checked here. The text of `data` is not: its decoder must refuse a text that is not exactly one object.
 
-Numbers have as many digits as the example's, so that all but `data` stands at fixed distances from the two ends of a line, and whole
-columns of bytes are compared at once.
+A number must have as many digits as the example's. Everything but `data` is then at a fixed distance from one of the two ends of a line,
+so numpy compares whole columns of bytes at once.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ Texts = np.ndarray[Any, np.dtype[np.uint8]]
 
 
 class Parts(NamedTuple):
-    """Where in a text the lines and their `data` begin and end, the values of `emitted_at`, and which lines are like the example.
+    """The parts of each line of a text: starts and ends of the line and of its `data`, and the value of `emitted_at`.
 
-    For the others only the line's own places mean something.
+    `alike` says which lines match the pattern. For the other lines, only `line_starts` and `line_ends` are meaningful.
     """
 
     line_starts: Ints
@@ -40,7 +40,7 @@ class Parts(NamedTuple):
 
 
 class _Frame:
-    """The bytes at one end of a line: fixed ones, and perhaps the digits of the number among them."""
+    """Bytes expected before or after `data`: fixed ones, with the digits of `emitted_at` if it is on this side."""
 
     def __init__(self, text: bytes, digits: slice | None) -> None:
         self.width = len(text)
@@ -50,15 +50,15 @@ class _Frame:
         if digits is not None:
             self._low[digits] = _ZERO
             self._span[digits] = 9
-            self._low[digits.start] += 1  # no number begins with a zero
+            self._low[digits.start] += 1  # the first digit is not a zero
             self._span[digits.start] = 8
 
     def fits(self, text: Texts, starts: Ints) -> tuple[Bools, Ints | None]:
-        """At which of these places the frame stands, and the numbers in it if it has one."""
-        # Taken as one item each, which is several times as fast as byte by byte.
+        """Return at which of these positions the text matches the frame, and the numbers there if the frame has one."""
+        # One numpy item per window is several times as fast as copying byte by byte.
         windows: np.ndarray[Any, Any] = np.ndarray((len(text) - self.width + 1,), f"V{self.width}", text, 0, (1,))
         characters = windows[starts].view(np.uint8).reshape(-1, self.width)
-        differences = characters - self._low  # what is below the lowest byte allowed wraps around to a large number
+        differences = characters - self._low  # a byte below the lowest allowed one wraps around to a large number
         fits: Bools = np.ones(len(starts), np.bool_)
         fits[np.flatnonzero(differences > self._span) // self.width] = False
         if self._digits is None:
@@ -69,7 +69,7 @@ class _Frame:
 
 
 class LinePattern:
-    """The lines like one example. `before` and `behind` are what stands on both sides of its `data`."""
+    """Pattern of an example line: the frames before and behind its `data`."""
 
     def __init__(self, before: _Frame, behind: _Frame) -> None:
         self._before = before
@@ -77,9 +77,10 @@ class LinePattern:
 
     @classmethod
     def of(cls, line: bytes) -> LinePattern | None:
-        """The pattern of a good record line without its newline.
+        """Return the pattern of a valid record line, given without its newline.
 
-        None when it has a `meta`, which is not the same for all, or a time that is not after 1970.
+        Return None if the line has a `meta`, which differs from line to line, or an `emitted_at` that is not a positive integer of at most
+        18 digits.
         """
         record = {member.key: member for member in members(line)}["record"]
         inside = {member.key: member for member in members(line, record.start, record.end)}
@@ -92,7 +93,7 @@ class LinePattern:
         return cls(_Frame(line[: data.start], None), _Frame(line[data.end :], digits))
 
     def take_apart(self, lines: bytes) -> Parts:
-        """The parts of whole lines (at least one)."""
+        """Return the parts of whole lines, of which there must be at least one."""
         text = np.frombuffer(lines, np.uint8)
         ends = np.flatnonzero(text == _NEWLINE)
         if not lines.endswith(b"\n"):
@@ -101,13 +102,13 @@ class LinePattern:
         data_starts, data_ends = starts + self._before.width, ends - self._behind.width
         alike = data_ends - data_starts >= len(b"{}")
         emitted_at = np.zeros(len(starts), np.int64)
-        rows = np.flatnonzero(alike)  # only these are long enough to look at both ends
+        rows = np.flatnonzero(alike)  # only these lines are long enough for both frames
         if len(rows):
             fits_before, early = self._before.fits(text, starts[rows])
             fits_behind, late = self._behind.fits(text, data_ends[rows])
             braced = (text[data_starts[rows]] == _OPENING) & (text[data_ends[rows] - 1] == _CLOSING)
             alike[rows] = fits_before & fits_behind & braced
             numbers = early if late is None else late
-            assert numbers is not None  # noqa: S101 (one of the two frames has the digits)
+            assert numbers is not None  # noqa: S101 (one of the two frames has the number)
             emitted_at[rows] = numbers
         return Parts(starts, ends, data_starts, data_ends, emitted_at, alike)

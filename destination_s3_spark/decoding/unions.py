@@ -1,13 +1,13 @@
-"""Unions as typed disjoint records: `{type: <option>, <option>: value}` with every other member null (migration guide).
+"""Union columns, stored as `{type: <option>, <option>: value}` with every other member null, as Airbyte's migration guide describes.
 
-Which option takes a value, by the JSON kind of the value and never across kinds:
+The JSON kind of a value decides which option accepts it. No option accepts a value of another kind:
 
     boolean, object, array    the option of that kind
-    string                    the first string-like option in schema order that can parse it; a plain string takes every text
-    integer literal           an integer inside int64, else a number
-    other number              a number, else an integer if its fraction is zero
+    string                    the first string-like option in schema order that can parse it; a plain string accepts every text
+    integer literal           the integer option if the value fits int64, else the number option
+    other number              the number option, else the integer option if the fraction is zero
 
-When no option takes it, the value becomes null and is recorded.
+A value that no option accepts becomes null and is recorded.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from destination_s3_spark.exact_json.values import NULL, string, without_lone_su
 from destination_s3_spark.schema.airbyte_type import AirbyteType, Array, Object, Scalar, SchemalessArray, SchemalessObject, option_name
 
 Chosen = tuple[int, Slot]
-"""The ordinal of the option that takes a value, and its slot in that option's column."""
+"""The ordinal of the option that accepts a value, and the value's slot in that option's column."""
 
 
 class UnionColumn(RawColumn):
-    """Values of several types."""
+    """Column of values of several types."""
 
     def __init__(self, options: Sequence[AirbyteType], columns: Sequence[Column], arrow_type: pa.DataType) -> None:
         self._options = tuple(options)
@@ -45,7 +45,7 @@ class UnionColumn(RawColumn):
         self._array = self._first_of(Array, SchemalessArray)
 
     def array(self, slots: Sequence[Slot], places: Places, changes: Changes) -> pa.Array[Any]:
-        """A struct array in which each row sets `type` and the member it names; null where no option takes the value."""
+        """Build a struct array in which each row sets `type` and the member it names. A row is null if no option accepts its value."""
         types: list[str | None] = [None] * len(slots)
         members: list[list[Slot]] = [[None] * len(slots) for _ in self._options]
         for position, slot in enumerate(slots):

@@ -1,6 +1,7 @@
-"""Stored values -> the JSON texts that typing makes these very values of: the way back, for values whose record is not at hand.
+"""Conversion of stored values back to JSON texts, for values whose record is not available.
 
-What a record said beyond its values is gone: null and absent are one, and a date is written as ISO 8601 writes it.
+Typing such a text again gives the same value. The original text is lost: a null cannot be told from an absent value, and dates and times
+are written in the form of ISO 8601.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ from destination_s3_spark.schema.airbyte_type import (
 )
 
 Texts = list[bytes | None]
-"""One JSON text per row, None for null."""
+"""One JSON text per row. None is null."""
 
 
 def value_texts(values: pa.Array[Any], of: AirbyteType) -> Texts:
-    """The texts of a column of this type (`schema.arrow.arrow_type` of it)."""
+    """Return the JSON texts of a column of this Airbyte type, stored as `schema.arrow.arrow_type` gives it."""
     match of:
         case Scalar():
             return _scalars(values, of)
@@ -110,7 +111,7 @@ _TEMPORAL_TEXTS: dict[Scalar, Callable[[int], str]] = {
 
 
 def _civil(days: int) -> tuple[int, int, int]:
-    """Year, month and day of a day since 1970-01-01; the inverse of `temporal.days_from_civil`."""
+    """Return the year, month and day of a date given as days since 1970-01-01. The inverse of `temporal.days_from_civil`."""
     era, day_of_era = divmod(days + 719_468, 146_097)
     year_of_era = (day_of_era - day_of_era // 1460 + day_of_era // 36_524 - day_of_era // 146_096) // 365
     day_of_year = day_of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)

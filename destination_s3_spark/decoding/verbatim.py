@@ -1,6 +1,6 @@
-"""Blocks of record lines whose values stay the JSON text they came in, for the formats that take values of any type (JSON Lines, CSV).
+"""Typers that keep values as their JSON text, for formats that accept values of any type (JSON Lines, CSV).
 
-What such a file cannot hold is changed and recorded like everywhere: NaN and Infinity, which are no JSON, become null.
+Values that such a file cannot hold are changed and recorded, as in all formats: NaN and Infinity, which are not valid JSON, become null.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from destination_s3_spark.exact_json.values import NULL, QUOTE, compact, string,
 from destination_s3_spark.kernel import KERNEL
 
 _SURROGATES = (rb"\ud", rb"\uD")
-"""What every escaped surrogate begins with."""
+"""Beginnings of every escaped surrogate."""
 
 
 def record_typer(plan: RowPlan) -> RecordTyper:
-    """The typer for what a plan's rows hold: the native one where it is to be had and knows the plan."""
+    """Return the typer for a plan. Typed values are decoded by the native kernel if it is loaded and supports the plan."""
     match plan.values:
         case Values.TYPED:
             return native_record_typer(plan, KERNEL) or RecordTyper(plan)
@@ -40,14 +40,17 @@ def record_typer(plan: RowPlan) -> RecordTyper:
 
 
 class RecordTextTyper(RecordTyper):
-    """Final rows are the four `_airbyte_*` columns and `_airbyte_data`: the record, whatever it declares. The plan has no fields."""
+    """Typer for final rows of the four `_airbyte_*` columns and `_airbyte_data`, the JSON text of the whole record.
+
+    The plan has no fields.
+    """
 
     def __init__(self, plan: RowPlan) -> None:
         super().__init__(plan)
         self._sources = [(META_COLUMNS, "")]
 
     def _arrays(self, texts: Sequence[bytes], first: int, changes: Changes) -> list[pa.Array[Any]]:
-        self._rows(texts, first, changes)  # nothing is taken from the records, but each is known to be an object then
+        self._rows(texts, first, changes)  # decodes no field, but raises unless each text is an object
         data = text_array(texts)
         if len(texts) == 0 or len(rows := to_rewrite(data)) == 0:
             return [data]
@@ -56,17 +59,17 @@ class RecordTextTyper(RecordTyper):
 
 
 class CellTyper(RecordTyper):
-    """Final rows have a column of JSON text for each field of the plan, null for what is null or absent."""
+    """Typer for final rows with one column of JSON text per field of the plan. A null or absent value is null."""
 
     def _columns_of_fields(self) -> list[Column]:
         return [CellColumn() for _ in self._plan.fields]
 
 
 class CellColumn(RawColumn):
-    """Values as JSON text, to be shown decoded: a string has no lone surrogates, which become U+FFFD and are recorded."""
+    """Column of JSON texts whose strings can be decoded to UTF-8. Lone surrogates become U+FFFD and are recorded."""
 
     def array(self, slots: Sequence[Slot], places: Places, changes: Changes) -> pa.Array[Any]:
-        """A string array."""
+        """Build a string array. NaN and Infinity become null and are recorded."""
         texts = pa.array([None if slot is None else bytes(slot) for slot in slots], pa.string())
         texts = pc.if_else(pc.equal(texts, "null"), None, texts)
         if texts.null_count == len(texts) or len(rows := to_rewrite(texts, *_SURROGATES)) == 0:
