@@ -1,6 +1,6 @@
-"""The changes of a block of which many are alike: what became null in a column is kept as arrays, from the kernel to the table.
+"""Columnar storage of a block's changes, for blocks in which many values of a column became null.
 
-An object for each entry costs as much as typing the line it is of.
+The positions stay in arrays from the kernel to the table, because one Python object per change costs as much as typing its line.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ Ints = np.ndarray[Any, np.dtype[np.int64]]
 
 @dataclass(frozen=True, slots=True)
 class Trail:
-    """The way from the top to a (child) column: `source` is a key, None for the items of an array, which `offsets` tell apart."""
+    """The path from a top-level column down to a (child) column, one step per Trail.
+
+    `source` is the key of a member. It is None for the items of an array, whose `offsets` say where each array's items begin.
+    """
 
     above: Trail | None
     ordinal: int
@@ -30,7 +33,7 @@ class Trail:
     offsets: np.ndarray[Any, Any] | None = None
 
     def places(self) -> Places:
-        """The same for single values."""
+        """Return the same path for single values."""
         if self.above is None:
             return ColumnPlaces(self.ordinal, self.source or "", 0)
         if self.source is None and self.offsets is not None:
@@ -39,7 +42,10 @@ class Trail:
 
 
 class _Run(NamedTuple):
-    """Values of one column that became null: rows, what sorts a row's changes (a matrix with a column per step), paths."""
+    """Values of one column that became null.
+
+    `rows` are their rows. `order` is a matrix of the ordinals that sort a row's changes, with a column per step. `paths` are their paths.
+    """
 
     rows: Ints
     order: Ints
@@ -47,7 +53,7 @@ class _Run(NamedTuple):
 
 
 class BulkChanges(Changes):
-    """Changes of which some are runs of values that became null for the same reason."""
+    """Changes of a block. Values that became null because they have another type are also kept as runs."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -55,28 +61,28 @@ class BulkChanges(Changes):
 
     @property
     def in_bulk(self) -> bool:
-        """Whether there are any runs."""
+        """Whether any change is kept in a run."""
         return bool(self._runs)
 
     def nulled_run(self, trail: Trail, positions: Ints) -> None:
-        """Record that the values at these positions of a column became null because they are of another type."""
+        """Record that the values at these positions of a column became null because they have another type."""
         self._runs.append(_located(trail, positions))
 
     def reasons(self) -> Counter[str]:
-        """The number of entries by reason."""
+        """Count the entries by reason."""
         found = Counter(entry.reason for entry in self.entries if entry.reason is not None)
         found[Reason.SERIALIZATION.value] += sum(len(run.rows) for run in self._runs)
         return found
 
     def of_fields(self) -> Counter[tuple[int, str | None]]:
-        """How many changes of fields as a whole there are, by the ordinal of the field and by what was done to it."""
+        """Count the changes of whole fields by the ordinal of the field and the kind of change."""
         found = super().of_fields()
         for run in self._of_fields():
             found[int(run.order[0, 0]), _NULLED] += len(run.rows)
         return found
 
     def rows_of(self, ordinals: Set[int]) -> list[int]:
-        """The rows in which one of these fields was changed as a whole, ascending."""
+        """Return the rows in which one of these fields was changed as a whole, in ascending order."""
         runs = [run.rows for run in self._of_fields() if int(run.order[0, 0]) in ordinals]
         rows: list[int] = np.unique(np.concatenate([_ints(super().rows_of(ordinals)), *runs])).tolist()
         return rows
@@ -85,7 +91,7 @@ class BulkChanges(Changes):
         return [run for run in self._runs if run.order.shape[1] == 1]
 
     def meta(self, sync_ids: pa.Array[Any], meta_type: pa.StructType) -> pa.StructArray:
-        """`_airbyte_meta` of rows with these sync ids (int64), like `metadata.meta_array` of all entries."""
+        """Build `_airbyte_meta` for rows with these sync ids (int64), as `metadata.meta_array` would from all entries."""
         list_type = meta_type.field("changes").type
         rows = np.concatenate([_ints([entry.row for entry in self.entries]), *(run.rows for run in self._runs)])
         order = np.lexsort((*_sorting(self.entries, self._runs), rows))
@@ -119,7 +125,7 @@ def _located(trail: Trail, positions: Ints) -> _Run:
 
 
 def _paths(sources: Sequence[str | None], order: Ints) -> pa.Array[Any]:
-    """The paths as `changes` writes them, made once for each that is different."""
+    """Return the paths in the notation of `changes`. Each distinct path is made only once."""
     items = [at for at, source in enumerate(sources) if source is None]
     if not items:
         return pa.repeat(_path(sources, ()), len(order))
@@ -133,7 +139,7 @@ def _path(sources: Sequence[str | None], indexes: Sequence[int]) -> str:
 
 
 def _sorting(entries: Sequence[Change], runs: Sequence[_Run]) -> list[Ints]:
-    """What sorts the entries of a row, the last key first. A shorter order comes before those it begins."""
+    """Return the keys for `np.lexsort` that sort a row's entries, the last key first. A prefix of an order comes before that order."""
     width = max([0, *(len(entry.order) for entry in entries), *(run.order.shape[1] for run in runs)])
     parts = [_ints([(*entry.order, *[-1] * (width - len(entry.order))) for entry in entries]).reshape(-1, width)]
     parts += [np.pad(run.order, ((0, 0), (0, width - run.order.shape[1])), constant_values=-1) for run in runs]

@@ -1,7 +1,7 @@
-"""What typing changed in values, and where: the entries of `_airbyte_meta.changes`.
+"""Record of the changes that typing makes to values: the entries of `_airbyte_meta.changes`.
 
-A spot is a cheap description of a place in a record that is turned into text only when something has to be reported there. It starts
-at a position in a column (`(Places, position)`) and goes down by members and items (`(spot, ordinal, name)`, name None for an item).
+A spot is a cheap description of a place in a record. It is turned into text only if a change has to be reported there. A spot is either
+`(Places, position)`, a position in a column, or `(spot, ordinal, name)`, a member or item below another spot. An item has no name (None).
 """
 
 from __future__ import annotations
@@ -14,18 +14,22 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 Spot = tuple[Any, ...]
-"""See the module docstring; a recursive tuple type would say no more."""
+"""A place in a record, see the module docstring. A recursive tuple type would not be clearer."""
 
 
 class Reason(Enum):
-    """Why a value could not be kept as it is (airbyte_protocol.yaml); coercions return it in place of a value."""
+    """Reason why a value could not be kept as it is (airbyte_protocol.yaml). Coercions return it in place of a value."""
 
     SERIALIZATION = "DESTINATION_SERIALIZATION_ERROR"
     SIZE = "DESTINATION_FIELD_SIZE_LIMITATION"
 
 
 class Location(NamedTuple):
-    """A resolved spot: the row in the block, the ordinals that sort a row's changes as its fields are declared, and the path as text."""
+    """A resolved spot.
+
+    `row` is the row in the block. `order` holds the ordinals that sort a row's changes in the order in which its fields are declared.
+    `path` is the path as text.
+    """
 
     row: int
     order: tuple[int, ...]
@@ -33,7 +37,7 @@ class Location(NamedTuple):
 
 
 class Change(NamedTuple):
-    """One entry of a row's `_airbyte_meta.changes`; the source's own have an empty `order` and so come first."""
+    """One entry of a row's `_airbyte_meta.changes`. An entry from the source has an empty `order`, so that it sorts first."""
 
     row: int
     order: tuple[int, ...]
@@ -43,14 +47,14 @@ class Change(NamedTuple):
 
 
 class Places(Protocol):
-    """Where the values of a (child) column stand."""
+    """The places in the records of the values of a (child) column."""
 
     def locate(self, positions: Sequence[int]) -> list[Location]:
-        """The locations of the values at these positions of the column."""
+        """Return the locations of the values at these positions of the column."""
 
 
 class ColumnPlaces(Places):
-    """Positions of a top-level column: position 0 is row `first_row` of the block."""
+    """Places of a top-level column. Position 0 is row `first_row` of the block."""
 
     __slots__ = ("_first_row", "_ordinal", "_source")
 
@@ -60,13 +64,13 @@ class ColumnPlaces(Places):
         self._first_row = first_row
 
     def locate(self, positions: Sequence[int]) -> list[Location]:
-        """The rows at these positions, and the column."""
+        """Return the column's location in the rows at these positions."""
         order, path = (self._ordinal,), self._source
         return [Location(self._first_row + position, order, path) for position in positions]
 
 
 class SomePlaces(Places):
-    """Positions of a column that holds some values of another: the one at position i is at `positions[i]` there."""
+    """Places of a column that holds some values of a parent column. The value at position i is at `positions[i]` in the parent."""
 
     __slots__ = ("_parent", "_positions")
 
@@ -75,12 +79,12 @@ class SomePlaces(Places):
         self._positions = positions
 
     def locate(self, positions: Sequence[int]) -> list[Location]:
-        """Where the values are in the other column."""
+        """Return the locations of the values in the parent column."""
         return self._parent.locate([self._positions[position] for position in positions])
 
 
 class MemberPlaces(Places):
-    """Positions of an object's member: the same as the object's."""
+    """Places of an object's member. Its positions are those of the object."""
 
     __slots__ = ("_name", "_ordinal", "_parent")
 
@@ -90,12 +94,12 @@ class MemberPlaces(Places):
         self._name = name
 
     def locate(self, positions: Sequence[int]) -> list[Location]:
-        """Below the objects at these positions."""
+        """Return the member's locations below the objects at these positions."""
         return [_member(location, self._ordinal, self._name) for location in self._parent.locate(positions)]
 
 
 class ItemPlaces(Places):
-    """Positions of arrays' items laid end to end: `offsets[i]` is where the items of the array at position i begin."""
+    """Places of the items of arrays, laid end to end. `offsets[i]` is the position of the first item of the array at position i."""
 
     __slots__ = ("_offsets", "_parent")
 
@@ -104,7 +108,7 @@ class ItemPlaces(Places):
         self._offsets = offsets
 
     def locate(self, positions: Sequence[int]) -> list[Location]:
-        """Below the arrays that hold the items at these positions, found by bisection."""
+        """Return the items' locations below their arrays, which are found by bisection."""
         arrays = self._offsets.searchsorted(positions, side="right") - 1
         indexes = (np.asarray(positions) - self._offsets[arrays]).tolist()
         return list(map(_item, self._parent.locate(arrays.tolist()), indexes))
@@ -132,15 +136,15 @@ class Changes:
         self.entries.append(Change(row, order, path, "TRUNCATED", reason.value))
 
     def in_order(self) -> Sequence[Change]:
-        """All entries by row; inside a row the source's first, then ours in column order."""
+        """Return all entries sorted by row. Within a row, the source's entries come first, then ours in column order."""
         return sorted(self.entries, key=_row_then_order)
 
     def of_fields(self) -> Counter[tuple[int, str | None]]:
-        """How many changes of fields as a whole there are, by the ordinal of the field and by what was done to it."""
+        """Count the changes of whole fields by the ordinal of the field and the kind of change."""
         return Counter((entry.order[0], entry.change) for entry in self.entries if len(entry.order) == 1)
 
     def rows_of(self, ordinals: Set[int]) -> list[int]:
-        """The rows in which one of these fields was changed as a whole, ascending."""
+        """Return the rows in which one of these fields was changed as a whole, in ascending order."""
         return sorted({entry.row for entry in self.entries if len(entry.order) == 1 and entry.order[0] in ordinals})
 
 

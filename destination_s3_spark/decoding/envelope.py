@@ -1,7 +1,7 @@
-"""Record lines -> what surrounds each record's `data`, and the text of `data` itself.
+"""Reading of record envelopes: the stream, time and meta of each record line, and the undecoded text of its `data`.
 
-msgspec decodes many lines at once and leaves `data` alone. A line it refuses is read again, exactly and alone, with the same result for
-every line that both can read. Unknown members are ignored everywhere.
+msgspec decodes many lines at once and leaves `data` undecoded. A line that msgspec refuses is read again on its own by an exact reader.
+Both give the same result for every line that both accept. Unknown members are ignored everywhere.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _Int64 = Annotated[int, msgspec.Meta(ge=coercions.INT64_MIN, le=coercions.INT64_
 _INTEGER = re.compile(rb"-?(?:0|[1-9]\d{0,18})")
 
 _ODD_SHARE = 1 / 8
-"""The share of lines unlike the pattern from which on it costs more than it saves."""
+"""Share of lines unlike the pattern above which the pattern costs more than it saves."""
 
 REFUSED = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
-"""What msgspec raises for a text it cannot decode as the type asked for."""
+"""Exceptions that msgspec raises for a text that it cannot decode as the requested type."""
 
 
 class UnreadableRecord(Exception):
-    """A line is no record this connector can read; `index` is its ordinal in the block. Never carries content."""
+    """A line cannot be read as a record. `index` is its ordinal in the block. The error never carries content."""
 
     def __init__(self, index: int) -> None:
         super().__init__(f"record {index} of the block cannot be read")
@@ -47,7 +47,7 @@ class UnreadableRecord(Exception):
 
 
 class MisroutedRecord(Exception):
-    """A record belongs to another stream than the block's; `index` is its ordinal in the block."""
+    """A record belongs to a stream other than the block's. `index` is its ordinal in the block."""
 
     def __init__(self, index: int) -> None:
         super().__init__(f"record {index} of the block belongs to another stream")
@@ -55,7 +55,7 @@ class MisroutedRecord(Exception):
 
 
 class SourceChange(msgspec.Struct):
-    """An entry of the source's `meta.changes`; kinds and reasons of any wording pass."""
+    """An entry of the source's `meta.changes`. Any text is accepted as a change or a reason."""
 
     field: str | None = None
     change: str | None = None
@@ -69,7 +69,7 @@ class Meta(msgspec.Struct):
 
 
 class Record(msgspec.Struct, kw_only=True):
-    """A record without its data: `emitted_at` in ms since the epoch, the text of `data` (not yet known to be an object)."""
+    """A record with undecoded data. `emitted_at` is in ms since the epoch; the text in `data` is not yet known to be an object."""
 
     emitted_at: _Int64
     data: msgspec.Raw
@@ -77,9 +77,11 @@ class Record(msgspec.Struct, kw_only=True):
 
 
 class Unwrapped(NamedTuple):
-    """The records of some lines: texts of `data` (not yet known to be objects), times in ms since the epoch, and metas with their rows.
+    """The records of some lines.
 
-    All texts are in `source`, between ASCII characters or its ends.
+    `texts` are those of `data`, not yet known to be objects. `emitted_at` is in ms since the epoch. `metas` pairs a row's ordinal in the
+    block with its meta. All texts are parts of `source`, each between ASCII characters or the ends of `source`, so that they are valid
+    UTF-8 if `source` is.
     """
 
     source: bytes
@@ -89,7 +91,7 @@ class Unwrapped(NamedTuple):
 
 
 class Envelopes:
-    """Reads the envelopes of one stream's record lines. Raises UnreadableRecord or MisroutedRecord."""
+    """Reader of the envelopes of one stream's record lines. It remembers the pattern of a line between calls."""
 
     def __init__(self, stream: StreamId) -> None:
         self._stream = stream
@@ -101,9 +103,10 @@ class Envelopes:
         self._alike = True
 
     def read_alike(self, lines: bytes, first: int) -> Unwrapped | None:
-        """Like `read`, by the pattern of an earlier line, and faster; None before there is one.
+        """Read whole lines like `read`, but faster, by the pattern of an earlier line. Return None if there is no pattern.
 
-        A text that is no object may come from a line that another `data` makes good: then the lines must be read by `read`.
+        If a text in the result is not an object, `read` must read the lines again: such a line may be valid because of another `data`.
+        Raises UnreadableRecord or MisroutedRecord for a line unlike the pattern.
         """
         if self._pattern is None:
             return None
@@ -122,7 +125,7 @@ class Envelopes:
         return Unwrapped(lines, texts, parts.emitted_at, metas)
 
     def read(self, lines: bytes, first: int) -> Unwrapped:
-        """The records of whole lines; `first` is the ordinal in the block of the first of them."""
+        """Read whole lines. `first` is the ordinal in the block of the first line. Raises UnreadableRecord or MisroutedRecord."""
         records = self._records(lines, first)
         if self._alike and self._pattern is None:
             self._pattern = LinePattern.of(lines.split(b"\n", 1)[0])
@@ -161,7 +164,7 @@ class Envelopes:
 
 
 def _record_of(stream: StreamId) -> type[Record]:
-    """The Struct of this stream's records; msgspec refuses those of another stream."""
+    """Return a Struct type for the records of this stream. With it, msgspec refuses records of other streams."""
     name: Any = Literal[stream.name]
     namespace: Any = Literal[stream.namespace] if stream.namespace else Literal[""] | None
     own = ("namespace", namespace) if stream.namespace else ("namespace", namespace, None)
@@ -169,9 +172,9 @@ def _record_of(stream: StreamId) -> type[Record]:
 
 
 def _one_a_line(lines: bytes, count: int) -> bool:
-    """Whether `count` JSON objects, known to fill the lines, fill one line each.
+    """Return whether each line holds exactly one of the `count` JSON objects that the lines are known to consist of.
 
-    Inside an object, a newline never stands between a closing and an opening brace; so when all newlines do, none is inside.
+    No newline inside an object is between a closing and an opening brace. If all newlines are, none of them is inside an object.
     """
     text = np.frombuffer(lines, np.uint8)
     newlines = np.flatnonzero(text == ord("\n"))
