@@ -1,4 +1,4 @@
-"""Columns of objects with declared members and of arrays."""
+"""Columns of arrays and of objects with declared members."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ from destination_s3_spark.schema.airbyte_type import AirbyteType, Array, Field, 
 
 
 class Members:
-    """The declared members of an object: a msgspec Struct whose attributes are their slots.
+    """The declared members of an object, with a msgspec Struct type whose attributes are their slots.
 
-    msgspec can decode into it only if `encodable`: it takes no keys with a quote, a backslash, a control character or a lone surrogate.
+    msgspec can decode into the Struct only if `encodable`. It accepts no key with a quote, a backslash, a control character or a lone
+    surrogate.
     """
 
     def __init__(self, fields: Sequence[Field], columns: Sequence[Column]) -> None:
@@ -38,11 +39,11 @@ class Members:
         )
 
     def slots(self, rows: Sequence[Any]) -> list[Sequence[Slot]]:
-        """The slots of each member in these Structs."""
+        """Return the slots of each member, given the Structs of many rows."""
         return list(zip(*map(astuple, rows), strict=True)) if rows else [()] * len(self.columns)
 
     def from_text(self, text: Text, spots: Iterable[Spot], changes: Changes) -> Slot:
-        """The Struct of an object that stands in a record as this text. ValueError when it is no object."""
+        """Return the Struct of an object given as its JSON text. Raises ValueError if the text is not an object."""
         values = split_object(text)
         slots = []
         for source, member, spot in zip(self.sources, self.columns, spots, strict=True):
@@ -51,7 +52,7 @@ class Members:
         return self.struct(*slots)
 
     def unmark(self, structs: Sequence[Any], places: Sequence[Places], changes: Changes) -> None:
-        """Take the marks out of Structs from marked texts; `places` are those of each member."""
+        """Remove the marks from Structs that were decoded from marked texts. `places` holds one entry per member."""
         for ordinal, (column, slots) in enumerate(zip(self.columns, self.slots(structs), strict=True)):
             without = column.unmark(slots, places[ordinal], changes)
             if without is not slots:
@@ -65,7 +66,7 @@ def _encodable(key: str) -> bool:
 
 
 class ObjectColumn(Column):
-    """Objects with declared members; slots are Structs. `annotation` is None when msgspec cannot decode into the Struct."""
+    """Column of objects with declared members. Slots are Structs. `annotation` is None if msgspec cannot decode into the Struct."""
 
     def __init__(self, fields: Sequence[Field], columns: Sequence[Column], arrow_type: pa.DataType) -> None:
         self._members = Members(fields, columns)
@@ -74,7 +75,7 @@ class ObjectColumn(Column):
         self.annotation: Any = self._members.struct | None if self._members.encodable else None
 
     def from_text(self, text: Text, spot: Spot, changes: Changes) -> Slot:
-        """The Struct of its settled members; null for what is no object."""
+        """Return a Struct of the converted members. A value that is not an object becomes null and is recorded."""
         text = bytes(text)
         if text[0] == OBJECT:
             spots = [(spot, ordinal, source) for ordinal, source in enumerate(self._members.sources)]
@@ -84,13 +85,13 @@ class ObjectColumn(Column):
         return None
 
     def unmark(self, slots: Sequence[Slot], places: Places, changes: Changes) -> Sequence[Slot]:
-        """The same Structs, their members unmarked."""
+        """Remove the marks from the members of each Struct, in place."""
         structs = [self._absent if slot is None else slot for slot in slots]
         self._members.unmark(structs, self._places_of_members(places), changes)
         return slots
 
     def array(self, slots: Sequence[Slot], places: Places, changes: Changes) -> pa.Array[Any]:
-        """A struct array of the members' arrays, in the order of the fields."""
+        """Build a struct array of the members' arrays, in the order of the fields."""
         nulls = [slot is None for slot in slots]
         mask = pa.array(nulls, pa.bool_()) if any(nulls) else None
         present = slots if mask is None else [self._absent if slot is None else slot for slot in slots]
@@ -103,7 +104,7 @@ class ObjectColumn(Column):
 
 
 class ArrayColumn(Column):
-    """Arrays of one item type; slots are lists of the items' slots."""
+    """Column of arrays with one item type. Slots are lists of the items' slots."""
 
     def __init__(self, items: Column, arrow_type: pa.DataType) -> None:
         self._items = items
@@ -111,7 +112,7 @@ class ArrayColumn(Column):
         self.annotation = list[self._items.annotation] | None  # type: ignore[name-defined]
 
     def from_text(self, text: Text, spot: Spot, changes: Changes) -> Slot:
-        """The list of its settled items; null for what is no array."""
+        """Return a list of the converted items. A value that is not an array becomes null and is recorded."""
         text = bytes(text)
         if text[0] == ARRAY:
             from_text = self._items.from_text
@@ -121,7 +122,7 @@ class ArrayColumn(Column):
         return None
 
     def unmark(self, slots: Sequence[Slot], places: Places, changes: Changes) -> Sequence[Slot]:
-        """The same lists, their items unmarked."""
+        """Remove the marks from the items of each list, in place."""
         present = [() if slot is None else slot for slot in slots]
         offsets = _offsets(present)
         items = list(chain.from_iterable(present))
@@ -133,9 +134,9 @@ class ArrayColumn(Column):
         return slots
 
     def array(self, slots: Sequence[Slot], places: Places, changes: Changes) -> pa.Array[Any]:
-        """A list array over the items of all rows laid end to end."""
+        """Build a list array over the items of all rows, laid end to end."""
         if isinstance(self._items, StringColumn | NumberColumn):
-            return pa.array(slots, self._arrow_type)  # nothing can go wrong in the items, and Arrow is faster at this
+            return pa.array(slots, self._arrow_type)  # no item can fail to convert, and Arrow is faster
         nulls = [slot is None for slot in slots]
         mask = pa.array(nulls, pa.bool_()) if any(nulls) else None
         present = slots if mask is None else [() if slot is None else slot for slot in slots]
@@ -145,14 +146,14 @@ class ArrayColumn(Column):
 
 
 def _offsets(lists: Sequence[Sequence[Slot]]) -> np.ndarray[Any, np.dtype[np.int32]]:
-    """Where the items of each list begin when all are laid end to end, and where the last ones end."""
+    """Return the position of each list's first item when all items are laid end to end, and the end of the last list."""
     offsets = np.zeros(len(lists) + 1, np.int32)
     np.cumsum(np.fromiter(map(len, lists), np.int32, len(lists)), out=offsets[1:])
     return offsets
 
 
 def markable(fields: Iterable[Field]) -> bool:
-    """Whether records with these members have no declared key, at any depth, that would become another one in a marked text."""
+    """Return whether marking a record's text leaves every declared key unchanged, at any depth."""
     return all(not speaks_of_non_numbers(field.source.encode("utf-8", "replace")) and _markable(field.type) for field in fields)
 
 

@@ -1,4 +1,4 @@
-"""Columns without children: scalars, and containers that are kept as JSON text."""
+"""Columns without children: scalars, and containers stored as JSON text."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ANNOTATIONS: dict[Scalar, Any] = {
     Scalar.STRING: str | None,
     Scalar.BOOLEAN: bool | None,
     Scalar.INTEGER: Annotated[int, msgspec.Meta(ge=coercions.INT64_MIN, le=coercions.INT64_MAX)] | None,
-    # The largest double itself is refused, because what msgspec rounds down to it may be beyond it.
+    # The largest double itself is refused, because msgspec also rounds larger numbers down to it.
     Scalar.NUMBER: Annotated[float, msgspec.Meta(gt=-coercions.DOUBLE_MAX, lt=coercions.DOUBLE_MAX)] | None,
     **dict.fromkeys(TEMPORAL, str | None),
 }
@@ -38,7 +38,7 @@ _COERCIONS: dict[Scalar, Callable[[bytes], Any]] = {
 
 
 class NumberColumn(Column):
-    """Booleans, integers and numbers; slots are the stored values."""
+    """Column of booleans, integers or numbers. Slots are the stored values."""
 
     def __init__(self, of: Scalar, arrow_type: pa.DataType) -> None:
         self._of = of
@@ -47,7 +47,7 @@ class NumberColumn(Column):
         self._arrow_type = arrow_type
 
     def from_text(self, text: Text, spot: Spot, changes: Changes) -> Slot:
-        """The stored value, or null when the coercion table refuses it."""
+        """Return the stored value. A value that the type's coercion refuses becomes null and is recorded."""
         text = bytes(text)
         if text == NULL:
             return None
@@ -58,32 +58,32 @@ class NumberColumn(Column):
         return value
 
     def unmark(self, slots: Sequence[Slot], places: Places, changes: Changes) -> Sequence[Slot]:
-        """Null for a mark."""
+        """Replace marks with null and record them."""
         if self._of is not Scalar.NUMBER or MARKS.isdisjoint(slots):
             return slots
         changes.nulled_all(places, [position for position, slot in enumerate(slots) if slot in MARKS], Reason.SERIALIZATION)
         return [None if slot in MARKS else slot for slot in slots]
 
     def array(self, slots: Sequence[Slot], places: Places, changes: Changes) -> pa.Array[Any]:  # noqa: ARG002
-        """Slots are what is stored: nothing is left to go wrong."""
+        """Build the array. Slots are already the stored values, so that no change can arise."""
         return pa.array(slots, self._arrow_type)
 
 
 class _StringSlots(Column, Protocol):
-    """A column whose slots are strings."""
+    """Column whose slots are strings."""
 
     def unmark(self, slots: Sequence[Slot], places: Places, changes: Changes) -> Sequence[Slot]:  # noqa: ARG002 - nothing is lost
-        """The strings as they were."""
+        """Restore the strings as received."""
         return unmarked_strings(slots)
 
 
 class StringColumn(_StringSlots):
-    """Texts; any other value as its JSON text."""
+    """Column of strings. Any other value is stored as its JSON text."""
 
     annotation = _ANNOTATIONS[Scalar.STRING]
 
     def from_text(self, text: Text, spot: Spot, changes: Changes) -> Slot:
-        """The string, or the compact text of any other value; lone surrogates become U+FFFD and are recorded."""
+        """Return the string, or the compact JSON text of any other value. Lone surrogates become U+FFFD and are recorded."""
         text = bytes(text)
         first = text[0]
         if first == QUOTE:
@@ -97,12 +97,12 @@ class StringColumn(_StringSlots):
         return (compact(text) if first in (OBJECT, ARRAY) else text).decode()
 
     def array(self, slots: Sequence[Slot], places: Places, changes: Changes) -> pa.Array[Any]:  # noqa: ARG002
-        """Slots are what is stored: nothing is left to go wrong."""
+        """Build the array. Slots are already the stored values, so that no change can arise."""
         return pa.array(slots, pa.string())
 
 
 class TemporalColumn(_StringSlots):
-    """Dates, times and timestamps; slots are their texts, parsed by the column."""
+    """Column of dates, times or timestamps. Slots are their texts; `array` parses them column by column."""
 
     def __init__(self, of: Scalar, arrow_type: pa.DataType) -> None:
         self.annotation = _ANNOTATIONS[of]
@@ -110,7 +110,7 @@ class TemporalColumn(_StringSlots):
         self._arrow_type = arrow_type
 
     def from_text(self, text: Text, spot: Spot, changes: Changes) -> Slot:
-        """The text, not yet parsed; null for what is no string."""
+        """Return the text without parsing it. A value that is not a string becomes null and is recorded."""
         text = bytes(text)
         if text[0] == QUOTE:
             return without_lone_surrogates(string(text))
@@ -119,7 +119,7 @@ class TemporalColumn(_StringSlots):
         return None
 
     def array(self, slots: Sequence[Slot], places: Places, changes: Changes) -> pa.Array[Any]:
-        """Plain forms are parsed as a column, the others one by one."""
+        """Build the array. Plain forms are parsed as a whole column, all others one by one."""
         texts = pa.array(slots, pa.string())
         plain = cast_temporals(self._of, texts, self._arrow_type)
         return self._parsed(texts, slots, places, changes) if plain is None else plain
@@ -142,7 +142,11 @@ class TemporalColumn(_StringSlots):
 
 
 class TemporalKeyColumn(TemporalColumn):
-    """Dates, times and timestamps of a key. Digits that the type does not hold are recorded, so that two keys are not taken for one."""
+    """Column of dates, times or timestamps in a primary key.
+
+    Text that the type cannot hold, such as nanoseconds or the time of day in a date, is recorded as a change. Otherwise two different keys
+    could be taken for one.
+    """
 
     def _parsed(self, texts: pa.StringArray, slots: Sequence[Slot], places: Places, changes: Changes) -> pa.Array[Any]:
         column = super()._parsed(texts, slots, places, changes)
@@ -153,13 +157,13 @@ class TemporalKeyColumn(TemporalColumn):
 
 
 class JsonTextColumn(RawColumn):
-    """Objects or arrays without a schema, as compact JSON text."""
+    """Column of schemaless objects or arrays, stored as compact JSON text. `opening` is the first byte of its values."""
 
     def __init__(self, opening: int) -> None:
         self._opening = opening
 
     def array(self, slots: Sequence[Slot], places: Places, changes: Changes) -> pa.Array[Any]:
-        """The compact texts; null for a value of another JSON kind."""
+        """Build an array of the compact texts. A value of another JSON kind becomes null and is recorded."""
         texts = _texts(slots)
         firsts = bytes(map(_first, texts))
         joined = b"".join(texts)
@@ -177,8 +181,8 @@ class JsonTextColumn(RawColumn):
 
 
 def _texts(slots: Sequence[Slot]) -> list[bytes]:
-    """The texts in slots that are Raw. Put together and taken apart, which takes a fourth of the time of asking each Raw for its bytes."""
+    """Return the texts of Raw slots. Joining and splitting them takes a quarter of the time of converting each Raw to bytes."""
     given = [NULL if slot is None else slot for slot in slots]
     texts = b"\n".join(given).split(b"\n")
-    # A record has no newline, unless it comes from a raw row that something else has written.
+    # A text holds no newline unless it comes from a raw row that another program wrote.
     return texts if len(texts) == len(given) else list(map(bytes, given))
