@@ -1,8 +1,9 @@
-"""Whole columns of plain ISO 8601 texts -> stored integers, in numpy.
+"""Conversion of whole columns of plain ISO 8601 texts to stored integers, in numpy.
 
-Plain is `yyyy-MM-dd`, `HH:mm:ss` with up to nine more digits, a `T` or a blank between them, and `Z`, `+hh:mm`, `+hhmm`, `+hh` or
-nothing behind. Texts of one length and one kind of offset have every digit in the same place, so a column is a few matrices of bytes
-whose columns are digits. What is not plain is left to `temporal.temporal`, which gives the same results one by one.
+A plain text is `yyyy-MM-dd`, `HH:mm:ss` with up to nine fractional digits, or both with a `T` or a blank between them. A time may be
+followed by `Z`, `+hh:mm`, `+hhmm` or `+hh`. Texts of one length and one kind of offset have every digit in the same place, so a column
+becomes a few matrices of bytes whose columns are digits. All other texts are left to `temporal.temporal`, which parses one text at a time.
+Both give the same results for plain texts.
 """
 
 from __future__ import annotations
@@ -20,19 +21,19 @@ Bools = np.ndarray[Any, np.dtype[np.bool_]]
 Texts = np.ndarray[Any, np.dtype[np.uint8]]
 
 _TAILS = {0: "", 1: "Z", 3: "~oo", 5: "~oopp", 6: "~oo:pp"}
-"""Offsets from UTC by their length; `~` is a sign, `o` and `p` are digits."""
+"""Pattern of each form of UTC offset by its length. `~` is a sign, `o` and `p` are digits of the hours and minutes."""
 _PLAIN_OFFSET_HOURS = 17
-"""Offsets of up to 18:00 exist; the plain way stops before so that minutes need no second look."""
+"""Largest hour of a plain offset. Offsets up to 18:00 are valid, but with 17 the minutes can be checked independently of the hours."""
 _FRACTION = "abcefghij"
 _PAIRS = ("yy", "YY", "MM", "dd", "HH", "mm", "ss", "ab", "ce", "fg", "oo", "pp")
-"""The letters that stand for two digits in a pattern: the year's first and last two, and so on to the offset's minutes."""
+"""The letters of each pair of digits in a pattern, from the first and last two digits of the year to the minutes of the offset."""
 _COMMA = ord(",") - ord("+")
 
 _FIRST_MONTH = 12 + 1
-"""January of the year 1, counted as 12 * year + month."""
+"""January of the year 1 as 12 * year + month."""
 _MONTHS = 9999 * 12
 _MONTH_STARTS: Ints = np.arange(-1969 * 12, _MONTHS - 1969 * 12 + 1).astype("datetime64[M]").astype("datetime64[D]").astype(np.int64)
-"""Days since 1970-01-01 at which each month begins, from January of the year 1 to January 10000."""
+"""First day of each month, as days since 1970-01-01, from January of the year 1 to January 10000."""
 _MONTH_LENGTHS: Ints = np.diff(_MONTH_STARTS)
 
 _TIMES = frozenset((Scalar.TIME_WITH_TIMEZONE, Scalar.TIME_WITHOUT_TIMEZONE))
@@ -41,10 +42,11 @@ _SHIFTED = frozenset((Scalar.TIME_WITH_TIMEZONE, Scalar.TIMESTAMP_WITH_TIMEZONE)
 
 
 class _Layout(NamedTuple):
-    """Which bytes may stand where in a text, and which columns are its pairs of digits.
+    """The bytes allowed at each position of a text, and the positions of its pairs of digits.
 
-    `tens` and `ones` have a column for each pair: century, year, month, day, hour, minute, second, three of the fraction, and hours and
-    minutes of the offset. A digit the text does not have is in a column behind the last one, which holds zeros.
+    Position i allows bytes from `low[i]` to `low[i] + span[i]`. `tens` and `ones` hold the position of each pair's two digits: century,
+    year, month, day, hour, minute, second, three pairs of the fraction, and hours and minutes of the offset. A digit that the text does
+    not have gets the position behind the last one, where the matrix holds zeros.
     """
 
     low: Texts
@@ -56,7 +58,7 @@ class _Layout(NamedTuple):
 
 
 def plain_temporals(kind: Scalar, texts: pa.StringArray) -> tuple[Ints, Bools]:
-    """The stored integers of a string column, and which of them were read; the others are null, or not plain."""
+    """Return the stored integers of a string column, and which of them were read. The other texts are null or not plain."""
     count = len(texts)
     _, offsets_buffer, data_buffer = texts.buffers()
     values, read = np.zeros(count, np.int64), np.zeros(count, np.bool_)
@@ -90,7 +92,7 @@ def _of_one_length(kind: Scalar, matrix: Texts) -> tuple[Ints, Bools]:
 
 
 def _tail(text: bytes, widths: list[int]) -> int:
-    """How many characters of the text are its offset from UTC."""
+    """Return the number of characters of the text's UTC offset."""
     if text[-1] == ord("Z"):
         return 1
     return next((width for width in widths if text[-width] in b"+-"), 0)
@@ -100,7 +102,7 @@ def _of_one_tail(kind: Scalar, matrix: Texts, tail: int) -> tuple[Ints, Bools]:
     layout = _LAYOUTS.get((kind in _TIMES, matrix.shape[1], tail))
     if layout is None or (layout.separator is None and kind in _TIMESTAMPS):
         return np.zeros(len(matrix), np.int64), np.zeros(len(matrix), np.bool_)
-    digits = matrix - layout.low  # what is below the lowest byte allowed wraps around to a large number
+    digits = matrix - layout.low  # a byte below the lowest allowed one wraps around to a large number
     fits = digits <= layout.span
     valid: Bools = np.ones(len(matrix), np.bool_) if fits.all() else np.asarray(fits.all(axis=1))
     if layout.separator is not None:
@@ -121,7 +123,7 @@ def _of_one_tail(kind: Scalar, matrix: Texts, tail: int) -> tuple[Ints, Bools]:
 
 
 def _days(pairs: np.ndarray[Any, np.dtype[np.int32]], valid: Bools) -> Ints:
-    """Days since 1970-01-01; clears `valid` where the calendar has no such day."""
+    """Return days since 1970-01-01, and clear `valid` where the calendar has no such day."""
     month_of_year, day = pairs[2], pairs[3]
     month = (pairs[0] * 100 + pairs[1]) * 12 + month_of_year - _FIRST_MONTH
     valid &= (month_of_year >= 1) & (month_of_year <= 12) & (month >= 0) & (month < _MONTHS) & (day >= 1)
@@ -131,7 +133,7 @@ def _days(pairs: np.ndarray[Any, np.dtype[np.int32]], valid: Bools) -> Ints:
 
 
 def _time_us(pairs: np.ndarray[Any, np.dtype[np.int32]], valid: Bools) -> Ints:
-    """Microseconds of the day; clears `valid` where no clock shows such a time."""
+    """Return microseconds of the day, and clear `valid` where the time does not exist."""
     hour, minute, second = pairs[4:7]
     valid &= (hour <= 23) & (minute <= 59) & (second <= 59)
     whole = ((hour * 60 + minute) * 60 + second).astype(np.int64) * SECOND_US
@@ -139,7 +141,7 @@ def _time_us(pairs: np.ndarray[Any, np.dtype[np.int32]], valid: Bools) -> Ints:
 
 
 def _offset_us(pairs: np.ndarray[Any, np.dtype[np.int32]], sign: Texts, valid: Bools) -> Ints:
-    """The offsets from UTC in microseconds; clears `valid` where they are no plain ones."""
+    """Return the UTC offsets in microseconds, and clear `valid` where an offset is not plain."""
     hours, minutes = pairs[10:]
     valid &= (hours <= _PLAIN_OFFSET_HOURS) & (minutes <= 59) & (sign != _COMMA)
     size = (hours * 60 + minutes).astype(np.int64) * (60 * SECOND_US)
@@ -147,7 +149,7 @@ def _offset_us(pairs: np.ndarray[Any, np.dtype[np.int32]], sign: Texts, valid: B
 
 
 def _layout(pattern: str) -> _Layout:
-    """The layout of texts in which letters but `Z` stand for digits, `?` for a `T` or a blank, and `~` for a sign."""
+    """Return the layout of a pattern. Letters other than `Z` stand for digits, `?` for a `T` or a blank, and `~` for a sign."""
     ranges = {"?": (" ", "T"), "~": ("+", "-")}
     allowed = [ranges.get(letter, ("0", "9") if letter.isalpha() and letter != "Z" else (letter, letter)) for letter in pattern]
     missing = len(pattern)
@@ -160,7 +162,7 @@ def _layout(pattern: str) -> _Layout:
 
 
 def _layouts() -> dict[tuple[bool, int, int], _Layout]:
-    """By whether it is a time of day, by length, and by length of the offset."""
+    """Return all layouts, keyed by whether the text is a time of day, by its length and by the length of its offset."""
     times = ["HH:mm:ss", *("HH:mm:ss." + _FRACTION[:digits] for digits in range(1, len(_FRACTION) + 1))]
     found = {(False, len("yyYY-MM-dd"), 0): _layout("yyYY-MM-dd")}
     for time in times:

@@ -1,11 +1,11 @@
-"""One text -> one date, time or timestamp, exactly: the lenient forms of destination-s3 and every fraction and offset form of ISO 8601.
+"""Exact parsing of one date, time or timestamp: the lenient forms of destination-s3 and all fractions and offsets of ISO 8601.
 
-    date      `2021-01-02`, `2021/1/2`, `2021.01.02`, `2021 Jan 2`, `21-01-02` (2021), `+10000-01-02`; with ` BC` or ` AD` behind
-    time      `HH:mm`, `HH:mm:ss`, up to nine digits of a second; `24:00` is the next day's midnight
-    zone      `Z`, `+08`, `+0800`, `+08:00`, `+08:00:00` up to 18 h, `UTC+8`, `PST`, `Europe/Berlin`, with or without a blank before it
+    date      `2021-01-02`, `2021/1/2`, `2021.01.02`, `2021 Jan 2`, `21-01-02` (2021), `+10000-01-02`; optionally followed by ` BC` or ` AD`
+    time      `HH:mm`, `HH:mm:ss`, up to nine fractional digits; `24:00` is the next day's midnight
+    zone      `Z`, `+08`, `+0800`, `+08:00`, `+08:00:00` up to 18 h, `UTC+8`, `PST`, `Europe/Berlin`, optionally preceded by a blank
 
-Between date and time stands a `T`, a blank, or both; blanks at the end are ignored. What has no zone is in UTC. Days that do not exist
-are errors, never moved.
+Date and time are separated by a `T`, a blank, or both. Trailing blanks are ignored. A text without a zone is in UTC. A day that does not
+exist is an error and is never moved to another day.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.schema.airbyte_type import Scalar
 
 DAY_US = 86_400_000_000
-"""Microseconds of a day."""
+"""Microseconds in a day."""
 SECOND_US = 1_000_000
 OFFSET_MAX_S = 18 * 3600
-"""The largest offset from UTC, as in java.time, which destination-s3 parses with."""
+"""The largest offset from UTC, as in java.time, with which destination-s3 parses."""
 
 BEYOND_DATE = r"[1-9]:|[1-9]\d:|\d:.*[1-9]"
-"""Found in a text with a date where it has a time of day or an offset that is not zero."""
+"""Regex that matches the text of a date if it has a time of day or an offset other than zero."""
 BEYOND_MICROSECONDS = r"\.\d{6}\d*[1-9]"
-"""Found in a text with a time where it has digits that are cut."""
+"""Regex that matches the text of a time if it has nonzero digits below a microsecond, which are cut."""
 _LONGEST_TEXT = 120
-"""Characters beyond which no date or time is looked for; the longest zone name has 32."""
+"""Length above which a text is refused unparsed. The longest zone name has 32 characters."""
 
 TEMPORAL = frozenset(
     (
@@ -69,13 +69,14 @@ ABBREVIATIONS: Mapping[str, int] = MappingProxyType(
     | {"BST": 1, "WEST": 1, "CET": 1, "MET": 1, "CEST": 2, "MEST": 2, "EET": 2, "EEST": 3, "MSK": 3, "JST": 9, "KST": 9}
     | {"EST": -5, "EDT": -4, "CST": -6, "CDT": -5, "MST": -7, "MDT": -6, "PST": -8, "PDT": -7, "AKST": -9, "AKDT": -8, "HST": -10}
 )
-"""Hours from UTC of the zone abbreviations that mean one offset (RFC 5322 and Europe's); ambiguous ones are left out."""
+"""UTC offset in hours of each unambiguous zone abbreviation (those of RFC 5322 and of Europe). Ambiguous ones are left out."""
 
 
 class Moment(NamedTuple):
-    """A parsed text: days since 1970-01-01 (0 for a time of day), microseconds of that day, offset from UTC in seconds.
+    """A parsed text.
 
-    `time_us` is None for a date alone.
+    `days` counts from 1970-01-01 and is 0 for a time of day. `time_us` is in microseconds of that day, or None for a date alone. `offset_s`
+    is the offset from UTC in seconds.
     """
 
     days: int
@@ -84,7 +85,11 @@ class Moment(NamedTuple):
 
 
 def temporal(kind: Scalar, text: str) -> int | Reason:
-    """The stored value: days for a date, microseconds since the epoch for a timestamp, microseconds of the day for a time."""
+    """Parse a text to its stored value, or return the Reason why it becomes null.
+
+    The stored value is in days since the epoch for a date, in microseconds since the epoch for a timestamp, and in microseconds of the day
+    for a time.
+    """
     if len(text) > _LONGEST_TEXT:
         return Reason.SERIALIZATION
     text = text.rstrip(" ")
@@ -117,7 +122,7 @@ def _time_of_day(match: re.Match[str]) -> Moment | Reason:
     if time_us is None:
         return Reason.SERIALIZATION
     if match["zone"]:
-        # A named zone has no offset without a date: destination-s3 drops it and keeps the local time, and so do we.
+        # Without a date, a named zone has no known offset. Drop the zone and keep the local time, as destination-s3 does.
         return Moment(0, time_us, 0) if _known_zone(match["zone"]) else Reason.SERIALIZATION
     offset = _numeric_offset(match)
     return Reason.SERIALIZATION if offset is None else Moment(0, time_us, offset)
@@ -138,12 +143,12 @@ def _moment(match: re.Match[str]) -> Moment | Reason:
         if offset is None:
             return Reason.SERIALIZATION
     if len(match["year"]) > 4 and match["year"][0] != "+":
-        return Reason.SIZE  # a year beyond 9999 is written with a sign; without one it is beyond what the format can hold
+        return Reason.SIZE  # a year above 9999 needs a sign; without one, Airbyte expects this reason
     return Moment(days_from_civil(year, month, day), time_us, offset or 0)
 
 
 def _year(match: re.Match[str]) -> int | None:
-    """The proleptic year (1 BC is 0), None for a year or an era that does not exist."""
+    """Return the proleptic year (1 BC is 0), or None for a year 0 or two eras."""
     digits = match["year"]
     year = int(digits) + (2000 if len(digits) == 2 else 0) if len(digits) < 25 else 10**25
     eras = [era for era in (match["era"], match["last_era"]) if era]
@@ -153,7 +158,10 @@ def _year(match: re.Match[str]) -> int | None:
 
 
 def _time_us(match: re.Match[str]) -> int | None:
-    """Microseconds of the day; digits below a microsecond are cut. 24:00 counts as the day's end, None is no time."""
+    """Return the microseconds of the day, with digits below a microsecond cut, or None for an invalid time.
+
+    24:00 is the end of the day.
+    """
     hour, minute, second = int(match["hour"]), int(match["minute"]), int(match["second"] or 0)
     nanoseconds = (match["fraction"] or "").ljust(9, "0")
     if minute > 59 or second > 59 or hour > 24 or (hour == 24 and (minute or second or int(nanoseconds))):
@@ -162,7 +170,7 @@ def _time_us(match: re.Match[str]) -> int | None:
 
 
 def _numeric_offset(match: re.Match[str]) -> int | None:
-    """Seconds from UTC, 0 without an offset, None for an offset that cannot be."""
+    """Return the offset from UTC in seconds, 0 if the text has none, or None for an invalid offset."""
     if match["gmt_sign"]:
         sign, hours, minutes, seconds = match["gmt_sign"], match["gmt_hours"], match["gmt_minutes"], "0"
     elif match["sign"]:
@@ -181,13 +189,17 @@ def _known_zone(name: str) -> bool:
 
 
 def _zone_offset(name: str, date: tuple[int, int, int], time_us: int) -> int | None:
-    """The offset of a named zone at a local time, in seconds; the earlier one where clocks are set back."""
+    """Return the UTC offset in seconds of a named zone at a local time, or None for an unknown zone.
+
+    When clocks are set back, a local time occurs twice. The offset of its first occurrence applies.
+    """
     if name in ABBREVIATIONS:
         return ABBREVIATIONS[name] * 3600
     if name not in _zones():
         return None
     year, month, day = date
-    # A zone's rules repeat every 400 years; before its first rule any year gives its local mean time.
+    # `datetime` is limited to the years 1 to 9999. Zone rules repeat every 400 years, and any year before a zone's first rule gives its
+    # local mean time.
     year = 9600 + year % 400 if year > 9999 else max(year, 4 + year % 4)
     minutes = min(time_us // (60 * SECOND_US), 24 * 60 - 1)
     offset = datetime(year, month, day, minutes // 60, minutes % 60).replace(tzinfo=_zone(name)).utcoffset()
@@ -213,7 +225,7 @@ def _month_length(year: int, month: int) -> int:
 
 
 def days_from_civil(year: int, month: int, day: int) -> int:
-    """Days since 1970-01-01 of a day of the proleptic Gregorian calendar, any year."""
+    """Return the days since 1970-01-01 of a day of the proleptic Gregorian calendar, in any year."""
     years = year - (month <= 2)
     era, year_of_era = divmod(years, 400)
     day_of_year = (153 * ((month + 9) % 12) + 2) // 5 + day - 1
