@@ -1,7 +1,8 @@
-"""Blocks of record lines typed by the native kernel, and in Python where it leaves something over.
+"""Typing of record lines by the native kernel, with the Python typer for the lines and values that the kernel leaves.
 
-The kernel takes plain forms only. What it does not take it names by its place, and the very code of the Python typer settles that: a
-value by its column, a line by all columns. A block in which a line is no record goes to the Python typer as a whole, which says so.
+The kernel decodes plain forms only. All other lines and values are called odd, and the kernel returns their places. The code of the
+Python typer converts them: an odd value through its column, an odd line through all columns. A block with a line that is not a valid record
+goes to the Python typer as a whole, which raises the error.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from destination_s3_spark.decoding.texts import Texts, joined, text_array
 from destination_s3_spark.schema.airbyte_type import AirbyteType, Array, Object, Scalar, SchemalessArray, SchemalessObject
 
 _MOST_ODD_LINES = 1 / 2
-"""The share of odd lines beyond which a block goes to the Python typer as a whole, which is at its best there."""
+"""Share of odd lines above which a whole block goes to the Python typer, which is faster then."""
 
 _LAYOUTS: Mapping[Scalar, pa.DataType] = MappingProxyType(
     {
@@ -52,15 +53,18 @@ _LAYOUTS: Mapping[Scalar, pa.DataType] = MappingProxyType(
         Scalar.TIMESTAMP_WITHOUT_TIMEZONE: pa.timestamp("us", "UTC"),
     }
 )
-"""What the kernel writes; all else is a string. Arrow believes it, so another type here would read other memory."""
+"""Arrow type of the kernel's array for each kind of scalar; all other kinds are strings.
+
+Arrow does not verify the type, so a wrong entry would make it read memory outside the kernel's buffers.
+"""
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 
 
 class _Spec(NamedTuple):
-    """A column as the kernel is told of it: its kind, and its members by their keys; an array has one, its items.
+    """Description of a column for the kernel: its kind, and its children with their JSON keys. The only child of an array is its items.
 
-    Dates and times of which a `whole` column might not hold all are odd.
+    In a `whole` column, the kernel treats a date or time as odd if the column's type might not hold all of it.
     """
 
     kind: str
@@ -69,7 +73,10 @@ class _Spec(NamedTuple):
 
 
 class _Odd(NamedTuple):
-    """What the kernel left over of a column: positions and places in the lines of odd values, and the positions that became null."""
+    """Odd values of a column: their positions in it, and the starts and ends of their texts in the lines.
+
+    `nulled` holds the positions of the values that the kernel set to null because their type never fits.
+    """
 
     positions: Ints
     starts: Ints
@@ -79,9 +86,9 @@ class _Odd(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Node:
-    """A (nested) column. `number` is its place in a walk of all columns from the top, `end` is that of the next column beside it.
+    """A (nested) column. `number` is its ordinal in a pre-order walk of all columns, and `end` is the number after its last descendant.
 
-    `stored` is the type in which the kernel gives it, which is null where it does not know the type.
+    `stored` is the type of the kernel's array, which is null for a type that the kernel does not support. `final` is the table's type.
     """
 
     number: int
@@ -95,7 +102,7 @@ class _Node:
 
 
 class _Exported:
-    """An array of the kernel as Arrow's C data interface wants it: beside its type."""
+    """An array of the kernel together with its type, for import through Arrow's C data interface."""
 
     def __init__(self, of: pa.DataType, capsule: object) -> None:
         self._of = of
@@ -106,7 +113,10 @@ class _Exported:
 
 
 class _BlockTexts(Texts):
-    """The texts of a block of the kernel; `alone` are those of odd lines, and `order` is where each row stands then."""
+    """The `data` texts of a block that the kernel has read.
+
+    `alone` holds the texts of the odd lines. They are appended to the kernel's texts, and `order` then says which text belongs to each row.
+    """
 
     def __init__(self, block: Any, lines: bytes, alone: Sequence[Sequence[bytes]], order: pa.Array[Any] | None) -> None:
         self._block = block
@@ -115,21 +125,21 @@ class _BlockTexts(Texts):
         self._order = order
 
     def array(self) -> pa.Array[Any]:
-        """All of them."""
+        """Return the texts of all rows as a string array."""
         plain = pa.array(_Exported(pa.string(), self._block.texts(self._lines)))
         return plain if self._order is None else joined([plain, *map(text_array, self._alone)], pa.string()).take(self._order)
 
     def of_rows(self, rows: Sequence[int]) -> Sequence[bytes]:
-        """Those of these rows."""
+        """Return the texts of the given rows."""
         texts: list[bytes] = self.array().take(pa.array(rows, pa.int64())).cast(pa.binary()).to_pylist()
         return texts
 
 
 class NativeRecordTyper(RecordTyper):
-    """Types by the kernel where it can. Gives what the Python typer gives, to the byte, but for the ids."""
+    """Typer that uses the native kernel where possible. Its rows equal the Python typer's to the byte, except for the random raw ids."""
 
     def __init__(self, plan: RowPlan, kernel: ModuleType, unit_bytes: int = UNIT_BYTES, most_odd_lines: float = _MOST_ODD_LINES) -> None:
-        """ValueError for names that no UTF-8 has, and for columns that are stored in another layout than the kernel's."""
+        """Raise ValueError for a name that cannot be encoded in UTF-8 and for a column whose stored type differs from the kernel's."""
         super().__init__(plan, unit_bytes)
         self._module = kernel
         self._most_odd_lines = most_odd_lines
@@ -149,10 +159,10 @@ class NativeRecordTyper(RecordTyper):
         self._decode_meta = msgspec.json.Decoder(Meta).decode
 
     def type_block(self, lines: bytes) -> TypedBlock:
-        """Like the Python typer's."""
+        """See `RecordTyper.type_block`."""
         try:
             block = self._kernel.read(lines)
-        except (ValueError, RuntimeError):  # too long for its places, or a fault of its own
+        except (ValueError, RuntimeError):  # longer than the kernel's 32-bit offsets allow, or a failure in the kernel
             return super().type_block(lines)
         odd_lines = block.odd_lines
         if len(odd_lines) > block.rows * self._most_odd_lines:
@@ -161,7 +171,7 @@ class NativeRecordTyper(RecordTyper):
             with collector_paused():
                 return self._typed(block, lines, odd_lines)
         except (UnreadableRecord, MisroutedRecord, *REFUSED):
-            return super().type_block(lines)  # which knows which line is at fault
+            return super().type_block(lines)  # finds the faulty line and raises the error
 
     def _typed(self, block: Any, lines: bytes, odd_lines: Sequence[tuple[int, int, int]]) -> TypedBlock:
         changes = BulkChanges()
@@ -207,7 +217,7 @@ class NativeRecordTyper(RecordTyper):
         return pa.array(_Exported(pa.string(), self._module.row_ids(time.time_ns() // 1_000_000, random)))
 
     def _typed_alone(self, lines: bytes, places: Sequence[tuple[int, int, int]], changes: Changes) -> list[Unit]:
-        """Some lines, typed in Python. Their changes are recorded for the rows they have in the block."""
+        """Type single lines in Python. Their changes are recorded under their rows in the block."""
         own = Changes()
         units: list[Unit] = []
         count = 0
@@ -219,7 +229,7 @@ class NativeRecordTyper(RecordTyper):
 
 
 def native_record_typer(plan: RowPlan, kernel: ModuleType | None) -> NativeRecordTyper | None:
-    """The native typer; None without a kernel, and for names or types that it does not know."""
+    """Return a native typer, or None without a kernel or if the kernel does not support the plan."""
     try:
         return None if kernel is None else NativeRecordTyper(plan, kernel)
     except ValueError:
@@ -227,7 +237,7 @@ def native_record_typer(plan: RowPlan, kernel: ModuleType | None) -> NativeRecor
 
 
 def _order(rows: int, odd: Sequence[int]) -> pa.Array[Any] | None:
-    """Where each row stands when the odd ones come once more behind all; None when there are none."""
+    """Return the position of each row after the odd rows were appended behind all rows, or None if there are none."""
     if not odd:
         return None
     order = np.arange(rows)
@@ -236,7 +246,7 @@ def _order(rows: int, odd: Sequence[int]) -> pa.Array[Any] | None:
 
 
 def _node(of: AirbyteType, final: pa.DataType, number: int, *, of_key: bool = False) -> _Node:
-    """The column of this type, and those below; ValueError where it is stored in another layout than the kernel's."""
+    """Return the node of a column and its descendants. Raises ValueError if a stored type differs from the kernel's."""
     column = key_column_of(of, final) if of_key else column_of(of, final)
     match of:
         case Object(fields) if fields:
@@ -272,7 +282,7 @@ def _require(known: bool) -> None:
 
 
 class _Left(NamedTuple):
-    """What the kernel left over of a block, by the numbers of its columns, and where to record what becomes of it."""
+    """The odd values of a block by column number, and the changes in which to record what happens to them."""
 
     lines: bytes
     odd: Mapping[int, _Odd]
@@ -280,7 +290,7 @@ class _Left(NamedTuple):
 
 
 def _completed(array: pa.Array[Any], node: _Node, trail: Trail, left: _Left) -> pa.Array[Any]:
-    """The kernel's column with what was left over in its place."""
+    """Return the kernel's column, completed with the converted odd values of the column and its descendants."""
     odd = left.odd.get(node.number)
     if odd is not None and len(odd.nulled):
         left.changes.nulled_run(trail, odd.nulled)
@@ -301,7 +311,7 @@ def _completed(array: pa.Array[Any], node: _Node, trail: Trail, left: _Left) -> 
 
 
 def _with_values(array: pa.Array[Any], node: _Node, trail: Trail, odd: _Odd | None, left: _Left) -> pa.Array[Any]:
-    """The column without children, its odd values settled from their texts."""
+    """Return a column without children, completed with its odd values, which are converted from their texts."""
     if odd is None or not len(odd.positions):
         return array if array.type == node.final else pa.nulls(len(array), node.final)
     texts = [left.lines[start:end] for start, end in zip(odd.starts.tolist(), odd.ends.tolist(), strict=True)]
