@@ -1,8 +1,9 @@
-"""Blocks of record lines of one stream -> Arrow rows of its raw and its final table. The hot path of a sync.
+"""Typing of one stream's record lines to Arrow rows of its raw and its final table, on the hot path of a sync.
 
-A block is typed in units of a few thousand lines, which bounds the Python objects that exist at a time. Per unit: envelopes; rows of
-typed slots from each record's `data`; one Arrow array per column. A record that msgspec refuses costs no other record anything: it
-alone is settled from its text. A column in which such values are common is decoded as text from then on, and settled as a column.
+A block is typed in units of a few thousand lines, which bounds the number of live Python objects. A unit takes three steps: read the
+envelopes, decode each record's `data` to a row of slots, and build one Arrow array per column. A record that msgspec refuses does not slow
+down the others: it alone is converted from its exact text. A column that often causes refusals is decoded as text from then on, and
+converted as a whole column.
 """
 
 from __future__ import annotations
@@ -39,13 +40,13 @@ from destination_s3_spark.schema.airbyte_type import Scalar
 __all__ = ["MisroutedRecord", "RecordTyper", "TypedBlock", "UnreadableRecord"]
 
 UNIT_BYTES = 2**21
-"""Lines decoded at once: smaller units pay more per call, larger ones hold more Python objects at a time; measured best around 2 MiB."""
+"""Size of the units. Smaller units cost more per call, larger ones keep more Python objects alive. Sizes around 2 MiB measured best."""
 _COMMON = 1 / 16
-"""The share of a unit's rows with an unexpected value in a column from which on that column is decoded as text."""
+"""Share of a unit's rows with an unexpected value in a column above which that column is decoded as text."""
 _SAMPLE = 64
-"""Refused rows of a unit that are looked at to find the columns at fault."""
+"""Number of refused rows of a unit that are examined to find the columns at fault."""
 _EXACT_INTEGERS = 2**53
-"""Below this, every integer becomes a double of its own."""
+"""Below this, every integer is exact as a double."""
 _HASHES = 2**128
 _DATA_COLUMN = "_airbyte_data"
 
@@ -54,9 +55,9 @@ _DATA_COLUMN = "_airbyte_data"
 class TypedBlock:
     """The rows of a block of record lines, in the order of the lines.
 
-    `final` has the plan's table schema. `multiset` is the sum of the 128-bit XXH3 hashes of the texts of `data` modulo 2**128. `changes`
-    counts the entries of `_airbyte_meta.changes` in `final` by reason, the source's included; `misfits` counts, where the plan
-    has a key, the values of fields that became null, by JSON key, and those of the key that were changed in any way.
+    `final` has the plan's table schema. `multiset` is the sum of the 128-bit XXH3 hashes of the `data` texts, modulo 2**128. `changes`
+    counts the entries of `_airbyte_meta.changes` in `final` by reason, including the source's. If the plan has a key, `misfits` counts by
+    JSON key the field values that became null, and the values of key fields that were changed in any way; otherwise it is empty.
     """
 
     records: int
@@ -70,15 +71,15 @@ class TypedBlock:
     def raw(self) -> pa.RecordBatch:
         """The rows of the raw table: the four `_airbyte_*` columns and `_airbyte_data`, the exact text of `data`.
 
-        They carry the ids of `final`, and their `_airbyte_meta.changes` are the source's alone. Made when asked for: not all tables
-        have them.
+        They have the raw ids of `final`. Their `_airbyte_meta.changes` are those of the source only. The rows are made on demand, because
+        not every table has raw rows.
         """
         return self.make_raw()
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A part of a block: `texts` are those of `data`, `columns` those of the plan's fields."""
+    """A typed part of a block. `texts` are the `data` texts, `columns` the arrays of the plan's fields, `multiset` the sum of hashes."""
 
     emitted_at: pa.Array[Any]
     texts: Sequence[bytes]
@@ -87,14 +88,17 @@ class Unit:
 
 
 class RecordTyper:
-    """Types the blocks of one stream by a plan. Keeps no rows between blocks, only which columns are decoded as text."""
+    """Typer for the blocks of one stream by a plan. It keeps no rows between blocks.
+
+    It only remembers the pattern of a line and which columns are decoded as text.
+    """
 
     def __init__(self, plan: RowPlan, unit_bytes: int = UNIT_BYTES) -> None:
         self._plan = plan
         self._unit_bytes = unit_bytes
         self._envelopes = Envelopes(plan.stream)
         self._sources = [(plan.table_schema.get_field_index(field.name), field.source) for field in plan.fields]
-        # A row's changes stand in the order the source declares its fields, as in destination-s3.
+        # A row's changes are in the order in which the source declares its fields, as in destination-s3.
         self._places = [ColumnPlaces(declared, source, 0) for declared, (_, source) in enumerate(self._sources)]
         self._key_numbers = [at for at, field in enumerate(plan.fields) if field.type is Scalar.NUMBER and field.source in plan.key]
         self._decode_as(self._columns_of_fields())
@@ -113,7 +117,7 @@ class RecordTyper:
     def type_block(self, lines: bytes) -> TypedBlock:
         """Type whole record lines, each ending in a newline.
 
-        Raises UnreadableRecord or MisroutedRecord with the ordinal of a line that is no record of the stream; neither carries content.
+        Raises UnreadableRecord or MisroutedRecord with the ordinal of the line that is not a record of the stream. Neither carries content.
         """
         changes = Changes()
         units: list[Unit] = []
@@ -126,7 +130,7 @@ class RecordTyper:
         return self._block(units, records, changes, UnitTexts([unit.texts for unit in units]))
 
     def _block(self, units: Sequence[Unit], records: int, changes: Changes, texts: Texts) -> TypedBlock:
-        """The rows of all units."""
+        """Return the rows of all units."""
         entries = changes.in_order()
         own = self._own_columns(units, records, entries)
         own[0] = self._keyed(own[0], texts, changes)
@@ -136,10 +140,10 @@ class RecordTyper:
         )
 
     def retype(self, raw: pa.RecordBatch) -> TypedBlock:
-        """Type rows of a raw table (`schema.arrow.RAW_SCHEMA`) again: the block their lines would give, under the rows' own ids.
+        """Type rows of a raw table (`schema.arrow.RAW_SCHEMA`) again. The result is the block that their lines would give.
 
-        Raw ids (but of rows whose key does not fit), times, generations, sync ids and the source's changes are those of the rows. Raises
-        UnreadableRecord with the ordinal of a row whose `_airbyte_data` is no JSON object.
+        Times, generations, sync ids and the source's changes are those of the rows. So are the raw ids, except for rows whose key does not
+        fit its type. Raises UnreadableRecord with the ordinal of a row whose `_airbyte_data` is not a JSON object.
         """
         changes = Changes()
         units: list[Unit] = []
@@ -165,7 +169,7 @@ class RecordTyper:
             if alike is not None:
                 return self._typed_unit(alike, first, changes)
         except (UnreadableRecord, MisroutedRecord):
-            del changes.entries[known:]  # only the slower way tells which line is the first, and whether it is one
+            del changes.entries[known:]  # only `read` can say whether a line is faulty, and which is the first
         return self._typed_unit(self._envelopes.read(lines, first), first, changes)
 
     def _typed_unit(self, records: Unwrapped, first: int, changes: Changes) -> Unit:
@@ -176,11 +180,11 @@ class RecordTyper:
         return Unit(pa.array(records.emitted_at), records.texts, columns, sum(map(xxh3_128_intdigest, records.texts)))
 
     def _arrays(self, texts: Sequence[bytes], first: int, changes: Changes) -> list[pa.Array[Any]]:
-        """The columns of a unit, given the text of each record's `data`."""
+        """Return the columns of a unit, given the text of each record's `data`."""
         rows, refused = self._rows(texts, first, changes)
         slots = self._members.slots(rows)
         count = len(rows)
-        del rows  # what is let go of while it is still in the processor's cache is let go of faster
+        del rows  # freeing objects while they are still in the processor's cache is faster
         columns = []
         for declared, ((_, source), column) in enumerate(zip(self._sources, self._members.columns, strict=True)):
             columns.append(column.array(slots[declared], ColumnPlaces(declared, source, first), changes))
@@ -192,7 +196,7 @@ class RecordTyper:
         return columns
 
     def _record_rounded(self, declared: int, column: pa.Array[Any], texts: Texts, first: int, changes: Changes) -> None:
-        """Record which numbers of a key have more digits than a double, so that keys next to each other are not taken for one."""
+        """Record the numbers of a key that were rounded to a double, so that neighbouring keys are not taken for one."""
         _, source = self._sources[declared]
         places = ColumnPlaces(declared, source, first)
         positions = np.flatnonzero(np.abs(np.asarray(column.fill_null(0.0))) >= _EXACT_INTEGERS).tolist()
@@ -201,7 +205,7 @@ class RecordTyper:
                 changes.truncated((places, position), Reason.SIZE)
 
     def _rows(self, texts: Sequence[bytes], first: int, changes: Changes) -> tuple[list[Any], list[bytes]]:
-        """A Struct of slots per record, and the texts that msgspec refused for more than a NaN or an Infinity."""
+        """Return a Struct of slots per record, and the texts that msgspec refused for more than a NaN or an Infinity."""
         if self._decode is None:
             return [self._from_text(text, row, changes) for row, text in enumerate(texts, first)], []
         rows: list[Any] = []
@@ -210,7 +214,7 @@ class RecordTyper:
         left = iter(texts)
         while len(rows) < len(texts):
             try:
-                # What was decoded before a refusal stays in the list, and `left` then stands behind the refused text.
+                # On a refusal, the rows decoded so far stay in the list, and `left` continues after the refused text.
                 rows.extend(map(self._decode, left))
             except REFUSED:
                 if self._take_marked(texts, left, rows, with_marks):
@@ -224,9 +228,10 @@ class RecordTyper:
         return rows, refused
 
     def _take_marked(self, texts: Sequence[bytes], left: Iterator[bytes], rows: list[Any], with_marks: list[int]) -> bool:
-        """Take the text that was refused, and those behind it that may be so too, if that is for nothing but a NaN or an Infinity.
+        """Decode the refused text from its marked form, and the texts after it for as long as they contain a NaN or an Infinity.
 
-        Their positions are added to `with_marks`. False if the next text is to be settled exactly; `left` then stands behind it.
+        The positions of these texts are added to `with_marks`. Return False if the next text must be converted exactly because marks do not
+        help; `left` then continues after that text.
         """
         speaks = self._markable and speaks_of_non_numbers(texts[len(rows)])
         while speaks:
@@ -242,7 +247,7 @@ class RecordTyper:
         return False
 
     def _marked_slots(self, text: bytes) -> Any:
-        """The Struct, with marks, of a record whose non-numbers are all that msgspec refuses; None for another one."""
+        """Return the Struct, with marks, of a record. Return None if msgspec refuses more than its NaN and Infinity."""
         readable = marked(text)
         try:
             return None if readable is None or self._decode is None else self._decode(readable)
@@ -256,7 +261,7 @@ class RecordTyper:
             raise UnreadableRecord(row) from None
 
     def _loosen(self, refused: Sequence[bytes], rows: int) -> None:
-        """Decode as text, from now on, the columns that made many rows of a unit be refused."""
+        """Decode as text, from now on, the columns that caused many rows of a unit to be refused."""
         sample = refused[:_SAMPLE]
         at_fault: Counter[int] = Counter()
         for text in sample:
@@ -266,7 +271,7 @@ class RecordTyper:
                     at_fault[ordinal] += 1
         share = len(refused) / rows / len(sample)
         columns = self._members.columns
-        # A column of texts already can be at fault too, by a NaN: nothing is won by making it one again.
+        # A column that is already decoded as text can be at fault too, because of a NaN. Wrapping it again would gain nothing.
         typed = {ordinal for ordinal, column in enumerate(columns) if column.annotation is not msgspec.Raw}
         common = {ordinal for ordinal in typed if at_fault[ordinal] * share > _COMMON}
         if common:
@@ -283,7 +288,7 @@ class RecordTyper:
         return raw_ids(count)
 
     def _keyed(self, ids: pa.Array[Any], texts: Texts, changes: Changes) -> pa.Array[Any]:
-        """The raw ids; those of rows with a key that does not fit carry the key."""
+        """Return the raw ids, with a keyed id in each row whose key does not fit its type."""
         key = self._plan.key
         rows = changes.rows_of({declared for declared, (_, source) in enumerate(self._sources) if source in key}) if key else []
         if not rows:
@@ -303,9 +308,9 @@ class RecordTyper:
         return misfits
 
     def _raw(self, own: Sequence[pa.Array[Any]], data: pa.Array[Any], entries: Sequence[Change]) -> pa.RecordBatch:
-        """The raw rows of a block, given its columns."""
+        """Return the raw rows of a block, given its `_airbyte_*` columns and its `data` texts."""
         ids, extracted_at, meta, generation = own
-        # The raw row holds the record as it came, so nothing was done to it here: only the source's changes belong to it.
+        # A raw row holds the record as received. Only the source's changes apply to it, not those made by typing.
         of_source = [entry for entry in entries if not entry.order]
         if len(of_source) < len(entries):
             meta = meta_array(meta.field("sync_id"), of_source, meta.type)
@@ -331,7 +336,7 @@ class RecordTyper:
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """Without cyclic garbage collection: decoding makes many objects but no cycles, and looking through them costs a tenth of the time."""
+    """Pause cyclic garbage collection. Decoding creates many objects but no cycles, and the collector takes a tenth of its time."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -342,7 +347,7 @@ def collector_paused() -> Iterator[None]:
 
 
 def parts_of(lines: bytes, unit_bytes: int) -> Iterator[bytes]:
-    """The lines in whole-line parts of about `unit_bytes`; a single longer line is a part of its own length."""
+    """Split the lines into parts of whole lines and about `unit_bytes`. A part ends with the line that exceeds this size."""
     start = 0
     while start < len(lines):
         end = lines.find(b"\n", start + unit_bytes) + 1 or len(lines)
@@ -351,7 +356,7 @@ def parts_of(lines: bytes, unit_bytes: int) -> Iterator[bytes]:
 
 
 def _require_utf8(records: Unwrapped, first: int) -> None:
-    """UnreadableRecord for the first text that is not UTF-8, which msgspec does not look at everywhere."""
+    """Raise UnreadableRecord for the first text that is not UTF-8. msgspec does not check it in every part of a text."""
     if is_utf8(records.source):
         return
     for row, text in enumerate(records.texts, first):
@@ -368,6 +373,7 @@ def _reasons(entries: Sequence[Change]) -> Counter[str]:
 
 
 def take_source_changes(meta: Meta, row: int, changes: Changes) -> None:
+    """Add the source's own changes of a row."""
     changes.entries.extend(Change(row, (), change.field, change.change, change.reason) for change in meta.changes or ())
 
 
