@@ -1,13 +1,13 @@
-//! Columns as an array of the Arrow C data interface. All `unsafe` of the kernel is here.
+//! Export of columns as arrays of the Arrow C data interface. All `unsafe` code of the kernel is here.
 //!
-//! Only the array is made here. Its schema is the reader's, which has to have a type with the same layout for each column.
+//! Only arrays are exported. The importer provides the schema, and must give each column a type with the same layout.
 
 use std::ffi::c_void;
 use std::ptr;
 
 use crate::column::{Body, Column, Texts};
 
-/// `struct ArrowArray` of the specification.
+/// `struct ArrowArray` of the Arrow C data interface.
 #[repr(C)]
 pub struct ArrowArray {
     length: i64,
@@ -22,9 +22,9 @@ pub struct ArrowArray {
     private_data: *mut c_void,
 }
 
-// SAFETY: whoever holds the array is the only owner of what it points to, which belongs to no thread.
+// SAFETY: the array is the only owner of the memory it points to, and that memory is not tied to a thread.
 unsafe impl Send for ArrowArray {}
-// SAFETY: nothing is changed through a shared reference.
+// SAFETY: nothing is mutated through a shared reference.
 unsafe impl Sync for ArrowArray {}
 
 enum Buffer {
@@ -47,7 +47,7 @@ impl Buffer {
     }
 }
 
-/// What an array points to.
+/// The memory that an array points to.
 struct Owned {
     _buffers: Vec<Buffer>,
     pointers: Vec<*const c_void>,
@@ -57,7 +57,7 @@ struct Owned {
 impl Drop for Owned {
     fn drop(&mut self) {
         for &child in &self.children {
-            // SAFETY: made by `Box::into_raw` in `array`, and given back only here.
+            // SAFETY: the pointer was made by `Box::into_raw` in `array`, and only this line turns it back into a box.
             drop(unsafe { Box::from_raw(child) });
         }
     }
@@ -66,14 +66,14 @@ impl Drop for Owned {
 impl Drop for ArrowArray {
     fn drop(&mut self) {
         if let Some(release) = self.release {
-            // SAFETY: not released yet; a reader that has moved it out has left no `release` behind.
+            // SAFETY: the array is not released yet. A consumer that moves an array out sets its `release` to null.
             unsafe { release(self) };
         }
     }
 }
 
 unsafe extern "C" fn release(array: *mut ArrowArray) {
-    // SAFETY: the specification has the reader call this once, with an array that was made by `array`.
+    // SAFETY: the specification requires the consumer to call this once, with an array that was made by `array`.
     unsafe {
         drop(Box::from_raw((*array).private_data.cast::<Owned>()));
         (*array).private_data = ptr::null_mut();
@@ -116,7 +116,7 @@ pub fn text_array(texts: Texts) -> ArrowArray {
     array(length, 0, buffers, Vec::new())
 }
 
-/// A finished column: a null array if the kernel does not know its type.
+/// Export a finished column. It becomes a null array if the kernel does not support its type.
 pub fn column_array(column: Column) -> ArrowArray {
     let length = column.len;
     let null_count = column.nulls.iter().map(|(first, end)| (end - first) as usize).sum();
@@ -143,7 +143,7 @@ pub fn column_array(column: Column) -> ArrowArray {
     }
 }
 
-/// A bit for each position, 0 where it is null; no buffer where none is.
+/// A bitmap with a bit per position, which is 0 for a null. No buffer if there are no nulls.
 fn validity(nulls: &[(u32, u32)], length: usize) -> Buffer {
     if nulls.is_empty() {
         return Buffer::None;
@@ -168,7 +168,7 @@ fn clear(bits: &mut [u8], mut first: usize, end: usize) {
     }
 }
 
-/// A bit for each byte, which is 0 or 1.
+/// Pack bytes, each 0 or 1, into a bitmap.
 fn packed(values: &[u8]) -> Vec<u8> {
     values.chunks(8).map(|eight| eight.iter().enumerate().fold(0, |bits, (at, value)| bits | value << at)).collect()
 }

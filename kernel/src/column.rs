@@ -1,18 +1,19 @@
-//! Columns: the values of one (nested) field in the rows so far, as the buffers Arrow will have.
+//! Columns: the values of one (nested) field in the rows so far, in the layout of Arrow's buffers.
 //!
-//! A value is written at a position; positions that were left out are null. What is no plain value of the column's type is null here
-//! and noted: as odd, with its place in the lines, for Python to settle, or as nulled, if no text of its kind can ever be kept.
+//! A value is written at a position. Positions that were left out are null. A value that is not a plain one of the column's type is written
+//! as null and noted: as odd, with its place in the lines, so that Python converts it; or as nulled, if the type never accepts a value of
+//! that kind.
 
 use crate::keys::Keys;
 use crate::scan::{Holds, NotPlain, Number, Plain, Quoted, Scanner, compact, require_shallow, unescape};
 use crate::temporal;
 
 const DOUBLE_MAX: f64 = f64::MAX;
-/// Powers of ten that are exact as a double, for numbers whose digits are, too: then one division rounds as it must.
+/// Powers of ten that are exact as a double. If the mantissa is exact too, a single division rounds correctly.
 const EXACT_POWERS: [f64; 19] = [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18];
 const EXACT_MANTISSA: u64 = 1 << 53;
 
-/// A value for Python: its position in the column and its text's place in the lines.
+/// A value for Python to convert: its position in the column, and the start and end of its text in the lines.
 #[derive(Clone, Copy)]
 pub struct Odd {
     pub position: usize,
@@ -20,13 +21,13 @@ pub struct Odd {
     pub end: usize,
 }
 
-/// Texts end to end.
+/// Texts, laid end to end.
 pub struct Texts {
     pub offsets: Vec<i32>,
     pub data: Vec<u8>,
 }
 
-/// What a column holds. `Other` is a type the kernel does not know: all of its values are odd.
+/// The values of a column. `Other` is a type that the kernel does not support: all of its values are odd.
 pub enum Body {
     Boolean(Vec<u8>),
     Integer(Vec<i64>),
@@ -43,11 +44,12 @@ pub enum Body {
 
 pub struct Column {
     pub len: usize,
-    /// Runs of null positions: first and one behind the last.
+    /// Runs of null positions, as the first position and the one behind the last.
     pub nulls: Vec<(u32, u32)>,
     pub odd: Vec<Odd>,
     pub nulled: Vec<i64>,
-    /// Whether dates and times are odd of which the column's type might not hold all: they tell the rows of a key apart.
+    /// Whether a date or time is odd if the column's type might not hold all of it. Set for key columns, whose cut values would make
+    /// different keys equal.
     pub whole: bool,
     pub body: Body,
 }
@@ -64,7 +66,7 @@ impl Texts {
 
     #[inline]
     fn close(&mut self) {
-        self.offsets.push(self.data.len() as i32); // no more than the lines have, which are below 2 GiB
+        self.offsets.push(self.data.len() as i32); // fits: texts are no longer than the lines, which are below 2 GiB
     }
 
     fn truncate(&mut self, len: usize) {
@@ -72,7 +74,7 @@ impl Texts {
         self.data.truncate(self.offsets[self.offsets.len() - 1] as usize);
     }
 
-    /// Room for as much as these have.
+    /// Empty texts with capacity for as much as these hold.
     fn like(&self) -> Self {
         let mut offsets = roomy(&self.offsets);
         offsets.push(0);
@@ -89,7 +91,7 @@ fn repeat_last(offsets: &mut Vec<i32>, len: usize) {
     offsets.resize(len + 1, last);
 }
 
-/// Step over the members of the object here and write them at a position of their columns.
+/// Consume an object, and write its members at `position` of their columns.
 pub fn read_members(scanner: &mut Scanner, keys: &mut Keys, members: &mut [Column], position: usize, depth: usize) -> Plain<()> {
     require_shallow(depth)?;
     scanner.expect(b'{')?;
@@ -119,7 +121,7 @@ impl Column {
         Column { len: 0, nulls: Vec::new(), odd: Vec::new(), nulled: Vec::new(), whole: false, body }
     }
 
-    /// Step over one value and write it at a position. Refused where the position has a value: then a key stood twice.
+    /// Consume a value, and write it at `position`. Refuse it if the position already has a value, because the object then repeats a key.
     #[inline]
     pub fn read(&mut self, scanner: &mut Scanner, position: usize, depth: usize) -> Plain<()> {
         if self.len != position {
@@ -247,7 +249,7 @@ impl Column {
                     return self.not_fitting(scanner, depth, false);
                 }
                 let position = self.len;
-                self.len += 1; // the members of what is begun here are never more than the objects
+                self.len += 1; // counted before its members, so that no member column gets longer than this one
                 read_members(scanner, keys, members, position, depth)
             }
             Body::Array { offsets, items } => {
@@ -267,7 +269,7 @@ impl Column {
         }
     }
 
-    /// Step over a value of a kind that never fits, or over a string that might.
+    /// Consume a value that is not of the column's kind. Note it as odd if it is a string that might be numeric, else as nulled.
     #[cold]
     fn not_fitting(&mut self, scanner: &mut Scanner, depth: usize, may_be_numeric: bool) -> Plain<()> {
         let start = scanner.at;
@@ -284,7 +286,7 @@ impl Column {
         self.note_odd(start, scanner.at)
     }
 
-    /// Note a string that is no plain date or time: none begins with a letter.
+    /// Note a string that is not a plain date or time: as nulled if it begins with a letter, as no date or time does, else as odd.
     #[cold]
     fn unread_temporal(&mut self, scanner: &Scanner, string: Quoted) -> Plain<()> {
         if begins_with_letter(scanner, string) {
@@ -310,7 +312,7 @@ impl Column {
         self.fill(self.len + 1);
     }
 
-    /// Nulls up to this position.
+    /// Append nulls up to this length.
     pub fn fill(&mut self, len: usize) {
         if len <= self.len {
             return;
@@ -328,11 +330,11 @@ impl Column {
             Body::Date(values) => values.resize(len, 0),
             Body::Text(texts) | Body::Json { texts, .. } => repeat_last(&mut texts.offsets, len),
             Body::Array { offsets, .. } => repeat_last(offsets, len),
-            Body::Object { .. } | Body::Other => {} // members are filled when the block ends
+            Body::Object { .. } | Body::Other => {} // members are filled at the end of the block
         }
     }
 
-    /// Nulls up to this position, also in all columns below.
+    /// Append nulls up to this length, also in all descendants.
     pub fn finish(&mut self, len: usize) {
         self.fill(len);
         match &mut self.body {
@@ -342,7 +344,7 @@ impl Column {
         }
     }
 
-    /// Forget what was written at this position and behind it, also in all columns below.
+    /// Drop the values at position `len` and behind it, also in all descendants.
     pub fn truncate(&mut self, len: usize) {
         match &mut self.body {
             Body::Boolean(values) => values.truncate(len),
@@ -373,13 +375,13 @@ impl Column {
         }
     }
 
-    /// The column as it is; an empty one stays in its place.
+    /// Take the column out and leave an empty successor in its place.
     pub fn take(&mut self) -> Column {
         let successor = self.successor();
         std::mem::replace(self, successor)
     }
 
-    /// An empty column of this kind with room for as much as this one has; what was learnt of keys moves over.
+    /// Create an empty column of this kind with capacity for as much as this one holds. The known keys move to it.
     fn successor(&mut self) -> Column {
         let body = match &mut self.body {
             Body::Boolean(values) => Body::Boolean(roomy(values)),
@@ -423,7 +425,7 @@ fn read_items(scanner: &mut Scanner, items: &mut Column, depth: usize) -> Plain<
     }
 }
 
-/// Append the string; false, and nothing, where it has a lone surrogate.
+/// Append the string. Return false and append nothing if it has a lone surrogate.
 #[inline]
 fn append(scanner: &Scanner, string: Quoted, texts: &mut Texts) -> bool {
     let quoted = scanner.of(string);
@@ -460,7 +462,7 @@ fn begins_with_letter(scanner: &Scanner, string: Quoted) -> bool {
 
 #[inline(always)]
 fn integer(number: Number) -> Option<i64> {
-    let mantissa = number.mantissa.filter(|_| number.is_integer)? as i64; // of up to 18 digits
+    let mantissa = number.mantissa.filter(|_| number.is_integer)? as i64; // has at most 18 digits
     Some(if number.negative { -mantissa } else { mantissa })
 }
 
@@ -469,13 +471,13 @@ fn double(scanner: &Scanner, number: Number) -> Option<f64> {
     let exact = number.mantissa.filter(|&mantissa| mantissa <= EXACT_MANTISSA && !number.has_exponent);
     if let Some(mantissa) = exact {
         if mantissa == 0 && number.is_integer {
-            return Some(0.0); // an integer zero has no sign
+            return Some(0.0); // an integer has no negative zero
         }
         let size = mantissa as f64 / EXACT_POWERS[number.fraction_digits];
         return Some(if number.negative { -size } else { size });
     }
     let text = std::str::from_utf8(scanner.slice(number.start, number.end)).ok()?;
     let value: f64 = text.parse().ok()?;
-    // What is rounded down to the largest double may be beyond it.
+    // A number that was rounded down to the largest double may be above it, so Python decides.
     (value.abs() < DOUBLE_MAX).then_some(value)
 }

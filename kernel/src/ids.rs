@@ -6,7 +6,7 @@ const BYTES: usize = 16;
 const LENGTH: usize = 36;
 const HEX: &[u8; 16] = b"0123456789abcdef";
 
-/// Texts of UUIDs of version 7: 48 bits of a time in milliseconds, then random ones; 16 bytes are given for each.
+/// Make the texts of UUIDs of version 7: 48 bits of a time in milliseconds, then random bits. `random` holds 16 bytes for each.
 pub fn texts(milliseconds: u64, random: &[u8]) -> Texts {
     let count = random.len() / BYTES;
     let mut texts = Texts::new();

@@ -1,4 +1,4 @@
-//! The keys of an object's members, found by the key that stood there the last time.
+//! Lookup of an object's keys, predicted from the key that followed the previous one the last time.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -7,15 +7,15 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::scan::{NotPlain, Plain, Scanner, unescape};
 
-/// Keys of other members that are remembered too, so that members which are not declared are no surprise.
+/// Number of undeclared keys that are remembered too, so that undeclared members are also predicted.
 const MOST_OTHERS: usize = 1024;
 const LONGEST_OTHER: usize = 256;
-/// Before the first key.
+/// Index in `known` of the place before the first key.
 const START: usize = 0;
-/// A key that is not remembered.
+/// Index that stands for a key that is not remembered.
 const UNKNOWN: usize = usize::MAX;
 
-/// A member: its ordinal among the declared ones, None for another one.
+/// The ordinal of a member among the declared ones, or None for an undeclared member.
 pub type Declared = Option<usize>;
 
 #[derive(Default)]
@@ -34,14 +34,14 @@ impl Hasher for KeyHasher {
 type KeyMap = HashMap<Box<[u8]>, usize, BuildHasherDefault<KeyHasher>>;
 
 struct Known {
-    /// With the quotes and the colon.
+    /// The key as it appears in a line, with its quotes and the colon.
     text: Box<[u8]>,
     declared: Declared,
-    /// The key that stood behind this one the last time.
+    /// Index of the key that followed this one the last time.
     follower: usize,
 }
 
-/// The place behind a key, for the one that follows it.
+/// The place behind a key, from which the next key is predicted.
 #[derive(Clone, Copy)]
 pub struct Place(usize);
 
@@ -53,7 +53,7 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// Of declared members with these names.
+    /// Create the lookup for declared members with these names.
     pub fn new(names: Vec<Vec<u8>>) -> Self {
         let by_name = names.into_iter().enumerate().map(|(at, name)| (name.into_boxed_slice(), at)).collect();
         let start = Known { text: Box::default(), declared: None, follower: UNKNOWN };
@@ -64,7 +64,7 @@ impl Keys {
         Place(START)
     }
 
-    /// Step over the key here and its colon.
+    /// Consume a key and its colon, and move `place` behind it. Return which declared member it names.
     #[inline]
     pub fn read(&mut self, scanner: &mut Scanner, place: &mut Place) -> Plain<Declared> {
         if let Some(before) = self.known.get(place.0) {
@@ -123,7 +123,7 @@ impl Keys {
     }
 }
 
-/// The key here, which must have no escapes, and its colon.
+/// Consume a key without escapes, its colon and the blanks around the colon. Refuse a key with escapes.
 pub fn plain_key<'a>(scanner: &mut Scanner<'a>) -> Plain<&'a [u8]> {
     let string = scanner.string()?;
     if string.escaped {

@@ -1,4 +1,6 @@
-//! Record lines of one stream -> Arrow columns: the plain forms of lines and values. Everything else is left to Python, by its place.
+//! Decoding of one stream's record lines to Arrow columns.
+//!
+//! The kernel decodes plain forms of lines and values. All others are odd: their places are returned, and Python decodes them.
 
 mod arrow;
 mod column;

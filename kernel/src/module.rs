@@ -1,4 +1,4 @@
-//! The Python module.
+//! The Python extension module.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -14,16 +14,17 @@ use crate::line::Stream;
 use crate::reader::{LONGEST_BLOCK, Reader, Rows};
 use crate::router;
 
-/// Raised with every change of what Python sees, so that it takes no kernel of another version.
+/// Version of the interface to Python. Raise it with every change to the interface, so that Python refuses a kernel of another version.
 const INTERFACE: u32 = 3;
 
-/// A place in the lines: the ordinal of the row, start and end.
+/// A place in the lines: the ordinal of the row, and start and end of the text.
 type RowPlace = (usize, usize, usize);
-/// Of a column, by its ordinal in a walk of the type tree: positions, starts and ends of odd values, and positions of nulled ones; each
-/// as the bytes of 64-bit integers.
+/// The odd values of a column: the column's ordinal in a pre-order walk of the type tree; positions, starts and ends of the odd values; and
+/// positions of the nulled values. Each list is the bytes of 64-bit integers.
 type OddColumn<'py> = (usize, Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyBytes>);
 
-/// The type of a column: its kind, whether its dates and times must be kept whole, and the names and types of its members, or its items.
+/// The type of a column: its kind, whether its dates and times must be kept whole, and its children. The children of an object are its
+/// members' keys and types. The only child of an array is the type of its items.
 #[derive(FromPyObject)]
 struct Spec {
     kind: String,
@@ -61,7 +62,7 @@ impl Spec {
     }
 }
 
-/// Reads the record lines of one stream. It keeps no rows between blocks, only what lines and keys look like.
+/// Reader of one stream's record lines. Between blocks it keeps no rows, only the form of the last line and the keys seen so far.
 #[pyclass]
 struct Kernel {
     stream: (Vec<u8>, Vec<u8>),
@@ -71,7 +72,7 @@ struct Kernel {
 
 #[pymethods]
 impl Kernel {
-    /// For records of this stream with these fields: the key of each in UTF-8, and its type.
+    /// Create a reader for records of this stream. `fields` are pairs of a JSON key in UTF-8 and a type. ValueError for an invalid type.
     #[new]
     fn new(name: Vec<u8>, namespace: Vec<u8>, fields: Vec<(Vec<u8>, Spec)>) -> PyResult<Self> {
         let stream = (name, namespace);
@@ -79,8 +80,8 @@ impl Kernel {
         Ok(Kernel { stream, fields, reader })
     }
 
-    /// Read whole lines. ValueError when they are longer than 2 GiB, RuntimeError when the kernel has a fault: then it has
-    /// forgotten all and can be asked again.
+    /// Read whole lines. ValueError if they are longer than 2 GiB. RuntimeError if the kernel panics: it is then reset, and can be used
+    /// again.
     fn read(&mut self, py: Python<'_>, lines: &[u8]) -> PyResult<Block> {
         if lines.len() > LONGEST_BLOCK {
             return Err(PyValueError::new_err("the lines are longer than 2 GiB"));
@@ -116,25 +117,25 @@ impl Block {
         self.rows.count
     }
 
-    /// The sum of the 128-bit hashes of `data`, its lower and upper half; odd lines are not in it.
+    /// The lower and upper half of the sum of the 128-bit hashes of `data`. Odd lines are not included.
     #[getter]
     fn multiset(&self) -> (u64, u64) {
         (self.rows.multiset as u64, (self.rows.multiset >> 64) as u64)
     }
 
-    /// Lines that are Python's as a whole.
+    /// Lines that Python must decode as a whole.
     #[getter]
     fn odd_lines(&self) -> Vec<RowPlace> {
         self.rows.odd_lines.clone()
     }
 
-    /// Texts of each `meta` that is not null.
+    /// The places of the texts of each `meta` that is not null.
     #[getter]
     fn metas(&self) -> Vec<RowPlace> {
         self.rows.metas.clone()
     }
 
-    /// The columns that have odd or nulled values. Before `columns`, which takes them along.
+    /// The columns that have odd or nulled values. Call it before `columns`, which takes the columns out of the block.
     fn odd_columns<'py>(&self, py: Python<'py>) -> Vec<OddColumn<'py>> {
         let mut found = Vec::new();
         let mut ordinal = 0;
@@ -144,7 +145,8 @@ impl Block {
         found
     }
 
-    /// A struct array as a PyCapsule of the Arrow C data interface: the times of the records, then the columns. Only once.
+    /// Take the times of the records and the columns as one struct array, in a PyCapsule of the Arrow C data interface. RuntimeError if
+    /// they were taken before.
     fn columns<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
         let columns = std::mem::take(&mut self.rows.columns);
         let times = std::mem::take(&mut self.rows.emitted_at);
@@ -155,7 +157,7 @@ impl Block {
         capsule(py, struct_array(self.rows.count, children))
     }
 
-    /// The texts of `data` in the block's lines, as a string array; empty for odd lines.
+    /// The texts of `data` in the block's lines, as a string array. They are empty for odd lines. ValueError if `lines` is too short.
     fn texts<'py>(&self, py: Python<'py>, lines: &[u8]) -> PyResult<Bound<'py, PyCapsule>> {
         if self.rows.data.iter().any(|&(start, end)| start > end || end > lines.len()) {
             return Err(PyValueError::new_err("not the lines of this block"));
@@ -164,16 +166,17 @@ impl Block {
     }
 }
 
-/// Texts of new UUIDs of version 7 (RFC 9562), as a string array: this time in milliseconds, and random bytes, 16 for each.
+/// Make the texts of new UUIDs of version 7 (RFC 9562), as a string array, from a time in milliseconds and 16 random bytes for each.
 #[pyfunction]
 fn row_ids<'py>(py: Python<'py>, milliseconds: u64, random: &[u8]) -> PyResult<Bound<'py, PyCapsule>> {
     capsule(py, text_array(ids::texts(milliseconds, random)))
 }
 
-/// Of a stream: its index, its lines, how many there are, and their runs, as the bytes of pairs of 64-bit integers.
+/// The lines of a stream: its index, the lines, their number, and their runs as the bytes of pairs of 64-bit integers.
 type Taken<'py> = (usize, Bound<'py, PyBytes>, u64, Bound<'py, PyBytes>);
 
-/// Lines of one stream that are not taken yet: by text and places in it, and their runs, the last of which ends at `next` of the input.
+/// Lines of one stream that have not been taken. A piece is the index of a text and start and end in it. The last run ends at the input
+/// offset `next`.
 #[derive(Default)]
 struct Pending {
     pieces: Vec<(usize, usize, usize)>,
@@ -197,10 +200,10 @@ impl Pending {
     }
 }
 
-/// Sorts record lines by stream, those of known prefixes by itself.
+/// Router that sorts record lines by stream. It recognizes the lines of known prefixes by itself; Python adds the others.
 #[pyclass]
 struct Router {
-    /// In a box, because Python aligns its objects to 16 bytes, and what searches for a text wants 32.
+    /// Boxed, because Python aligns its objects to 16 bytes, and the substring searcher in the router needs 32.
     router: Box<router::Router>,
     texts: Vec<Py<PyBytes>>,
     pending: Vec<Pending>,
@@ -209,27 +212,27 @@ struct Router {
 
 #[pymethods]
 impl Router {
-    /// For so many streams.
+    /// Create a router for this number of streams.
     #[new]
     fn new(streams: usize) -> Self {
         let pending = std::iter::repeat_with(Pending::default).take(streams).collect();
         Router { router: Box::new(router::Router::new()), texts: Vec::new(), pending, dirty: Vec::new() }
     }
 
-    /// Route lines with this prefix to the stream. IndexError when there is no such stream.
+    /// Route lines with this prefix to the stream. IndexError if there is no such stream.
     fn learn(&mut self, prefix: &[u8], stream: usize) -> PyResult<()> {
         self.require(stream)?;
         self.router.learn(prefix, stream);
         Ok(())
     }
 
-    /// Drop the prefixes of the stream.
+    /// Drop all prefixes of the stream.
     fn forget(&mut self, stream: usize) {
         self.router.forget(stream);
     }
 
-    /// Take whole lines between these places, the first of which stands at this offset in the input. Returns where the first line with
-    /// an unknown prefix begins, or the end. RuntimeError when the kernel has a fault.
+    /// Route the whole lines of `text[start..end]` until a prefix is unknown. `offset` is the input offset of the first line. Return the
+    /// position in `text` of the first line with an unknown prefix, or `end`. RuntimeError if the router panics.
     fn route(&mut self, text: &Bound<'_, PyBytes>, start: usize, end: usize, offset: u64) -> PyResult<usize> {
         let lines = text.as_bytes().get(start..end).ok_or_else(no_place)?;
         let router = &self.router;
@@ -242,7 +245,7 @@ impl Router {
         Ok(start + stop)
     }
 
-    /// Take one line of the stream.
+    /// Add the line `text[start..end]` of the stream. `offset` is its offset in the input.
     fn add(&mut self, text: &Bound<'_, PyBytes>, start: usize, end: usize, offset: u64, stream: usize) -> PyResult<()> {
         self.require(stream)?;
         text.as_bytes().get(start..end).ok_or_else(no_place)?;
@@ -250,7 +253,7 @@ impl Router {
         Ok(())
     }
 
-    /// The lines of each stream that were taken since the last time, and forget them.
+    /// Return the lines that each stream has received since the last call, and drop them from the router.
     fn taken<'py>(&mut self, py: Python<'py>) -> PyResult<Vec<Taken<'py>>> {
         let texts = std::mem::take(&mut self.texts);
         let views: Vec<&[u8]> = texts.iter().map(|text| text.bind(py).as_bytes()).collect();
@@ -316,10 +319,10 @@ fn packed<'py>(py: Python<'py>, numbers: impl Iterator<Item = i64>) -> Bound<'py
     PyBytes::new(py, &bytes)
 }
 
-/// The typing kernel of destination-s3-spark.
+/// The native kernel of destination-s3-spark.
 #[pymodule]
 fn destination_s3_spark_kernel(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    // The default one writes the text of a panic to stderr, which may hold parts of a record.
+    // The default hook writes the message of a panic to stderr, and the message may hold parts of a record.
     std::panic::set_hook(Box::new(|_| {}));
     module.add("INTERFACE", INTERFACE)?;
     module.add("VERSION", env!("CARGO_PKG_VERSION"))?;

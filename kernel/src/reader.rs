@@ -1,4 +1,4 @@
-//! Blocks of record lines, read into columns.
+//! Reading of blocks of record lines into columns.
 
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -7,10 +7,10 @@ use crate::keys::Keys;
 use crate::line::{LineReader, Stream};
 use crate::scan::{NotPlain, Scanner};
 
-/// Places in texts and offsets of Arrow are 32 bits.
+/// Longest block in bytes. Arrow's offsets of strings and lists are signed 32-bit integers.
 pub const LONGEST_BLOCK: usize = (1 << 31) - 1;
 
-/// The rows of a block. Those of odd lines are null in all columns, and their times 0.
+/// The rows of a block. The row of an odd line is null in all columns, and its time is 0.
 #[derive(Default)]
 pub struct Rows {
     pub count: usize,
@@ -18,7 +18,7 @@ pub struct Rows {
     pub columns: Vec<Column>,
     /// The sum of the 128-bit XXH3 hashes of the texts of `data`, modulo 2**128.
     pub multiset: u128,
-    /// Where the texts of `data` are, for the raw rows.
+    /// Starts and ends of the texts of `data`, for the raw rows.
     pub data: Vec<(usize, usize)>,
     pub metas: Vec<(usize, usize, usize)>,
     pub odd_lines: Vec<(usize, usize, usize)>,
@@ -37,7 +37,7 @@ impl Reader {
         Reader { lines: LineReader::new(stream), keys: Keys::new(names), columns, rows_before: 0 }
     }
 
-    /// Read whole lines, of no more than `LONGEST_BLOCK`; the last one may lack its newline.
+    /// Read whole lines of at most `LONGEST_BLOCK` bytes together. The last line may lack its newline.
     pub fn read(&mut self, lines: &[u8]) -> Rows {
         let mut rows =
             Rows { emitted_at: Vec::with_capacity(self.rows_before), data: Vec::with_capacity(self.rows_before), ..Rows::default() };
@@ -83,7 +83,7 @@ impl Reader {
 }
 
 impl Rows {
-    /// The texts of `data`, empty for odd lines.
+    /// Copy the texts of `data` from the lines. They are empty for odd lines.
     pub fn texts(&self, lines: &[u8]) -> Texts {
         let mut texts = Texts::new();
         texts.data.reserve_exact(self.data.iter().map(|(start, end)| end - start).sum());
@@ -95,7 +95,7 @@ impl Rows {
     }
 }
 
-/// The next newline from here on, or the end.
+/// The position of the next newline at or after `start`, or the end of the lines.
 fn newline(lines: &[u8], start: usize) -> usize {
     memchr::memchr(b'\n', &lines[start..]).map_or(lines.len(), |at| start + at)
 }

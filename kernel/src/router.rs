@@ -1,15 +1,15 @@
-//! Blocks of input -> the record lines of each stream, told from their first bytes.
+//! Routing of record lines to their streams by their first bytes.
 //!
-//! Which prefixes decide a line's stream is Python's to say (`protocol/routes.py`). A line with another prefix ends the run; Python reads it.
+//! Python decides which prefixes identify a stream (`protocol/routes.py`), and parses the lines with an unknown prefix.
 
 use std::collections::HashMap;
 
 use memchr::{memchr, memmem};
 
-/// What ends a prefix.
+/// End of every prefix.
 const DATA_KEY: &[u8] = b"\"data\":";
 
-/// Lines of a stream that follow each other in a block.
+/// Consecutive lines of one stream in a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
     pub stream: usize,
@@ -18,7 +18,7 @@ pub struct Run {
     pub records: u64,
 }
 
-/// The prefixes learnt so far.
+/// The prefixes learnt so far, and the stream of each.
 pub struct Router {
     streams: HashMap<Vec<u8>, usize>,
     data_key: memmem::Finder<'static>,
@@ -38,7 +38,7 @@ impl Router {
         self.streams.retain(|_, known| *known != stream);
     }
 
-    /// Route whole lines. Returns where the first line with an unknown prefix begins, or the end.
+    /// Route whole lines, and pass each run to `take`. Return the position of the first line with an unknown prefix, or the end.
     pub fn route(&self, lines: &[u8], mut take: impl FnMut(Run)) -> usize {
         let mut at = 0;
         while let Some((prefix, stream)) = self.known(lines, at) {
@@ -50,14 +50,14 @@ impl Router {
                 run.records += 1;
             }
             if run.records == 0 {
-                break; // a line without an end is none
+                break; // a line without a newline is not complete
             }
             take(run);
         }
         at
     }
 
-    /// The prefix of the line that begins there, and its stream, if it is known.
+    /// The prefix of the line that begins at `at`, and its stream, if the prefix is known.
     fn known(&self, lines: &[u8], at: usize) -> Option<(&[u8], usize)> {
         let key = self.data_key.find(&lines[at..])?;
         let (prefix, stream) = self.streams.get_key_value(&lines[at..at + key + DATA_KEY.len()])?;
