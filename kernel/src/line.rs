@@ -1,16 +1,16 @@
-//! One record line: its envelope, and its `data` into the columns.
+//! Reading of one record line: its envelope, and its `data` into the columns.
 
 use crate::column::{Column, read_members};
 use crate::keys::{Keys, plain_key};
 use crate::scan::{NotPlain, Plain, Scanner};
 
-/// The stream whose records are read. No namespace, an empty one and null are the same.
+/// The stream whose records are read. A missing, an empty and a null namespace are the same.
 pub struct Stream {
     pub name: Vec<u8>,
     pub namespace: Vec<u8>,
 }
 
-/// What was read of a record beside its values; places are those of the lines.
+/// The parts of a record besides its values: the time, and the starts and ends in the lines of `data` and of a `meta` that is not null.
 #[derive(Clone, Copy, Default)]
 pub struct Record {
     pub emitted_at: i64,
@@ -18,7 +18,7 @@ pub struct Record {
     pub meta: Option<(usize, usize)>,
 }
 
-/// What stood in a line so far.
+/// The members seen in a line so far.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct Seen {
     record: bool,
@@ -29,14 +29,14 @@ struct Seen {
     meta: bool,
 }
 
-/// A stretch of a line's envelope: bytes, perhaps a time, and bytes again.
+/// A part of a line's envelope. If it has the time, `to_time` are the bytes before the time, and `rest` those after it.
 #[derive(Default)]
 struct Stretch {
     to_time: Option<Vec<u8>>,
     rest: Vec<u8>,
 }
 
-/// What stood around the `data` of the last line. What is alike need not be read again.
+/// The envelope around the `data` of an earlier line. An equal envelope need not be parsed again.
 struct Frame {
     before: Stretch,
     seen_before: Seen,
@@ -48,7 +48,7 @@ pub struct LineReader {
     frame: Option<Frame>,
 }
 
-/// Envelopes longer than this are not remembered.
+/// Largest size in bytes of each part of an envelope that is remembered.
 const LONGEST_FRAME: usize = 4096;
 
 struct Line<'s, 'a, 'c> {
@@ -67,7 +67,7 @@ impl LineReader {
         LineReader { stream, frame: None }
     }
 
-    /// Read one line, and write the values of its `data` as this row.
+    /// Read one line, and write the values of its `data` at position `row` of the columns.
     pub fn read(&mut self, scanner: &mut Scanner, keys: &mut Keys, columns: &mut [Column], row: usize) -> Plain<Record> {
         let start = scanner.at;
         let mut line = Line {
@@ -94,7 +94,7 @@ impl LineReader {
 }
 
 impl Frame {
-    /// What stands around the `data` of a good line, which the scanner is at the end of; None where it has a `meta` or is long.
+    /// The parts of the envelope around the `data` of a valid line, at whose end the scanner is. None if it has a `meta` or is too long.
     fn of(scanner: &Scanner, start: usize, record: Record, time: (usize, usize)) -> Option<(Stretch, Stretch)> {
         let (first, last) = record.data;
         let end = scanner.at;
@@ -113,7 +113,7 @@ impl Frame {
 }
 
 impl Line<'_, '_, '_> {
-    /// Step over the line. True if its envelope is like the last one's, and so as good.
+    /// Consume the line. Return true if its envelope equals the frame, and is therefore valid; else the caller must check `seen`.
     fn read(&mut self, stream: &Stream, frame: Option<&Frame>) -> Plain<bool> {
         let Some(frame) = frame else {
             self.message(stream)?;
@@ -134,7 +134,7 @@ impl Line<'_, '_, '_> {
         Ok(false)
     }
 
-    /// Step over a stretch, if it is the same here but for its time.
+    /// Consume a part of the envelope if it equals `stretch` in all but the time. Else return false and consume nothing.
     fn stretch(&mut self, stretch: &Stretch) -> Plain<bool> {
         let start = self.scanner.at;
         if let Some(to_time) = &stretch.to_time {
@@ -166,7 +166,7 @@ impl Line<'_, '_, '_> {
         if self.scanner.at_end() { Ok(()) } else { Err(NotPlain) }
     }
 
-    /// Whether another member follows; else the object ends.
+    /// Consume the comma before another member and return true, or consume the end of the object and return false.
     fn comma(&mut self) -> Plain<bool> {
         self.scanner.blanks();
         if self.scanner.take(b'}') {

@@ -1,18 +1,18 @@
-//! JSON tokens in a line. Whatever is not plain JSON is refused; Python then says what it is.
+//! Scanning of JSON tokens in a line. Text that is not plain JSON is refused, and left to Python.
 
-/// What the kernel does not take. It says nothing of the text.
+/// Refusal of a text that the kernel does not decode. It carries nothing of the text.
 #[derive(Debug, PartialEq, Eq)]
 pub struct NotPlain;
 
 pub type Plain<T> = Result<T, NotPlain>;
 
-/// Containers inside of one another. Deeper ones are left to Python, whose reader has no stack to run out of.
+/// Deepest nesting of containers that is decoded. Deeper ones are left to Python, whose exact reader does not recurse.
 const DEEPEST: usize = 512;
 
 const ONES: u64 = 0x0101_0101_0101_0101;
 const HIGHS: u64 = 0x8080_8080_8080_8080;
 
-/// A string between its quotes.
+/// The text of a string between its quotes, with its escapes.
 #[derive(Clone, Copy, Debug)]
 pub struct Quoted {
     pub start: usize,
@@ -20,34 +20,34 @@ pub struct Quoted {
     pub escaped: bool,
 }
 
-/// A number: an integer literal has neither fraction nor exponent.
+/// A number. `is_integer` says that the literal has neither fraction nor exponent.
 #[derive(Clone, Copy, Debug)]
 pub struct Number {
     pub start: usize,
     pub end: usize,
     pub negative: bool,
-    /// The digits before the exponent as one integer, if there are no more than 18 of them.
+    /// The digits before the exponent as one integer, if there are at most 18 of them.
     pub mantissa: Option<u64>,
     pub fraction_digits: usize,
     pub is_integer: bool,
     pub has_exponent: bool,
 }
 
-/// What a value that was skipped holds.
+/// Findings in a skipped value: blanks between tokens, and NaN or Infinity.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Holds {
     pub blanks: bool,
     pub non_numbers: bool,
 }
 
-/// A cursor over one line of a block; places are those of the block.
+/// A cursor over one line of a block. Positions are those in the block.
 pub struct Scanner<'a> {
     text: &'a [u8],
     pub at: usize,
 }
 
 impl<'a> Scanner<'a> {
-    /// Over `lines[start..end]`, which has no newline.
+    /// Create a cursor over `lines[start..end]`, which must not hold a newline.
     pub fn new(lines: &'a [u8], start: usize, end: usize) -> Self {
         Scanner { text: &lines[..end], at: start }
     }
@@ -60,7 +60,7 @@ impl<'a> Scanner<'a> {
         self.slice(string.start, string.end)
     }
 
-    /// The next byte, 0 at the end; no token begins with that.
+    /// The next byte, or 0 at the end of the line. No token begins with 0.
     #[inline(always)]
     pub fn peek(&self) -> u8 {
         self.text.get(self.at).copied().unwrap_or(0)
@@ -77,7 +77,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Step over this byte, if it is the next one.
+    /// Consume this byte if it is next. Return whether it was.
     #[inline(always)]
     pub fn take(&mut self, byte: u8) -> bool {
         let found = self.peek() == byte;
@@ -93,7 +93,7 @@ impl<'a> Scanner<'a> {
         if self.take(byte) { Ok(()) } else { Err(NotPlain) }
     }
 
-    /// Step over these bytes, if they are the next ones.
+    /// Consume these bytes if they are next. Return whether they were.
     #[inline(always)]
     pub fn take_all(&mut self, bytes: &[u8]) -> bool {
         let found = self.text[self.at..].starts_with(bytes);
@@ -105,7 +105,7 @@ impl<'a> Scanner<'a> {
         if self.take_all(word) { Ok(()) } else { Err(NotPlain) }
     }
 
-    /// The string that begins here. Its escapes are well-formed; they may stand for lone surrogates.
+    /// Consume a string. Its escapes are checked to be well-formed, but may encode lone surrogates.
     #[inline]
     pub fn string(&mut self) -> Plain<Quoted> {
         self.expect(b'"')?;
@@ -143,7 +143,7 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
-    /// The number that begins here with a digit or a minus.
+    /// Consume a number, which begins with a digit or a minus.
     #[inline]
     pub fn number(&mut self) -> Plain<Number> {
         let start = self.at;
@@ -194,13 +194,13 @@ impl<'a> Scanner<'a> {
             if digit > 9 {
                 return;
             }
-            // Wraps where there are more than 18 digits, whose value nobody asks for.
+            // Wraps around for many digits, but the mantissa is only used if there are at most 18.
             *mantissa = mantissa.wrapping_mul(10).wrapping_add(u64::from(digit));
             self.at += 1;
         }
     }
 
-    /// Step over one value of any kind, NaN and Infinity included, `depth` containers down.
+    /// Consume a value of any kind, including NaN and Infinity, inside `depth` containers.
     pub fn skip(&mut self, depth: usize) -> Plain<Holds> {
         let mut holds = Holds::default();
         self.skip_into(depth, &mut holds)?;
@@ -264,19 +264,19 @@ impl<'a> Scanner<'a> {
     }
 }
 
-/// Containers may be this far inside of one another and be typed.
+/// Refuse a container that is nested too deeply.
 pub fn require_shallow(depth: usize) -> Plain<()> {
     if depth > DEEPEST { Err(NotPlain) } else { Ok(()) }
 }
 
-/// The first quote, backslash or control character from here on, or the end. Eight bytes at a time.
+/// Find the first quote, backslash or control character at or after `at`, eight bytes at a time. Return the end if there is none.
 #[inline(always)]
 fn stop_in_string(text: &[u8], mut at: usize) -> usize {
     while let Some(bytes) = text.get(at..at + 8) {
         let mut word = [0; 8];
         word.copy_from_slice(bytes);
         let word = u64::from_le_bytes(word);
-        // The lowest flag of each is exact; a borrow can only set false ones above it.
+        // The lowest flag of each kind is exact. A borrow can only set wrong flags above it.
         let quotes = word ^ (ONES * b'"' as u64);
         let backslashes = word ^ (ONES * b'\\' as u64);
         let flags = (quotes.wrapping_sub(ONES) & !quotes)
@@ -297,7 +297,7 @@ fn stop_in_string(text: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// Append the string that well-formed escapes stand for. A lone surrogate is refused; what came before it stays appended.
+/// Decode the escapes of a string, which must be well-formed, and append it. Refuse a lone surrogate; the text before it stays appended.
 pub fn unescape(quoted: &[u8], out: &mut Vec<u8>) -> Plain<()> {
     let mut rest = quoted;
     while let Some(at) = rest.iter().position(|&byte| byte == b'\\') {
@@ -323,7 +323,7 @@ pub fn unescape(quoted: &[u8], out: &mut Vec<u8>) -> Plain<()> {
     Ok(())
 }
 
-/// The character of the four digits here, or of a pair of surrogates, and how many bytes it takes.
+/// Decode the escape whose four digits begin `text`, or a pair of surrogates. Return the character and the number of bytes consumed.
 fn unicode_escape(text: &[u8]) -> Plain<(char, usize)> {
     let first = code_unit(text)?;
     if (0xd800..0xdc00).contains(&first) && text.get(4..6) == Some(br"\u") {
@@ -344,7 +344,7 @@ fn code_unit(text: &[u8]) -> Plain<u32> {
     })
 }
 
-/// Append the JSON text of a value without the blanks between its tokens.
+/// Append a value's JSON text without the blanks between its tokens.
 pub fn compact(text: &[u8], out: &mut Vec<u8>) {
     let mut at = 0;
     while at < text.len() {
