@@ -1,20 +1,23 @@
-//! Texts as stored integers: ISO 8601's `yyyy-MM-dd`, `HH:mm:ss` with up to nine more digits, a `T` or a blank between them, and `Z`,
-//! `+hh:mm`, `+hhmm`, `+hh` or nothing behind; and the lenient forms that are common, such as `yyyy/M/d HH:mm PST`.
+//! Parsing of dates, times and timestamps to stored integers.
+//!
+//! The plain forms are those of ISO 8601: `yyyy-MM-dd`, `HH:mm:ss` with up to nine fractional digits, a `T` or a blank between date and
+//! time, and optionally `Z`, `+hh:mm`, `+hhmm` or `+hh` behind the time. Common lenient forms such as `yyyy/M/d HH:mm PST` are parsed too.
+//! The functions return None for other texts, which Python parses.
 
 const SECOND_US: i64 = 1_000_000;
 const DAY_US: i64 = 86_400 * SECOND_US;
-/// Offsets of up to 18:00 exist; here they end before, so that minutes need no second look.
+/// Largest hour of an offset. Offsets up to 18:00 are valid, but with 17 the minutes can be checked independently of the hours.
 const PLAIN_OFFSET_HOURS: i64 = 17;
 const LONGEST_DAY: usize = "yyyy-MM-dd".len();
 const MONTH_DAYS: [i64; 13] = [0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
 
-/// A time of day, and its offset from UTC.
+/// A local time of day, and its offset from UTC.
 struct Time {
     of_day_us: i64,
     offset_us: i64,
 }
 
-/// Hours from UTC of the zones whose abbreviations mean one offset, as in Python.
+/// UTC offset in hours of each unambiguous zone abbreviation. Equal to `ABBREVIATIONS` in `decoding/temporal.py`.
 const ZONES: [(&[u8], i64); 27] = [
     (b"Z", 0),
     (b"UTC", 0),
@@ -45,7 +48,7 @@ const ZONES: [(&[u8], i64); 27] = [
     (b"HST", -10),
 ];
 
-/// Days since 1970-01-01. A time behind the date must be one, and is dropped.
+/// Parse a date to days since 1970-01-01. A time behind the date must be valid, and is dropped.
 pub fn date(text: &[u8]) -> Option<i32> {
     let (days, rest) = day(text).or_else(|| lenient_day(text))?;
     if !rest.is_empty() {
@@ -54,17 +57,17 @@ pub fn date(text: &[u8]) -> Option<i32> {
     i32::try_from(days).ok()
 }
 
-/// Microseconds of the day, in UTC if `shifted`.
+/// Parse a time to microseconds of the day, in UTC if `shifted`, else in local time.
 pub fn time(text: &[u8], shifted: bool) -> Option<i64> {
     if text.last().is_some_and(|&byte| byte.is_ascii_alphabetic() && byte != b'Z') {
-        return None; // a zone has no offset without a date
+        return None; // a zone has no known offset without a date
     }
     let time = time_of_day(text)?;
     let offset_us = if shifted { time.offset_us } else { 0 };
     Some((time.of_day_us - offset_us).rem_euclid(DAY_US))
 }
 
-/// Microseconds since 1970-01-01, in UTC if `shifted`.
+/// Parse a timestamp to microseconds since 1970-01-01, in UTC if `shifted`, else in local time.
 pub fn timestamp(text: &[u8], shifted: bool) -> Option<i64> {
     let (days, rest) = day(text).or_else(|| lenient_day(text))?;
     let time = separated_time(rest)?;
@@ -72,18 +75,18 @@ pub fn timestamp(text: &[u8], shifted: bool) -> Option<i64> {
     Some(days * DAY_US + time.of_day_us - offset_us)
 }
 
-/// Whether the text of a date has no time behind it.
+/// Whether the text of a parsed date has no time behind it.
 pub fn is_day_alone(text: &[u8]) -> bool {
     text.len() <= LONGEST_DAY
 }
 
-/// Whether the text of a time has no more than six digits of a second.
+/// Whether the text of a parsed time or timestamp has at most six fractional digits.
 pub fn is_of_microseconds(text: &[u8]) -> bool {
-    let point = memchr::memrchr(b'.', text).unwrap_or(text.len()); // of a date, if there is no fraction
+    let point = memchr::memrchr(b'.', text).unwrap_or(text.len()); // may be a point in the date, if there is no fraction
     text[point..].iter().skip(1).take_while(|byte| byte.is_ascii_digit()).count() <= 6
 }
 
-/// A day of the years 1 to 9999, and what stands behind it.
+/// Parse `yyyy-MM-dd` in the years 1 to 9999. Return days since 1970-01-01 and the rest of the text.
 #[inline]
 fn day(text: &[u8]) -> Option<(i64, &[u8])> {
     let (date, rest) = text.split_at_checked(10)?;
@@ -95,7 +98,7 @@ fn day(text: &[u8]) -> Option<(i64, &[u8])> {
     existing_day(year, month, day).map(|days| (days, rest))
 }
 
-/// Days since 1970-01-01 of a day that exists.
+/// Days since 1970-01-01, or None for a day that does not exist.
 fn existing_day(year: i64, month: i64, day: i64) -> Option<i64> {
     let leap = month == 2 && year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
     if year == 0 || !(1..=12).contains(&month) || day == 0 || day > MONTH_DAYS[month as usize] + i64::from(leap) {
@@ -104,7 +107,7 @@ fn existing_day(year: i64, month: i64, day: i64) -> Option<i64> {
     Some(days_from_civil(year, month, day))
 }
 
-/// `yyyy/M/d`, with slashes, dots or hyphens and one or two digits each, and what stands behind it.
+/// Parse `yyyy/M/d` with slashes, dots or hyphens, and one or two digits in month and day. Return the days and the rest of the text.
 #[cold]
 fn lenient_day(text: &[u8]) -> Option<(i64, &[u8])> {
     let (year, rest) = text.split_at_checked(4)?;
@@ -141,7 +144,7 @@ fn separated_time(text: &[u8]) -> Option<Time> {
     }
 }
 
-/// `HH:mm`, with or without seconds, and what is known of the zone.
+/// Parse a whole text as `HH:mm` or `HH:mm:ss`, with an optional fraction and an optional offset or zone.
 #[inline]
 fn time_of_day(text: &[u8]) -> Option<Time> {
     let (clock, mut rest) = text.split_at_checked(5)?;
@@ -177,7 +180,7 @@ fn time_of_day(text: &[u8]) -> Option<Time> {
     Some(Time { of_day_us, offset_us })
 }
 
-/// The offset behind a blank, or of a zone by its abbreviation.
+/// Parse an offset behind a blank, or a zone abbreviation with or without a blank. Return microseconds.
 #[cold]
 fn lenient_offset(text: &[u8]) -> Option<i64> {
     let text = text.strip_prefix(b" ").unwrap_or(text);

@@ -1,5 +1,6 @@
-//! Spoilt lines through all columns and out as Arrow arrays: nothing panics, nothing is read or freed that should not be. To be run with
-//! the address sanitizer, too. What the values are is compared in Python.
+//! Robustness tests: damaged lines go through all kinds of columns to Arrow arrays without a panic or an invalid memory access.
+//!
+//! Run them with the address sanitizer too. Python tests compare the values.
 
 use crate::arrow::{column_array, int64_array, struct_array, text_array};
 use crate::column::{Body, Column, Texts};
@@ -62,7 +63,7 @@ fn reader() -> Reader {
     Reader::new(Stream { name: b"s".to_vec(), namespace: Vec::new() }, fields)
 }
 
-/// A generator of numbers that needs no crate (xorshift).
+/// A pseudorandom number generator (xorshift), written here to avoid another crate.
 struct Chance(u64);
 
 impl Chance {
@@ -107,7 +108,7 @@ fn a_plain_line_is_read() {
     let rows = reader().read(line.as_bytes());
     assert_eq!((rows.count, rows.odd_lines.len(), rows.emitted_at[0]), (1, 0, 5));
     let odd: usize = rows.columns.iter().map(|column| column.odd.len()).sum();
-    assert_eq!(odd, 1); // the union; a NaN is null
+    assert_eq!(odd, 1); // the union; the NaN becomes null
     export(rows, line.as_bytes());
 }
 
@@ -145,7 +146,7 @@ fn times_of_a_key_that_its_type_might_cut_are_odd() {
     assert!(odd(&mut at(false)).is_empty());
     let mut whole = at(true);
     assert_eq!(odd(&mut whole), [2, 3]);
-    assert_eq!(odd(&mut whole), [2, 3]); // a later block knows it, too
+    assert_eq!(odd(&mut whole), [2, 3]); // the column of the next block is whole, too
 }
 
 #[test]
