@@ -25,7 +25,7 @@ def _load() -> tuple[ModuleType | None, str]:
     except ImportError:
         return None, "in Python (the native kernel is not installed)"
     if module.INTERFACE != _INTERFACE:
-        return None, f"in Python (the native kernel {module.VERSION} is of another version of the connector)"
+        return None, f"in Python (the native kernel {module.VERSION} belongs to another version of the connector)"
     return module, f"by the native kernel {module.VERSION}"
 
 
