@@ -26,7 +26,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _keep_together(items: list[pytest.Item]) -> None:
-    """The tests of a file share fixtures. A process can have one Spark session, so files that start one run one after the other."""
+    """Run the tests of a file on one worker, where they share fixtures, and files that start Spark one after the other."""
     # The fixture's session stays to the end, so tests that start and stop their own come first.
     items.sort(key=lambda item: item.path.parent.name != "engine")
     with_spark = {item.path for item in items if item.path.parent.name == "engine" or "spark_session" in getattr(item, "fixturenames", ())}
@@ -35,7 +35,7 @@ def _keep_together(items: list[pytest.Item]) -> None:
 
 
 def _skip_without_image(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """The CDK would build the image with its own Dockerfile, which has no JVM, so image tests run on a given image only."""
+    """Run image tests on a given image only. The CDK would build one with its own Dockerfile, which has no JVM."""
     if config.getoption("--connector-image"):
         return
     skip = pytest.mark.skip(
