@@ -61,7 +61,7 @@ def test_the_sync_fails_for_now_and_the_next_one_has_every_row_once(lake: Lake, 
         outcome = sync.send(*lines, complete()).end_input().finish()
 
     outcome.expect_failure("transient_error")
-    assert "JVM does not answer" in outcome.error_message
+    assert "JVM ended with code" in outcome.error_message
     assert "Traceback" not in outcome.stderr
     lake.verify()
     again = [] if len(outcome.states) > 1 else lines[:-1]
