@@ -23,7 +23,7 @@ TASK_MODULES = (
     "stored.rewrite",
 )
 """Of `tables`: those whose functions run on executors."""
-LOADED = "import sys; print(*(m.__file__ for n, m in sys.modules.items() if n.startswith('destination_s3_spark') and m.__file__))"
+LOADED = "import sys; print(*(m.__file__ for n, m in sys.modules.items() if n.startswith('destination_s3_spark.') and m.__file__))"
 BROUGHT_ALONG = {"botocore", "urllib3"}
 """By boto3."""
 DRIVER = Environment("3.11", {"pyarrow": "26.0.1", "msgspec": "0.22.3", "tzdata": "2026.1"})
