@@ -8,6 +8,7 @@ goes to the Python typer as a whole, which raises the error.
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -36,6 +37,7 @@ from destination_s3_spark.decoding.record_typer import (
     take_source_changes,
 )
 from destination_s3_spark.decoding.texts import Texts, joined, text_array
+from destination_s3_spark.errors import REPORT
 from destination_s3_spark.schema.airbyte_type import AirbyteType, Array, Object, Scalar, SchemalessArray, SchemalessObject
 
 _MOST_ODD_LINES = 1 / 2
@@ -162,7 +164,11 @@ class NativeRecordTyper(RecordTyper):
         """See `RecordTyper.type_block`."""
         try:
             block = self._kernel.read(lines)
-        except (ValueError, RuntimeError):  # longer than the kernel's 32-bit offsets allow, or a failure in the kernel
+        except ValueError:  # longer than the kernel's 32-bit offsets allow
+            return super().type_block(lines)
+        except RuntimeError:
+            # The process may be a worker, which has no other way to say it. Nothing of the records is in it.
+            sys.stderr.write(f"The native kernel failed on a block of stream {self._plan.stream}; Python typed it. {REPORT}\n")
             return super().type_block(lines)
         odd_lines = block.odd_lines
         if len(odd_lines) > block.rows * self._most_odd_lines:

@@ -52,13 +52,16 @@ def test_the_switch_has_everything_typed_in_python() -> None:
 
 @needs_kernel
 @pytest.mark.parametrize("fault", [RuntimeError("the typing kernel failed"), ValueError("the lines are longer than 2 GiB")])
-def test_a_block_the_kernel_does_not_read_is_pythons(fault: Exception, make_plan: Any, make_line: Any, make_block: Any) -> None:
+def test_a_block_the_kernel_does_not_read_is_pythons(
+    fault: Exception, make_plan: Any, make_line: Any, make_block: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     def read(_: bytes) -> None:
         raise fault
 
     typer = native_typer(make_plan([ID]))
     typer._kernel = SimpleNamespace(read=read)
     assert typer.type_block(make_block([make_line('{"id":1}'), make_line('{"id":2}')])).final["id"].to_pylist() == [1, 2]
+    assert ("native kernel failed" in capsys.readouterr().err) == isinstance(fault, RuntimeError)
     with pytest.raises(UnreadableRecord):
         typer.type_block(b"{}\n")
 
