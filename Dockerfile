@@ -31,8 +31,9 @@ COPY kernel ./kernel
 RUN --mount=type=secret,id=pip.conf,target=/etc/pip.conf \
     --mount=type=secret,id=ca-certificates \
     --mount=type=cache,target=/var/cache/pip \
-    --mount=type=cache,target=/root/.cargo/registry \
-    if [ -s /run/secrets/ca-certificates ]; then export PIP_CERT=/run/secrets/ca-certificates CARGO_HTTP_CAINFO=/run/secrets/ca-certificates; fi \
+    --mount=type=cache,target=/var/cache/cargo/registry \
+    export CARGO_HOME=/var/cache/cargo \
+ && if [ -s /run/secrets/ca-certificates ]; then export PIP_CERT=/run/secrets/ca-certificates CARGO_HTTP_CAINFO=/run/secrets/ca-certificates; fi \
  && /build/bin/pip install --quiet 'maturin>=1.9,<2' \
  && /build/bin/maturin build --quiet --release --locked --manifest-path kernel/Cargo.toml --out /wheels
 
