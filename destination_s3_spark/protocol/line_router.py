@@ -114,7 +114,8 @@ class PythonLineRouter:
         view = memoryview(text)
         run_start = line_start = start
         while line_start < end:
-            prefix = text[line_start : find(DATA_KEY, line_start, end) + key_bytes]
+            # Within the line: a search beyond it would make blocks of other lines quadratic.
+            prefix = text[line_start : find(DATA_KEY, line_start, find(b"\n", line_start)) + key_bytes]
             stream = find_stream(prefix)
             if stream is None:
                 break

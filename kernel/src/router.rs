@@ -59,9 +59,15 @@ impl Router {
 
     /// The prefix of the line that begins at `at`, and its stream, if the prefix is known.
     fn known(&self, lines: &[u8], at: usize) -> Option<(&[u8], usize)> {
-        let key = self.data_key.find(&lines[at..])?;
-        let (prefix, stream) = self.streams.get_key_value(&lines[at..at + key + DATA_KEY.len()])?;
+        let (prefix, stream) = self.streams.get_key_value(self.prefix(lines, at)?)?;
         Some((prefix, *stream))
+    }
+
+    /// Return the line that begins there up to its first `"data":`. A search beyond the line would make blocks of other lines quadratic.
+    fn prefix<'a>(&self, lines: &'a [u8], at: usize) -> Option<&'a [u8]> {
+        let length = memchr(b'\n', &lines[at..])?;
+        let key = self.data_key.find(&lines[at..at + length])?;
+        Some(&lines[at..at + key + DATA_KEY.len()])
     }
 }
 
@@ -84,6 +90,15 @@ mod tests {
         assert_eq!(routed(&router, lines), (vec![(0, 0, 22, 2), (1, 22, 33, 1), (0, 33, 44, 1)], 44));
         router.forget(1);
         assert_eq!(routed(&router, lines), (vec![(0, 0, 22, 2)], 22));
+    }
+
+    #[test]
+    fn a_prefix_is_looked_for_in_its_line_alone() {
+        let router = Router::new();
+        let lines = b"{}\n\nab\"data\":1}\n";
+        assert_eq!(router.prefix(lines, 0), None);
+        assert_eq!(router.prefix(lines, 3), None);
+        assert_eq!(router.prefix(lines, 4), Some(&b"ab\"data\":"[..]));
     }
 
     #[test]

@@ -67,6 +67,26 @@ def test_any_other_line_is_unknown(router: LineRouter, line: bytes) -> None:
     assert taken(router) == []
 
 
+class Watched(bytes):
+    """A text that remembers how far it was searched."""
+
+    searched: int
+
+    def find(self, what: bytes, start: int, end: int | None = None) -> int:  # type: ignore[override]
+        found = super().find(what, start, len(self) if end is None else end)
+        self.searched += (found if found >= 0 else len(self) if end is None else end) - start
+        return found
+
+
+def test_other_lines_are_not_searched_beyond_their_ends() -> None:
+    text = Watched(b'{"type":"LOG"}\n' * 1000)
+    text.searched = 0
+    router = PythonLineRouter(1)
+    for start in range(0, len(text), len(text) // 1000):
+        assert router.route(text, start, len(text), start) == start
+    assert text.searched < 3 * len(text)
+
+
 PIECES = [USERS + b"1}\n", ORDERS + b'"x\xff"}\n', USERS, ORDERS, b"\n", b'"data":', b'{"stream":', b"\x00", b"\r\n"]
 
 
