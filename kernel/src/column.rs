@@ -195,38 +195,13 @@ impl Column {
                 self.len += 1;
                 Ok(())
             }
-            Body::Date(values) => {
+            Body::Date(_) | Body::Time { .. } | Body::Timestamp { .. } => {
                 if first != b'"' {
                     return self.not_fitting(scanner, depth, false);
                 }
                 let string = scanner.string()?;
-                match temporal::date(scanner.of(string)) {
-                    Some(value) if !self.whole || temporal::is_day_alone(scanner.of(string)) => values.push(value),
-                    _ => return self.unread_temporal(scanner, string),
-                }
-                self.len += 1;
-                Ok(())
-            }
-            Body::Time { shifted, values } => {
-                if first != b'"' {
-                    return self.not_fitting(scanner, depth, false);
-                }
-                let string = scanner.string()?;
-                match temporal::time(scanner.of(string), *shifted) {
-                    Some(value) if !self.whole || temporal::is_of_microseconds(scanner.of(string)) => values.push(value),
-                    _ => return self.unread_temporal(scanner, string),
-                }
-                self.len += 1;
-                Ok(())
-            }
-            Body::Timestamp { shifted, values } => {
-                if first != b'"' {
-                    return self.not_fitting(scanner, depth, false);
-                }
-                let string = scanner.string()?;
-                match temporal::timestamp(scanner.of(string), *shifted) {
-                    Some(value) if !self.whole || temporal::is_of_microseconds(scanner.of(string)) => values.push(value),
-                    _ => return self.unread_temporal(scanner, string),
+                if !self.push_temporal(scanner.of(string)) {
+                    return self.unread_temporal(scanner, string);
                 }
                 self.len += 1;
                 Ok(())
@@ -288,6 +263,21 @@ impl Column {
 
     /// Note a string that is not a plain date or time: as nulled if it begins with a letter, as no date or time does, else as odd.
     #[cold]
+    /// Append the date or time that a text stands for, unless it is not plain or the column must be whole and would lose a part.
+    fn push_temporal(&mut self, text: &[u8]) -> bool {
+        let whole = self.whole;
+        let keeps_time = || !whole || temporal::is_of_microseconds(text);
+        let pushed = match &mut self.body {
+            Body::Date(values) => temporal::date(text).filter(|_| !whole || temporal::is_day_alone(text)).map(|day| values.push(day)),
+            Body::Time { shifted, values } => temporal::time(text, *shifted).filter(|_| keeps_time()).map(|time| values.push(time)),
+            Body::Timestamp { shifted, values } => {
+                temporal::timestamp(text, *shifted).filter(|_| keeps_time()).map(|time| values.push(time))
+            }
+            _ => None,
+        };
+        pushed.is_some()
+    }
+
     fn unread_temporal(&mut self, scanner: &Scanner, string: Quoted) -> Plain<()> {
         if begins_with_letter(scanner, string) {
             self.note_nulled();
