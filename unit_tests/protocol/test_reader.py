@@ -5,52 +5,17 @@ import logging
 import random
 import tracemalloc
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from destination_s3_spark.errors import DataError
-from destination_s3_spark.protocol.catalog import Catalog
-from destination_s3_spark.protocol.messages import Event, Idle, Records, State, Status, StreamStatus
+from destination_s3_spark.protocol.messages import Idle, Records, State, Status, StreamStatus
 from destination_s3_spark.protocol.reader import ProtocolReader
 from destination_s3_spark.protocol.routes import PREFIXES_PER_STREAM
 from destination_s3_spark.stream_id import StreamId
-
-CatalogOf = Callable[..., Catalog]
-Tell = Callable[[Iterable[Event]], list[tuple[object, ...]]]
-MARKER = "a-secret-marker"
-
-
-def record(stream: str = "users", data: str = '{"id":1}', namespace: str | None = None, tail: str = "") -> bytes:
-    where = "" if namespace is None else f'"namespace":"{namespace}",'
-    return f'{{"type":"RECORD","record":{{{where}"stream":"{stream}","data":{data},"emitted_at":1700000000000{tail}}}}}'.encode()
-
-
-def state(cursor: int, stream: str = "users") -> bytes:
-    blob = {"type": "STREAM", "stream": {"stream_descriptor": {"name": stream}, "stream_state": {"cursor": cursor}}}
-    return json.dumps({"type": "STATE", "state": blob}).encode()
-
-
-def status(name: str, stream: str = "users") -> bytes:
-    reported = {"stream_descriptor": {"name": stream}, "status": name}
-    return json.dumps({"type": "TRACE", "trace": {"type": "STREAM_STATUS", "emitted_at": 1.0, "stream_status": reported}}).encode()
-
-
-def lines(*each: bytes) -> bytes:
-    return b"".join(line + b"\n" for line in each)
-
-
-def in_blocks(text: bytes, size: int) -> Iterator[bytes]:
-    return (text[start : start + size] for start in range(0, len(text), size))
-
-
-def error_of(catalog: Catalog, text: bytes) -> DataError:
-    with pytest.raises(DataError) as caught:
-        list(ProtocolReader(catalog).events([text]))
-    assert MARKER not in caught.value.message
-    return caught.value
+from unit_tests.protocol.source_lines import MARKER, CatalogOf, Tell, error_of, in_blocks, lines, record, state, status
 
 
 def test_records_of_all_streams_before_a_state_come_before_it_and_no_others(catalog_of: CatalogOf, story: Tell) -> None:
@@ -199,72 +164,6 @@ def test_an_unknown_stream_is_counted_and_named_once(catalog_of: CatalogOf, capl
         "Records of stream 'nobody' are ignored: it is not in the catalog of this sync.",
         "Records of stream 'x.users' are ignored: it is not in the catalog of this sync.",
     ]
-
-
-IGNORED = [
-    (b'{"type":"LOG","log":{"level":"INFO","message":"x"}}', "LOG"),
-    (b'{"type":"CONTROL","control":{}}', "CONTROL"),
-    (b'{"type":"CATALOG"}', "CATALOG"),
-    (b'{"type":"BRAND_NEW","record":{"stream":"users"}}', "unknown type"),
-    (b'{"level":"info","n":NaN}', "unknown type"),
-    (b'{"type":5}', "unknown type"),
-    (b"{}", "unknown type"),
-    (b'{"type":"TRACE"}', "TRACE"),
-    (b'{"type":"TRACE","trace":[1]}', "TRACE"),
-    (b'{"type":"TRACE","trace":{"type":"ESTIMATE","estimate":{"name":"users"}}}', "TRACE"),
-    (b'{"type":"TRACE","trace":{"type":"BRAND_NEW","stream_status":{"status":"COMPLETE","stream_descriptor":{"name":"users"}}}}', "TRACE"),
-    (b'{"type":"TRACE","trace":{"type":"STREAM_STATUS"}}', "TRACE"),
-    (
-        b'{"type":"TRACE","trace":{"type":"STREAM_STATUS","stream_status":{"status":"COMPLETE","stream_descriptor":{"name":["users"]}}}}',
-        "TRACE",
-    ),
-    (status("STARTED"), "TRACE"),
-    (status("RUNNING"), "TRACE"),
-    (status("BRAND_NEW"), "TRACE"),
-]
-
-
-@pytest.mark.parametrize(("line", "counted"), IGNORED)
-def test_what_says_nothing_to_a_destination_is_counted_and_ignored(catalog_of: CatalogOf, line: bytes, counted: str) -> None:
-    reader = ProtocolReader(catalog_of("users"))
-    assert list(reader.events([lines(line)])) == [Idle()]
-    assert reader.counts.ignored == Counter({counted: 1})
-
-
-@pytest.mark.parametrize("line", [b"plain log text", b"[1]", b"5", b'"{"', b"\xff\xfe", b"\x00", b"2024-01-01 INFO {not json}"])
-def test_lines_that_are_no_objects_are_noise(catalog_of: CatalogOf, line: bytes, caplog: pytest.LogCaptureFixture) -> None:
-    reader = ProtocolReader(catalog_of("users"))
-    assert list(reader.events([lines(line, b"", b" \t\r", line)])) == [Idle()]
-    assert (reader.counts.noise, reader.counts.blank, reader.counts.first_without_message) == (2, 2, 0)
-    assert not caplog.records
-
-
-def test_the_first_line_without_a_message_is_known_by_its_byte(catalog_of: CatalogOf) -> None:
-    for empty in (b"", b"noise"):
-        reader = ProtocolReader(catalog_of("users"))
-        list(reader.events(in_blocks(lines(record(), record(), empty, record(), b"noise"), 100)))
-        assert reader.counts.first_without_message == 2 * len(lines(record()))
-
-
-def test_without_such_lines_there_is_no_first_one(catalog_of: CatalogOf) -> None:
-    reader = ProtocolReader(catalog_of("users"))
-    list(reader.events([lines(record(), b" " + record())]))
-    assert (reader.counts.noise, reader.counts.blank, reader.counts.first_without_message) == (0, 0, None)
-
-
-@pytest.mark.parametrize("message", [record(), state(1), b'{"type": "RECORD"', b'"type" :"STATE", "state":{}}'])
-@pytest.mark.parametrize("before", [b"printed without a line end", b"\xef\xbb\xbf", b"\x00", b"["])
-def test_a_message_behind_something_else_stops_the_sync(catalog_of: CatalogOf, before: bytes, message: bytes) -> None:
-    first = lines(record())
-    with pytest.raises(DataError, match=f"at byte {len(first)} cannot be read: there is other text before the message"):
-        list(ProtocolReader(catalog_of("users")).events([first + lines(before + message)]))
-
-
-def test_noise_between_records_keeps_offsets_exact(catalog_of: CatalogOf, story: Tell) -> None:
-    text = lines(record(), b"noise", record(), b"", record(), record())
-    told = story(ProtocolReader(catalog_of("users")).events([text]))
-    size = len(record()) + 1
-    assert [event[2] for event in told] == [0, size + 6, 2 * size + 7, 3 * size + 7]
 
 
 @pytest.mark.parametrize("first", [record(), state(1), b"noise"])
