@@ -10,9 +10,7 @@ import argparse
 import json
 import os
 import statistics
-import subprocess
 import tempfile
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +18,7 @@ from typing import Any
 import target
 import workload
 from machine import describe_machine
-from process_tree import Sampler
+from process_tree import measured
 from workload import Workload
 
 from destination_s3_spark.demo import shop
@@ -68,11 +66,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as directory, target.endpoint(args.endpoint, args.bucket, Path(directory)) as address:
         print(f"{'':<24} {'seconds on':>11} {'off':>6} {'CPU s on':>9} {'off':>6} {'CPU gain':>9}")
         for way in WAYS:
-            measured: dict[str, list[tuple[float, float]]] = {switch: [] for switch in SWITCHES}
+            results: dict[str, list[tuple[float, float]]] = {switch: [] for switch in SWITCHES}
             for number in range(args.runs):
                 for switch in SWITCHES:
-                    measured[switch].append(_timed(way, switch, f"{way.name}-{switch}-{number}", load, address, args, Path(directory)))
-            (on, cpu_on), (off, cpu_off) = (map(statistics.median, zip(*measured[switch], strict=True)) for switch in SWITCHES)
+                    results[switch].append(_timed(way, switch, f"{way.name}-{switch}-{number}", load, address, args, Path(directory)))
+            (on, cpu_on), (off, cpu_off) = (map(statistics.median, zip(*results[switch], strict=True)) for switch in SWITCHES)
             print(f"{way.name:<24} {on:>11.1f} {off:>6.1f} {cpu_on:>9.1f} {cpu_off:>6.1f} {cpu_off / cpu_on:>9.2f}", flush=True)
 
 
@@ -86,15 +84,8 @@ def _timed(
     catalog.write_text(json.dumps(Shop(args.seed, 0.0).catalog(dict.fromkeys(shop.MIX, way.mode))))
     command = [*COMMAND, "write", "--config", str(config), "--catalog", str(catalog)]
     environment = {**os.environ, "DESTINATION_S3_SPARK_KERNEL": switch}
-    with load.path.open("rb") as source, (directory / "sync.log").open("wb") as log:
-        started = time.monotonic()
-        process = subprocess.Popen(command, stdin=source, stdout=log, stderr=log, env=environment)
-        with Sampler(process.pid) as sampler:
-            code = process.wait()
-        seconds = time.monotonic() - started
-    if code != 0:
-        raise SystemExit(f"{prefix} ended with exit code {code}:\n{(directory / 'sync.log').read_text()[-3_000:]}")
-    return seconds, sum(sampler.cpu_seconds.values())
+    with load.path.open("rb") as source:
+        return measured(prefix, command, directory / "sync.log", stdin=source, env=environment)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ import json
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +22,7 @@ import target
 import workload
 from append_vs_duckdb import Bucket, timed
 from machine import describe_machine
-from process_tree import Sampler
+from process_tree import measured
 from workload import Workload
 
 from destination_s3_spark.demo.connector import COMMAND
@@ -190,15 +189,8 @@ def _run(peer: Peer, python: Path, load: Workload) -> tuple[float, float]:
         source.mkdir()
         out.mkdir()
         _convert(load, source)
-        with (Path(directory) / "log").open("wb") as log:
-            started = time.monotonic()
-            process = subprocess.Popen([str(python), "-c", peer.program, str(source), str(out)], stdout=log, stderr=log, cwd=directory)
-            with Sampler(process.pid) as sampler:
-                code = process.wait()
-            seconds = time.monotonic() - started
-        if code != 0:
-            raise SystemExit(f"{peer.name} ended with exit code {code}:\n{(Path(directory) / 'log').read_text()[-2000:]}")
-        return seconds, sum(sampler.cpu_seconds.values())
+        command = [str(python), "-c", peer.program, str(source), str(out)]
+        return measured(peer.name, command, Path(directory) / "log", cwd=directory)
 
 
 def _convert(load: Workload, directory: Path) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import psutil
 
@@ -93,6 +96,19 @@ class Sampler:
             except psutil.NoSuchProcess:
                 continue
         return total
+
+
+def measured(name: str, command: Sequence[str], log: Path, **options: Any) -> tuple[float, float]:
+    """Run a command, its output in `log`: seconds by the clock and of the CPU. `options` are Popen's. Raises SystemExit if it fails."""
+    with log.open("wb") as output:
+        started = time.monotonic()
+        process = subprocess.Popen(command, stdout=output, stderr=output, **options)
+        with Sampler(process.pid) as sampler:
+            code = process.wait()
+        seconds = time.monotonic() - started
+    if code != 0:
+        raise SystemExit(f"{name} ended with exit code {code}:\n{log.read_text()[-3_000:]}")
+    return seconds, sum(sampler.cpu_seconds.values())
 
 
 def directory_bytes(directory: Path) -> int:
