@@ -29,6 +29,15 @@ from destination_s3_spark.schema.json_schema import stream_fields
 
 BLOCK_BYTES = 4 * 2**20
 ORJSON = "orjson.loads per line"
+WIDTHS = (1, 20, 1000)
+_KINDS: tuple[tuple[dict[str, str], str], ...] = (
+    ({"type": "integer"}, "{0}"),
+    ({"type": "string"}, '"text of row {0}"'),
+    ({"type": "number"}, "{0}.25"),
+    ({"type": "boolean"}, "true"),
+    ({"type": "string", "format": "date-time", "airbyte_type": "timestamp_with_timezone"}, '"2026-01-02T03:04:05.{0:06}Z"'),
+)
+"""Declarations of the columns of a table that is made by width, in turn, and their values in row {0}."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +102,27 @@ def _cases(seed: int, megabytes: int) -> Iterator[Case]:
     }
     for name, blocks in variants.items():
         yield Case(name, blocks, [record_typer(_plan(stream)).type_block for stream in streams])
+    for width in WIDTHS:
+        stream, blocks = _of_width(width, megabytes)
+        yield Case(f"{width} columns, in Python", blocks, [RecordTyper(_plan(stream)).type_block])
+        yield Case(f"{width} columns", blocks, [record_typer(_plan(stream)).type_block])
+
+
+def _of_width(columns: int, megabytes: int) -> tuple[Stream, list[tuple[int, bytes]]]:
+    """A stream with this many columns of all kinds of scalars, and its records."""
+    kinds = [_KINDS[at % len(_KINDS)] for at in range(columns)]
+    schema = {"type": "object", "properties": {f"column_{at}": declared for at, (declared, _) in enumerate(kinds)}}
+    shown = {"name": "wide", "json_schema": schema, "supported_sync_modes": ["full_refresh"]}
+    modes = {"sync_mode": "full_refresh", "destination_sync_mode": "append", "generation_id": 1, "minimum_generation_id": 0, "sync_id": 1}
+    stream = parse_catalog(json.dumps({"streams": [{"stream": shown, **modes}]}).encode()).streams[0]
+    lines: list[bytes] = []
+    size = 0
+    while size < megabytes * 10**6:
+        row = len(lines)
+        data = ",".join(f'"column_{at}":{value.format(row)}' for at, (_, value) in enumerate(kinds))
+        lines.append(f'{{"type":"RECORD","record":{{"stream":"wide","data":{{{data}}},"emitted_at":1700000000000}}}}\n'.encode())
+        size += len(lines[-1])
+    return stream, [(0, block) for block in _cut(lines)]
 
 
 def _blocks(source: Shop, streams: tuple[Stream, ...], megabytes: int) -> list[tuple[int, bytes]]:

@@ -63,15 +63,15 @@ Arrow does not verify the type, so a wrong entry would make it read memory outsi
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 
 
-class _Spec(NamedTuple):
+class Spec(NamedTuple):
     """Description of a column for the kernel: its kind, and its children with their JSON keys. The only child of an array is its items.
 
     In a `whole` column, the kernel treats a date or time as odd if the column's type might not hold all of it.
     """
 
     kind: str
-    whole: bool
-    children: list[tuple[bytes, _Spec]]
+    whole: bool = False
+    children: list[tuple[bytes, Spec]] = []  # noqa: RUF012 - never changed
 
 
 class _Odd(NamedTuple):
@@ -87,7 +87,7 @@ class _Odd(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _Node:
+class Node:
     """A (nested) column. `number` is its ordinal in a pre-order walk of all columns, and `end` is the number after its last descendant.
 
     `stored` is the type of the kernel's array, which is null for a type that the kernel does not support. `final` is the table's type.
@@ -96,11 +96,11 @@ class _Node:
     number: int
     end: int
     sources: tuple[str, ...]
-    children: tuple[_Node, ...]
+    children: tuple[Node, ...]
     column: Column
     final: pa.DataType
     stored: pa.DataType
-    spec: _Spec
+    spec: Spec
 
 
 class _Exported:
@@ -145,20 +145,24 @@ class NativeRecordTyper(RecordTyper):
         super().__init__(plan, unit_bytes)
         self._module = kernel
         self._most_odd_lines = most_odd_lines
-        self._nodes: list[_Node] = []
-        number = 0
-        for field in plan.fields:
-            node = _node(field.type, plan.table_schema.field(field.name).type, number, of_key=field.source in plan.key)
-            self._nodes.append(node)
-            number = node.end
-        keys = [field.source.encode() for field in plan.fields]
-        self._kernel = kernel.Kernel(
-            plan.stream.name.encode(),
-            (plan.stream.namespace or "").encode(),
-            [(key, node.spec) for key, node in zip(keys, self._nodes, strict=True)],
-        )
+        self._nodes = self._nodes_of_fields()
+        self._kernel = kernel.Kernel(plan.stream.name.encode(), (plan.stream.namespace or "").encode(), self._specs())
         self._stored = pa.struct([pa.field(str(at), of) for at, of in enumerate([pa.int64(), *(node.stored for node in self._nodes)])])
         self._decode_meta = msgspec.json.Decoder(Meta).decode
+
+    def _nodes_of_fields(self) -> list[Node]:
+        nodes: list[Node] = []
+        for field in self._plan.fields:
+            number = nodes[-1].end if nodes else 0
+            nodes.append(_node(field.type, self._stored_type(field.name), number, of_key=field.source in self._plan.key))
+        return nodes
+
+    def _stored_type(self, name: str) -> pa.DataType:
+        return self._plan.table_schema.field(name).type
+
+    def _specs(self) -> list[tuple[bytes, Spec]] | None:
+        """Return the keys and specs of the fields, or None to read whole records into the only column."""
+        return [(field.source.encode(), node.spec) for field, node in zip(self._plan.fields, self._nodes, strict=True)]
 
     def type_block(self, lines: bytes) -> TypedBlock:
         """See `RecordTyper.type_block`."""
@@ -234,12 +238,9 @@ class NativeRecordTyper(RecordTyper):
         return units
 
 
-def native_record_typer(plan: RowPlan, kernel: ModuleType | None) -> NativeRecordTyper | None:
-    """Return a native typer, or None without a kernel or if the kernel does not support the plan."""
-    try:
-        return None if kernel is None else NativeRecordTyper(plan, kernel)
-    except ValueError:
-        return None
+def text_node(kind: str, number: int, column: Column) -> Node:
+    """Return the node of a column that the kernel fills with JSON texts of this kind."""
+    return Node(number, number + 1, (), (), column, pa.string(), pa.string(), Spec(kind))
 
 
 def _order(rows: int, odd: Sequence[int]) -> pa.Array[Any] | None:
@@ -251,25 +252,25 @@ def _order(rows: int, odd: Sequence[int]) -> pa.Array[Any] | None:
     return pa.array(order)
 
 
-def _node(of: AirbyteType, final: pa.DataType, number: int, *, of_key: bool = False) -> _Node:
+def _node(of: AirbyteType, final: pa.DataType, number: int, *, of_key: bool = False) -> Node:
     """Return the node of a column and its descendants. Raises ValueError if a stored type differs from the kernel's."""
     column = key_column_of(of, final) if of_key else column_of(of, final)
     match of:
         case Object(fields) if fields:
             _require([field.name for field in fields] == [field.name for field in final])
-            children: list[_Node] = []
+            children: list[Node] = []
             for field in fields:
                 children.append(_node(field.type, final.field(field.name).type, children[-1].end if children else number + 1))
             sources = tuple(field.source for field in fields)
-            spec = _Spec("object", False, [(source.encode(), child.spec) for source, child in zip(sources, children, strict=True)])
+            spec = Spec("object", children=[(source.encode(), child.spec) for source, child in zip(sources, children, strict=True)])
             stored = pa.struct([field.with_type(child.stored) for field, child in zip(final, children, strict=True)])
-            return _Node(number, children[-1].end, sources, tuple(children), column, final, stored, spec)
+            return Node(number, children[-1].end, sources, tuple(children), column, final, stored, spec)
         case Array(items):
             _require(pa.types.is_list(final))
             child = _node(items, final.value_type, number + 1)
-            spec = _Spec("array", False, [(b"", child.spec)])
+            spec = Spec("array", children=[(b"", child.spec)])
             stored = pa.list_(final.value_field.with_type(child.stored))
-            return _Node(number, child.end, (), (child,), column, final, stored, spec)
+            return Node(number, child.end, (), (child,), column, final, stored, spec)
         case Scalar():
             kind, stored = of.value, _LAYOUTS.get(of, pa.string())
         case SchemalessObject():
@@ -277,9 +278,9 @@ def _node(of: AirbyteType, final: pa.DataType, number: int, *, of_key: bool = Fa
         case SchemalessArray():
             kind, stored = "json_array", pa.string()
         case _:
-            return _Node(number, number + 1, (), (), column, final, pa.null(), _Spec("other", False, []))
+            return Node(number, number + 1, (), (), column, final, pa.null(), Spec("other"))
     _require(final == stored)
-    return _Node(number, number + 1, (), (), column, final, stored, _Spec(kind, of_key, []))
+    return Node(number, number + 1, (), (), column, final, stored, Spec(kind, of_key))
 
 
 def _require(known: bool) -> None:
@@ -295,7 +296,7 @@ class _Left(NamedTuple):
     changes: BulkChanges
 
 
-def _completed(array: pa.Array[Any], node: _Node, trail: Trail, left: _Left) -> pa.Array[Any]:
+def _completed(array: pa.Array[Any], node: Node, trail: Trail, left: _Left) -> pa.Array[Any]:
     """Return the kernel's column, completed with the converted odd values of the column and its descendants."""
     odd = left.odd.get(node.number)
     if odd is not None and len(odd.nulled):
@@ -316,7 +317,7 @@ def _completed(array: pa.Array[Any], node: _Node, trail: Trail, left: _Left) -> 
     return pa.Array.from_buffers(node.final, len(array), buffers, array.null_count, children=children)
 
 
-def _with_values(array: pa.Array[Any], node: _Node, trail: Trail, odd: _Odd | None, left: _Left) -> pa.Array[Any]:
+def _with_values(array: pa.Array[Any], node: Node, trail: Trail, odd: _Odd | None, left: _Left) -> pa.Array[Any]:
     """Return a column without children, completed with its odd values, which are converted from their texts."""
     if odd is None or not len(odd.positions):
         return array if array.type == node.final else pa.nulls(len(array), node.final)

@@ -1,11 +1,13 @@
-"""Typers that keep values as their JSON text, for formats that accept values of any type (JSON Lines, CSV).
+"""Typers that keep values as their JSON text, for formats that accept values of any type (JSON Lines, CSV), and the choice of a typer.
 
 Values that such a file cannot hold are changed and recorded, as in all formats: NaN and Infinity, which are not valid JSON, become null.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -16,9 +18,9 @@ import pyarrow.compute as pc
 from destination_s3_spark.decoding.changes import Changes, ColumnPlaces, Places, Reason, Spot
 from destination_s3_spark.decoding.column import Column, RawColumn, Slot
 from destination_s3_spark.decoding.metadata import META_COLUMNS
-from destination_s3_spark.decoding.native_record_typer import native_record_typer
+from destination_s3_spark.decoding.native_record_typer import NativeRecordTyper, Node, Spec, text_node
 from destination_s3_spark.decoding.plan import RowPlan, Values
-from destination_s3_spark.decoding.record_typer import RecordTyper
+from destination_s3_spark.decoding.record_typer import UNIT_BYTES, RecordTyper
 from destination_s3_spark.decoding.texts import text_array
 from destination_s3_spark.exact_json.non_numbers import Step, non_numbers, to_rewrite, without
 from destination_s3_spark.exact_json.values import NULL, QUOTE, compact, string, without_lone_surrogates
@@ -28,25 +30,14 @@ _SURROGATES = (rb"\ud", rb"\uD")
 """Beginnings of every escaped surrogate."""
 
 
-def record_typer(plan: RowPlan) -> RecordTyper:
-    """Return the typer for a plan. Typed values are decoded by the native kernel if it is loaded and supports the plan."""
-    match plan.values:
-        case Values.TYPED:
-            return native_record_typer(plan, KERNEL) or RecordTyper(plan)
-        case Values.CELLS:
-            return CellTyper(plan)
-        case Values.RECORD:
-            return RecordTextTyper(plan)
-
-
 class RecordTextTyper(RecordTyper):
     """Typer for final rows of the four `_airbyte_*` columns and `_airbyte_data`, the JSON text of the whole record.
 
     The plan has no fields.
     """
 
-    def __init__(self, plan: RowPlan) -> None:
-        super().__init__(plan)
+    def __init__(self, plan: RowPlan, unit_bytes: int = UNIT_BYTES) -> None:
+        super().__init__(plan, unit_bytes)
         self._sources = [(META_COLUMNS, "")]
 
     def _arrays(self, texts: Sequence[bytes], first: int, changes: Changes) -> list[pa.Array[Any]]:
@@ -56,6 +47,16 @@ class RecordTextTyper(RecordTyper):
             return [data]
         rewritten = [_record_json(texts[row], first + row, changes) for row in rows.tolist()]
         return [_replaced(data, rows, rewritten)]
+
+
+class RecordColumn(RawColumn):
+    """Column of the JSON texts of whole records. NaN and Infinity inside become null and are recorded."""
+
+    def array(self, slots: Sequence[Slot], places: Places, changes: Changes) -> pa.Array[Any]:
+        """Build a string array of valid and compact texts."""
+        locations = places.locate(range(len(slots)))
+        texts = [_record_json(bytes(slot), location.row, changes) for slot, location in zip(slots, locations, strict=True)]
+        return pa.array(texts, pa.string())
 
 
 class CellTyper(RecordTyper):
@@ -75,6 +76,42 @@ class CellColumn(RawColumn):
         if texts.null_count == len(texts) or len(rows := to_rewrite(texts, *_SURROGATES)) == 0:
             return texts
         return _replaced(texts, rows, [_cell_json(bytes(slots[row]), (places, row), changes) for row in rows.tolist()])
+
+
+class NativeRecordTextTyper(NativeRecordTyper, RecordTextTyper):
+    """`RecordTextTyper` with the native kernel."""
+
+    def _nodes_of_fields(self) -> list[Node]:
+        return [text_node("json_object", 0, RecordColumn())]
+
+    def _specs(self) -> list[tuple[bytes, Spec]] | None:
+        return None
+
+
+class NativeCellTyper(NativeRecordTyper, CellTyper):
+    """`CellTyper` with the native kernel."""
+
+    def _nodes_of_fields(self) -> list[Node]:
+        return [text_node("cell", number, CellColumn()) for number in range(len(self._plan.fields))]
+
+
+TYPERS: Mapping[Values, tuple[type[RecordTyper], type[NativeRecordTyper]]] = MappingProxyType(
+    {
+        Values.TYPED: (RecordTyper, NativeRecordTyper),
+        Values.CELLS: (CellTyper, NativeCellTyper),
+        Values.RECORD: (RecordTextTyper, NativeRecordTextTyper),
+    }
+)
+"""The typer in Python and the native one for each kind of values."""
+
+
+def record_typer(plan: RowPlan) -> RecordTyper:
+    """Return the typer for a plan. It uses the native kernel if there is one and it supports the plan."""
+    in_python, native = TYPERS[plan.values]
+    if KERNEL is not None:
+        with suppress(ValueError):
+            return native(plan, KERNEL)
+    return in_python(plan)
 
 
 def _record_json(text: bytes, row: int, changes: Changes) -> bytes:

@@ -127,7 +127,7 @@ pub fn column_array(column: Column) -> ArrowArray {
         Body::Integer(values) | Body::Time { values, .. } | Body::Timestamp { values, .. } => flat(Buffer::Ints64(values), validity),
         Body::Number(values) => flat(Buffer::Doubles(values), validity),
         Body::Date(values) => flat(Buffer::Ints32(values), validity),
-        Body::Text(texts) | Body::Json { texts, .. } => {
+        Body::Text(texts) | Body::Json { texts, .. } | Body::Cell(texts) => {
             let buffers = vec![validity, Buffer::Ints32(texts.offsets), Buffer::Bytes(texts.data)];
             array(length, null_count, buffers, Vec::new())
         }

@@ -33,12 +33,29 @@ pub enum Body {
     Integer(Vec<i64>),
     Number(Vec<f64>),
     Date(Vec<i32>),
-    Time { shifted: bool, values: Vec<i64> },
-    Timestamp { shifted: bool, values: Vec<i64> },
+    Time {
+        shifted: bool,
+        values: Vec<i64>,
+    },
+    Timestamp {
+        shifted: bool,
+        values: Vec<i64>,
+    },
     Text(Texts),
-    Json { opening: u8, texts: Texts },
-    Object { keys: Keys, members: Vec<Column> },
-    Array { offsets: Vec<i32>, items: Box<Column> },
+    Json {
+        opening: u8,
+        texts: Texts,
+    },
+    /// Values of any kind as compact JSON text.
+    Cell(Texts),
+    Object {
+        keys: Keys,
+        members: Vec<Column>,
+    },
+    Array {
+        offsets: Vec<i32>,
+        items: Box<Column>,
+    },
     Other,
 }
 
@@ -219,6 +236,17 @@ impl Column {
                 self.len += 1;
                 Ok(())
             }
+            Body::Cell(texts) => {
+                let start = scanner.at;
+                let holds = scanner.skip(depth)?;
+                let text = scanner.slice(start, scanner.at);
+                if holds.non_numbers || (first == b'"' && may_hold_surrogate(text)) {
+                    return self.note_odd(start, scanner.at);
+                }
+                append_json(text, holds, texts);
+                self.len += 1;
+                Ok(())
+            }
             Body::Object { keys, members } => {
                 if first != b'{' {
                     return self.not_fitting(scanner, depth, false);
@@ -261,8 +289,6 @@ impl Column {
         self.note_odd(start, scanner.at)
     }
 
-    /// Note a string that is not a plain date or time: as nulled if it begins with a letter, as no date or time does, else as odd.
-    #[cold]
     /// Append the date or time that a text stands for, unless it is not plain or the column must be whole and would lose a part.
     fn push_temporal(&mut self, text: &[u8]) -> bool {
         let whole = self.whole;
@@ -278,6 +304,8 @@ impl Column {
         pushed.is_some()
     }
 
+    /// Note a string that is not a plain date or time: as nulled if it begins with a letter, as no date or time does, else as odd.
+    #[cold]
     fn unread_temporal(&mut self, scanner: &Scanner, string: Quoted) -> Plain<()> {
         if begins_with_letter(scanner, string) {
             self.note_nulled();
@@ -318,7 +346,7 @@ impl Column {
             Body::Integer(values) | Body::Time { values, .. } | Body::Timestamp { values, .. } => values.resize(len, 0),
             Body::Number(values) => values.resize(len, 0.0),
             Body::Date(values) => values.resize(len, 0),
-            Body::Text(texts) | Body::Json { texts, .. } => repeat_last(&mut texts.offsets, len),
+            Body::Text(texts) | Body::Json { texts, .. } | Body::Cell(texts) => repeat_last(&mut texts.offsets, len),
             Body::Array { offsets, .. } => repeat_last(offsets, len),
             Body::Object { .. } | Body::Other => {} // members are filled at the end of the block
         }
@@ -341,7 +369,7 @@ impl Column {
             Body::Integer(values) | Body::Time { values, .. } | Body::Timestamp { values, .. } => values.truncate(len),
             Body::Number(values) => values.truncate(len),
             Body::Date(values) => values.truncate(len),
-            Body::Text(texts) | Body::Json { texts, .. } => texts.truncate(len),
+            Body::Text(texts) | Body::Json { texts, .. } | Body::Cell(texts) => texts.truncate(len),
             Body::Object { members, .. } => members.iter_mut().for_each(|member| member.truncate(len)),
             Body::Array { offsets, items } => {
                 offsets.truncate(len + 1);
@@ -382,6 +410,7 @@ impl Column {
             Body::Timestamp { shifted, values } => Body::Timestamp { shifted: *shifted, values: roomy(values) },
             Body::Text(texts) => Body::Text(texts.like()),
             Body::Json { opening, texts } => Body::Json { opening: *opening, texts: texts.like() },
+            Body::Cell(texts) => Body::Cell(texts.like()),
             Body::Object { keys, members } => Body::Object {
                 keys: std::mem::replace(keys, Keys::new(Vec::new())),
                 members: members.iter_mut().map(Column::successor).collect(),
@@ -439,6 +468,11 @@ fn append_json(text: &[u8], holds: Holds, texts: &mut Texts) {
         texts.data.extend_from_slice(text);
     }
     texts.close();
+}
+
+/// Whether a string has an escape of a surrogate, alone or in a pair.
+fn may_hold_surrogate(string: &[u8]) -> bool {
+    string.windows(3).any(|bytes| bytes == b"\\ud" || bytes == b"\\uD")
 }
 
 #[inline(always)]

@@ -51,9 +51,12 @@ pub struct LineReader {
 /// Largest size in bytes of each part of an envelope that is remembered.
 const LONGEST_FRAME: usize = 4096;
 
+/// Nesting level of `data` in a line.
+const DEPTH_OF_DATA: usize = 3;
+
 struct Line<'s, 'a, 'c> {
     scanner: &'s mut Scanner<'a>,
-    keys: &'c mut Keys,
+    keys: Option<&'c mut Keys>,
     columns: &'c mut [Column],
     row: usize,
     record: Record,
@@ -67,8 +70,8 @@ impl LineReader {
         LineReader { stream, frame: None }
     }
 
-    /// Read one line, and write the values of its `data` at position `row` of the columns.
-    pub fn read(&mut self, scanner: &mut Scanner, keys: &mut Keys, columns: &mut [Column], row: usize) -> Plain<Record> {
+    /// Read one line, and write the values of its `data` at position `row` of the columns. Without `keys`, the only column takes all of it.
+    pub fn read(&mut self, scanner: &mut Scanner, keys: Option<&mut Keys>, columns: &mut [Column], row: usize) -> Plain<Record> {
         let start = scanner.at;
         let mut line = Line {
             scanner,
@@ -247,7 +250,11 @@ impl Line<'_, '_, '_> {
     fn data(&mut self) -> Plain<()> {
         self.seen_before = self.seen;
         let start = self.scanner.at;
-        read_members(self.scanner, self.keys, self.columns, self.row, 3)?;
+        match &mut self.keys {
+            Some(keys) => read_members(self.scanner, keys, self.columns, self.row, DEPTH_OF_DATA)?,
+            None if self.scanner.peek() == b'{' => self.columns[0].read(self.scanner, self.row, DEPTH_OF_DATA)?,
+            None => return Err(NotPlain),
+        }
         self.record.data = (start, self.scanner.at);
         Ok(())
     }

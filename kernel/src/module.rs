@@ -15,7 +15,7 @@ use crate::reader::{LONGEST_BLOCK, Reader, Rows};
 use crate::router;
 
 /// Version of the interface to Python. Raise it with every change to the interface, so that Python refuses a kernel of another version.
-const INTERFACE: u32 = 3;
+const INTERFACE: u32 = 4;
 
 /// A place in the lines: the ordinal of the row, and start and end of the text.
 type RowPlace = (usize, usize, usize);
@@ -45,6 +45,7 @@ impl Spec {
             "timestamp_with_timezone" | "timestamp_without_timezone" => Body::Timestamp { shifted, values: Vec::new() },
             "json_object" => Body::Json { opening: b'{', texts: Texts::new() },
             "json_array" => Body::Json { opening: b'[', texts: Texts::new() },
+            "cell" => Body::Cell(Texts::new()),
             "object" => Body::Object {
                 keys: Keys::new(self.children.iter().map(|(name, _)| name.clone()).collect()),
                 members: self.children.iter().map(|(_, spec)| spec.column()).collect::<PyResult<_>>()?,
@@ -66,17 +67,19 @@ impl Spec {
 #[pyclass]
 struct Kernel {
     stream: (Vec<u8>, Vec<u8>),
-    fields: Vec<(Vec<u8>, Spec)>,
+    fields: Option<Vec<(Vec<u8>, Spec)>>,
     reader: Reader,
 }
 
 #[pymethods]
 impl Kernel {
-    /// Create a reader for records of this stream. `fields` are pairs of a JSON key in UTF-8 and a type. ValueError for an invalid type.
+    /// Create a reader for records of this stream. `fields` are pairs of a JSON key in UTF-8 and a type. Without them the only column holds
+    /// whole records as compact JSON text. ValueError for an invalid type.
     #[new]
-    fn new(name: Vec<u8>, namespace: Vec<u8>, fields: Vec<(Vec<u8>, Spec)>) -> PyResult<Self> {
+    #[pyo3(signature = (name, namespace, fields))]
+    fn new(name: Vec<u8>, namespace: Vec<u8>, fields: Option<Vec<(Vec<u8>, Spec)>>) -> PyResult<Self> {
         let stream = (name, namespace);
-        let reader = new_reader(&stream, &fields)?;
+        let reader = new_reader(&stream, fields.as_deref())?;
         Ok(Kernel { stream, fields, reader })
     }
 
@@ -91,17 +94,20 @@ impl Kernel {
         match read {
             Ok(rows) => Ok(Block { rows }),
             Err(_) => {
-                self.reader = new_reader(&self.stream, &self.fields)?;
+                self.reader = new_reader(&self.stream, self.fields.as_deref())?;
                 Err(PyRuntimeError::new_err("the typing kernel failed"))
             }
         }
     }
 }
 
-fn new_reader(stream: &(Vec<u8>, Vec<u8>), fields: &[(Vec<u8>, Spec)]) -> PyResult<Reader> {
+fn new_reader((name, namespace): &(Vec<u8>, Vec<u8>), fields: Option<&[(Vec<u8>, Spec)]>) -> PyResult<Reader> {
+    let stream = Stream { name: name.clone(), namespace: namespace.clone() };
+    let Some(fields) = fields else {
+        return Ok(Reader::of_records(stream, Column::new(Body::Json { opening: b'{', texts: Texts::new() })));
+    };
     let columns = fields.iter().map(|(key, spec)| Ok((key.clone(), spec.column()?))).collect::<PyResult<_>>()?;
-    let (name, namespace) = stream.clone();
-    Ok(Reader::new(Stream { name, namespace }, columns))
+    Ok(Reader::of_fields(stream, columns))
 }
 
 /// The rows of one block of lines.

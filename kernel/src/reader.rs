@@ -26,15 +26,21 @@ pub struct Rows {
 
 pub struct Reader {
     lines: LineReader,
-    keys: Keys,
+    keys: Option<Keys>,
     columns: Vec<Column>,
     rows_before: usize,
 }
 
 impl Reader {
-    pub fn new(stream: Stream, fields: Vec<(Vec<u8>, Column)>) -> Self {
+    /// A reader of records into a column for each field.
+    pub fn of_fields(stream: Stream, fields: Vec<(Vec<u8>, Column)>) -> Self {
         let (names, columns): (Vec<_>, Vec<_>) = fields.into_iter().unzip();
-        Reader { lines: LineReader::new(stream), keys: Keys::new(names), columns, rows_before: 0 }
+        Reader { lines: LineReader::new(stream), keys: Some(Keys::new(names)), columns, rows_before: 0 }
+    }
+
+    /// A reader of whole records into one column.
+    pub fn of_records(stream: Stream, column: Column) -> Self {
+        Reader { lines: LineReader::new(stream), keys: None, columns: vec![column], rows_before: 0 }
     }
 
     /// Read whole lines of at most `LONGEST_BLOCK` bytes together. The last line may lack its newline.
@@ -61,7 +67,7 @@ impl Reader {
         let mut scanner = Scanner::new(lines, start, end);
         let text = &lines[start..end];
         let read = if text.is_ascii() || std::str::from_utf8(text).is_ok() {
-            self.lines.read(&mut scanner, &mut self.keys, &mut self.columns, row)
+            self.lines.read(&mut scanner, self.keys.as_mut(), &mut self.columns, row)
         } else {
             Err(NotPlain)
         };

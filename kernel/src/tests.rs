@@ -56,11 +56,17 @@ fn reader() -> Reader {
         ("time", Column::new(Body::Time { shifted: true, values: Vec::new() })),
         ("at", Column::new(Body::Timestamp { shifted: true, values: Vec::new() })),
         ("union", Column::new(Body::Other)),
+        ("other", Column::new(Body::Cell(Texts::new()))),
         ("point", point()),
         ("points", Column::new(Body::Array { offsets: vec![0], items: Box::new(point()) })),
     ];
     let fields = fields.into_iter().map(|(name, column)| (name.as_bytes().to_vec(), column)).collect();
-    Reader::new(Stream { name: b"s".to_vec(), namespace: Vec::new() }, fields)
+    Reader::of_fields(Stream { name: b"s".to_vec(), namespace: Vec::new() }, fields)
+}
+
+fn reader_of_records() -> Reader {
+    let column = Column::new(Body::Json { opening: b'{', texts: Texts::new() });
+    Reader::of_records(Stream { name: b"s".to_vec(), namespace: Vec::new() }, column)
 }
 
 /// A pseudorandom number generator (xorshift), written here to avoid another crate.
@@ -117,7 +123,7 @@ fn spoilt_lines_end_in_columns_of_one_length() {
     let rounds = std::env::var("ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(2_000);
     let line = LINE.replace('\n', "").into_bytes();
     let mut chance = Chance(88_172_645_463_325_252);
-    let mut reader = reader();
+    let mut readers = [reader(), reader_of_records()];
     for _ in 0..rounds {
         let mut lines = Vec::new();
         for _ in 0..chance.below(8) {
@@ -125,9 +131,11 @@ fn spoilt_lines_end_in_columns_of_one_length() {
             lines.push(b'\n');
         }
         lines.truncate(lines.len().saturating_sub(chance.below(2)));
-        let rows = reader.read(&lines);
-        assert_eq!(rows.count, lines.split_inclusive(|&byte| byte == b'\n').count());
-        export(rows, &lines);
+        for reader in &mut readers {
+            let rows = reader.read(&lines);
+            assert_eq!(rows.count, lines.split_inclusive(|&byte| byte == b'\n').count());
+            export(rows, &lines);
+        }
     }
 }
 
@@ -135,7 +143,7 @@ fn spoilt_lines_end_in_columns_of_one_length() {
 fn times_of_a_key_that_its_type_might_cut_are_odd() {
     let at = |whole| {
         let column = Column { whole, ..Column::new(Body::Timestamp { shifted: true, values: Vec::new() }) };
-        Reader::new(Stream { name: b"s".to_vec(), namespace: Vec::new() }, vec![(b"at".to_vec(), column)])
+        Reader::of_fields(Stream { name: b"s".to_vec(), namespace: Vec::new() }, vec![(b"at".to_vec(), column)])
     };
     let lines: String =
         ["2024-02-29T01:02:03.123456Z", "2024.02.29 01:02:03Z", "2024-02-29T01:02:03.1234560Z", "2024-02-29T01:02:03.123456789Z"]
@@ -147,6 +155,25 @@ fn times_of_a_key_that_its_type_might_cut_are_odd() {
     let mut whole = at(true);
     assert_eq!(odd(&mut whole), [2, 3]);
     assert_eq!(odd(&mut whole), [2, 3]); // the column of the next block is whole, too
+}
+
+#[test]
+fn cells_and_records_are_compact_text() {
+    let line = br#"{"record":{"stream":"s","emitted_at":1,"data":{"a": [1, "x y"], "b":"\u00e9","c":"\ud83d\ude00","d":NaN,"e":null}}}"#;
+    let fields = ["a", "b", "c", "d", "e"].map(|key| (key.as_bytes().to_vec(), Column::new(Body::Cell(Texts::new()))));
+    let rows = Reader::of_fields(Stream { name: b"s".to_vec(), namespace: Vec::new() }, fields.into()).read(line);
+    assert_eq!(rows.columns.iter().map(|column| column.odd.len()).collect::<Vec<_>>(), [0, 0, 1, 1, 0]);
+    assert_eq!(rows.columns.iter().map(|column| column.nulls.len()).collect::<Vec<_>>(), [0, 0, 1, 1, 1]);
+    let text = |rows: &Rows, at: usize| match &rows.columns[at].body {
+        Body::Cell(texts) | Body::Json { texts, .. } => String::from_utf8(texts.data.clone()).unwrap(),
+        _ => unreachable!(),
+    };
+    assert_eq!((text(&rows, 0), text(&rows, 1)), (r#"[1,"x y"]"#.to_string(), r#""\u00e9""#.to_string()));
+
+    let rows = reader_of_records().read(br#"{"record":{"stream":"s","emitted_at":1,"data":{"a": [1], "b":"NaN"}}}"#);
+    assert_eq!(text(&rows, 0), r#"{"a":[1],"b":"NaN"}"#);
+    let rows = reader_of_records().read(br#"{"record":{"stream":"s","emitted_at":1,"data":null}}"#);
+    assert_eq!(rows.odd_lines.len(), 1);
 }
 
 #[test]

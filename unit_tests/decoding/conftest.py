@@ -16,7 +16,7 @@ from destination_s3_spark.schema.airbyte_type import Field
 from destination_s3_spark.schema.arrow import META_FIELDS, arrow_field
 from destination_s3_spark.stream_id import StreamId
 from unit_tests.decoding import oracle
-from unit_tests.decoding.native import native_typer
+from unit_tests.decoding.native import native_typer, python_typer
 
 STREAM = StreamId("shop", "users")
 
@@ -69,7 +69,7 @@ def assert_agrees(typed: TypedBlock, lines: Sequence[str], plan: RowPlan, *, sam
 def make_typer(request: pytest.FixtureRequest) -> Callable[..., RecordTyper]:
     """Both typers, one test each."""
     if request.param == "python":
-        return RecordTyper
+        return python_typer
     if KERNEL is None:
         pytest.skip("without the native kernel")
     return native_if_known
@@ -80,7 +80,7 @@ def native_if_known(plan: RowPlan, unit_bytes: int = UNIT_BYTES) -> RecordTyper:
     try:
         return native_typer(plan, unit_bytes)
     except ValueError:
-        return RecordTyper(plan, unit_bytes)
+        return python_typer(plan, unit_bytes)
 
 
 @pytest.fixture(scope="session")

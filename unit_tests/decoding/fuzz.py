@@ -17,17 +17,17 @@ from typing import Any
 import pyarrow as pa
 
 from destination_s3_spark.decoding.keyed_ids import carried_digest
-from destination_s3_spark.decoding.plan import RowPlan
+from destination_s3_spark.decoding.plan import RowPlan, Values
 from destination_s3_spark.decoding.record_typer import MisroutedRecord, RecordTyper, TypedBlock, UnreadableRecord
 from destination_s3_spark.demo import shop
 from destination_s3_spark.demo.shop import Shop
 from destination_s3_spark.kernel import KERNEL
 from destination_s3_spark.protocol.catalog import parse_catalog
 from destination_s3_spark.schema.airbyte_type import Array, Field, Object, Scalar, SchemalessArray, SchemalessObject, Union
-from destination_s3_spark.schema.arrow import META_FIELDS, arrow_field
+from destination_s3_spark.schema.arrow import META_FIELDS, RAW_SCHEMA, arrow_field
 from destination_s3_spark.schema.json_schema import stream_fields
 from destination_s3_spark.stream_id import StreamId
-from unit_tests.decoding.native import native_typer
+from unit_tests.decoding.native import native_typer, python_typer
 from unit_tests.decoding.spoilt_lines import random_value, spoilt, with_other_envelope
 
 STREAM = StreamId("shop", "users")
@@ -45,6 +45,8 @@ _FIELDS = (
     Field("us", "us", Array(Union((Scalar.NUMBER, Scalar.DATE)))),
     Field("texts", "texts", Array(SchemalessObject())),
 )
+_CELLS = RowPlan(STREAM, 7, 3, _FIELDS, pa.schema([*META_FIELDS, *(pa.field(field.name, pa.string()) for field in _FIELDS)]), Values.CELLS)
+_RECORDS = RowPlan(STREAM, 7, 3, (), RAW_SCHEMA, Values.RECORD)
 _KEY = (*(scalar.value for scalar in Scalar), "o", "point", "u")
 
 
@@ -65,7 +67,7 @@ def sources(chance: random.Random) -> list[Source]:
     streams = parse_catalog(json.dumps(Shop(7, 0.0).catalog(dict.fromkeys(shop.MIX, "append"))).encode()).streams
     lines = [line for chunk in Shop(chance.randrange(1000), 0.02, None).read(400) for line in chunk.lines.splitlines()]
     lines_of_all = [_any_line(chance) for _ in range(100)]
-    found = [Source(_plan(STREAM, _FIELDS, key), lines_of_all) for key in ((), _KEY)]
+    found = [Source(plan, lines_of_all) for plan in (_plan(STREAM, _FIELDS, ()), _plan(STREAM, _FIELDS, _KEY), _CELLS, _RECORDS)]
     for stream in streams:
         prefix = f'{{"type":"RECORD","record":{{"namespace":"{stream.id.namespace}","stream":"{stream.id.name}"'.encode()
         fields = tuple(stream_fields(stream.json_schema, stream.id).fields)
@@ -161,7 +163,7 @@ def run(seed: int, rounds: int, *, seconds: float | None = None) -> int:
     while done < rounds if ends_at is None else monotonic() < ends_at:
         if done % 200 == 0:  # what they learnt is forgotten now and then
             kept = [
-                (source, RecordTyper(source.plan), native_typer(source.plan, most_odd_lines=most))
+                (source, python_typer(source.plan), native_typer(source.plan, most_odd_lines=most))
                 for source in sources(chance)
                 for most in (0.5, 1.0)
             ]

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from destination_s3_spark.decoding.plan import RowPlan, Values
 from destination_s3_spark.decoding.record_typer import UnreadableRecord
-from destination_s3_spark.decoding.verbatim import record_typer
 from destination_s3_spark.exact_json.non_numbers import non_numbers, to_rewrite, without
 from destination_s3_spark.schema.airbyte_type import Field, Scalar
 from destination_s3_spark.schema.arrow import META_FIELDS, RAW_SCHEMA
@@ -29,7 +28,7 @@ def cells(*keys: str) -> RowPlan:
 
 
 def test_both_tables_share_their_meta_columns(make_line: Any, make_block: Any, make_typer: Any) -> None:
-    block = record_typer(RECORD).type_block(make_block(map(make_line, ['{"x": 1}', "{}"])))
+    block = make_typer(RECORD).type_block(make_block(map(make_line, ['{"x": 1}', "{}"])))
     assert block.final.schema == RAW_SCHEMA
     assert block.final["_airbyte_data"].to_pylist() == ['{"x":1}', "{}"]
     assert block.raw["_airbyte_data"].to_pylist() == ['{"x": 1}', "{}"]
@@ -37,29 +36,29 @@ def test_both_tables_share_their_meta_columns(make_line: Any, make_block: Any, m
     assert block.multiset == make_typer(cells()).type_block(make_block(map(make_line, ['{"x": 1}', "{}"]))).multiset
 
 
-def test_a_block_without_rows_has_the_columns(make_block: Any) -> None:
+def test_a_block_without_rows_has_the_columns(make_block: Any, make_typer: Any) -> None:
     for plan in (RECORD, cells("x")):
-        assert record_typer(plan).type_block(b"").final.schema == plan.table_schema
+        assert make_typer(plan).type_block(b"").final.schema == plan.table_schema
 
 
 @pytest.mark.parametrize("data", ["[1]", '"x"', "null", "1", '{"x":tru}', '{"x":1', '{"x":"\\q"}', '{"x":01}'])
 @pytest.mark.parametrize("plan", [RECORD, cells("x"), cells("y")])
-def test_what_is_no_object_is_unreadable(plan: RowPlan, data: str, make_line: Any, make_block: Any) -> None:
+def test_what_is_no_object_is_unreadable(plan: RowPlan, data: str, make_line: Any, make_block: Any, make_typer: Any) -> None:
     with pytest.raises(UnreadableRecord) as raised:
-        record_typer(plan).type_block(make_block([make_line("{}"), make_line(data)]))
+        make_typer(plan).type_block(make_block([make_line("{}"), make_line(data)]))
     assert raised.value.index == 1
 
 
-def test_cells_are_json_text_of_any_type(make_line: Any, make_block: Any) -> None:
+def test_cells_are_json_text_of_any_type(make_line: Any, make_block: Any, make_typer: Any) -> None:
     texts = ['{"x": 1.50,"y":"a, b"}', '{"y":{"a": [ 1 ]},"z":1}', '{"x":null,"x":true}', '{"x":"\\u00e9"}']
-    final = record_typer(cells("x", "y")).type_block(make_block(map(make_line, texts))).final
+    final = make_typer(cells("x", "y")).type_block(make_block(map(make_line, texts))).final
     assert final["x"].to_pylist() == ["1.50", None, "true", '"\\u00e9"']
     assert final["y"].to_pylist() == ['"a, b"', '{"a":[1]}', None, None]
 
 
-def test_any_depth_is_read(make_line: Any, make_block: Any) -> None:
+def test_any_depth_is_read(make_line: Any, make_block: Any, make_typer: Any) -> None:
     deep = '{"x":' + "[" * 3000 + "NaN, 1" + "]" * 3000 + "}"
-    block = record_typer(RECORD).type_block(make_block([make_line(deep)]))
+    block = make_typer(RECORD).type_block(make_block([make_line(deep)]))
     assert block.final["_airbyte_data"][0].as_py() == deep.replace("NaN, 1", "null,1")
     assert block.final["_airbyte_meta"][0].as_py()["changes"][0]["field"] == "x" + ".[0]" * 3000
 
