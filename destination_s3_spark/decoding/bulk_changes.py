@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from destination_s3_spark.decoding.changes import Change, Changes, ColumnPlaces, ItemPlaces, MemberPlaces, Places, Reason
+from destination_s3_spark.decoding.metadata import meta_array
 
 _NULLED = "NULLED"
 
@@ -71,8 +72,7 @@ class BulkChanges(Changes):
     def reasons(self) -> Counter[str]:
         """Count the entries by reason."""
         found = Counter(entry.reason for entry in self.entries if entry.reason is not None)
-        found[Reason.SERIALIZATION.value] += sum(len(run.rows) for run in self._runs)
-        return found
+        return found + Counter({Reason.SERIALIZATION.value: sum(len(run.rows) for run in self._runs)})
 
     def of_fields(self) -> Counter[tuple[int, str | None]]:
         """Count the changes of whole fields by the ordinal of the field and the kind of change."""
@@ -92,6 +92,8 @@ class BulkChanges(Changes):
 
     def meta(self, sync_ids: pa.Array[Any], meta_type: pa.StructType) -> pa.StructArray:
         """Build `_airbyte_meta` for rows with these sync ids (int64), as `metadata.meta_array` would from all entries."""
+        if not self._runs:
+            return meta_array(sync_ids, self.in_order(), meta_type)
         list_type = meta_type.field("changes").type
         rows = np.concatenate([_ints([entry.row for entry in self.entries]), *(run.rows for run in self._runs)])
         order = np.lexsort((*_sorting(self.entries, self._runs), rows))

@@ -14,7 +14,6 @@ import msgspec
 import numpy as np
 
 from destination_s3_spark.decoding import coercions
-from destination_s3_spark.decoding.line_pattern import Ints, LinePattern
 from destination_s3_spark.exact_json.values import (
     ARRAY,
     NULL,
@@ -30,9 +29,6 @@ from destination_s3_spark.stream_id import StreamId
 
 _Int64 = Annotated[int, msgspec.Meta(ge=coercions.INT64_MIN, le=coercions.INT64_MAX)]
 _INTEGER = re.compile(rb"-?(?:0|[1-9]\d{0,18})")
-
-_ODD_SHARE = 1 / 8
-"""Share of lines unlike the pattern above which the pattern costs more than it saves."""
 
 REFUSED = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
 """Exceptions that msgspec raises for a text that it cannot decode as the requested type."""
@@ -86,12 +82,12 @@ class Unwrapped(NamedTuple):
 
     source: bytes
     texts: list[bytes]
-    emitted_at: Ints
+    emitted_at: np.ndarray[Any, np.dtype[np.int64]]
     metas: list[tuple[int, Meta]]
 
 
 class Envelopes:
-    """Reader of the envelopes of one stream's record lines. It remembers the pattern of a line between calls."""
+    """Reader of the envelopes of one stream's record lines."""
 
     def __init__(self, stream: StreamId) -> None:
         self._stream = stream
@@ -99,36 +95,10 @@ class Envelopes:
         decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(message)
         self._decode_lines = decoder.decode_lines
         self._decode = decoder.decode
-        self._pattern: LinePattern | None = None
-        self._alike = True
-
-    def read_alike(self, lines: bytes, first: int) -> Unwrapped | None:
-        """Read whole lines like `read`, but faster, by the pattern of an earlier line. Return None if there is no pattern.
-
-        If a text in the result is not an object, `read` must read the lines again: such a line may be valid because of another `data`.
-        Raises UnreadableRecord or MisroutedRecord for a line unlike the pattern.
-        """
-        if self._pattern is None:
-            return None
-        parts = self._pattern.take_apart(lines)
-        texts = list(map(lines.__getitem__, map(slice, parts.data_starts.tolist(), parts.data_ends.tolist())))
-        odd = np.flatnonzero(~parts.alike).tolist()
-        if len(odd) > len(texts) * _ODD_SHARE:
-            self._pattern, self._alike = None, False
-        metas = []
-        for position in odd:
-            record = self._read_line(lines[parts.line_starts[position] : parts.line_ends[position]], first + position)
-            texts[position] = bytes(record.data)
-            parts.emitted_at[position] = record.emitted_at
-            if record.meta is not None:
-                metas.append((first + position, record.meta))
-        return Unwrapped(lines, texts, parts.emitted_at, metas)
 
     def read(self, lines: bytes, first: int) -> Unwrapped:
         """Read whole lines. `first` is the ordinal in the block of the first line. Raises UnreadableRecord or MisroutedRecord."""
         records = self._records(lines, first)
-        if self._alike and self._pattern is None:
-            self._pattern = LinePattern.of(lines.split(b"\n", 1)[0])
         metas = [(row, record.meta) for row, record in enumerate(records, first) if record.meta is not None]
         emitted_at = np.fromiter((record.emitted_at for record in records), np.int64, len(records))
         return Unwrapped(lines, [bytes(record.data) for record in records], emitted_at, metas)

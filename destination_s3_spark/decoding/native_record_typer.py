@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType, ModuleType
 from typing import Any, NamedTuple
@@ -27,6 +27,7 @@ from destination_s3_spark.decoding.columns import column_of, key_column_of
 from destination_s3_spark.decoding.envelope import REFUSED, Meta, MisroutedRecord, UnreadableRecord
 from destination_s3_spark.decoding.metadata import ID_BYTES
 from destination_s3_spark.decoding.plan import RowPlan
+from destination_s3_spark.decoding.raw_rows import records_of, stored_changes
 from destination_s3_spark.decoding.record_typer import (
     UNIT_BYTES,
     RecordTyper,
@@ -166,30 +167,69 @@ class NativeRecordTyper(RecordTyper):
 
     def type_block(self, lines: bytes) -> TypedBlock:
         """See `RecordTyper.type_block`."""
-        try:
-            block = self._kernel.read(lines)
-        except ValueError:  # longer than the kernel's 32-bit offsets allow
-            return super().type_block(lines)
-        except RuntimeError:
-            # The process may be a worker, which has no other way to say it. Nothing of the records is in it.
-            sys.stderr.write(f"The native kernel failed on a block of stream {self._plan.stream}; Python typed it. {REPORT}\n")
+        block = self._read(self._kernel.read, lines)
+        if block is None:
             return super().type_block(lines)
         odd_lines = block.odd_lines
-        if len(odd_lines) > block.rows * self._most_odd_lines:
-            return super().type_block(lines)
         try:
             with collector_paused():
                 return self._typed(block, lines, odd_lines)
         except (UnreadableRecord, MisroutedRecord, *REFUSED):
             return super().type_block(lines)  # finds the faulty line and raises the error
 
+    def _read(self, read: Callable[[bytes], Any], lines: bytes) -> Any | None:
+        """Return the kernel's block of these lines, or None if Python types it as fast or the kernel cannot read it."""
+        try:
+            block = read(lines)
+        except ValueError:  # longer than the kernel's 32-bit offsets allow
+            return None
+        except RuntimeError:
+            # The process may be a worker, which has no other way to say it. Nothing of the records is in it.
+            sys.stderr.write(f"The native kernel failed on a block of stream {self._plan.stream}; Python typed it. {REPORT}\n")
+            return None
+        return block if len(block.odd_lines) <= block.rows * self._most_odd_lines else None
+
+    def retype(self, raw: pa.RecordBatch) -> TypedBlock:
+        """See `RecordTyper.retype`."""
+        texts: list[bytes] = raw["_airbyte_data"].cast(pa.binary()).fill_null(b"").to_pylist()
+        lines = b"".join(text + b"\n" for text in texts)
+        block = self._read(self._kernel.read_data, lines)
+        if block is None or block.rows != len(raw):  # a text with a newline comes from another program
+            return super().retype(raw)
+        odd = [row for row, _, _ in block.odd_lines]
+        changes = BulkChanges()
+        changes.entries.extend(stored_changes(raw["_airbyte_meta"]))
+        try:
+            with collector_paused():
+                units = self._retyped_alone(raw, odd, changes)
+                unit, left = self._columns(block, lines, odd, units, changes)
+        except UnreadableRecord:
+            return super().retype(raw)  # finds the faulty row and raises the error
+        own = self._own_fields()
+        columns = [
+            self._keyed(raw["_airbyte_raw_id"], left, changes),
+            raw["_airbyte_extracted_at"],
+            changes.meta(raw["_airbyte_meta"].field("sync_id"), own[2].type),
+            raw["_airbyte_generation_id"],
+        ]
+        final = self._final([*columns, *self._data_columns([unit], len(raw))])
+        return TypedBlock(len(raw), final, unit.multiset % 2**128, changes.reasons(), self._misfits(changes), lambda: raw)
+
     def _typed(self, block: Any, lines: bytes, odd_lines: Sequence[tuple[int, int, int]]) -> TypedBlock:
         changes = BulkChanges()
         for row, start, end in block.metas:
             take_source_changes(self._decode_meta(lines[start:end]), row, changes)
         units = self._typed_alone(lines, odd_lines, changes)
-        rows, low_high = block.rows, block.multiset
-        multiset = low_high[0] + (low_high[1] << 64) + sum(unit.multiset for unit in units)
+        rows = block.rows
+        unit, texts = self._columns(block, lines, [row for row, _, _ in odd_lines], units, changes)
+        return self._block_of_runs(unit, rows, changes, texts) if changes.in_bulk else self._block([unit], rows, changes, texts)
+
+    def _columns(
+        self, block: Any, lines: bytes, odd_rows: Sequence[int], units: Sequence[Unit], changes: BulkChanges
+    ) -> tuple[Unit, _BlockTexts]:
+        """Return the rows of a block, given those of its odd lines, and the texts of its rows."""
+        low, high = block.multiset
+        multiset = low + (high << 64) + sum(unit.multiset for unit in units)
         odd = {number: _Odd(*(np.frombuffer(part, np.int64) for part in parts)) for number, *parts in block.odd_columns()}
         given = pa.array(_Exported(self._stored, block.columns()))
         columns = [
@@ -199,15 +239,13 @@ class NativeRecordTyper(RecordTyper):
         for at in self._key_numbers:
             self._record_rounded(at, columns[at], _BlockTexts(block, lines, (), None), 0, changes)
         emitted_at = given.field(0)
-        order = _order(rows, [row for row, _, _ in odd_lines])
+        order = _order(block.rows, odd_rows)
         if order is not None:
             emitted_at = joined([emitted_at, *(unit.emitted_at for unit in units)], pa.int64()).take(order)
             columns = [
                 joined([column, *(unit.columns[at] for unit in units)], column.type).take(order) for at, column in enumerate(columns)
             ]
-        texts = _BlockTexts(block, lines, [unit.texts for unit in units], order)
-        unit = Unit(emitted_at, (), columns, multiset)
-        return self._block_of_runs(unit, rows, changes, texts) if changes.in_bulk else self._block([unit], rows, changes, texts)
+        return Unit(emitted_at, (), columns, multiset), _BlockTexts(block, lines, [unit.texts for unit in units], order)
 
     def _block_of_runs(self, unit: Unit, records: int, changes: BulkChanges, texts: Texts) -> TypedBlock:
         of_source = [entry for entry in changes.in_order() if not entry.order]
@@ -234,8 +272,23 @@ class NativeRecordTyper(RecordTyper):
         for part in parts_of(b"".join(lines[start:end] + b"\n" for _, start, end in places), self._unit_bytes):
             units.append(self._type_unit(part, count, own))
             count += len(units[-1].texts)
-        changes.entries.extend(entry._replace(row=places[entry.row][0]) for entry in own.entries)
+        _take(own, [row for row, _, _ in places], changes)
         return units
+
+    def _retyped_alone(self, raw: pa.RecordBatch, rows: Sequence[int], changes: Changes) -> list[Unit]:
+        """Type the `data` of single raw rows in Python. Their changes are recorded under their rows, those of the source excepted."""
+        if not rows:
+            return []
+        own = Changes()
+        records = records_of(raw.take(pa.array(rows)), 0)._replace(metas=[])
+        units = [self._typed_unit(records, 0, own)]
+        _take(own, rows, changes)
+        return units
+
+
+def _take(own: Changes, rows: Sequence[int], changes: Changes) -> None:
+    """Add changes that were recorded under the ordinals of `rows`."""
+    changes.entries.extend(entry._replace(row=rows[entry.row]) for entry in own.entries)
 
 
 def text_node(kind: str, number: int, column: Column) -> Node:

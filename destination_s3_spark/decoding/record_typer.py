@@ -90,7 +90,7 @@ class Unit:
 class RecordTyper:
     """Typer for the blocks of one stream by a plan. It keeps no rows between blocks.
 
-    It only remembers the pattern of a line and which columns are decoded as text.
+    It only remembers which columns are decoded as text.
     """
 
     def __init__(self, plan: RowPlan, unit_bytes: int = UNIT_BYTES) -> None:
@@ -163,13 +163,6 @@ class RecordTyper:
         return TypedBlock(len(raw), final, _multiset(units), _reasons(entries), self._misfits(changes), lambda: raw)
 
     def _type_unit(self, lines: bytes, first: int, changes: Changes) -> Unit:
-        known = len(changes.entries)
-        try:
-            alike = self._envelopes.read_alike(lines, first)
-            if alike is not None:
-                return self._typed_unit(alike, first, changes)
-        except (UnreadableRecord, MisroutedRecord):
-            del changes.entries[known:]  # only `read` can say whether a line is faulty, and which is the first
         return self._typed_unit(self._envelopes.read(lines, first), first, changes)
 
     def _typed_unit(self, records: Unwrapped, first: int, changes: Changes) -> Unit:

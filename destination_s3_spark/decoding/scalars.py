@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from destination_s3_spark.decoding import coercions
-from destination_s3_spark.decoding.cast_temporal import cast_temporals
 from destination_s3_spark.decoding.changes import Changes, Places, Reason, Spot
 from destination_s3_spark.decoding.column import Column, RawColumn, Slot
 from destination_s3_spark.decoding.plain_temporal import plain_temporals
@@ -120,12 +119,7 @@ class TemporalColumn(_StringSlots):
 
     def array(self, slots: Sequence[Slot], places: Places, changes: Changes) -> pa.Array[Any]:
         """Build the array. Plain forms are parsed as a whole column, all others one by one."""
-        texts = pa.array(slots, pa.string())
-        plain = cast_temporals(self._of, texts, self._arrow_type)
-        return self._parsed(texts, slots, places, changes) if plain is None else plain
-
-    def _parsed(self, texts: pa.StringArray, slots: Sequence[Slot], places: Places, changes: Changes) -> pa.Array[Any]:
-        values, read = plain_temporals(self._of, texts)
+        values, read = plain_temporals(self._of, pa.array(slots, pa.string()))
         if not read.all():
             for position in np.flatnonzero(~read).tolist():
                 text = slots[position]
@@ -148,9 +142,10 @@ class TemporalKeyColumn(TemporalColumn):
     could be taken for one.
     """
 
-    def _parsed(self, texts: pa.StringArray, slots: Sequence[Slot], places: Places, changes: Changes) -> pa.Array[Any]:
-        column = super()._parsed(texts, slots, places, changes)
-        beyond = pc.match_substring_regex(texts, BEYOND_DATE if self._of is Scalar.DATE else BEYOND_MICROSECONDS)
+    def array(self, slots: Sequence[Slot], places: Places, changes: Changes) -> pa.Array[Any]:
+        """Build the array. A text of which the type cannot hold all is recorded."""
+        column = super().array(slots, places, changes)
+        beyond = pc.match_substring_regex(pa.array(slots, pa.string()), BEYOND_DATE if self._of is Scalar.DATE else BEYOND_MICROSECONDS)
         for position in pc.indices_nonzero(pc.and_(beyond, column.is_valid())).to_pylist():
             changes.truncated((places, position), Reason.SIZE)
         return column

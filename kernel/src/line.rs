@@ -94,6 +94,14 @@ impl LineReader {
         self.frame = Frame::of(scanner, start, record, time).map(|(before, behind)| Frame { before, seen_before, behind });
         Ok(record)
     }
+
+    /// Read a line that is only the object of `data`.
+    pub fn read_data(&mut self, scanner: &mut Scanner, keys: Option<&mut Keys>, columns: &mut [Column], row: usize) -> Plain<Record> {
+        scanner.blanks();
+        let data = read_data(scanner, keys, columns, row)?;
+        scanner.blanks();
+        if scanner.at_end() { Ok(Record { data, ..Record::default() }) } else { Err(NotPlain) }
+    }
 }
 
 impl Frame {
@@ -249,15 +257,20 @@ impl Line<'_, '_, '_> {
 
     fn data(&mut self) -> Plain<()> {
         self.seen_before = self.seen;
-        let start = self.scanner.at;
-        match &mut self.keys {
-            Some(keys) => read_members(self.scanner, keys, self.columns, self.row, DEPTH_OF_DATA)?,
-            None if self.scanner.peek() == b'{' => self.columns[0].read(self.scanner, self.row, DEPTH_OF_DATA)?,
-            None => return Err(NotPlain),
-        }
-        self.record.data = (start, self.scanner.at);
+        self.record.data = read_data(self.scanner, self.keys.as_deref_mut(), self.columns, self.row)?;
         Ok(())
     }
+}
+
+/// Consume the object of `data`, write its values at position `row` of the columns, and return its start and end.
+fn read_data(scanner: &mut Scanner, keys: Option<&mut Keys>, columns: &mut [Column], row: usize) -> Plain<(usize, usize)> {
+    let start = scanner.at;
+    match keys {
+        Some(keys) => read_members(scanner, keys, columns, row, DEPTH_OF_DATA)?,
+        None if scanner.peek() == b'{' => columns[0].read(scanner, row, DEPTH_OF_DATA)?,
+        None => return Err(NotPlain),
+    }
+    Ok((start, scanner.at))
 }
 
 fn once(seen: &mut bool) -> Plain<()> {

@@ -11,7 +11,7 @@ use crate::column::{Body, Column, Odd, Texts};
 use crate::ids;
 use crate::keys::Keys;
 use crate::line::Stream;
-use crate::reader::{LONGEST_BLOCK, Reader, Rows};
+use crate::reader::{Form, LONGEST_BLOCK, Reader, Rows};
 use crate::router;
 
 /// Version of the interface to Python. Raise it with every change to the interface, so that Python refuses a kernel of another version.
@@ -86,11 +86,22 @@ impl Kernel {
     /// Read whole lines. ValueError if they are longer than 2 GiB. RuntimeError if the kernel panics: it is then reset, and can be used
     /// again.
     fn read(&mut self, py: Python<'_>, lines: &[u8]) -> PyResult<Block> {
+        self.read_form(py, lines, Form::Messages)
+    }
+
+    /// Read whole lines that are only the `data` of records. Otherwise as `read`.
+    fn read_data(&mut self, py: Python<'_>, lines: &[u8]) -> PyResult<Block> {
+        self.read_form(py, lines, Form::Data)
+    }
+}
+
+impl Kernel {
+    fn read_form(&mut self, py: Python<'_>, lines: &[u8], form: Form) -> PyResult<Block> {
         if lines.len() > LONGEST_BLOCK {
             return Err(PyValueError::new_err("the lines are longer than 2 GiB"));
         }
         let reader = &mut self.reader;
-        let read = py.detach(|| catch_unwind(AssertUnwindSafe(|| reader.read(lines))));
+        let read = py.detach(|| catch_unwind(AssertUnwindSafe(|| reader.read(lines, form))));
         match read {
             Ok(rows) => Ok(Block { rows }),
             Err(_) => {

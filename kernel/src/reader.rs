@@ -24,6 +24,13 @@ pub struct Rows {
     pub odd_lines: Vec<(usize, usize, usize)>,
 }
 
+/// Content of a line: a message with a record, or only the record's `data`, whose time is 0.
+#[derive(Clone, Copy)]
+pub enum Form {
+    Messages,
+    Data,
+}
+
 pub struct Reader {
     lines: LineReader,
     keys: Option<Keys>,
@@ -44,13 +51,13 @@ impl Reader {
     }
 
     /// Read whole lines of at most `LONGEST_BLOCK` bytes together. The last line may lack its newline.
-    pub fn read(&mut self, lines: &[u8]) -> Rows {
+    pub fn read(&mut self, lines: &[u8], form: Form) -> Rows {
         let mut rows =
             Rows { emitted_at: Vec::with_capacity(self.rows_before), data: Vec::with_capacity(self.rows_before), ..Rows::default() };
         let mut start = 0;
         while start < lines.len() {
             let end = newline(lines, start);
-            self.read_line(lines, start, end, &mut rows);
+            self.read_line(lines, (start, end), form, &mut rows);
             start = end + 1;
         }
         for column in &mut self.columns {
@@ -61,13 +68,16 @@ impl Reader {
         rows
     }
 
-    fn read_line(&mut self, lines: &[u8], start: usize, end: usize, rows: &mut Rows) {
+    fn read_line(&mut self, lines: &[u8], (start, end): (usize, usize), form: Form, rows: &mut Rows) {
         let row = rows.count;
         rows.count += 1;
         let mut scanner = Scanner::new(lines, start, end);
         let text = &lines[start..end];
         let read = if text.is_ascii() || std::str::from_utf8(text).is_ok() {
-            self.lines.read(&mut scanner, self.keys.as_mut(), &mut self.columns, row)
+            match form {
+                Form::Messages => self.lines.read(&mut scanner, self.keys.as_mut(), &mut self.columns, row),
+                Form::Data => self.lines.read_data(&mut scanner, self.keys.as_mut(), &mut self.columns, row),
+            }
         } else {
             Err(NotPlain)
         };

@@ -7,7 +7,7 @@ use crate::column::{Body, Column, Texts};
 use crate::ids;
 use crate::keys::Keys;
 use crate::line::Stream;
-use crate::reader::{Reader, Rows};
+use crate::reader::{Form, Reader, Rows};
 
 const LINE: &str = r#"{"type":"RECORD","record":{"stream":"s","namespace":null,"data":{"text":"a \u00e9 b","json":{"a": [1, "x"]},"flag":true,
 "integer":-12,"number":1.5e3,"date":"2024-02-29","time":"12:34:56.5Z","at":"2024-02-29T01:02:03+01:00","union":[1],
@@ -111,7 +111,7 @@ fn export(rows: Rows, lines: &[u8]) {
 #[test]
 fn a_plain_line_is_read() {
     let line = LINE.replace('\n', "");
-    let rows = reader().read(line.as_bytes());
+    let rows = reader().read(line.as_bytes(), Form::Messages);
     assert_eq!((rows.count, rows.odd_lines.len(), rows.emitted_at[0]), (1, 0, 5));
     let odd: usize = rows.columns.iter().map(|column| column.odd.len()).sum();
     assert_eq!(odd, 1); // the union; the NaN becomes null
@@ -132,9 +132,10 @@ fn spoilt_lines_end_in_columns_of_one_length() {
         }
         lines.truncate(lines.len().saturating_sub(chance.below(2)));
         for reader in &mut readers {
-            let rows = reader.read(&lines);
+            let rows = reader.read(&lines, Form::Messages);
             assert_eq!(rows.count, lines.split_inclusive(|&byte| byte == b'\n').count());
             export(rows, &lines);
+            export(reader.read(&lines, Form::Data), &lines);
         }
     }
 }
@@ -150,7 +151,9 @@ fn times_of_a_key_that_its_type_might_cut_are_odd() {
             .iter()
             .map(|text| format!(r#"{{"record":{{"stream":"s","emitted_at":1,"data":{{"at":"{text}"}}}}}}{}"#, '\n'))
             .collect();
-    let odd = |reader: &mut Reader| -> Vec<usize> { reader.read(lines.as_bytes()).columns[0].odd.iter().map(|odd| odd.position).collect() };
+    let odd = |reader: &mut Reader| -> Vec<usize> {
+        reader.read(lines.as_bytes(), Form::Messages).columns[0].odd.iter().map(|odd| odd.position).collect()
+    };
     assert!(odd(&mut at(false)).is_empty());
     let mut whole = at(true);
     assert_eq!(odd(&mut whole), [2, 3]);
@@ -161,7 +164,7 @@ fn times_of_a_key_that_its_type_might_cut_are_odd() {
 fn cells_and_records_are_compact_text() {
     let line = br#"{"record":{"stream":"s","emitted_at":1,"data":{"a": [1, "x y"], "b":"\u00e9","c":"\ud83d\ude00","d":NaN,"e":null}}}"#;
     let fields = ["a", "b", "c", "d", "e"].map(|key| (key.as_bytes().to_vec(), Column::new(Body::Cell(Texts::new()))));
-    let rows = Reader::of_fields(Stream { name: b"s".to_vec(), namespace: Vec::new() }, fields.into()).read(line);
+    let rows = Reader::of_fields(Stream { name: b"s".to_vec(), namespace: Vec::new() }, fields.into()).read(line, Form::Messages);
     assert_eq!(rows.columns.iter().map(|column| column.odd.len()).collect::<Vec<_>>(), [0, 0, 1, 1, 0]);
     assert_eq!(rows.columns.iter().map(|column| column.nulls.len()).collect::<Vec<_>>(), [0, 0, 1, 1, 1]);
     let text = |rows: &Rows, at: usize| match &rows.columns[at].body {
@@ -170,9 +173,9 @@ fn cells_and_records_are_compact_text() {
     };
     assert_eq!((text(&rows, 0), text(&rows, 1)), (r#"[1,"x y"]"#.to_string(), r#""\u00e9""#.to_string()));
 
-    let rows = reader_of_records().read(br#"{"record":{"stream":"s","emitted_at":1,"data":{"a": [1], "b":"NaN"}}}"#);
+    let rows = reader_of_records().read(br#"{"record":{"stream":"s","emitted_at":1,"data":{"a": [1], "b":"NaN"}}}"#, Form::Messages);
     assert_eq!(text(&rows, 0), r#"{"a":[1],"b":"NaN"}"#);
-    let rows = reader_of_records().read(br#"{"record":{"stream":"s","emitted_at":1,"data":null}}"#);
+    let rows = reader_of_records().read(br#"{"record":{"stream":"s","emitted_at":1,"data":null}}"#, Form::Messages);
     assert_eq!(rows.odd_lines.len(), 1);
 }
 

@@ -112,7 +112,7 @@ def outcome(typer: RecordTyper, lines: bytes) -> Outcome:
         typed = typer.type_block(lines)
     except (UnreadableRecord, MisroutedRecord) as error:
         return type(error).__name__, error.index
-    return "typed", _said(typed)
+    return "typed", (_said(typed), _said(typer.retype(typed.raw)))
 
 
 def _said(typed: TypedBlock) -> Any:
