@@ -63,6 +63,8 @@ class Chain:
         self.state: TableState | None = None
         self.shown: dict[str, str] = {}
         """Each publisher's mark of the state it last showed readers, by publisher name. Stored in the hint, so it may be out of date."""
+        self.not_shown: dict[str, str] = {}
+        """The reasons of the publishers that did not show readers the table the last time, by publisher name."""
         self._live: LiveFilesFold | None = None
         self._from_hint = False
 
@@ -145,7 +147,7 @@ class Chain:
     def anew(self) -> Chain:
         """Return a separate copy of this chain, read up to the current head, for a caller that only reads."""
         chain = Chain(self._store, self._prefix, self._stream, self._clock)
-        chain.shown = dict(self.shown)
+        chain.shown, chain.not_shown = dict(self.shown), self.not_shown
         chain.read()
         chain.catch_up()
         return chain

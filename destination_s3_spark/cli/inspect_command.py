@@ -29,11 +29,10 @@ def run(config_path: str, name: str | None, namespace: str | None) -> int:
     """Print all tables, or one stream's in detail. Raises ConfigError if the configuration is wrong or the stream has no table."""
     factory = table_factory(read_config(Path(config_path)))
     found = factory.find()
-    if name is None:
-        sys.stdout.write(_all_tables([inspection.read_table(factory, table) for table in found], factory.place))
-        return 0
-    chosen = factory.choose(found, name, namespace)
-    sys.stdout.write("\n".join(_one_table(inspection.read_table(factory, table)) for table in chosen))
+    publishers = factory.publishers(found)
+    chosen = found if name is None else factory.choose(found, name, namespace)
+    tables = [inspection.read_table(factory, table, publishers[table.stream]) for table in chosen]
+    sys.stdout.write(_all_tables(tables, factory.place) if name is None else "\n".join(map(_one_table, tables)))
     return 0
 
 
@@ -66,12 +65,15 @@ def _schema_bytes(schema: pa.Schema, form: SchemaForm) -> bytes:
 def _all_tables(tables: list[InspectedTable], place: str) -> str:
     if not tables:
         return f"No tables under {place}.\n"
-    return f"{report.overview(tables)}\n\nMore about one of them: --stream NAME\n"
+    behind = report.not_current(tables)
+    parts = [report.overview(tables), *([f"Readers do not see the last data of:\n{behind}"] if behind else [])]
+    return "\n\n".join([*parts, "More about one of them: --stream NAME\n"])
 
 
 def _one_table(table: InspectedTable) -> str:
     sections = {
         f"Table {table.stream}": report.table_state(table),
+        "Readers": report.readers(table),
         "Files": report.files(table),
         "Columns": report.columns(table),
         "Recovered columns": schema_report.recovered_columns(table),

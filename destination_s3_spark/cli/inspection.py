@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -20,6 +21,7 @@ from destination_s3_spark.storage.object_store import ObjectStore
 from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.factory import TableFactory
 from destination_s3_spark.tables.found import FoundTable
+from destination_s3_spark.tables.publishers.publication import Publisher, Standing, standing
 
 HEADS_AT_ONCE = 16
 
@@ -29,13 +31,19 @@ class InspectedTable:
     """A table as described by its chain.
 
     `readable`: the table as readers see it, without a last data block with missing files. `blocks`: from the last Snapshot (or the Seed) to
-    the head. `schemas`: all blocks of the chain that set a schema.
+    the head. `schemas`: all blocks of the chain that set a schema. `standings`: one per publisher, as far as they are asked for.
     """
 
     state: TableState
     readable: Readable
     blocks: tuple[Block, ...]
     schemas: tuple[Block, ...]
+    standings: tuple[Standing, ...] = ()
+
+    @property
+    def last_data(self) -> int:
+        """Number of the last data block that readers can see."""
+        return (self.state.last_data if self.readable.left_out is None else self.state.settled) or 0
 
     @property
     def stream(self) -> StreamId:
@@ -63,12 +71,13 @@ class ValueChange:
     count: int
 
 
-def read_table(factory: TableFactory, found: FoundTable) -> InspectedTable:
-    """Read the table's chain. Raises DataError when it is damaged."""
+def read_table(factory: TableFactory, found: FoundTable, publishers: Sequence[Publisher] = ()) -> InspectedTable:
+    """Read the table's chain, and ask the publishers what readers see. Raises DataError when the chain is damaged."""
     chain = factory.read_chain(found)
     with ThreadPoolExecutor(HEADS_AT_ONCE, "heads") as pool:
         seen = readable(chain, factory.store, pool.map)
-    return InspectedTable(chain.head, seen, tuple(chain.blocks()), tuple(schema_history(chain)))
+    standings = tuple(standing(publisher, factory.store, chain.head, seen.live) for publisher in publishers)
+    return InspectedTable(chain.head, seen, tuple(chain.blocks()), tuple(schema_history(chain)), standings)
 
 
 def read_file(store: ObjectStore, file: FileEntry) -> pa.Table:

@@ -11,12 +11,13 @@ from destination_s3_spark.cli.report import counted
 from destination_s3_spark.errors import SyncError
 from destination_s3_spark.tables.commit.repair import Repair, repair
 from destination_s3_spark.tables.factory import identity_of, table_factory
+from destination_s3_spark.tables.publishers.symlink import SymlinkManifest
 
 
 def run(config_path: str, name: str | None, namespace: str | None) -> int:
     """Repair the tables of a stream, or all tables, and print one line per table.
 
-    Returns 1 if a table could not be repaired; the others are still repaired.
+    Returns 1 if a table could not be repaired or not be published; the others are still repaired.
     """
     factory = table_factory(read_config(Path(config_path)))
     found = factory.find()
@@ -28,7 +29,9 @@ def run(config_path: str, name: str | None, namespace: str | None) -> int:
     failed = 0
     for number, table in enumerate(chosen, start=1):
         try:
-            said = _done(repair(factory.store, identity_of(table), publishers[table.stream], orphans, factory.started_at))
+            repaired = repair(factory.store, identity_of(table), publishers[table.stream], orphans, factory.started_at)
+            said = _done(repaired)
+            failed += 1 if repaired is not None and repaired.refused else 0
         except SyncError as error:
             said = f"failed. {error.message}"
             failed += 1
@@ -40,10 +43,15 @@ def run(config_path: str, name: str | None, namespace: str | None) -> int:
 def _done(repaired: Repair | None) -> str:
     if repaired is None:
         return "nothing to do"
-    steps = [*_cleared(repaired.leftovers), *(["manifest written"] if repaired.manifest else [])]
+    steps = [*_cleared(repaired.leftovers), *map(_published, repaired.published)]
     if not repaired.leftovers.ended_cleanly:
         steps.append("left open for the next sync")
+    steps += [f"not published for {name}: {reason}" for name, reason in repaired.refused.items()]
     return ", ".join(steps)
+
+
+def _published(publisher: str) -> str:
+    return "manifest written" if publisher == SymlinkManifest.name else f"published for {publisher}"
 
 
 def _cleared(leftovers: Leftovers) -> list[str]:

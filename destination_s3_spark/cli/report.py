@@ -25,6 +25,7 @@ from destination_s3_spark.chain.events import (
 )
 from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.cli.inspection import InspectedTable, ValueChange
+from destination_s3_spark.tables.publishers.publication import Standing
 
 WIDTH = 100
 """Characters per line."""
@@ -92,6 +93,21 @@ def table_state(table: InspectedTable) -> str:
     }
     width = max(map(len, facts))
     return "\n".join(f"{name.ljust(width)}  {value}" for name, value in facts.items() if value not in (None, ""))
+
+
+def readers(table: InspectedTable) -> str:
+    """List the publishers, one line each: whether readers see the table's last data."""
+    return "\n".join(f"{found.name}: {_standing(found, table.last_data)}" for found in table.standings)
+
+
+def not_current(tables: Iterable[InspectedTable]) -> str:
+    """List the publishers through which readers do not see the last data of a table, one line each."""
+    return "\n".join(
+        f"{table.stream}, {found.name}: {_standing(found, table.last_data)}"
+        for table in tables
+        for found in table.standings
+        if found.refusal is not None or found.is_behind(table.last_data)
+    )
 
 
 def files(table: InspectedTable) -> str:
@@ -275,6 +291,14 @@ def _add_data_summary(event: AddData) -> str:
     text = f"{counted(interval.end - interval.start + 1, 'row')}, {files} ({size}), {checkpoints}"
     changed = sum(event.changes.values())
     return f"{text}, {changed:,} changed" if changed else text
+
+
+def _standing(found: Standing, last_data: int) -> str:
+    if found.refusal is not None:
+        return f"refused: {found.refusal}"
+    if found.block is None:
+        return "nothing is published yet"
+    return f"behind by {counted(last_data - found.block, 'block')}" if found.is_behind(last_data) else "current"
 
 
 def _line(cells: Sequence[str], widths: Sequence[int], aligns: Sequence[Align]) -> str:

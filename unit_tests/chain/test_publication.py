@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 
 from destination_s3_spark.chain.files import DataFile, FileKind
+from destination_s3_spark.chain.live_files import LiveFiles
+from destination_s3_spark.chain.orphan_uploads import OrphanUploads
+from destination_s3_spark.chain.state import TableState
 from destination_s3_spark.errors import Fenced, TransientError
-from destination_s3_spark.storage.object_store import ObjectChanged
+from destination_s3_spark.storage.object_store import ObjectChanged, ObjectStore
+from destination_s3_spark.tables.commit.repair import repair
 from destination_s3_spark.tables.commit.writer import TableWriter
+from destination_s3_spark.tables.publishers.publication import NotPublished
 from destination_s3_spark.tables.publishers.symlink import MANIFEST, SEQUENCE, SymlinkManifest
 from unit_tests.chain.fake_store import FakeStore, Fault
-from unit_tests.chain.one_table import CHAIN, FIRST, TABLE, kinds, land, staged, synced, writer
+from unit_tests.chain.one_table import CHAIN, FIRST, STARTED, TABLE, kinds, land, staged, synced, writer
 
 SHOWN = SymlinkManifest("bucket")
 KEY = TABLE.final_root + MANIFEST
@@ -37,6 +43,33 @@ class LateStore(FakeStore):
     def arrive(self) -> None:
         for put in self.held:
             put()
+
+
+@dataclass
+class Catalog:
+    """A publisher whose catalog can be down, and which can refuse the table."""
+
+    down: str | None = None
+    refusal: str | None = None
+    block: int | None = None
+    name: str = "catalog"
+    asked: int = 0
+
+    def publish(self, store: ObjectStore, state: TableState, live: LiveFiles, last: str | None) -> str:
+        self.asked += 1
+        if self.down or self.refusal:
+            raise NotPublished(str(self.down or self.refusal))
+        self.block = state.sequence_number
+        return str(self.block)
+
+    def published(self, store: ObjectStore, state: TableState) -> int | None:
+        if self.down:
+            raise NotPublished(self.down)
+        return self.block
+
+    def require_fitting(self, store: ObjectStore, state: TableState, live: LiveFiles) -> None:
+        if self.refusal:
+            raise NotPublished(self.refusal)
 
 
 def shown(store: FakeStore) -> set[str]:
@@ -210,3 +243,68 @@ def test_a_manifest_that_others_always_replace_is_a_transient_error() -> None:
     store.hook = interfere
     with pytest.raises(TransientError, match=r"manifest of table shop\.users"):
         made.close()
+
+
+@pytest.mark.parametrize("catalog", [Catalog(down="Nobody answers."), Catalog(refusal="No such type.")], ids=["down", "refused"])
+def test_a_publisher_that_fails_costs_one_warning_and_the_others_go_on(catalog: Catalog, caplog: pytest.LogCaptureFixture) -> None:
+    store = FakeStore()
+    with caplog.at_level(logging.WARNING, "airbyte"):
+        first = writer(store, 1, publishers=[catalog, SHOWN])
+        first.stage(staged(first, store, 0, 100, kinds=DELTAS))
+        first.commit([FIRST])
+        merged(store, first)
+        first.close()
+
+    assert kinds(store)[-1] == "Close"
+    assert shown(store) == finals(store)
+    assert catalog.asked == 2
+    (warning,) = [record.getMessage() for record in caplog.records]
+    assert warning == (
+        f"table shop.users is not published for catalog: {catalog.down or catalog.refusal} "
+        "The sync goes on, and its data is safe. The next sync tries to publish the table again."
+    )
+    assert b'"catalog"' not in store.objects[f"{CHAIN}hint.json"]
+
+
+@pytest.mark.parametrize("with_records", [True, False])
+def test_the_next_sync_publishes_what_a_failing_catalog_missed(with_records: bool, caplog: pytest.LogCaptureFixture) -> None:
+    store, catalog = FakeStore(), Catalog(down="Nobody answers.")
+    synced(store, 1, [catalog, SHOWN])
+    writer(store, 2, publishers=[catalog, SHOWN]).close()
+    assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
+    catalog.down = None
+    if with_records:
+        synced(store, 3, [catalog, SHOWN])
+    else:
+        writer(store, 3, publishers=[catalog, SHOWN]).close()
+
+    # A Close block follows the publication of a sync with records.
+    assert catalog.block == len(kinds(store)) - (2 if with_records else 1)
+    assert len(caplog.records) == 2
+
+
+def test_a_failing_publisher_hides_no_takeover() -> None:
+    store = FakeStore()
+    first = writer(store, 1, publishers=[Catalog(down="Nobody answers.")])
+    land(first, store, 0, 100)
+    first.commit([FIRST])
+    writer(store, 2).open()
+
+    with pytest.raises(Fenced, match="sync id 2"):
+        first.close()
+
+
+def test_repair_publishes_with_all_publishers_and_tells_of_those_that_refuse() -> None:
+    store, late, refused = FakeStore(), Catalog(), Catalog(refusal="No such type.", name="refused")
+    synced(store, 1)
+
+    done = repair(store, TABLE, [late, refused, SHOWN], OrphanUploads(store, "lake/"), STARTED)
+
+    assert done is not None
+    assert (done.published, done.refused) == (("catalog", "symlink"), {"refused": "No such type."})
+    assert shown(store) == finals(store)
+    blocks = kinds(store)
+    again = repair(store, TABLE, [late, refused, SHOWN], OrphanUploads(store, "lake/"), STARTED)
+    assert again is not None
+    assert (again.published, again.refused) == ((), {"refused": "No such type."})
+    assert kinds(store) == blocks, "a table is not written to for a publisher that refuses it"

@@ -67,7 +67,7 @@ def test_a_block_that_was_written_is_finished_and_may_still_be_replayed() -> Non
     store = FakeStore()
     dead_before_completing(store)
 
-    assert repaired(store) == Repair(Leftovers(False, Settlement.FINISHED, 0, 0), manifest=False)
+    assert repaired(store) == Repair(Leftovers(False, Settlement.FINISHED, 0, 0))
 
     state = head(store)
     assert (state.unsettled is None, state.contents.rows, state.closed, len(state.replay)) == (True, 20, False, 2)
@@ -108,7 +108,7 @@ def test_open_uploads_and_scratch_objects_of_dead_sessions_go() -> None:
     store.objects[f"{TABLE.scratch_prefix}{made.next_token()}.parquet"] = b"sorted"
     store.objects[f"{TABLE.scratch_prefix}notes.txt"] = b"not ours"
 
-    assert repaired(store) == Repair(Leftovers(False, Settlement.FINISHED, 2, 1), manifest=False)
+    assert repaired(store) == Repair(Leftovers(False, Settlement.FINISHED, 2, 1))
     assert store.uploads == {}
     assert [key for key in store.objects if "scratch" in key] == [f"{TABLE.scratch_prefix}notes.txt"]
 
@@ -120,7 +120,7 @@ def test_what_a_clean_table_has_left_over_goes_too_and_it_is_closed_again() -> N
     store.stage(f"lake/users/late-{token}.parquet", b"x")
     store.objects[f"{TABLE.scratch_prefix}{token}.parquet"] = b"sorted"
 
-    assert repaired(store) == Repair(Leftovers(True, None, 1, 1), manifest=False)
+    assert repaired(store) == Repair(Leftovers(True, None, 1, 1))
     assert store.uploads == {}
     assert kinds(store)[-2:] == ["OpenEpoch", "Close"]
     assert repaired(store) is None
@@ -141,7 +141,7 @@ def test_the_manifest_is_written_after_the_block_is_finished() -> None:
     dead_before_completing(store)
     store.calls.clear()
 
-    assert repaired(store, SymlinkManifest("bucket")) == Repair(Leftovers(False, Settlement.FINISHED, 0, 0), manifest=True)
+    assert repaired(store, SymlinkManifest("bucket")) == Repair(Leftovers(False, Settlement.FINISHED, 0, 0), ("symlink",))
     lines = store.objects[MANIFEST_KEY].decode().splitlines()
     assert [line.removeprefix("s3://bucket/") for line in lines] == sorted(key for key in store.objects if key.startswith("lake/final/"))
     assert len(lines) == 2

@@ -23,6 +23,7 @@ from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.factory import table_factory
+from destination_s3_spark.tables.publishers.symlink import MANIFEST, SEQUENCE, SymlinkManifest
 from unit_tests.schema.bare_flatbuffer import schema_from_bare_flatbuffer
 
 STARTED = datetime(2026, 3, 1, tzinfo=UTC)
@@ -99,6 +100,37 @@ def test_a_block_whose_files_are_not_there_is_not_counted(
     text = capsys.readouterr().out
     assert "block 2 is written, its files are not all there and not shown here" in text
     assert "No files." in text
+
+
+def test_what_readers_see_through_each_publisher_is_shown(
+    config: Path, store: S3Store, make_table: Callable[..., Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = make_table("shop", "orders")
+    writer = table.writer(publishers=[SymlinkManifest(table.settings.bucket)])
+    schema = table.set_schema(writer, 0, [("id", pa.int64())])
+    table.commit(writer, table.stage(writer, FileKind.FINAL, table.rows(schema, {"id": 1})))
+    key = table.table.final_root + MANIFEST
+
+    def shown() -> tuple[str, str]:
+        texts = []
+        for arguments in ([], ["--stream", "orders"]):
+            operator_command(["inspect", "--config", str(config), *arguments])
+            texts.append(capsys.readouterr().out)
+        return texts[0], next(line for line in texts[1].splitlines() if line.startswith("symlink: "))
+
+    everything, readers = shown()
+    assert readers == "symlink: nothing is published yet"
+    assert "Readers do not see the last data of:\nshop.orders, symlink: nothing is published yet" in everything
+
+    store.put(key, b"", {SEQUENCE: "1"})
+    everything, readers = shown()
+    assert readers == "symlink: behind by 1 block"
+    assert "shop.orders, symlink: behind by 1 block" in everything
+
+    writer.close()
+    everything, readers = shown()
+    assert readers == "symlink: current"
+    assert "symlink" not in everything
 
 
 def schema(number: int, version: str, fields: list[dict[str, object]], changes: list[dict[str, object]]) -> SetDataSchema:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,12 @@ import pyarrow as pa
 import pytest
 
 from destination_s3_spark.chain.files import FileKind
+from destination_s3_spark.chain.live_files import LiveFiles
+from destination_s3_spark.chain.state import TableState
 from destination_s3_spark.cli import operator_command
+from destination_s3_spark.storage.object_store import ObjectStore
+from destination_s3_spark.tables.publishers import registry
+from destination_s3_spark.tables.publishers.publication import NotPublished, PublisherKind
 from destination_s3_spark.tables.publishers.symlink import MANIFEST, SymlinkManifest
 
 COLUMNS = [("id", pa.int64())]
@@ -74,6 +80,41 @@ def test_a_manifest_that_an_older_sync_wrote_last_is_written_anew(make_table: Ca
     assert repair(table) == (0, ["[1/1] shop.users: manifest written"])
     assert table.store.get(table.table.final_root + MANIFEST).startswith(b"s3://")
     assert repair(table) == (0, ["[1/1] shop.users: nothing to do"])
+
+
+@dataclass(frozen=True)
+class Refusing:
+    """A publisher that refuses every table."""
+
+    name: str = "catalog"
+
+    def publish(self, store: ObjectStore, state: TableState, live: LiveFiles, last: str | None) -> str:
+        raise NotPublished("No such type.")
+
+    def published(self, store: ObjectStore, state: TableState) -> int | None:
+        return None
+
+    def require_fitting(self, store: ObjectStore, state: TableState, live: LiveFiles) -> None:
+        raise NotPublished("No such type.")
+
+
+def test_a_table_that_a_publisher_refuses_is_named_with_the_reason(
+    make_table: Callable[..., Any], repair: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kind = PublisherKind(lambda _config, roots, _template: dict.fromkeys(roots, Refusing()), lambda *_: None)
+    monkeypatch.setattr(registry, "PUBLISHERS", [*registry.PUBLISHERS, kind])
+    clean, dead = make_table("shop", "orders"), make_table("shop", "users")
+    append(clean, 1).close()
+    append(dead, 2)
+
+    repaired = "last commit finished, manifest written, left open for the next sync"
+    assert repair(dead) == (
+        1,
+        [
+            "[1/2] shop.orders: not published for catalog: No such type.",
+            f"[2/2] shop.users: {repaired}, not published for catalog: No such type.",
+        ],
+    )
 
 
 @pytest.mark.parametrize("options", [{"publish": {"symlink": False}}, {"format": {"format_type": "JSONL"}}])

@@ -83,8 +83,11 @@ class Listing:
         store.put(f"{state.identity.final_root}_listing.json", json.dumps(shown).encode())
         return str(state.sequence_number)
 
-    def is_current(self, store: ObjectStore, state: TableState) -> bool:
-        return bool(json.loads(store.get(f"{state.identity.final_root}_listing.json"))["block"] >= (state.last_data or 0))
+    def published(self, store: ObjectStore, state: TableState) -> int:
+        return int(json.loads(store.get(f"{state.identity.final_root}_listing.json"))["block"])
+
+    def require_fitting(self, store: ObjectStore, state: TableState, live: LiveFiles) -> None:
+        pass
 
 
 def listings(_config: Config, roots: Mapping[StreamId, str], _template: PathTemplate) -> dict[StreamId, Listing]:

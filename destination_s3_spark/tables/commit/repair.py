@@ -6,8 +6,8 @@ be replayed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 
@@ -17,7 +17,7 @@ from destination_s3_spark.chain.opening import Leftovers, Session, Table, WriteD
 from destination_s3_spark.chain.orphan_uploads import OrphanUploads
 from destination_s3_spark.chain.state import TableState
 from destination_s3_spark.storage.object_store import ObjectStore
-from destination_s3_spark.tables.publishers.publication import Publisher, show_checked
+from destination_s3_spark.tables.publishers.publication import Publisher, Standing, show_checked, standing
 
 NO_SYNC = 0
 """The sync id of a session outside a sync."""
@@ -25,10 +25,11 @@ NO_SYNC = 0
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """The result of a repair. `manifest` tells whether the table was published to readers."""
+    """The result of a repair. `published`: the publishers that readers now see the table through. `refused`: the others, with reasons."""
 
     leftovers: Leftovers
-    manifest: bool
+    published: tuple[str, ...] = ()
+    refused: Mapping[str, str] = field(default_factory=dict)
 
 
 def repair(
@@ -36,13 +37,17 @@ def repair(
 ) -> Repair | None:
     """Repair an existing table. Return None without writing anything if it needs no repair.
 
-    A sync that is writing to the table is fenced. Raises Fenced when a sync takes the table over meanwhile, TransientError or DataError.
+    A table that only lacks publications which their publishers refuse is not written to either. A sync that is writing to the table is
+    fenced. Raises Fenced when a sync takes the table over meanwhile, TransientError or DataError.
     """
     chain = Chain(store, table.chain_prefix, table.stream)
     chain.read()
     chain.catch_up()
-    if chain.head.unsettled is None and not _has_leftovers(store, table, publishers, orphans, chain.head):
-        return None
+    if chain.head.unsettled is None:
+        standings = [standing(publisher, store, chain.head, chain.live_files()) for publisher in publishers]
+        if not _has_leftovers(store, table, standings, orphans, chain.head):
+            refused = {found.name: found.refusal for found in standings if found.refusal is not None}
+            return Repair(Leftovers(True, None, 0, 0), refused=refused) if refused else None
 
     publish = partial(show_checked, publishers, store)
     session = Session(NO_SYNC, chain.head.contents.generation, started_at, WriteDisposition.MAINTAIN)
@@ -55,14 +60,15 @@ def repair(
             chain.write_hint()
     except BlockTaken as taken:
         raise fenced(table.stream, taken.block) from None
-    return Repair(leftovers, bool(publishers))
+    published = tuple(publisher.name for publisher in publishers if publisher.name not in chain.not_shown)
+    return Repair(leftovers, published, chain.not_shown)
 
 
-def _has_leftovers(store: ObjectStore, table: Table, publishers: Sequence[Publisher], orphans: OrphanUploads, state: TableState) -> bool:
+def _has_leftovers(store: ObjectStore, table: Table, standings: Sequence[Standing], orphans: OrphanUploads, state: TableState) -> bool:
     """Tell whether a settled table has outdated publications, orphan uploads or dead scratch objects."""
     epochs = state.epoch + 1
     return (
-        not all(publisher.is_current(store, state) for publisher in publishers)
+        any(found.refusal is None and found.is_behind(state.last_data) for found in standings)
         or orphans.count(state.identity.table_number, epochs) > 0
         or bool(dead_scratch(store, table, state, epochs))
     )

@@ -4,6 +4,9 @@ Readers must not go back to an older state. However, a paused writer or a delaye
 conditional put prevents this if the store supports it. Otherwise a writer that finds a later block than its own publishes the newest state
 of the chain. A sync without records for a table also checks that readers see its last data. The check even covers a case that no condition
 detects: a publication that equals an earlier one.
+
+A publisher never ends a sync. One that refuses a table, or whose catalog fails, raises NotPublished, which becomes one warning. The chain
+holds the truth, so the next sync or `repair` brings readers up to date.
 """
 
 from __future__ import annotations
@@ -32,6 +35,15 @@ LOOKS = 8
 """Most times that an overtaken writer publishes the newest state while another writer goes on. The other one publishes at its end."""
 
 logger = logging.getLogger(__name__)
+users_logger = logging.getLogger("airbyte")
+
+
+class NotPublished(Exception):
+    """A publisher does not publish a table: it refuses the table, or its catalog fails. `reason` is for users: what and what to do."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
 
 
 class Publisher(Protocol):
@@ -39,17 +51,23 @@ class Publisher(Protocol):
 
     @property
     def name(self) -> str:
-        """The name of the publisher's mark in the hint of a table."""
+        """The name of the publisher: of its mark in the hint of a table, and in messages."""
 
     def publish(self, store: ObjectStore, state: TableState, live: LiveFiles, last: str | None) -> str:
         """Publish the table in this state atomically, and return the new mark. A newer published state stays if the store can detect it.
 
         A mark identifies the published state in a form of the publisher's choice. `last` is the previous mark. If it is outdated, the only
-        cost is further requests.
+        cost is further requests. Raises NotPublished if the table cannot be published or the catalog fails.
         """
 
-    def is_current(self, store: ObjectStore, state: TableState) -> bool:
-        """Tell whether readers see the table's last data."""
+    def published(self, store: ObjectStore, state: TableState) -> int | None:
+        """Return the number of the block up to which readers see the table, or None if they do not see it at all.
+
+        Takes few requests, because every idle table is asked in every sync. Raises NotPublished if the catalog fails.
+        """
+
+    def require_fitting(self, store: ObjectStore, state: TableState, live: LiveFiles) -> None:
+        """Raise NotPublished if the table in this state cannot be published at all. Changes nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +78,35 @@ class PublisherKind:
     """Makes the publisher of each table that has one."""
     require: Callable[[Config, Mapping[StreamId, str], PathTemplate], None]
     """Raises ConfigError if the user requests the publication for tables that cannot have it. Warns about tables without it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """The standing of a publisher: the block up to which readers see the table, or the reason why it cannot be brought up to date."""
+
+    name: str
+    block: int | None
+    refusal: str | None = None
+
+    def is_behind(self, last_data: int | None) -> bool:
+        """Return whether readers do not see the data up to this block."""
+        return self.block is None or self.block < (last_data or 0)
+
+
+def standing(publisher: Publisher, store: ObjectStore, state: TableState, live: LiveFiles) -> Standing:
+    """Return the standing of a publisher. Raises SyncError when the store fails."""
+    try:
+        block = publisher.published(store, state)
+    except NotPublished as error:
+        return Standing(publisher.name, None, error.reason)
+    found = Standing(publisher.name, block)
+    if not found.is_behind(state.last_data):
+        return found
+    try:
+        publisher.require_fitting(store, state, live)
+    except NotPublished as error:
+        return Standing(publisher.name, block, error.reason)
+    return found
 
 
 def show(publishers: Sequence[Publisher], store: ObjectStore, chain: Chain) -> None:
@@ -81,7 +128,7 @@ def show_checked(publishers: Sequence[Publisher], store: ObjectStore, chain: Cha
 
 def show_if_behind(publishers: Sequence[Publisher], store: ObjectStore, chain: Chain) -> None:
     """Publish the table at the chain's head if readers do not see its last data. For a table that this sync has not opened."""
-    behind = [publisher for publisher in publishers if not publisher.is_current(store, chain.head)]
+    behind = [publisher for publisher in publishers if _is_behind(publisher, store, chain)]
     with suppress(BlockTaken):  # this sync has written nothing to the table
         show_checked(behind, store, chain)
 
@@ -107,5 +154,30 @@ def show_newest(publishers: Sequence[Publisher], store: ObjectStore, chain: Chai
         logger.warning("readers outside of the chain may see an older state of a table until its next sync: %s", error)
 
 
+def _is_behind(publisher: Publisher, store: ObjectStore, chain: Chain) -> bool:
+    """Return whether readers miss the table's last data. Warn if the publisher does not say."""
+    try:
+        return Standing(publisher.name, publisher.published(store, chain.head)).is_behind(chain.head.last_data)
+    except NotPublished as error:
+        _warn(publisher, chain, error.reason)
+        return False
+
+
 def _publish(publisher: Publisher, store: ObjectStore, chain: Chain, state: TableState, live: LiveFiles) -> None:
-    chain.shown[publisher.name] = publisher.publish(store, state, live, chain.shown.get(publisher.name))
+    try:
+        chain.shown[publisher.name] = publisher.publish(store, state, live, chain.shown.get(publisher.name))
+        chain.not_shown.pop(publisher.name, None)
+    except NotPublished as error:
+        _warn(publisher, chain, error.reason)
+
+
+def _warn(publisher: Publisher, chain: Chain, reason: str) -> None:
+    """Warn that the table is not published. The same reason is logged once per table, although a sync publishes several times."""
+    if chain.not_shown.get(publisher.name) != reason:
+        chain.not_shown[publisher.name] = reason
+        users_logger.warning(
+            "table %s is not published for %s: %s The sync goes on, and its data is safe. The next sync tries to publish the table again.",
+            chain.head.identity.stream,
+            publisher.name,
+            reason,
+        )

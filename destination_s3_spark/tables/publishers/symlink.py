@@ -66,10 +66,13 @@ class SymlinkManifest:
             stream=state.identity.stream,
         )
 
-    def is_current(self, store: ObjectStore, state: TableState) -> bool:
-        """Tell whether the manifest was written after the table's last data block. Takes one HEAD request."""
+    def published(self, store: ObjectStore, state: TableState) -> int | None:
+        """Return the number of the block after which the manifest was written. Takes one HEAD request."""
         info = store.head(state.identity.final_root + MANIFEST)
-        return info is not None and _sequence(info) >= (state.last_data or 0)
+        return None if info is None or _sequence(info) < 0 else _sequence(info)
+
+    def require_fitting(self, store: ObjectStore, state: TableState, live: LiveFiles) -> None:
+        """Accept every table: a manifest lists files of any kind."""
 
 
 def published_keys(live: LiveFiles) -> list[str]:
