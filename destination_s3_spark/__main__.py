@@ -8,13 +8,14 @@ import signal
 import sys
 from pathlib import Path
 
-EXIT_USAGE = 2
+AIRBYTE_COMMANDS = ("spec", "check", "write")
+HELP = ("-h", "--help")
 EXIT_TERMINATED = 128 + signal.SIGTERM
 EXIT_INTERRUPTED = 128 + signal.SIGINT
 
 
 def main() -> None:
-    """Run an Airbyte command (spec, check, write), an operator command (`cli.OPERATOR_COMMANDS`) or --version, and exit with its code."""
+    """Run a command of Airbyte's or an operator's (`cli.tree`), and exit with its code."""
     argv = sys.argv[1:]
     if argv == ["spec"]:
         return _print_specification()
@@ -29,15 +30,10 @@ def main() -> None:
 
 def _run(argv: list[str]) -> int:
     """Dispatch the command and return its exit code. Each branch imports only the modules it needs."""
-    from destination_s3_spark import cli  # noqa: PLC0415
+    if argv[:1] not in [[name] for name in AIRBYTE_COMMANDS] or not set(HELP).isdisjoint(argv):
+        from destination_s3_spark import cli  # noqa: PLC0415
 
-    if not argv:
-        sys.stderr.write(f"usage: destination-s3-spark {{spec,check,write,{','.join(cli.OPERATOR_COMMANDS)}}} [--help]\n")
-        return EXIT_USAGE
-    if argv[0] in cli.OPERATOR_COMMANDS:
         return cli.operator_command(argv)
-    if argv == ["--version"]:
-        return cli.version()
     if os.getpid() == 1:
         # A signal without a handler does not reach PID 1 of a container. A sync installs its own handler.
         signal.signal(signal.SIGTERM, lambda *_: os._exit(EXIT_TERMINATED))

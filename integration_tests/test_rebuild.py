@@ -111,7 +111,7 @@ def test_a_stream_without_a_table_and_no_stream_at_all_are_refused(lake: Lake, t
     unknown = rebuild(lake.connector(), tmp_path, "--stream", "nobody")
     none = rebuild(lake.connector(), tmp_path)
 
-    assert (unknown.returncode, none.returncode) == (1, 1)
+    assert (unknown.returncode, none.returncode) == (1, 2)
     assert "There is no table of stream nobody" in unknown.stderr
     assert "say which with --stream" in none.stderr
 

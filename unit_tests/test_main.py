@@ -36,12 +36,30 @@ def test_the_exit_code_is_that_of_the_command_whatever_python_would_do_at_its_en
     assert "there-is-none.json" in ended.stderr
 
 
-def test_without_a_command_there_is_the_usage_and_no_traceback() -> None:
+def test_without_a_command_there_is_the_help_and_no_traceback() -> None:
     ended = subprocess.run([sys.executable, "-m", "destination_s3_spark"], capture_output=True, text=True, check=False)
 
     assert (ended.returncode, ended.stdout) == (2, "")
-    assert ended.stderr.startswith("usage: destination-s3-spark {spec,check,write,")
-    assert len(ended.stderr.splitlines()) == 1
+    assert ended.stderr.startswith("Usage: destination-s3-spark [OPTIONS] COMMAND [ARGS]...")
+    assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize("module", ["destination_s3_spark.__main__", "destination_s3_spark.sync.assembly", "destination_s3_spark.process"])
+def test_a_sync_imports_nothing_that_is_for_a_terminal(module: str) -> None:
+    script = f"import sys, {module}; print({{'click', 'rich', 'airbyte_cdk'}} & set(sys.modules))"
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+
+    assert ended.stdout == "set()\n"
+
+
+def test_the_specification_takes_nothing_but_json() -> None:
+    script = (
+        "import sys; from destination_s3_spark.__main__ import main; sys.argv[1:] = ['spec']; main(); "
+        "sys.stderr.write(str({'click', 'rich', 'pydantic', 'pyarrow', 'boto3', 'airbyte_cdk'} & set(sys.modules)))"
+    )
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+
+    assert ended.stderr == "set()"
 
 
 def test_ctrl_c_while_modules_are_imported_leaves_no_traceback() -> None:
@@ -55,7 +73,7 @@ class Interrupt:
 
 sys.meta_path.insert(0, Interrupt())
 from destination_s3_spark.__main__ import main
-sys.argv[1:] = ["check", "--config", "config.json"]
+sys.argv[1:] = ["inspect", "--config", "config.json"]
 main()
 """
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)

