@@ -19,6 +19,7 @@ LAYERS = [
     {"tables.capture"},
     {"tables.configured", "tables.factory", "tables.found", "tables.row_sources"},
     {"tables.open_table", "tables.stream_table", "tables.update"},
+    {"tables.encodings"},
     {"tables.commit"},
     {"tables.publishers"},
     {"tables.landing"},

@@ -14,7 +14,8 @@ from destination_s3_spark.config.settings_model import OpenSettings
 
 Flattening = Literal["No flattening", "Root level flattening"]
 ParquetCodec = Literal["UNCOMPRESSED", "SNAPPY", "GZIP", "LZO", "BROTLI", "LZ4", "ZSTD"]
-TimeEncoding = Literal["time", "int64"]
+TimeEncoding = Literal["time", "int64", "local"]
+ExtractedAtEncoding = Literal["millis", "micros"]
 
 FLATTENING: Any = Field(
     "No flattening",
@@ -172,8 +173,17 @@ class ParquetFormat(OpenSettings):
         "time",
         title="Time Encoding",
         description=(
-            "How times of day are stored: as Parquet's TIME, or as plain integers, the same microseconds since midnight, for readers "
-            "without TIME such as Spark. Choose before the first sync: files that exist are not changed."
+            "How times of day are stored: as Parquet's TIME in UTC, as plain integers (microseconds since midnight) for readers without "
+            "TIME, or as local, TIME without a time zone, which Spark 4.3 and DuckDB read as their own type. Takes effect for new tables "
+            "and at refreshes."
+        ),
+    )
+    extracted_at_encoding: ExtractedAtEncoding | None = Field(
+        None,
+        title="Extraction Time Encoding",
+        description=(
+            "The unit of _airbyte_extracted_at. The default is milliseconds, as in destination-s3. Takes effect for new tables and at "
+            "refreshes."
         ),
     )
 

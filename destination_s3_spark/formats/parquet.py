@@ -1,7 +1,7 @@
 """Writer of Parquet files with the physical types of destination-s3 V2.
 
 Files have format version 2.6, microsecond timestamps and times in UTC, and three-level lists. They carry the Arrow schema and no pandas
-metadata.
+metadata. A table may have other encodings of times of day and of the extraction time.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from destination_s3_spark.decoding.plan import Values
 from destination_s3_spark.formats.file_format import FileFormat
 from destination_s3_spark.formats.file_writer import FileColumns, Sink, require_columns
+from destination_s3_spark.schema.encodings import DESTINATION_S3, Encodings, TimeEncoding, stored_schema
 
 if TYPE_CHECKING:  # a cluster's executors have no pydantic
     from destination_s3_spark.config.format_options import ParquetFormat
@@ -54,13 +55,6 @@ class Dictionary(Enum):
     OFF = "off"
 
 
-class TimeEncoding(Enum):
-    """The storage of times of day. INT64 is the same number of microseconds without the logical type, for readers that lack TIME."""
-
-    TIME = "time"
-    INT64 = "int64"
-
-
 @dataclass(frozen=True, slots=True)
 class ParquetOptions:
     """Options of a Parquet file. A row group is written when its rows occupy `row_group_bytes` of Arrow memory."""
@@ -70,7 +64,7 @@ class ParquetOptions:
     page_bytes: int = MIB
     dictionary_page_bytes: int = MIB
     dictionary: Dictionary = Dictionary.ON
-    time_encoding: TimeEncoding = TimeEncoding.TIME
+    encodings: Encodings = DESTINATION_S3
 
     extension: ClassVar[str] = ".parquet"
     values: ClassVar[Values] = Values.TYPED
@@ -119,7 +113,7 @@ class ParquetFile:
 
     def __init__(self, sink: Sink, schema: pa.Schema, options: ParquetOptions) -> None:
         self._schema = schema
-        self._stored = stored_schema(schema, options.time_encoding)
+        self._stored = stored_schema(schema, options.encodings)
         self._options = options
         self._batches: list[pa.RecordBatch] = []
         self._buffered_bytes = 0
@@ -180,8 +174,8 @@ class ParquetFile:
             use_dictionary=repeating_columns(first) if options.dictionary is Dictionary.ON else False,
             data_page_size=options.page_bytes,
             dictionary_pagesize_limit=options.dictionary_page_bytes,
-            coerce_timestamps=None,  # each timestamp keeps its own unit: ms for the extraction time, µs for data
-            write_time_adjusted_to_utc=True,
+            coerce_timestamps=None,  # each timestamp keeps the unit of the stored schema
+            write_time_adjusted_to_utc=options.encodings.time is not TimeEncoding.LOCAL,
         )
 
 
@@ -217,32 +211,15 @@ def _hardly_repeats(values: pa.Array[Any]) -> bool:
     return bool(present >= _SAMPLE_LEAST and pc.count_distinct(values).as_py() > present * _MOSTLY_DISTINCT)
 
 
-def stored_schema(schema: pa.Schema, time_encoding: TimeEncoding) -> pa.Schema:
-    """Return the schema of the file. With INT64 every time of day is an int64, also inside structs and lists."""
-    if time_encoding is TimeEncoding.TIME:
-        return schema
-    return pa.schema([_without_time(field) for field in schema])
-
-
-def _without_time(field: pa.Field[Any]) -> pa.Field[Any]:
-    kind = field.type
-    if pa.types.is_time(kind):
-        return field.with_type(pa.int64())
-    if pa.types.is_list(kind):
-        return field.with_type(pa.list_(_without_time(kind.value_field)))
-    if pa.types.is_struct(kind):
-        return field.with_type(pa.struct([_without_time(kind.field(index)) for index in range(kind.num_fields)]))
-    return field
-
-
 def _options(chosen: ParquetFormat) -> ParquetOptions:
+    # The unit of the extraction time also depends on the publishers: `tables.configured` adds it.
     return ParquetOptions(
         codec=Codec(chosen.compression_codec),
         row_group_bytes=chosen.block_size_mb * MIB,
         page_bytes=chosen.page_size_kb * 1024,
         dictionary_page_bytes=chosen.dictionary_page_size_kb * 1024,
         dictionary=Dictionary.ON if chosen.dictionary_encoding else Dictionary.OFF,
-        time_encoding=TimeEncoding(chosen.time_encoding),
+        encodings=Encodings(time=TimeEncoding(chosen.time_encoding)),
     )
 
 

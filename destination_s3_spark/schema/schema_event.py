@@ -1,4 +1,7 @@
-"""SetDataSchema event of a table's chain: the columns as JSON and as an Arrow schema, and the changes since the previous schema."""
+"""SetDataSchema event of a table's chain: the columns as JSON and as an Arrow schema, and the changes since the previous schema.
+
+In the Arrow schema the extraction time has the unit of the table's files. Times of day are always Arrow's time64.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from typing import Any
 from destination_s3_spark.errors import DataError
 from destination_s3_spark.schema.arrow import schema_to_text
 from destination_s3_spark.schema.change import Change, SchemaVer
+from destination_s3_spark.schema.encodings import DESTINATION_S3, Encodings, with_unit
 from destination_s3_spark.schema.table_schema import Evolution, TableField, TableSchema
 from destination_s3_spark.schema.type_text import type_from_json, type_to_json
 
@@ -26,9 +30,13 @@ def to_event(evolution: Evolution, mode: str, primary_key: Sequence[Sequence[str
         "version": str(schema.version),
         "fields": [_field_to_json(field) for field in schema.fields],
         "changes": [_change_to_json(change) for change in evolution.changes],
-        "arrowSchema": schema_to_text(schema.arrow),
+        "arrowSchema": schema_to_text(with_unit(schema.arrow, (schema.encodings or DESTINATION_S3).extracted_at)),
     }
-    return event | {"retyped": list(evolution.retyped)} if evolution.retyped else event
+    if evolution.retyped:
+        event["retyped"] = list(evolution.retyped)
+    if schema.encodings is not None:
+        event["encodings"] = schema.encodings.to_json()
+    return event
 
 
 def from_event(event: Mapping[str, Any]) -> TableSchema:
@@ -36,7 +44,8 @@ def from_event(event: Mapping[str, Any]) -> TableSchema:
     try:
         fields = tuple(_field_from_json(field) for field in event["fields"])
         retyped = tuple(str(source) for source in event.get("retyped") or ())
-        return TableSchema(int(event["schemaId"]), fields, SchemaVer.parse(event["version"]), retyped)
+        encodings = Encodings.from_json(event["encodings"]) if event.get("encodings") else None
+        return TableSchema(int(event["schemaId"]), fields, SchemaVer.parse(event["version"]), retyped, encodings)
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(
             f"The table's {KIND} block cannot be read ({type(error).__name__}): it is damaged, or a newer connector wrote it. "

@@ -16,8 +16,9 @@ import pyarrow as pa
 
 from destination_s3_spark.errors import Bug, ConfigError
 from destination_s3_spark.schema.airbyte_type import AirbyteType, Field
-from destination_s3_spark.schema.arrow import META_FIELDS, arrow_field
+from destination_s3_spark.schema.arrow import META_FIELDS, arrow_field, arrow_type
 from destination_s3_spark.schema.change import FIRST_VERSION, Change, ChangeKind, SchemaVer
+from destination_s3_spark.schema.encodings import EXTRACTED_AT, Encodings, has_time
 from destination_s3_spark.schema.json_schema import StreamFields
 from destination_s3_spark.schema.names import Level, assign_names
 from destination_s3_spark.schema.placement import Placement, TableField, place
@@ -34,16 +35,18 @@ class TableSchema:
     """A table's data columns in order. Schema ids count from 0 in the table's chain. `version` is only a label.
 
     `retyped`: keys of the columns that this schema changed to another type in place. Files of earlier schemas hold them in an older type.
+    `encodings`: those of the table's Parquet files. None if no Parquet file was written yet, or only by versions that did not record them.
     """
 
     schema_id: int
     fields: tuple[TableField, ...]
     version: SchemaVer = FIRST_VERSION
     retyped: tuple[str, ...] = ()
+    encodings: Encodings | None = None
 
     @property
     def arrow(self) -> pa.Schema:
-        """Arrow schema of the connector's own columns, followed by the data columns."""
+        """Arrow schema in memory of the connector's own columns, followed by the data columns."""
         return pa.schema([*META_FIELDS, *(arrow_field(Field(field.source, field.name, field.type)) for field in self.fields)])
 
     def column(self, source: str) -> TableField | None:
@@ -57,15 +60,26 @@ class TableSchema:
 
 @dataclass(frozen=True, slots=True)
 class Evolution:
-    """The schema after an evolution. If nothing changed, it is the previous object and `changes` is empty."""
+    """The schema after an evolution. If nothing changed, it is the previous object and `changes` is empty.
+
+    `reencoded`: keys of the columns that earlier files store in another encoding.
+    """
 
     schema: TableSchema
     changes: tuple[Change, ...]
+    reencoded: tuple[str, ...] = ()
 
     @property
     def retyped(self) -> tuple[str, ...]:
         """Keys of the columns with stored values that this evolution requires to be rewritten."""
-        return self.schema.retyped if self.changes else ()
+        return (*(self.schema.retyped if self.changes else ()), *self.reencoded)
+
+    def encoded(self, before: Encodings, after: Encodings) -> Evolution:
+        """Return the evolution of a table that changes its encodings at the same time. `before` are those of its existing files."""
+        keys = (EXTRACTED_AT,) if before.extracted_at is not after.extracted_at else ()
+        times = [field.source for field in self.schema.fields if has_time(arrow_type(field.type))]
+        reencoded = (*keys, *(times if before.time is not after.time else ()))
+        return replace(self, schema=replace(self.schema, encodings=after), reencoded=reencoded)
 
 
 def evolve(previous: TableSchema | None, incoming: StreamFields, stream: StreamId, policy: SchemaPolicy) -> Evolution:
@@ -83,7 +97,8 @@ def evolve(previous: TableSchema | None, incoming: StreamFields, stream: StreamI
     carried = {column.id: column for placement in placements.values() for column in placement.columns}
     columns = (*(carried[column.id] for column in previous.fields), *additions)
     retyped = tuple(source for source, placement in placements.items() if placement.retyped)
-    return Evolution(TableSchema(schema_id, columns, previous.version.after(tuple(changes)), retyped), tuple(changes))
+    version = previous.version.after(tuple(changes))
+    return Evolution(TableSchema(schema_id, columns, version, retyped, previous.encodings), tuple(changes))
 
 
 def plan_fields(schema: TableSchema, incoming: Iterable[Field]) -> tuple[Field, ...]:

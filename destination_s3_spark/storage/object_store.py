@@ -65,6 +65,12 @@ class ObjectStore(Protocol):
     def get(self, key: str) -> bytes:
         """Return the object's bytes. Raises ObjectNotFound."""
 
+    def get_range(self, key: str, start: int, end: int, size: int) -> bytes:
+        """Return the bytes from `start` (inclusive) to `end` (exclusive), at least one, of an object of `size` bytes.
+
+        Raises ObjectNotFound. Raises DataError if the object has another size.
+        """
+
     def head(self, key: str) -> ObjectInfo | None:
         """Return the object's size, user metadata and ETag, or None if there is no object."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from destination_s3_spark.storage.object_store import ObjectStore
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import ClientLimits, S3Settings
 
@@ -18,8 +19,8 @@ class RangedFile:
     its threads. Other threads need a file each.
     """
 
-    def __init__(self, settings: S3Settings, key: str, size: int, limits: ClientLimits | None = None) -> None:
-        self._store = S3Store(settings, limits)
+    def __init__(self, source: S3Settings | ObjectStore, key: str, size: int, limits: ClientLimits | None = None) -> None:
+        self._store = S3Store(source, limits) if isinstance(source, S3Settings) else source
         self._key = key
         self._size = size
         self._position = 0

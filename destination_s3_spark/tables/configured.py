@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from destination_s3_spark.change_log.events import AfterImage, BeforeImage
 from destination_s3_spark.change_log.options import ChangeLogFormat, ChangeLogOptions
 from destination_s3_spark.config.config import MIB, Config
+from destination_s3_spark.config.format_options import ParquetFormat
 from destination_s3_spark.formats.file_format import FileOptions
 from destination_s3_spark.formats.parquet import Codec, Dictionary, ParquetOptions
 from destination_s3_spark.formats.registry import file_options
+from destination_s3_spark.schema.encodings import ExtractedAtEncoding
 from destination_s3_spark.schema.policy import SchemaChange
 from destination_s3_spark.tables.rules import Rules
 from destination_s3_spark.tables.runs.keys import CdcDeletion
 
 
 def final_options(config: Config) -> FileOptions:
-    """Return the options of final files."""
-    return file_options(config.format)
+    """Return the options of final files, with the encodings of new tables."""
+    options = file_options(config.format)
+    if not (isinstance(options, ParquetOptions) and isinstance(config.format, ParquetFormat)):
+        return options
+    unit = extracted_at_encoding(config.format.extracted_at_encoding, publisher_needs_micros=False)
+    return replace(options, encodings=replace(options.encodings, extracted_at=unit))
+
+
+def extracted_at_encoding(chosen: str | None, *, publisher_needs_micros: bool) -> ExtractedAtEncoding:
+    """Return the unit of the extraction time in new tables: the user's choice, or the one that fits the publishers."""
+    if chosen is not None:
+        return ExtractedAtEncoding(chosen)
+    return ExtractedAtEncoding.MICROS if publisher_needs_micros else ExtractedAtEncoding.MILLIS
 
 
 RAW_PARQUET = ParquetOptions(codec=Codec.ZSTD, row_group_bytes=32 * MIB, dictionary=Dictionary.OFF)

@@ -75,7 +75,7 @@ class TableFactory:
             session = Session(stream.sync_id, stream.generation_id, self.started_at, write_disposition(stream))
             writer = self._writer(table, session, orphans, chains[stream.id], publishers[stream.id])
             layout = self._layout(template, table, RAW_PARQUET if self.config.tables.raw_tables else None)
-            tables[index] = StreamTable(stream, fields, writer, layout, rules(self.config), session)
+            tables[index] = StreamTable(stream, fields, writer, layout, rules(self.config), session, self.store)
         for made in tables.values():
             made.check_schema()
         return tables
@@ -104,7 +104,7 @@ class TableFactory:
         session = Session(0, generation, self.started_at, WriteDisposition.MAINTAIN)
         writer = self._writer(table, session, self.orphans(), chain, publishers)
         stream, fields = _recorded(found, chain.head.schema or {}, generation)
-        return StreamTable(stream, fields, writer, self._layout(template, table, RAW_PARQUET), rules(self.config), session)
+        return StreamTable(stream, fields, writer, self._layout(template, table, RAW_PARQUET), rules(self.config), session, self.store)
 
     def publishers(self, every: Sequence[FoundTable]) -> dict[StreamId, tuple[Publisher, ...]]:
         """Make the publishers of found tables by the same rules as in a sync. `every` holds all tables of the bucket path."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from destination_s3_spark.decoding.plan import Values
 from destination_s3_spark.formats.file_format import FileOptions
 from destination_s3_spark.formats.parquet import ParquetOptions
+from destination_s3_spark.schema.encodings import Encodings
 from destination_s3_spark.storage.paths import PathTemplate
 
 
@@ -29,6 +30,12 @@ class Layout:
     def of_text(self) -> bool:
         """Whether final files hold the values as text from the source. Their columns then have no types."""
         return self.final.values is not Values.TYPED
+
+    def encoded(self, encodings: Encodings) -> Layout:
+        """Return the layout of a table with these encodings in its final and raw files, where these are Parquet."""
+        final = replace(self.final, encodings=encodings) if isinstance(self.final, ParquetOptions) else self.final
+        raw = None if self.raw is None else replace(self.raw, encodings=encodings)
+        return replace(self, final=final, raw=raw)
 
     def raw_key(self, number: int, token: str) -> str:
         """Return the key of a raw file."""

@@ -7,14 +7,18 @@ from dataclasses import dataclass, replace
 from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.chain.opening import Session, WriteDisposition, pending_in
 from destination_s3_spark.chain.state import Counters, TableState
+from destination_s3_spark.formats.parquet import ParquetOptions
 from destination_s3_spark.formats.registry import format_of
 from destination_s3_spark.protocol.catalog import DestinationSyncMode, Stream
+from destination_s3_spark.schema.encodings import DESTINATION_S3
 from destination_s3_spark.schema.json_schema import StreamFields
 from destination_s3_spark.schema.schema_event import from_event, to_event
 from destination_s3_spark.schema.table_schema import Evolution, TableSchema, evolve
+from destination_s3_spark.storage.object_store import ObjectStore
 from destination_s3_spark.tables.commit.generation import Kept, kept_rows
 from destination_s3_spark.tables.commit.writer import TableWriter
 from destination_s3_spark.tables.dedup import deciding_fields, is_deduplicated, key_spec
+from destination_s3_spark.tables.encodings import choose
 from destination_s3_spark.tables.layout import Layout
 from destination_s3_spark.tables.open_table import Columns, OpenTable, refusal
 from destination_s3_spark.tables.row_plan import file_columns, row_plan, schema_policy
@@ -31,7 +35,10 @@ def write_disposition(stream: Stream) -> WriteDisposition:
 
 @dataclass(frozen=True, slots=True)
 class StreamTable:
-    """A stream's table before this sync writes to it. `session` is the session of its writer."""
+    """A stream's table before this sync writes to it. `session` is the session of its writer, `store` the bucket.
+
+    The final format of `layout` has the encodings of new tables.
+    """
 
     stream: Stream
     fields: StreamFields
@@ -39,6 +46,7 @@ class StreamTable:
     layout: Layout
     rules: Rules
     session: Session
+    store: ObjectStore
 
     @property
     def deduplicated(self) -> bool:
@@ -49,7 +57,7 @@ class StreamTable:
         """Raise ConfigError unless the declared columns fit the table as read and the format of its files."""
         state = self.writer.state
         replaces = state is not None and pending_in(state, self.session) is not None
-        evolution, _ = self._evolve(state, replaces=replaces)
+        evolution = self._evolve(state, replaces=replaces)
         self._key_spec(evolution.schema)
         plan = row_plan(self.stream, evolution.schema, self.fields.fields, self.layout.final)
         self.layout.final.require_fitting(file_columns(evolution.schema, plan))
@@ -64,7 +72,10 @@ class StreamTable:
         kept = self._kept()
         self._refuse_adopted(state, kept)
         pending = state.contents.pending is not None
-        evolution, recorded = self._evolve(state, replaces=pending)
+        configured = self.layout.final.encodings if isinstance(self.layout.final, ParquetOptions) else None
+        encodings = choose(self.writer, configured, self.session.disposition, kept, self.store)
+        evolution = self._evolve(state, replaces=pending)
+        evolution, recorded = self._to_record(state, evolution if encodings is None else evolution.encoded(*encodings))
         columns = Columns(evolution.schema, recorded, evolution.schema.schema_id if evolution.retyped else state.types_since)
         if self.deduplicated and not pending:
             self._refuse_unreadable(state)
@@ -72,7 +83,7 @@ class StreamTable:
             stream=self.stream,
             declared=self.fields.fields,
             writer=self.writer,
-            layout=replace(self.layout, root=state.identity.final_root),
+            layout=replace(self.layout.encoded(evolution.schema.encodings or DESTINATION_S3), root=state.identity.final_root),
             rules=self.rules,
             session=self.session,
             columns=columns,
@@ -141,19 +152,23 @@ class StreamTable:
             return has_state and found is not None and not found.typed
         return has_state or (found is not None and found.sorted_rows)
 
-    def _evolve(self, state: TableState | None, *, replaces: bool) -> tuple[Evolution, dict[str, object] | None]:
-        """Return the columns in which this sync lands rows, and the SetDataSchema payload to record, or None if the chain has it."""
+    def _evolve(self, state: TableState | None, *, replaces: bool) -> Evolution:
+        """Return the columns in which this sync lands rows."""
         policy = schema_policy(self.layout.final, self.rules.schema_change, deciding_fields(self.stream), replace=replaces)
         recorded = state.schema if state is not None else None
         previous = from_event(recorded) if recorded is not None else None
-        evolution = evolve(previous, self.fields, self.stream.id, policy)
+        return evolve(previous, self.fields, self.stream.id, policy)
+
+    def _to_record(self, state: TableState, evolution: Evolution) -> tuple[Evolution, dict[str, object] | None]:
+        """Return the evolution and the SetDataSchema payload to record, or None if the chain has it."""
+        recorded = state.schema
         payload = self._payload(evolution)
         if recorded is None or evolution.changes:
             return evolution, payload
-        if all(recorded.get(key) == payload[key] for key in ("mode", "primaryKey", "cursor")):
+        if all(recorded.get(key) == payload.get(key) for key in ("mode", "primaryKey", "cursor", "encodings")):
             return evolution, None
-        # The same columns under another key, cursor or mode are a new schema, because readers of the chain rely on these values.
-        evolution = Evolution(replace(evolution.schema, schema_id=evolution.schema.schema_id + 1), ())
+        # The same columns under another key, cursor, mode or encoding are a new schema, because readers of the chain rely on these values.
+        evolution = replace(evolution, schema=replace(evolution.schema, schema_id=evolution.schema.schema_id + 1))
         return evolution, self._payload(evolution)
 
     def _payload(self, evolution: Evolution) -> dict[str, object]:

@@ -28,6 +28,7 @@ class Form(Enum):
 
     PARQUET = "parquet"
     PARQUET_INT64 = "parquet_int64"
+    PARQUET_LOCAL = "parquet_local"
     AVRO = "avro"
     JSONL = "jsonl"
     JSONL_FLAT = "jsonl_flat"
@@ -47,6 +48,7 @@ class Form(Enum):
 _CONFIGS: Mapping[Form, JsonObject] = {
     Form.PARQUET: {"format_type": "Parquet", "compression_codec": "SNAPPY"},
     Form.PARQUET_INT64: {"format_type": "Parquet", "time_encoding": "int64"},
+    Form.PARQUET_LOCAL: {"format_type": "Parquet", "time_encoding": "local", "extracted_at_encoding": "micros"},
     Form.AVRO: {"format_type": "Avro", "compression_codec": {"codec": "Deflate", "compression_level": 6}},
     Form.JSONL: {"format_type": "JSONL", "flattening": "No flattening"},
     Form.JSONL_FLAT: {"format_type": "JSONL", "flattening": "Root level flattening", "compression": NO_COMPRESSION},
@@ -70,7 +72,7 @@ def exact_json(text: str | bytes) -> Any:
 def rows_of(form: Form, path: Any) -> list[Row]:
     """The rows of a file in the shape of `corpus_cases.comparable`; the text forms' values stay texts or exact JSON."""
     match form:
-        case Form.PARQUET | Form.PARQUET_INT64:
+        case Form.PARQUET | Form.PARQUET_INT64 | Form.PARQUET_LOCAL:
             return [comparable(row) for row in read_pyarrow([path])]
         case Form.AVRO:
             return [comparable({**row, "_airbyte_extracted_at": row["_airbyte_extracted_at"] * MILLISECOND_US}) for row in read_avro(path)]

@@ -17,8 +17,10 @@ from integration_tests.source import EMITTED_AT_MS, complete, record, stream
 from integration_tests.table_readers import Row
 
 OWN, TYPES = "own", "types"
-INT64_CASES = ("times", "nested")
+TIME_CASES = ("times", "nested")
 """The own cases that have times of day."""
+TIME_FORMS = {Form.PARQUET_INT64, Form.PARQUET_LOCAL}
+"""The forms that store times of day in another way."""
 CASES = [
     "testBasicTypes", "testBasicWrite", "testContainerTypes", "testCoerceLegacyUnions", "testNoColumns", "testNumericTypes", "testUnions",
 ]  # fmt: skip
@@ -34,14 +36,14 @@ TWO_SYNCS = {Form.CSV_FLAT}
 
 def cases_of(form: Form) -> list[str]:
     """The corpus cases that are seen in a form."""
-    if form is Form.PARQUET_INT64:
+    if form in TIME_FORMS:
         return []
     return CASES + (TEXT_CASES if form.is_text else []) + ([MANY_STREAMS] if form in FORMS_OF_MANY else [])
 
 
 def own_cases_of(form: Form) -> list[str]:
     """Our own cases that are seen in a form."""
-    return [name for name in OWN_CASES if form is not Form.PARQUET_INT64 or name in INT64_CASES]
+    return [name for name in OWN_CASES if form not in TIME_FORMS or name in TIME_CASES]
 
 
 def case_syncs(case: str) -> list[CaseSync]:

@@ -91,6 +91,16 @@ def test_times_as_integers_are_a_matter_of_the_file_not_of_the_table(landed: Lan
     assert columns(path) == META | dict.fromkeys(TYPE_TABLES["clocks"], INT)
 
 
+def test_local_times_and_microseconds_are_in_the_footer(landed: Landed) -> None:
+    landing = landed(Form.PARQUET_LOCAL)
+    local = ("INT64", "Time(isAdjustedToUTC=false, timeUnit=microseconds)")
+    (path,) = landing.files((TYPES, "clocks"))
+    assert columns(path) == META | {"_airbyte_extracted_at": TIMESTAMP} | dict.fromkeys(TYPE_TABLES["clocks"], local)
+    (path,) = landing.files((TYPES, "plain"))
+    assert columns(path) == META | {"_airbyte_extracted_at": TIMESTAMP} | EXPECTED[TYPES, "plain"]
+    assert list(landing.chains[TYPES, "plain"].schemas.values()) == [pq.read_schema(path)]
+
+
 @pytest.mark.parametrize("form", [Form.PARQUET, Form.AVRO], ids=lambda form: form.value)
 def test_names_are_safe_and_distinct_and_the_chain_keeps_the_originals(landed: Landed, form: Form) -> None:
     landing = landed(form)

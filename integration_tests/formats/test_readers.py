@@ -10,7 +10,7 @@ import pytest
 
 from integration_tests.formats.conftest import Landed
 from integration_tests.formats.forms import Form
-from integration_tests.formats.landing import TYPES, Landing
+from integration_tests.formats.landing import TIME_FORMS, TYPES, Landing
 from integration_tests.formats.own_cases import TYPE_TABLES, TypeCase
 from integration_tests.formats.readers import REFUSALS, Column, Reader, read, readers_of
 
@@ -18,6 +18,7 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "formats.md"
 SECTIONS: Mapping[str, Form] = {
     "Parquet": Form.PARQUET,
     "Parquet with `time_encoding: int64`": Form.PARQUET_INT64,
+    "Parquet with `time_encoding: local`": Form.PARQUET_LOCAL,
     "Avro": Form.AVRO,
     "JSON Lines, root level flattening": Form.JSONL_FLAT,
     "CSV, root level flattening": Form.CSV_FLAT,
@@ -57,11 +58,21 @@ def test_spark_reads_times_of_day_as_integers_when_told_so(landed: Landed, plain
     assert [list(values) for values in columns] == [[*TYPE_TABLES["clocks"][name].stored, None] for name in TIMES_OF_DAY]
 
 
+def test_spark_has_a_type_for_local_times_of_day_when_told_so(landed: Landed, spark_session: Any) -> None:
+    landing = landed(Form.PARQUET_LOCAL)
+    (path,) = landing.files((TYPES, "clocks"))
+    assert {name: kind for name, kind in spark_session.read.parquet(str(path)).dtypes if name in TIMES_OF_DAY} == dict.fromkeys(
+        TIMES_OF_DAY, "time(6)"
+    )
+    columns = read(Reader.SPARK, landing.form, path, spark_session)
+    assert all(is_right(columns[name], TYPE_TABLES["clocks"][name], landing.form) for name in TIMES_OF_DAY)
+
+
 def table(landing: Landing, session: Any) -> list[str]:
     """The lines of a table in Markdown: a row for each type, a column for each reader."""
     readers = readers_of(landing.form)
     cells = {reader: cells_of(landing, reader, session) for reader in readers}
-    shown = TIMES_OF_DAY if landing.form is Form.PARQUET_INT64 else cells[readers[0]]  # its other types are as without the option
+    shown = TIMES_OF_DAY if landing.form in TIME_FORMS else cells[readers[0]]  # the other types are as without the option
     rows = [f"| {name} | {' | '.join(cells[reader][name] for reader in readers)} |" for name in shown]
     return [f"| type | {' | '.join(reader.value for reader in readers)} |", "|---" * (len(readers) + 1) + "|", *rows]
 

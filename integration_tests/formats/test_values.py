@@ -58,7 +58,7 @@ def test_a_case_passes_through(landed: Landed, form: Form, case: str) -> None:
         assert landing.rows(name) == rows, name
 
 
-@pytest.mark.parametrize(("form", "name"), parts((*TYPED, Form.PARQUET_INT64), own_cases_of))
+@pytest.mark.parametrize(("form", "name"), parts((*TYPED, Form.PARQUET_INT64, Form.PARQUET_LOCAL), own_cases_of))
 def test_our_own_cases_are_typed(landed: Landed, form: Form, name: str) -> None:
     expected = [own_row(row.expected(avro=form is Form.AVRO), row.changes) for row in OWN_CASES[name].rows]
     assert [comparable_changes(row) for row in landed(form).rows((OWN, name))] == expected

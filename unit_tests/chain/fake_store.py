@@ -79,6 +79,9 @@ class FakeStore:
 
         return self._call("get", key, effect)
 
+    def get_range(self, key: str, start: int, end: int, size: int) -> bytes:
+        return self.get(key)[start:end]
+
     def head(self, key: str) -> ObjectInfo | None:
         return self._call("head", key, lambda: self._info(key))
 

@@ -82,7 +82,7 @@ DESTINATION_S3_FORMATS = [
         ],
     ),
 ]
-OUR_FORMAT_OPTIONS = {"time_encoding"}
+OUR_FORMAT_OPTIONS = {"time_encoding", "extracted_at_encoding"}
 MINIMAL = {"s3_bucket_name": "lake", "s3_bucket_path": "p", "s3_bucket_region": "", "format": {"format_type": "Parquet"}}
 
 
@@ -200,7 +200,8 @@ def test_examples_and_defaults_fit_their_own_schema() -> None:
         {"format": {"format_type": "Avro", "compression_codec": {"codec": "no compression"}}},
         {"format": {"format_type": "Avro", "compression_codec": {"codec": "zstandard", "compression_level": 3, "include_checksum": True}}},
         {"format": {"format_type": "Parquet", "compression_codec": "ZSTD", "block_size_mb": 1, "dictionary_encoding": False}},
-        {"format": {"format_type": "Parquet", "time_encoding": "int64"}},
+        {"format": {"format_type": "Parquet", "time_encoding": "int64", "extracted_at_encoding": "micros"}},
+        {"format": {"format_type": "Parquet", "time_encoding": "local"}},
         {"spark": {"master": "spark://host:7077", "executor_credentials": "own"}},
         {"spark": {"master": "", "driver_memory": ""}, "batching": {"spool_dir": "", "max_spool_gb": 0.1}, "s3": {"kms_key_id": ""}},
     ],
@@ -220,6 +221,7 @@ def test_what_the_spec_accepts_the_connector_reads(changes: dict[str, Any]) -> N
         {"format": {"format_type": "XML"}},
         {"format": {"format_type": "Parquet", "page_size_kb": 0}},
         {"format": {"format_type": "Parquet", "time_encoding": "INT96"}},
+        {"format": {"format_type": "Parquet", "extracted_at_encoding": "nanos"}},
         {"batching": {"max_batch_age_s": 901}},
         {"batching": {"max_batch_gb": 1}},
         {"spark": {"master": "mesos://host:5050"}},

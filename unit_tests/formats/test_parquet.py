@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from destination_s3_spark.formats.parquet import Codec, Dictionary, ParquetFile, ParquetOptions, TimeEncoding, stored_schema
+from destination_s3_spark.formats.parquet import Codec, Dictionary, ParquetFile, ParquetOptions
+from destination_s3_spark.schema.encodings import Encodings, TimeEncoding, stored_schema
 
 NOON = datetime(2026, 1, 2, 12, 0, 0, 123456, tzinfo=UTC)
 EXTRACTED = datetime(2026, 1, 2, 12, 0, 0, 123000, tzinfo=UTC)
@@ -180,7 +181,7 @@ def test_small_pages_make_a_column_longer() -> None:
 
 
 def test_times_can_be_stored_as_plain_integers_at_any_depth() -> None:
-    file = written(ParquetOptions(time_encoding=TimeEncoding.INT64), batch(ROWS))
+    file = written(ParquetOptions(encodings=Encodings(time=TimeEncoding.INT64)), batch(ROWS))
     assert not [field for field in file.schema_arrow if "time64" in str(field.type)]
     first = file.read().to_pylist()[0]
     assert (first["clock"], first["list"], first["union"]["time_with_timezone"]) == (86_399_999_999, [3_600_000_000, None], None)
@@ -188,10 +189,10 @@ def test_times_can_be_stored_as_plain_integers_at_any_depth() -> None:
 
 
 def test_the_stored_schema_keeps_names_and_nullability() -> None:
-    stored = stored_schema(SCHEMA, TimeEncoding.INT64)
+    stored = stored_schema(SCHEMA, Encodings(time=TimeEncoding.INT64))
     assert stored.names == SCHEMA.names
     assert [field.nullable for field in stored] == [field.nullable for field in SCHEMA]
-    assert stored_schema(SCHEMA, TimeEncoding.TIME) is SCHEMA
+    assert stored_schema(SCHEMA, Encodings()) is SCHEMA
 
 
 def test_a_batch_may_differ_in_nullability_only() -> None:

@@ -33,6 +33,8 @@ from destination_s3_spark.schema.type_merge import TypeConflictError, merge_type
 from destination_s3_spark.schema.type_text import type_to_text
 from destination_s3_spark.stream_id import StreamId
 
+_MICROS, _MILLIS = pa.timestamp("us", tz="UTC"), pa.timestamp("ms", tz="UTC")
+
 BLOCK_BYTES = 4 * 2**20
 """Bytes of JSON text typed at once, the same as at landing."""
 
@@ -80,8 +82,8 @@ def project(table: pa.Table, schema: pa.Schema) -> pa.Table:
     """Return the schema's columns, matched by name like the members of structs. Missing columns are null, and extra ones are left out.
 
     The rows must be of a schema to which columns or members were only added. Values in another encoding come back in the schema's type: a
-    time of day stored as int64, large text or dictionary-encoded text. Raises NeedsCast for any other type and for a struct member that the
-    schema lacks. Raises DataError when a non-nullable column is missing.
+    time of day stored as int64, an extraction time in microseconds, large text or dictionary-encoded text. Raises NeedsCast for any other
+    type and for a struct member that the schema lacks. Raises DataError when a non-nullable column is missing.
     """
     return pa.Table.from_arrays([_projected(table, field) for field in schema], schema=schema)
 
@@ -222,6 +224,8 @@ def _as_type(array: pa.Array[Any], wanted: pa.DataType, path: tuple[str, ...]) -
         return _as_list(array, wanted, path)
     if pa.types.is_int64(stored) and pa.types.is_time64(wanted):
         return array.view(wanted)
+    if stored == _MICROS and wanted == _MILLIS:
+        return array.cast(wanted)
     if pa.types.is_dictionary(stored):
         return _as_type(array.dictionary_decode(), wanted, path)
     if _is_text(stored) and pa.types.is_string(wanted):

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 
 from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.errors import Bug
-from destination_s3_spark.formats.parquet import ParquetFile, ParquetOptions, TimeEncoding
+from destination_s3_spark.formats.parquet import ParquetFile, ParquetOptions
 from destination_s3_spark.schema.arrow import RAW_SCHEMA
+from destination_s3_spark.schema.encodings import Encodings, TimeEncoding
 from destination_s3_spark.tables.runs.keys import (
     CURSOR,
     DELETED,
@@ -191,7 +192,7 @@ def test_a_final_file_gets_its_control_columns_from_its_values() -> None:
 def test_a_final_file_of_an_older_schema_is_projected_before_its_keys_are_computed() -> None:
     spec = KeySpec((SEEN,), SEEN, None, CdcDeletion.SOFT)
     older = typed([{"seen": 5}, {"seen": 7}]).drop_columns(["text", GONE.name])
-    file = sorted_file(older, replace(TINY, time_encoding=TimeEncoding.INT64), spec)
+    file = sorted_file(older, replace(TINY, encodings=Encodings(time=TimeEncoding.INT64)), spec)
     assert pq.read_schema(file).field("seen").type == pa.int64()
     found = read(file, FileKind.FINAL, form=form(spec))
     assert found["seen"].type == pa.time64("us")

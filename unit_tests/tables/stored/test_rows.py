@@ -16,9 +16,10 @@ from destination_s3_spark.decoding.plan import RowPlan, Values
 from destination_s3_spark.decoding.record_typer import TypedBlock
 from destination_s3_spark.decoding.verbatim import record_typer
 from destination_s3_spark.errors import ConfigError, DataError
-from destination_s3_spark.formats.parquet import ParquetFile, ParquetOptions, TimeEncoding
+from destination_s3_spark.formats.parquet import ParquetFile, ParquetOptions
 from destination_s3_spark.schema.airbyte_type import AirbyteType, Array, Field, Object, Scalar, SchemalessObject, Union
 from destination_s3_spark.schema.arrow import META_FIELDS, RAW_SCHEMA, arrow_field
+from destination_s3_spark.schema.encodings import Encodings, TimeEncoding
 from destination_s3_spark.schema.json_schema import StreamFields
 from destination_s3_spark.schema.policy import SchemaChange, SchemaPolicy
 from destination_s3_spark.schema.table_schema import TableSchema, evolve, plan_fields
@@ -125,7 +126,7 @@ def test_what_a_file_encodes_differently_comes_back_as_declared() -> None:
     time = pa.time64("us")
     schema = pa.schema([pa.field("t", time), pa.field("n", pa.struct([("l", pa.list_(time))])), pa.field("s", pa.string())])
     table = pa.table({"t": pa.array([1, None], time), "n": [{"l": [2, None]}, None], "s": ["a", "b"]}, schema=schema)
-    assert project(through_parquet(table, ParquetOptions(time_encoding=TimeEncoding.INT64)), schema).equals(table)
+    assert project(through_parquet(table, ParquetOptions(encodings=Encodings(time=TimeEncoding.INT64))), schema).equals(table)
     for kind in (pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())):
         assert project(pa.table({"s": pa.array(["a", None], kind)}), schema.empty_table().select(["s"]).schema).column("s").to_pylist() == [
             "a",

@@ -1,0 +1,360 @@
+"""The encodings of a table's files through whole syncs: files of two encodings are never in one table."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from datetime import time
+from io import BytesIO
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from destination_s3_spark import tables
+from destination_s3_spark.chain.files import GENERATION_METADATA, FileKind
+from destination_s3_spark.chain.log import Chain
+from destination_s3_spark.errors import TransientError
+from destination_s3_spark.protocol.catalog import Catalog, parse_catalog
+from destination_s3_spark.schema.arrow import META_FIELDS
+from destination_s3_spark.storage.s3 import S3Store
+from destination_s3_spark.storage.settings import S3Settings
+from destination_s3_spark.stream_id import StreamId
+from destination_s3_spark.tables.due import rebuild_of
+from destination_s3_spark.tables.factory import TableFactory
+from destination_s3_spark.tables.merge.update import Resources
+from destination_s3_spark.tables.update import Update
+from unit_tests.sync.inline_lake import InlineLake, line, state, status
+
+CHAIN = "lake/airbyte_internal/_raw__stream_users/chain/"
+CLOCK = {"type": "string", "format": "time", "airbyte_type": "time_without_timezone"}
+TIMES = {"opens": CLOCK, "days": {"type": "array", "items": CLOCK}}
+SCHEMA = {"type": "object", "properties": {"id": {"type": "integer"}, **TIMES}}
+PLAIN = {"type": "object", "properties": {"id": {"type": "integer"}}}
+MILLIS, MICROS = pa.timestamp("ms", "UTC"), pa.timestamp("us", "UTC")
+EMITTED_AT = 1_767_323_045_678
+OTHER = {"extracted_at_encoding": "micros", "time_encoding": "local"}
+SEQUENCES = 25
+SEED = 3
+
+
+class Stored(NamedTuple):
+    """How a file stores the extraction time, and times of day at the top and in a list."""
+
+    extracted_at: pa.DataType
+    times: frozenset[str]
+
+
+DEFAULT = Stored(MILLIS, frozenset({"Time(isAdjustedToUTC=true, timeUnit=microseconds)"}))
+LOCAL = Stored(MICROS, frozenset({"Time(isAdjustedToUTC=false, timeUnit=microseconds)"}))
+INT64 = Stored(MICROS, frozenset({"None"}))
+
+
+@pytest.fixture
+def lake(s3_settings: S3Settings, tmp_path: Path) -> InlineLake:
+    return InlineLake(s3_settings, tmp_path)
+
+
+def choose(lake: InlineLake, **options: str) -> None:
+    lake.format = {"format_type": "Parquet", **options}
+
+
+def catalog(mode: str = "append", generation: int = 1, minimum: int = 0, schema: dict[str, Any] | None = None) -> Catalog:
+    entry = {
+        "stream": {"name": "users", "json_schema": schema or SCHEMA, "supported_sync_modes": ["incremental"]},
+        "sync_mode": "incremental",
+        "destination_sync_mode": mode,
+        "primary_key": [["id"]],
+        "cursor_field": [],
+        "generation_id": generation,
+        "minimum_generation_id": minimum,
+        "sync_id": generation,
+    }
+    return parse_catalog(json.dumps({"streams": [entry]}).encode())
+
+
+def row(number: int) -> dict[str, Any]:
+    return {"id": number, "opens": f"08:00:{number % 60:02}", "days": ["12:30:00"]}
+
+
+def messages(ids: Sequence[int], word: str = "COMPLETE") -> list[bytes]:
+    body = [{"stream": "users", "emitted_at": EMITTED_AT, "data": row(one)} for one in ids]
+    return [*(line({"type": "RECORD", "record": record}) for record in body), state(max(ids, default=0)), status(word)]
+
+
+def cut(lake: InlineLake, of: Catalog, ids: Sequence[int]) -> None:
+    with pytest.raises(TransientError):
+        lake.sync(of, messages(ids, "INCOMPLETE"))
+
+
+def chain(lake: InlineLake) -> Chain:
+    found = Chain(S3Store(lake.settings), CHAIN, StreamId(None, "users"))
+    found.read()
+    found.catch_up()
+    return found
+
+
+def stored(file: bytes) -> Stored:
+    parquet = pq.ParquetFile(pa.BufferReader(file))
+    kinds = (parquet.schema.column(number) for number in range(len(parquet.schema)))
+    times = frozenset(str(kind.logical_type) for kind in kinds if kind.path.split(".")[0] in ("opens", "days"))
+    return Stored(parquet.schema_arrow.field("_airbyte_extracted_at").type, times)
+
+
+def shown(lake: InlineLake) -> set[Stored]:
+    """How the files that readers see store them."""
+    return {stored(file) for file in lake.files(".parquet")}
+
+
+def raw(lake: InlineLake) -> set[pa.DataType]:
+    live = chain(lake).live_files()
+    files = [file.key for file in live.of(FileKind.RAW) if not live.is_pending(file)]
+    return {stored(S3Store(lake.settings).get(key)).extracted_at for key in files}
+
+
+def read(lake: InlineLake) -> pa.Table:
+    keys = lake.settings.credentials
+    assert keys is not None
+    names = {"s3_bucket_name": lake.settings.bucket, "s3_bucket_path": "lake", "s3_bucket_region": lake.settings.region}
+    credentials = {"access_key_id": keys.access_key_id, "secret_access_key": keys.secret_access_key}
+    return tables.read({**names, **credentials, "s3_endpoint": lake.settings.endpoint, "format": lake.format}, "users").to_table()
+
+
+def require_rows(lake: InlineLake, ids: Sequence[int]) -> None:
+    """The rows have their values, whatever the encoding."""
+    found = [pq.read_table(pa.BufferReader(file)) for file in lake.files(".parquet")]
+    times = [table["opens"].cast(pa.int64()).to_pylist() for table in found]
+    moments = [table["_airbyte_extracted_at"].cast(MICROS).cast(pa.int64()).to_pylist() for table in found]
+    numbers = [table["id"].to_pylist() for table in found]
+    rows = [one for table in zip(numbers, times, moments, strict=True) for one in zip(*table, strict=True)]
+    assert sorted(rows) == [(one, (8 * 3600 + one % 60) * 10**6, EMITTED_AT * 1000) for one in sorted(ids)]
+
+
+@pytest.mark.parametrize("mode", ["append", "append_dedup"])
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [({}, DEFAULT), (OTHER, LOCAL), ({"extracted_at_encoding": "micros", "time_encoding": "int64"}, INT64)],
+)
+def test_a_new_table_has_the_configured_encodings(lake: InlineLake, mode: str, options: dict[str, str], expected: Stored) -> None:
+    choose(lake, **options)
+    lake.sync(catalog(mode), messages([1, 2]))
+    lake.sync(catalog(mode), messages([3]))
+
+    assert shown(lake) == {expected}
+    assert raw(lake) == {expected.extracted_at}
+    require_rows(lake, [1, 2, 3])
+    rows = read(lake)
+    assert rows.schema.field("_airbyte_extracted_at").type == expected.extracted_at
+    assert sorted(rows["opens"].to_pylist()) == [time(8, 0, second) for second in (1, 2, 3)]
+
+
+@pytest.mark.parametrize("mode", ["append", "append_dedup"])
+def test_an_existing_table_keeps_its_encodings_when_others_are_configured(lake: InlineLake, mode: str) -> None:
+    lake.sync(catalog(mode), messages([1, 2]))
+    schema = chain(lake).head.schema
+    choose(lake, **OTHER)
+    lake.sync(catalog(mode), messages([2, 3] if mode == "append_dedup" else [3]))
+
+    assert shown(lake) == {DEFAULT}
+    assert raw(lake) == {MILLIS}
+    assert chain(lake).head.schema == schema
+    require_rows(lake, [1, 2, 3])
+
+
+@pytest.mark.parametrize("mode", ["append", "append_dedup"])
+def test_a_refresh_takes_the_configured_encodings(lake: InlineLake, mode: str) -> None:
+    lake.sync(catalog(mode), messages([1, 2]))
+    choose(lake, **OTHER)
+    cut(lake, catalog(mode, 2, 2), [3])
+    assert shown(lake) == {DEFAULT}
+    assert read(lake).schema.field("_airbyte_extracted_at").type == MILLIS
+    choose(lake)  # what the refresh has begun with holds for the rest of it
+    lake.sync(catalog(mode, 2, 2), messages([4]))
+
+    assert shown(lake) == {LOCAL}
+    assert raw(lake) == {MICROS}
+    require_rows(lake, [3, 4])
+    lake.sync(catalog(mode, 2), messages([5]))
+    assert shown(lake) == {LOCAL}
+    assert read(lake).schema.field("_airbyte_extracted_at").type == MICROS
+    require_rows(lake, [3, 4, 5])
+
+
+def test_mode_overwrite_replaces_the_encodings_with_the_rows(lake: InlineLake) -> None:
+    lake.sync(catalog("overwrite", 1), messages([1, 2]))
+    choose(lake, **OTHER)
+    lake.sync(catalog("overwrite", 2), messages([3]))
+
+    assert shown(lake) == {LOCAL}
+    require_rows(lake, [3])
+
+
+def test_rows_of_the_refresh_that_are_in_the_table_already_keep_its_encodings(lake: InlineLake) -> None:
+    lake.sync(catalog(generation=1), messages([1]))
+    lake.sync(catalog(generation=2), messages([2]))
+    choose(lake, **OTHER)
+    lake.sync(catalog(generation=2, minimum=2), messages([3]))
+
+    assert shown(lake) == {DEFAULT}
+    assert raw(lake) == {MILLIS}
+    require_rows(lake, [2, 3])
+
+
+@pytest.mark.parametrize("mode", ["append", "append_dedup"])
+def test_a_refresh_that_is_given_up_does_not_mix_encodings(lake: InlineLake, mode: str) -> None:
+    lake.sync(catalog(mode), messages([1]))
+    choose(lake, **OTHER)
+    cut(lake, catalog(mode, 2, 2), [2])
+    lake.sync(catalog(mode, 2), messages([3]))  # its rows join the table
+
+    assert shown(lake) == {LOCAL}
+    require_rows(lake, [1, 2, 3])
+
+
+@pytest.mark.parametrize("mode", ["append", "append_dedup"])
+def test_a_rebuild_keeps_the_encodings(lake: InlineLake, mode: str) -> None:
+    choose(lake, **OTHER)
+    lake.sync(catalog(mode), messages([1, 2]))
+    before = chain(lake).live_files().of(FileKind.FINAL)
+    choose(lake)
+    factory = TableFactory(lake.config(), S3Store(lake.settings), chain(lake).head.system_time)
+    (found,) = factory.find()
+    table = factory.of_found(found, ()).open()
+    run(rebuild_of(table, Resources(lake.settings, 2**26, 2, None)))
+    table.writer.close()
+
+    assert not set(before) & set(chain(lake).live_files().of(FileKind.FINAL))
+    assert shown(lake) == {LOCAL}
+    require_rows(lake, [1, 2])
+
+
+def run(update: Update) -> None:
+    """Do the work of an update here."""
+    with suppress(StopIteration):
+        work = next(update)
+        while True:
+            work = update.send([work.function(task) for task in work.tasks])
+
+
+def adopt(lake: InlineLake, number: int) -> None:
+    """A file of destination-s3."""
+    schema = pa.schema([*META_FIELDS, ("id", pa.int64()), ("opens", pa.time64("us")), ("days", pa.list_(pa.time64("us")))])
+    own = {"_airbyte_raw_id": "r", "_airbyte_extracted_at": EMITTED_AT, "_airbyte_meta": {"sync_id": 1, "changes": []}}
+    data = {"id": number, "opens": time(8, 0, number), "days": []}
+    body = BytesIO()
+    pq.write_table(pa.Table.from_pylist([{**own, "_airbyte_generation_id": 1, **data}], schema), body, write_time_adjusted_to_utc=True)
+    S3Store(lake.settings).put("lake/users/2026_01_01_1700000000000_0.parquet", body.getvalue(), {GENERATION_METADATA: "1"})
+
+
+def test_an_adopted_table_keeps_the_encodings_of_destination_s3_until_a_refresh(lake: InlineLake) -> None:
+    adopt(lake, 1)
+    choose(lake, **OTHER)
+    lake.sync(catalog(), messages([2]))
+    assert shown(lake) == {DEFAULT}
+    assert read(lake).schema.field("_airbyte_extracted_at").type == MILLIS
+    require_rows(lake, [1, 2])
+    cut(lake, catalog(generation=2, minimum=2), [3])
+    assert shown(lake) == {DEFAULT}
+    require_rows(lake, [1, 2])
+    lake.sync(catalog(generation=2, minimum=2), messages([4]))
+
+    assert shown(lake) == {LOCAL}
+    require_rows(lake, [3, 4])
+
+
+def test_a_table_is_read_while_a_refresh_is_to_replace_adopted_files(lake: InlineLake) -> None:
+    adopt(lake, 1)
+    choose(lake, **OTHER)
+    cut(lake, catalog(generation=2, minimum=2), [3])
+
+    assert shown(lake) == {DEFAULT}
+    assert read(lake)["_airbyte_extracted_at"].cast(MICROS).cast(pa.int64()).to_pylist() == [EMITTED_AT * 1000]
+
+
+def test_a_retyped_table_keeps_its_encodings(lake: InlineLake) -> None:
+    lake.options = {"tables": {"schema_change": "rewrite"}}
+    choose(lake, **OTHER)
+    lake.sync(catalog(), messages([1]))
+    choose(lake)
+    lake.sync(catalog(schema={"type": "object", "properties": {"id": {"type": "number"}, **TIMES}}), messages([2]))
+
+    assert shown(lake) == {LOCAL}
+    require_rows(lake, [1, 2])
+
+
+def unrecorded(lake: InlineLake, monkeypatch: pytest.MonkeyPatch, of: Catalog, ids: Sequence[int]) -> None:
+    """A sync of a version that did not record encodings."""
+    with monkeypatch.context() as older:
+        older.setattr("destination_s3_spark.schema.encodings.Encodings.to_json", lambda self: {})
+        lake.sync(of, messages(ids))
+    assert not (chain(lake).head.schema or {})["encodings"]
+
+
+@pytest.mark.parametrize("mode", ["append", "append_dedup"])
+@pytest.mark.parametrize("before", ["time", "int64"])
+def test_an_older_chain_keeps_what_its_files_have(lake: InlineLake, monkeypatch: pytest.MonkeyPatch, mode: str, before: str) -> None:
+    choose(lake, time_encoding=before)
+    unrecorded(lake, monkeypatch, catalog(mode), [1])
+    choose(lake, **OTHER)
+    lake.sync(catalog(mode), messages([2]))
+    lake.sync(catalog(mode), messages([3]))
+
+    assert shown(lake) == {DEFAULT if before == "time" else Stored(MILLIS, INT64.times)}
+    require_rows(lake, [1, 2, 3])
+
+
+def test_an_older_chain_without_times_of_day_takes_the_configured_encoding_of_them(
+    lake: InlineLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unrecorded(lake, monkeypatch, catalog(schema=PLAIN), [1])
+    choose(lake, **OTHER)
+    lake.sync(catalog(), messages([2]))
+
+    assert {found.times for found in shown(lake)} == {frozenset(), LOCAL.times}
+    assert {found.extracted_at for found in shown(lake)} == {MILLIS}
+
+
+def test_tables_in_other_formats_record_no_encodings(lake: InlineLake) -> None:
+    lake.format = {"format_type": "JSONL"}
+    lake.sync(catalog(), messages([1]))
+
+    assert "encodings" not in (chain(lake).head.schema or {})
+    assert raw(lake) == {MILLIS}
+
+
+class Step(NamedTuple):
+    mode: str
+    generation: int
+    minimum: int
+    complete: bool
+    options: dict[str, str]
+
+
+def steps(chosen: random.Random, modes: Sequence[str]) -> Iterator[Step]:
+    generation = 1
+    for _ in range(5):
+        generation += chosen.random() < 0.4
+        minimum = generation if chosen.random() < 0.4 else 0
+        unit, times = chosen.choice(["millis", "micros"]), chosen.choice(["time", "int64", "local"])
+        options = {"extracted_at_encoding": unit, "time_encoding": times}
+        yield Step(chosen.choice(modes), generation, minimum, chosen.random() < 0.7, options)
+
+
+@pytest.mark.parametrize("number", range(SEQUENCES))
+def test_readers_see_one_encoding_whatever_happens(lake: InlineLake, number: int) -> None:
+    adopted = number % 3 == 0
+    if adopted:
+        adopt(lake, 10)
+    for at, step in enumerate(steps(random.Random(f"{SEED}:{number}"), ["append"] if adopted else ["append", "append_dedup"])):
+        choose(lake, **step.options)
+        if step.complete:
+            lake.sync(catalog(step.mode, step.generation, step.minimum), messages([at]))
+        else:
+            cut(lake, catalog(step.mode, step.generation, step.minimum), [at])
+        assert len(shown(lake)) <= 1, f"{step} at {at}"
+        units = {found.extracted_at for found in shown(lake)}
+        assert not units or {read(lake).schema.field("_airbyte_extracted_at").type} == units
