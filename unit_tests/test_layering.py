@@ -15,7 +15,7 @@ LAYERS = [
     {"__main__", "cli", "destination", "process", "demo"},
     {"sync"},
     {"tables", "tables.dataset", "tables.due", "tables.row_digests"},
-    {"tables.append_update", "tables.merge"},
+    {"tables.append_update", "tables.compaction", "tables.merge"},
     {"tables.capture"},
     {"tables.configured", "tables.factory", "tables.found", "tables.row_sources"},
     {"tables.open_table", "tables.stream_table", "tables.update"},

@@ -109,6 +109,7 @@ class MergeData(_Event, frozen=True):
     """The merge of rows added earlier, up to `consumed_offset`, into the final table. It adds and removes files atomically.
 
     `operation_count`: the count at the end of the change log, including the change log files this block adds. None without a change log.
+    `data_change`: whether rows may have changed. False for a compaction, which only moves rows to other files.
     """
 
     schema_id: int
@@ -118,6 +119,7 @@ class MergeData(_Event, frozen=True):
     files: tuple[FileEntry, ...]
     files_removed: tuple[FileEntry, ...]
     operation_count: OperationCount | None = None
+    data_change: bool = True
 
 
 class ReplaceData(_Event, frozen=True):

@@ -82,6 +82,9 @@ class LiveFilesFold:
             case AddData():
                 self.before = self.now
                 self.now = replace(self.now, files=(*self.now.files, *added(event)))
+            case MergeData(data_change=False):
+                self.before = self.now
+                self.now = _compacted(self.now, event)
             case MergeData() | ReplaceData():
                 self.before = self.now
                 left = self.now.without(event.files_removed)
@@ -91,6 +94,14 @@ class LiveFilesFold:
             case Void():
                 # Void takes back the last data block. A session that began in between has changed no files.
                 self.now = self.before
+
+
+def _compacted(live: LiveFiles, event: MergeData) -> LiveFiles:
+    """Return the files after a compaction. Each new file stands where the first of its rows were, so rows keep their order."""
+    removed = {file.key for file in event.files_removed}
+    made = {(file.kind, file.offset): file.visible() for file in event.files}
+    files = (made.get((file.kind, file.offset)) if file.key in removed else file for file in live.files)
+    return replace(live, files=tuple(file for file in files if file is not None))
 
 
 def with_generations(state: TableState, live: LiveFiles) -> TableState:

@@ -48,10 +48,18 @@ class Tables(Settings):
         128,
         ge=1,
         le=4096,
-        title="File size of deduplicated tables (MB)",
+        title="File size (MB)",
         description=(
-            "The size final files of deduplicated tables grow to as the table grows. Smaller files make small changes cheaper, larger ones "
-            "reading."
+            "The size that files grow to as a table grows. A small deduplicated table has smaller files, because they make "
+            "small changes cheaper."
+        ),
+    )
+    compaction: Literal["auto", "on", "off"] = Field(
+        "auto",
+        title="Compaction",
+        description=(
+            "Whether small files of an append table are joined at the end of a sync. While one file replaces others, a reader that lists "
+            "the folder may see their rows twice. auto does it for tables that have a publisher, such as the symlink manifest."
         ),
     )
 

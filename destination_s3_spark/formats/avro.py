@@ -11,10 +11,10 @@ import json
 import lzma
 import os
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +23,7 @@ import zstandard
 from destination_s3_spark.decoding.plan import Values
 from destination_s3_spark.formats.avro_schema import row_type
 from destination_s3_spark.formats.avro_types import AvroType, Integer, Text
-from destination_s3_spark.formats.file_format import FileFormat
+from destination_s3_spark.formats.file_format import DifferentColumns, FileFormat, Readable
 from destination_s3_spark.formats.file_writer import FileColumns, Sink, require_columns
 from destination_s3_spark.formats.rows import joined, row_bytes, row_offsets
 
@@ -73,6 +73,24 @@ class AvroOptions:
     def open(self, sink: Sink, columns: FileColumns) -> AvroFile:
         """Start a new file that is written into `sink`."""
         return AvroFile(sink, columns, self)
+
+    def join(self, sources: Iterable[Readable], sink: Sink) -> int:
+        """Write the blocks of Avro files behind one header. Raises DifferentColumns."""
+        rows = 0
+        header: _Header | None = None
+        for source in sources:
+            own = _read_header(source)
+            if header is None:
+                header = own
+                sink.write(header.encoded + header.sync)
+            if own.encoded != header.encoded:
+                raise DifferentColumns
+            while (count := _read_long(source)) is not None:
+                size = _read_long(source) or 0
+                sink.write(_encoded_longs(count, size) + _exactly(source, size) + header.sync)
+                _exactly(source, _SYNC_BYTES)
+                rows += count
+        return rows
 
     def compressed(self, block: bytes) -> bytes:
         """Return a block compressed with the codec."""
@@ -133,6 +151,43 @@ class AvroFile:
     def _put(self, data: bytes) -> None:
         if self._sink is not None:
             self._sink.write(data)
+
+
+class _Header(NamedTuple):
+    """The header of a file: all bytes before the marker between blocks, and that marker."""
+
+    encoded: bytes
+    sync: bytes
+
+
+def _read_header(source: Readable) -> _Header:
+    encoded = bytearray(_exactly(source, len(_MAGIC)))
+    while count := _read_long(source, encoded):
+        for _ in range(2 * count):
+            encoded += _exactly(source, _read_long(source, encoded) or 0)
+    return _Header(bytes(encoded), _exactly(source, _SYNC_BYTES))
+
+
+def _read_long(source: Readable, copy: bytearray | None = None) -> int | None:
+    """Read a zigzag integer and append its bytes to `copy`. Return None at the end of the file."""
+    value = shift = 0
+    while True:
+        byte = source.read(1)
+        if not byte:
+            return None
+        if copy is not None:
+            copy += byte
+        value |= (byte[0] & 127) << shift
+        if byte[0] < 128:
+            return (value >> 1) ^ -(value & 1)
+        shift += 7
+
+
+def _exactly(source: Readable, size: int) -> bytes:
+    data = source.read(size)
+    if len(data) != size:
+        raise ValueError("an Avro file ends early")
+    return data
 
 
 def _encoded_longs(*values: int) -> bytes:

@@ -7,6 +7,7 @@ digits, and all other values stay JSON text.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -16,7 +17,7 @@ import pyarrow.compute as pc
 
 from destination_s3_spark.decoding.plan import Values
 from destination_s3_spark.exact_json.values import string_value
-from destination_s3_spark.formats.file_format import FileFormat
+from destination_s3_spark.formats.file_format import FileFormat, Readable
 from destination_s3_spark.formats.file_writer import FileColumns, Sink
 from destination_s3_spark.formats.text_file import (
     Compression,
@@ -24,6 +25,7 @@ from destination_s3_spark.formats.text_file import (
     TextFile,
     chosen_compression,
     chosen_flattening,
+    join_texts,
     meta_json,
     text_join,
 )
@@ -33,6 +35,7 @@ if TYPE_CHECKING:  # a cluster's executors have no pydantic
 
 _NULL = '""'
 _META_COLUMNS = 4
+_LINE_END = b"\r\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +65,10 @@ class CsvOptions:
         """Start a new file that is written into `sink`."""
         return CsvFile(sink, columns.arrow, self)
 
+    def join(self, sources: Iterable[Readable], sink: Sink) -> None:
+        """Write the rows of CSV files behind one header. Raises DifferentColumns."""
+        join_texts(sources, sink, self.compression, _header_bytes)
+
 
 class CsvFile(TextFile):
     """One CSV file being written into a sink. Its header holds the names of the columns."""
@@ -82,6 +89,15 @@ class CsvFile(TextFile):
         ]
         pieces = chain.from_iterable((cell, ",") for cell in cells)
         return text_join(*list(pieces)[:-1], "\r\n")
+
+
+def _header_bytes(text: bytes) -> int:
+    """Return the length of the header: up to the first line end that is not inside a name."""
+    end = 0
+    while True:
+        end = text.index(_LINE_END, end) + len(_LINE_END)
+        if text.count(b'"', 0, end) % 2 == 0:
+            return end
 
 
 def _cells(values: pa.Array[Any]) -> pa.Array[Any]:

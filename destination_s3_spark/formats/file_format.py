@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from destination_s3_spark.decoding.plan import Values
 from destination_s3_spark.formats.file_writer import FileColumns, FileWriter, Sink
+
+
+class DifferentColumns(Exception):
+    """Files that were to be joined have different columns."""
+
+
+class Readable(Protocol):
+    """A seekable binary file."""
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Read up to `size` bytes, or all that is left."""
+
+    def seek(self, offset: int, whence: int = 0, /) -> int:
+        """Set the position."""
 
 
 class FileOptions(Protocol):
@@ -26,6 +40,12 @@ class FileOptions(Protocol):
 
     def open(self, sink: Sink, columns: FileColumns) -> FileWriter:
         """Start a new file that is written into `sink`. The columns have passed `require_fitting`."""
+
+    def join(self, sources: Iterable[Readable], sink: Sink) -> int | None:
+        """Write the rows of files in this format, in order, as one file. Return their number, or None if it is not known.
+
+        The files keep their column types: no value is converted. Raises DifferentColumns.
+        """
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ escapes, the order of keys and undeclared fields stay as the source sent them.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -15,7 +16,7 @@ import pyarrow.compute as pc
 
 from destination_s3_spark.decoding.plan import Values
 from destination_s3_spark.exact_json.members import members
-from destination_s3_spark.formats.file_format import FileFormat
+from destination_s3_spark.formats.file_format import FileFormat, Readable
 from destination_s3_spark.formats.file_writer import FileColumns, Sink
 from destination_s3_spark.formats.text_file import (
     Compression,
@@ -24,6 +25,7 @@ from destination_s3_spark.formats.text_file import (
     beside_meta,
     chosen_compression,
     chosen_flattening,
+    join_texts,
     meta_json,
     text_join,
 )
@@ -57,6 +59,10 @@ class JsonlOptions:
     def open(self, sink: Sink, columns: FileColumns) -> JsonlFile:
         """Start a new file that is written into `sink`."""
         return JsonlFile(sink, columns.arrow, self)
+
+    def join(self, sources: Iterable[Readable], sink: Sink) -> None:
+        """Write the lines of JSON Lines files as one file."""
+        join_texts(sources, sink, self.compression, lambda _: 0)
 
 
 class JsonlFile(TextFile):

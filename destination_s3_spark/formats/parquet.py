@@ -6,8 +6,8 @@ metadata. A table may have other encodings of times of day and of the extraction
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from destination_s3_spark.decoding.plan import Values
-from destination_s3_spark.formats.file_format import FileFormat
+from destination_s3_spark.formats.file_format import DifferentColumns, FileFormat, Readable
 from destination_s3_spark.formats.file_writer import FileColumns, Sink, require_columns
 from destination_s3_spark.schema.encodings import DESTINATION_S3, Encodings, TimeEncoding, stored_schema
 
@@ -25,6 +25,9 @@ if TYPE_CHECKING:  # a cluster's executors have no pydantic
     from destination_s3_spark.config.format_options import ParquetFormat
 
 MIB = 1024 * 1024
+
+_ROWS_AT_ONCE = 16_384
+"""Rows read at once when files are joined."""
 
 _SAMPLE_RUNS = 8
 _SAMPLE_RUN_ROWS = 256
@@ -76,6 +79,32 @@ class ParquetOptions:
         """Start a new file that is written into `sink`."""
         return ParquetFile(sink, columns.arrow, self)
 
+    def join(self, sources: Iterable[Readable], sink: Sink) -> int:
+        """Write the rows of Parquet files as one file, in row groups of the usual size. Raises DifferentColumns."""
+        joined: ParquetFile | None = None
+        try:
+            for source in sources:
+                file = pq.ParquetFile(source)
+                schema = file.schema_arrow
+                if joined is None:
+                    joined = ParquetFile(sink, schema, self._of_stored())
+                if not schema.equals(joined.schema):
+                    raise DifferentColumns
+                # Row groups are requested one by one, because everything that Arrow reads ahead of a request stays in memory.
+                for group in range(file.num_row_groups):
+                    for batch in file.iter_batches(_ROWS_AT_ONCE, row_groups=[group]):
+                        joined.write(batch)
+        except BaseException:
+            if joined is not None:
+                joined.abandon()
+            raise
+        return 0 if joined is None else joined.close()
+
+    def _of_stored(self) -> ParquetOptions:
+        """Return the options for columns that already have the types of the file."""
+        local = self.encodings.time is TimeEncoding.LOCAL
+        return replace(self, encodings=Encodings(time=TimeEncoding.LOCAL) if local else DESTINATION_S3)
+
 
 class _Outlet:
     """A connection to the sink that can be shut. Otherwise Arrow's writer would write a footer when it is garbage collected."""
@@ -112,7 +141,7 @@ class ParquetFile:
     """
 
     def __init__(self, sink: Sink, schema: pa.Schema, options: ParquetOptions) -> None:
-        self._schema = schema
+        self.schema = schema
         self._stored = stored_schema(schema, options.encodings)
         self._options = options
         self._batches: list[pa.RecordBatch] = []
@@ -123,10 +152,10 @@ class ParquetFile:
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Append rows. Raises pa.ArrowInvalid when the columns differ from the schema in names or types. Nullability may differ."""
-        require_columns(batch, self._schema)
+        require_columns(batch, self.schema)
         if batch.num_rows == 0:
             return
-        self._batches.append(pa.RecordBatch.from_arrays(batch.columns, schema=self._schema))
+        self._batches.append(pa.RecordBatch.from_arrays(batch.columns, schema=self.schema))
         self._buffered_bytes += batch.nbytes
         self._rows += batch.num_rows
         if self._buffered_bytes >= self._options.row_group_bytes:
@@ -153,10 +182,10 @@ class ParquetFile:
         self._outlet.shut()
 
     def _write_row_group(self) -> None:
-        table = pa.Table.from_batches(self._batches, self._schema)
+        table = pa.Table.from_batches(self._batches, self.schema)
         self._batches.clear()
         self._buffered_bytes = 0
-        if self._stored is not self._schema:
+        if self._stored is not self.schema:
             table = table.cast(self._stored)
         if self._writer is None:
             self._writer = self._open(table)

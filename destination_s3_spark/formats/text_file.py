@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
+from functools import partial
 from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from isal import isal_zlib
 
+from destination_s3_spark.formats.file_format import DifferentColumns, Readable
 from destination_s3_spark.formats.file_writer import Sink, require_columns
 from destination_s3_spark.formats.rows import row_bytes, row_offsets
 
@@ -24,6 +27,8 @@ _GZIP_LEVEL = 2
 _GZIP_WINDOW = 16 + isal_zlib.MAX_WBITS
 """zlib's convention to request a gzip header and trailer. The header holds no time and no name, so equal rows give equal bytes."""
 _META_PREFIX = "_airbyte_"
+_PIECE_BYTES = 4 * 2**20
+"""Bytes of a file read at once when files are joined."""
 
 
 class Compression(Enum):
@@ -87,6 +92,38 @@ class TextFile(ABC):
     @abstractmethod
     def _lines(self, batch: pa.RecordBatch) -> pa.StringArray:
         """Return each row as text with its line end."""
+
+
+def join_texts(sources: Iterable[Readable], sink: Sink, compression: Compression, header_bytes: Callable[[bytes], int]) -> None:
+    """Write the lines of text files as one file. `header_bytes` tells how many bytes at the start of a file are its header.
+
+    Raises DifferentColumns if the files have different headers.
+    """
+    gzip = compression is Compression.GZIP
+    compressor = isal_zlib.compressobj(_GZIP_LEVEL, isal_zlib.DEFLATED, _GZIP_WINDOW) if gzip else None
+    header: bytes | None = None
+    for source in sources:
+        pieces = _unzipped(source) if gzip else iter(partial(source.read, _PIECE_BYTES), b"")
+        for number, piece in enumerate(pieces):
+            begin = 0
+            if number == 0:
+                begin = header_bytes(piece)
+                own = piece[:begin]
+                if header is not None and own != header:
+                    raise DifferentColumns
+                begin, header = (0, own) if header is None else (begin, header)
+            text = memoryview(piece)[begin:]
+            sink.write(text if compressor is None else compressor.compress(text))
+    if compressor is not None:
+        sink.write(compressor.flush())
+
+
+def _unzipped(source: Readable) -> Iterator[bytes]:
+    """Yield the text of a gzip file in pieces, the first of which holds at least the header of any table."""
+    decompressor = isal_zlib.decompressobj(_GZIP_WINDOW)
+    while data := source.read(_PIECE_BYTES):
+        if text := decompressor.decompress(data):
+            yield text
 
 
 def beside_meta(key: str) -> str:

@@ -49,6 +49,19 @@ class ObjectInfo:
     etag: str = field(default="", compare=False)
 
 
+LEAST_PART_BYTES = 5 * 2**20
+"""Smallest part of a multipart upload except the last one, by S3's rules."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectRange:
+    """The bytes `start` to `end` (exclusive) of an object."""
+
+    key: str
+    start: int
+    end: int
+
+
 @dataclass(frozen=True, slots=True)
 class StagedUpload:
     """A multipart upload with all parts uploaded but not completed: invisible until `complete_upload`."""
@@ -94,6 +107,12 @@ class ObjectStore(Protocol):
 
     def stage_copy(self, source: str, key: str, metadata: Mapping[str, str] | None = None) -> StagedUpload:
         """Stage a server-side copy of an object (UploadPartCopy), without transferring its bytes. Raises ObjectNotFound."""
+
+    def stage_joined(self, ranges: Sequence[ObjectRange], tail: bytes, key: str, metadata: Mapping[str, str]) -> StagedUpload:
+        """Stage an object of these ranges, copied inside the store, followed by `tail`. Raises ObjectNotFound.
+
+        Each range must have LEAST_PART_BYTES or more, and no more than 5 GiB. `tail` must not be empty.
+        """
 
     def complete_upload(self, upload: StagedUpload) -> None:
         """Make the upload's object visible. Raises UploadFailed or OutcomeUnknown."""

@@ -24,6 +24,7 @@ from destination_s3_spark.storage.object_store import (
     ObjectExists,
     ObjectInfo,
     ObjectNotFound,
+    ObjectRange,
     OutcomeUnknown,
     StagedUpload,
     UploadFailed,
@@ -227,17 +228,32 @@ class S3Store:
             raise ObjectNotFound(source)
         if info.size == 0:
             raise Bug(f"{self._url(source)} is empty; a multipart upload cannot hold an empty object.")
-        doing = f"Copying {self._url(source)} to '{key}'"
+        size, step = info.size, self._copy_part_bytes
+        ranges = [ObjectRange(source, start, min(start + step, size)) for start in range(0, size, step)]
+        with self._uploading(f"Copying {self._url(source)} to '{key}'", key, metadata or {}) as upload_id:
+            etags = tuple(self._copy_part(part, key, upload_id, number) for number, part in enumerate(ranges, start=1))
+        return StagedUpload(key, upload_id, etags, size)
+
+    def stage_joined(self, ranges: Sequence[ObjectRange], tail: bytes, key: str, metadata: Mapping[str, str]) -> StagedUpload:
+        """Stage an object of these ranges, copied inside the store, followed by `tail`. Raises ObjectNotFound."""
+        with self._uploading(f"Joining {len(ranges)} objects as '{key}'", key, metadata) as upload_id:
+            etags = [self._copy_part(part, key, upload_id, number) for number, part in enumerate(ranges, start=1)]
+            answer = self.client.upload_part(Bucket=self._bucket, Key=key, UploadId=upload_id, PartNumber=len(ranges) + 1, Body=tail)
+        size = sum(part.end - part.start for part in ranges) + len(tail)
+        return StagedUpload(key, upload_id, (*etags, answer["ETag"]), size)
+
+    @contextmanager
+    def _uploading(self, doing: str, key: str, metadata: Mapping[str, str]) -> Iterator[str]:
+        """Begin an upload and give its id. Abort it after an error, which is translated."""
         with self.translated(doing):
-            upload_id = self.begin_upload(key, metadata or {})
+            upload_id = self.begin_upload(key, metadata)
         try:
             with self.translated(doing):
-                etags = tuple(self._copy_part(info, key, upload_id, start) for start in range(0, info.size, self._copy_part_bytes))
+                yield upload_id
         except BaseException:
-            with suppress(SyncError):  # Report the copy's failure, not the abort's. The next opening aborts the upload.
+            with suppress(SyncError):  # Report the first failure, not the abort's. The next opening aborts the upload.
                 self.abort_upload(key, upload_id)
             raise
-        return StagedUpload(key, upload_id, etags, info.size)
 
     def begin_upload(self, key: str, metadata: Mapping[str, str]) -> str:
         """Begin a multipart upload and return its id. Raises botocore's exceptions."""
@@ -246,16 +262,20 @@ class S3Store:
             doubtful_uploads.note()
         return answer["UploadId"]
 
-    def _copy_part(self, source: ObjectInfo, key: str, upload_id: str, start: int) -> str:
-        last = min(start + self._copy_part_bytes, source.size) - 1
-        answer = self.client.upload_part_copy(
-            Bucket=self._bucket,
-            Key=key,
-            UploadId=upload_id,
-            PartNumber=start // self._copy_part_bytes + 1,
-            CopySource={"Bucket": self._bucket, "Key": source.key},
-            CopySourceRange=f"bytes={start}-{last}",
-        )
+    def _copy_part(self, source: ObjectRange, key: str, upload_id: str, number: int) -> str:
+        try:
+            answer = self.client.upload_part_copy(
+                Bucket=self._bucket,
+                Key=key,
+                UploadId=upload_id,
+                PartNumber=number,
+                CopySource={"Bucket": self._bucket, "Key": source.key},
+                CopySourceRange=f"bytes={source.start}-{source.end - 1}",
+            )
+        except ClientError as error:
+            if code(error) == "NoSuchKey":
+                raise ObjectNotFound(source.key) from error
+            raise
         return answer["CopyPartResult"]["ETag"]
 
     def complete_upload(self, upload: StagedUpload) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from destination_s3_spark.chain.settle import MapCalls
 from destination_s3_spark.tables.open_table import OpenTable
@@ -17,6 +17,9 @@ class OpenTables:
         self._map_tables = map_tables
         self._open: dict[int, OpenTable] = {}
         self._decided = False
+
+    def __iter__(self) -> Iterator[OpenTable]:
+        return iter(self._open.values())
 
     def __getitem__(self, stream: int) -> OpenTable:
         return self._open[stream]

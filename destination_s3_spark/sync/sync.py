@@ -2,7 +2,7 @@
 
     read a line ─► spool it ─► batch due: Spark lands it (uploads not visible yet)
                             ─► commit due: one block per table, complete its uploads ─► emit the covered STATEs
-    end of input ─► commit whole checkpoints ─► merge or publish tables ─► close every table, or leave it to the next attempt
+    end of input ─► commit whole checkpoints ─► merge, publish or compact tables ─► close every table, or leave it to the next attempt
 
 The main thread reads. `Pipeline` lands and commits one batch at a time. Only `Commits` emits STATEs.
 """
@@ -27,6 +27,7 @@ from destination_s3_spark.sync.open_tables import OpenTables
 from destination_s3_spark.sync.pipeline import AfterLanding, Batch, Pipeline
 from destination_s3_spark.sync.spool import Spool
 from destination_s3_spark.sync.updates import Updates
+from destination_s3_spark.tables.compaction.update import compaction_of, is_compacted
 from destination_s3_spark.tables.due import may_be_due, rewrite_of, update_of
 from destination_s3_spark.tables.landing.slices import Slice
 from destination_s3_spark.tables.merge.update import Resources
@@ -122,7 +123,7 @@ class Sync:
             parts.pipeline.submit(Batch(slices, AfterLanding.COMMIT if commit else AfterLanding.GO_ON))
 
     def _finish(self) -> None:
-        """Commit whole checkpoints, update the tables and close them.
+        """Commit whole checkpoints, update the tables, join their small files and close them.
 
         A stream without COMPLETE loses the records that no STATE covers, which the source sends again, and fails the sync.
         """
@@ -132,6 +133,7 @@ class Sync:
         parts.pipeline.submit(Batch(self._slices(cut_ends(self._backlog(), Due.AGE)), AfterLanding.COMMIT))
         parts.pipeline.wait()
         parts.updates.run(self._due())
+        parts.updates.run(self._compactions())
         if unfinished:
             names = ", ".join(str(parts.catalog.streams[stream].id) for stream in unfinished[:10])
             raise TransientError(
@@ -154,6 +156,13 @@ class Sync:
         parts.open_tables.open(due)
         updates = parts.pool.map(lambda stream: update_of(parts.open_tables[stream], parts.resources), due)
         return [(str(parts.tables[stream].stream.id), one) for stream, one in zip(due, updates, strict=True) if one is not None]
+
+    def _compactions(self) -> list[tuple[str, Update]]:
+        """Return the compactions of the tables that this sync has opened, with their stream names."""
+        parts = self._parts
+        tables = [table for table in parts.open_tables if is_compacted(table)]
+        updates = parts.pool.map(lambda table: compaction_of(table, parts.resources().s3), tables)
+        return [(str(table.stream.id), update) for table, update in zip(tables, updates, strict=True) if update is not None]
 
     def _unfinished(self) -> Sequence[int]:
         """Return the streams that did not complete.

@@ -13,7 +13,7 @@ from destination_s3_spark.formats.parquet import Codec, Dictionary, ParquetOptio
 from destination_s3_spark.formats.registry import file_options
 from destination_s3_spark.schema.encodings import ExtractedAtEncoding
 from destination_s3_spark.schema.policy import SchemaChange
-from destination_s3_spark.tables.rules import Rules
+from destination_s3_spark.tables.rules import Compaction, Rules
 from destination_s3_spark.tables.runs.keys import CdcDeletion
 
 
@@ -46,5 +46,6 @@ def rules(config: Config) -> Rules:
         SchemaChange(tables.schema_change),
         CdcDeletion(tables.cdc_deletion_mode),
         tables.target_file_mb * MIB,
+        Compaction(tables.compaction),
         options if log.enabled else None,
     )

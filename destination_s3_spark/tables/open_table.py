@@ -111,6 +111,12 @@ class OpenTable:
         """Make the key of the next final file. `extension` defaults to that of the table's format."""
         return self._final_key(next(self._numbers), token, extension or self.layout.final.extension)
 
+    def key_beside(self, file: FileEntry) -> str:
+        """Make the key of the next file of this file's kind, in the same folder."""
+        token = self.writer.next_token()
+        key = self.layout.raw_key(next(self._numbers), token) if file.kind is FileKind.RAW else self.final_key(token)
+        return file.key.rpartition("/")[0] + "/" + key.rpartition("/")[2]
+
     def refuse(self, problem: str) -> ConfigError:
         """Make the error that ends the sync because of this stream."""
         return refusal(self.stream, problem)

@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 
 from destination_s3_spark.change_log.options import ChangeLogOptions
 from destination_s3_spark.schema.policy import SchemaChange
 from destination_s3_spark.tables.runs.keys import CdcDeletion
+
+
+class Compaction(Enum):
+    """Which tables have their small files joined at the end of a sync. AUTO: those whose readers are told which files are the table's."""
+
+    AUTO = "auto"
+    ON = "on"
+    OFF = "off"
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +25,7 @@ class Rules:
     schema_change: SchemaChange
     deletion: CdcDeletion
     target_file_bytes: int
-    """Target size of the final files of a deduplicated table."""
+    """Size that files grow to as a table grows."""
+    compaction: Compaction = Compaction.AUTO
     change_log: ChangeLogOptions | None = None
     """Options of the change log, or None to write no change log."""

@@ -14,6 +14,7 @@ from destination_s3_spark.storage.object_store import (
     ObjectExists,
     ObjectInfo,
     ObjectNotFound,
+    ObjectRange,
     OutcomeUnknown,
     StagedUpload,
     UploadFailed,
@@ -127,6 +128,9 @@ class FakeStore:
 
     def stage_copy(self, source: str, key: str, metadata: Mapping[str, str] | None = None) -> StagedUpload:
         return self.stage(key, self.get(source))
+
+    def stage_joined(self, ranges: Sequence[ObjectRange], tail: bytes, key: str, metadata: Mapping[str, str]) -> StagedUpload:
+        return self.stage(key, b"".join(self.get(part.key)[part.start : part.end] for part in ranges) + tail)
 
     def complete_upload(self, upload: StagedUpload) -> None:
         def effect() -> None:

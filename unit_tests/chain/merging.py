@@ -231,7 +231,7 @@ class Attempt:
             self.writer.replace(files, replaced_by_pending(live, kept, lasting), rows_kept=kept.rows)
         else:
             self.writer.merge(files, [*old, *deltas, *live.dropped], None)
-        self.writer.delete_scratch([scratch])
+        self.writer.store.delete([scratch])
 
     def _rewritten(self, sources: Sequence[FileEntry]) -> list[DataFile]:
         """New final files with the rows of these: two when deduplicated, as a merge cuts them; else one for each."""

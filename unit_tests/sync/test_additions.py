@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -17,7 +17,7 @@ from destination_s3_spark.chain.state import TableState
 from destination_s3_spark.config.config import Config
 from destination_s3_spark.decoding.plan import Values
 from destination_s3_spark.formats import registry as formats
-from destination_s3_spark.formats.file_format import FileFormat
+from destination_s3_spark.formats.file_format import DifferentColumns, FileFormat, Readable
 from destination_s3_spark.formats.file_writer import FileColumns, Sink, require_columns
 from destination_s3_spark.protocol.catalog import Catalog, parse_catalog
 from destination_s3_spark.storage.object_store import ObjectStore
@@ -60,6 +60,9 @@ class FeatherOptions:
 
     def open(self, sink: Sink, columns: FileColumns) -> FeatherFile:
         return FeatherFile(sink, columns.arrow)
+
+    def join(self, sources: Iterable[Readable], sink: Sink) -> None:
+        raise DifferentColumns
 
 
 @dataclass(frozen=True, slots=True)

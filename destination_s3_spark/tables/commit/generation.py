@@ -8,6 +8,7 @@ from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.chain.opening import WriteDisposition
 from destination_s3_spark.chain.state import Contents
+from destination_s3_spark.tables.commit.adoption import generation_of
 from destination_s3_spark.tables.commit.writer import TableWriter
 
 
@@ -64,5 +65,5 @@ def _adopted(writer: TableWriter, live: LiveFiles, contents: Contents) -> frozen
     """
     if contents.current_from:
         return frozenset()
-    generations = writer.map_files(writer.generation_of, live.adopted)
+    generations = writer.map_files(lambda key: generation_of(writer.store.head(key)), live.adopted)
     return frozenset(key for key, found in zip(live.adopted, generations, strict=True) if found == contents.generation)

@@ -32,7 +32,6 @@ from destination_s3_spark.errors import Bug, DataError, Fenced, SyncError, Trans
 from destination_s3_spark.schema.schema_event import from_event
 from destination_s3_spark.schema.table_schema import TableSchema
 from destination_s3_spark.storage.object_store import ObjectNotFound, ObjectStore, StagedUpload
-from destination_s3_spark.tables.commit.adoption import generation_of
 from destination_s3_spark.tables.commit.batch import Batch, TableCheckpoint, cut_batch
 from destination_s3_spark.tables.commit.result import CommitResult
 from destination_s3_spark.tables.landing.slices import StagedSlice
@@ -77,6 +76,16 @@ class TableWriter:
         self._files_named = 0
         self._opened = False
         self._over = False
+
+    @property
+    def store(self) -> ObjectStore:
+        """The bucket."""
+        return self._store
+
+    @property
+    def published(self) -> bool:
+        """Whether readers outside of the chain are told of the table."""
+        return bool(self._publishers)
 
     @property
     def state(self) -> TableState | None:
@@ -180,6 +189,11 @@ class TableWriter:
         event = partial(MergeData, consumed_offset=consumed_offset, operation_count=operation_count)
         return self._rewrite(files, removed, event)
 
+    def compact(self, files: Sequence[DataFile], removed: Sequence[FileEntry]) -> CommitResult:
+        """Replace files of the table by others with the same rows. The change log, if there is one, goes on."""
+        count = self._chain.head.contents.operation_count
+        return self._rewrite(files, removed, partial(MergeData, consumed_offset=None, operation_count=count, data_change=False))
+
     def replace(
         self, files: Sequence[DataFile], removed: Sequence[FileEntry], operation_count: OperationCount | None = None, rows_kept: int = 0
     ) -> CommitResult:
@@ -236,10 +250,6 @@ class TableWriter:
         """Return the table's schemas with these ids from the chain. The current schema takes no request."""
         return {schema_id: from_event(payload) for schema_id, payload in self._chain.schemas(ids).items()}
 
-    def generation_of(self, key: str) -> int | None:
-        """Return the generation in a final file's metadata (one request)."""
-        return generation_of(self._store.head(key))
-
     def copy(self, file: FileEntry, key: str, metadata: Mapping[str, str]) -> StagedUpload:
         """Stage a copy of a live file, made inside the store. Raises Fenced or DataError if the file is gone."""
         try:
@@ -257,10 +267,6 @@ class TableWriter:
         other = self._chain.successor()
         if other is not None:
             raise fenced(self._table.stream, other)
-
-    def delete_scratch(self, keys: Sequence[str]) -> None:
-        """Delete the scratch objects of a finished merge."""
-        self._store.delete(keys)
 
     def drop(self, files: Iterable[DataFile]) -> None:
         """Abort staged files that no block names. Raises TransientError."""

@@ -133,7 +133,7 @@ def _steps(table: OpenTable, live: LiveFiles, form: TableFormat, inputs: _Inputs
         removed = [*inputs.consumed, *_replaced(inputs, plan), *gone, *live.dropped]
         offsets = [file.offset + file.rows - 1 for file in inputs.consumed if file.kind is FileKind.DELTA and file.offset is not None]
         result = writer.merge(files, removed, max(offsets, default=None), logged.count)
-    writer.delete_scratch([*(run.key for run in sorted_runs), *waiting.scratch, *logged.scratch])
+    writer.store.delete([*(run.key for run in sorted_runs), *waiting.scratch, *logged.scratch])
     return result
 
 

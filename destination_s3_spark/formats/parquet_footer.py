@@ -1,0 +1,235 @@
+"""Footers of Parquet files: how several files become one whose pages are copied as bytes.
+
+A footer is a struct of Thrift's compact protocol (https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md). It is
+decoded without a schema, because only the positions of pages in the file have to change. Field numbers are those of parquet.thrift.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import count
+from struct import Struct as Packing
+from typing import Any, NamedTuple
+
+MAGIC = b"PAR1"
+
+_TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = range(1, 13)
+_INTEGERS = frozenset({_I16, _I32, _I64})
+_LENGTH = Packing("<I")
+
+_SCHEMA, _ROWS, _ROW_GROUPS, _KEY_VALUES, _ENCRYPTION = 2, 3, 4, 5, 8
+"""Fields of FileMetaData."""
+_COLUMNS, _GROUP_OFFSET, _ORDINAL = 1, 5, 7
+"""Fields of RowGroup."""
+_CHUNK_OFFSET, _CHUNK_METADATA = 2, 3
+_CHUNK_INDEXES = (4, 6)
+"""Fields of ColumnChunk. The last two are the positions of indexes."""
+_PAGES = (9, 10, 11, 14)
+"""Fields of ColumnMetaData: the positions of data pages, index pages, dictionary and bloom filter."""
+_MOST_GROUPS = 2**15 - 1
+"""Most row groups of a file, because their ordinals have 16 bits."""
+
+
+class _Value(NamedTuple):
+    """A value with its type. A struct is a dict by field number, a list a pair of the items' type and the items."""
+
+    type: int
+    value: Any
+
+
+_Fields = dict[int, _Value]
+
+
+@dataclass(frozen=True, slots=True)
+class Footer:
+    """The footer of a Parquet file. `pages_end` is the number of bytes before it: the magic number and the pages."""
+
+    fields: _Fields
+    pages_end: int
+
+    @property
+    def rows(self) -> int:
+        """The number of rows in the file."""
+        return int(self.fields[_ROWS].value)
+
+    @property
+    def columns(self) -> tuple[object, object]:
+        """The schema and the metadata of the file, to compare with those of other files."""
+        return self.fields[_SCHEMA], self.fields.get(_KEY_VALUES)
+
+
+def footer_bytes(tail: bytes) -> int:
+    """Return the size of the footer, its length and the magic number, given the last 8 bytes of a file or more.
+
+    Raises ValueError if the file is not Parquet.
+    """
+    if tail[-4:] != MAGIC:
+        raise ValueError("not a Parquet file")
+    length: int = _LENGTH.unpack(tail[-8:-4])[0]
+    return length + 8
+
+
+def read_footer(tail: bytes, size: int) -> Footer:
+    """Decode the footer of a file of `size` bytes, given its last bytes with the whole footer. Raises ValueError or IndexError."""
+    taken = footer_bytes(tail)
+    fields, _ = _read_struct(tail[len(tail) - taken : -8], 0)
+    return Footer(fields, size - taken)
+
+
+def joinable(footers: Sequence[Footer]) -> bool:
+    """Tell whether the files have the same columns and no more row groups than one file can have."""
+    groups = sum(len(footer.fields[_ROW_GROUPS].value[1]) for footer in footers)
+    plain = all(_ENCRYPTION not in footer.fields for footer in footers)
+    return plain and groups <= _MOST_GROUPS and all(footer.columns == footers[0].columns for footer in footers)
+
+
+def joined_footer(footers: Sequence[Footer]) -> bytes:
+    """Return the end of a file that begins with all pages of the first file and goes on with the pages of the others.
+
+    Copy bytes 0 to `pages_end` of the first file, and 4 to `pages_end` of each other one. The files must be `joinable`.
+    """
+    groups: list[_Fields] = []
+    ordinals = count()
+    shift = 0
+    for footer in footers:
+        groups += [_moved_group(group, shift, next(ordinals)) for group in footer.fields[_ROW_GROUPS].value[1]]
+        shift += footer.pages_end - len(MAGIC)
+    fields = {
+        **footers[0].fields,
+        _ROWS: _Value(_I64, sum(footer.rows for footer in footers)),
+        _ROW_GROUPS: _Value(_LIST, (_STRUCT, groups)),
+    }
+    encoded = b"".join(_struct(fields))
+    return encoded + _LENGTH.pack(len(encoded)) + MAGIC
+
+
+def _moved_group(group: _Fields, shift: int, ordinal: int) -> _Fields:
+    columns = [_moved_chunk(chunk, shift) for chunk in group[_COLUMNS].value[1]]
+    moved = _moved(group, (_GROUP_OFFSET,), shift) | {_COLUMNS: _Value(_LIST, (_STRUCT, columns))}
+    return moved | {_ORDINAL: _Value(_I16, ordinal)} if _ORDINAL in group else moved
+
+
+def _moved_chunk(chunk: _Fields, shift: int) -> _Fields:
+    moved = _moved(chunk, (_CHUNK_OFFSET, *_CHUNK_INDEXES), shift)
+    metadata = _moved(chunk[_CHUNK_METADATA].value, _PAGES, shift)
+    return moved | {_CHUNK_METADATA: _Value(_STRUCT, metadata)}
+
+
+def _moved(fields: _Fields, positions: Sequence[int], shift: int) -> _Fields:
+    """Return the fields with these positions moved. A position 0 is none, because files begin with the magic number."""
+    moved = {
+        field: _Value(fields[field].type, fields[field].value + shift) for field in positions if field in fields and fields[field].value
+    }
+    return {**fields, **moved}
+
+
+def _read_struct(data: bytes, at: int) -> tuple[_Fields, int]:
+    fields: _Fields = {}
+    number = 0
+    while True:
+        head = data[at]
+        at += 1
+        if head == 0:
+            return fields, at
+        if head >> 4:
+            number += head >> 4
+        else:
+            number, at = _read_integer(data, at)
+        kind = head & 15
+        value: Any
+        if kind in (_TRUE, _FALSE):
+            value = kind == _TRUE
+        else:
+            value, at = _read(data, at, kind)
+        fields[number] = _Value(kind, value)
+
+
+def _read(data: bytes, at: int, kind: int) -> tuple[Any, int]:
+    if kind in _INTEGERS:
+        return _read_integer(data, at)
+    if kind == _BINARY:
+        length, at = _read_unsigned(data, at)
+        return data[at : at + length], at + length
+    if kind == _STRUCT:
+        return _read_struct(data, at)
+    if kind in (_LIST, _SET):
+        return _read_list(data, at)
+    if kind == _DOUBLE:
+        return data[at : at + 8], at + 8
+    if kind in (_TRUE, _FALSE, _BYTE):  # a boolean in a list is a byte
+        return data[at], at + 1
+    raise ValueError(f"a Thrift value of type {kind}")
+
+
+def _read_list(data: bytes, at: int) -> tuple[tuple[int, list[Any]], int]:
+    head = data[at]
+    length, at = head >> 4, at + 1
+    if length == 15:
+        length, at = _read_unsigned(data, at)
+    items = []
+    for _ in range(length):
+        item, at = _read(data, at, head & 15)
+        items.append(item)
+    return (head & 15, items), at
+
+
+def _read_unsigned(data: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return value, at
+        shift += 7
+
+
+def _read_integer(data: bytes, at: int) -> tuple[int, int]:
+    value, at = _read_unsigned(data, at)
+    return (value >> 1) ^ -(value & 1), at
+
+
+def _struct(fields: _Fields) -> Iterator[bytes]:
+    last = 0
+    for number in sorted(fields):
+        kind, value = fields[number]
+        if 0 < number - last <= 15:
+            yield bytes([number - last << 4 | kind])
+        else:
+            yield bytes([kind]) + _integer(number)
+        last = number
+        if kind not in (_TRUE, _FALSE):
+            yield from _encoded(kind, value)
+    yield b"\0"
+
+
+def _encoded(kind: int, value: Any) -> Iterator[bytes]:
+    if kind in _INTEGERS:
+        yield _integer(value)
+    elif kind == _BINARY:
+        yield _unsigned(len(value)) + value
+    elif kind == _STRUCT:
+        yield from _struct(value)
+    elif kind in (_LIST, _SET):
+        of, items = value
+        yield bytes([len(items) << 4 | of]) if len(items) < 15 else bytes([0xF0 | of]) + _unsigned(len(items))
+        for item in items:
+            yield from _encoded(of, item)
+    elif kind == _DOUBLE:
+        yield value
+    else:
+        yield bytes([value])
+
+
+def _unsigned(value: int) -> bytes:
+    encoded = bytearray()
+    while value > 127:
+        encoded.append(value & 127 | 128)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
+
+
+def _integer(value: int) -> bytes:
+    return _unsigned(value << 1 if value >= 0 else (-value << 1) - 1)

@@ -1,0 +1,112 @@
+"""Joining of files: inside the store where their pages can be copied as bytes, else by a Spark task that reads and writes the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+
+from destination_s3_spark.chain.files import DataFile, FileEntry, generation_metadata
+from destination_s3_spark.errors import Bug, SyncError
+from destination_s3_spark.formats.file_format import DifferentColumns, FileOptions
+from destination_s3_spark.formats.parquet import ParquetOptions
+from destination_s3_spark.formats.parquet_footer import Footer, footer_bytes, joinable, joined_footer, read_footer
+from destination_s3_spark.storage.object_store import LEAST_PART_BYTES, ObjectNotFound, ObjectRange, ObjectStore
+from destination_s3_spark.storage.ranged import TAIL_BYTES, RangedFile
+from destination_s3_spark.storage.settings import S3Settings
+from destination_s3_spark.storage.staging import StagedFileSink
+from destination_s3_spark.tables.compaction.groups import Group
+from destination_s3_spark.tables.stored.presence import present
+
+_MAGIC_BYTES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class JoinTask:
+    """The files to join, the key and the options of the new file."""
+
+    group: Group
+    key: str
+    options: FileOptions
+    s3: S3Settings
+
+    @property
+    def bytes(self) -> int:
+        """Size of the files."""
+        return sum(file.bytes for file in self.group)
+
+
+@dataclass(frozen=True, slots=True)
+class NotJoined:
+    """The reason why files were not joined."""
+
+    reason: str
+
+
+def joined_in_store(group: Group, key: str, store: ObjectStore) -> DataFile | None:
+    """Stage a Parquet file of all pages of the files, copied inside the store. Return None if a Spark task has to join the files.
+
+    Only files of LEAST_PART_BYTES or more are copied. Smaller ones would leave small row groups behind. Raises ObjectNotFound.
+    """
+    if not key.endswith(ParquetOptions.extension) or min(file.bytes for file in group) < 2 * LEAST_PART_BYTES:
+        return None
+    footers = [_footer(file, store) for file in group]
+    ranges = [
+        ObjectRange(file.key, _MAGIC_BYTES if number else 0, footer.pages_end)
+        for number, (file, footer) in enumerate(zip(group, footers, strict=True))
+    ]
+    if not joinable(footers) or min(part.end - part.start for part in ranges) < LEAST_PART_BYTES:
+        return None
+    rows = sum(file.rows for file in group)
+    if sum(footer.rows for footer in footers) != rows:
+        raise Bug(f"Files of {rows} rows have {sum(footer.rows for footer in footers)} rows by their footers; nothing was changed.")
+    upload = store.stage_joined(ranges, joined_footer(footers), key, generation_metadata(group[0].generation_id))
+    return _entry(group, DataFile(group[0].kind, upload, rows))
+
+
+def join_files(task: JoinTask) -> DataFile | NotJoined:
+    """Stage one file with the rows of all files, or return why that failed. Nothing stays staged then.
+
+    An error is returned and not raised, because the other tasks of the job have staged files that must not be forgotten.
+    """
+    try:
+        return _joined(task)
+    except SyncError as error:
+        return NotJoined(f"{type(error).__name__}: {error}")
+
+
+def _joined(task: JoinTask) -> DataFile | NotJoined:
+    rows = sum(file.rows for file in task.group)
+    try:
+        with StagedFileSink(task.s3, task.key, generation_metadata(task.group[0].generation_id)) as sink:
+            written = task.options.join(_opened(task.group, task.s3), sink)
+            if written not in (None, rows):
+                raise Bug(f"Files of {rows} rows were joined as {written} rows; nothing was changed.")
+            return _entry(task.group, DataFile(task.group[0].kind, sink.stage(), rows))
+    except DifferentColumns:
+        return NotJoined(f"the columns of the files from '{task.group[0].key}' on differ")
+    except ObjectNotFound as gone:
+        with present(str(gone), task.s3):
+            raise
+
+
+def _opened(files: Sequence[FileEntry], s3: S3Settings) -> Iterator[RangedFile]:
+    for file in files:
+        with closing(RangedFile(s3, file.key, file.bytes)) as source:
+            yield source
+
+
+def _footer(file: FileEntry, store: ObjectStore) -> Footer:
+    if store.head(file.key) is None:
+        raise ObjectNotFound(file.key)
+    taken = min(file.bytes, TAIL_BYTES)
+    tail = store.get_range(file.key, file.bytes - taken, file.bytes, file.bytes)
+    needed = footer_bytes(tail)
+    if needed > taken:
+        tail = store.get_range(file.key, file.bytes - needed, file.bytes, file.bytes)
+    return read_footer(tail, file.bytes)
+
+
+def _entry(group: Group, staged: DataFile) -> DataFile:
+    first = group[0]
+    return DataFile(staged.kind, staged.upload, staged.rows, None, first.offset, first.schema_id, first.generation_id)

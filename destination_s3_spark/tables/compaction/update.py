@@ -1,0 +1,140 @@
+"""Compaction of a table as an update: each group of files is replaced by one block.
+
+A compaction changes no row. So an error of its work is logged, and the files stay as they are.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from destination_s3_spark.chain.files import DataFile, FileEntry, FileKind
+from destination_s3_spark.chain.live_files import LiveFiles
+from destination_s3_spark.chain.state import Contents, Counters
+from destination_s3_spark.errors import SyncError
+from destination_s3_spark.formats.file_format import FileOptions
+from destination_s3_spark.storage.object_store import ObjectNotFound
+from destination_s3_spark.storage.settings import S3Settings
+from destination_s3_spark.tables.commit.result import CommitResult
+from destination_s3_spark.tables.compaction.groups import LEAST_FILES, Group, groups
+from destination_s3_spark.tables.compaction.join import JoinTask, NotJoined, join_files, joined_in_store
+from destination_s3_spark.tables.configured import RAW_PARQUET
+from destination_s3_spark.tables.open_table import OpenTable
+from destination_s3_spark.tables.rules import Compaction
+from destination_s3_spark.tables.update import Steps, Update, Work
+
+_KINDS = (FileKind.FINAL, FileKind.RAW)
+
+logger = logging.getLogger("airbyte")
+
+
+@dataclass(frozen=True, slots=True)
+class _Join:
+    """One file to make, and the files to make it of."""
+
+    group: Group
+    key: str
+    options: FileOptions
+
+
+def is_compacted(table: OpenTable) -> bool:
+    """Tell whether a sync joins small files of the table. Raw files of a deduplicated table have no readers besides the connector."""
+    match table.rules.compaction:
+        case Compaction.OFF:
+            return False
+        case Compaction.AUTO:
+            return table.spec is not None or table.writer.published
+        case Compaction.ON:
+            return True
+
+
+def compaction_of(table: OpenTable, s3: S3Settings) -> Update | None:
+    """Return the compaction of an open table, or None if there is nothing to join."""
+    contents = table.writer.open().contents
+    if contents.pending is not None or not any(_may_be_due(contents, kind, table.rules.target_file_bytes) for kind in _KINDS):
+        return None
+    live = table.writer.live_files()
+    chosen = _chosen(table, live)
+    return _compacted(table, chosen, s3) if chosen else None
+
+
+def _may_be_due(contents: Contents, kind: FileKind, target_bytes: int) -> bool:
+    """Tell, without reading the list of files, whether there can be any to join."""
+    held = contents.held.get(kind.value, Counters())
+    return held.files >= LEAST_FILES or (held.files > 1 and held.bytes >= target_bytes / 2)
+
+
+def _chosen(table: OpenTable, live: LiveFiles) -> list[tuple[_Join, ...]]:
+    """Choose the files to make, each final file together with the raw file of its rows."""
+    target = table.rules.target_file_bytes
+    raw = {file.offset: file for file in _of_kind(table, live, FileKind.RAW)}
+    if table.spec is not None:
+        return [(_join(table, group),) for group in groups(list(raw.values()), target)]
+
+    def twin(file: FileEntry) -> FileEntry | None:
+        found = raw.get(file.offset)
+        return found if found is not None and found.rows == file.rows else None
+
+    found = []
+    for group in groups(_of_kind(table, live, FileKind.FINAL), target, lambda file: twin(file) is not None):
+        twins = tuple(other for file in group if (other := twin(file)) is not None)
+        found.append(tuple(_join(table, files) for files in (group, twins) if files))
+    return found
+
+
+def _of_kind(table: OpenTable, live: LiveFiles, kind: FileKind) -> list[FileEntry]:
+    """List the live files of a kind that have today's format."""
+    options = _options(table, kind)
+    return [file for file in live.of(kind) if file.key.endswith(options.extension)]
+
+
+def _join(table: OpenTable, group: Group) -> _Join:
+    return _Join(group, table.key_beside(group[0]), _options(table, group[0].kind))
+
+
+def _options(table: OpenTable, kind: FileKind) -> FileOptions:
+    return table.layout.final if kind is FileKind.FINAL else table.layout.raw or RAW_PARQUET
+
+
+def _compacted(table: OpenTable, chosen: Sequence[tuple[_Join, ...]], s3: S3Settings) -> Update:
+    result: CommitResult | None = None
+    made = yield from _made(table, [join for joins in chosen for join in joins], s3)
+    for joins in chosen:
+        files = [made[join.key] for join in joins if join.key in made]
+        if len(files) < len(joins):
+            table.writer.drop(files)
+            continue
+        result = table.writer.compact(files, [file for join in joins for file in join.group])
+    return result
+
+
+def _made(table: OpenTable, joins: Sequence[_Join], s3: S3Settings) -> Steps[Mapping[str, DataFile]]:
+    """Stage the files that can be made, by key."""
+    copied = table.writer.map_files(lambda join: _copied(table, join), joins)
+    made = {join.key: file for join, file in zip(joins, copied, strict=True) if file is not None}
+    tasks = [JoinTask(join.group, join.key, join.options, s3) for join in joins if join.key not in made]
+    if tasks:
+        try:
+            done = yield from Work(join_files, tasks, lambda task: task.bytes).results()
+        except SyncError as error:
+            _left(table, f"{type(error).__name__}: {error}")
+            return made
+        for task, file in zip(tasks, done, strict=True):
+            if isinstance(file, NotJoined):
+                _left(table, file.reason)
+            else:
+                made[task.key] = file
+    return made
+
+
+def _copied(table: OpenTable, join: _Join) -> DataFile | None:
+    try:
+        return joined_in_store(join.group, join.key, table.writer.store)
+    except (ObjectNotFound, SyncError) as error:
+        _left(table, f"{type(error).__name__}: {error}")
+        return None
+
+
+def _left(table: OpenTable, reason: str) -> None:
+    logger.warning("stream %s: small files were not joined and stay as they are; the next sync tries again. %s", table.stream.id, reason)

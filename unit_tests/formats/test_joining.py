@@ -1,0 +1,90 @@
+"""Files of one format joined into one, with every row as it was."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from destination_s3_spark.formats.avro import AvroOptions, Codec
+from destination_s3_spark.formats.csv import CsvOptions
+from destination_s3_spark.formats.file_format import DifferentColumns, FileOptions
+from destination_s3_spark.formats.jsonl import JsonlOptions
+from destination_s3_spark.formats.parquet import ParquetOptions
+from destination_s3_spark.formats.text_file import Compression, Flattening
+from destination_s3_spark.schema.encodings import Encodings, ExtractedAtEncoding, TimeEncoding
+
+PROPERTIES: dict[str, Any] = {
+    "id": {"type": "integer"},
+    'a "name"\r\n,': {"type": "string"},
+    "clock": {"type": "string", "format": "time", "airbyte_type": "time_without_timezone"},
+    "tags": {"type": "array", "items": {"type": "string"}},
+}
+FILES = [
+    ['{"id":1,"a \\"name\\"\\r\\n,":"one \\r\\n \\" two","clock":"08:00:00","tags":["é",null]}', '{"id":"no number"}'],
+    ['{"id":3,"tags":[]}'],
+    ["{}", '{"id":5,"clock":"23:59:59.999999"}', '{"id":6}'],
+]
+LOCAL = Encodings(ExtractedAtEncoding.MICROS, TimeEncoding.LOCAL)
+INT64 = Encodings(ExtractedAtEncoding.MICROS, TimeEncoding.INT64)
+OPTIONS: list[FileOptions] = [
+    *(ParquetOptions(encodings=encodings) for encodings in (Encodings(), LOCAL, INT64)),
+    *(AvroOptions(codec, 1) for codec in (Codec.NULL, Codec.DEFLATE, Codec.SNAPPY, Codec.ZSTANDARD)),
+    *(made(flattening, compression) for made in (JsonlOptions, CsvOptions) for flattening in Flattening for compression in Compression),
+]
+
+
+def text(options: FileOptions, file: bytes) -> str:
+    return (gzip.decompress(file) if options.extension.endswith(".gz") else file).decode()
+
+
+def rows(options: FileOptions, file: bytes) -> list[Any]:
+    match options:
+        case ParquetOptions():
+            table = pq.read_table(pa.BufferReader(file))
+            return table.to_pylist()
+        case AvroOptions():
+            return list(fastavro.reader(io.BytesIO(file)))
+        case CsvOptions():
+            return list(csv.DictReader(io.StringIO(text(options, file), newline="")))
+        case _:
+            return [json.loads(line) for line in text(options, file).splitlines()]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=repr)
+def test_the_rows_of_all_files_are_in_the_joined_one(options: FileOptions, landing: Any) -> None:
+    made = [landing(options, PROPERTIES).file(data) for data in FILES]
+    sink = io.BytesIO()
+    written = options.join(map(io.BytesIO, made), sink)
+    joined = sink.getvalue()
+    expected = [row for file in made for row in rows(options, file)]
+    assert rows(options, joined) == expected
+    assert len(expected) == 6
+    assert written == (6 if isinstance(options, ParquetOptions | AvroOptions) else None)
+    if isinstance(options, ParquetOptions):
+        one, many = (pq.ParquetFile(io.BytesIO(file)) for file in (joined, made[0]))
+        assert one.schema.equals(many.schema)
+        assert one.schema_arrow.equals(many.schema_arrow, check_metadata=True)
+        assert one.num_row_groups == 1
+
+
+@pytest.mark.parametrize("options", [option for option in OPTIONS if not isinstance(option, JsonlOptions)], ids=repr)
+def test_files_of_other_columns_are_not_joined(options: FileOptions, landing: Any) -> None:
+    if isinstance(options, CsvOptions) and options.flattening is Flattening.NONE:
+        pytest.skip("all such files have the same columns")
+    made = [landing(options, PROPERTIES).file(FILES[0]), landing(options, {"id": {"type": "integer"}}).file(FILES[1])]
+    with pytest.raises(DifferentColumns):
+        options.join(map(io.BytesIO, made), io.BytesIO())
+
+
+def test_an_avro_file_that_ends_early_is_an_error(landing: Any) -> None:
+    options = AvroOptions()
+    with pytest.raises(ValueError, match="ends early"):
+        options.join([io.BytesIO(landing(options, PROPERTIES).file(FILES[0])[:-20])], io.BytesIO())

@@ -1,0 +1,110 @@
+"""Parquet files joined by copying their pages: what readers see of them."""
+
+from __future__ import annotations
+
+import io
+from datetime import UTC, date, datetime, time
+from typing import Any
+
+import duckdb
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from destination_s3_spark.formats.parquet_footer import Footer, footer_bytes, joinable, joined_footer, read_footer
+
+SCHEMA = pa.schema(
+    [
+        pa.field("id", pa.int64(), nullable=False),
+        pa.field("text", pa.string()),
+        pa.field("number", pa.float64()),
+        pa.field("flag", pa.bool_()),
+        pa.field("day", pa.date32()),
+        pa.field("at", pa.timestamp("us", "UTC")),
+        pa.field("clock", pa.time64("us")),
+        pa.field("place", pa.struct([("city", pa.string()), ("tags", pa.list_(pa.string()))])),
+    ]
+)
+ROWS = st.lists(
+    st.fixed_dictionaries(
+        {
+            "id": st.integers(-(2**63), 2**63 - 1),
+            "text": st.none() | st.text(max_size=20),
+            "number": st.none() | st.floats(allow_nan=False),
+            "flag": st.none() | st.booleans(),
+            "day": st.none() | st.dates(date(1900, 1, 1)),
+            "at": st.none() | st.datetimes(datetime(1900, 1, 1), datetime(2200, 1, 1)).map(lambda at: at.replace(tzinfo=UTC)),
+            "clock": st.none() | st.times(time(0), time(23, 59)),
+            "place": st.none()
+            | st.fixed_dictionaries(
+                {"city": st.none() | st.text(max_size=5), "tags": st.none() | st.lists(st.text(max_size=3), max_size=2)}
+            ),
+        }
+    ),
+    max_size=20,
+)
+
+
+def written(rows: list[dict[str, Any]], **options: Any) -> bytes:
+    sink = io.BytesIO()
+    with pq.ParquetWriter(sink, SCHEMA, version="2.6", **options) as writer:
+        for start in range(0, len(rows), 7):
+            writer.write_table(pa.Table.from_pylist(rows[start : start + 7], SCHEMA))
+        writer.add_key_value_metadata({"table": "users"})
+    return sink.getvalue()
+
+
+def footer(file: bytes) -> Footer:
+    return read_footer(file[-footer_bytes(file) :], len(file))
+
+
+def joined(files: list[bytes]) -> bytes:
+    footers = [footer(file) for file in files]
+    assert joinable(footers)
+    pages = [file[4 if number else 0 : found.pages_end] for number, (file, found) in enumerate(zip(files, footers, strict=True))]
+    return b"".join(pages) + joined_footer(footers)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(ROWS, min_size=1, max_size=4), st.sampled_from(["none", "snappy", "zstd"]), st.booleans(), st.booleans())
+def test_joined_files_have_the_rows_of_all(files: list[Any], compression: str, dictionary: bool, index: bool) -> None:
+    made = joined([written(rows, compression=compression, use_dictionary=dictionary, write_page_index=index) for rows in files])
+    expected = pa.Table.from_pylist([row for rows in files for row in rows], SCHEMA)
+    file = pq.ParquetFile(io.BytesIO(made))
+    assert file.read().equals(expected)
+    assert file.metadata.num_rows == len(expected)
+    assert file.metadata.metadata[b"table"] == b"users"
+    assert pl.read_parquet(made).to_arrow().select(["id"]).cast(pa.schema([SCHEMA.field("id")])).equals(expected.select(["id"]))
+
+
+def test_statistics_still_belong_to_their_row_groups(tmp_path: Any) -> None:
+    files = [written([{"id": file * 100 + row, "text": f"row {row}"} for row in range(20)]) for file in range(5)]
+    path = tmp_path / "joined.parquet"
+    path.write_bytes(joined(files))
+    metadata = pq.read_metadata(path)
+    assert metadata.num_row_groups == 15
+    for group in range(15):
+        assert metadata.row_group(group).column(0).statistics.min == group // 3 * 100 + group % 3 * 7
+    found = duckdb.sql(f"SELECT count(*), min(text) FROM '{path}' WHERE id BETWEEN 305 AND 405")
+    assert found is not None
+    assert found.fetchall() == [(21, "row 0")]
+    assert pl.scan_parquet(path).filter(pl.col("id") == 219).select("text").collect().item() == "row 19"
+
+
+def test_one_file_is_rewritten_to_itself() -> None:
+    file = written([{"id": 1}])
+    assert joined([file]) == file
+
+
+def test_files_that_differ_are_not_joined() -> None:
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"id": [1]}), sink)
+    assert not joinable([footer(written([])), footer(sink.getvalue())])
+
+
+def test_what_is_no_parquet_is_refused() -> None:
+    with pytest.raises(ValueError, match="not a Parquet file"):
+        footer_bytes(b"something else")

@@ -1,0 +1,215 @@
+"""Small files of a table joined at the end of syncs: the rows and all that knows of them stay as they were."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from destination_s3_spark.chain.events import MergeData
+from destination_s3_spark.chain.files import FileKind
+from destination_s3_spark.chain.log import Chain
+from destination_s3_spark.protocol.catalog import Catalog, parse_catalog
+from destination_s3_spark.storage.s3 import S3Store
+from destination_s3_spark.storage.settings import S3Settings
+from destination_s3_spark.stream_id import StreamId
+from destination_s3_spark.tables.compaction.groups import LEAST_FILES
+from destination_s3_spark.tables.due import rebuild_of
+from destination_s3_spark.tables.factory import TableFactory
+from destination_s3_spark.tables.merge.update import Resources
+from unit_tests.sync.inline_lake import InlineLake, line, state, status
+
+CHAIN = "lake/airbyte_internal/_raw__stream_users/chain/"
+SCHEMA = {"type": "object", "properties": {"id": {"type": "integer"}, "name": {"type": "string"}}}
+FORMATS = [
+    {"format_type": "Parquet"},
+    {"format_type": "Avro"},
+    {"format_type": "JSONL"},
+    {"format_type": "CSV", "flattening": "Root level flattening", "compression": {"compression_type": "No Compression"}},
+]
+
+
+@pytest.fixture
+def lake(s3_settings: S3Settings, tmp_path: Path) -> InlineLake:
+    return InlineLake(s3_settings, tmp_path, options={"tables": {"compaction": "on"}})
+
+
+def catalog(mode: str = "append", sync: int = 1, schema: dict[str, Any] | None = None) -> Catalog:
+    entry = {
+        "stream": {"name": "users", "json_schema": schema or SCHEMA, "supported_sync_modes": ["incremental"]},
+        "sync_mode": "incremental",
+        "destination_sync_mode": mode,
+        "primary_key": [["id"]],
+        "cursor_field": [],
+        "generation_id": 1,
+        "minimum_generation_id": 0,
+        "sync_id": sync,
+    }
+    return parse_catalog(json.dumps({"streams": [entry]}).encode())
+
+
+def messages(ids: Sequence[int]) -> Iterator[bytes]:
+    for one in ids:
+        body = {"stream": "users", "emitted_at": 1000 + one, "data": {"id": one, "name": f"user {one}" if one % 3 else 7}}
+        yield line({"type": "RECORD", "record": body})
+    yield state(max(ids))
+    yield status("COMPLETE")
+
+
+def sync(lake: InlineLake, number: int, mode: str = "append", schema: dict[str, Any] | None = None) -> None:
+    lake.sync(catalog(mode, number, schema), messages([10 * number, 10 * number + 1]))
+
+
+def chain(lake: InlineLake) -> Chain:
+    found = Chain(S3Store(lake.settings), CHAIN, StreamId(None, "users"))
+    found.read()
+    found.catch_up()
+    return found
+
+
+def compactions(lake: InlineLake) -> list[MergeData]:
+    found = chain(lake)
+    events = [block.event for block in found.blocks(range(found.head.sequence_number + 1))]
+    return [event for event in events if isinstance(event, MergeData) and not event.data_change]
+
+
+def rows(lake: InlineLake) -> list[dict[str, Any]]:
+    store = S3Store(lake.settings)
+    files = [store.get(file.key) for file in chain(lake).live_files().of(FileKind.FINAL)]
+    return [row for file in files for row in pq.read_table(pa.BufferReader(file)).to_pylist()]
+
+
+@pytest.mark.parametrize("format_options", FORMATS, ids=lambda options: options["format_type"])
+def test_small_files_are_joined_in_every_format(format_options: dict[str, Any], lake: InlineLake) -> None:
+    lake.format = format_options
+    for number in range(1, LEAST_FILES):
+        sync(lake, number)
+    before = {file.key: file.rows for file in chain(lake).live_files().files}
+    assert len(before) == 2 * (LEAST_FILES - 1)
+    assert compactions(lake) == []
+    sync(lake, LEAST_FILES)
+    live = chain(lake).live_files()
+    assert [(file.kind, file.rows, file.offset) for file in live.files] == [
+        (FileKind.FINAL, 2 * LEAST_FILES, 0),
+        (FileKind.RAW, 2 * LEAST_FILES, 0),
+    ] or [(file.kind, file.rows, file.offset) for file in live.files] == [
+        (FileKind.RAW, 2 * LEAST_FILES, 0),
+        (FileKind.FINAL, 2 * LEAST_FILES, 0),
+    ]
+    (event,) = compactions(lake)
+    assert {file.key for file in event.files_removed} > before.keys()
+    store = S3Store(lake.settings)
+    stored = {found.key for found in store.list("lake/") if "/chain/" not in found.key and "_symlink" not in found.key}
+    assert stored == {file.key for file in live.files}
+
+
+def test_rows_and_their_order_stay(lake: InlineLake) -> None:
+    lake.options = {"tables": {"compaction": "off"}}
+    for number in range(1, LEAST_FILES + 1):
+        sync(lake, number)
+    before = rows(lake)
+    lake.options = {"tables": {"compaction": "auto"}}
+    sync(lake, LEAST_FILES + 1)
+    assert len(compactions(lake)) == 1
+    assert rows(lake)[: len(before)] == before
+    sync(lake, LEAST_FILES + 2)
+    assert rows(lake)[: len(before)] == before
+    assert [row["id"] for row in rows(lake)] == [10 * number + one for number in range(1, LEAST_FILES + 3) for one in (0, 1)]
+
+
+def test_a_manifest_names_the_joined_file(lake: InlineLake) -> None:
+    lake.options = {}
+    for number in range(1, LEAST_FILES + 1):
+        sync(lake, number)
+    manifest = S3Store(lake.settings).get("lake/users/_symlink_format_manifest/manifest").decode().split()
+    live = chain(lake).live_files().of(FileKind.FINAL)
+    assert manifest == [f"s3://{lake.settings.bucket}/{file.key}" for file in live]
+    assert len(manifest) == 1
+
+
+@pytest.mark.parametrize("choice", [{"tables": {"compaction": "off"}}, {"publish": {"symlink": False}}])
+def test_tables_without_publishers_keep_their_files(choice: dict[str, Any], lake: InlineLake) -> None:
+    lake.options = choice
+    for number in range(1, LEAST_FILES + 3):
+        sync(lake, number)
+    assert compactions(lake) == []
+
+
+def test_a_table_is_rebuilt_from_joined_raw_files(lake: InlineLake) -> None:
+    for number in range(1, LEAST_FILES + 3):
+        sync(lake, number)
+    before = rows(lake)
+    factory = TableFactory(lake.config(), S3Store(lake.settings), datetime.now(UTC))
+    (found,) = factory.find()
+    table = factory.of_found(found, ()).open()
+    resources = Resources(lake.settings, 2**26, 2, None)
+    update = rebuild_of(table, resources)
+    work = next(update)
+    while True:
+        try:
+            work = update.send([work.function(task) for task in work.tasks])
+        except StopIteration:
+            break
+    after = rows(lake)
+    assert [{**row, "_airbyte_meta": None} for row in after] == [{**row, "_airbyte_meta": None} for row in before]
+
+
+def test_raw_files_of_a_deduplicated_table_are_joined(lake: InlineLake) -> None:
+    for number in range(1, LEAST_FILES + 2):
+        lake.sync(catalog("append_dedup", number), messages([1, number]))
+    live = chain(lake).live_files()
+    assert [file.rows for file in live.of(FileKind.RAW)] == [2 * LEAST_FILES, 2]
+    assert sorted(row["id"] for row in rows(lake)) == list(range(1, LEAST_FILES + 2))
+    assert sum(file.rows for file in live.of(FileKind.RAW)) == chain(lake).head.contents.landed
+
+
+def test_files_of_another_schema_are_left(lake: InlineLake) -> None:
+    for number in range(1, 9):
+        sync(lake, number)
+    wider = {"type": "object", "properties": {**SCHEMA["properties"], "more": {"type": "integer"}}}  # type: ignore[dict-item]
+    for number in range(9, LEAST_FILES + 9):
+        sync(lake, number, schema=wider)
+    live = chain(lake).live_files()
+    assert [file.rows for file in live.of(FileKind.FINAL)] == [2] * 8 + [2 * LEAST_FILES]
+    assert len(rows(lake)) == 2 * (LEAST_FILES + 8)
+
+
+def test_an_error_of_the_work_leaves_the_files(lake: InlineLake, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    for number in range(1, LEAST_FILES):
+        sync(lake, number)
+    gone = chain(lake).live_files().of(FileKind.RAW)[3]
+    store = S3Store(lake.settings)
+    body = store.get(gone.key)
+    store.delete([gone.key])
+    sync(lake, LEAST_FILES)
+    assert compactions(lake) == []
+    assert "small files were not joined" in caplog.text
+    assert list(store.list_uploads("lake/")) == []
+    store.put(gone.key, body)
+    sync(lake, LEAST_FILES + 1)
+    assert len(compactions(lake)) == 1
+
+
+def test_large_files_are_joined_inside_the_store(lake: InlineLake) -> None:
+    lake.options = {"tables": {"compaction": "on", "target_file_mb": 60, "raw_tables": False}}
+    text = {"type": "object", "properties": {"id": {"type": "integer"}, "name": {"type": "string"}}}
+
+    chance = random.Random(7)
+    for number in range(1, 4):
+        noise = [chance.randbytes(6_000_000).hex() for _ in range(1)]
+        body = [{"stream": "users", "emitted_at": 5, "data": {"id": number, "name": one}} for one in noise]
+        lines = [*(line({"type": "RECORD", "record": one}) for one in body), state(number), status("COMPLETE")]
+        lake.sync(catalog("append", number, text), lines)
+    (event,) = compactions(lake)
+    (joined,) = chain(lake).live_files().of(FileKind.FINAL)
+    assert joined.rows == 3
+    assert len(event.files[0].part_etags) == 4
+    assert [row["id"] for row in rows(lake)] == [1, 2, 3]
+    assert event.files_removed[0].schema_id == joined.schema_id
