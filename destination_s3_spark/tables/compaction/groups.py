@@ -61,7 +61,10 @@ def _likeness(file: FileEntry) -> tuple[object, ...]:
 
 
 def _full(run: Sequence[FileEntry], target_bytes: int) -> tuple[list[Group], list[FileEntry]]:
-    """Cut the run into groups that reach the target, and a last one of at least half of it. Return them and the files that are left."""
+    """Cut the run into groups that reach the target. Return them and the files that are left.
+
+    What is left goes into the last group if there is room, or is a group of its own if it fills half of the target.
+    """
     found: list[Group] = []
     group: list[FileEntry] = []
     for file in run:
@@ -69,6 +72,8 @@ def _full(run: Sequence[FileEntry], target_bytes: int) -> tuple[list[Group], lis
         if _bytes(group) >= target_bytes:
             found.append(tuple(group))
             group = []
+    if found and _bytes(found[-1]) + _bytes(group) <= target_bytes * 3 / 2:
+        return [*found[:-1], (*found[-1], *group)], []
     if _bytes(group) >= target_bytes / 2:
         return [*found, tuple(group)], []
     return found, group
