@@ -5,10 +5,11 @@ Users read the docstrings, titles and descriptions.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
+from destination_s3_spark.config.iceberg_options import IcebergOptions
 from destination_s3_spark.config.settings_model import Settings
 
 
@@ -100,5 +101,13 @@ class Publish(Settings):
         description=(
             "Whether each Parquet table has a list of its files (_symlink_format_manifest/manifest), through which Athena, Trino, Redshift "
             "and Hive see every change at once. Tables that share a folder have none."
+        ),
+    )
+    iceberg: Annotated[IcebergOptions, Field(discriminator="type")] | None = Field(
+        None,
+        title="Iceberg",
+        description=(
+            "The catalog in which each Parquet table is also an Apache Iceberg table. The table's own files are its data files, and its "
+            "metadata is below airbyte_internal/."
         ),
     )

@@ -85,6 +85,16 @@ def refused_for_good(error: ClientError) -> bool:
     return status(error) in {301, 307, 401, 403} or code(error) in _DENIED | _EXPIRED | _WRONG_REGION | _UNKNOWN_KEY
 
 
+def is_denied(error: BaseException) -> bool:
+    """Return whether an AWS service, not only S3, refused the credentials or a permission."""
+    return isinstance(error, ClientError) and (refused_for_good(error) or code(error) == "AccessDeniedException")
+
+
+def is_unreachable(error: BaseException) -> bool:
+    """Return whether an AWS service, not only S3, did not answer or reported trouble."""
+    return isinstance(error, BotoCoreError | ClientError) and no_answer(error)
+
+
 def explain(error: BotoCoreError | ClientError, doing: str, settings: S3Settings) -> SyncError:
     """Return the error for the user: ConfigError if they must change something, else TransientError. `doing` names call and key."""
     if isinstance(error, ClientError):

@@ -7,11 +7,13 @@ from collections.abc import Mapping
 from destination_s3_spark.config.config import Config
 from destination_s3_spark.storage.paths import PathTemplate
 from destination_s3_spark.stream_id import StreamId
+from destination_s3_spark.tables.publishers.iceberg.publisher import ICEBERG
 from destination_s3_spark.tables.publishers.publication import Publisher, PublisherKind
 from destination_s3_spark.tables.publishers.symlink import SYMLINK
 
 PUBLISHERS: list[PublisherKind] = [
     SYMLINK,
+    ICEBERG,
 ]
 
 
