@@ -54,7 +54,7 @@ def _plain(schema: Mapping[str, Any], models: Mapping[str, Any]) -> dict[str, An
         plain["properties"] = {name: _plain(value, models) for name, value in plain["properties"].items()}
         fixed = [name for name, value in plain["properties"].items() if "const" in value]
         if fixed:
-            plain["required"] = fixed
+            plain["required"] = [*fixed, *plain.get("required", ())]
     if "const" in plain:
         plain["enum"] = [plain["const"]]
     return plain

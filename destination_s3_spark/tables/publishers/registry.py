@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from destination_s3_spark.config.config import Config
+from destination_s3_spark.storage.object_store import ObjectStore
 from destination_s3_spark.storage.paths import PathTemplate
 from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.publishers.iceberg.publisher import ICEBERG
@@ -27,3 +28,9 @@ def require_publishable(config: Config, roots: Mapping[StreamId, str], template:
     """Raise ConfigError for tables that cannot be published as requested. Warn about tables that are not published by default."""
     for kind in PUBLISHERS:
         kind.require(config, roots, template)
+
+
+def check_publishers(config: Config, store: ObjectStore, template: PathTemplate) -> None:
+    """Try the catalogs of all publishers that are on. Raises SyncError."""
+    for kind in PUBLISHERS:
+        kind.check(config, store, template)

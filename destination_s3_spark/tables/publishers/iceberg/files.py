@@ -14,6 +14,8 @@ from destination_s3_spark.tables.publishers.publication import NotPublished
 
 STORE, BUCKET = "airbyte.store", "airbyte.bucket"
 """Catalog properties that hold the store and the name of its bucket."""
+MANIFEST_EXTENSION = ".avro"
+"""Extension of manifests and of lists of manifests."""
 
 
 def io_properties(store: ObjectStore, bucket: str) -> dict[str, Any]:
@@ -22,7 +24,11 @@ def io_properties(store: ObjectStore, bucket: str) -> dict[str, Any]:
 
 
 class StoreFiles(FileIO):
-    """Files of the connector's bucket."""
+    """Files of the connector's bucket. An object lives as long as one loaded table."""
+
+    def __init__(self, properties: dict[str, Any]) -> None:
+        super().__init__(properties)
+        self._manifests: dict[str, bytes] = {}
 
     def new_input(self, location: str) -> StoreFile:
         """Return the file at the location for reading."""
@@ -35,6 +41,15 @@ class StoreFiles(FileIO):
     def delete(self, location: str | InputFile | OutputFile) -> None:
         """Delete the file. A file that is already gone is fine."""
         self.store.delete([self.key(location if isinstance(location, str) else location.location)])
+
+    def read(self, key: str) -> bytes:
+        """Return the object's bytes. pyiceberg reads manifests, which never change, several times for one commit. Raises ObjectNotFound."""
+        if key not in self._manifests:
+            body = self.store.get(key)
+            if not key.endswith(MANIFEST_EXTENSION):
+                return body
+            self._manifests[key] = body
+        return self._manifests[key]
 
     @property
     def store(self) -> ObjectStore:
@@ -60,6 +75,7 @@ class StoreFile(InputFile, OutputFile):
 
     def __init__(self, location: str, files: StoreFiles) -> None:
         super().__init__(location)
+        self._files = files
         self._store = files.store
         self._key = files.key(location)
 
@@ -76,7 +92,7 @@ class StoreFile(InputFile, OutputFile):
     def open(self, seekable: bool = True) -> InputStream:  # noqa: ARG002
         """Return the object's bytes. Raises FileNotFoundError."""
         try:
-            return BytesIO(self._store.get(self._key))
+            return BytesIO(self._files.read(self._key))
         except ObjectNotFound:
             raise FileNotFoundError(self.location) from None
 

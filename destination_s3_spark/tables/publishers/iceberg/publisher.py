@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, ClassVar
+from uuid import uuid4
 
 from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.chain.state import TableState
 from destination_s3_spark.config.config import Config
 from destination_s3_spark.config.format_options import ParquetFormat
 from destination_s3_spark.config.iceberg_options import IcebergOptions, IcebergRest, IcebergSql
-from destination_s3_spark.errors import ConfigError
+from destination_s3_spark.errors import ConfigError, SyncError
 from destination_s3_spark.storage.configured import s3_settings
 from destination_s3_spark.storage.endpoint import check_endpoint, cloud_deployment
 from destination_s3_spark.storage.object_store import ObjectStore
 from destination_s3_spark.storage.paths import PathTemplate
 from destination_s3_spark.storage.settings import S3Settings
-from destination_s3_spark.storage.table_paths import internal_root
+from destination_s3_spark.storage.table_paths import INTERNAL_FOLDER, internal_root
 from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.publishers.catalog_names import catalog_name, colliding
 from destination_s3_spark.tables.publishers.iceberg.columns import shown_columns, shown_files
@@ -143,4 +145,26 @@ def require_usable(options: IcebergOptions) -> None:
         raise ConfigError("publish.iceberg of type sql cannot be used in Airbyte Cloud. Use a REST catalog or Glue.")
 
 
-ICEBERG = PublisherKind(_of_tables, _require_publishable)
+def _check(config: Config, store: ObjectStore, template: PathTemplate) -> None:
+    """Create, change and drop a table in the catalog. Raises ConfigError."""
+    options = config.publish.iceberg
+    if options is None:
+        return
+    require_usable(options)
+    catalog = IcebergCatalog(options, s3_settings(config))
+    name = f"airbyte_check_{uuid4().hex}"
+    folder = f"{template.base}{INTERNAL_FOLDER}/check/{name}"
+    uri = f"s3://{catalog.settings.bucket}/{folder}"
+    try:
+        with catalog.connection.calls(store) as connected:
+            from destination_s3_spark.tables.publishers.iceberg import table  # noqa: PLC0415
+
+            table.try_out(connected, table.Place((options.namespace or NO_NAMESPACE, name), uri, uri, uri))
+    except NotPublished as error:
+        raise ConfigError(f"Tables cannot be published for Iceberg: {error.reason}") from error
+    finally:
+        with suppress(SyncError):
+            store.delete([info.key for info in store.list(f"{folder}/")])
+
+
+ICEBERG = PublisherKind(_of_tables, _require_publishable, _check)

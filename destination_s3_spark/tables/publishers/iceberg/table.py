@@ -27,6 +27,7 @@ from pyiceberg.table.snapshots import Operation, Snapshot
 from pyiceberg.table.update import AssertRefSnapshotId
 from pyiceberg.table.update.snapshot import ExpireSnapshots, _ManifestMergeManager, _OverwriteFiles
 from pyiceberg.typedef import Record
+from pyiceberg.utils.concurrent import ExecutorFactory
 
 from destination_s3_spark.chain.files import FileEntry
 from destination_s3_spark.chain.state import TableState
@@ -45,7 +46,8 @@ TRIES = 4
 """Most attempts to commit while others change the table, or while the catalog does not tell the outcome."""
 SNAPSHOTS_KEPT = timedelta(days=1)
 """Age from which older snapshots are expired. Their data files may already be gone, because a merge deletes what it replaced."""
-MANIFESTS_TO_MERGE = 32
+MANIFESTS_TO_MERGE = 16
+_TRIED = pa.schema([("id", pa.int64())])
 MANIFEST_BYTES = 8 * 2**20
 
 
@@ -127,14 +129,35 @@ def publish(
     )
 
 
+def try_out(catalog: Catalog, place: Place) -> None:
+    """Create a table, change and drop it, and the namespace too if there was none. Raises pyiceberg's exceptions."""
+    created = _has_created_namespace(catalog, place)
+    try:
+        table = catalog.create_table(place.identifier, iceberg_schema(_TRIED), place.location, properties=place.settings())
+        try:
+            table.transaction().set_properties({BLOCK: "0"}).commit_transaction()
+        finally:
+            catalog.drop_table(place.identifier)
+    finally:
+        if created:
+            catalog.drop_namespace(place.identifier[:-1])
+
+
+def _has_created_namespace(catalog: Catalog, place: Place) -> bool:
+    """Create the namespace unless it exists."""
+    namespace = place.identifier[:-1]
+    if catalog.namespace_exists(namespace):
+        return False
+    try:
+        catalog.create_namespace(namespace)
+    except NamespaceAlreadyExistsError:
+        return False
+    return True
+
+
 def _created(catalog: Catalog, place: Place, columns: pa.Schema) -> Table | None:
     """Create the table and its namespace. Return None if another program was faster."""
-    namespace = place.identifier[:-1]
-    try:
-        if not catalog.namespace_exists(namespace):
-            catalog.create_namespace(namespace)
-    except NamespaceAlreadyExistsError:
-        pass
+    _has_created_namespace(catalog, place)
     try:
         return catalog.create_table(place.identifier, iceberg_schema(columns), place.location, properties=place.settings())
     except (TableAlreadyExistsError, CommitStateUnknownException):
@@ -220,12 +243,11 @@ class _Change:
         return str(producer.snapshot_id)
 
     def _listed(self, manifests: Iterable[ManifestFile]) -> list[DataFile]:
-        return [
-            entry.data_file
-            for manifest in manifests
-            if manifest.content is ManifestContent.DATA
-            for entry in manifest.fetch_manifest_entry(self._table.io, discard_deleted=True)
-        ]
+        data = [manifest for manifest in manifests if manifest.content is ManifestContent.DATA]
+        read = ExecutorFactory.get_or_create().map(
+            lambda manifest: manifest.fetch_manifest_entry(self._table.io, discard_deleted=True), data
+        )
+        return [entry.data_file for entries in read for entry in entries]
 
     def _data_file(self, path: str, entry: FileEntry) -> DataFile:
         file = DataFile.from_args(
