@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from destination_s3_spark.config.iceberg_options import IcebergOptions
-from destination_s3_spark.config.settings_model import Settings
+from destination_s3_spark.config.settings_model import Settings, Shape
 
 
 class Tables(Settings):
@@ -92,6 +92,16 @@ class ChangeLog(Settings):
     )
 
 
+class Glue(Settings):
+    """Registration of tables in the AWS Glue Data Catalog, with the credentials and the region of the bucket."""
+
+    database: Annotated[str, Shape(r"^(?=.)[a-z0-9_]*(\$\{NAMESPACE\})?[a-z0-9_]*$", "lake or lake_${NAMESPACE}")] = Field(
+        title="Database",
+        description="The database of the tables, made if it does not exist. ${NAMESPACE} stands for the namespace of a stream.",
+        examples=["lake", "lake_${NAMESPACE}"],
+    )
+
+
 class Publish(Settings):
     """How tables are shown to engines that do not read the connector's own log."""
 
@@ -102,6 +112,11 @@ class Publish(Settings):
             "Whether each Parquet table has a list of its files (_symlink_format_manifest/manifest), through which Athena, Trino, Redshift "
             "and Hive see every change at once. Tables that share a folder have none."
         ),
+    )
+    glue: Glue | None = Field(
+        None,
+        title="AWS Glue",
+        description="The database in which each table with a symlink manifest is registered, for Athena and Redshift Spectrum.",
     )
     iceberg: Annotated[IcebergOptions, Field(discriminator="type")] | None = Field(
         None,

@@ -27,7 +27,6 @@ from destination_s3_spark.storage.patience import Patience
 from destination_s3_spark.storage.settings import Checksums, ClientLimits, Encryption, S3Settings
 
 if TYPE_CHECKING:
-    from mypy_boto3_glue.client import GlueClient
     from mypy_boto3_s3.client import S3Client
 
 
@@ -44,19 +43,6 @@ def s3_client(settings: S3Settings, limits: ClientLimits) -> S3Client:
     """
     with _BUILDING:
         return _built(settings, limits)
-
-
-def glue_client(settings: S3Settings) -> GlueClient:
-    """Return a client of AWS Glue in the bucket's region, with the bucket's credentials. Raises ConfigError.
-
-    Registering a table is never worth a long wait: the next sync does it again.
-    """
-    config = Config(user_agent=USER_AGENT, connect_timeout=5, read_timeout=30, retries={"mode": "standard", "total_max_attempts": 3})
-    try:
-        session = credentials.session(settings, settings.limits)
-        return session.client("glue", region_name=settings.region or None, config=config)
-    except (BotoCoreError, ClientError) as error:
-        raise explain(error, "Preparing the Glue client", settings) from error
 
 
 @functools.lru_cache(maxsize=8)

@@ -95,6 +95,19 @@ def is_unreachable(error: BaseException) -> bool:
     return isinstance(error, BotoCoreError | ClientError) and no_answer(error)
 
 
+def glue_reason(error: BotoCoreError | ClientError, operation: str) -> str:
+    """Return why a call of AWS Glue failed, in the user's words."""
+    if is_denied(error):
+        return f"AWS Glue refused the call ({_kind(error)}). Allow glue:{operation} to the credentials of the bucket."
+    if is_unreachable(error):
+        return f"AWS Glue could not be reached or did not answer {operation} ({_kind(error)}). Check s3_bucket_region and the network."
+    return f"AWS Glue could not do {operation} ({_kind(error)})."
+
+
+def _kind(error: BotoCoreError | ClientError) -> str:
+    return code(error) if isinstance(error, ClientError) else type(error).__name__
+
+
 def explain(error: BotoCoreError | ClientError, doing: str, settings: S3Settings) -> SyncError:
     """Return the error for the user: ConfigError if they must change something, else TransientError. `doing` names call and key."""
     if isinstance(error, ClientError):

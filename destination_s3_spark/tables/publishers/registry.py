@@ -8,6 +8,7 @@ from destination_s3_spark.config.config import Config
 from destination_s3_spark.storage.object_store import ObjectStore
 from destination_s3_spark.storage.paths import PathTemplate
 from destination_s3_spark.stream_id import StreamId
+from destination_s3_spark.tables.publishers.glue import GLUE
 from destination_s3_spark.tables.publishers.iceberg.publisher import ICEBERG
 from destination_s3_spark.tables.publishers.publication import Publisher, PublisherKind
 from destination_s3_spark.tables.publishers.symlink import SYMLINK
@@ -15,7 +16,9 @@ from destination_s3_spark.tables.publishers.symlink import SYMLINK
 PUBLISHERS: list[PublisherKind] = [
     SYMLINK,
     ICEBERG,
+    GLUE,
 ]
+"""In the order in which they publish. Glue comes last, because it points at what the others have made."""
 
 
 def publishers_of(config: Config, roots: Mapping[StreamId, str], template: PathTemplate) -> dict[StreamId, tuple[Publisher, ...]]:

@@ -16,8 +16,8 @@ from requests.adapters import HTTPAdapter
 
 from destination_s3_spark.config.iceberg_options import IcebergGlue, IcebergOptions, IcebergRest, IcebergSql
 from destination_s3_spark.errors import SyncError
-from destination_s3_spark.storage.client import glue_client
 from destination_s3_spark.storage.failures import is_denied, is_unreachable
+from destination_s3_spark.storage.glue import glue_client
 from destination_s3_spark.storage.object_store import ObjectStore
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.publishers.iceberg.files import io_properties
@@ -109,8 +109,16 @@ def _rest_properties(options: IcebergRest) -> dict[str, str]:
 class _Impatient(HTTPAdapter):
     """Transport that does not wait forever."""
 
-    def send(self, request: PreparedRequest, stream: bool = False, timeout: Any = None, **more: Any) -> Response:
-        return super().send(request, stream, timeout or TIMEOUTS_S, **more)
+    def send(
+        self,
+        request: PreparedRequest,
+        stream: bool = False,
+        timeout: Any = None,
+        verify: Any = True,
+        cert: Any = None,
+        proxies: Any = None,
+    ) -> Response:
+        return super().send(request, stream, timeout or TIMEOUTS_S, verify, cert, proxies)
 
 
 class _ImpatientRestCatalog(RestCatalog):

@@ -24,7 +24,8 @@ from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.storage.table_paths import INTERNAL_FOLDER, internal_root
 from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.publishers.catalog_names import catalog_name, colliding
-from destination_s3_spark.tables.publishers.iceberg.columns import shown_columns, shown_files
+from destination_s3_spark.tables.publishers.iceberg.columns import iceberg_columns
+from destination_s3_spark.tables.publishers.live_columns import shown_files
 from destination_s3_spark.tables.publishers.publication import NotPublished, PublisherKind
 
 if TYPE_CHECKING:  # pyiceberg is an extra, and a second of start-up time
@@ -65,7 +66,7 @@ class IcebergTable:
         """Commit one snapshot with the files that were added and removed since the last one. Return the block as the mark."""
         if state.schema is not None:
             self._require_own_name()
-            columns = shown_columns(state, live)
+            columns = iceberg_columns(state, live)
             files = {self._uri(file.key): file for file in shown_files(live)}
             with self.catalog.connection.calls(store) as catalog:
                 from destination_s3_spark.tables.publishers.iceberg import table  # noqa: PLC0415
@@ -87,7 +88,7 @@ class IcebergTable:
     def require_fitting(self, store: ObjectStore, state: TableState, live: LiveFiles) -> None:  # noqa: ARG002
         """Raise NotPublished if Iceberg's readers could not read the files."""
         if state.schema is not None:
-            shown_columns(state, live)
+            iceberg_columns(state, live)
 
     def _require_own_name(self) -> None:
         if self.rival is not None:

@@ -183,7 +183,7 @@ def server() -> Iterator[Any]:
 @pytest.mark.parametrize(("status", "reason"), [(401, "refused the request"), (403, "refused the request"), (503, "could not be reached")])
 def test_answers_of_a_catalog_are_explained(server: Any, status: int, reason: str) -> None:
     server.status = status
-    connected = Connection(IcebergRest(uri=server.uri, token="t"), S3Settings("b"))  # type: ignore[arg-type]
+    connected = Connection(IcebergRest(uri=server.uri, token="t"), S3Settings("b"))
     with pytest.raises(NotPublished, match=reason), connected.calls(FakeStore()):
         pass
 
