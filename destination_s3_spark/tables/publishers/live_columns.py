@@ -9,8 +9,8 @@ import pyarrow as pa
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.chain.state import TableState
-from destination_s3_spark.formats.parquet import TimeEncoding, stored_schema
 from destination_s3_spark.schema.arrow import schema_from_text
+from destination_s3_spark.schema.encodings import DESTINATION_S3, Encodings, stored_schema
 from destination_s3_spark.tables.publishers.publication import NotPublished
 
 
@@ -32,8 +32,8 @@ def stored_columns(state: TableState, live: LiveFiles) -> pa.Schema:
 def recorded_columns(state: TableState) -> pa.Schema:
     """Return the columns of files that are written now. The table must have a schema."""
     recorded = state.schema or {}
-    encoding = TimeEncoding((recorded.get("encodings") or {}).get("time", TimeEncoding.TIME.value))
-    return stored_schema(schema_from_text(recorded["arrowSchema"]), encoding)
+    encodings = Encodings.from_json(recorded["encodings"]) if recorded.get("encodings") else DESTINATION_S3
+    return stored_schema(schema_from_text(recorded["arrowSchema"]), encodings)
 
 
 def holds(kind: pa.DataType, wanted: Any) -> bool:

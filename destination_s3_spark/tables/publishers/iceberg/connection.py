@@ -78,7 +78,8 @@ class Connection:
             )
             self._silent_since = (time.monotonic(), reason)
             return reason
-        return f"The Iceberg catalog failed ({kind}: {str(error)[:_LONGEST_MESSAGE]})."
+        first_line = str(error).partition("\n")[0]
+        return f"The Iceberg catalog failed ({kind}: {first_line[:_LONGEST_MESSAGE]})."
 
 
 def _catalog(options: IcebergOptions, settings: S3Settings, store: ObjectStore) -> Catalog:

@@ -15,7 +15,6 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import (
     CommitFailedException,
     CommitStateUnknownException,
-    NamespaceAlreadyExistsError,
     NoSuchNamespaceError,
     NoSuchTableError,
     TableAlreadyExistsError,
@@ -150,7 +149,10 @@ def _has_created_namespace(catalog: Catalog, place: Place) -> bool:
         return False
     try:
         catalog.create_namespace(namespace)
-    except NamespaceAlreadyExistsError:
+    except Exception:
+        # The publisher of another table may have been faster, and catalogs do not agree on how to say so.
+        if not catalog.namespace_exists(namespace):
+            raise
         return False
     return True
 
