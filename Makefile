@@ -71,8 +71,8 @@ spec: install ## Write spec.json anew from the configuration models
 
 lock: install ## Write both lock files anew from pyproject.toml
 	@echo "==> resolving requirements.lock and requirements-dev.lock"
-	@$(COMPILE) --output-file requirements.lock pyproject.toml
-	@$(COMPILE) --extra dev --output-file requirements-dev.lock pyproject.toml
+	@$(COMPILE) --extra iceberg --output-file requirements.lock pyproject.toml
+	@$(COMPILE) --extra iceberg --extra dev --output-file requirements-dev.lock pyproject.toml
 
 base-image: ## Make a base image from this machine's Debian packages, for where none can be pulled
 	@scripts/base-image $(LOCAL_BASE)

@@ -30,11 +30,14 @@ from destination_s3_spark.errors import SyncError
 from destination_s3_spark.protocol.catalog import parse_catalog
 from destination_s3_spark.protocol.writer import ProtocolWriter
 from destination_s3_spark.storage.configured import path_template, s3_settings
+from destination_s3_spark.storage.s3 import S3Store
+from destination_s3_spark.sync.check import CHECK_LIMITS
 from destination_s3_spark.sync.check import check as check_connection
 from destination_s3_spark.sync.cluster_check import check_cluster
 from destination_s3_spark.sync.doubts import doubts
 from destination_s3_spark.sync.in_process import write_messages
 from destination_s3_spark.sync.runtime import scratch_directory
+from destination_s3_spark.tables.publishers.registry import check_publishers
 
 logger = logging.getLogger("airbyte")
 
@@ -52,7 +55,9 @@ class DestinationS3Spark(Destination):
             doubtful = doubts(parsed, config)
             template = path_template(parsed, datetime.now(UTC), sync_id=0)
             rmtree(scratch_directory(parsed))
-            check_connection(s3_settings(parsed), template)
+            settings = s3_settings(parsed)
+            check_connection(settings, template)
+            check_publishers(parsed, S3Store(settings, CHECK_LIMITS), template)
             check_cluster(parsed, template)
         except SyncError as error:
             logger.error("check failed: %s", type(error).__name__)

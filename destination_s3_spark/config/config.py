@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, ConfigDict, Field, SecretStr, ValidationError, ValidationInfo, field_validator
 
 from destination_s3_spark.config.format_options import SPELLINGS, Format, with_current_spelling
+from destination_s3_spark.config.iceberg_options import ICEBERG_TYPES
 from destination_s3_spark.config.nearest_name import nearest_name
 from destination_s3_spark.config.settings_model import OpenSettings, Settings, Shape
 from destination_s3_spark.config.spark_conf import MASTER, is_encrypted, is_on_this_machine, refusal
@@ -335,8 +336,14 @@ VARIANT_NAMES = frozenset(name for key in ("format_type", "compression_type", "c
 """Names of union variants, which pydantic puts into the path of an error. Users know only the option names."""
 
 
+def _path(location: tuple[str, ...]) -> str:
+    """Return the path of an option. The type of a catalog is left out only where it names a variant, because `glue` is an option too."""
+    named = [part for part, outer in zip(location, ("", *location), strict=False) if not (outer == "iceberg" and part in ICEBERG_TYPES)]
+    return ".".join(part for part in named if part not in VARIANT_NAMES) or "configuration"
+
+
 def _problem(location: tuple[str, ...], kind: str, context: Mapping[str, Any], message: str) -> str:
-    path = ".".join(part for part in location if part not in VARIANT_NAMES) or "configuration"
+    path = _path(location)
     match kind:
         case "missing":
             return f"{path}: is required and missing"
@@ -346,8 +353,9 @@ def _problem(location: tuple[str, ...], kind: str, context: Mapping[str, Any], m
         case "literal_error":
             return f"{path}: must be one of {context['expected']}"
         case "union_tag_invalid" | "union_tag_not_found":
-            choices = context.get("expected_tags") or ", ".join(map(repr, SPELLINGS[context["discriminator"].strip("'")]))
-            return f"{path}.{context['discriminator'].strip(chr(39))}: must be one of {choices}"
+            option = context["discriminator"].strip("'")
+            choices = context.get("expected_tags") or ", ".join(map(repr, SPELLINGS.get(option, ICEBERG_TYPES)))
+            return f"{path}.{option}: must be one of {choices}"
         case "value_error":
             return f"{path}: {context['error']}"
         case _:  # pydantic's own messages about types and bounds contain the bound, not the value

@@ -45,7 +45,7 @@ def connection_specification() -> dict[str, Any]:
 
 def _plain(schema: Mapping[str, Any], models: Mapping[str, Any]) -> dict[str, Any]:
     """Resolve references, optional-as-anyOf and pydantic's own keys in the schema, at every level."""
-    resolved = _without_null(_dereferenced(schema, models))
+    resolved = _dereferenced(_without_null(_dereferenced(schema, models)), models)
     plain = {key: value for key, value in resolved.items() if key not in NOT_FOR_AIRBYTE}
     if "oneOf" in plain:
         plain["type"] = "object"
@@ -54,7 +54,7 @@ def _plain(schema: Mapping[str, Any], models: Mapping[str, Any]) -> dict[str, An
         plain["properties"] = {name: _plain(value, models) for name, value in plain["properties"].items()}
         fixed = [name for name, value in plain["properties"].items() if "const" in value]
         if fixed:
-            plain["required"] = fixed
+            plain["required"] = [*fixed, *plain.get("required", ())]
     if "const" in plain:
         plain["enum"] = [plain["const"]]
     return plain

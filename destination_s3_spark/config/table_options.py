@@ -5,11 +5,12 @@ Users read the docstrings, titles and descriptions.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from destination_s3_spark.config.settings_model import Settings
+from destination_s3_spark.config.iceberg_options import IcebergOptions
+from destination_s3_spark.config.settings_model import Settings, Shape
 
 
 class Tables(Settings):
@@ -91,6 +92,16 @@ class ChangeLog(Settings):
     )
 
 
+class Glue(Settings):
+    """Registration of tables in the AWS Glue Data Catalog, with the credentials and the region of the bucket."""
+
+    database: Annotated[str, Shape(r"^(?=.)[a-z0-9_]*(\$\{NAMESPACE\})?[a-z0-9_]*$", "lake or lake_${NAMESPACE}")] = Field(
+        title="Database",
+        description="The database of the tables, made if it does not exist. ${NAMESPACE} stands for the namespace of a stream.",
+        examples=["lake", "lake_${NAMESPACE}"],
+    )
+
+
 class Publish(Settings):
     """How tables are shown to engines that do not read the connector's own log."""
 
@@ -100,5 +111,18 @@ class Publish(Settings):
         description=(
             "Whether each Parquet table has a list of its files (_symlink_format_manifest/manifest), through which Athena, Trino, Redshift "
             "and Hive see every change at once. Tables that share a folder have none."
+        ),
+    )
+    glue: Glue | None = Field(
+        None,
+        title="AWS Glue",
+        description="The database in which each table with a symlink manifest is registered, for Athena and Redshift Spectrum.",
+    )
+    iceberg: Annotated[IcebergOptions, Field(discriminator="type")] | None = Field(
+        None,
+        title="Iceberg",
+        description=(
+            "The catalog in which each Parquet table is also an Apache Iceberg table. The table's own files are its data files, and its "
+            "metadata is below airbyte_internal/."
         ),
     )

@@ -15,6 +15,9 @@ from urllib.parse import SplitResult, urlsplit
 
 from destination_s3_spark.errors import ConfigError
 
+S3_ENDPOINT = "s3_endpoint"
+"""The option that holds the address of the store."""
+
 _FORBIDDEN_NETWORKS = tuple(
     ip_network(network)
     for network in (
@@ -40,11 +43,14 @@ def cloud_deployment() -> bool:
     return os.environ.get("DEPLOYMENT_MODE", "").upper() == "CLOUD"
 
 
-def check_endpoint(endpoint: str) -> None:
-    """Raise ConfigError unless connections to the endpoint are allowed. A name that does not resolve fails later, at the connection."""
-    parts = _parse(endpoint)
+def check_endpoint(endpoint: str, option: str = S3_ENDPOINT) -> None:
+    """Raise ConfigError unless connections to the endpoint are allowed. A name that does not resolve fails later, at the connection.
+
+    `option` names the endpoint in messages.
+    """
+    parts = _parse(endpoint, option)
     if cloud_deployment() and parts.scheme != "https":
-        raise ConfigError(f"s3_endpoint '{endpoint}' must use https.")
+        raise ConfigError(f"{option} '{endpoint}' must use https.")
     port = parts.port or (443 if parts.scheme == "https" else 80)
     try:
         # The system's resolver also understands 0x7f.1 and decimal addresses, exactly as the connection will.
@@ -52,38 +58,36 @@ def check_endpoint(endpoint: str) -> None:
     except OSError:
         return
     except ValueError as error:
-        raise ConfigError("s3_endpoint does not hold a valid host name. Write it as https://host or http://host:port.") from error
+        raise ConfigError(f"{option} does not hold a valid host name. Write it as https://host or http://host:port.") from error
     for *_, address in resolved:
-        check_address(str(address[0]), endpoint)
+        check_address(str(address[0]), endpoint, option)
 
 
-def check_address(address: str, endpoint: str) -> None:
+def check_address(address: str, endpoint: str, option: str = S3_ENDPOINT) -> None:
     """Raise ConfigError if the endpoint leads to a forbidden numeric IP address."""
     ip = _embedded(ip_address(address))
     if any(ip in network for network in _FORBIDDEN_NETWORKS):
         raise ConfigError(
-            f"s3_endpoint '{endpoint}' leads to {ip}, an address kept for the host itself (link-local or cloud metadata). "
-            "Use the address of the S3 service."
+            f"{option} '{endpoint}' leads to {ip}, an address kept for the host itself (link-local or cloud metadata). "
+            "Use the address of the service."
         )
     if cloud_deployment() and not ip.is_global:
-        raise ConfigError(f"s3_endpoint '{endpoint}' leads to {ip}, which is not a public address. Use an endpoint that is public.")
+        raise ConfigError(f"{option} '{endpoint}' leads to {ip}, which is not a public address. Use an endpoint that is public.")
 
 
-def _parse(endpoint: str) -> SplitResult:
+def _parse(endpoint: str, option: str) -> SplitResult:
     """Parse the endpoint. Errors omit its text while it may still contain a password."""
     try:
         parts = urlsplit(endpoint)
         _ = parts.port
     except ValueError as error:
-        raise ConfigError("s3_endpoint is not a valid URL. Write it as https://host or http://host:port.") from error
+        raise ConfigError(f"{option} is not a valid URL. Write it as https://host or http://host:port.") from error
     if parts.username is not None or parts.password is not None:
-        raise ConfigError("s3_endpoint must not contain a user name or password. Put the keys into access_key_id and secret_access_key.")
+        raise ConfigError(f"{option} must not contain a user name or password. There are other options for secrets.")
     if parts.query or parts.fragment:
-        raise ConfigError("s3_endpoint must not contain a query ('?') or a fragment ('#'). Write it as https://host or http://host:port.")
+        raise ConfigError(f"{option} must not contain a query ('?') or a fragment ('#'). Write it as https://host or http://host:port.")
     if parts.scheme not in {"http", "https"} or not parts.hostname or any(c.isspace() or not c.isprintable() for c in endpoint):
-        raise ConfigError(
-            f"s3_endpoint '{endpoint}' must start with http:// or https:// and name a host, for example http://localhost:9000."
-        )
+        raise ConfigError(f"{option} '{endpoint}' must start with http:// or https:// and name a host, for example http://localhost:9000.")
     return parts
 
 

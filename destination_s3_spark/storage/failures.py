@@ -85,6 +85,29 @@ def refused_for_good(error: ClientError) -> bool:
     return status(error) in {301, 307, 401, 403} or code(error) in _DENIED | _EXPIRED | _WRONG_REGION | _UNKNOWN_KEY
 
 
+def is_denied(error: BaseException) -> bool:
+    """Return whether an AWS service, not only S3, refused the credentials or a permission."""
+    return isinstance(error, ClientError) and (refused_for_good(error) or code(error) == "AccessDeniedException")
+
+
+def is_unreachable(error: BaseException) -> bool:
+    """Return whether an AWS service, not only S3, did not answer or reported trouble."""
+    return isinstance(error, BotoCoreError | ClientError) and no_answer(error)
+
+
+def glue_reason(error: BotoCoreError | ClientError, operation: str) -> str:
+    """Return why a call of AWS Glue failed, in the user's words."""
+    if is_denied(error):
+        return f"AWS Glue refused the call ({_kind(error)}). Allow glue:{operation} to the credentials of the bucket."
+    if is_unreachable(error):
+        return f"AWS Glue could not be reached or did not answer {operation} ({_kind(error)}). Check s3_bucket_region and the network."
+    return f"AWS Glue could not do {operation} ({_kind(error)})."
+
+
+def _kind(error: BotoCoreError | ClientError) -> str:
+    return code(error) if isinstance(error, ClientError) else type(error).__name__
+
+
 def explain(error: BotoCoreError | ClientError, doing: str, settings: S3Settings) -> SyncError:
     """Return the error for the user: ConfigError if they must change something, else TransientError. `doing` names call and key."""
     if isinstance(error, ClientError):

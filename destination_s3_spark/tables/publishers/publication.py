@@ -70,14 +70,20 @@ class Publisher(Protocol):
         """Raise NotPublished if the table in this state cannot be published at all. Changes nothing."""
 
 
+def nothing_to_check(config: Config, store: ObjectStore, template: PathTemplate) -> None:
+    """Accept a configuration whose publication needs the bucket alone."""
+
+
 @dataclass(frozen=True, slots=True)
 class PublisherKind:
-    """A kind of publication. Each publisher's module provides one. Both functions take the final roots of all known tables."""
+    """A kind of publication. Each publisher's module provides one. The first two functions take the final roots of all known tables."""
 
     of_tables: Callable[[Config, Mapping[StreamId, str], PathTemplate], Mapping[StreamId, Publisher]]
     """Makes the publisher of each table that has one."""
     require: Callable[[Config, Mapping[StreamId, str], PathTemplate], None]
     """Raises ConfigError if the user requests the publication for tables that cannot have it. Warns about tables without it."""
+    check: Callable[[Config, ObjectStore, PathTemplate], None] = nothing_to_check
+    """Tries every call of a catalog that publishing needs, below the given bucket path. Raises SyncError, and leaves nothing behind."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,14 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from destination_s3_spark.config.config import Config
+from destination_s3_spark.storage.object_store import ObjectStore
 from destination_s3_spark.storage.paths import PathTemplate
 from destination_s3_spark.stream_id import StreamId
+from destination_s3_spark.tables.publishers.glue import GLUE
+from destination_s3_spark.tables.publishers.iceberg.publisher import ICEBERG
 from destination_s3_spark.tables.publishers.publication import Publisher, PublisherKind
 from destination_s3_spark.tables.publishers.symlink import SYMLINK
 
 PUBLISHERS: list[PublisherKind] = [
     SYMLINK,
+    ICEBERG,
+    GLUE,
 ]
+"""In the order in which they publish. Glue comes last, because it points at what the others have made."""
 
 
 def publishers_of(config: Config, roots: Mapping[StreamId, str], template: PathTemplate) -> dict[StreamId, tuple[Publisher, ...]]:
@@ -25,3 +31,9 @@ def require_publishable(config: Config, roots: Mapping[StreamId, str], template:
     """Raise ConfigError for tables that cannot be published as requested. Warn about tables that are not published by default."""
     for kind in PUBLISHERS:
         kind.require(config, roots, template)
+
+
+def check_publishers(config: Config, store: ObjectStore, template: PathTemplate) -> None:
+    """Try the catalogs of all publishers that are on. Raises SyncError."""
+    for kind in PUBLISHERS:
+        kind.check(config, store, template)

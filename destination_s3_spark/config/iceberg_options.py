@@ -1,0 +1,86 @@
+"""The `publish.iceberg` part of the configuration: the catalog in which tables are registered. Users read titles and descriptions."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, ConfigDict, Field, SecretStr
+
+from destination_s3_spark.config.settings_model import Settings, Shape
+
+SECRET: dict[str, Any] = {"airbyte_secret": True}
+
+Namespace = Annotated[str, Shape(r"^[a-z0-9_]{1,255}$", "shop_lake, in lower-case letters, digits and underscores")]
+NAMESPACE: Any = Field(
+    None,
+    title="Namespace",
+    description=(
+        "The namespace (in Glue, the database) of all tables. By default that of the stream, or default for streams without one. It is "
+        "created if it does not exist."
+    ),
+    examples=["shop"],
+)
+
+
+def _http_url(text: str) -> str:
+    if not text.startswith(("http://", "https://")):
+        raise ValueError("is not a URL. Write it like https://catalog.example.com/api/catalog")
+    return text
+
+
+class IcebergRest(Settings):
+    """A REST catalog: Polaris, Lakekeeper, Gravitino, Nessie, Unity, Snowflake Open Catalog and others."""
+
+    model_config = ConfigDict(title="REST catalog")
+    type: Literal["rest"] = "rest"
+    uri: Annotated[str, AfterValidator(_http_url)] = Field(
+        title="URI",
+        description="The URL of the catalog's REST API, without /v1.",
+        examples=["https://catalog.example.com/api/catalog"],
+    )
+    warehouse: str | None = Field(
+        None, title="Warehouse", description="The name of the catalog or warehouse, where the server has several."
+    )
+    credential: SecretStr | None = Field(
+        None,
+        title="Credential",
+        description="The client id and the client secret for OAuth2, separated by a colon.",
+        json_schema_extra=SECRET,
+    )
+    token: SecretStr | None = Field(None, title="Token", description="A bearer token, in place of a credential.", json_schema_extra=SECRET)
+    scope: str | None = Field(
+        None, title="Scope", description="The OAuth2 scope to ask for, for example PRINCIPAL_ROLE:ALL of Polaris. By default catalog."
+    )
+    oauth2_server_uri: Annotated[str, AfterValidator(_http_url)] | None = Field(
+        None, title="OAuth2 server URI", description="The URL that issues tokens. By default that of the catalog itself."
+    )
+    namespace: Namespace | None = NAMESPACE
+
+
+class IcebergGlue(Settings):
+    """AWS Glue, with the credentials and the region of the bucket."""
+
+    model_config = ConfigDict(title="AWS Glue")
+    type: Literal["glue"] = "glue"
+    namespace: Namespace | None = NAMESPACE
+
+
+class IcebergSql(Settings):
+    """A database that Iceberg's JDBC catalogs share."""
+
+    model_config = ConfigDict(title="SQL database")
+    type: Literal["sql"] = "sql"
+    uri: SecretStr = Field(
+        title="Database URI",
+        description="The URI of the database with user and password, as SQLAlchemy reads it.",
+        examples=["postgresql+psycopg2://airbyte:password@db.example.com/iceberg"],
+        json_schema_extra=SECRET,
+    )
+    catalog_name: str = Field(
+        "default", title="Catalog name", description="The name under which the database keeps the tables. Readers must use the same."
+    )
+    namespace: Namespace | None = NAMESPACE
+
+
+IcebergOptions = IcebergRest | IcebergGlue | IcebergSql
+ICEBERG_TYPES = ("rest", "glue", "sql")

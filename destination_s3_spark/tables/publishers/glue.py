@@ -1,0 +1,254 @@
+"""Publisher that registers tables in the AWS Glue Data Catalog, so that Athena and Redshift Spectrum find them.
+
+Glue holds no data and no list of files. A table is registered once, and again when its columns change.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+from uuid import uuid4
+
+import pyarrow as pa
+
+from destination_s3_spark.chain.live_files import LiveFiles
+from destination_s3_spark.chain.state import TableState
+from destination_s3_spark.config.config import Config
+from destination_s3_spark.config.format_options import ParquetFormat
+from destination_s3_spark.errors import ConfigError
+from destination_s3_spark.storage.configured import s3_settings
+from destination_s3_spark.storage.glue import GlueChanged, GlueFailed, GlueTables
+from destination_s3_spark.storage.object_store import ObjectStore
+from destination_s3_spark.storage.paths import PathTemplate
+from destination_s3_spark.storage.settings import S3Settings
+from destination_s3_spark.storage.table_paths import internal_root, overlaps
+from destination_s3_spark.stream_id import StreamId
+from destination_s3_spark.tables.publishers.catalog_names import catalog_name, colliding
+from destination_s3_spark.tables.publishers.hive_types import hive_columns
+from destination_s3_spark.tables.publishers.live_columns import recorded_columns, stored_columns
+from destination_s3_spark.tables.publishers.publication import NotPublished, PublisherKind
+from destination_s3_spark.tables.publishers.symlink import MANIFEST
+
+OWNER = "airbyte.table-id"
+"""Table parameter: the S3 URI of the folder of the table's chain. A table with another one, or with none, is not ours."""
+BLOCK = "airbyte.block"
+"""Table parameter: number of the newest block of the chain when the columns were registered."""
+TRIES = 4
+"""Most attempts while other programs change the table at the same time."""
+NAMESPACE = "${NAMESPACE}"
+
+logger = logging.getLogger("airbyte")
+
+Define = Callable[[str, pa.Schema], dict[str, Any]]
+"""Makes the parts of a definition that depend on how the table is read, from the URI of its folder and its columns."""
+
+
+def symlink_definition(folder: str, columns: pa.Schema) -> dict[str, Any]:
+    """Return the definition of a table that is read through its symlink manifest."""
+    fitting, _ = hive_columns(columns)
+    return {
+        "Parameters": {"EXTERNAL": "TRUE", "classification": "parquet"},
+        "StorageDescriptor": {
+            "Columns": [{"Name": name, "Type": kind} for name, kind in fitting],
+            "Location": f"{folder}{MANIFEST.rpartition('/')[0]}/",
+            "InputFormat": "org.apache.hadoop.hive.ql.io.SymlinkTextInputFormat",
+            "OutputFormat": "org.apache.hadoop.hive.ql.io.HiveIgnoreKeyTextOutputFormat",
+            "SerdeInfo": {"SerializationLibrary": "org.apache.hadoop.hive.ql.io.parquet.serde.ParquetHiveSerDe"},
+        },
+    }
+
+
+def delta_definition(folder: str, columns: pa.Schema) -> dict[str, Any]:  # noqa: ARG001 - engines take the columns from the log
+    """Return the definition of a table that is read through its Delta log."""
+    return {
+        "Parameters": {"EXTERNAL": "TRUE", "table_type": "DELTA", "spark.sql.sources.provider": "delta"},
+        "StorageDescriptor": {"Columns": [], "Location": folder},
+    }
+
+
+class GlueCatalog:
+    """The connection that all tables share. It is made at first use."""
+
+    def __init__(self, settings: S3Settings) -> None:
+        self.settings = settings
+
+    @cached_property
+    def tables(self) -> GlueTables:
+        """The tables of the account."""
+        return GlueTables(self.settings)
+
+
+@dataclass(frozen=True, slots=True)
+class GlueTable:
+    """Publisher of one table. `folder`: the key prefix of the table's chain. `rival`: another stream with the same name in the catalog."""
+
+    catalog: GlueCatalog
+    identifier: tuple[str, str]
+    folder: str
+    define: Define = symlink_definition
+    rival: StreamId | None = None
+
+    name: ClassVar[str] = "glue"
+
+    def publish(self, store: ObjectStore, state: TableState, live: LiveFiles, last: str | None) -> str:  # noqa: ARG002
+        """Register the table, or its new columns. Return the block as the mark."""
+        if state.schema is not None:
+            columns = stored_columns(state, live)
+            wanted = self._definition(state, columns)
+            for _ in range(TRIES):
+                with suppress(GlueChanged), _failures():
+                    if self._register(wanted, state.sequence_number):
+                        self._warn_of_columns(columns)
+                    return str(state.sequence_number)
+            raise NotPublished(f"Another program keeps changing the table {'.'.join(self.identifier)} in AWS Glue.")
+        return str(state.sequence_number)
+
+    def published(self, store: ObjectStore, state: TableState) -> int | None:  # noqa: ARG002
+        """Return the head's block if Glue has the table's columns: readers then see what the manifest or the Delta log shows. One call."""
+        if state.schema is None:
+            return state.sequence_number
+        with _failures():
+            found = self._found()
+        if found is None:
+            return None
+        current = _is_registered(found, self._definition(state, recorded_columns(state)))
+        return state.sequence_number if current else int(found["Parameters"].get(BLOCK, "0"))
+
+    def require_fitting(self, store: ObjectStore, state: TableState, live: LiveFiles) -> None:  # noqa: ARG002
+        """Raise NotPublished while files hold columns in an older type."""
+        if state.schema is not None:
+            stored_columns(state, live)
+
+    def _register(self, wanted: dict[str, Any], block: int) -> bool:
+        """Register the definition. Return False if it is registered already, or if a later session has registered another one."""
+        database, _ = self.identifier
+        found = self._found()
+        if found is None:
+            self.catalog.tables.create(database, _with_block(wanted, block))
+            return True
+        if _is_registered(found, wanted) or int(found["Parameters"].get(BLOCK, "0")) > block:
+            return False
+        self.catalog.tables.update(database, _with_block(_merged(found, wanted), block), str(found.get("VersionId", "")))
+        return True
+
+    def _warn_of_columns(self, columns: pa.Schema) -> None:
+        _, left_out = hive_columns(columns)
+        if left_out and self.define is symlink_definition:
+            logger.warning(
+                "columns that Athena has no type for are not registered in Glue for %s: %s", ".".join(self.identifier), ", ".join(left_out)
+            )
+
+    def _found(self) -> dict[str, Any] | None:
+        """Return the table's definition in Glue, or None if there is none. Raises NotPublished if the table is not ours."""
+        if self.rival is not None:
+            raise NotPublished(
+                f"Stream '{self.rival}' would have the same name {'.'.join(self.identifier)} in AWS Glue. Put ${{NAMESPACE}} into "
+                "publish.glue.database, or give the streams names that differ in more than signs and the case of letters."
+            )
+        found = self.catalog.tables.get(*self.identifier)
+        owner = None if found is None else found.get("Parameters", {}).get(OWNER)
+        if found is not None and owner != self._owner:
+            whose = "it was not made by this connector" if owner is None else f"it belongs to the table under '{owner}'"
+            raise NotPublished(
+                f"There is a table {'.'.join(self.identifier)} in AWS Glue already, and {whose}. Choose another publish.glue.database, or "
+                "drop the table if nobody needs it: the next sync registers it again."
+            )
+        return found
+
+    def _definition(self, state: TableState, columns: pa.Schema) -> dict[str, Any]:
+        definition = self.define(self._uri(state.identity.final_root), columns)
+        parameters = {**definition["Parameters"], OWNER: self._owner}
+        return {**definition, "Name": self.identifier[1], "TableType": "EXTERNAL_TABLE", "Parameters": parameters}
+
+    @property
+    def _owner(self) -> str:
+        return self._uri(self.folder)
+
+    def _uri(self, key: str) -> str:
+        return f"s3://{self.catalog.settings.bucket}/{key}"
+
+
+def _is_registered(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    """Return whether the table has the wanted columns, location and parameters, whatever else it has."""
+    have, want = found["StorageDescriptor"], wanted["StorageDescriptor"]
+    columns = [{key: column[key] for key in ("Name", "Type")} for column in have.get("Columns", ())]
+    same = all(have.get(key) == value for key, value in want.items() if key not in ("Columns", "SerdeInfo"))
+    return same and columns == want["Columns"] and wanted["Parameters"].items() <= found["Parameters"].items()
+
+
+def _merged(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the wanted definition with what others have added: parameters, a description, an owner and comments of columns."""
+    comments = {column["Name"]: column["Comment"] for column in found["StorageDescriptor"].get("Columns", ()) if "Comment" in column}
+    columns = [
+        {**column, **({"Comment": comments[column["Name"]]} if column["Name"] in comments else {})}
+        for column in wanted["StorageDescriptor"]["Columns"]
+    ]
+    kept = {key: found[key] for key in ("Description", "Owner") if key in found}
+    storage = {**wanted["StorageDescriptor"], "Columns": columns}
+    return {**kept, **wanted, "StorageDescriptor": storage, "Parameters": {**found["Parameters"], **wanted["Parameters"]}}
+
+
+def _with_block(definition: Mapping[str, Any], block: int) -> dict[str, Any]:
+    return {**definition, "Parameters": {**definition["Parameters"], BLOCK: str(block)}}
+
+
+@contextmanager
+def _failures() -> Iterator[None]:
+    try:
+        yield
+    except GlueFailed as error:
+        raise NotPublished(str(error)) from error
+
+
+def _of_tables(config: Config, roots: Mapping[StreamId, str], template: PathTemplate) -> dict[StreamId, GlueTable]:
+    """Make a publisher for each table that has a symlink manifest, if a database is configured."""
+    options = config.publish.glue
+    if options is None or not (config.publish.symlink and isinstance(config.format, ParquetFormat)):
+        return {}
+    catalog = GlueCatalog(s3_settings(config))
+    names = {stream: table_name(options.database, stream) for stream in roots.keys() - overlaps(roots, template).keys()}
+    rivals = colliding(names)
+    return {stream: GlueTable(catalog, name, internal_root(template, stream), rival=rivals.get(stream)) for stream, name in names.items()}
+
+
+def table_name(database: str, stream: StreamId) -> tuple[str, str]:
+    """Return the names of the database and of the table of a stream."""
+    return catalog_name(database.replace(NAMESPACE, stream.namespace or "default")), catalog_name(stream.name)
+
+
+def _require_publishable(config: Config, roots: Mapping[StreamId, str], template: PathTemplate) -> None:  # noqa: ARG001
+    """Raise ConfigError if there is nothing that could be registered."""
+    if config.publish.glue is not None and not (config.publish.symlink and isinstance(config.format, ParquetFormat)):
+        raise ConfigError(
+            "publish.glue registers the symlink manifests of Parquet tables. Choose the format Parquet and set publish.symlink to true, or "
+            "remove publish.glue."
+        )
+
+
+def _check(config: Config, store: ObjectStore, template: PathTemplate) -> None:  # noqa: ARG001
+    """Register, change and drop a table. Raises ConfigError."""
+    options = config.publish.glue
+    if options is None:
+        return
+    database, name = table_name(options.database, StreamId(None, f"airbyte_check_{uuid4().hex}"))
+    definition = symlink_definition(f"s3://{config.s3_bucket_name}/{template.base}", pa.schema([("id", pa.int64())]))
+    try:
+        tables = GlueTables(s3_settings(config))
+        existed = tables.has_database(database)
+        tables.create(database, {"Name": name, "TableType": "EXTERNAL_TABLE", **definition})
+        try:
+            found = tables.get(database, name) or {}
+            tables.update(database, {"Name": name, "TableType": "EXTERNAL_TABLE", **definition}, str(found.get("VersionId", "")))
+        finally:
+            tables.drop(database, name)
+            if not existed:
+                tables.drop_database(database)
+    except (GlueFailed, GlueChanged) as error:
+        raise ConfigError(f"Tables cannot be registered in AWS Glue: {error}") from error
+
+
+GLUE = PublisherKind(_of_tables, _require_publishable, _check)

@@ -1,0 +1,171 @@
+"""Publisher of Iceberg tables, and the rules for which tables it publishes under which names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, ClassVar
+from uuid import uuid4
+
+from destination_s3_spark.chain.live_files import LiveFiles
+from destination_s3_spark.chain.state import TableState
+from destination_s3_spark.config.config import Config
+from destination_s3_spark.config.format_options import ParquetFormat
+from destination_s3_spark.config.iceberg_options import IcebergOptions, IcebergRest, IcebergSql
+from destination_s3_spark.errors import ConfigError, SyncError
+from destination_s3_spark.storage.configured import s3_settings
+from destination_s3_spark.storage.endpoint import check_endpoint, cloud_deployment
+from destination_s3_spark.storage.object_store import ObjectStore
+from destination_s3_spark.storage.paths import PathTemplate
+from destination_s3_spark.storage.settings import S3Settings
+from destination_s3_spark.storage.table_paths import INTERNAL_FOLDER, internal_root
+from destination_s3_spark.stream_id import StreamId
+from destination_s3_spark.tables.publishers.catalog_names import catalog_name, colliding
+from destination_s3_spark.tables.publishers.iceberg.columns import iceberg_columns
+from destination_s3_spark.tables.publishers.live_columns import shown_files
+from destination_s3_spark.tables.publishers.publication import NotPublished, PublisherKind
+
+if TYPE_CHECKING:  # pyiceberg is an extra, and a second of start-up time
+    from destination_s3_spark.tables.publishers.iceberg.connection import Connection
+    from destination_s3_spark.tables.publishers.iceberg.table import Place
+
+NO_NAMESPACE = "default"
+"""The Iceberg namespace of streams without a namespace."""
+
+
+class IcebergCatalog:
+    """The configured catalog, which is connected at first use."""
+
+    def __init__(self, options: IcebergOptions, settings: S3Settings) -> None:
+        self.options = options
+        self.settings = settings
+
+    @cached_property
+    def connection(self) -> Connection:
+        """The connection that all tables share."""
+        from destination_s3_spark.tables.publishers.iceberg.connection import Connection  # noqa: PLC0415
+
+        return Connection(self.options, self.settings)
+
+
+@dataclass(frozen=True, slots=True)
+class IcebergTable:
+    """Publisher of one table. `folder`: the key prefix of the table's chain. `rival`: another stream with the same name in the catalog."""
+
+    catalog: IcebergCatalog
+    identifier: tuple[str, str]
+    folder: str
+    rival: StreamId | None = None
+
+    name: ClassVar[str] = "iceberg"
+
+    def publish(self, store: ObjectStore, state: TableState, live: LiveFiles, last: str | None) -> str:  # noqa: ARG002
+        """Commit one snapshot with the files that were added and removed since the last one. Return the block as the mark."""
+        if state.schema is not None:
+            self._require_own_name()
+            columns = iceberg_columns(state, live)
+            files = {self._uri(file.key): file for file in shown_files(live)}
+            with self.catalog.connection.calls(store) as catalog:
+                from destination_s3_spark.tables.publishers.iceberg import table  # noqa: PLC0415
+
+                table.publish(catalog, store, self._place(state), state, columns, files)
+        return str(state.sequence_number)
+
+    def published(self, store: ObjectStore, state: TableState) -> int | None:
+        """Return the block of the table's last publish. Takes one call of the catalog. A table without columns has nothing to show."""
+        if state.schema is None:
+            return state.sequence_number
+        self._require_own_name()
+        with self.catalog.connection.calls(store) as catalog:
+            from destination_s3_spark.tables.publishers.iceberg import table  # noqa: PLC0415
+
+            found = table.load(catalog, self._place(state))
+            return None if found is None else table.published_block(found, state)
+
+    def require_fitting(self, store: ObjectStore, state: TableState, live: LiveFiles) -> None:  # noqa: ARG002
+        """Raise NotPublished if Iceberg's readers could not read the files."""
+        if state.schema is not None:
+            iceberg_columns(state, live)
+
+    def _require_own_name(self) -> None:
+        if self.rival is not None:
+            raise NotPublished(
+                f"Stream '{self.rival}' would have the same name {'.'.join(self.identifier)} in the Iceberg catalog. Give the streams "
+                "names or namespaces that differ in more than signs and the case of letters, and leave publish.iceberg.namespace empty."
+            )
+
+    def _place(self, state: TableState) -> Place:
+        from destination_s3_spark.tables.publishers.iceberg.table import Place  # noqa: PLC0415
+
+        folder = self._uri(self.folder)
+        return Place(self.identifier, folder, self._uri(state.identity.final_root).rstrip("/"), f"{folder}iceberg")
+
+    def _uri(self, key: str) -> str:
+        return f"s3://{self.catalog.settings.bucket}/{key}"
+
+
+def _of_tables(config: Config, roots: Mapping[StreamId, str], template: PathTemplate) -> dict[StreamId, IcebergTable]:
+    """Make a publisher for each Parquet table if a catalog is configured."""
+    options = config.publish.iceberg
+    if options is None or not isinstance(config.format, ParquetFormat):
+        return {}
+    catalog = IcebergCatalog(options, s3_settings(config))
+    names = {stream: table_name(options, stream) for stream in roots}
+    rivals = colliding(names)
+    return {stream: IcebergTable(catalog, names[stream], internal_root(template, stream), rivals.get(stream)) for stream in roots}
+
+
+def table_name(options: IcebergOptions, stream: StreamId) -> tuple[str, str]:
+    """Return the namespace and the name of a stream's table in the catalog."""
+    return options.namespace or catalog_name(stream.namespace or NO_NAMESPACE), catalog_name(stream.name)
+
+
+def _require_publishable(config: Config, roots: Mapping[StreamId, str], template: PathTemplate) -> None:  # noqa: ARG001
+    """Raise ConfigError if tables cannot be published at all: in this format, by this installation, or to this address."""
+    options = config.publish.iceberg
+    if options is None:
+        return
+    if not isinstance(config.format, ParquetFormat):
+        raise ConfigError(
+            f"publish.iceberg is for Parquet tables, and format.format_type is {config.format.format_type}. Choose Parquet or remove "
+            "publish.iceberg."
+        )
+    require_usable(options)
+
+
+def require_usable(options: IcebergOptions) -> None:
+    """Raise ConfigError if the catalog cannot be used by this installation or from this deployment."""
+    if find_spec("pyiceberg") is None or (isinstance(options, IcebergSql) and find_spec("sqlalchemy") is None):
+        raise ConfigError("publish.iceberg needs a package that is not installed: pip install destination-s3-spark[iceberg]")
+    if isinstance(options, IcebergRest):
+        check_endpoint(options.uri, "publish.iceberg.uri")
+    if isinstance(options, IcebergSql) and cloud_deployment():
+        raise ConfigError("publish.iceberg of type sql cannot be used in Airbyte Cloud. Use a REST catalog or Glue.")
+
+
+def _check(config: Config, store: ObjectStore, template: PathTemplate) -> None:
+    """Create, change and drop a table in the catalog. Raises ConfigError."""
+    options = config.publish.iceberg
+    if options is None:
+        return
+    require_usable(options)
+    catalog = IcebergCatalog(options, s3_settings(config))
+    name = f"airbyte_check_{uuid4().hex}"
+    folder = f"{template.base}{INTERNAL_FOLDER}/check/{name}"
+    uri = f"s3://{catalog.settings.bucket}/{folder}"
+    try:
+        with catalog.connection.calls(store) as connected:
+            from destination_s3_spark.tables.publishers.iceberg import table  # noqa: PLC0415
+
+            table.try_out(connected, table.Place((options.namespace or NO_NAMESPACE, name), uri, uri, uri))
+    except NotPublished as error:
+        raise ConfigError(f"Tables cannot be published for Iceberg: {error.reason}") from error
+    finally:
+        with suppress(SyncError):
+            store.delete([info.key for info in store.list(f"{folder}/")])
+
+
+ICEBERG = PublisherKind(_of_tables, _require_publishable, _check)

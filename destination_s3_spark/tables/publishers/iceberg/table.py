@@ -1,0 +1,317 @@
+"""One Iceberg table: its creation, the difference between its files and the chain's, and the commit that removes the difference.
+
+pyiceberg has no public way to replace files by path, so this module uses the snapshot producer behind its own overwrite. The dependency is
+pinned to one minor release for that reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import pyarrow as pa
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    CommitStateUnknownException,
+    NoSuchNamespaceError,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+)
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestContent, ManifestFile
+from pyiceberg.table import Table, TableProperties, Transaction
+from pyiceberg.table.refs import MAIN_BRANCH
+from pyiceberg.table.snapshots import Operation, Snapshot
+from pyiceberg.table.update import AssertRefSnapshotId
+from pyiceberg.table.update.snapshot import ExpireSnapshots, _ManifestMergeManager, _OverwriteFiles
+from pyiceberg.typedef import Record
+from pyiceberg.utils.concurrent import ExecutorFactory
+
+from destination_s3_spark.chain.files import FileEntry
+from destination_s3_spark.chain.state import TableState
+from destination_s3_spark.storage.object_store import ObjectStore
+from destination_s3_spark.tables.publishers.iceberg.types import iceberg_schema, keeps_types
+from destination_s3_spark.tables.publishers.publication import NotPublished
+
+OWNER = "airbyte.table-id"
+"""Table property: the S3 URI of the folder of the table's chain. A table with another one, or with none, is not ours."""
+BLOCK, TIME = "airbyte.block", "airbyte.block-time"
+"""Table properties: number and time of the newest block of the chain at the last publish."""
+SNAPSHOT = "airbyte.snapshot-id"
+"""Table property: the snapshot of the last publish. Another current snapshot is a foreign one."""
+
+TRIES = 4
+"""Most attempts to commit while others change the table, or while the catalog does not tell the outcome."""
+SNAPSHOTS_KEPT = timedelta(days=1)
+"""Age from which older snapshots are expired. Their data files may already be gone, because a merge deletes what it replaced."""
+MANIFESTS_TO_MERGE = 16
+_TRIED = pa.schema([("id", pa.int64())])
+MANIFEST_BYTES = 8 * 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The place of a table: its name in the catalog, its owner, the URI of its data and that of its metadata, without a final slash."""
+
+    identifier: tuple[str, str]
+    owner: str
+    location: str
+    metadata: str
+
+    def settings(self) -> dict[str, str]:
+        """Return the properties that the table always has."""
+        return {
+            OWNER: self.owner,
+            "gc.enabled": "false",  # engines must not delete files of a table whose files the chain owns
+            TableProperties.COMMIT_NUM_RETRIES: "0",  # a retry of pyiceberg's could overwrite what a newer session published
+            TableProperties.WRITE_METADATA_PATH: self.metadata,
+            TableProperties.METADATA_DELETE_AFTER_COMMIT_ENABLED: "true",
+            TableProperties.METADATA_PREVIOUS_VERSIONS_MAX: "20",
+        }
+
+
+def load(catalog: Catalog, place: Place) -> Table | None:
+    """Return the table, or None if there is none. Raises NotPublished if it is not ours."""
+    try:
+        table = catalog.load_table(place.identifier)
+    except (NoSuchTableError, NoSuchNamespaceError):
+        return None
+    owner = table.properties.get(OWNER)
+    if owner != place.owner:
+        whose = "it was not made by this connector" if owner is None else f"it belongs to the table under '{owner}'"
+        raise NotPublished(
+            f"There is an Iceberg table {'.'.join(place.identifier)} already, and {whose}. Choose another publish.iceberg.namespace, or "
+            "drop the table if nobody needs it: the next sync makes it again."
+        )
+    return table
+
+
+def published_block(table: Table, state: TableState) -> int | None:
+    """Return the number of the block that the table shows, or None if a foreign commit or an earlier table of this name hides it."""
+    snapshot = table.current_snapshot()
+    if table.properties.get(SNAPSHOT) != _id(snapshot):
+        return None
+    number = int(table.properties.get(BLOCK, "-1"))
+    # A block that our chain has not reached, but older than its head, belongs to a chain that was removed.
+    if number < 0 or (number > state.sequence_number and table.properties.get(TIME, "") < _time(state)):
+        return None
+    return number
+
+
+def publish(
+    catalog: Catalog, store: ObjectStore, place: Place, state: TableState, columns: pa.Schema, files: Mapping[str, FileEntry]
+) -> None:
+    """Bring the table to this state, whose files are given by URI. A newer published state stays.
+
+    Every attempt loads the table again and compares blocks first, so a session that another one has overtaken writes nothing. Raises
+    NotPublished.
+    """
+    for _ in range(TRIES):
+        table = load(catalog, place) or _created(catalog, place, columns)
+        if table is None:
+            continue
+        if _is_newer(table, state) or published_block(table, state) == state.sequence_number:
+            return
+        change = _Change(table, place, state, columns, files)
+        try:
+            if not _retries_are_off(table):
+                table = table.transaction().set_properties(place.settings()).commit_transaction()
+            change.commit()
+        except (CommitFailedException, CommitStateUnknownException, NoSuchTableError):
+            continue  # the table tells at the next attempt
+        change.delete_expired(store)
+        return
+    raise NotPublished(
+        f"The Iceberg catalog refused {TRIES} commits in a row or did not say what became of them: another program keeps changing "
+        f"the table {'.'.join(place.identifier)}, or the catalog is overloaded."
+    )
+
+
+def try_out(catalog: Catalog, place: Place) -> None:
+    """Create a table, change and drop it, and the namespace too if there was none. Raises pyiceberg's exceptions."""
+    created = _has_created_namespace(catalog, place)
+    try:
+        table = catalog.create_table(place.identifier, iceberg_schema(_TRIED), place.location, properties=place.settings())
+        try:
+            table.transaction().set_properties({BLOCK: "0"}).commit_transaction()
+        finally:
+            catalog.drop_table(place.identifier)
+    finally:
+        if created:
+            catalog.drop_namespace(place.identifier[:-1])
+
+
+def _has_created_namespace(catalog: Catalog, place: Place) -> bool:
+    """Create the namespace unless it exists."""
+    namespace = place.identifier[:-1]
+    if catalog.namespace_exists(namespace):
+        return False
+    try:
+        catalog.create_namespace(namespace)
+    except Exception:
+        # The publisher of another table may have been faster, and catalogs do not agree on how to say so.
+        if not catalog.namespace_exists(namespace):
+            raise
+        return False
+    return True
+
+
+def _created(catalog: Catalog, place: Place, columns: pa.Schema) -> Table | None:
+    """Create the table and its namespace. Return None if another program was faster."""
+    _has_created_namespace(catalog, place)
+    try:
+        return catalog.create_table(place.identifier, iceberg_schema(columns), place.location, properties=place.settings())
+    except (TableAlreadyExistsError, CommitStateUnknownException):
+        return None
+
+
+def _is_newer(table: Table, state: TableState) -> bool:
+    """Return whether a later session has published."""
+    return int(table.properties.get(BLOCK, "-1")) > state.sequence_number and table.properties.get(TIME, "") >= _time(state)
+
+
+def _retries_are_off(table: Table) -> bool:
+    return table.properties.get(TableProperties.COMMIT_NUM_RETRIES) == "0"
+
+
+class _Change:
+    """The change of a table as loaded to a state of the chain."""
+
+    def __init__(self, table: Table, place: Place, state: TableState, columns: pa.Schema, files: Mapping[str, FileEntry]) -> None:
+        self._table = table
+        self._place = place
+        self._state = state
+        self._columns = columns
+        self._files = files
+        self._expired: list[Snapshot] = []
+
+    def commit(self) -> None:
+        """Commit schema, files and properties at once. Raises pyiceberg's exceptions."""
+        transaction = self._table.transaction()
+        _evolve(transaction, self._columns)
+        shown = self._change_files(transaction)
+        mapping = transaction.table_metadata.schema().name_mapping.model_dump_json()
+        properties = {
+            **self._place.settings(),
+            BLOCK: str(self._state.sequence_number),
+            TIME: _time(self._state),
+            SNAPSHOT: shown,
+            TableProperties.DEFAULT_NAME_MAPPING: mapping,
+        }
+        now = self._table.properties
+        transaction.set_properties({name: value for name, value in properties.items() if now.get(name) != value})
+        self._expire(transaction)
+        transaction.commit_transaction()
+
+    def delete_expired(self, store: ObjectStore) -> None:
+        """Delete the manifests of snapshots that were expired with the commit. A crash before it leaves them as orphans."""
+        if not self._expired:
+            return
+        io = self._table.io
+        remaining = [snapshot for snapshot in self._table.metadata.snapshots if snapshot not in self._expired]
+        # A manifest that the oldest remaining snapshot does not have is in none of the later ones.
+        kept = {manifest.manifest_path for manifest in min(remaining, key=lambda snapshot: snapshot.timestamp_ms).manifests(io)}
+        gone = {manifest.manifest_path for snapshot in self._expired for manifest in snapshot.manifests(io)} - kept
+        lists = {snapshot.manifest_list for snapshot in self._expired}
+        bucket = f"{self._place.metadata}/"
+        folder = bucket.partition("://")[2].partition("/")[2]
+        store.delete(sorted(folder + path.removeprefix(bucket) for path in gone | lists if path.startswith(bucket)))
+
+    def _change_files(self, transaction: Transaction) -> str:
+        """Stage a snapshot with the difference of the files. Return the id of the snapshot that the table will have."""
+        current = self._table.current_snapshot()
+        manifests = [] if current is None else current.manifests(self._table.io)
+        now = {file.file_path: file for file in self._listed(manifests)}
+        replaced = [file for path, file in now.items() if not _is_same(file, self._files.get(path))]
+        kept = now.keys() - {file.file_path for file in replaced}
+        added = [self._data_file(path, entry) for path, entry in self._files.items() if path not in kept]
+        foreign_deletes = any(manifest.content is ManifestContent.DELETES for manifest in manifests)
+        if not (replaced or added or foreign_deletes):
+            # A snapshot's requirement, without one: the commit fails if the table was changed since it was loaded.
+            transaction._stage((), (AssertRefSnapshotId(ref=MAIN_BRANCH, snapshot_id=current.snapshot_id if current else None),))
+            return _id(current)
+        producer = _ReplaceFiles(
+            Operation.APPEND if current is None else Operation.OVERWRITE,
+            transaction,
+            self._table.io,
+            snapshot_properties={OWNER: self._place.owner, BLOCK: str(self._state.sequence_number)},
+        )
+        for file in replaced:
+            producer.delete_data_file(file)
+        for file in added:
+            producer.append_data_file(file)
+        producer.commit()
+        return str(producer.snapshot_id)
+
+    def _listed(self, manifests: Iterable[ManifestFile]) -> list[DataFile]:
+        data = [manifest for manifest in manifests if manifest.content is ManifestContent.DATA]
+        read = ExecutorFactory.get_or_create().map(
+            lambda manifest: manifest.fetch_manifest_entry(self._table.io, discard_deleted=True), data
+        )
+        return [entry.data_file for entries in read for entry in entries]
+
+    def _data_file(self, path: str, entry: FileEntry) -> DataFile:
+        file = DataFile.from_args(
+            content=DataFileContent.DATA,
+            file_path=path,
+            file_format=FileFormat.PARQUET,
+            partition=Record(),
+            record_count=entry.rows,
+            file_size_in_bytes=entry.bytes,
+        )
+        file.spec_id = self._table.metadata.default_spec_id
+        return file
+
+    def _expire(self, transaction: Transaction) -> None:
+        """Stage the removal of old snapshots, unless somebody keeps some by a branch or a tag."""
+        metadata = transaction.table_metadata
+        if set(metadata.refs) - {MAIN_BRANCH}:
+            return
+        oldest = (datetime.now(UTC) - SNAPSHOTS_KEPT).timestamp() * 1000
+        heads = {ref.snapshot_id for ref in metadata.refs.values()}
+        self._expired = [old for old in metadata.snapshots if old.timestamp_ms < oldest and old.snapshot_id not in heads]
+        if self._expired:
+            ExpireSnapshots(transaction).by_ids([snapshot.snapshot_id for snapshot in self._expired]).commit()
+
+
+class _ReplaceFiles(_OverwriteFiles):
+    """Snapshot that adds and removes files by path, with few manifests and without foreign delete files."""
+
+    def _existing_manifests(self) -> list[ManifestFile]:
+        kept = super()._existing_manifests()
+        return [one for one in kept if one.content is ManifestContent.DATA and (one.has_added_files() or one.has_existing_files())]
+
+    def _process_manifests(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
+        """Merge small manifests, each of which would cost a request at every later publish."""
+        merging: _ManifestMergeManager[_OverwriteFiles] = _ManifestMergeManager(MANIFEST_BYTES, MANIFESTS_TO_MERGE, True, self)
+        return merging.merge_manifests(manifests)
+
+
+def _evolve(transaction: Transaction, columns: pa.Schema) -> None:
+    """Stage the columns: new columns and members get new ids, and so does a column whose type has changed."""
+    wanted = iceberg_schema(columns)
+    types = {field.name: field.field_type for field in wanted.fields}
+    outdated = [
+        field.name
+        for field in transaction.table_metadata.schema().fields
+        if field.name not in types or not keeps_types(field.field_type, types[field.name])
+    ]
+    if outdated:
+        update = transaction.update_schema(allow_incompatible_changes=True)
+        for name in outdated:
+            update.delete_column((name,))
+        update.commit()
+    transaction.update_schema().union_by_name(wanted).commit()
+
+
+def _is_same(file: DataFile, entry: FileEntry | None) -> bool:
+    return entry is not None and (file.record_count, file.file_size_in_bytes) == (entry.rows, entry.bytes)
+
+
+def _id(snapshot: Snapshot | None) -> str:
+    return "" if snapshot is None else str(snapshot.snapshot_id)
+
+
+def _time(state: TableState) -> str:
+    return state.system_time.astimezone(UTC).isoformat(timespec="microseconds")

@@ -1,0 +1,160 @@
+"""Deaths at every call of the store and of the catalog: the next sync finds an Iceberg table that it can bring up to date."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+
+from destination_s3_spark.chain.files import DataFile, FileKind
+from destination_s3_spark.chain.log import Chain
+from destination_s3_spark.errors import TransientError
+from destination_s3_spark.schema.arrow import schema_to_text
+from destination_s3_spark.storage.settings import S3Settings
+from destination_s3_spark.tables.commit.writer import TableWriter
+from destination_s3_spark.tables.publishers.iceberg.files import io_properties
+from unit_tests.chain.fake_store import Crash, FakeStore, Fault
+from unit_tests.chain.one_table import CHAIN, TABLE, writer
+from unit_tests.tables.publishers.iceberg.lake import NAME, OWN_COLUMNS, published
+
+SETTINGS = S3Settings("bucket")
+SCHEMA = {"schemaId": 0, "fields": [], "arrowSchema": schema_to_text(pa.schema([*OWN_COLUMNS, ("id", pa.int64())]))}
+
+
+def session(store: FakeStore, folder: Path, sync_id: int) -> TableWriter:
+    """A session with a catalog connection of its own, as another process has it."""
+    made = writer(store, sync_id, publishers=[published(folder, SETTINGS, TABLE.folder)])
+    made.open()
+    made.ensure_schema(SCHEMA)
+    return made
+
+
+def staged(made: TableWriter, store: FakeStore) -> DataFile:
+    return DataFile(FileKind.FINAL, store.stage(f"lake/users/f-{made.next_token()}.parquet", b"x"), 1)
+
+
+def replaced(store: FakeStore, folder: Path, sync_id: int) -> None:
+    """A sync that replaces all files of the table by two."""
+    made = session(store, folder, sync_id)
+    made.merge([staged(made, store), staged(made, store)], made.live_files().of(FileKind.FINAL), None)
+    made.close()
+
+
+def shown(store: FakeStore, folder: Path) -> set[str]:
+    """The files that readers of the catalog see. All of them exist."""
+    catalog = SqlCatalog("lake", uri=f"sqlite:///{folder}/catalog.db", **io_properties(store, "bucket"))
+    return {task.file.file_path.removeprefix("s3://bucket/") for task in catalog.load_table(NAME).scan().plan_files()}
+
+
+def live(store: FakeStore) -> set[str]:
+    chain = Chain(store, CHAIN, TABLE.stream)
+    chain.catch_up()
+    return {file.key for file in chain.live_files().of(FileKind.FINAL)}
+
+
+def copied(store: FakeStore) -> FakeStore:
+    copy = FakeStore()
+    copy.objects, copy.metadata = dict(store.objects), dict(store.metadata)
+    return copy
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Callable[[], tuple[FakeStore, Path]]:
+    """Makes a store and a catalog with a table that has been synced once."""
+    first, number = FakeStore(), 0
+    (tmp_path / "first").mkdir()
+    replaced(first, tmp_path / "first", 1)
+    database = (tmp_path / "first" / "catalog.db").read_bytes()
+
+    def make() -> tuple[FakeStore, Path]:
+        nonlocal number
+        number += 1
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        (folder / "catalog.db").write_bytes(database)
+        return copied(first), folder
+
+    return make
+
+
+@pytest.mark.parametrize("fault", [Fault.CRASH_BEFORE, Fault.CRASH_AFTER])
+def test_a_death_at_any_call_of_the_store_heals_at_the_next_sync(world: Any, fault: Fault) -> None:
+    store, folder = world()
+    store.calls.clear()
+    replaced(store, folder, 2)
+    calls = len(store.calls)
+    assert shown(store, folder) == live(store)
+
+    for number in range(1, calls + 1):
+        store, folder = world()
+        store.calls.clear()
+        store.hook = lambda call, _, at=number: fault if call == at else None
+        try:
+            replaced(store, folder, 2)
+        except Crash:
+            pass
+        except RuntimeError as error:  # the interpreter's own threads wrap what kills them
+            raise AssertionError(number) from error
+        store.hook = None
+        replaced(store, folder, 3)
+
+        assert shown(store, folder) == live(store), (number, fault)
+        assert live(store) <= store.objects.keys()
+
+
+@pytest.mark.parametrize("name", ["create_namespace", "create_table", "commit_table"])
+@pytest.mark.parametrize("after", [False, True])
+def test_a_death_between_calls_of_the_catalog_heals_at_the_next_sync(
+    tmp_path: Path, name: str, after: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = FakeStore()
+    call = getattr(SqlCatalog, name)
+
+    def dies(self: SqlCatalog, *arguments: Any, **options: Any) -> Any:
+        if after:
+            call(self, *arguments, **options)
+        raise Crash
+
+    monkeypatch.setattr(SqlCatalog, name, dies)
+    with pytest.raises(Crash):
+        replaced(store, tmp_path, 1)
+    monkeypatch.setattr(SqlCatalog, name, call)
+    replaced(store, tmp_path, 2)
+
+    assert shown(store, tmp_path) == live(store)
+
+
+def test_a_failure_of_the_store_while_publishing_stays_a_failure_of_the_sync(tmp_path: Path) -> None:
+    store = FakeStore()
+    made = session(store, tmp_path, 1)
+    made.merge([staged(made, store)], (), None)
+    made.merge([staged(made, store)], (), None)
+
+    def no_manifests(_: int, name: str) -> Fault | None:
+        return Fault.TIMEOUT_BEFORE if name == "put" and store.calls[-1][1].endswith(".avro") else None
+
+    store.hook = no_manifests
+    with pytest.raises(TransientError):
+        made.merge([staged(made, store)], made.live_files().of(FileKind.FINAL), None)
+    store.hook = None
+    replaced(store, tmp_path, 2)
+
+    assert shown(store, tmp_path) == live(store)
+
+
+def test_a_publish_reads_each_metadata_file_once_and_no_data(tmp_path: Path) -> None:
+    store = FakeStore()
+    replaced(store, tmp_path, 1)
+    made = session(store, tmp_path, 2)
+    store.calls.clear()
+    made.merge([staged(made, store)], (), None)
+
+    gets = [key for name, key in store.calls if name == "get" and "/iceberg/" in key]
+    assert sorted(Counter(key for key in gets if key.endswith(".avro")).values()) == [1, 1], "the list and the manifest"
+    assert len([key for key in gets if key.endswith(".json")]) == 2, "when the table is loaded, and by the catalog at the commit"
+    assert len([key for name, key in store.calls if name == "put" and "/iceberg/" in key]) == 3
