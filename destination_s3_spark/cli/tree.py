@@ -177,6 +177,19 @@ def rebuild(config: str, stream: str | None, namespace: str | None) -> int:
 
 
 @tree.command()
+@_table_options("Join the files of this stream's table only.")
+def optimize(config: str, stream: str | None, namespace: str | None) -> int:
+    """Join the small files of tables.
+
+    Joins neighbouring files below half of the target size, as a sync does at its end for tables that have a publisher. No row changes.
+    While one file replaces others, a reader that lists the folder may see their rows twice. A running sync of the table is stopped.
+    """
+    from destination_s3_spark.cli import optimize_command  # noqa: PLC0415
+
+    return optimize_command.run(config, stream, namespace)
+
+
+@tree.command()
 @click.option("--records", type=click.IntRange(min=1), default=DEMO_RECORDS, show_default=True, help="How many records to send.")
 @click.option("--seed", type=int, default=7, show_default=True, help="Another number makes another shop.")
 @click.option("--keep", is_flag=True, help="Leave the S3 server running and say how to read the tables.")
