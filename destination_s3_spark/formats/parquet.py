@@ -18,7 +18,9 @@ import pyarrow.parquet as pq
 
 from destination_s3_spark.decoding.plan import Values
 from destination_s3_spark.formats.file_format import DifferentColumns, FileFormat, Readable
+from destination_s3_spark.formats.file_statistics import FileStatistics
 from destination_s3_spark.formats.file_writer import FileColumns, Sink, require_columns
+from destination_s3_spark.formats.parquet_statistics import LongTexts, footer_statistics
 from destination_s3_spark.schema.encodings import DESTINATION_S3, Encodings, TimeEncoding, stored_schema
 
 if TYPE_CHECKING:  # a cluster's executors have no pydantic
@@ -60,7 +62,10 @@ class Dictionary(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ParquetOptions:
-    """Options of a Parquet file. A row group is written when its rows occupy `row_group_bytes` of Arrow memory."""
+    """Options of a Parquet file. A row group is written when its rows occupy `row_group_bytes` of Arrow memory.
+
+    `statistics`: whether the chain gets the statistics of the file, for publishers that show them.
+    """
 
     codec: Codec = Codec.UNCOMPRESSED
     row_group_bytes: int = 128 * MIB
@@ -68,6 +73,7 @@ class ParquetOptions:
     dictionary_page_bytes: int = MIB
     dictionary: Dictionary = Dictionary.ON
     encodings: Encodings = DESTINATION_S3
+    statistics: bool = False
 
     extension: ClassVar[str] = ".parquet"
     values: ClassVar[Values] = Values.TYPED
@@ -149,6 +155,10 @@ class ParquetFile:
         self._rows = 0
         self._outlet = _Outlet(sink)
         self._writer: pq.ParquetWriter | None = None
+        self._footers: list[pq.FileMetaData] = []
+        self._long_texts = LongTexts(self._stored) if options.statistics else None
+        self.statistics: FileStatistics | None = None
+        """The statistics of the closed file, if the options ask for them."""
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Append rows. Raises pa.ArrowInvalid when the columns differ from the schema in names or types. Nullability may differ."""
@@ -174,6 +184,8 @@ class ParquetFile:
         writer.add_key_value_metadata(dict(metadata or {}))
         writer.close()
         self._outlet.shut()
+        if self._long_texts is not None:
+            self.statistics = footer_statistics(self._footers[0], self._long_texts.bounds)
         return self._rows
 
     def abandon(self) -> None:
@@ -187,6 +199,8 @@ class ParquetFile:
         self._buffered_bytes = 0
         if self._stored is not self.schema:
             table = table.cast(self._stored)
+        if self._long_texts is not None:
+            self._long_texts.add(table)
         if self._writer is None:
             self._writer = self._open(table)
         self._writer.write_table(table, row_group_size=table.num_rows)
@@ -204,8 +218,14 @@ class ParquetFile:
             data_page_size=options.page_bytes,
             dictionary_pagesize_limit=options.dictionary_page_bytes,
             coerce_timestamps=None,  # each timestamp keeps the unit of the stored schema
+            metadata_collector=self._footers,
             write_time_adjusted_to_utc=options.encodings.time is not TimeEncoding.LOCAL,
         )
+
+
+def gathered_statistics(file: object) -> FileStatistics | None:
+    """Return the statistics of a closed file of any format, or None if it is not Parquet or its options do not ask for them."""
+    return file.statistics if isinstance(file, ParquetFile) else None
 
 
 def repeating_columns(table: pa.Table) -> list[str]:
