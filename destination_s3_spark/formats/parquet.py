@@ -155,7 +155,6 @@ class ParquetFile:
         self._rows = 0
         self._outlet = _Outlet(sink)
         self._writer: pq.ParquetWriter | None = None
-        self._footers: list[pq.FileMetaData] = []
         self._long_texts = LongTexts(self._stored) if options.statistics else None
         self.statistics: FileStatistics | None = None
         """The statistics of the closed file, if the options ask for them."""
@@ -185,7 +184,8 @@ class ParquetFile:
         writer.close()
         self._outlet.shut()
         if self._long_texts is not None:
-            self.statistics = footer_statistics(self._footers[0], self._long_texts.bounds)
+            # Not by a metadata_collector: a writer that is dropped after an error would fail to fill it.
+            self.statistics = footer_statistics(writer.writer.metadata, self._long_texts.bounds)
         return self._rows
 
     def abandon(self) -> None:
@@ -218,7 +218,6 @@ class ParquetFile:
             data_page_size=options.page_bytes,
             dictionary_pagesize_limit=options.dictionary_page_bytes,
             coerce_timestamps=None,  # each timestamp keeps the unit of the stored schema
-            metadata_collector=self._footers,
             write_time_adjusted_to_utc=options.encodings.time is not TimeEncoding.LOCAL,
         )
 
