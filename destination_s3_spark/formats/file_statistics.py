@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -29,3 +30,28 @@ class FileStatistics(Struct, frozen=True):
 
 UNBOUNDED = FileStatistics()
 """Statistics of a file that has a value without a bound."""
+
+
+def united(parts: Sequence[FileStatistics | None]) -> FileStatistics | None:
+    """Return the statistics of a file with the rows of several files of the same columns. Return None if those of a file are unknown."""
+    known = [part for part in parts if part is not None]
+    if len(known) < len(parts) or not known:
+        return None
+    if any(not part.nulls for part in known):
+        return UNBOUNDED
+    return FileStatistics(
+        _combined([part.min for part in known], lambda bounds: min(bounds, key=_order(bounds))),
+        _combined([part.max for part in known], lambda bounds: max(bounds, key=_order(bounds))),
+        _combined([part.nulls for part in known], sum),
+    )
+
+
+def _combined(trees: Sequence[dict[str, Any]], combine: Callable[[list[Any]], Any]) -> dict[str, Any]:
+    names = dict.fromkeys(name for tree in trees for name in tree)
+    found = {name: [tree[name] for tree in trees if name in tree] for name in names}
+    return {name: _combined(values, combine) if isinstance(values[0], dict) else combine(values) for name, values in found.items()}
+
+
+def _order(bounds: list[Any]) -> Callable[[Any], Any] | None:
+    """Return the sort key of a column's bounds. Only among numbers an infinite bound is a text of another type."""
+    return float if len({isinstance(bound, str) for bound in bounds}) > 1 else None

@@ -109,7 +109,7 @@ class ParquetOptions:
     def _of_stored(self) -> ParquetOptions:
         """Return the options for columns that already have the types of the file."""
         local = self.encodings.time is TimeEncoding.LOCAL
-        return replace(self, encodings=Encodings(time=TimeEncoding.LOCAL) if local else DESTINATION_S3)
+        return replace(self, encodings=Encodings(time=TimeEncoding.LOCAL) if local else DESTINATION_S3, statistics=False)
 
 
 class _Outlet:

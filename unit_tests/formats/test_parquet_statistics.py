@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from destination_s3_spark.formats import parquet_statistics
-from destination_s3_spark.formats.file_statistics import UNBOUNDED, FileStatistics
+from destination_s3_spark.formats.file_statistics import UNBOUNDED, FileStatistics, united
 from destination_s3_spark.formats.parquet import ParquetFile, ParquetOptions, gathered_statistics
 from destination_s3_spark.formats.parquet_statistics import completed, footer_statistics
 from destination_s3_spark.schema.encodings import Encodings, TimeEncoding
@@ -239,6 +239,22 @@ def test_statistics_are_true_and_the_same_from_the_footer(rows: pa.Table, pieces
                 assert high.encode() >= max(map(str.encode, present))
     if not any(len(text) > 4_096 for text in json.dumps(plain, default=str).split('"')):
         assert footer_statistics(footer) == found
+
+
+@settings(max_examples=100, deadline=None)
+@given(tables(), st.integers(0, 12))
+def test_statistics_of_joined_files_are_those_of_all_their_rows(rows: pa.Table, cut: int) -> None:
+    parts = [written(part)[1] for part in (rows.slice(0, cut), rows.slice(cut))]
+    assert united(parts) == written(rows)[1]
+
+
+def test_joined_files_are_bounded_if_all_their_parts_are() -> None:
+    found = FileStatistics({"f": "-Infinity", "s": "Infinity"}, {"f": 2.0, "s": "Infinity"}, {"f": 0, "s": 0})
+    other = FileStatistics({"f": 1.0, "s": "a"}, {"f": "Infinity", "s": "z"}, {"f": 0, "s": 1})
+
+    assert united([found, other]) == FileStatistics({"f": "-Infinity", "s": "a"}, {"f": "Infinity", "s": "z"}, {"f": 0, "s": 1})
+    assert united([found, UNBOUNDED]) == UNBOUNDED
+    assert united([found, None]) is None
 
 
 ROWS = [

@@ -23,6 +23,7 @@ from destination_s3_spark.storage.object_store import ObjectNotFound
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.stream_id import StreamId
+from destination_s3_spark.tables.compaction.groups import LEAST_FILES
 from destination_s3_spark.tables.configured import final_options
 from destination_s3_spark.tables.due import rebuild_of
 from destination_s3_spark.tables.factory import TableFactory
@@ -152,3 +153,14 @@ def test_files_written_without_them_have_them_in_their_footers(lake: InlineLake)
     assert (found.statistics.min["name"], found.statistics.max["name"], found.statistics.nulls["name"]) == ("n1", "n2", 0)
     with pytest.raises(ObjectNotFound):
         statistics_of(S3Store(lake.settings), "lake/users/gone.parquet")
+
+
+@pytest.mark.usefixtures("gathering")
+def test_joined_files_have_them(lake: InlineLake) -> None:
+    lake.options = {"tables": {"compaction": "on"}}
+    for number in range(LEAST_FILES):
+        lake.sync(catalog(), messages([2 * number, 2 * number + 1]))
+
+    (joined,) = finals(lake)
+    assert joined.rows == 2 * LEAST_FILES
+    require_true(lake, range(2 * LEAST_FILES))
