@@ -23,7 +23,8 @@ def final_options(config: Config) -> FileOptions:
     if not (isinstance(options, ParquetOptions) and isinstance(config.format, ParquetFormat)):
         return options
     unit = extracted_at_encoding(config.format.extracted_at_encoding, publisher_needs_micros=config.publish.iceberg is not None)
-    return replace(options, encodings=replace(options.encodings, extracted_at=unit))
+    # Publishers that show statistics set `statistics`; without them the chain stays small.
+    return replace(options, encodings=replace(options.encodings, extracted_at=unit), statistics=False)
 
 
 def extracted_at_encoding(chosen: str | None, *, publisher_needs_micros: bool) -> ExtractedAtEncoding:
