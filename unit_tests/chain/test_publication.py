@@ -78,7 +78,7 @@ def shown(store: FakeStore) -> set[str]:
 
 
 def finals(store: FakeStore) -> set[str]:
-    return {key for key in store.objects if key.startswith(("lake/final/", "lake/users/f-"))}
+    return {key for key in store.objects if key.startswith("lake/users/f-")}
 
 
 def merged(store: FakeStore, made: TableWriter) -> str:

@@ -122,7 +122,13 @@ class _Base:
 
     def shows(self, target: _Target) -> bool:
         """Return whether a commit would change nothing, and the log covers the table's last data."""
-        return self.block >= target.last_data and self.paths == target.files.keys() and self.columns == _columns(target.metadata)
+        same = self.paths == target.files.keys() and not self.missing(target) and self.columns == _columns(target.metadata)
+        return same and self.block >= target.last_data
+
+    def missing(self, target: _Target) -> list[str]:
+        """Return the paths that a commit adds, in order. A file of another size is one of an earlier table in the same folder."""
+        other = {path for path, add in self.adds.items() if path in target.files and not _describes(add, target.files[path])}
+        return sorted((target.files.keys() - self.paths) | other)
 
     def mark(self) -> str:
         """Return the mark of this version."""
@@ -247,7 +253,7 @@ class DeltaTable:
     def _commit(self, log: DeltaLog, store: ObjectStore, state: TableState, target: _Target, base: _Base) -> str:
         """Create the next version and return its mark. Raises VersionTaken."""
         now, version = self.clock(), base.version + 1
-        new = sorted(target.files.keys() - base.paths)
+        new = base.missing(target)
         adds = self._adds(store, target, new)
         removed = [Remove(path, True, _millis(now)) for path in sorted(base.paths - target.files.keys())]
         columns = _columns(target.metadata)
@@ -263,9 +269,10 @@ class DeltaTable:
 
         checkpoint = base.checkpoint
         if version - (checkpoint or 0) >= CHECKPOINT_EVERY or any(target.files[path].kind is FileKind.ADOPTED for path in new):
-            known = {**(base.adds or _adds_of_checkpoint(log, checkpoint)), **adds}
+            earlier = base.adds or _adds_of_checkpoint(log, checkpoint)
+            known = {path: add for path, add in earlier.items() if path in target.files and _describes(add, target.files[path])} | adds
             known |= self._adds(store, target, target.files.keys() - known.keys())
-            log.write_checkpoint(version, Contents(PROTOCOL, target.metadata, (txn,), tuple(known[path] for path in sorted(target.files))))
+            log.write_checkpoint(version, Contents(PROTOCOL, target.metadata, (txn,), tuple(known[path] for path in sorted(known))))
             if version // CLEAN_UP_EVERY > (checkpoint or 0) // CLEAN_UP_EVERY:
                 log.clean_up(now)
             checkpoint = version
@@ -318,9 +325,13 @@ def _published_files(live: LiveFiles) -> Iterable[FileEntry]:
 
 
 def _adds_of_checkpoint(log: DeltaLog, version: int | None) -> dict[str, Add]:
-    """Return the files of a checkpoint. Paths are never reused, so they still hold for every file that is live."""
+    """Return the files of a checkpoint. A path is never reused in a chain, so they still hold for every file that is live."""
     contents = None if version is None else log.checkpoint(version)
     return {} if contents is None else {add.path: add for add in contents.adds}
+
+
+def _describes(add: Add, file: FileEntry) -> bool:
+    return file.kind is FileKind.ADOPTED or add.size == file.bytes
 
 
 def _columns(metadata: Metadata) -> str:
