@@ -22,7 +22,8 @@ def final_options(config: Config) -> FileOptions:
     options = file_options(config.format)
     if not (isinstance(options, ParquetOptions) and isinstance(config.format, ParquetFormat)):
         return options
-    unit = extracted_at_encoding(config.format.extracted_at_encoding, publisher_needs_micros=config.publish.iceberg is not None)
+    needs_micros = config.publish.delta or config.publish.iceberg is not None
+    unit = extracted_at_encoding(config.format.extracted_at_encoding, publisher_needs_micros=needs_micros)
     return replace(options, encodings=replace(options.encodings, extracted_at=unit))
 
 

@@ -12,17 +12,20 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from destination_s3_spark.chain.files import DataFile, FileKind
-from destination_s3_spark.chain.live_files import LiveFilesFold
+from destination_s3_spark.chain.live_files import LiveFiles, LiveFilesFold
 from destination_s3_spark.chain.opening import Table
 from destination_s3_spark.chain.orphan_uploads import OrphanUploads
-from destination_s3_spark.delta_log.actions import Action, Add, CommitInfo, Remove, Transaction, encode_commit
+from destination_s3_spark.chain.state import TableState
+from destination_s3_spark.delta_log.actions import Action, Add, CommitInfo, Remove, Transaction, decode_commit, encode_commit
 from destination_s3_spark.delta_log.log import LOG_FOLDER, DeltaLog, DeltaState
 from destination_s3_spark.errors import Fenced, TransientError
+from destination_s3_spark.storage.object_store import ObjectStore
 from destination_s3_spark.tables.commit.batch import TableCheckpoint
 from destination_s3_spark.tables.commit.repair import repair
 from destination_s3_spark.tables.commit.writer import TableWriter
 from destination_s3_spark.tables.publishers import delta
 from destination_s3_spark.tables.publishers.delta import DeltaTable
+from destination_s3_spark.tables.publishers.publication import NotPublished
 from destination_s3_spark.tables.publishers.symlink import published_keys
 from unit_tests.chain import merging
 from unit_tests.chain.fake_store import Completes, FakeStore, Fault, Result
@@ -66,6 +69,7 @@ class DeltaBucket(WatchedBucket):
         super().__init__(completes)
         self._live = LiveFilesFold()
         self._published: list[set[str]] = []
+        self._newest = -1
         self.store.look = self.look  # type: ignore[attr-defined]
 
     def look(self) -> None:
@@ -77,6 +81,9 @@ class DeltaBucket(WatchedBucket):
             self._published.append(set(published_keys(self._live.now)))
         shown = {merging.TABLE.final_root + path for path in found.adds}
         number = found.transactions[merging.TABLE.table_id].version
+        if number < self._newest:
+            self.problems.append(f"version {found.version} goes back from block {self._newest} to {number}")
+        self._newest = number
         if shown != self._published[number]:
             self.problems.append(f"version {found.version} does not show block {number}")
         if not shown <= self.store.objects.keys():
@@ -240,6 +247,24 @@ def test_an_outdated_hint_costs_requests_only() -> None:
     assert paths(store) == finals(store)
 
 
+class Refusing(DeltaTable):
+    """Does not publish this time."""
+
+    def require_fitting(self, store: ObjectStore, state: TableState, live: LiveFiles) -> None:
+        raise NotPublished("not now")
+
+
+def test_after_a_refusal_the_mark_is_older_than_the_hint() -> None:
+    store = FakeStore()
+    synced(store, 1, [SHOWN])
+    synced(store, 2, [Refusing()])
+    assert len(paths(store)) == 1
+    synced(store, 3, [SHOWN])
+
+    assert paths(store) == finals(store)
+    assert len(paths(store)) == 3
+
+
 def test_an_old_mark_is_not_trusted() -> None:
     """The version after it may have been cleaned up, and would be free again."""
     store = FakeStore()
@@ -282,14 +307,21 @@ def test_a_commit_of_another_program_is_undone_by_an_idle_sync_and_by_repair() -
     assert repair(store, TABLE, [SHOWN], OrphanUploads(store, "lake/"), STARTED) is None
 
 
-def test_a_fenced_session_does_not_hide_newer_state() -> None:
+def blocks_shown(store: FakeStore) -> list[int]:
+    """The block of each version."""
+    bodies = [store.objects[f"{LOG}{number:020d}.json"] for number in range(version(store) + 1)]
+    return [action.version for body in bodies for action in decode_commit(body) if isinstance(action, Transaction)]
+
+
+@pytest.mark.parametrize("call", ["list", "create"])
+def test_a_session_paused_at_the_log_of_its_close_never_goes_back(call: str) -> None:
     store = FakeStore()
     first = writer(store, 1, publishers=[SHOWN])
     land(first, store, 0, 100)
     first.commit([FIRST])
 
     def others_sync(_number: int, name: str) -> None:
-        if name == "list":
+        if name == call:
             store.hook = None
             synced(store, 2, [SHOWN])
 
@@ -299,6 +331,30 @@ def test_a_fenced_session_does_not_hide_newer_state() -> None:
 
     assert paths(store) == finals(store)
     assert len(paths(store)) == 2
+    assert blocks_shown(store) == sorted(blocks_shown(store))
+
+
+@pytest.mark.parametrize("ends", [True, False], ids=["which has ended", "which goes on"])
+def test_a_session_paused_at_the_log_of_a_merge_never_goes_back(ends: bool) -> None:
+    store = FakeStore()
+    synced(store, 1, [SHOWN])
+    first, second = writer(store, 2, publishers=[SHOWN]), writer(store, 3, publishers=[SHOWN])
+    newest = []
+
+    def take_over(_number: int, name: str) -> None:
+        """While the first session has merged and not published, the second one finishes that and merges on."""
+        if name == "create" and store.calls[-1][1].startswith(LOG):
+            store.hook = None
+            newest.append(merged(store, second))
+            if ends:
+                second.close()
+
+    store.hook = take_over
+    with pytest.raises(Fenced, match="sync id 3"):
+        merged(store, first)
+
+    assert paths(store) == set(newest) == finals(store)
+    assert blocks_shown(store) == sorted(blocks_shown(store))
 
 
 @pytest.mark.parametrize("fault", [Fault.TIMEOUT_BEFORE, Fault.TIMEOUT_AFTER])

@@ -41,9 +41,10 @@ from destination_s3_spark.delta_log.checkpoint import Contents
 from destination_s3_spark.delta_log.log import KEPT, LOG_FOLDER, DeltaLog, UnreadableLog, VersionTaken, commit_hash
 from destination_s3_spark.delta_log.schema_text import delta_columns
 from destination_s3_spark.errors import ConfigError, TransientError
-from destination_s3_spark.formats.parquet import PARQUET, TimeEncoding, stored_schema
+from destination_s3_spark.formats.parquet import PARQUET
 from destination_s3_spark.formats.registry import format_of
 from destination_s3_spark.schema.arrow import schema_from_text
+from destination_s3_spark.schema.encodings import Encodings, TimeEncoding, stored_schema
 from destination_s3_spark.storage.object_store import ObjectStore
 from destination_s3_spark.storage.paths import PathTemplate
 from destination_s3_spark.storage.table_paths import overlaps
@@ -139,7 +140,7 @@ class _Base:
 
 @dataclass(frozen=True, slots=True)
 class DeltaTable:
-    """Publisher of a table as a Delta table."""
+    """Publisher of a table as a Delta table. `times`: how a table stores times of day whose chain does not record it."""
 
     times: TimeEncoding = TimeEncoding.TIME
     clock: Clock = utc_now
@@ -213,11 +214,15 @@ class DeltaTable:
 
     def _target(self, state: TableState, live: LiveFiles) -> _Target:
         root, identity = state.identity.final_root, state.identity
-        columns = delta_columns(stored_schema(schema_from_text((state.schema or {})["arrowSchema"]), self.times))
+        columns = delta_columns(stored_schema(schema_from_text((state.schema or {})["arrowSchema"]), self._encodings(state)))
         table_id = str(uuid5(NAMESPACE_URL, f"{identity.final_root}#{identity.table_id}"))
         metadata = Metadata(table_id, columns.schema_string, [], dict(CONFIGURATION))
         files = {file.key.removeprefix(root): file for file in _published_files(live)}
         return _Target(state.sequence_number, _millis(state.system_time), state.last_data or 0, metadata, columns.left_out, files)
+
+    def _encodings(self, state: TableState) -> Encodings:
+        recorded = (state.schema or {}).get("encodings")
+        return Encodings(time=self.times) if recorded is None else Encodings.from_json(recorded)
 
     def _marked(self, last: Shown | None, state: TableState) -> _Base | None:
         """Return the version that the mark describes, or None if the mark is too old or the live files of its time are not known."""
