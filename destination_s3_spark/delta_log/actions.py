@@ -80,8 +80,7 @@ class CommitInfo(Struct, frozen=True, rename="camel"):
 Action = CommitInfo | Protocol | Metadata | Transaction | Remove | Add
 
 
-class _Line(Struct, rename="camel", omit_defaults=True):
-    commit_info: Any | UnsetType = UNSET
+class _Line(Struct, rename="camel"):
     protocol: Protocol | UnsetType = UNSET
     meta_data: Metadata | UnsetType = UNSET
     txn: Transaction | UnsetType = UNSET
@@ -90,9 +89,9 @@ class _Line(Struct, rename="camel", omit_defaults=True):
 
 
 _NAMES: dict[type, str] = {
-    CommitInfo: "commit_info",
+    CommitInfo: "commitInfo",
     Protocol: "protocol",
-    Metadata: "meta_data",
+    Metadata: "metaData",
     Transaction: "txn",
     Remove: "remove",
     Add: "add",
@@ -107,7 +106,7 @@ class MalformedCommit(Exception):
 
 def encode_commit(actions: Iterable[Action]) -> bytes:
     """Return the bytes of a commit."""
-    return b"".join(_ENCODER.encode(_Line(**{_NAMES[type(action)]: action})) + b"\n" for action in actions)
+    return b"".join(_ENCODER.encode({_NAMES[type(action)]: action}) + b"\n" for action in actions)
 
 
 def decode_commit(body: bytes) -> Iterator[Protocol | Metadata | Transaction | Remove | Add]:
@@ -121,4 +120,4 @@ def decode_commit(body: bytes) -> Iterator[Protocol | Metadata | Transaction | R
             raise MalformedCommit(str(error)) from None
         for action in (line.protocol, line.meta_data, line.txn, line.remove, line.add):
             if action is not UNSET:
-                yield action  # type: ignore[misc]
+                yield action

@@ -76,16 +76,19 @@ def encode_checkpoint(contents: Contents) -> tuple[bytes, int]:
         }
     ]
     txns = [{"appId": txn.app_id, "version": txn.version, "lastUpdated": txn.last_updated} for txn in contents.transactions]
-    columns = {"protocol": protocols, "metaData": metadatas, "txn": txns, "add": _add_rows(contents.adds), "remove": []}
-    size = sum(map(len, columns.values()))
-    before, arrays = 0, {}
-    for name, rows in columns.items():
-        after = size - before - len(rows)
-        arrays[name] = pa.array([None] * before + rows + [None] * after, _SCHEMA.field(name).type)
-        before += len(rows)
+    columns: dict[str, list[dict[str, Any]]] = {
+        "txn": txns,
+        "add": _add_rows(contents.adds),
+        "remove": [],
+        "metaData": metadatas,
+        "protocol": protocols,
+    }
+    # Each row holds one action, so that the other columns are null there.
+    parts = [pa.table({name: pa.array(rows, _SCHEMA.field(name).type)}) for name, rows in columns.items() if rows]
+    table = pa.concat_tables([*parts, _SCHEMA.empty_table()], promote_options="default").select(_SCHEMA.names)
     out = io.BytesIO()
-    pq.write_table(pa.Table.from_arrays([arrays[field.name] for field in _SCHEMA], schema=_SCHEMA), out, compression="snappy")
-    return out.getvalue(), size
+    pq.write_table(table, out, compression="snappy")
+    return out.getvalue(), table.num_rows
 
 
 def decode_checkpoint(body: bytes) -> Contents:

@@ -364,7 +364,7 @@ def test_a_put_without_an_answer_is_looked_at(fault: Fault) -> None:
     made = writer(store, 2, publishers=[SHOWN])
     land(made, store, 0, 100)
     made.commit([replace(FIRST, state_hash="2")])
-    struck = []
+    struck: list[str] = []
 
     def strike(_number: int, name: str) -> Fault | None:
         if name == "create" and not struck and store.calls[-1][1].startswith(LOG):
