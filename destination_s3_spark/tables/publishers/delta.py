@@ -43,12 +43,11 @@ from destination_s3_spark.delta_log.schema_text import delta_columns
 from destination_s3_spark.errors import ConfigError, TransientError
 from destination_s3_spark.formats.parquet import PARQUET
 from destination_s3_spark.formats.registry import format_of
-from destination_s3_spark.schema.arrow import schema_from_text
-from destination_s3_spark.schema.encodings import Encodings, TimeEncoding, stored_schema
 from destination_s3_spark.storage.object_store import ObjectStore
 from destination_s3_spark.storage.paths import PathTemplate
 from destination_s3_spark.storage.table_paths import overlaps
 from destination_s3_spark.stream_id import StreamId
+from destination_s3_spark.tables.publishers.live_columns import recorded_columns, shown_files, stored_columns
 from destination_s3_spark.tables.publishers.publication import NotPublished, PublisherKind
 from destination_s3_spark.tables.publishers.withdrawal import DELTA_PUBLISHER
 
@@ -140,9 +139,8 @@ class _Base:
 
 @dataclass(frozen=True, slots=True)
 class DeltaTable:
-    """Publisher of a table as a Delta table. `times`: how a table stores times of day whose chain does not record it."""
+    """Publisher of a table as a Delta table."""
 
-    times: TimeEncoding = TimeEncoding.TIME
     clock: Clock = utc_now
 
     name: ClassVar[str] = DELTA_PUBLISHER
@@ -191,9 +189,8 @@ class DeltaTable:
         of_table = (action for action in actions if isinstance(action, Transaction) and action.app_id == state.identity.table_id)
         return next((action.version for action in of_table), None)
 
-    def require_fitting(self, store: ObjectStore, state: TableState, live: LiveFiles) -> None:
+    def require_fitting(self, store: ObjectStore, state: TableState, live: LiveFiles) -> None:  # noqa: ARG002
         """Raise NotPublished if Delta readers could not read the files, or not as the chain's readers do."""
-        del store  # the chain knows enough
         root = state.identity.final_root
         for file in _published_files(live):
             if format_of(file.key) not in (PARQUET, None):
@@ -206,23 +203,16 @@ class DeltaTable:
                     f"the key '{file.key}' has characters that not every Delta reader finds. Change file_name_pattern or s3_path_format so "
                     "that keys consist of ASCII letters, digits and - _ . / = + , @, then refresh the stream."
                 )
-            if file.schema_id is not None and file.schema_id < state.types_since:
-                raise NotPublished(
-                    "a column has changed its type, and not all files are rewritten yet. Delta readers see the table as it was until a "
-                    "sync or a rebuild has rewritten them."
-                )
+        if state.schema is not None:
+            stored_columns(state, live)
 
     def _target(self, state: TableState, live: LiveFiles) -> _Target:
         root, identity = state.identity.final_root, state.identity
-        columns = delta_columns(stored_schema(schema_from_text((state.schema or {})["arrowSchema"]), self._encodings(state)))
+        columns = delta_columns(recorded_columns(state))
         table_id = str(uuid5(NAMESPACE_URL, f"{identity.final_root}#{identity.table_id}"))
         metadata = Metadata(table_id, columns.schema_string, [], dict(CONFIGURATION))
         files = {file.key.removeprefix(root): file for file in _published_files(live)}
         return _Target(state.sequence_number, _millis(state.system_time), state.last_data or 0, metadata, columns.left_out, files)
-
-    def _encodings(self, state: TableState) -> Encodings:
-        recorded = (state.schema or {}).get("encodings")
-        return Encodings(time=self.times) if recorded is None else Encodings.from_json(recorded)
 
     def _marked(self, last: Shown | None, state: TableState) -> _Base | None:
         """Return the version that the mark describes, or None if the mark is too old or the live files of its time are not known."""
@@ -302,7 +292,7 @@ def _of_tables(config: Config, roots: Mapping[StreamId, str], template: PathTemp
     """Make a publisher for each table that has a folder of its own, if the option is on and the format is Parquet."""
     if not (config.publish.delta and isinstance(config.format, ParquetFormat)):
         return {}
-    return dict.fromkeys(roots.keys() - overlaps(roots, template).keys(), DeltaTable(TimeEncoding(config.format.time_encoding)))
+    return dict.fromkeys(roots.keys() - overlaps(roots, template).keys(), DeltaTable())
 
 
 def _require_publishable(config: Config, roots: Mapping[StreamId, str], template: PathTemplate) -> None:
@@ -326,7 +316,7 @@ def _require_publishable(config: Config, roots: Mapping[StreamId, str], template
 def _published_files(live: LiveFiles) -> Iterable[FileEntry]:
     """Yield the files of the final table as readers see it. Of adopted files only the key is known."""
     yield from (FileEntry(FileKind.ADOPTED, key, 0, 0) for key in live.adopted)
-    yield from (file for file in live.of(FileKind.FINAL) if not live.is_pending(file))
+    yield from shown_files(live)
 
 
 def _adds_of_checkpoint(log: DeltaLog, version: int | None) -> dict[str, Add]:
@@ -368,4 +358,9 @@ def _warn_of_columns_left_out(state: TableState, left_out: Iterable[str]) -> Non
         )
 
 
-DELTA = PublisherKind(_of_tables, _require_publishable)
+def _check(config: Config, store: ObjectStore, template: PathTemplate) -> None:  # noqa: ARG001
+    """Raise ConfigError if the format is not Parquet. The bucket is checked for all tables alike."""
+    _require_publishable(config, {}, template)
+
+
+DELTA = PublisherKind(_of_tables, _require_publishable, _check)
