@@ -11,6 +11,7 @@ from enum import Enum
 from msgspec import Struct
 from msgspec.structs import replace
 
+from destination_s3_spark.formats.file_statistics import FileStatistics
 from destination_s3_spark.storage.object_store import StagedUpload
 
 GENERATION_METADATA = "ab-generation-id"
@@ -53,6 +54,7 @@ class DataFile:
 
     `keys`: bounds of its keys if it is sorted by key. `offset`: chain offset of its first row if it rewrites the rows of one landed file;
     otherwise AddData supplies the offset. `schema_id` and `generation_id`: those of its rows, where they differ from the block's.
+    `statistics`: those of a Parquet file, if a publisher needs them.
     """
 
     kind: FileKind
@@ -62,6 +64,7 @@ class DataFile:
     offset: int | None = None
     schema_id: int | None = None
     generation_id: int | None = None
+    statistics: FileStatistics | None = None
 
     @property
     def key(self) -> str:
@@ -74,6 +77,7 @@ class FileEntry(Struct, frozen=True, rename="camel", omit_defaults=True):
 
     `upload_id` is null if the file is known to be visible. `schema_id` names the schema of its columns. `offset` is the chain offset of its
     first row, null for rows that a merge combined. In AddData these two and `generation_id` follow from the block; other events state them.
+    `statistics` is None if the file was written while no publisher needed them; entries of removed files have none either.
     """
 
     kind: FileKind
@@ -86,6 +90,7 @@ class FileEntry(Struct, frozen=True, rename="camel", omit_defaults=True):
     schema_id: int | None = None
     generation_id: int | None = None
     offset: int | None = None
+    statistics: FileStatistics | None = None
 
     @classmethod
     def of(cls, file: DataFile) -> FileEntry:
@@ -102,6 +107,7 @@ class FileEntry(Struct, frozen=True, rename="camel", omit_defaults=True):
             file.schema_id,
             file.generation_id,
             file.offset,
+            file.statistics,
         )
 
     def upload(self) -> StagedUpload:

@@ -18,6 +18,8 @@ from destination_s3_spark.chain.state import TableState
 HINT_NAME = "hint.json"
 MAX_FILES = 500
 """Largest number of files that the hint lists. For a larger table, the list is read from the blocks when needed."""
+MAX_BYTES = 2**20
+"""Largest size of a hint that lists files. Statistics of wide tables can make a short list large, and every sync reads the hint."""
 
 
 class BadHint(Exception):
@@ -55,10 +57,12 @@ _KNOWN = msgspec.json.Decoder(Known)
 
 
 def encode_hint(state: TableState, live: LiveFiles | None, shown: Mapping[str, str]) -> bytes:
-    """Return the bytes of the hint object, without the live files if they exceed MAX_FILES."""
+    """Return the bytes of the hint object, without the live files if they exceed MAX_FILES or make it larger than MAX_BYTES."""
     if live is not None and len(live.files) + len(live.adopted) + len(live.dropped) > MAX_FILES:
         live = None
     body = canonical(Known(state, live, dict(shown)))
+    if live is not None and len(body) > MAX_BYTES:
+        body = canonical(Known(state, None, dict(shown)))
     return canonical(_Hint(state.sequence_number, state.block_hash, msgspec.Raw(body), hashlib.sha256(body).hexdigest()))
 
 

@@ -18,7 +18,9 @@ import pyarrow.parquet as pq
 
 from destination_s3_spark.decoding.plan import Values
 from destination_s3_spark.formats.file_format import DifferentColumns, FileFormat, Readable
+from destination_s3_spark.formats.file_statistics import FileStatistics
 from destination_s3_spark.formats.file_writer import FileColumns, Sink, require_columns
+from destination_s3_spark.formats.parquet_statistics import LongTexts, footer_statistics
 from destination_s3_spark.schema.encodings import DESTINATION_S3, Encodings, TimeEncoding, stored_schema
 
 if TYPE_CHECKING:  # a cluster's executors have no pydantic
@@ -60,7 +62,10 @@ class Dictionary(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ParquetOptions:
-    """Options of a Parquet file. A row group is written when its rows occupy `row_group_bytes` of Arrow memory."""
+    """Options of a Parquet file. A row group is written when its rows occupy `row_group_bytes` of Arrow memory.
+
+    `statistics`: whether the chain gets the statistics of the file, for publishers that show them.
+    """
 
     codec: Codec = Codec.UNCOMPRESSED
     row_group_bytes: int = 128 * MIB
@@ -68,6 +73,7 @@ class ParquetOptions:
     dictionary_page_bytes: int = MIB
     dictionary: Dictionary = Dictionary.ON
     encodings: Encodings = DESTINATION_S3
+    statistics: bool = False
 
     extension: ClassVar[str] = ".parquet"
     values: ClassVar[Values] = Values.TYPED
@@ -103,7 +109,7 @@ class ParquetOptions:
     def _of_stored(self) -> ParquetOptions:
         """Return the options for columns that already have the types of the file."""
         local = self.encodings.time is TimeEncoding.LOCAL
-        return replace(self, encodings=Encodings(time=TimeEncoding.LOCAL) if local else DESTINATION_S3)
+        return replace(self, encodings=Encodings(time=TimeEncoding.LOCAL) if local else DESTINATION_S3, statistics=False)
 
 
 class _Outlet:
@@ -149,6 +155,9 @@ class ParquetFile:
         self._rows = 0
         self._outlet = _Outlet(sink)
         self._writer: pq.ParquetWriter | None = None
+        self._long_texts = LongTexts(self._stored) if options.statistics else None
+        self.statistics: FileStatistics | None = None
+        """The statistics of the closed file, if the options ask for them."""
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Append rows. Raises pa.ArrowInvalid when the columns differ from the schema in names or types. Nullability may differ."""
@@ -174,6 +183,9 @@ class ParquetFile:
         writer.add_key_value_metadata(dict(metadata or {}))
         writer.close()
         self._outlet.shut()
+        if self._long_texts is not None:
+            # Not by a metadata_collector: a writer that is dropped after an error would fail to fill it.
+            self.statistics = footer_statistics(writer.writer.metadata, self._long_texts.bounds)
         return self._rows
 
     def abandon(self) -> None:
@@ -187,6 +199,8 @@ class ParquetFile:
         self._buffered_bytes = 0
         if self._stored is not self.schema:
             table = table.cast(self._stored)
+        if self._long_texts is not None:
+            self._long_texts.add(table)
         if self._writer is None:
             self._writer = self._open(table)
         self._writer.write_table(table, row_group_size=table.num_rows)
@@ -206,6 +220,11 @@ class ParquetFile:
             coerce_timestamps=None,  # each timestamp keeps the unit of the stored schema
             write_time_adjusted_to_utc=options.encodings.time is not TimeEncoding.LOCAL,
         )
+
+
+def gathered_statistics(file: object) -> FileStatistics | None:
+    """Return the statistics of a closed file of any format, or None if it is not Parquet or its options do not ask for them."""
+    return file.statistics if isinstance(file, ParquetFile) else None
 
 
 def repeating_columns(table: pa.Table) -> list[str]:

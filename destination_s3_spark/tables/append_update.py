@@ -82,7 +82,7 @@ def _copied(table: OpenTable, deltas: Sequence[FileEntry]) -> list[DataFile]:
     def copy(file: FileEntry) -> DataFile:
         key = keys[file.key]
         upload = table.writer.copy(file, key, generation_metadata(file.generation_id))
-        return DataFile(FileKind.FINAL, upload, file.rows, None, file.offset, file.schema_id, file.generation_id)
+        return DataFile(FileKind.FINAL, upload, file.rows, None, file.offset, file.schema_id, file.generation_id, file.statistics)
 
     keys = {file.key: table.final_key(table.writer.next_token(), extension(file)) for file in deltas}
     return list(table.writer.map_files(copy, deltas))

@@ -24,7 +24,8 @@ def final_options(config: Config) -> FileOptions:
         return options
     needs_micros = config.publish.delta or config.publish.iceberg is not None
     unit = extracted_at_encoding(config.format.extracted_at_encoding, publisher_needs_micros=needs_micros)
-    return replace(options, encodings=replace(options.encodings, extracted_at=unit))
+    # Without a publisher that shows statistics, the chain stays small.
+    return replace(options, encodings=replace(options.encodings, extracted_at=unit), statistics=config.publish.delta)
 
 
 def extracted_at_encoding(chosen: str | None, *, publisher_needs_micros: bool) -> ExtractedAtEncoding:

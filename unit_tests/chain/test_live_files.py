@@ -10,10 +10,11 @@ from msgspec.structs import replace
 from destination_s3_spark.chain.blocks import decode, encode
 from destination_s3_spark.chain.events import AddData, Close, Event, OpenEpoch, SetDataSchema, Snapshot, Void
 from destination_s3_spark.chain.files import FileEntry, FileKind, KeyRange
-from destination_s3_spark.chain.hint import MAX_FILES
+from destination_s3_spark.chain.hint import MAX_BYTES, MAX_FILES
 from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.chain.state import Pending
+from destination_s3_spark.formats.file_statistics import FileStatistics
 from destination_s3_spark.stream_id import StreamId
 from unit_tests.chain.built_chain import OPEN, SCHEMA, SEED, T0, Builder, add, begin, chain, file, live_files, merge, publish
 from unit_tests.chain.fake_store import FakeStore
@@ -167,11 +168,13 @@ def test_the_counters_agree_with_the_list() -> None:
             assert (counters.rows, counters.bytes) == (sum(file.rows for file in entries), sum(file.bytes for file in entries))
 
 
-def on_store(store: FakeStore, files: int, adopted: int) -> Chain:
+def on_store(store: FakeStore, files: int, adopted: int, statistics: FileStatistics | None = None) -> Chain:
     """A closed chain with a pending generation, and its hint."""
     writer = Chain(store, "chain/", StreamId(None, "t"), lambda: datetime(2026, 1, 1, tzinfo=UTC))
     seed = replace(SEED, adopted=tuple(f"adopted-{number}" for number in range(adopted)), pending=Pending(0, 0, 7))
-    for event in (seed, SCHEMA, several_files(0, [1] * files, (FileKind.DELTA,))):
+    added = several_files(0, [1] * files, (FileKind.DELTA,))
+    added = replace(added, files=tuple(replace(file, statistics=statistics) for file in added.files))
+    for event in (seed, SCHEMA, added):
         writer.append(event)
     writer.mark_settled()
     writer.append(Close())
@@ -205,6 +208,18 @@ def test_the_hint_of_a_table_of_many_files_leaves_them_to_the_blocks(files: int,
 
     assert found.live_files() == writer.live_files()
     assert len(found.live_files().files) == files
+    assert len(store.calls) == 1 + 4
+
+
+def test_the_hint_leaves_out_files_whose_statistics_are_large() -> None:
+    store = FakeStore()
+    columns = {f"column {number}": "x" * 32 for number in range(1_000)}
+    writer = on_store(store, 40, adopted=0, statistics=FileStatistics(columns, columns, dict.fromkeys(columns, 0)))
+    assert len(store.objects["chain/hint.json"]) < MAX_BYTES
+    found = reader(store)
+
+    assert found.live_files() == writer.live_files()
+    assert {file.statistics for file in found.live_files().files} == {FileStatistics(columns, columns, dict.fromkeys(columns, 0))}
     assert len(store.calls) == 1 + 4
 
 

@@ -293,7 +293,7 @@ class TableWriter:
                         sync_id=self._session.sync_id,
                         generation_id=self._session.generation_id,
                         files=files,
-                        files_removed=tuple(removed),
+                        files_removed=tuple(msgspec.structs.replace(file, statistics=None) for file in removed),
                     )
                 )
             except Fenced:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from destination_s3_spark.chain.files import DataFile, FileEntry, generation_metadata
 from destination_s3_spark.errors import Bug, SyncError
 from destination_s3_spark.formats.file_format import DifferentColumns, FileOptions
+from destination_s3_spark.formats.file_statistics import united
 from destination_s3_spark.formats.parquet import ParquetOptions
 from destination_s3_spark.formats.parquet_footer import Footer, footer_bytes, joinable, joined_footer, read_footer
 from destination_s3_spark.storage.object_store import LEAST_PART_BYTES, ObjectNotFound, ObjectRange, ObjectStore
@@ -109,4 +110,5 @@ def _footer(file: FileEntry, store: ObjectStore) -> Footer:
 
 def _entry(group: Group, staged: DataFile) -> DataFile:
     first = group[0]
-    return DataFile(staged.kind, staged.upload, staged.rows, None, first.offset, first.schema_id, first.generation_id)
+    statistics = united([file.statistics for file in group])
+    return DataFile(staged.kind, staged.upload, staged.rows, None, first.offset, first.schema_id, first.generation_id, statistics)

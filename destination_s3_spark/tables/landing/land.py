@@ -20,6 +20,7 @@ from destination_s3_spark.decoding.verbatim import record_typer
 from destination_s3_spark.errors import Bug, DataError
 from destination_s3_spark.formats.file_format import FileOptions
 from destination_s3_spark.formats.file_writer import FileColumns, FileWriter
+from destination_s3_spark.formats.parquet import gathered_statistics
 from destination_s3_spark.schema.arrow import RAW_SCHEMA
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.storage.staging import StagedFileSink
@@ -133,7 +134,7 @@ class _StagedFile:
         if rows != records:
             raise Bug(f"A slice of {records} records was landed as {rows} rows; nothing was committed.")
         keys = self._file.keys if isinstance(self._file, RunFile) else None
-        return DataFile(self._target.kind, self._sink.stage(), rows, keys)
+        return DataFile(self._target.kind, self._sink.stage(), rows, keys, statistics=gathered_statistics(self._file))
 
 
 def _blocks(piece: Slice) -> Iterator[tuple[bytes, int]]:

@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 
 from destination_s3_spark.chain.files import FileKind, KeyRange
 from destination_s3_spark.errors import Bug
+from destination_s3_spark.formats.file_statistics import FileStatistics
 from destination_s3_spark.formats.file_writer import Sink, require_columns
 from destination_s3_spark.formats.parquet import Codec, Dictionary, ParquetFile, ParquetOptions
 from destination_s3_spark.schema.airbyte_type import Field
@@ -121,6 +122,11 @@ class SortedFileWriter:
     def abandon(self) -> None:
         """Discard the buffered rows and release the sink without writing anything more to it."""
         self._file.abandon()
+
+    @property
+    def statistics(self) -> FileStatistics | None:
+        """The statistics of the closed file, if its options ask for them."""
+        return self._file.statistics
 
     @property
     def keys(self) -> KeyRange | None:

@@ -46,8 +46,9 @@ class StagedFile:
     def stage(self) -> DataFile:
         """Finish the file, which must have rows, and stage its upload."""
         rows = self.writer.close()
-        keys = self.writer.keys if isinstance(self.writer, SortedFileWriter) else None
-        return DataFile(self.kind, self.sink.stage(), rows, keys)
+        if isinstance(self.writer, SortedFileWriter):
+            return DataFile(self.kind, self.sink.stage(), rows, self.writer.keys, statistics=self.writer.statistics)
+        return DataFile(self.kind, self.sink.stage(), rows)
 
 
 def tombstone_file(key: str, spec: KeySpec, s3: S3Settings, metadata: Mapping[str, str]) -> StagedFile:

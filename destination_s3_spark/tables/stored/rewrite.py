@@ -13,6 +13,7 @@ from destination_s3_spark.chain.files import DataFile, FileEntry, FileKind, gene
 from destination_s3_spark.decoding.plan import RowPlan
 from destination_s3_spark.formats.file_format import FileOptions
 from destination_s3_spark.formats.file_writer import FileColumns
+from destination_s3_spark.formats.parquet import gathered_statistics
 from destination_s3_spark.schema.table_schema import TableSchema
 from destination_s3_spark.storage.ranged import RangedFile
 from destination_s3_spark.storage.settings import S3Settings
@@ -82,4 +83,4 @@ def rewrite_file(task: RewriteTask) -> DataFile:
             file.abandon()
             raise
         rows_written = file.close()
-        return DataFile(FileKind.FINAL, sink.stage(), rows_written)
+        return DataFile(FileKind.FINAL, sink.stage(), rows_written, statistics=gathered_statistics(file))

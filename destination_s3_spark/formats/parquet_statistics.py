@@ -1,0 +1,238 @@
+"""Statistics of a Parquet file from the footer that Arrow writes, so that no pass over the data is needed.
+
+Arrow omits the bounds of a column chunk in two cases. A text is longer than 4,096 bytes: the writer then notes the bounds itself
+(`LongTexts`). All numbers are NaN: final files of this connector have no NaN, so only files of others can be unbounded for this reason.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import date
+from typing import Any, NamedTuple, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from destination_s3_spark.formats.file_statistics import UNBOUNDED, FileStatistics
+
+MOST_COLUMNS = 500
+"""The number of bounded columns and members above which a file has no statistics, because they would make its entry too large."""
+TEXT_CHARACTERS = 32
+LONGEST_BOUND_BYTES = 4_096
+"""Arrow's writer omits the bounds of a column chunk if one of them is longer."""
+
+_HIGHEST = "\U0010ffff"
+_UNIX_EPOCH_DAY = date(1970, 1, 1).toordinal()
+_FIRST_DAY, _LAST_DAY = 1 - _UNIX_EPOCH_DAY, date.max.toordinal() - _UNIX_EPOCH_DAY
+_DAY_MS = 86_400_000
+_PER_MS = {"us": 1_000, "ns": 1_000_000}
+_MS_PER = {"s": 1_000, "ms": 1}
+
+Path: TypeAlias = tuple[str, ...]
+Bounds: TypeAlias = tuple[Any, Any]
+"""The lowest and the highest value, as Parquet stores them; texts as bytes."""
+
+_Convert: TypeAlias = Callable[[Any, bool], Any]
+"""Conversion of a bound to JSON. The flag tells whether it is the upper one."""
+
+
+class _Unbounded(Exception):
+    """A value has no bound in the form of the statistics."""
+
+
+class _Node(NamedTuple):
+    """A column or member outside of lists. `leaf` is the number of its Parquet column, None for a struct."""
+
+    path: Path
+    type: pa.DataType
+    leaf: int | None
+
+
+class LongTexts:
+    """Bounds of text columns in row groups with texts that are too long for Arrow's own bounds."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._paths = [(node.path, node.leaf) for node, _ in _bounded(schema) if node.leaf is not None and _is_text(node.type)]
+        self.bounds: dict[int, Bounds] = {}
+
+    def add(self, rows: pa.Table) -> None:
+        """Note the bounds of a row group."""
+        for path, leaf in self._paths:
+            texts = _member(rows, path)
+            if (pc.max(pc.binary_length(texts)).as_py() or 0) > LONGEST_BOUND_BYTES:
+                found = pc.min_max(texts).as_py()
+                self.bounds[leaf] = _wider(self.bounds.get(leaf), (found["min"].encode(), found["max"].encode()))
+
+
+def footer_statistics(footer: pq.FileMetaData, long_texts: Mapping[int, Bounds] | None = None) -> FileStatistics:
+    """Return the statistics of a file from its footer. `long_texts` are the bounds that the footer lacks, by the number of the column."""
+    bounded = _bounded(footer.schema.to_arrow_schema())
+    groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
+    statistics = FileStatistics({}, {}, {})
+    try:
+        for node, convert in bounded:
+            if node.leaf is None or convert is None:
+                for tree in (statistics.min, statistics.max, statistics.nulls):
+                    _put(tree, node.path, {})
+                continue
+            bounds, nulls = _of_leaf([group.column(node.leaf) for group in groups], (long_texts or {}).get(node.leaf))
+            _put(statistics.nulls, node.path, nulls)
+            if bounds is not None:
+                _put(statistics.min, node.path, convert(bounds[0], False))
+                _put(statistics.max, node.path, convert(bounds[1], True))
+    except _Unbounded:
+        return UNBOUNDED
+    return statistics
+
+
+def completed(statistics: FileStatistics, schema: pa.Schema, rows: int) -> FileStatistics:
+    """Return a file's statistics with the columns of a later schema, which are null in all its rows.
+
+    Readers need their null counts: delta-rs takes a column without one for a column without nulls.
+    """
+    if not statistics.nulls:
+        return statistics
+    trees = (statistics.min, statistics.max, statistics.nulls)
+    low, high, nulls = (_copy(tree) for tree in trees)
+    for node in _nodes(schema):
+        if node.leaf is None:
+            for tree in (low, high, nulls):
+                _put(tree, node.path, _get(tree, node.path) or {})
+        elif _converter(node.type) is not None and _get(nulls, node.path) is None:
+            _put(nulls, node.path, rows)
+    return FileStatistics(low, high, nulls)
+
+
+def _bounded(schema: pa.Schema) -> list[tuple[_Node, _Convert | None]]:
+    """List the structs and the leaves with bounds, each with its conversion. The list is empty if there are too many."""
+    found = [(node, _converter(node.type)) for node in _nodes(schema)]
+    bounded = [(node, convert) for node, convert in found if convert is not None or node.leaf is None]
+    return bounded if len(bounded) <= MOST_COLUMNS else []
+
+
+def _nodes(schema: pa.Schema) -> Iterator[_Node]:
+    """Yield the structs and leaves outside of lists, each struct before its members. Parquet numbers the leaves in this order."""
+    number = 0
+
+    def walk(fields: Iterable[pa.Field[Any]], path: Path) -> Iterator[_Node]:
+        nonlocal number
+        for field in fields:
+            kind, here = field.type, (*path, field.name)
+            if pa.types.is_struct(kind):
+                yield _Node(here, kind, None)
+                yield from walk((kind.field(index) for index in range(kind.num_fields)), here)
+            elif pa.types.is_nested(kind):
+                number += _leaves(kind)
+            else:
+                yield _Node(here, kind, number)
+                number += 1
+
+    yield from walk(schema, ())
+
+
+def _leaves(kind: pa.DataType) -> int:
+    return sum(_leaves(kind.field(index).type) for index in range(kind.num_fields)) if pa.types.is_nested(kind) else 1
+
+
+def _of_leaf(chunks: Iterable[pq.ColumnChunkMetaData], long_texts: Bounds | None) -> tuple[Bounds | None, int]:
+    """Return the bounds of a column, None if it has no value, and its number of nulls."""
+    bounds, nulls = long_texts, 0
+    for chunk in chunks:
+        found = chunk.statistics
+        if found is None or not found.has_null_count:
+            raise _Unbounded
+        nulls += found.null_count
+        if found.has_min_max:
+            bounds = _wider(bounds, (found.min_raw, found.max_raw))
+        elif found.null_count < chunk.num_values and long_texts is None:
+            raise _Unbounded
+    return bounds, nulls
+
+
+def _wider(left: Bounds | None, right: Bounds) -> Bounds:
+    return right if left is None else (min(left[0], right[0]), max(left[1], right[1]))
+
+
+def _converter(kind: pa.DataType) -> _Convert | None:
+    """Return the conversion of the bounds of a type, or None for a type without bounds."""
+    if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
+        return lambda value, _: value
+    if pa.types.is_floating(kind):
+        return lambda value, _: _number(value)
+    if pa.types.is_date32(kind):
+        return lambda value, _: _day(value)
+    if pa.types.is_timestamp(kind):
+        return lambda value, upper: _moment(_milliseconds(value, kind.unit, upper=upper))
+    return _text if _is_text(kind) else None
+
+
+def _number(value: float) -> float | str:
+    if math.isfinite(value):
+        return value
+    if math.isnan(value):
+        raise _Unbounded
+    return "Infinity" if value > 0 else "-Infinity"
+
+
+def _day(days: int) -> str:
+    if not _FIRST_DAY <= days <= _LAST_DAY:
+        raise _Unbounded
+    return date.fromordinal(days + _UNIX_EPOCH_DAY).isoformat()
+
+
+def _milliseconds(value: int, unit: str, *, upper: bool) -> int:
+    if unit in _MS_PER:
+        return value * _MS_PER[unit]
+    return -(-value // _PER_MS[unit]) if upper else value // _PER_MS[unit]
+
+
+def _moment(milliseconds: int) -> str:
+    day, time = divmod(milliseconds, _DAY_MS)
+    seconds, milliseconds = divmod(time, 1_000)
+    return f"{_day(day)}T{seconds // 3_600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{milliseconds:03}Z"
+
+
+def _text(value: bytes, upper: bool) -> str:
+    try:
+        text = value.decode()
+    except UnicodeDecodeError:
+        raise _Unbounded from None
+    if len(text) <= TEXT_CHARACTERS:
+        return text
+    end = TEXT_CHARACTERS
+    if not upper:
+        return text[:end]
+    while text[end : end + 1] == _HIGHEST:  # no character is higher, so the bound has to be longer than these
+        end += 1
+    return text[:end] + _HIGHEST
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _member(rows: pa.Table, path: Path) -> pa.ChunkedArray[Any]:
+    """Return a column or member with nulls where its struct is null."""
+    values = rows[path[0]]
+    for name in path[1:]:
+        values = values.flatten()[values.type.get_field_index(name)]
+    return values
+
+
+def _put(tree: dict[str, Any], path: Path, value: Any) -> None:
+    for name in path[:-1]:
+        tree = tree.setdefault(name, {})
+    tree[path[-1]] = value
+
+
+def _get(tree: dict[str, Any], path: Path) -> Any:
+    found: Any = tree
+    for name in path:
+        found = found.get(name) if isinstance(found, dict) else None
+    return found
+
+
+def _copy(tree: dict[str, Any]) -> dict[str, Any]:
+    return {name: _copy(value) if isinstance(value, dict) else value for name, value in tree.items()}
