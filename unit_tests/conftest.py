@@ -6,7 +6,7 @@ import http.client
 import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
@@ -46,18 +46,27 @@ def moto_endpoint() -> Iterator[str]:
 
 
 @pytest.fixture
-def bucket(moto_endpoint: str) -> str:
-    """The name of an empty bucket that no other test uses."""
-    name = f"test-{uuid4().hex}"
-    admin = S3Settings("", REGION, moto_endpoint, AccessKey("test-key", "test-secret"))
-    s3_client(admin, ClientLimits()).create_bucket(Bucket=name)
-    return name
+def make_bucket(moto_endpoint: str) -> Callable[[], S3Settings]:
+    """`make_bucket()`: settings of an empty bucket that nobody else uses."""
+
+    def make() -> S3Settings:
+        made = S3Settings(f"test-{uuid4().hex}", REGION, moto_endpoint, AccessKey("test-key", "test-secret"))
+        s3_client(replace(made, bucket=""), ClientLimits()).create_bucket(Bucket=made.bucket)
+        return made
+
+    return make
 
 
 @pytest.fixture
-def s3_settings(moto_endpoint: str, bucket: str) -> S3Settings:
+def s3_settings(make_bucket: Callable[[], S3Settings]) -> S3Settings:
     """Settings of the test's bucket."""
-    return S3Settings(bucket, REGION, moto_endpoint, AccessKey("test-key", "test-secret"))
+    return make_bucket()
+
+
+@pytest.fixture
+def bucket(s3_settings: S3Settings) -> str:
+    """The name of the test's bucket."""
+    return s3_settings.bucket
 
 
 @dataclass(frozen=True, slots=True)

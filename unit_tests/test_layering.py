@@ -26,7 +26,7 @@ LAYERS = [
     {"tables.dedup", "tables.layout", "tables.row_plan", "tables.rules"},
     {"tables.runs"},
     {"tables.stored"},
-    {"change_log"},
+    {"change_log", "delta_log"},
     {"chain"},
     {"formats"},
     {"decoding"},

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import msgspec
 
@@ -23,6 +24,17 @@ MAX_BYTES = 2**20
 
 class BadHint(Exception):
     """The object is not a hint, or it is damaged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A state of the table that a publisher showed readers: its mark, and the live files of that state if they are known.
+
+    Both are only hints. A mark may be out of date, and the live files may belong to another state.
+    """
+
+    mark: str
+    live: LiveFiles | None = None
 
 
 class Known(msgspec.Struct, frozen=True):

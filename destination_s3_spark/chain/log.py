@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from destination_s3_spark.chain.blocks import Block, UnreadableBlock, block_hash, block_name, decode, encode
 from destination_s3_spark.chain.events import Event, OpenEpoch, Seed, SetDataSchema, Snapshot
 from destination_s3_spark.chain.fold import InvalidChain, fold, resume
-from destination_s3_spark.chain.hint import HINT_NAME, BadHint, decode_hint, encode_hint
+from destination_s3_spark.chain.hint import HINT_NAME, BadHint, Shown, decode_hint, encode_hint
 from destination_s3_spark.chain.live_files import LiveFiles, LiveFilesFold, with_generations
 from destination_s3_spark.chain.state import TableState
 from destination_s3_spark.errors import Bug, DataError, SyncError, TransientError
@@ -61,12 +61,13 @@ class Chain:
         self._stream = stream
         self._clock = clock
         self.state: TableState | None = None
-        self.shown: dict[str, str] = {}
-        """Each publisher's mark of the state it last showed readers, by publisher name. Stored in the hint, so it may be out of date."""
+        self.shown: dict[str, Shown] = {}
+        """The state that each publisher last showed readers, by publisher name. The marks are stored in the hint."""
         self.not_shown: dict[str, str] = {}
         """The reasons of the publishers that did not show readers the table the last time, by publisher name."""
         self._live: LiveFilesFold | None = None
         self._from_hint = False
+        self._hint_number: int | None = None
 
     @property
     def head(self) -> TableState:
@@ -91,8 +92,9 @@ class Chain:
         else:
             self.state = known.state
             self._live = None if known.live is None else LiveFilesFold(known.live)
-            self.shown = dict(known.shown)
+            self.shown = {name: Shown(mark, known.live) for name, mark in known.shown.items()}
             self._from_hint = True
+            self._hint_number = known.state.sequence_number
             if known.state.contents.current_from is None:
                 self.state = with_generations(known.state, self.live_files())
             if not known.state.closed:
@@ -178,8 +180,9 @@ class Chain:
     def write_hint(self) -> None:
         """Store the state as a hint for the next reader. A failure is only logged: it costs that reader time and nothing else."""
         live = None if self._live is None else self._live.now
+        marks = {name: shown.mark for name, shown in self.shown.items()}
         try:
-            self._store.put(self._prefix + HINT_NAME, encode_hint(self.head, live, self.shown))
+            self._store.put(self._prefix + HINT_NAME, encode_hint(self.head, live, marks))
         except (SyncError, OutcomeUnknown) as error:
             logger.debug("hint of table %s not written: %s", self._stream, error)
 
@@ -226,6 +229,8 @@ class Chain:
             fold = LiveFilesFold()
             for block in self.blocks():
                 fold.add(block)
+                if block.sequence_number == self._hint_number:
+                    self.shown = {name: Shown(shown.mark, shown.live or fold.now) for name, shown in self.shown.items()}
             self._live = fold
         return self._live
 

@@ -46,6 +46,7 @@ def _done(repaired: Repair | None) -> str:
     steps = [*_cleared(repaired.leftovers), *map(_published, repaired.published)]
     if not repaired.leftovers.ended_cleanly:
         steps.append("left open for the next sync")
+    steps += ["Delta log removed"] if repaired.withdrawn else []
     steps += [f"not published for {name}: {reason}" for name, reason in repaired.refused.items()]
     return ", ".join(steps)
 

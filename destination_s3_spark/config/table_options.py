@@ -113,6 +113,14 @@ class Publish(Settings):
             "and Hive see every change at once. Tables that share a folder have none."
         ),
     )
+    delta: bool = Field(
+        False,
+        title="Delta table",
+        description=(
+            "Whether each table is also a Delta table (_delta_log), so that Delta readers see every change at once. Only for Parquet and "
+            "for tables with a folder of their own."
+        ),
+    )
     glue: Glue | None = Field(
         None,
         title="AWS Glue",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Protocol
 
 
@@ -41,12 +42,14 @@ class ObjectInfo:
     """One object as HEAD or LIST returns it.
 
     `size` is in bytes. `metadata` is the user metadata (`x-amz-meta-*`) and `etag` the ETag without quotes; only HEAD returns these two.
+    `modified` is the time of the last write; only LIST returns it.
     """
 
     key: str
     size: int
     metadata: Mapping[str, str] = field(default_factory=dict, compare=False)
     etag: str = field(default="", compare=False)
+    modified: datetime | None = field(default=None, compare=False)
 
 
 LEAST_PART_BYTES = 5 * 2**20

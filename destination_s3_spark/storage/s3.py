@@ -219,7 +219,7 @@ class S3Store:
         with self.translated(f"Listing {self._url(prefix)}"):
             for page in self.client.get_paginator("list_objects_v2").paginate(Bucket=self._bucket, Prefix=prefix):
                 for item in page.get("Contents", []):
-                    yield ObjectInfo(item["Key"], item["Size"])
+                    yield ObjectInfo(item["Key"], item["Size"], modified=item["LastModified"])
 
     def stage_copy(self, source: str, key: str, metadata: Mapping[str, str] | None = None) -> StagedUpload:
         """Stage a server-side copy of an object (UploadPartCopy), without transferring its bytes. Raises ObjectNotFound."""

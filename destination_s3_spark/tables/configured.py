@@ -22,9 +22,10 @@ def final_options(config: Config) -> FileOptions:
     options = file_options(config.format)
     if not (isinstance(options, ParquetOptions) and isinstance(config.format, ParquetFormat)):
         return options
-    unit = extracted_at_encoding(config.format.extracted_at_encoding, publisher_needs_micros=config.publish.iceberg is not None)
-    # Publishers that show statistics set `statistics`; without them the chain stays small.
-    return replace(options, encodings=replace(options.encodings, extracted_at=unit), statistics=False)
+    needs_micros = config.publish.delta or config.publish.iceberg is not None
+    unit = extracted_at_encoding(config.format.extracted_at_encoding, publisher_needs_micros=needs_micros)
+    # Without a publisher that shows statistics, the chain stays small.
+    return replace(options, encodings=replace(options.encodings, extracted_at=unit), statistics=config.publish.delta)
 
 
 def extracted_at_encoding(chosen: str | None, *, publisher_needs_micros: bool) -> ExtractedAtEncoding:

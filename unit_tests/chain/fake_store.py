@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from datetime import datetime
 from enum import Enum
 from typing import TypeVar
 
@@ -60,6 +61,8 @@ class FakeStore:
         self.objects: dict[str, bytes] = {}
         self.uploads: dict[str, tuple[str, bytes]] = {}
         self.metadata: dict[str, Mapping[str, str]] = {}
+        self.modified: dict[str, datetime] = {}
+        """Times that LIST tells."""
         self.conditional = True
         """Whether `replace` looks at the ETag."""
         self.hook: Hook | None = None
@@ -123,7 +126,11 @@ class FakeStore:
         self._call("delete", ",".join(keys), effect)
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
-        found = [ObjectInfo(key, len(body)) for key, body in sorted(self.objects.items()) if key.startswith(prefix)]
+        found = [
+            ObjectInfo(key, len(body), modified=self.modified.get(key))
+            for key, body in sorted(self.objects.items())
+            if key.startswith(prefix)
+        ]
         return iter(self._call("list", prefix, lambda: found))
 
     def stage_copy(self, source: str, key: str, metadata: Mapping[str, str] | None = None) -> StagedUpload:

@@ -9,6 +9,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import ClassVar
+
+import pyarrow as pa
 
 from destination_s3_spark.chain.blocks import Block, block_name, decode
 from destination_s3_spark.chain.events import AddData, MergeData, ReplaceData, Void
@@ -17,13 +20,16 @@ from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.chain.opening import Session, Table, WriteDisposition
 from destination_s3_spark.chain.orphan_uploads import OrphanUploads
 from destination_s3_spark.chain.state import TableState
+from destination_s3_spark.delta_log.log import LOG_FOLDER
 from destination_s3_spark.errors import Fenced, SyncError, TransientError
+from destination_s3_spark.schema.arrow import schema_to_text
 from destination_s3_spark.storage.object_store import ObjectNotFound
 from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.commit.batch import TableCheckpoint
 from destination_s3_spark.tables.commit.generation import kept_rows
 from destination_s3_spark.tables.commit.writer import TableWriter, WriterDependencies
 from destination_s3_spark.tables.landing.slices import Segment, StagedSlice
+from destination_s3_spark.tables.publishers.publication import Publisher
 from destination_s3_spark.tables.publishers.symlink import MANIFEST, SymlinkManifest
 from destination_s3_spark.tables.row_sources import raw_twin, replaced_by_pending
 from unit_tests.chain.fake_store import Completes, Crash, FakeStore, Fault, Hook
@@ -33,6 +39,7 @@ TABLE = Table(StreamId("sim", "t"), "t", "lake/airbyte_internal/t/", "lake/final
 FINAL = TABLE.final_root + "f-"
 SHOWN = SymlinkManifest("bucket")
 RECORD_BYTES = 10
+SCHEMA = {"schemaId": 0, "arrowSchema": schema_to_text(pa.schema([("id", pa.int64())]))}
 
 
 @dataclass(frozen=True)
@@ -67,8 +74,11 @@ class Platform:
 class WatchedBucket:
     """The bucket, and everything that must never be seen in it. `problems` says what was seen all the same."""
 
+    publishers: ClassVar[tuple[Publisher, ...]] = (SHOWN,)
+    store_kind: ClassVar[type[FakeStore]] = FakeStore
+
     def __init__(self, completes: Completes = Completes.REPEATABLE) -> None:
-        self.store = FakeStore(completes, self._watch)
+        self.store = self.store_kind(completes, self._watch)
         self.visible: Counter[int] = Counter()
         self.problems: list[str] = []
         self.two_writers = False  # a paused one may leave scratch until a later sync that is not the first to end cleanly
@@ -105,7 +115,12 @@ class WatchedBucket:
         in_chain: Counter[int] = Counter()
         for file in live.of(FileKind.FINAL):
             in_chain.update(rows_in(self.store.objects[file.key]))
-        apart = (TABLE.chain_prefix, TABLE.final_root + MANIFEST, *([TABLE.scratch_prefix] if self.two_writers else []))
+        apart = (
+            TABLE.chain_prefix,
+            TABLE.final_root + MANIFEST,
+            TABLE.final_root + LOG_FOLDER,
+            *([TABLE.scratch_prefix] if self.two_writers else []),
+        )
         data = {key for key in self.store.objects if not key.startswith(apart)}
         wrong = {
             "rows in the chain": in_chain != expected,
@@ -165,12 +180,13 @@ class Attempt:
 
     def __init__(self, bucket: WatchedBucket, plan: Plan, platform: Platform) -> None:
         self._store = bucket.store
+        publishers = bucket.publishers
         self._plan = plan
         self._platform = platform
         self._opened = False
         session = Session(plan.sync_id, plan.generation, START, plan.disposition)
         self.writer = TableWriter(
-            self._store, TABLE, session, OrphanUploads(self._store, "lake/"), WriterDependencies(clock=lambda: START, publishers=[SHOWN])
+            self._store, TABLE, session, OrphanUploads(self._store, "lake/"), WriterDependencies(clock=lambda: START, publishers=publishers)
         )
 
     def run(self) -> None:
@@ -208,7 +224,7 @@ class Attempt:
 
     def _open(self) -> TableState:
         state = self.writer.open()
-        self.writer.ensure_schema({"schemaId": 0})
+        self.writer.ensure_schema(SCHEMA)
         self._opened = True
         return state
 

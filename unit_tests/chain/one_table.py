@@ -7,9 +7,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
+import pyarrow as pa
+
 from destination_s3_spark.chain.files import DataFile, FileKind
 from destination_s3_spark.chain.opening import Session, Table, WriteDisposition
 from destination_s3_spark.chain.orphan_uploads import OrphanUploads
+from destination_s3_spark.schema.arrow import schema_to_text
 from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.commit.batch import TableCheckpoint
 from destination_s3_spark.tables.commit.writer import TableWriter, WriterDependencies
@@ -19,7 +22,7 @@ from unit_tests.chain.fake_store import FakeStore
 
 TABLE = Table(StreamId("shop", "users"), "users", "lake/airbyte_internal/users/", "lake/users/")
 CHAIN = TABLE.chain_prefix
-SCHEMA = {"schemaId": 0, "fields": []}
+SCHEMA = {"schemaId": 0, "fields": [], "arrowSchema": schema_to_text(pa.schema([("id", pa.int64())]))}
 STARTED = datetime(2026, 5, 4, 3, 2, 1, tzinfo=UTC)
 FIRST = TableCheckpoint(100, "first")
 SECOND = TableCheckpoint(200, "second")
@@ -50,8 +53,12 @@ def staged(
     into.open()
     into.ensure_schema(SCHEMA)
     rows = (end - start) // 10
-    files = tuple(DataFile(kind, store.stage(f"lake/{kind.value}/f-{into.next_token()}.parquet", b"x" * rows), rows) for kind in kinds)
+    files = tuple(DataFile(kind, store.stage(f"{_folder(kind)}f-{into.next_token()}.parquet", b"x" * rows), rows) for kind in kinds)
     return StagedSlice(start, end, 0, files, tuple(segments or [Segment(end, rows, 5 * end)]), {"NULLED": 1})
+
+
+def _folder(kind: FileKind) -> str:
+    return TABLE.final_root if kind is FileKind.FINAL else f"lake/{kind.value}/"
 
 
 def land(into: TableWriter, store: FakeStore, start: int, end: int) -> None:

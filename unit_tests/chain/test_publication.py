@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from destination_s3_spark.chain.files import DataFile, FileKind
+from destination_s3_spark.chain.hint import Shown
 from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.chain.orphan_uploads import OrphanUploads
 from destination_s3_spark.chain.state import TableState
@@ -55,7 +56,7 @@ class Catalog:
     name: str = "catalog"
     asked: int = 0
 
-    def publish(self, store: ObjectStore, state: TableState, live: LiveFiles, last: str | None) -> str:
+    def publish(self, store: ObjectStore, state: TableState, live: LiveFiles, last: Shown | None) -> str:
         self.asked += 1
         if self.down or self.refusal:
             raise NotPublished(str(self.down or self.refusal))
@@ -77,7 +78,7 @@ def shown(store: FakeStore) -> set[str]:
 
 
 def finals(store: FakeStore) -> set[str]:
-    return {key for key in store.objects if key.startswith(("lake/final/", "lake/users/f-"))}
+    return {key for key in store.objects if key.startswith("lake/users/f-")}
 
 
 def merged(store: FakeStore, made: TableWriter) -> str:

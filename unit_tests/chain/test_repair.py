@@ -143,7 +143,7 @@ def test_the_manifest_is_written_after_the_block_is_finished() -> None:
 
     assert repaired(store, SymlinkManifest("bucket")) == Repair(Leftovers(False, Settlement.FINISHED, 0, 0), ("symlink",))
     lines = store.objects[MANIFEST_KEY].decode().splitlines()
-    assert [line.removeprefix("s3://bucket/") for line in lines] == sorted(key for key in store.objects if key.startswith("lake/final/"))
+    assert [line.removeprefix("s3://bucket/") for line in lines] == sorted(key for key in store.objects if key.startswith("lake/users/f-"))
     assert len(lines) == 2
 
 
@@ -210,7 +210,7 @@ def test_a_repair_that_dies_at_any_call_can_be_repeated() -> None:
     whole.calls.clear()
     repaired(whole, SymlinkManifest("bucket"))
     calls = len(whole.calls)
-    files = sorted(key for key in whole.objects if key.startswith("lake/final/"))
+    files = sorted(key for key in whole.objects if key.startswith("lake/users/f-"))
     assert len(files) == 1
 
     for number in range(1, calls + 1):
@@ -224,7 +224,7 @@ def test_a_repair_that_dies_at_any_call_can_be_repeated() -> None:
             store.hook = None
             repaired(store, SymlinkManifest("bucket"))
 
-            assert sorted(key for key in store.objects if key.startswith("lake/final/")) == files, (number, fault)
+            assert sorted(key for key in store.objects if key.startswith("lake/users/f-")) == files, (number, fault)
             assert store.objects[MANIFEST_KEY].decode() == f"s3://bucket/{files[0]}\n"
             assert head(store).unsettled is None
             assert head(store).contents == head(whole).contents

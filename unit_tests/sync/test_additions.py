@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from destination_s3_spark.chain.files import FileKind
+from destination_s3_spark.chain.hint import Shown
 from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.chain.state import TableState
 from destination_s3_spark.config.config import Config
@@ -81,7 +82,7 @@ class Listing:
 
     name: ClassVar[str] = "listing"
 
-    def publish(self, store: ObjectStore, state: TableState, live: LiveFiles, last: str | None) -> str:
+    def publish(self, store: ObjectStore, state: TableState, live: LiveFiles, last: Shown | None) -> str:
         shown = {"block": state.sequence_number, "rows": [file.rows for file in live.of(FileKind.FINAL)]}
         store.put(f"{state.identity.final_root}_listing.json", json.dumps(shown).encode())
         return str(state.sequence_number)

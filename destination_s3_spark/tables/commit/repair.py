@@ -17,7 +17,7 @@ from destination_s3_spark.chain.opening import Leftovers, Session, Table, WriteD
 from destination_s3_spark.chain.orphan_uploads import OrphanUploads
 from destination_s3_spark.chain.state import TableState
 from destination_s3_spark.storage.object_store import ObjectStore
-from destination_s3_spark.tables.publishers.publication import Publisher, Standing, show_checked, standing
+from destination_s3_spark.tables.publishers.publication import Publisher, Standing, show_checked, standing, withdraw_forgotten
 
 NO_SYNC = 0
 """The sync id of a session outside a sync."""
@@ -25,11 +25,15 @@ NO_SYNC = 0
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """The result of a repair. `published`: the publishers that readers now see the table through. `refused`: the others, with reasons."""
+    """The result of a repair. `published`: the publishers that readers now see the table through. `refused`: the others, with reasons.
+
+    `withdrawn`: whether the Delta log was removed because publish.delta is off.
+    """
 
     leftovers: Leftovers
     published: tuple[str, ...] = ()
     refused: Mapping[str, str] = field(default_factory=dict)
+    withdrawn: bool = False
 
 
 def repair(
@@ -43,11 +47,12 @@ def repair(
     chain = Chain(store, table.chain_prefix, table.stream)
     chain.read()
     chain.catch_up()
+    withdrawn = withdraw_forgotten(publishers, store, chain.head)
     if chain.head.unsettled is None:
         standings = [standing(publisher, store, chain.head, chain.live_files()) for publisher in publishers]
         if not _has_leftovers(store, table, standings, orphans, chain.head):
             refused = {found.name: found.refusal for found in standings if found.refusal is not None}
-            return Repair(Leftovers(True, None, 0, 0), refused=refused) if refused else None
+            return Repair(Leftovers(True, None, 0, 0), refused=refused, withdrawn=withdrawn) if refused or withdrawn else None
 
     publish = partial(show_checked, publishers, store)
     session = Session(NO_SYNC, chain.head.contents.generation, started_at, WriteDisposition.MAINTAIN)
@@ -61,7 +66,7 @@ def repair(
     except BlockTaken as taken:
         raise fenced(table.stream, taken.block) from None
     published = tuple(publisher.name for publisher in publishers if publisher.name not in chain.not_shown)
-    return Repair(leftovers, published, chain.not_shown)
+    return Repair(leftovers, published, chain.not_shown, withdrawn)
 
 
 def _has_leftovers(store: ObjectStore, table: Table, standings: Sequence[Standing], orphans: OrphanUploads, state: TableState) -> bool:

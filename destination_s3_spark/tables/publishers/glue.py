@@ -15,6 +15,7 @@ from uuid import uuid4
 
 import pyarrow as pa
 
+from destination_s3_spark.chain.hint import Shown
 from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.chain.state import TableState
 from destination_s3_spark.config.config import Config
@@ -94,7 +95,7 @@ class GlueTable:
 
     name: ClassVar[str] = "glue"
 
-    def publish(self, store: ObjectStore, state: TableState, live: LiveFiles, last: str | None) -> str:  # noqa: ARG002
+    def publish(self, store: ObjectStore, state: TableState, live: LiveFiles, last: Shown | None) -> str:  # noqa: ARG002
         """Register the table, or its new columns. Return the block as the mark."""
         if state.schema is not None:
             columns = stored_columns(state, live)

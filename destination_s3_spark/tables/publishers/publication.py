@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec.structs import replace
 
+from destination_s3_spark.chain.hint import Shown
 from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.chain.log import BlockTaken, Chain
 from destination_s3_spark.chain.readable import readable
@@ -27,6 +28,7 @@ from destination_s3_spark.errors import SyncError
 from destination_s3_spark.storage.object_store import ObjectStore
 from destination_s3_spark.storage.paths import PathTemplate
 from destination_s3_spark.stream_id import StreamId
+from destination_s3_spark.tables.publishers.withdrawal import DELTA_PUBLISHER, Withdrawal, withdraw_delta_log
 
 if TYPE_CHECKING:  # a cluster's executors have no pydantic
     from destination_s3_spark.config.config import Config
@@ -53,11 +55,11 @@ class Publisher(Protocol):
     def name(self) -> str:
         """The name of the publisher: of its mark in the hint of a table, and in messages."""
 
-    def publish(self, store: ObjectStore, state: TableState, live: LiveFiles, last: str | None) -> str:
+    def publish(self, store: ObjectStore, state: TableState, live: LiveFiles, last: Shown | None) -> str:
         """Publish the table in this state atomically, and return the new mark. A newer published state stays if the store can detect it.
 
-        A mark identifies the published state in a form of the publisher's choice. `last` is the previous mark. If it is outdated, the only
-        cost is further requests. Raises NotPublished if the table cannot be published or the catalog fails.
+        A mark identifies the published state in a form of the publisher's choice. `last` holds the previous mark. If it is outdated, the
+        only cost is further requests. Raises NotPublished if the table cannot be published or the catalog fails.
         """
 
     def published(self, store: ObjectStore, state: TableState) -> int | None:
@@ -116,27 +118,29 @@ def standing(publisher: Publisher, store: ObjectStore, state: TableState, live: 
 
 
 def show(publishers: Sequence[Publisher], store: ObjectStore, chain: Chain) -> None:
-    """Publish the table at the chain's head. All of its files must be visible."""
-    for publisher in publishers:
-        _publish(publisher, store, chain, chain.head, chain.live_files())
+    """Publish the table at the chain's head, and withdraw what is no longer published. All of its files must be visible."""
+    _show(publishers, store, chain)
+    _withdraw(publishers, store, chain)
 
 
 def show_checked(publishers: Sequence[Publisher], store: ObjectStore, chain: Chain) -> None:
-    """Publish the table at the chain's head. If another writer has opened it, publish the newest state and raise BlockTaken."""
-    if not publishers:
-        return
+    """Do the same as `show`. If another writer has opened the table, publish the newest state and raise BlockTaken."""
     show(publishers, store, chain)
-    other = chain.successor()
-    if other is not None:
-        show_newest(publishers, store, chain)
-        raise BlockTaken(other)
+    _check_newest(publishers, store, chain)
 
 
 def show_if_behind(publishers: Sequence[Publisher], store: ObjectStore, chain: Chain) -> None:
     """Publish the table at the chain's head if readers do not see its last data. For a table that this sync has not opened."""
+    _withdraw(publishers, store, chain)
     behind = [publisher for publisher in publishers if _is_behind(publisher, store, chain)]
+    _show(behind, store, chain)
     with suppress(BlockTaken):  # this sync has written nothing to the table
-        show_checked(behind, store, chain)
+        _check_newest(behind, store, chain)
+
+
+def withdraw_forgotten(publishers: Sequence[Publisher], store: ObjectStore, state: TableState) -> bool:
+    """Remove a Delta log that is no longer published, even if the hint does not know of it. Return whether there was one."""
+    return not _has_delta(publishers) and withdraw_delta_log(store, state) is Withdrawal.DONE
 
 
 def show_newest(publishers: Sequence[Publisher], store: ObjectStore, chain: Chain) -> None:
@@ -160,6 +164,31 @@ def show_newest(publishers: Sequence[Publisher], store: ObjectStore, chain: Chai
         logger.warning("readers outside of the chain may see an older state of a table until its next sync: %s", error)
 
 
+def _show(publishers: Sequence[Publisher], store: ObjectStore, chain: Chain) -> None:
+    for publisher in publishers:
+        _publish(publisher, store, chain, chain.head, chain.live_files())
+
+
+def _check_newest(publishers: Sequence[Publisher], store: ObjectStore, chain: Chain) -> None:
+    """If another writer has opened the table, publish the newest state and raise BlockTaken. Without publishers nothing is checked."""
+    other = chain.successor() if publishers else None
+    if other is not None:
+        show_newest(publishers, store, chain)
+        raise BlockTaken(other)
+
+
+def _withdraw(publishers: Sequence[Publisher], store: ObjectStore, chain: Chain) -> None:
+    """Remove the Delta log if the table was shown as a Delta table and no longer is. Takes no request otherwise."""
+    if DELTA_PUBLISHER not in chain.shown or _has_delta(publishers):
+        return
+    if withdraw_delta_log(store, chain.head) is not Withdrawal.UNREADABLE:
+        del chain.shown[DELTA_PUBLISHER]
+
+
+def _has_delta(publishers: Sequence[Publisher]) -> bool:
+    return any(publisher.name == DELTA_PUBLISHER for publisher in publishers)
+
+
 def _is_behind(publisher: Publisher, store: ObjectStore, chain: Chain) -> bool:
     """Return whether readers miss the table's last data. Warn if the publisher does not say."""
     try:
@@ -171,7 +200,8 @@ def _is_behind(publisher: Publisher, store: ObjectStore, chain: Chain) -> bool:
 
 def _publish(publisher: Publisher, store: ObjectStore, chain: Chain, state: TableState, live: LiveFiles) -> None:
     try:
-        chain.shown[publisher.name] = publisher.publish(store, state, live, chain.shown.get(publisher.name))
+        mark = publisher.publish(store, state, live, chain.shown.get(publisher.name))
+        chain.shown[publisher.name] = Shown(mark, live)
         chain.not_shown.pop(publisher.name, None)
     except NotPublished as error:
         _warn(publisher, chain, error.reason)

@@ -8,6 +8,7 @@ from destination_s3_spark.config.config import Config
 from destination_s3_spark.storage.object_store import ObjectStore
 from destination_s3_spark.storage.paths import PathTemplate
 from destination_s3_spark.stream_id import StreamId
+from destination_s3_spark.tables.publishers.delta import DELTA
 from destination_s3_spark.tables.publishers.glue import GLUE
 from destination_s3_spark.tables.publishers.iceberg.publisher import ICEBERG
 from destination_s3_spark.tables.publishers.publication import Publisher, PublisherKind
@@ -15,6 +16,7 @@ from destination_s3_spark.tables.publishers.symlink import SYMLINK
 
 PUBLISHERS: list[PublisherKind] = [
     SYMLINK,
+    DELTA,
     ICEBERG,
     GLUE,
 ]

@@ -13,6 +13,7 @@ from datetime import UTC
 from typing import ClassVar
 
 from destination_s3_spark.chain.files import FileKind
+from destination_s3_spark.chain.hint import Shown
 from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.chain.state import TableState
 from destination_s3_spark.config.config import Config
@@ -44,7 +45,7 @@ class SymlinkManifest:
 
     name: ClassVar[str] = "symlink"
 
-    def publish(self, store: ObjectStore, state: TableState, live: LiveFiles, last: str | None) -> str:
+    def publish(self, store: ObjectStore, state: TableState, live: LiveFiles, last: Shown | None) -> str:
         """Replace the table's manifest unless it is of a later block, and return its ETag as the mark. Raises TransientError.
 
         A table without files gets an empty manifest, which engines read as a table without rows.
@@ -52,14 +53,15 @@ class SymlinkManifest:
         key = state.identity.final_root + MANIFEST
         body = "".join(f"s3://{self.bucket}/{key}\n" for key in published_keys(live)).encode()
         metadata = {SEQUENCE: str(state.sequence_number), TIME: _time(state)}
+        etag = None if last is None else last.mark
         for _ in range(REPLACE_TRIES):
             try:
-                return store.replace(key, body, metadata, last)
+                return store.replace(key, body, metadata, etag)
             except ObjectChanged as changed:
                 # The sequence number of our own block means that this put succeeded and its response was lost.
                 if changed.now is not None and _sequence(changed.now) >= state.sequence_number and _written(changed.now) >= _time(state):
                     return changed.now.etag
-                last = None if changed.now is None else changed.now.etag
+                etag = None if changed.now is None else changed.now.etag
         raise TransientError(
             f"The manifest of table {state.identity.stream} was written by somebody else {REPLACE_TRIES} times while this sync tried to. "
             "Nothing is lost: run the sync again, and only one at a time.",

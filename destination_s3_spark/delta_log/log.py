@@ -1,0 +1,209 @@
+"""Log of a Delta table on S3: its objects, its newest state, and the creation of commits and checkpoints.
+
+A commit is created with `If-None-Match: *`, so each version has one writer. A reader starts at the newest checkpoint.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+import msgspec
+
+from destination_s3_spark.delta_log.actions import Add, MalformedCommit, Metadata, Protocol, Remove, Transaction, decode_commit
+from destination_s3_spark.delta_log.checkpoint import Contents, MalformedCheckpoint, decode_checkpoint, encode_checkpoint
+from destination_s3_spark.errors import TransientError
+from destination_s3_spark.storage.object_store import ObjectExists, ObjectInfo, ObjectNotFound, ObjectStore, OutcomeUnknown
+
+LOG_FOLDER = "_delta_log/"
+"""Folder of the log below a table's root. Readers of the root skip folders that begin with `_`."""
+CREATE_TRIES = 8
+"""Attempts to create a commit while the outcome is unknown and the object does not exist."""
+KEPT = timedelta(days=7)
+"""Least age of commits and checkpoints that are cleaned up."""
+
+_COMMIT = re.compile(r"(\d{20})\.json")
+_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.parquet")
+
+
+class VersionTaken(Exception):
+    """Another writer created the commit with this version."""
+
+
+class UnreadableLog(Exception):
+    """The log cannot be folded. The text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaState:
+    """The table as of a version. `commit` is the hash of that commit's bytes, `checkpoint` the version of the newest checkpoint."""
+
+    version: int
+    commit: str
+    checkpoint: int | None
+    protocol: Protocol | None = None
+    metadata: Metadata | None = None
+    transactions: Mapping[str, Transaction] = field(default_factory=dict)
+    adds: Mapping[str, Add] = field(default_factory=dict)
+
+
+class DeltaLog:
+    """The log of the table at `root`, which ends in "/"."""
+
+    def __init__(self, store: ObjectStore, root: str) -> None:
+        self._store = store
+        self.prefix = f"{root}{LOG_FOLDER}"
+
+    def read(self) -> DeltaState | None:
+        """Fold the log, or return None without one. Takes one LIST, a GET of the checkpoint and a GET per later commit.
+
+        Raises UnreadableLog when commits are missing or cannot be read.
+        """
+        listed = self._listed()
+        if not listed.commits:
+            if listed.checkpoints:
+                raise UnreadableLog("it has a checkpoint and no commits")
+            return None
+        newest = max(listed.commits)
+        checkpoint = max((version for version in listed.checkpoints if version <= newest), default=None)
+        wanted = range(0 if checkpoint is None else checkpoint + 1, newest + 1)
+        missing = [version for version in wanted if version not in listed.commits]
+        if missing:
+            raise UnreadableLog(f"its commit {missing[0]} is missing")
+        bodies = [self._body(version) for version in wanted]
+        commit = commit_hash(bodies[-1] if bodies else self._body(newest))
+        contents = None if checkpoint is None else self.checkpoint(checkpoint)
+        if checkpoint is not None and contents is None:
+            raise UnreadableLog(f"its checkpoint {checkpoint} is missing")
+        return _folded(newest, commit, checkpoint, contents, bodies)
+
+    def newest_commit(self) -> bytes | None:
+        """Return the newest commit, or None without one. Takes one LIST and one GET."""
+        commits = self._listed().commits
+        return self._body(max(commits)) if commits else None
+
+    def is_newest(self, version: int, commit: str) -> bool:
+        """Tell whether this version exists with these bytes and is the newest one. Takes a GET and a HEAD."""
+        return self.holds(version, commit) and self._store.head(self._commit_key(version + 1)) is None
+
+    def holds(self, version: int, commit: str) -> bool:
+        """Tell whether the log has this version with these bytes. Takes one GET."""
+        try:
+            return commit_hash(self._store.get(self._commit_key(version))) == commit
+        except ObjectNotFound:
+            return False
+
+    def create(self, version: int, body: bytes) -> None:
+        """Create a commit. Its bytes must be unique. Raises VersionTaken, or TransientError when the store does not report the outcome."""
+        key = self._commit_key(version)
+        for _ in range(CREATE_TRIES):
+            try:
+                self._store.create(key, body)
+            except (ObjectExists, OutcomeUnknown):
+                # Our own earlier attempt may have created the object. Only the bytes tell whose it is.
+                try:
+                    found = self._store.get(key)
+                except ObjectNotFound:
+                    continue
+                if found != body:
+                    raise VersionTaken(key) from None
+            return
+        raise TransientError(f"The store did not say whether '{key}' was written. Nothing is lost: run the sync again.")
+
+    def checkpoint(self, version: int) -> Contents | None:
+        """Return the checkpoint of a version, or None without one. Raises UnreadableLog."""
+        try:
+            return decode_checkpoint(self._store.get(self._checkpoint_key(version)))
+        except ObjectNotFound:
+            return None
+        except MalformedCheckpoint as error:
+            raise UnreadableLog(f"its checkpoint {version} cannot be read ({error})") from None
+
+    def write_checkpoint(self, version: int, contents: Contents) -> None:
+        """Write the checkpoint of a version, then the pointer to it."""
+        body, size = encode_checkpoint(contents)
+        self._store.put(self._checkpoint_key(version), body)
+        self._store.put(f"{self.prefix}_last_checkpoint", msgspec.json.encode({"version": version, "size": size}))
+
+    def clean_up(self, now: datetime) -> None:
+        """Delete commits and checkpoints that are older than KEPT and that a checkpoint of that age covers.
+
+        The checkpoint's own commit stays, because Spark needs it. The versions that stay have no gaps.
+        """
+        listed = self._listed()
+        old = [version for version in listed.checkpoints if _is_old(listed.commits.get(version), now)]
+        if not old:
+            return
+        covered = {*listed.commits, *listed.checkpoints} & set(range(max(old)))
+        keys = [info.key for of in (listed.commits, listed.checkpoints) for version, info in sorted(of.items()) if version in covered]
+        if keys:
+            self._store.delete(keys)
+
+    def remove(self) -> None:
+        """Delete the log, the newest objects first, so that what an interruption leaves can still be read."""
+        keys = sorted((info.key for info in self._store.list(self.prefix)), reverse=True)
+        if keys:
+            self._store.delete(keys)
+
+    def _listed(self) -> _Objects:
+        found = _Objects({}, {})
+        for info in self._store.list(self.prefix):
+            name = info.key.removeprefix(self.prefix)
+            for pattern, of in ((_COMMIT, found.commits), (_CHECKPOINT, found.checkpoints)):
+                if match := pattern.fullmatch(name):
+                    of[int(match[1])] = info
+        return found
+
+    def _body(self, version: int) -> bytes:
+        try:
+            return self._store.get(self._commit_key(version))
+        except ObjectNotFound:
+            raise UnreadableLog(f"its commit {version} is missing") from None
+
+    def _commit_key(self, version: int) -> str:
+        return f"{self.prefix}{version:020d}.json"
+
+    def _checkpoint_key(self, version: int) -> str:
+        return f"{self.prefix}{version:020d}.checkpoint.parquet"
+
+
+@dataclass(frozen=True, slots=True)
+class _Objects:
+    commits: dict[int, ObjectInfo]
+    checkpoints: dict[int, ObjectInfo]
+
+
+def commit_hash(body: bytes) -> str:
+    """Return the hash by which a commit is recognised."""
+    return hashlib.sha256(body).hexdigest()
+
+
+def _folded(version: int, commit: str, checkpoint: int | None, start: Contents | None, bodies: Sequence[bytes]) -> DeltaState:
+    protocol = None if start is None else start.protocol
+    metadata = None if start is None else start.metadata
+    transactions = {} if start is None else {txn.app_id: txn for txn in start.transactions}
+    adds = {} if start is None else {add.path: add for add in start.adds}
+    try:
+        for body in bodies:
+            for action in decode_commit(body):
+                match action:
+                    case Protocol():
+                        protocol = action
+                    case Metadata():
+                        metadata = action
+                    case Transaction(app_id=app_id):
+                        transactions[app_id] = action
+                    case Remove(path=path):
+                        adds.pop(path, None)
+                    case Add(path=path):
+                        adds[path] = action
+    except MalformedCommit as error:
+        raise UnreadableLog(f"a commit cannot be read ({error})") from None
+    return DeltaState(version, commit, checkpoint, protocol, metadata, transactions, adds)
+
+
+def _is_old(info: ObjectInfo | None, now: datetime) -> bool:
+    return info is not None and info.modified is not None and info.modified < now - KEPT

@@ -1,0 +1,58 @@
+"""Columns of a Delta table: the JSON text of `schemaString`, made from an Arrow schema.
+
+Delta has no type for a time of day. Such columns and members are left out; readers ignore what a file has beyond the schema.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaColumns:
+    """The text of `schemaString`, and the dotted paths of columns and members that it leaves out."""
+
+    schema_string: str
+    left_out: tuple[str, ...]
+
+
+def delta_columns(schema: pa.Schema) -> DeltaColumns:
+    """Convert the schema of the files. All columns become nullable, because adopted files may hold nulls anywhere."""
+    left_out: list[str] = []
+    fields = _fields(schema, "", left_out)
+    return DeltaColumns(msgspec.json.encode({"type": "struct", "fields": fields}).decode(), tuple(left_out))
+
+
+def _fields(fields: pa.Schema | pa.StructType, path: str, left_out: list[str]) -> list[dict[str, Any]]:
+    found = []
+    for field in fields:
+        kind = _type(field.type, f"{path}{field.name}", left_out)
+        if kind is not None:
+            found.append({"name": field.name, "type": kind, "nullable": True, "metadata": {}})
+    return found
+
+
+def _type(kind: pa.DataType, path: str, left_out: list[str]) -> object:
+    """Return the Delta type, or None after adding the path to `left_out`."""
+    if pa.types.is_struct(kind):
+        # A struct whose members are all left out has no columns in Delta, so it is left out itself.
+        fields = _fields(kind, f"{path}.", left_out)
+        return {"type": "struct", "fields": fields} if fields else None
+    if pa.types.is_list(kind):
+        element = _type(kind.value_type, f"{path}[]", left_out)
+        return None if element is None else {"type": "array", "elementType": element, "containsNull": True}
+    name = _primitive(kind)
+    if name is None:
+        left_out.append(path)
+    return name
+
+
+def _primitive(kind: pa.DataType) -> str | None:
+    if pa.types.is_timestamp(kind) and kind.tz is not None:
+        return "timestamp"
+    names = {pa.string(): "string", pa.int64(): "long", pa.float64(): "double", pa.bool_(): "boolean", pa.date32(): "date"}
+    return names.get(kind)

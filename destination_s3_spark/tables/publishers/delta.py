@@ -1,0 +1,366 @@
+"""Publisher of Delta tables: a Delta log beside the files, through which Delta readers see every change of a table atomically.
+
+Each commit holds the difference between the log and the table's live files. It is computed from the log itself, or from the last mark if
+that agrees with the live files of its time and with the log's newest commit. After a crash, a missed publication or a commit of another
+program, the next publication therefore puts the log right.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import re
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import ClassVar
+from uuid import NAMESPACE_URL, uuid4, uuid5
+
+import msgspec
+
+from destination_s3_spark.chain.files import FileEntry, FileKind
+from destination_s3_spark.chain.hint import Shown
+from destination_s3_spark.chain.live_files import LiveFiles
+from destination_s3_spark.chain.log import Clock, utc_now
+from destination_s3_spark.chain.state import TableState
+from destination_s3_spark.config.config import Config
+from destination_s3_spark.config.format_options import ParquetFormat
+from destination_s3_spark.delta_log.actions import (
+    Action,
+    Add,
+    CommitInfo,
+    MalformedCommit,
+    Metadata,
+    Protocol,
+    Remove,
+    Transaction,
+    decode_commit,
+    encode_commit,
+)
+from destination_s3_spark.delta_log.checkpoint import Contents
+from destination_s3_spark.delta_log.log import KEPT, LOG_FOLDER, DeltaLog, UnreadableLog, VersionTaken, commit_hash
+from destination_s3_spark.delta_log.schema_text import delta_columns
+from destination_s3_spark.errors import ConfigError, TransientError
+from destination_s3_spark.formats.parquet import PARQUET
+from destination_s3_spark.formats.registry import format_of
+from destination_s3_spark.storage.object_store import ObjectStore
+from destination_s3_spark.storage.paths import PathTemplate
+from destination_s3_spark.storage.table_paths import overlaps
+from destination_s3_spark.stream_id import StreamId
+from destination_s3_spark.tables.publishers.live_columns import recorded_columns, shown_files, stored_columns
+from destination_s3_spark.tables.publishers.publication import NotPublished, PublisherKind
+from destination_s3_spark.tables.publishers.withdrawal import DELTA_PUBLISHER
+
+COMMIT_TRIES = 8
+"""Most attempts to commit while other writers commit at the same time."""
+CHECKPOINT_EVERY = 10
+"""Commits between two checkpoints, Delta's default."""
+CLEAN_UP_EVERY = 100
+"""Commits between two clean-ups of the log."""
+MARK_TRUSTED = KEPT / 2
+"""Age up to which a mark is trusted. The commits after an older one may have been cleaned up, so that their versions are free again."""
+
+WRITER_FEATURE = "destinationS3Spark"
+"""A writer feature that no other program has. It keeps foreign writers and VACUUM out. Readers need not know it."""
+PROTOCOL = Protocol(1, 7, writer_features=["appendOnly", "invariants", WRITER_FEATURE])
+CONFIGURATION = {"delta.deletedFileRetentionDuration": "interval 36500 days"}
+"""Table properties. With this retention VACUUM has nothing to delete, even in a program that does not look at writer features."""
+
+_PLAIN_PATH = re.compile(r"[A-Za-z0-9\-_./=+,@]+")
+"""Paths that every reader finds. `path` is percent-encoded in the log, and Polars encodes it once more."""
+
+logger = logging.getLogger("airbyte")
+
+
+class _Mark(msgspec.Struct, frozen=True, rename="camel"):
+    """What the log's newest version holds: enough to write the next one without reading the log.
+
+    `commit`: hash of the commit's bytes. `seen`: a time at which it was the newest one. `block` and `time`: the chain's newest block that
+    it shows, and that block's time. `files` and `columns`: digests of the paths and of the metadata. `checkpoint`: version of the newest
+    checkpoint. Times are in milliseconds.
+    """
+
+    version: int
+    commit: str
+    seen: int
+    block: int
+    time: int
+    files: str
+    columns: str
+    checkpoint: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """The table to publish. `files`: its data files by their paths below the root. `block` and `time`: as in `_Mark`."""
+
+    block: int
+    time: int
+    last_data: int
+    metadata: Metadata
+    left_out: tuple[str, ...]
+    files: Mapping[str, FileEntry]
+
+
+@dataclass(frozen=True, slots=True)
+class _Base:
+    """The log's newest version, on which a commit builds. `adds`: the actions of its files, as far as they are known."""
+
+    version: int = -1
+    commit: str = ""
+    seen: int = 0
+    block: int = -1
+    time: int = -1
+    paths: Set[str] = frozenset()
+    columns: str = ""
+    checkpoint: int | None = None
+    adds: Mapping[str, Add] = field(default_factory=dict)
+
+    def is_newer_than(self, target: _Target) -> bool:
+        """Return whether the log shows a later block. Another chain's block may have a higher number, but it is older."""
+        return self.block >= target.block and self.time >= target.time and (self.block, self.time) != (target.block, target.time)
+
+    def shows(self, target: _Target) -> bool:
+        """Return whether a commit would change nothing, and the log covers the table's last data."""
+        same = self.paths == target.files.keys() and not self.missing(target) and self.columns == _columns(target.metadata)
+        return same and self.block >= target.last_data
+
+    def missing(self, target: _Target) -> list[str]:
+        """Return the paths that a commit adds, in order. A file of another size is one of an earlier table in the same folder."""
+        other = {path for path, add in self.adds.items() if path in target.files and not _describes(add, target.files[path])}
+        return sorted((target.files.keys() - self.paths) | other)
+
+    def mark(self) -> str:
+        """Return the mark of this version."""
+        digest = _digest(self.paths)
+        mark = _Mark(self.version, self.commit, self.seen, self.block, self.time, digest, self.columns, self.checkpoint)
+        return msgspec.json.encode(mark).decode()
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaTable:
+    """Publisher of a table as a Delta table."""
+
+    clock: Clock = utc_now
+
+    name: ClassVar[str] = DELTA_PUBLISHER
+
+    def publish(self, store: ObjectStore, state: TableState, live: LiveFiles, last: Shown | None) -> str:
+        """Commit the difference between the log and the table, unless the log shows a later block. Raises NotPublished or TransientError.
+
+        Takes one GET and one PUT if the last mark is right. A table without columns is not published yet.
+        """
+        if state.schema is None:
+            return "" if last is None else last.mark
+        self.require_fitting(store, state, live)
+        target, log = self._target(state, live), DeltaLog(store, state.identity.final_root)
+        base = self._marked(last, state)
+        if base is not None and (base.block, base.time) == (target.block, target.time) and base.shows(target):
+            return base.mark()  # this session has just published the same block
+        if base is not None and not (log.is_newest if base.shows(target) else log.holds)(base.version, base.commit):
+            base = None
+        try:
+            for _ in range(COMMIT_TRIES):
+                base = base or self._folded(log, state)
+                if base.is_newer_than(target) or base.shows(target):
+                    return base.mark()
+                try:
+                    return self._commit(log, store, state, target, base)
+                except VersionTaken:
+                    base = None
+        except UnreadableLog as error:
+            raise _damaged(state, str(error)) from None
+        raise TransientError(
+            f"Others committed to the Delta log of table {state.identity.stream} {COMMIT_TRIES} times while this sync tried to. Nothing is "
+            "lost: run the sync again, and only one at a time.",
+            stream=state.identity.stream,
+        )
+
+    def published(self, store: ObjectStore, state: TableState) -> int | None:
+        """Return the number of the block that the newest commit shows. Takes one LIST and one GET.
+
+        A newest commit of another program counts as none, so that the next publication puts the log right.
+        """
+        try:
+            body = DeltaLog(store, state.identity.final_root).newest_commit()
+            actions = () if body is None else tuple(decode_commit(body))
+        except (UnreadableLog, MalformedCommit):
+            return None
+        of_table = (action for action in actions if isinstance(action, Transaction) and action.app_id == state.identity.table_id)
+        return next((action.version for action in of_table), None)
+
+    def require_fitting(self, store: ObjectStore, state: TableState, live: LiveFiles) -> None:  # noqa: ARG002
+        """Raise NotPublished if Delta readers could not read the files, or not as the chain's readers do."""
+        root = state.identity.final_root
+        for file in _published_files(live):
+            if format_of(file.key) not in (PARQUET, None):
+                raise NotPublished(
+                    f"'{file.key}' is not a Parquet file. A refresh of the stream replaces the files of its earlier format; until then "
+                    "Delta readers see the table as it was."
+                )
+            if not file.key.startswith(root) or not _PLAIN_PATH.fullmatch(file.key.removeprefix(root)):
+                raise NotPublished(
+                    f"the key '{file.key}' has characters that not every Delta reader finds. Change file_name_pattern or s3_path_format so "
+                    "that keys consist of ASCII letters, digits and - _ . / = + , @, then refresh the stream."
+                )
+        if state.schema is not None:
+            stored_columns(state, live)
+
+    def _target(self, state: TableState, live: LiveFiles) -> _Target:
+        root, identity = state.identity.final_root, state.identity
+        columns = delta_columns(recorded_columns(state))
+        table_id = str(uuid5(NAMESPACE_URL, f"{identity.final_root}#{identity.table_id}"))
+        metadata = Metadata(table_id, columns.schema_string, [], dict(CONFIGURATION))
+        files = {file.key.removeprefix(root): file for file in _published_files(live)}
+        return _Target(state.sequence_number, _millis(state.system_time), state.last_data or 0, metadata, columns.left_out, files)
+
+    def _marked(self, last: Shown | None, state: TableState) -> _Base | None:
+        """Return the version that the mark describes, or None if the mark is too old or the live files of its time are not known."""
+        if last is None or not last.mark or last.live is None:
+            return None
+        try:
+            mark = msgspec.json.decode(last.mark, type=_Mark)
+        except msgspec.DecodeError:  # of another version of the connector
+            return None
+        paths = {file.key.removeprefix(state.identity.final_root) for file in _published_files(last.live)}
+        if mark.files != _digest(paths) or mark.seen < _millis(self.clock() - MARK_TRUSTED):
+            return None
+        return _Base(mark.version, mark.commit, mark.seen, mark.block, mark.time, paths, mark.columns, mark.checkpoint)
+
+    def _folded(self, log: DeltaLog, state: TableState) -> _Base:
+        """Return the newest version by reading the log. Raises UnreadableLog. Raises NotPublished if the log is not the table's."""
+        found = log.read()
+        if found is None:
+            return _Base()
+        txn = found.transactions.get(state.identity.table_id)
+        if txn is None:
+            raise NotPublished(
+                f"'{log.prefix}' holds the Delta log of another table or program, which is never overwritten. Choose another path for the "
+                "stream, or remove that log."
+            )
+        if any(add.deletion_vector is not None for add in found.adds.values()):
+            raise _damaged(state, "another program marked rows as deleted in it")
+        adds = found.adds
+        columns = _digest([repr(found.protocol), repr(found.metadata)])
+        seen = _millis(self.clock())
+        return _Base(found.version, found.commit, seen, txn.version, txn.last_updated, adds.keys(), columns, found.checkpoint, adds)
+
+    def _commit(self, log: DeltaLog, store: ObjectStore, state: TableState, target: _Target, base: _Base) -> str:
+        """Create the next version and return its mark. Raises VersionTaken."""
+        now, version = self.clock(), base.version + 1
+        new = base.missing(target)
+        adds = self._adds(store, target, new)
+        removed = [Remove(path, True, _millis(now)) for path in sorted(base.paths - target.files.keys())]
+        columns = _columns(target.metadata)
+        header: list[Action] = [
+            CommitInfo(_millis(now), "WRITE", {"mode": "Overwrite" if removed else "Append"}, "destination-s3-spark", str(uuid4()))
+        ]
+        if columns != base.columns:
+            header += [PROTOCOL, target.metadata]
+            _warn_of_columns_left_out(state, target.left_out)
+        txn = Transaction(state.identity.table_id, target.block, target.time)
+        body = encode_commit([*header, txn, *removed, *adds.values()])
+        log.create(version, body)
+
+        checkpoint = base.checkpoint
+        if version - (checkpoint or 0) >= CHECKPOINT_EVERY or any(target.files[path].kind is FileKind.ADOPTED for path in new):
+            earlier = base.adds or _adds_of_checkpoint(log, checkpoint)
+            known = {path: add for path, add in earlier.items() if path in target.files and _describes(add, target.files[path])} | adds
+            known |= self._adds(store, target, target.files.keys() - known.keys())
+            log.write_checkpoint(version, Contents(PROTOCOL, target.metadata, (txn,), tuple(known[path] for path in sorted(known))))
+            if version // CLEAN_UP_EVERY > (checkpoint or 0) // CLEAN_UP_EVERY:
+                log.clean_up(now)
+            checkpoint = version
+        paths = target.files.keys()
+        return _Base(version, commit_hash(body), _millis(now), target.block, target.time, paths, columns, checkpoint).mark()
+
+    def _adds(self, store: ObjectStore, target: _Target, paths: Iterable[str]) -> dict[str, Add]:
+        return {path: self._add(store, target, path) for path in paths}
+
+    def _add(self, store: ObjectStore, target: _Target, path: str) -> Add:
+        """Return the action that adds a file. The size of a file of destination-s3 is looked up."""
+        file = target.files[path]
+        if file.kind is FileKind.ADOPTED:
+            info = store.head(file.key)
+            if info is None:
+                raise NotPublished(f"its file '{file.key}' is gone. Restore it from a backup or a bucket version, or refresh the stream.")
+            return Add(path, {}, info.size, target.time, True)
+        return Add(path, {}, file.bytes, target.time, True, msgspec.json.encode({"numRecords": file.rows}).decode())
+
+
+def _of_tables(config: Config, roots: Mapping[StreamId, str], template: PathTemplate) -> dict[StreamId, DeltaTable]:
+    """Make a publisher for each table that has a folder of its own, if the option is on and the format is Parquet."""
+    if not (config.publish.delta and isinstance(config.format, ParquetFormat)):
+        return {}
+    return dict.fromkeys(roots.keys() - overlaps(roots, template).keys(), DeltaTable())
+
+
+def _require_publishable(config: Config, roots: Mapping[StreamId, str], template: PathTemplate) -> None:
+    """Raise ConfigError if the option is on and the format is not Parquet, or folders overlap."""
+    if not config.publish.delta:
+        return
+    if not isinstance(config.format, ParquetFormat):
+        raise ConfigError(
+            f"publish.delta is on, but the format is {config.format.format_type}, and a Delta table consists of Parquet files. Choose "
+            "Parquet, or switch publish.delta off."
+        )
+    shared = overlaps(roots, template)
+    if shared:
+        stream, other = min((str(stream), other) for stream, other in shared.items())
+        raise ConfigError(
+            f"publish.delta is on, but on S3 stream '{stream}' and {other} overlap: the folder of one is, holds or lies in the other's. "
+            "A Delta table needs a folder of its own: put ${NAMESPACE} and ${STREAM_NAME} into s3_path_format, or switch publish.delta off."
+        )
+
+
+def _published_files(live: LiveFiles) -> Iterable[FileEntry]:
+    """Yield the files of the final table as readers see it. Of adopted files only the key is known."""
+    yield from (FileEntry(FileKind.ADOPTED, key, 0, 0) for key in live.adopted)
+    yield from shown_files(live)
+
+
+def _adds_of_checkpoint(log: DeltaLog, version: int | None) -> dict[str, Add]:
+    """Return the files of a checkpoint. A path is never reused in a chain, so they still hold for every file that is live."""
+    contents = None if version is None else log.checkpoint(version)
+    return {} if contents is None else {add.path: add for add in contents.adds}
+
+
+def _describes(add: Add, file: FileEntry) -> bool:
+    return file.kind is FileKind.ADOPTED or add.size == file.bytes
+
+
+def _columns(metadata: Metadata) -> str:
+    return _digest([repr(PROTOCOL), repr(metadata)])
+
+
+def _digest(texts: Iterable[str]) -> str:
+    return hashlib.sha256("\n".join(sorted(texts)).encode()).hexdigest()
+
+
+def _millis(time: datetime) -> int:
+    return int(time.timestamp() * 1000)
+
+
+def _damaged(state: TableState, what: str) -> NotPublished:
+    return NotPublished(
+        f"the Delta log under '{state.identity.final_root}{LOG_FOLDER}' cannot be continued: {what}. Only this connector may write there. "
+        "Remove that folder; the next sync or `repair` writes it again."
+    )
+
+
+def _warn_of_columns_left_out(state: TableState, left_out: Iterable[str]) -> None:
+    names = ", ".join(left_out)
+    if names:
+        logger.warning(
+            "table %s: Delta has no type for a time of day, so its readers do not see %s. With time_encoding int64 they see microseconds.",
+            state.identity.stream,
+            names,
+        )
+
+
+def _check(config: Config, store: ObjectStore, template: PathTemplate) -> None:  # noqa: ARG001
+    """Raise ConfigError if the format is not Parquet. The bucket is checked for all tables alike."""
+    _require_publishable(config, {}, template)
+
+
+DELTA = PublisherKind(_of_tables, _require_publishable, _check)

@@ -1,0 +1,514 @@
+"""The Delta log under crashes, timeouts, paused writers and other programs: at each moment it shows the files of one committed block."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Set
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from destination_s3_spark.chain.files import DataFile, FileKind
+from destination_s3_spark.chain.live_files import LiveFiles, LiveFilesFold
+from destination_s3_spark.chain.opening import Table
+from destination_s3_spark.chain.orphan_uploads import OrphanUploads
+from destination_s3_spark.chain.state import TableState
+from destination_s3_spark.delta_log.actions import Action, Add, CommitInfo, Remove, Transaction, decode_commit, encode_commit
+from destination_s3_spark.delta_log.log import LOG_FOLDER, DeltaLog, DeltaState
+from destination_s3_spark.errors import Fenced, TransientError
+from destination_s3_spark.storage.object_store import ObjectStore
+from destination_s3_spark.tables.commit.batch import TableCheckpoint
+from destination_s3_spark.tables.commit.repair import repair
+from destination_s3_spark.tables.commit.writer import TableWriter
+from destination_s3_spark.tables.publishers import delta
+from destination_s3_spark.tables.publishers.delta import DeltaTable
+from destination_s3_spark.tables.publishers.publication import NotPublished
+from destination_s3_spark.tables.publishers.symlink import published_keys
+from unit_tests.chain import merging
+from unit_tests.chain.fake_store import Completes, FakeStore, Fault, Result
+from unit_tests.chain.merging import WatchedBucket, at_calls, run_until_done
+from unit_tests.chain.one_table import CHAIN, FIRST, STARTED, TABLE, kinds, land, synced, writer
+from unit_tests.chain.trouble import CRASHES, SCENARIOS, Paused, Tally, opened_by, random_faults
+
+SHOWN = DeltaTable()
+LOG = TABLE.final_root + LOG_FOLDER
+
+
+def log_of(store: FakeStore, table: Table = TABLE) -> DeltaState | None:
+    """The log as a reader finds it, without a call that the test counts."""
+    aside = FakeStore()
+    aside.objects = store.objects
+    return DeltaLog(aside, table.final_root).read()
+
+
+def paths(store: FakeStore, table: Table = TABLE) -> Set[str]:
+    found = log_of(store, table)
+    return set() if found is None else {table.final_root + path for path in found.adds}
+
+
+class LookedAtStore(FakeStore):
+    """A bucket that is looked at before every call."""
+
+    look: Callable[[], None] = staticmethod(lambda: None)
+
+    def _call(self, name: str, key: str, effect: Callable[[], Result]) -> Result:
+        self.look()
+        return super()._call(name, key, effect)
+
+
+class DeltaBucket(WatchedBucket):
+    """Looks whether the Delta log shows one committed block all the time."""
+
+    publishers = (SHOWN, merging.SHOWN)
+    store_kind = LookedAtStore
+
+    def __init__(self, completes: Completes = Completes.REPEATABLE) -> None:
+        super().__init__(completes)
+        self._live = LiveFilesFold()
+        self._published: list[set[str]] = []
+        self._newest = -1
+        self.store.look = self.look  # type: ignore[attr-defined]
+
+    def look(self) -> None:
+        found = log_of(self.store, merging.TABLE)
+        if found is None:
+            return
+        for block in self.blocks()[len(self._published) :]:
+            self._live.add(block)
+            self._published.append(set(published_keys(self._live.now)))
+        shown = {merging.TABLE.final_root + path for path in found.adds}
+        number = found.transactions[merging.TABLE.table_id].version
+        if number < self._newest:
+            self.problems.append(f"version {found.version} goes back from block {self._newest} to {number}")
+        self._newest = number
+        if shown != self._published[number]:
+            self.problems.append(f"version {found.version} does not show block {number}")
+        if not shown <= self.store.objects.keys():
+            self.problems.append("a file is gone that the log shows")
+
+    def check(self, expected: Counter[int]) -> None:
+        super().check(expected)
+        if paths(self.store, merging.TABLE) != set(self.shown()):
+            self.problems.append("wrong in the end: the Delta log")
+
+
+@pytest.fixture
+def _many_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delta, "CHECKPOINT_EVERY", 2)
+
+
+CROSSED = ["a merge into a merged table", "a refresh of an appended table", "a merge into a table that was appended to"]
+
+
+def tally(name: str, schedules: Iterable[dict[int, Fault]], completes: Completes = Completes.REPEATABLE) -> None:
+    found, scenario = Tally(), SCENARIOS[name]
+    for schedule in schedules:
+        bucket = scenario.begun(completes, DeltaBucket)
+        bucket.store.hook = at_calls(schedule)
+        run_until_done(bucket, scenario.troubled)
+        found.add(schedule, bucket, scenario.expected)
+    found.expect_clean(f"Delta, {name}")
+
+
+@pytest.mark.usefixtures("_many_checkpoints")
+@pytest.mark.parametrize("name", CROSSED)
+def test_one_fault_at_every_call(name: str) -> None:
+    calls = SCENARIOS[name].clean_calls(DeltaBucket)
+    tally(name, ({call: fault} for call in range(1, calls + 1) for fault in Fault))
+
+
+@pytest.mark.usefixtures("_many_checkpoints")
+@pytest.mark.parametrize("name", CROSSED)
+def test_random_crashes_and_timeouts(name: str) -> None:
+    tally(name, random_faults(name, 40, 2 * SCENARIOS[name].clean_calls(DeltaBucket)), Completes.ONCE)
+
+
+@pytest.mark.usefixtures("_many_checkpoints")
+@pytest.mark.parametrize("name", CROSSED)
+def test_a_paused_writer_that_wakes_up_after_another_took_over(name: str) -> None:
+    scenario = SCENARIOS[name]
+    found, outcomes = Tally(), Counter[str]()
+    calls = scenario.clean_calls(DeltaBucket)
+    for pause in range(opened_by(scenario, DeltaBucket) + 1, calls + 1):
+        for crash_at in (None, *range(1, calls, 13)):
+            faults = {} if crash_at is None else {crash_at: CRASHES[crash_at % 2]}
+            bucket = scenario.begun(Completes.REPEATABLE, DeltaBucket)
+            paused = Paused(bucket, scenario.troubled, pause, at_calls(faults), others_end=True)
+            outcomes[paused.run()] += 1
+            found.add((pause, faults), bucket, scenario.expected)
+    found.expect_clean(f"paused {dict(outcomes)}, {name}")
+    assert outcomes["Fenced"] > outcomes["finished"]
+
+
+def finals(store: FakeStore) -> set[str]:
+    return {key for key in store.objects if key.startswith("lake/users/f-")}
+
+
+def delta_calls(store: FakeStore) -> list[str]:
+    """The calls for the log since they were last forgotten."""
+    return [name for name, key in store.calls if LOG in key]
+
+
+def version(store: FakeStore) -> int:
+    found = log_of(store)
+    return -1 if found is None else found.version
+
+
+def commit_as_another(store: FakeStore, *actions: Action) -> None:
+    """What a program writes that ignores writer features."""
+    info = CommitInfo(1, "OPTIMIZE", {}, "another program", "x")
+    store.create(f"{LOG}{version(store) + 1:020d}.json", encode_commit([info, *actions]))
+
+
+def test_a_steady_publication_takes_one_get_and_one_put() -> None:
+    store = FakeStore()
+    for sync_id in range(1, 130):
+        store.calls.clear()
+        synced(store, sync_id, [SHOWN])
+        calls = delta_calls(store)
+        if sync_id == 1:
+            assert calls == ["list", "create"]
+        elif sync_id == 101:
+            assert calls == ["get", "create", "get", "put", "put", "list"], "a checkpoint, and a look for what may be cleaned up"
+        elif sync_id == 11:
+            assert calls == ["get", "create", "put", "put"], "the first checkpoint"
+        elif sync_id % 10 == 1:
+            assert calls == ["get", "create", "get", "put", "put"], "a checkpoint takes over what the last one says"
+        else:
+            assert calls == ["get", "create"]
+    assert paths(store) == finals(store)
+    assert len(finals(store)) == 129
+
+
+def test_a_session_that_changes_nothing_commits_nothing() -> None:
+    store = FakeStore()
+    synced(store, 1, [SHOWN])
+    made = writer(store, 2, publishers=[SHOWN])
+    made.open()
+    store.calls.clear()
+    made.close()
+
+    assert version(store) == 0
+    assert delta_calls(store) == ["get", "head"]
+
+
+def test_an_idle_table_that_is_current_costs_two_calls() -> None:
+    store = FakeStore()
+    synced(store, 1, [SHOWN])
+    store.calls.clear()
+    writer(store, 2, publishers=[SHOWN]).close()
+
+    assert delta_calls(store) == ["list", "get"]
+
+
+@pytest.mark.parametrize("hint", [True, False], ids=["with the hint", "without the hint"])
+def test_a_log_that_was_removed_is_written_again(hint: bool) -> None:
+    store = FakeStore()
+    for sync_id in (1, 2):
+        synced(store, sync_id, [SHOWN])
+    for key in [key for key in store.objects if key.startswith(LOG)]:
+        store.objects.pop(key)
+    if not hint:
+        store.objects.pop(f"{CHAIN}hint.json")
+    synced(store, 3, [SHOWN])
+
+    assert version(store) == 0
+    assert paths(store) == finals(store)
+
+
+def test_a_log_many_blocks_behind_catches_up_in_one_commit() -> None:
+    store = FakeStore()
+    synced(store, 1, [SHOWN])
+    for sync_id in range(2, 6):
+        store.objects.pop(f"{CHAIN}hint.json")  # or the log would be removed
+        synced(store, sync_id)
+    synced(store, 6, [SHOWN])
+
+    assert version(store) == 1
+    assert paths(store) == finals(store)
+    assert len(finals(store)) == 6
+
+
+def test_an_outdated_hint_costs_requests_only() -> None:
+    store = FakeStore()
+    synced(store, 1, [SHOWN])
+    hint = store.objects[f"{CHAIN}hint.json"]
+    for sync_id in (2, 3):
+        synced(store, sync_id, [SHOWN])
+    store.objects[f"{CHAIN}hint.json"] = hint
+    store.calls.clear()
+    synced(store, 4, [SHOWN])
+
+    assert delta_calls(store) == ["get", "create", "get", "list", "get", "get", "get", "create"]
+    assert version(store) == 3
+    assert paths(store) == finals(store)
+
+
+class Refusing(DeltaTable):
+    """Does not publish this time."""
+
+    def require_fitting(self, store: ObjectStore, state: TableState, live: LiveFiles) -> None:
+        raise NotPublished("not now")
+
+
+def test_after_a_refusal_the_mark_is_older_than_the_hint() -> None:
+    store = FakeStore()
+    synced(store, 1, [SHOWN])
+    synced(store, 2, [Refusing()])
+    assert len(paths(store)) == 1
+    synced(store, 3, [SHOWN])
+
+    assert paths(store) == finals(store)
+    assert len(paths(store)) == 3
+
+
+def test_an_old_mark_is_not_trusted() -> None:
+    """The version after it may have been cleaned up, and would be free again."""
+    store = FakeStore()
+    synced(store, 1, [DeltaTable(clock=lambda: datetime(2026, 1, 1, tzinfo=UTC))])
+    store.calls.clear()
+    synced(store, 2, [DeltaTable(clock=lambda: datetime(2026, 1, 5, tzinfo=UTC))])
+
+    assert delta_calls(store) == ["list", "get", "create"]
+
+
+def optimized(store: FakeStore) -> None:
+    found = log_of(store)
+    assert found is not None
+    gone = [Remove(path, False, 1) for path in found.adds]
+    commit_as_another(store, *gone, Add(f"part-{found.version}.parquet", {}, 1, 1, False))
+
+
+def test_a_commit_of_another_program_is_undone_by_the_next_sync() -> None:
+    store = FakeStore()
+    synced(store, 1, [SHOWN])
+    optimized(store)
+    assert paths(store) == {"lake/users/part-0.parquet"}
+    synced(store, 2, [SHOWN])
+
+    assert paths(store) == finals(store)
+
+
+def test_a_commit_of_another_program_is_undone_by_an_idle_sync_and_by_repair() -> None:
+    store = FakeStore()
+    synced(store, 1, [SHOWN])
+    optimized(store)
+    writer(store, 2, publishers=[SHOWN]).close()
+    assert paths(store) == finals(store)
+
+    optimized(store)
+    done = repair(store, TABLE, [SHOWN], OrphanUploads(store, "lake/"), STARTED)
+    assert done is not None
+    assert done.published == ("delta",)
+    assert paths(store) == finals(store)
+    assert repair(store, TABLE, [SHOWN], OrphanUploads(store, "lake/"), STARTED) is None
+
+
+def blocks_shown(store: FakeStore) -> list[int]:
+    """The block of each version."""
+    bodies = [store.objects[f"{LOG}{number:020d}.json"] for number in range(version(store) + 1)]
+    return [action.version for body in bodies for action in decode_commit(body) if isinstance(action, Transaction)]
+
+
+@pytest.mark.parametrize("call", ["list", "create"])
+def test_a_session_paused_at_the_log_of_its_close_never_goes_back(call: str) -> None:
+    store = FakeStore()
+    first = writer(store, 1, publishers=[SHOWN])
+    land(first, store, 0, 100)
+    first.commit([FIRST])
+
+    def others_sync(_number: int, name: str) -> None:
+        if name == call:
+            store.hook = None
+            synced(store, 2, [SHOWN])
+
+    store.hook = others_sync
+    with pytest.raises(Fenced, match="sync id 2"):
+        first.close()
+
+    assert paths(store) == finals(store)
+    assert len(paths(store)) == 2
+    assert blocks_shown(store) == sorted(blocks_shown(store))
+
+
+@pytest.mark.parametrize("ends", [True, False], ids=["which has ended", "which goes on"])
+def test_a_session_paused_at_the_log_of_a_merge_never_goes_back(ends: bool) -> None:
+    store = FakeStore()
+    synced(store, 1, [SHOWN])
+    first, second = writer(store, 2, publishers=[SHOWN]), writer(store, 3, publishers=[SHOWN])
+    newest = []
+
+    def take_over(_number: int, name: str) -> None:
+        """While the first session has merged and not published, the second one finishes that and merges on."""
+        if name == "create" and store.calls[-1][1].startswith(LOG):
+            store.hook = None
+            newest.append(merged(store, second))
+            if ends:
+                second.close()
+
+    store.hook = take_over
+    with pytest.raises(Fenced, match="sync id 3"):
+        merged(store, first)
+
+    assert paths(store) == set(newest) == finals(store)
+    assert blocks_shown(store) == sorted(blocks_shown(store))
+
+
+@pytest.mark.parametrize("fault", [Fault.TIMEOUT_BEFORE, Fault.TIMEOUT_AFTER])
+def test_a_put_without_an_answer_is_looked_at(fault: Fault) -> None:
+    store = FakeStore()
+    synced(store, 1, [SHOWN])
+    made = writer(store, 2, publishers=[SHOWN])
+    land(made, store, 0, 100)
+    made.commit([replace(FIRST, state_hash="2")])
+    struck: list[str] = []
+
+    def strike(_number: int, name: str) -> Fault | None:
+        if name == "create" and not struck and store.calls[-1][1].startswith(LOG):
+            struck.append(name)
+            return fault
+        return None
+
+    store.hook = strike
+    made.close()
+
+    assert version(store) == 1
+    assert paths(store) == finals(store)
+
+
+def test_the_log_of_a_table_that_was_removed_does_not_count_as_newer() -> None:
+    store = FakeStore()
+    for sync_id in (1, 2, 3):
+        synced(store, sync_id, [SHOWN])
+    for key in [key for key in store.objects if not key.startswith(LOG)]:
+        store.objects.pop(key)
+    time.sleep(0.002)  # nobody makes a table anew within a millisecond
+    made = writer(store, 4, publishers=[SHOWN])
+    land(made, store, 0, 110)
+    made.commit([TableCheckpoint(110, "other")])
+    made.close()
+
+    assert paths(store) == finals(store)
+    assert len(paths(store)) == 1
+    found = log_of(store)
+    assert found is not None
+    assert [(add.size, add.stats) for add in found.adds.values()] == [(11, '{"numRecords":11}')], "although its key is an earlier one"
+
+
+def test_a_log_of_another_table_is_left_alone(caplog: pytest.LogCaptureFixture) -> None:
+    store = FakeStore()
+    store.create(f"{LOG}{0:020d}.json", encode_commit([Transaction("another table", 1), Add("x.parquet", {}, 1, 1, True)]))
+    before = {key: body for key, body in store.objects.items() if key.startswith(LOG)}
+    synced(store, 1, [SHOWN])
+    synced(store, 2)
+
+    assert {key: body for key, body in store.objects.items() if key.startswith(LOG)} == before
+    assert "holds the Delta log of another table or program, which is never overwritten" in caplog.text
+
+
+@pytest.mark.parametrize("damage", ["a gap", "bytes", "a checkpoint"])
+def test_a_damaged_log_is_left_alone_and_the_sync_goes_on(damage: str, caplog: pytest.LogCaptureFixture) -> None:
+    store = FakeStore()
+    for sync_id in range(1, 13):
+        synced(store, sync_id, [SHOWN])
+    store.objects.pop(f"{CHAIN}hint.json")
+    if damage == "a gap":
+        store.objects.pop(f"{LOG}{10:020d}.checkpoint.parquet")
+        store.objects.pop(f"{LOG}{5:020d}.json")
+    else:
+        name = f"{10:020d}.checkpoint.parquet" if damage == "a checkpoint" else f"{11:020d}.json"
+        store.objects[LOG + name] = b"{"
+    synced(store, 13, [SHOWN])
+
+    assert "Remove that folder; the next sync or `repair` writes it again" in caplog.text
+    assert kinds(store)[-1] == "Close"
+
+
+def test_others_who_commit_all_the_time_are_a_transient_error() -> None:
+    store = FakeStore()
+    synced(store, 1, [SHOWN])
+    made = writer(store, 2, publishers=[SHOWN])
+    land(made, store, 0, 100)
+    made.commit([replace(FIRST, state_hash="2")])
+
+    def interfere(_number: int, name: str) -> None:
+        if name == "create" and store.calls[-1][1].startswith(LOG):
+            hook, store.hook = store.hook, None
+            optimized(store)
+            store.hook = hook
+
+    store.hook = interfere
+    with pytest.raises(TransientError, match=r"Delta log of table shop\.users"):
+        made.close()
+
+
+def test_switched_off_the_log_is_removed() -> None:
+    store = FakeStore()
+    for sync_id in range(1, 13):
+        synced(store, sync_id, [SHOWN])
+    assert any(key.startswith(LOG) for key in store.objects)
+    synced(store, 13)
+    assert not any(key.startswith(LOG) for key in store.objects)
+
+    store.calls.clear()
+    synced(store, 14)
+    assert delta_calls(store) == []
+
+
+def test_switched_off_the_log_of_an_idle_table_is_removed() -> None:
+    store = FakeStore()
+    synced(store, 1, [SHOWN])
+    writer(store, 2).close()
+
+    assert not any(key.startswith(LOG) for key in store.objects)
+
+
+def test_switched_off_repair_removes_a_log_that_the_hint_does_not_know() -> None:
+    store = FakeStore()
+    synced(store, 1, [SHOWN])
+    store.objects.pop(f"{CHAIN}hint.json")
+    done = repair(store, TABLE, [], OrphanUploads(store, "lake/"), STARTED)
+
+    assert done is not None
+    assert done.withdrawn
+    assert not any(key.startswith(LOG) for key in store.objects)
+    assert repair(store, TABLE, [], OrphanUploads(store, "lake/"), STARTED) is None
+
+
+def test_what_a_checkpoint_covers_is_cleaned_up_after_a_week(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delta, "CLEAN_UP_EVERY", 10)
+    store, day = FakeStore(), datetime(2026, 1, 1, tzinfo=UTC)
+    for number in range(36):
+        now = day + number * timedelta(hours=12)
+        before = set(store.objects)
+        synced(store, number + 1, [DeltaTable(clock=lambda now=now: now)])  # type: ignore[misc]
+        store.modified |= dict.fromkeys(store.objects.keys() - before, now)
+    left = sorted(key.removeprefix(LOG) for key in store.objects if key.startswith(LOG))
+
+    assert left[:2] == [f"{10:020d}.checkpoint.parquet", f"{10:020d}.json"]
+    assert [name for name in left if name.endswith(".json")] == [f"{number:020d}.json" for number in range(10, 36)]
+    assert json.loads(store.objects[f"{LOG}_last_checkpoint"])["version"] == 30
+    assert paths(store) == finals(store)
+
+
+def merged(store: FakeStore, made: TableWriter) -> str:
+    """One file in place of all the table has; its key."""
+    made.open()
+    file = DataFile(FileKind.FINAL, store.stage(f"lake/users/f-{made.next_token()}.parquet", b"m"), 1)
+    made.merge([file], made.live_files().of(FileKind.FINAL, FileKind.DELTA), 9)
+    return file.key
+
+
+def test_a_merge_is_published_once() -> None:
+    store = FakeStore()
+    synced(store, 1, [SHOWN])
+    made = writer(store, 2, publishers=[SHOWN])
+    store.calls.clear()
+    key = merged(store, made)
+    assert paths(store) == {key}
+    made.close()
+
+    assert delta_calls(store) == ["get", "create"], "none at the close"

@@ -1,0 +1,285 @@
+"""Delta tables after whole syncs: every reader has the rows of the chain, values and filters, after each kind of change."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from destination_s3_spark.errors import ConfigError, SyncError
+from destination_s3_spark.protocol.catalog import Catalog, parse_catalog
+from destination_s3_spark.storage.client import s3_client
+from destination_s3_spark.storage.s3 import S3Store
+from destination_s3_spark.storage.settings import ClientLimits, S3Settings
+from unit_tests.sync.inline_lake import InlineLake, line, state, status
+from unit_tests.tables.publishers.delta_readers import DeltaReaders, Row, expect_rows_of_the_chain
+
+ROOT = "lake/users/"
+DATE, MOMENT = {"type": "string", "format": "date"}, {"type": "string", "format": "date-time"}
+PROPERTIES: dict[str, Any] = {
+    "id": {"type": "integer"},
+    "flag": {"type": "boolean"},
+    "name": {"type": "string"},
+    "price": {"type": "number"},
+    "day": DATE,
+    "at": {**MOMENT, "airbyte_type": "timestamp_with_timezone"},
+    "seen": {**MOMENT, "airbyte_type": "timestamp_without_timezone"},
+    "address": {"type": "object", "properties": {"city": {"type": "string"}, "zip": {"type": "integer"}, "since": DATE}},
+    "tags": {"type": "array", "items": {"type": "string"}},
+    "lines": {"type": "array", "items": {"type": "object", "properties": {"sku": {"type": "string"}, "count": {"type": "integer"}}}},
+    "either": {"oneOf": [{"type": "integer"}, {"type": "string"}]},
+}
+
+
+class DeltaLake(InlineLake):
+    def check(self, *, filters: bool = True) -> list[Row]:
+        return expect_rows_of_the_chain(self.settings, self.raw_config(), "users", ROOT, filters=filters)
+
+    def raw_config(self) -> dict[str, Any]:
+        keys = self.settings.credentials
+        assert keys is not None
+        return {
+            "s3_bucket_name": self.settings.bucket,
+            "s3_bucket_path": "lake",
+            "s3_bucket_region": self.settings.region,
+            "s3_endpoint": self.settings.endpoint,
+            "access_key_id": keys.access_key_id,
+            "secret_access_key": keys.secret_access_key,
+            "format": self.format,
+        }
+
+
+@pytest.fixture
+def lake(s3_settings: S3Settings, tmp_path: Path) -> DeltaLake:
+    return DeltaLake(s3_settings, tmp_path, options={"publish": {"delta": True}})
+
+
+def catalog(properties: Mapping[str, Any] = PROPERTIES, mode: str = "append", generation: int = 1, minimum: int = 0) -> Catalog:
+    stream = {
+        "stream": {"name": "users", "json_schema": {"type": "object", "properties": properties}, "supported_sync_modes": []},
+        "sync_mode": "incremental",
+        "destination_sync_mode": mode,
+        "primary_key": [["id"]],
+        "cursor_field": [],
+        "generation_id": generation,
+        "minimum_generation_id": minimum,
+        "sync_id": generation,
+    }
+    return parse_catalog(json.dumps({"streams": [stream]}).encode())
+
+
+def person(number: int, **more: Any) -> dict[str, Any]:
+    if number % 5 == 4:
+        return {"id": number, **more}
+    return {
+        "id": number,
+        "flag": number % 2 == 0,
+        "name": f"näme {number:02d}",
+        "price": number * 1.5 - 3,
+        "day": f"2026-01-{1 + number % 28:02d}",
+        "at": f"2026-02-03T04:05:{number % 60:02d}.{number:06d}Z",
+        "seen": f"2026-02-03T{number % 24:02d}:00:00",
+        "address": {"city": f"city {number % 3}", "zip": 1000 + number, "since": f"202{number % 10}-01-01"},
+        "tags": [f"t{number}"],
+        "lines": [{"sku": "a", "count": number}],
+        "either": number if number % 2 else f"e{number}",
+        **more,
+    }
+
+
+def records(people: Iterable[Mapping[str, Any]], emitted_at: int = 1_700_000_000_123) -> bytes:
+    return b"".join(line({"type": "RECORD", "record": {"stream": "users", "emitted_at": emitted_at, "data": data}}) for data in people)
+
+
+def sync(lake: InlineLake, chosen: Catalog, people: Iterable[Mapping[str, Any]], emitted_at: int = 1_700_000_000_123) -> None:
+    lake.sync(chosen, [records(people, emitted_at), state(1), status("COMPLETE")])
+
+
+def test_appends(lake: DeltaLake) -> None:
+    sync(lake, catalog(), map(person, range(7)))
+    sync(lake, catalog(), map(person, range(7, 20)), emitted_at=1_700_000_100_456)
+
+    assert [row["id"] for row in sorted(lake.check(), key=lambda row: row["id"])] == list(range(20))
+
+
+def test_merges_deletions_and_refreshes(lake: DeltaLake) -> None:
+    properties = {**PROPERTIES, "_ab_cdc_deleted_at": {"type": "string"}}
+    sync(lake, catalog(properties, "append_dedup"), map(person, range(10)))
+    assert len(lake.check(filters=False)) == 10
+    changed = [person(3, name="new"), person(12), {"id": 5, "_ab_cdc_deleted_at": "2026-01-01"}]
+    sync(lake, catalog(properties, "append_dedup"), changed, emitted_at=1_700_000_200_000)
+    assert {row["id"]: row["name"] for row in lake.check()}[3] == "new"
+    assert DeltaReaders.on_s3(lake.settings, ROOT).values() == [0, 1, 2, 3, 4, 6, 7, 8, 9, 12]
+
+    sync(lake, catalog(properties, "append_dedup", 2, 2), map(person, range(3)))
+    assert len(lake.check()) == 3
+    sync(lake, catalog(properties, "append_dedup", 3, 3), [])
+    assert lake.check() == []
+
+
+def test_an_overwriting_refresh_of_appended_rows(lake: DeltaLake) -> None:
+    sync(lake, catalog(), map(person, range(10)))
+    sync(lake, catalog(generation=2, minimum=2), map(person, range(20, 25)))
+
+    assert sorted(row["id"] for row in lake.check()) == list(range(20, 25))
+
+
+def test_new_columns_and_new_members_at_any_depth(lake: DeltaLake) -> None:
+    sync(lake, catalog(), map(person, range(5)))
+    address = {"type": "object", "properties": {**PROPERTIES["address"]["properties"], "street": {"type": "string"}}}
+    item = PROPERTIES["lines"]["items"]
+    lines = {"type": "array", "items": {**item, "properties": {**item["properties"], "note": {"type": "string"}}}}
+    properties = {**PROPERTIES, "address": address, "lines": lines, "score": {"type": "number"}, "since": DATE}
+    more = {"score": 1.5, "since": "2026-03-04", "address": {"street": "s", "zip": 7}, "lines": [{"note": "n", "count": 1}]}
+    sync(lake, catalog(properties), [person(number, **more) for number in range(5, 9)])
+
+    rows = {row["id"]: row for row in lake.check()}
+    assert (rows[0]["score"], rows[5]["score"]) == (None, 1.5)
+    assert (rows[0]["address"]["street"], rows[5]["address"]["street"]) == (None, "s")
+
+
+@pytest.mark.parametrize("mode", ["append", "append_dedup"])
+@pytest.mark.parametrize("change", ["recover", "rewrite"])
+def test_a_column_of_another_type(lake: DeltaLake, mode: str, change: str) -> None:
+    lake.options = {**lake.options, "tables": {"schema_change": change}}
+    sync(lake, catalog(mode=mode), map(person, range(5)))
+    properties = {**PROPERTIES, "price": {"type": "string"}, "zip": {"type": "integer"}}
+    sync(lake, catalog(properties, mode), [person(number, price="ten", zip=1) for number in range(5, 9)])
+
+    rows = {row["id"]: row for row in lake.check()}
+    assert len(rows) == 9
+    assert "ten" in rows[5].values()
+
+
+def test_while_files_wait_for_another_type_readers_keep_the_old_version(lake: DeltaLake, caplog: pytest.LogCaptureFixture) -> None:
+    lake.options = {**lake.options, "tables": {"schema_change": "rewrite", "raw_tables": False}}
+    sync(lake, catalog({"id": {"type": "integer"}, "x": {"type": "string"}}), [{"id": 1, "x": "one"}])
+    with pytest.raises(SyncError):
+        sync(lake, catalog({"id": {"type": "integer"}, "x": {"type": "integer"}}), [{"id": 2, "x": 3}])
+
+    assert DeltaReaders.on_s3(lake.settings, ROOT).values("x") == ["one"]
+
+
+def test_times_of_day_are_left_out_with_a_warning(lake: DeltaLake, caplog: pytest.LogCaptureFixture) -> None:
+    properties = {**PROPERTIES, "clock": {"type": "string", "format": "time"}}
+    with caplog.at_level(logging.WARNING, "airbyte"):
+        sync(lake, catalog(properties), [person(number, clock="12:34:56") for number in range(3)])
+        sync(lake, catalog(properties), [person(number, clock="12:34:56") for number in range(3, 6)])
+
+    assert len(lake.check()) == 6
+    said = [record.getMessage() for record in caplog.records if "Delta has no type for a time of day" in record.getMessage()]
+    assert said == [
+        "table users: Delta has no type for a time of day, so its readers do not see clock. With time_encoding int64 they see microseconds."
+    ]
+
+
+def test_times_of_day_as_integers_are_columns(lake: DeltaLake) -> None:
+    lake.format = {"format_type": "Parquet", "time_encoding": "int64"}
+    sync(lake, catalog({"id": {"type": "integer"}, "clock": {"type": "string", "format": "time"}}), [{"id": 1, "clock": "00:00:01"}])
+
+    assert DeltaReaders.on_s3(lake.settings, ROOT).values("clock") == [1_000_000]
+
+
+def test_members_with_times_of_day_are_left_out(lake: DeltaLake) -> None:
+    clock = {"type": "string", "format": "time"}
+    inner = {"type": "object", "properties": {"t": clock, "n": {"type": "integer"}}}
+    only = {"type": "object", "properties": {"t": clock}}
+    properties = {"id": {"type": "integer"}, "s": inner, "only": only, "l": {"type": "array", "items": inner}}
+    sync(
+        lake, catalog(properties), [{"id": 1, "s": {"t": "01:00:00", "n": 2}, "only": {"t": "01:00:00"}, "l": [{"t": "01:00:00", "n": 3}]}]
+    )
+
+    readers = DeltaReaders.on_s3(lake.settings, ROOT)
+    for table in (readers.table().to_pyarrow_table(), readers.polars().collect().to_arrow()):
+        (row,) = table.to_pylist()
+        assert (row["s"], row["l"], "only" in row) == ({"n": 2}, [{"n": 3}], False)
+
+
+def test_files_of_destination_s3_are_part_of_it(lake: DeltaLake) -> None:
+    sync(lake, catalog(), map(person, range(4)))
+    (body,) = [body for body in lake.files(".parquet") if len(pq.read_table(pa.BufferReader(body))) == 4]
+    client = s3_client(lake.settings, ClientLimits())
+    for key in [found.key for found in S3Store(lake.settings).list("lake/")]:
+        client.delete_object(Bucket=lake.settings.bucket, Key=key)
+    old = f"{ROOT}2026_01_01_1700000000000_0.parquet"
+    client.put_object(Bucket=lake.settings.bucket, Key=old, Body=body, Metadata={"ab-generation-id": "1"})
+    for start in range(4, 64, 5):
+        sync(lake, catalog(), map(person, range(start, start + 5)))
+
+    assert len(lake.check(filters=False)) == 64
+    assert sorted(row["id"] for row in lake.check()) == list(range(64))
+
+
+def test_a_key_that_not_every_reader_finds_is_refused(lake: DeltaLake, caplog: pytest.LogCaptureFixture) -> None:
+    lake.options = {**lake.options, "file_name_pattern": "file ü {part_number}"}
+    sync(lake, catalog(), map(person, range(4)))
+
+    assert "has characters that not every Delta reader finds. Change file_name_pattern" in caplog.text
+    assert not any("_delta_log" in found.key for found in S3Store(lake.settings).list(ROOT))
+
+
+def test_another_format_is_a_config_error(lake: DeltaLake) -> None:
+    lake.format = {"format_type": "CSV"}
+    with pytest.raises(ConfigError, match=r"publish\.delta is on, but the format is CSV"):
+        sync(lake, catalog(), [])
+
+
+def test_a_shared_folder_is_a_config_error(lake: DeltaLake) -> None:
+    lake.options = {**lake.options, "s3_path_format": "all/"}
+    streams = parse_catalog(
+        json.dumps(
+            {
+                "streams": [
+                    {
+                        "stream": {"name": name, "json_schema": {"type": "object", "properties": {}}, "supported_sync_modes": []},
+                        "sync_mode": "full_refresh",
+                        "destination_sync_mode": "append",
+                    }
+                    for name in ("users", "orders")
+                ]
+            }
+        ).encode()
+    )
+    with pytest.raises(ConfigError, match=r"stream 'orders' and stream 'users' overlap.*switch publish\.delta off"):
+        lake.sync(streams, [])
+
+
+def test_files_of_two_formats_keep_the_old_version(lake: DeltaLake, caplog: pytest.LogCaptureFixture) -> None:
+    lake.format, lake.options = {"format_type": "JSONL"}, {}
+    sync(lake, catalog({"id": {"type": "integer"}}), [{"id": 1}])
+    lake.format, lake.options = {"format_type": "Parquet"}, {"publish": {"delta": True}}
+    sync(lake, catalog({"id": {"type": "integer"}}), [{"id": 2}])
+    assert "is not a Parquet file. A refresh of the stream replaces" in caplog.text
+
+    sync(lake, catalog({"id": {"type": "integer"}}, generation=2, minimum=2), [{"id": 3}])
+    assert DeltaReaders.on_s3(lake.settings, ROOT).values() == [3]
+
+
+WIDE = {**PROPERTIES, "score": {"type": "number"}, "since": DATE}
+STEPS = st.sampled_from(["rows", "wide rows", "changes", "refresh", "idle", "without Delta"])
+
+
+@pytest.mark.parametrize("mode", ["append", "append_dedup"])
+@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps=st.lists(STEPS, min_size=2, max_size=6))
+def test_any_history_reads_like_the_chain(mode: str, steps: list[str], make_bucket: Callable[[], S3Settings], tmp_path: Path) -> None:
+    lake, properties, generation, start = DeltaLake(make_bucket(), tmp_path / uuid4().hex), PROPERTIES, 1, 0
+    for number, step in enumerate(steps):
+        lake.options = {"publish": {"delta": step != "without Delta"}}
+        properties = WIDE if step == "wide rows" else properties
+        generation += step == "refresh"
+        first = {"changes": max(0, start - 4), "idle": start}.get(step, start)
+        people = [] if step == "idle" else [person(one, name=f"step {number}") for one in range(first, start + 3)]
+        start += 0 if step == "idle" else 3
+        sync(lake, catalog(properties, mode, generation, generation if step == "refresh" else 0), people, 1_700_000_000_000 + number)
+        if step != "without Delta" and start:
+            lake.check(filters=False)

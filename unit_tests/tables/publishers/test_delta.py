@@ -1,0 +1,109 @@
+"""A Delta table on S3: what readers see of it, and that other programs can do nothing to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import deltalake
+import pyarrow as pa
+import pytest
+from deltalake.exceptions import DeltaError
+
+from destination_s3_spark.chain.files import FileKind
+from destination_s3_spark.storage.s3 import S3Store
+from destination_s3_spark.tables.publishers.delta import DeltaTable
+from unit_tests.tables.publishers.delta_readers import DeltaReaders
+
+COLUMNS = [("id", pa.int64())]
+
+
+@pytest.fixture
+def table(make_table: Callable[..., Any]) -> Any:
+    return make_table()
+
+
+def readers(table: Any) -> DeltaReaders:
+    return DeltaReaders.on_s3(table.settings, table.table.final_root)
+
+
+def synced(table: Any, sync_id: int, *ids: int) -> None:
+    writer = table.writer(sync_id, publishers=[DeltaTable()])
+    schema = table.set_schema(writer, 0, COLUMNS)
+    rows = table.rows(schema, *({"id": number} for number in ids))
+    table.commit(writer, table.stage(writer, FileKind.FINAL, rows), table.stage(writer, FileKind.RAW, rows))
+    writer.close()
+
+
+def merged(table: Any, sync_id: int, *ids: int) -> None:
+    writer = table.writer(sync_id, publishers=[DeltaTable()])
+    schema = table.set_schema(writer, 0, COLUMNS)
+    file = table.stage(writer, FileKind.FINAL, table.rows(schema, *({"id": number} for number in ids)))
+    writer.merge([file], writer.live_files().of(FileKind.FINAL), None)
+    writer.close()
+
+
+def test_each_version_is_read_over_two_checkpoints(table: Any) -> None:
+    for sync_id in range(1, 24):
+        synced(table, sync_id, sync_id)
+        if sync_id in {1, 10, 11, 12, 21, 22, 23}:
+            assert readers(table).values() == list(range(1, sync_id + 1))
+    assert readers(table).table().version() == 22
+
+
+def test_a_merge_is_read_with_and_without_the_checkpoint_after_it(table: Any) -> None:
+    for sync_id in range(1, 11):
+        synced(table, sync_id, sync_id)
+    for sync_id in range(11, 14):
+        merged(table, sync_id, 100, sync_id)
+        assert readers(table).values() == [sync_id, 100]
+
+
+ATTEMPTS: dict[str, Callable[[DeltaReaders], object]] = {
+    "append": lambda found: _write(found, "append"),
+    "overwrite": lambda found: _write(found, "overwrite"),
+    "delete": lambda found: found.table().delete(),
+    "optimize": lambda found: found.table().optimize.compact(),
+    "vacuum": lambda found: found.table().vacuum(retention_hours=0, dry_run=False, full=True),
+    "vacuum at any age": lambda found: found.table().vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False, full=True),
+}
+
+
+def _write(found: DeltaReaders, mode: Any) -> None:
+    deltalake.write_deltalake(found.uri, found.table().to_pyarrow_table(), mode=mode, storage_options=found.options)
+
+
+@pytest.mark.parametrize("attempt", ATTEMPTS)
+def test_other_programs_cannot_write(table: Any, attempt: str) -> None:
+    synced(table, 1, 1)
+    synced(table, 2, 2)
+    table.store.put(f"{table.table.final_root}not-in-the-log.parquet", b"PAR1")
+    before = {info.key for info in table.store.list("")}
+    with pytest.raises((DeltaError, OSError, ValueError), match=r"destinationS3Spark|retention period"):
+        ATTEMPTS[attempt](readers(table))
+
+    assert before <= {info.key for info in table.store.list("")}
+    assert readers(table).values() == [1, 2]
+
+
+def test_no_vacuum_finds_anything_to_delete_in_a_log_that_grew_old(table: Any) -> None:
+    """Even one that did not look at the writer feature would ask for the retention."""
+    synced(table, 1, 1)
+    with pytest.raises(DeltaError, match="876000 hours"):
+        readers(table).table().vacuum(retention_hours=24 * 365, dry_run=True)
+
+
+@pytest.mark.parametrize("syncs", [12, 40])
+def test_a_publication_takes_two_calls_however_old_the_table_is(table: Any, s3_proxy: Any, syncs: int) -> None:
+    for sync_id in range(1, syncs + 1):
+        synced(table, sync_id, sync_id)
+    table.settings = replace(table.settings, endpoint=s3_proxy.endpoint)
+    table.store = S3Store(table.settings)
+    s3_proxy.calls.clear()
+    for sync_id in range(syncs + 1, syncs + 11):
+        synced(table, sync_id, sync_id)
+
+    calls = [call.operation for call in s3_proxy.calls if "_delta_log" in call.target]
+    assert len(calls) <= 3 * 10
+    assert {operation: calls.count(operation) for operation in calls} == {"GetObject": 11, "PutObject": 12}
