@@ -333,6 +333,7 @@ class TableWriter:
             files=files,
             checkpoints=batch.recorded(),
             changes=batch.changes(),
+            changed_values=batch.changed_values(),
         )
         try:
             self._append(event)
