@@ -14,8 +14,13 @@ from typing import Any
 import pyarrow as pa
 
 from destination_s3_spark.chain.files import FileKind
-from destination_s3_spark.cli import inspection, report
-from destination_s3_spark.cli.inspection import InspectedTable
+from destination_s3_spark.cli import views
+from destination_s3_spark.cli.inspection.commits import commits
+from destination_s3_spark.cli.inspection.schemas import columns
+from destination_s3_spark.cli.inspection.summary import summary
+from destination_s3_spark.cli.inspection.table import InspectedTable, read_file, read_table
+from destination_s3_spark.cli.inspection.values import changed_values
+from destination_s3_spark.cli.terminal import Terminal
 from destination_s3_spark.config.config import Config
 from destination_s3_spark.demo import connector, server, shop
 from destination_s3_spark.demo.connector import Progress
@@ -58,7 +63,9 @@ def run(records: int, seed: int, after: After) -> int:
         if after is After.STOP and code == 0:
             shutil.rmtree(directory)
     if after is After.KEEP and code == 0:
-        sys.stdout.write(report.section("Still running", _how_to_go_on(local, directory)))
+        terminal = Terminal()
+        terminal.section("Still running")
+        terminal.say(_how_to_go_on(local, directory))
     return code
 
 
@@ -94,24 +101,26 @@ def _options(endpoint: str) -> dict[str, Any]:
 
 
 def _show(config: Config) -> None:
-    factory = table_factory(config)
-    tables = [inspection.read_table(factory, table) for table in factory.find()]
-    sys.stdout.write("\n" + report.section("Tables", report.overview(tables)))
+    factory, terminal = table_factory(config), Terminal()
+    tables = [read_table(factory, table) for table in factory.find()]
+    terminal.section("Tables")
+    terminal.table(views.summaries([summary(table) for table in tables], factory.place))
     for table in tables:
-        rows = _final_rows(factory.store, table)
         sections = {
-            f"{table.stream}: columns": report.columns(table),
-            f"{table.stream}: first rows": report.first_rows(rows, ROWS_SHOWN),
-            f"{table.stream}: values that were changed": report.changes(inspection.value_changes(rows)),
-            f"{table.stream}: chain": report.chain(table),
+            f"{table.stream}: columns": views.columns(columns(table)),
+            f"{table.stream}: first rows": views.first_rows(_final_rows(factory.store, table), ROWS_SHOWN),
+            f"{table.stream}: values that were changed": views.values(changed_values(table.blocks)),
+            f"{table.stream}: chain": views.commits(commits(table.blocks)),
         }
-        sys.stdout.write("\n" + "\n".join(report.section(title, text) for title, text in sections.items()))
+        for title, shown in sections.items():
+            terminal.section(title)
+            terminal.table(shown)
     sys.stdout.flush()
 
 
 def _final_rows(store: ObjectStore, table: InspectedTable) -> pa.Table:
     files = table.files_of(FileKind.FINAL)
-    return pa.concat_tables([inspection.read_file(store, file) for file in files])
+    return pa.concat_tables([read_file(store, file) for file in files])
 
 
 def _how_to_go_on(local: LocalS3, directory: Path) -> str:
@@ -131,7 +140,7 @@ Polars:
   pl.scan_parquet("{files}", storage_options=options).head().collect()
 
 This connector:
-  destination-s3-spark inspect --config {directory}/config.json --stream orders
+  destination-s3-spark inspect orders --config {directory}/config.json
 
 To stop and clean up:
   kill {local.process.pid}; rm -r {directory}"""
