@@ -7,7 +7,7 @@ from pathlib import Path
 
 from destination_s3_spark.chain.opening import Leftovers
 from destination_s3_spark.cli.configuration import read_config
-from destination_s3_spark.cli.words import counted
+from destination_s3_spark.counted import counted
 from destination_s3_spark.errors import SyncError
 from destination_s3_spark.tables.commit.repair import Repair, repair
 from destination_s3_spark.tables.factory import identity_of, table_factory

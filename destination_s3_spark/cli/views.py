@@ -18,7 +18,8 @@ from destination_s3_spark.cli.inspection.summary import TableSummary
 from destination_s3_spark.cli.inspection.syncs import Sync, SyncEnd
 from destination_s3_spark.cli.inspection.values import ChangedValue
 from destination_s3_spark.cli.terminal import Cell, Rows
-from destination_s3_spark.cli.words import counted, duration_text, moment, number_text, share_text, size_text
+from destination_s3_spark.cli.words import duration_text, moment, number_text, share_text, size_text
+from destination_s3_spark.counted import counted
 
 CELL = 26
 """Longest text of a value in a list of rows; longer ones are cut."""

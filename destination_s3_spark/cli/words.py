@@ -3,14 +3,8 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
 
 import pyarrow as pa
-
-
-def counted(number: int, noun: str) -> str:
-    """Return a number with its noun: `1 file`, `2 files`."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def size_text(size_bytes: int | None) -> str:
@@ -58,17 +52,3 @@ def arrow_text(data_type: pa.DataType) -> str:
     if pa.types.is_list(data_type):
         return f"list<{arrow_text(data_type.value_type)}>"
     return str(data_type)
-
-
-def airbyte_text(recorded: str | dict[str, Any]) -> str:
-    """Return a type as a chain records it in the same form: `object<a: integer>`, `array<string>`, `union<integer, string>`."""
-    if isinstance(recorded, str):
-        return recorded
-    match recorded:
-        case {"kind": "object", "fields": members}:
-            return "object<" + ", ".join(f"{member['name']}: {airbyte_text(member['type'])}" for member in members) + ">"
-        case {"kind": "array", "items": items}:
-            return f"array<{airbyte_text(items)}>"
-        case {"kind": "union", "options": options}:
-            return "union<" + ", ".join(map(airbyte_text, options)) + ">"
-    return str(recorded.get("kind"))

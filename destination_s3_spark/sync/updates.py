@@ -105,17 +105,22 @@ class Updates:
         tasks = [(owner, number, task) for owner, one in enumerate(together) for number, task in enumerate(_work(one).tasks)]
         groups = grouped(tasks, lambda item: _work(together[item[0]]).size(item[2]), self._engine.cores)
         function = _work(together[0]).function
-        done = self._engine.run(function, [[task for _, _, task in group] for group in groups], self._progress(function, len(tasks)))
+        done = self._engine.run(
+            function, [[task for _, _, task in group] for group in groups], self._progress(function, together, len(tasks))
+        )
         found = {(owner, number): result for group, results in zip(groups, done, strict=True)
                  for (owner, number, _), result in zip(group, results, strict=True)}  # fmt: skip
         return [[found[owner, number] for number in range(len(_work(one).tasks))] for owner, one in enumerate(together)]
 
-    def _progress(self, function: Callable[[Any], Any], tasks: int) -> Callable[[int, int], None]:
+    def _progress(self, function: Callable[[Any], Any], together: Sequence[_Running], tasks: int) -> Callable[[int, int], None]:
+        streams = ",".join(one.name for one in together)
+
         def progress(groups_done: int, groups: int) -> None:
             seconds = self._clock() - self._began
             logger.info(
-                "%s tasks=%d groups_done=%d of %d seconds_since_end_of_input=%.0f", function.__name__, tasks, groups_done, groups, seconds
-            )
+                "%s streams=%s tasks=%d groups_done=%d of %d seconds_since_end_of_input=%.0f",
+                function.__name__, streams, tasks, groups_done, groups, seconds,
+            )  # fmt: skip
             if seconds > LIMIT_S / 2 and not self._warned:
                 self._warned = True
                 logger.warning(

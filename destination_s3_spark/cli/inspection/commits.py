@@ -20,7 +20,8 @@ from destination_s3_spark.chain.events import (
     Void,
 )
 from destination_s3_spark.chain.files import FileKind
-from destination_s3_spark.cli.words import counted, size_text
+from destination_s3_spark.cli.words import size_text
+from destination_s3_spark.counted import counted
 
 
 @dataclass(frozen=True, slots=True)

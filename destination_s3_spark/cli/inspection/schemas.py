@@ -9,7 +9,8 @@ from datetime import datetime
 from destination_s3_spark.chain.blocks import Block
 from destination_s3_spark.chain.events import SetDataSchema
 from destination_s3_spark.cli.inspection.table import InspectedTable
-from destination_s3_spark.cli.words import airbyte_text, arrow_text
+from destination_s3_spark.cli.words import arrow_text
+from destination_s3_spark.schema.type_text import type_label
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,7 @@ def columns(table: InspectedTable) -> tuple[Column, ...]:
             Column(
                 column.name,
                 arrow_text(column.type),
-                None if recorded is None else airbyte_text(recorded),
+                None if recorded is None else type_label(recorded),
                 field.get("source"),
                 field.get("addedIn"),
                 None if field.get("recoveredFrom") is None else names.get(field["recoveredFrom"]),
@@ -76,7 +77,7 @@ def _changes(block: Block, event: SetDataSchema) -> list[SchemaChange]:
     head = (event.schema_id, schema.get("version"), block.system_time, block.sequence_number, len(schema.get("fields", ())))
     changes = [
         SchemaChange(
-            *head, change["kind"], change["path"], *(airbyte_text(change[side]) if side in change else None for side in ("old", "new"))
+            *head, change["kind"], change["path"], *(type_label(change[side]) if side in change else None for side in ("old", "new"))
         )
         for change in schema.get("changes", ())
     ]
