@@ -20,6 +20,9 @@ from rich.text import Text
 UNBOUNDED = 100_000
 """Width of output that nothing may cut: files, pipes, and terminals with --wide."""
 
+ITEM_NAME = 44
+"""Width of the names of items."""
+
 
 class Output(Enum):
     """The form of the output."""
@@ -77,6 +80,15 @@ class Terminal:
     def say(self, text: str, style: str = "") -> None:
         """Print a text."""
         self._console.print(Text(printable(text), style=style))
+
+    def item(self, sign: str, style: str, name: str, detail: str) -> None:
+        """Print a sign in a style, a name and a detail, which continues below itself."""
+        table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 1, 0, 0))
+        table.add_column(no_wrap=True)
+        table.add_column(width=ITEM_NAME, no_wrap=True)
+        table.add_column(overflow="fold")
+        table.add_row(Text(sign, style=style), Text(printable(name)), Text(printable(detail)))
+        self._console.print(table)
 
     def facts(self, facts: Mapping[str, str | None]) -> None:
         """Print names and values in two columns, without those that have no value."""

@@ -98,7 +98,7 @@ def _airbyte_command(name: str, text: str, *options: click.Option) -> None:
 _CONFIG = click.Option(["--config"], required=True, metavar="FILE", type=click.Path(), help="The connector's configuration.")
 _CATALOG = click.Option(["--catalog"], required=True, metavar="FILE", type=click.Path(), help="The configured catalog.")
 _airbyte_command("spec", "Print the specification of the configuration.")
-_airbyte_command("check", "Check that a sync can use the bucket, and the Spark cluster if there is one.", _CONFIG)
+_airbyte_command("check", "Check that a sync can use the bucket and the Spark cluster.", _CONFIG)
 _airbyte_command("write", "Sync the messages on standard input into the tables.", _CONFIG, _CATALOG)
 
 
@@ -164,6 +164,22 @@ def inspect(  # noqa: PLR0913, PLR0917 (one parameter per option)
         None if view is None else inspect_command.View(view), Output(output), Width.UNBOUNDED if wide else Width.OF_TERMINAL, blocks
     )
     return inspect_command.run(config, chosen, look)
+
+
+@tree.command()
+@_config_option()
+@click.option("--catalog", metavar="FILE", type=click.Path(), help="A configured catalog: show where each stream's table is or will be.")
+@click.option("--output", type=click.Choice(["table", "json"]), default="table", show_default=True, help="Form of the output.")
+def doctor(config: str, catalog: str | None, output: str) -> int:
+    """Say what is right and wrong about a configuration.
+
+    Tries everything that a sync needs, each by itself: the options, the endpoint, the clock, every permission, conditional writes, Java and
+    Spark, the spool directory and the memory. What it writes into the bucket is removed. The exit code is 1 if a sync cannot work.
+    """
+    from destination_s3_spark.cli import doctor_command  # noqa: PLC0415
+    from destination_s3_spark.cli.terminal import Output  # noqa: PLC0415
+
+    return doctor_command.run(config, catalog, Output(output))
 
 
 @tree.command()
