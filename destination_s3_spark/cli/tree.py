@@ -183,6 +183,36 @@ def doctor(config: str, catalog: str | None, output: str) -> int:
 
 
 @tree.command()
+@click.argument("discovered", default="-", type=click.Path())
+@click.option("--select", multiple=True, metavar="NAME", help="Only this stream: a name, with or without its namespace, or a pattern (*).")
+@click.option("--sync-mode", type=click.Choice(["full_refresh", "incremental"]), help="Instead of the best that the source offers.")
+@click.option(
+    "--destination-sync-mode",
+    type=click.Choice(["append", "append_dedup", "overwrite"]),
+    help="Instead of append_dedup for incremental streams with a key, append for those without, and overwrite for the others.",
+)
+def catalog(discovered: str, select: tuple[str, ...], sync_mode: str | None, destination_sync_mode: str | None) -> int:
+    """Make a configured catalog from what a source discovers.
+
+    Reads the output of the source's discover from the file DISCOVERED or from standard input, and prints the catalog that both the source's
+    read and this connector's write take. Keys and cursors are the source's.
+
+    \b
+    some-source discover --config source.json | destination-s3-spark catalog > catalog.json
+    """
+    from destination_s3_spark.cli import catalog_command  # noqa: PLC0415
+    from destination_s3_spark.protocol.catalog import DestinationSyncMode  # noqa: PLC0415
+    from destination_s3_spark.protocol.discovered import Choice, SyncMode  # noqa: PLC0415
+
+    choice = Choice(
+        select,
+        None if sync_mode is None else SyncMode(sync_mode),
+        None if destination_sync_mode is None else DestinationSyncMode(destination_sync_mode),
+    )
+    return catalog_command.run(discovered, choice)
+
+
+@tree.command()
 @_table_options("The stream whose change log is printed.")
 @click.option("--key", metavar="JSON", help="Only records of rows with this key, such as '{\"id\": 42}'.")
 @click.option("--from", "first", type=click.IntRange(min=1), metavar="N", help="Only records from this sequence number on.")
