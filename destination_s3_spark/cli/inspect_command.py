@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -23,6 +23,7 @@ from destination_s3_spark.cli.inspection.summary import TableSummary, summary
 from destination_s3_spark.cli.inspection.syncs import Sync, syncs
 from destination_s3_spark.cli.inspection.table import InspectedTable, read_head, read_table
 from destination_s3_spark.cli.inspection.values import ChangedValue, changed_values
+from destination_s3_spark.cli.progress import Progress
 from destination_s3_spark.cli.terminal import Output, Rows, Terminal, Width, write_json, write_rows
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.schema.flatbuffer import bare_flatbuffer
@@ -77,8 +78,9 @@ class Look:
 def run(config_path: str, chosen: Chosen, look: Look) -> int:
     """Print all tables, one table or a view of it. Raises ConfigError if the configuration is wrong or there is no such table."""
     factory = table_factory(read_config(Path(config_path)))
-    found = factory.find()
     terminal = Terminal(look.width)
+    with ThreadPoolExecutor(TABLES_AT_ONCE, "tables") as pool:
+        found = replace(factory, map_tables=pool.map).find()
     publishers = factory.publishers(found)
     if chosen.table is None:
         _all_tables(factory, publishers, found, look.output, terminal)
@@ -87,7 +89,8 @@ def run(config_path: str, chosen: Chosen, look: Look) -> int:
     if look.output is not Output.TABLE:
         _require_one(tables)
     for table in tables:
-        read = read_table(factory, table, publishers[table.stream] if look.view is None else (), look.most_blocks)
+        with Progress(f"reading the chain of {table.stream}"):
+            read = read_table(factory, table, publishers[table.stream] if look.view is None else (), look.most_blocks)
         if look.view is None:
             _one_table(read, look.output, terminal)
         else:
@@ -140,8 +143,14 @@ def _schema_bytes(schema: pa.Schema, form: SchemaForm) -> bytes:
 
 
 def _all_tables(factory: TableFactory, publishers: Publishers, found: Sequence[FoundTable], output: Output, terminal: Terminal) -> None:
-    with ThreadPoolExecutor(TABLES_AT_ONCE, "tables") as pool:
-        tables = list(pool.map(lambda table: read_head(factory, table, publishers[table.stream]), found))
+    with ThreadPoolExecutor(TABLES_AT_ONCE, "tables") as pool, Progress("reading tables", len(found)) as progress:
+
+        def read(table: FoundTable) -> InspectedTable:
+            head = read_head(factory, table, publishers[table.stream])
+            progress.advance()
+            return head
+
+        tables = list(pool.map(read, found))
     rows = [summary(table) for table in tables]
     write_rows(views.summaries(rows, factory.place), output, TableSummary, terminal)
     if output is not Output.TABLE or not rows:

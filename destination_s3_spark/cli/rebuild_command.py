@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -10,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from destination_s3_spark.cli.configuration import read_config
+from destination_s3_spark.cli.progress import Progress
 from destination_s3_spark.engine.session import Engine
 from destination_s3_spark.storage import doubtful_uploads
 from destination_s3_spark.storage.configured import s3_settings
@@ -41,8 +41,6 @@ def run(config_path: str, name: str, namespace: str | None) -> int:
     factory = table_factory(config)
     every = factory.find()
     found = factory.choose(every, name, namespace)
-    logging.getLogger("airbyte").addHandler(logging.StreamHandler(sys.stderr))
-    logging.getLogger("airbyte").setLevel(logging.INFO)
     with ExitStack() as stack:
         pool = stack.enter_context(ThreadPoolExecutor(CALLS_AT_ONCE))
         engine = stack.enter_context(runtime_for(config)).engine
@@ -61,10 +59,11 @@ def _rebuild(tools: _Tools, closed: StreamTable) -> int:
     try:
         table = closed.open()
         update = rebuild_of(table, tools.resources)
-        before = _digests(tools, table)
-        rows_before = writer.open().contents.rows
-        Updates(tools.engine, tools.pool).run([(name, update)])
-        after = _digests(tools, table)
+        with Progress(f"rebuilding {name}") as progress:
+            before = _digests(tools, table)
+            rows_before = writer.open().contents.rows
+            Updates(tools.engine, tools.pool, told=progress.update).run([(name, update)])
+            after = _digests(tools, table)
         rows = writer.open().contents.rows
     except BaseException:
         writer.abandon()

@@ -6,7 +6,6 @@ import json
 import shutil
 import sys
 import tempfile
-import time
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -20,10 +19,10 @@ from destination_s3_spark.cli.inspection.schemas import columns
 from destination_s3_spark.cli.inspection.summary import summary
 from destination_s3_spark.cli.inspection.table import InspectedTable, read_file, read_table
 from destination_s3_spark.cli.inspection.values import changed_values
+from destination_s3_spark.cli.progress import Progress
 from destination_s3_spark.cli.terminal import Terminal
 from destination_s3_spark.config.config import Config
 from destination_s3_spark.demo import connector, server, shop
-from destination_s3_spark.demo.connector import Progress
 from destination_s3_spark.demo.server import LocalS3
 from destination_s3_spark.demo.shop import Shop
 from destination_s3_spark.kernel import HOW_LINES_ARE_TYPED
@@ -37,8 +36,6 @@ KEY_ID, SECRET_KEY = "demo", "demo"
 MODES = {"customers": "append_dedup", "products": "append", "orders": "append"}
 """Destination sync modes: customers have one row per key; the other two tables keep every version."""
 ROWS_SHOWN = 3
-PROGRESS_EVERY_S = 5
-"""Interval between progress lines if stderr is not a terminal."""
 
 
 class After(Enum):
@@ -79,7 +76,10 @@ def _sync_and_show(local: LocalS3, source: Shop, records: int, directory: Path) 
     if status != connector.SUCCEEDED:
         return _failed(f"check failed: {status}", log)
     _say(f"destination-s3-spark write --config {config} --catalog {catalog}")
-    code, progress = connector.write(config, catalog, source.read(records), log, _ProgressLine())
+    with Progress("syncing", records) as shown:
+        code, progress = connector.write(
+            config, catalog, source.read(records), log, lambda now: shown.update(now.records, note=f"{now.states_back} states acknowledged")
+        )
     if code != 0:
         return _failed(f"write ended with exit code {code}: {'; '.join(progress.errors) or 'without a TRACE ERROR'}", log)
     _say(_progress_text(progress))
@@ -146,22 +146,7 @@ To stop and clean up:
   kill {local.process.pid}; rm -r {directory}"""
 
 
-class _ProgressLine:
-    """Progress display: one line that is rewritten in a terminal, otherwise a new line every few seconds."""
-
-    def __init__(self) -> None:
-        self._shown = time.monotonic()
-
-    def __call__(self, progress: Progress) -> None:
-        if sys.stderr.isatty():
-            sys.stderr.write(f"\r{_progress_text(progress)}\r")
-            sys.stderr.flush()
-        elif time.monotonic() - self._shown >= PROGRESS_EVERY_S:
-            self._shown = time.monotonic()
-            _say(_progress_text(progress))
-
-
-def _progress_text(progress: Progress) -> str:
+def _progress_text(progress: connector.Progress) -> str:
     return (
         f"{progress.records:>9,} records sent, {progress.sent_bytes / 1e6:6.1f} MB, {progress.states_back:>3} of {progress.states_sent:>3} "
         f"states acknowledged, {progress.seconds:5.1f} s"

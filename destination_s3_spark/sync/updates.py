@@ -9,7 +9,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any
 
-from destination_s3_spark.engine.session import Engine
+from destination_s3_spark.engine.session import Engine, Progress
 from destination_s3_spark.errors import Bug, SyncError
 from destination_s3_spark.sync.batches import grouped
 from destination_s3_spark.tables.commit.result import CommitResult
@@ -53,12 +53,15 @@ class _Running:
 
 
 class Updates:
-    """The runner of a sync's table updates."""
+    """The runner of a sync's table updates. `told` receives the completed and the total number of task groups of the running job."""
 
-    def __init__(self, engine: Engine, pool: Executor, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, engine: Engine, pool: Executor, clock: Callable[[], float] = time.monotonic, told: Progress = lambda _done, _total: None
+    ) -> None:
         self._engine = engine
         self._pool = pool
         self._clock = clock
+        self._told = told
 
     def run(self, updates: Sequence[tuple[str, Update]]) -> None:
         """Run every update to its end, each given with its stream's name. Raises the first error, after all updates have ended."""
@@ -121,6 +124,7 @@ class Updates:
                 "%s streams=%s tasks=%d groups_done=%d of %d seconds_since_end_of_input=%.0f",
                 function.__name__, streams, tasks, groups_done, groups, seconds,
             )  # fmt: skip
+            self._told(groups_done, groups)
             if seconds > LIMIT_S / 2 and not self._warned:
                 self._warned = True
                 logger.warning(
