@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import io
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -119,16 +120,18 @@ def printable(text: str) -> str:
 
 
 def write_json(value: Any) -> None:
-    """Write a value as one indented JSON document: dataclasses become objects, their properties are left out."""
-    sys.stdout.write(orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE).decode())
+    """Write a value as one indented JSON document in UTF-8: dataclasses become objects, their properties are left out."""
+    _write_bytes(orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
 
 
 def write_csv(rows: Iterable[Any], fields: Sequence[str]) -> None:
-    """Write dataclasses as CSV with a header. Nested values are JSON, and None is empty."""
-    writer = csv.writer(sys.stdout, lineterminator="\n")
+    """Write dataclasses as CSV in UTF-8 with a header. Nested values are JSON, and None is empty."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
     writer.writerow(fields)
     for row in rows:
         writer.writerow([_csv_value(getattr(row, field)) for field in fields])
+    _write_bytes(text.getvalue().encode())
 
 
 def write_rows(shown: Rows, output: Output, row_type: type[Any], terminal: Terminal) -> None:
@@ -140,6 +143,12 @@ def write_rows(shown: Rows, output: Output, row_type: type[Any], terminal: Termi
             write_json(shown.rows)
         case Output.CSV:
             write_csv(shown.rows, [field.name for field in dataclasses.fields(row_type)])
+
+
+def _write_bytes(data: bytes) -> None:
+    """Write to stdout whatever its encoding is: a program reads them, and both forms are UTF-8 by definition."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(data)
 
 
 def _csv_value(value: Any) -> Any:

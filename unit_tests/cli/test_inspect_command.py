@@ -85,6 +85,15 @@ def test_a_terminal_without_the_signs_of_reports_gets_others_in_their_place(
         assert f"shop.{name}" in ended.stdout.decode(encoding)
 
 
+@pytest.mark.parametrize("output", ["json", "csv"])
+def test_what_a_program_reads_is_utf_8_in_any_encoding(config: Path, make_chain: Callable[[str | None, str], str], output: str) -> None:
+    make_chain("shop", "bestellung_ü☃")
+    command = [sys.executable, "-m", "destination_s3_spark", "inspect", "--config", str(config), "--output", output]
+    ended = subprocess.run(command, capture_output=True, check=True, env={**os.environ, "PYTHONIOENCODING": "ascii"})
+
+    assert "bestellung_ü☃" in ended.stdout.decode()
+
+
 def test_with_a_stream_its_state_columns_and_blocks_are_shown(
     config: Path, make_chain: Callable[[str | None, str], str], capsys: pytest.CaptureFixture[str]
 ) -> None:
