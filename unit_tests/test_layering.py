@@ -36,7 +36,7 @@ LAYERS = [
     {"protocol"},
     {"config"},
     {"errors"},
-    {"exact_json", "kernel", "stream_id"},
+    {"counted", "exact_json", "kernel", "stream_id"},
 ]
 """From the top down. A module belongs to the layer of the longest name that it begins with."""
 

@@ -292,8 +292,7 @@ class Chain:
                     raise BlockTaken(self._decode(number, found)) from None
             return
         raise TransientError(
-            f"The store did not say whether block {number} of table {self._stream} was written ({key}). "
-            "Nothing is lost: run the sync again."
+            f"The store did not say whether block {number} of table {self._stream} was written ({key}). Nothing is lost: try again."
         )
 
     def _get(self, number: int) -> bytes | None:

@@ -219,9 +219,7 @@ def _open_epoch(chain: Chain, table: Table, session: Session, precedence: Preced
             chain.catch_up()
         else:
             return clean
-    raise TransientError(
-        f"Table {table.stream} could not be opened: another writer was first {OPEN_TRIES} times. Run the sync again later."
-    )
+    raise TransientError(f"Table {table.stream} could not be opened: another writer was first {OPEN_TRIES} times. Try again later.")
 
 
 def _opening_event(chain: Chain, table: Table, session: Session) -> Seed | OpenEpoch:

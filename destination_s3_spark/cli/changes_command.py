@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
@@ -16,6 +16,7 @@ import orjson
 from destination_s3_spark.change_log.manifest import Manifest
 from destination_s3_spark.change_log.reading import ChangeLog, Interval
 from destination_s3_spark.cli.configuration import read_config
+from destination_s3_spark.cli.progress import Progress
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.storage.configured import path_template, s3_settings
 from destination_s3_spark.storage.object_store import ObjectStore
@@ -51,9 +52,12 @@ def run(config_path: str, name: str, namespace: str | None, wanted: Wanted) -> i
     log = ChangeLog(store, folder, lambda key, size: RangedFile(store.settings, key, size))
     if not log.groups:
         raise ConfigError(_no_log(store, f"{template.base}{CHANGES_FOLDER}/", stream, config.s3_bucket_name))
-    with suppress(BrokenPipeError):  # the reader closed the pipe early (`| head`)
-        for record in _records(log, wanted):
+    shown = nullcontext(None) if sys.stdout.isatty() else Progress("reading the change log")
+    with suppress(BrokenPipeError), shown as progress:  # the reader closed the pipe early (`| head`)
+        for number, record in enumerate(_records(log, wanted), start=1):
             sys.stdout.buffer.write(orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE))
+            if progress is not None:
+                progress.update(number, note="records printed")
     return 0
 
 

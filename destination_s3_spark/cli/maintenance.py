@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -11,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from destination_s3_spark.cli.configuration import read_config
+from destination_s3_spark.cli.progress import Progress
 from destination_s3_spark.engine.session import Engine
 from destination_s3_spark.storage import doubtful_uploads
 from destination_s3_spark.storage.configured import s3_settings
@@ -36,8 +35,9 @@ class Workshop:
     tables: tuple[StreamTable, ...]
 
     def run(self, table: OpenTable, update: Update) -> None:
-        """Run an update to its end. Raises SyncError."""
-        Updates(self.engine, self.pool).run([(str(table.stream.id), update)])
+        """Run an update to its end, and show how far it is. Raises SyncError."""
+        with Progress(f"rewriting {table.stream.id}") as progress:
+            Updates(self.engine, self.pool, told=progress.update).run([(str(table.stream.id), update)])
 
     @contextmanager
     def opened(self, closed: StreamTable) -> Iterator[OpenTable]:
@@ -59,13 +59,11 @@ class Workshop:
 
 @contextmanager
 def workshop(config_path: str, name: str | None, namespace: str | None) -> Iterator[Workshop]:
-    """Start Spark for the tables of a stream, or of all streams without a name. Logs go to stderr. Raises ConfigError."""
+    """Start Spark for the tables of a stream, or of all streams without a name. Raises ConfigError."""
     config = read_config(Path(config_path))
     factory = table_factory(config)
     every = factory.find()
     found = every if name is None else factory.choose(every, name, namespace)
-    logging.getLogger("airbyte").addHandler(logging.StreamHandler(sys.stderr))
-    logging.getLogger("airbyte").setLevel(logging.INFO)
     with ExitStack() as stack:
         pool = stack.enter_context(ThreadPoolExecutor(CALLS_AT_ONCE))
         engine = stack.enter_context(runtime_for(config)).engine

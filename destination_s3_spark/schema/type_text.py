@@ -54,3 +54,17 @@ def type_from_json(value: object) -> AirbyteType:
 def type_to_text(airbyte_type: AirbyteType) -> str:
     """Return the canonical JSON text of a type: keys sorted, no whitespace. Two types have the same text only if they are equal."""
     return json.dumps(type_to_json(airbyte_type), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def type_label(recorded: str | dict[str, Any]) -> str:
+    """Return a type, given as a JSON value, as people read it: `object<a: integer>`, `array<string>`, `union<integer, string>`."""
+    if isinstance(recorded, str):
+        return recorded
+    match recorded:
+        case {"kind": "object", "fields": members}:
+            return "object<" + ", ".join(f"{member['name']}: {type_label(member['type'])}" for member in members) + ">"
+        case {"kind": "array", "items": items}:
+            return f"array<{type_label(items)}>"
+        case {"kind": "union", "options": options}:
+            return "union<" + ", ".join(map(type_label, options)) + ">"
+    return str(recorded.get("kind"))

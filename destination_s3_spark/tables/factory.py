@@ -82,7 +82,7 @@ class TableFactory:
 
     def find(self) -> list[FoundTable]:
         """Find the tables of the bucket path by their chains. Raises DataError when a chain has no Seed."""
-        return find_tables(self.store, self.folder)
+        return find_tables(self.store, self.folder, self.map_tables)
 
     def choose(self, found: Sequence[FoundTable], name: str, namespace: str | None) -> list[FoundTable]:
         """Choose the tables of the streams with this name, and this namespace if given. Raises ConfigError when there are none."""

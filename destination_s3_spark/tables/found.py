@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from destination_s3_spark.chain.blocks import UnreadableBlock, block_name, decode
 from destination_s3_spark.chain.events import Seed
 from destination_s3_spark.chain.opening import CHAIN_FOLDER
+from destination_s3_spark.chain.settle import MapCalls
 from destination_s3_spark.errors import ConfigError, DataError
 from destination_s3_spark.storage.object_store import ObjectStore
 from destination_s3_spark.stream_id import StreamId
@@ -31,11 +32,15 @@ class FoundTable:
         return f"{self.folder}{CHAIN_FOLDER}"
 
 
-def find_tables(store: ObjectStore, folder: str) -> list[FoundTable]:
-    """Find the tables with chains below the folder, in the order of their keys. Raises DataError when a chain has no Seed."""
+def find_tables(store: ObjectStore, folder: str, map_calls: MapCalls = map) -> list[FoundTable]:
+    """Find the tables with chains below the folder, in the order of their keys. Raises DataError when a chain has no Seed.
+
+    `map_calls` may read their Seeds in parallel.
+    """
     first = f"{CHAIN_FOLDER}{block_name(0)}"
     keys = [found.key for found in store.list(folder) if found.key.endswith(f"/{first}")]
-    return [FoundTable(key.removesuffix(first), _seed(store, key)) for key in keys]
+    seeds = map_calls(lambda key: _seed(store, key), keys)
+    return [FoundTable(key.removesuffix(first), seed) for key, seed in zip(keys, seeds, strict=True)]
 
 
 def choose(found: Sequence[FoundTable], name: str, namespace: str | None, place: str) -> list[FoundTable]:

@@ -333,6 +333,7 @@ class TableWriter:
             files=files,
             checkpoints=batch.recorded(),
             changes=batch.changes(),
+            changed_values=batch.changed_values(),
         )
         try:
             self._append(event)
@@ -358,7 +359,7 @@ class TableWriter:
             raise fenced(self._table.stream, taken.block) from None
         raise TransientError(
             f"Uploads of table {self._table.stream} disappeared before they were complete, so block {number} was taken back. Nothing "
-            "is lost: run the sync again. If it happens again, look for a bucket lifecycle rule that aborts incomplete uploads early.",
+            "is lost: try again. If it happens again, look for a bucket lifecycle rule that aborts incomplete uploads early.",
             stream=self._table.stream,
         )
 
