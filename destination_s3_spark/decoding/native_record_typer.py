@@ -67,8 +67,8 @@ Ints = np.ndarray[Any, np.dtype[np.int64]]
 class Spec(NamedTuple):
     """Description of a column for the kernel: its kind, and its children with their JSON keys. The only child of an array is its items.
 
-    In a `whole` column, the kernel treats a date or time as odd if the column's type might not hold all of it. `digits` are the precision and
-    scale of a decimal.
+    In a `whole` column, the kernel treats a date or time as odd if the column's type might not hold all of it. `digits` are the precision
+    and the scale of a decimal.
     """
 
     kind: str
