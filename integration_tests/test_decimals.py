@@ -19,6 +19,7 @@ SCHEMA: JsonObject = {
         "price": NUMBER,
         "version": NUMBER,
         "rates": {"type": "array", "items": {"type": "number", "multipleOf": 0.001}},
+        "count": {"type": "integer", "airbyte_type": "big_integer"},
         "_ab_cdc_deleted_at": {"type": "string"},
     },
 }
@@ -39,7 +40,11 @@ def run(connector: Connector, directory: Path, command: str, *arguments: str) ->
 def test_decimals_through_syncs_and_commands(moto_lake: Lake, tmp_path: Path) -> None:
     tables: dict[str, Any] = {"declared_decimals": True, "decimal_columns": DECIMALS}
     connector = moto_lake.connector(tables=tables, change_log={"enabled": True, "format": "parquet"})
-    first = [{"price": BIG, "version": 1}, {"price": 0.1, "version": 10.5, "rates": [0.001, "1.5", 0.0005]}, {"price": -3, "version": 1}]
+    first = [
+        {"price": BIG, "version": 1, "count": 10**37},
+        {"price": 0.1, "version": 10.5, "rates": [0.001, "1.5", 0.0005]},
+        {"price": -3, "version": 1},
+    ]
     second = [{"price": "0.10", "version": 9.75, "rates": []}, {"price": "0.10", "version": 11}, {"price": -3.0, "version": 2}]
     for rows in (first, second):
         connector.write(CATALOG, [*map(record, rows), state(1), complete()]).expect_success()
@@ -53,7 +58,9 @@ def test_decimals_through_syncs_and_commands(moto_lake: Lake, tmp_path: Path) ->
     events = run(connector, tmp_path, "changes", "--key", '{"price": 0.1}').splitlines()
     assert [json.loads(event, parse_float=str)["key"]["price"] for event in events] == ["0.10", "0.10"]
     assert '"rates":[0.001,1.500,0.001]' in events[0].replace(" ", "")
-    assert f'"price":{BIG}' in run(connector, tmp_path, "changes", "--key", f'{{"price": {BIG}}}')
+    event = run(connector, tmp_path, "changes", "--key", f'{{"price": {BIG}}}')
+    assert f'"price":{BIG}' in event
+    assert f'"count":{10**37}' in event
     assert "3 rows are as before, 0 are gone, 0 are new" in run(connector, tmp_path, "rebuild")
     assert "decimal128(30, 2)" in run(connector, tmp_path, "inspect")
     moto_lake.verify_at_rest()

@@ -1,7 +1,8 @@
 """Parsing of change log files into events and rows in every format: the inverse of the writers.
 
 Values have their JSON types. Text formats store all values as text, so the column's type tells how to parse numbers, booleans and
-containers. Dates and times stay text in every format. In a log with decimals, numbers with a point or an exponent are `decimal.Decimal`.
+containers. Dates and times stay text in every format. In a log with decimals, numbers with a point or an exponent are `decimal.Decimal`,
+and so are integers beyond 64 bits.
 """
 
 from __future__ import annotations
@@ -176,8 +177,13 @@ def _columns(manifest: Manifest) -> tuple[list[str], list[Callable[[str], Any]]]
 def _loads(manifest: Manifest) -> Callable[[str | bytes], Any]:
     """Return the function that parses JSON. It keeps all digits if the log has decimals."""
     if any(_DECIMAL in column.type for column in manifest.columns):
-        return partial(json.loads, parse_float=decimal.Decimal)
+        return partial(json.loads, parse_float=decimal.Decimal, parse_int=_integer)
     return orjson.loads
+
+
+def _integer(text: str) -> int | decimal.Decimal:
+    value = int(text)
+    return value if value.bit_length() < 64 else decimal.Decimal(text)  # orjson writes no larger integers
 
 
 def _parser(type_text: str, loads: Callable[[str], Any]) -> Callable[[str], Any]:

@@ -105,8 +105,18 @@ def test_rows_of_nothing_but_null_read_back(log: Callable[..., Any], options: Ch
 
 @pytest.mark.parametrize("options", EVERY_FORMAT, ids=NAMES)
 def test_decimals_keep_all_digits_in_every_format(log: Callable[..., Any], options: ChangeLogOptions) -> None:
-    kinds = [("id", pa.decimal128(38, 2)), ("rates", pa.list_(pa.decimal128(38, 20))), ("score", pa.float64())]
-    row = {"id": Decimal("123456789012345678901234567890.12"), "rates": [Decimal("0.12345678901234567890"), None], "score": 1.5}
+    kinds = [
+        ("id", pa.decimal128(38, 2)),
+        ("whole", pa.decimal128(38, 0)),
+        ("rates", pa.list_(pa.decimal128(38, 20))),
+        ("score", pa.float64()),
+    ]
+    row = {
+        "id": Decimal("123456789012345678901234567890.12"),
+        "whole": Decimal(10**37),
+        "rates": [Decimal("0.12345678901234567890"), None],
+        "score": 1.5,
+    }
     prices = log(kinds, ["id"], options)
     [event] = read_events(described(prices, LogKind.CHANGES), io.BytesIO(prices.changes_file([prices.events([("I", row, {}, "{}")])])))
     [read] = read_rows(described(prices, LogKind.UPSERTS), io.BytesIO(prices.snapshot_file([prices.rows([row])])))
