@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from decimal import Decimal
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -55,17 +57,22 @@ def run(config_path: str, name: str, namespace: str | None, wanted: Wanted) -> i
     shown = nullcontext(None) if sys.stdout.isatty() else Progress("reading the change log")
     with suppress(BrokenPipeError), shown as progress:  # the reader closed the pipe early (`| head`)
         for number, record in enumerate(_records(log, wanted), start=1):
-            sys.stdout.buffer.write(orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE))
+            sys.stdout.buffer.write(orjson.dumps(record, default=_number, option=orjson.OPT_APPEND_NEWLINE))
             if progress is not None:
                 progress.update(number, note="records printed")
     return 0
 
 
+def _number(value: Decimal) -> orjson.Fragment:
+    """Return a decimal as a JSON number with all of its digits."""
+    return orjson.Fragment(f"{value:f}")
+
+
 def key_filter(text: str) -> Mapping[str, Any]:
     """Parse a JSON object of key columns and their values. Raises ConfigError for any other text."""
     try:
-        key = orjson.loads(text)
-    except orjson.JSONDecodeError:
+        key = json.loads(text, parse_float=Decimal)
+    except json.JSONDecodeError:
         key = None
     if not isinstance(key, dict) or not key:
         raise ConfigError(f'--key takes a JSON object of key columns and their values, such as {{"id": 42}}, not {text}.')
@@ -77,8 +84,13 @@ def _records(log: ChangeLog, wanted: Wanted) -> Iterator[dict[str, Any]]:
     _require_key_columns(log.manifest(groups[-1]), wanted.key)
     for group in groups:
         for record in log.records(log.manifest(group), wanted.interval):
-            if wanted.key.items() <= record["key"].items():
+            if all(_is(record["key"][name], value) for name, value in wanted.key.items()):
                 yield record
+
+
+def _is(found: object, wanted: object) -> bool:
+    """Tell whether a key column has the wanted value. A double is compared with the double nearest to the wanted number."""
+    return found == (float(wanted) if isinstance(found, float) and isinstance(wanted, Decimal) else wanted)
 
 
 def _require_key_columns(manifest: Manifest, key: Mapping[str, Any]) -> None:

@@ -7,10 +7,34 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, ValidationInfo, field_validator
 
 from destination_s3_spark.config.iceberg_options import IcebergOptions
 from destination_s3_spark.config.settings_model import Settings, Shape
+
+
+class DecimalColumn(Settings):
+    """Number columns to store as decimals."""
+
+    stream: str = Field(
+        title="Stream",
+        description="The stream's name, with or without its namespace and a dot before it. Patterns have * and ?.",
+        examples=["shop.orders", "*"],
+    )
+    column: str = Field(
+        title="Column",
+        description="The field's name; of a member of an object the names down to it, joined by dots. Patterns have * and ?.",
+        examples=["amount", "lines.price", "*_amount"],
+    )
+    precision: int = Field(ge=1, le=38, title="Precision", description="The number of digits in total, at most 38.", examples=[12])
+    scale: int = Field(ge=0, le=38, title="Scale", description="The number of digits after the point.", examples=[2])
+
+    @field_validator("scale")
+    @classmethod
+    def _at_most_all_digits(cls, scale: int, info: ValidationInfo) -> int:
+        if scale > info.data.get("precision", scale):
+            raise ValueError("must not be larger than precision, the number of digits in total")
+        return scale
 
 
 class Tables(Settings):
@@ -35,6 +59,22 @@ class Tables(Settings):
         description=(
             "What becomes of a member that the objects of one union declare differently, in Avro and Parquet: fail ends the sync at its "
             "start, union keeps the values of both declarations as destination-s3 does, text makes the member a string."
+        ),
+    )
+    declared_decimals: bool = Field(
+        False,
+        title="Declared decimals",
+        description=(
+            "Whether numbers that their schema declares exact (multipleOf, or airbyte_type big_number or big_integer) are stored as "
+            "decimals of 38 digits in Avro and Parquet. Without it, numbers are doubles, as in destination-s3."
+        ),
+    )
+    decimal_columns: list[DecimalColumn] = Field(
+        [],
+        title="Decimal columns",
+        description=(
+            "Number columns to store as decimals in Avro and Parquet, whether or not their schema says so. Of several entries that match a "
+            "column, the first one applies."
         ),
     )
     cdc_deletion_mode: Literal["hard", "soft"] = Field(
