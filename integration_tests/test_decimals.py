@@ -47,7 +47,7 @@ def test_decimals_through_syncs_and_commands(moto_lake: Lake, tmp_path: Path) ->
     ]
     second = [{"price": "0.10", "version": 9.75, "rates": []}, {"price": "0.10", "version": 11}, {"price": -3.0, "version": 2}]
     for rows in (first, second):
-        connector.write(CATALOG, [*map(record, rows), state(1), complete()]).expect_success()
+        connector.write(CATALOG, [*(record(row) for row in rows), state(1), complete()]).expect_success()
 
     table = {row["price"]: row for row in moto_lake.rows()}
     assert {price: row["version"] for price, row in table.items()} == {

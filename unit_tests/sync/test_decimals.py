@@ -25,7 +25,7 @@ JSONL = {"format_type": "JSONL", "compression": {"compression_type": "No Compres
 TRUNCATED = {"field": "price", "change": "TRUNCATED", "reason": "DESTINATION_FIELD_SIZE_LIMITATION"}
 TOO_LARGE = {**TRUNCATED, "change": "NULLED"}
 NO_NUMBER = {**TOO_LARGE, "reason": "DESTINATION_SERIALIZATION_ERROR"}
-DOUBLE = {"tables": {}}
+DOUBLE: dict[str, Any] = {"tables": {}}
 
 
 def prices(precision: int, scale: int, **tables: Any) -> dict[str, Any]:
