@@ -25,7 +25,7 @@ class FileStatistics(Struct, frozen=True):
     nulls: dict[str, Any] = {}
 
     def __hash__(self) -> int:
-        return hash(tuple(self.nulls))
+        return hash(frozenset(self.nulls))  # not of the dicts, which have no hash, nor of their order
 
 
 UNBOUNDED = FileStatistics()

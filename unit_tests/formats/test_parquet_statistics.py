@@ -252,7 +252,7 @@ def test_joined_files_are_bounded_if_all_their_parts_are() -> None:
     found = FileStatistics({"f": "-Infinity", "s": "Infinity"}, {"f": 2.0, "s": "Infinity"}, {"f": 0, "s": 0})
     other = FileStatistics({"f": 1.0, "s": "a"}, {"f": "Infinity", "s": "z"}, {"f": 0, "s": 1})
 
-    assert united([found, other]) == FileStatistics({"f": "-Infinity", "s": "a"}, {"f": "Infinity", "s": "z"}, {"f": 0, "s": 1})
+    assert united([found, other]) == FileStatistics({"f": "-Infinity", "s": "Infinity"}, {"f": "Infinity", "s": "z"}, {"f": 0, "s": 1})
     assert united([found, UNBOUNDED]) == UNBOUNDED
     assert united([found, None]) is None
 
