@@ -86,7 +86,7 @@ def registered(request: pytest.FixtureRequest, moto_lake: Lake, tmp_path: Path) 
 def test_a_table_grows_changes_its_columns_and_is_refreshed(registered: Registered) -> None:
     connector = registered.connector(tables={"schema_change": "rewrite"})
     assert connector.check().connection_status["status"] == "SUCCEEDED"
-    dedup = {"mode": "append_dedup", "primary_key": [["id"]]}
+    dedup: dict[str, Any] = {"mode": "append_dedup", "primary_key": [["id"]]}
     first = connector.write(catalog(stream(**dedup)), [*users(range(10)), state(1), complete()]).expect_success()
     assert "iceberg" not in first.warnings
     assert registered.ids() == [*range(10)] == registered.ids(EXTRACTED)

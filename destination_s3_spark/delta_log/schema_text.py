@@ -14,17 +14,30 @@ import pyarrow as pa
 
 @dataclass(frozen=True, slots=True)
 class DeltaColumns:
-    """The text of `schemaString`, and the dotted paths of columns and members that it leaves out."""
+    """The text of `schemaString`, and the dotted paths of columns and members that it leaves out.
+
+    `partly_bounded`: names of structs with lists among their members, for which statistics have no bounds.
+    """
 
     schema_string: str
     left_out: tuple[str, ...]
+    names: tuple[str, ...]
+    partly_bounded: tuple[str, ...]
 
 
 def delta_columns(schema: pa.Schema) -> DeltaColumns:
     """Convert the schema of the files. All columns become nullable, because adopted files may hold nulls anywhere."""
     left_out: list[str] = []
     fields = _fields(schema, "", left_out)
-    return DeltaColumns(msgspec.json.encode({"type": "struct", "fields": fields}).decode(), tuple(left_out))
+    partly = tuple(field.name for field in schema if pa.types.is_struct(field.type) and _has_list(field.type))
+    names = tuple(field["name"] for field in fields)
+    return DeltaColumns(msgspec.json.encode({"type": "struct", "fields": fields}).decode(), tuple(left_out), names, partly)
+
+
+def _has_list(kind: pa.DataType) -> bool:
+    if not pa.types.is_struct(kind):
+        return bool(pa.types.is_list(kind))
+    return any(_has_list(member.type) for member in kind)
 
 
 def _fields(fields: pa.Schema | pa.StructType, path: str, left_out: list[str]) -> list[dict[str, Any]]:

@@ -22,6 +22,7 @@ from destination_s3_spark.chain.orphan_uploads import OrphanUploads
 from destination_s3_spark.chain.state import TableState
 from destination_s3_spark.delta_log.log import LOG_FOLDER
 from destination_s3_spark.errors import Fenced, SyncError, TransientError
+from destination_s3_spark.formats.file_statistics import UNBOUNDED
 from destination_s3_spark.schema.arrow import schema_to_text
 from destination_s3_spark.storage.object_store import ObjectNotFound
 from destination_s3_spark.stream_id import StreamId
@@ -290,7 +291,7 @@ class Attempt:
     def _stage(self, kind: FileKind, records: Sequence[int]) -> DataFile:
         folder = FINAL if kind is FileKind.FINAL else f"{TABLE.folder}{kind.value}/f-"
         body = b",".join(b"%d" % number for number in records)
-        return DataFile(kind, self._store.stage(f"{folder}{self.writer.next_token()}.parquet", body), len(records))
+        return DataFile(kind, self._store.stage(f"{folder}{self.writer.next_token()}.parquet", body), len(records), statistics=UNBOUNDED)
 
 
 class Stuck(Exception):

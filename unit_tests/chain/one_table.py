@@ -13,6 +13,7 @@ from destination_s3_spark.chain.files import DataFile, FileKind
 from destination_s3_spark.chain.opening import Session, Table, WriteDisposition
 from destination_s3_spark.chain.orphan_uploads import OrphanUploads
 from destination_s3_spark.decoding.changed_values import ChangedField
+from destination_s3_spark.formats.file_statistics import UNBOUNDED
 from destination_s3_spark.schema.arrow import schema_to_text
 from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.commit.batch import TableCheckpoint
@@ -54,7 +55,8 @@ def staged(
     into.open()
     into.ensure_schema(SCHEMA)
     rows = (end - start) // 10
-    files = tuple(DataFile(kind, store.stage(f"{_folder(kind)}f-{into.next_token()}.parquet", b"x" * rows), rows) for kind in kinds)
+    keys = {kind: f"{_folder(kind)}f-{into.next_token()}.parquet" for kind in kinds}
+    files = tuple(DataFile(kind, store.stage(key, b"x" * rows), rows, statistics=UNBOUNDED) for kind, key in keys.items())
     changed = {ChangedField("id", "NULLED", "WHY"): 1}
     return StagedSlice(start, end, 0, files, tuple(segments or [Segment(end, rows, 5 * end)]), {"WHY": 1}, {}, changed)
 

@@ -19,6 +19,7 @@ from destination_s3_spark.chain.state import TableState
 from destination_s3_spark.delta_log.actions import Action, Add, CommitInfo, Remove, Transaction, decode_commit, encode_commit
 from destination_s3_spark.delta_log.log import LOG_FOLDER, DeltaLog, DeltaState
 from destination_s3_spark.errors import Fenced, TransientError
+from destination_s3_spark.formats.file_statistics import UNBOUNDED
 from destination_s3_spark.storage.object_store import ObjectStore
 from destination_s3_spark.tables.commit.batch import TableCheckpoint
 from destination_s3_spark.tables.commit.repair import repair
@@ -497,7 +498,7 @@ def test_what_a_checkpoint_covers_is_cleaned_up_after_a_week(monkeypatch: pytest
 def merged(store: FakeStore, made: TableWriter) -> str:
     """One file in place of all the table has; its key."""
     made.open()
-    file = DataFile(FileKind.FINAL, store.stage(f"lake/users/f-{made.next_token()}.parquet", b"m"), 1)
+    file = DataFile(FileKind.FINAL, store.stage(f"lake/users/f-{made.next_token()}.parquet", b"m"), 1, statistics=UNBOUNDED)
     made.merge([file], made.live_files().of(FileKind.FINAL, FileKind.DELTA), 9)
     return file.key
 

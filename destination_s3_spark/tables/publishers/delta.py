@@ -17,6 +17,7 @@ from typing import ClassVar
 from uuid import NAMESPACE_URL, uuid4, uuid5
 
 import msgspec
+import pyarrow as pa
 
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.hint import Shown
@@ -47,6 +48,7 @@ from destination_s3_spark.storage.object_store import ObjectStore
 from destination_s3_spark.storage.paths import PathTemplate
 from destination_s3_spark.storage.table_paths import overlaps
 from destination_s3_spark.stream_id import StreamId
+from destination_s3_spark.tables.publishers.delta_files import add_actions, configuration, describes, is_described, with_columns
 from destination_s3_spark.tables.publishers.live_columns import recorded_columns, shown_files, stored_columns
 from destination_s3_spark.tables.publishers.publication import NotPublished, PublisherKind
 from destination_s3_spark.tables.publishers.withdrawal import DELTA_PUBLISHER
@@ -98,6 +100,7 @@ class _Target:
     time: int
     last_data: int
     metadata: Metadata
+    columns: pa.Schema
     left_out: tuple[str, ...]
     files: Mapping[str, FileEntry]
 
@@ -127,7 +130,7 @@ class _Base:
 
     def missing(self, target: _Target) -> list[str]:
         """Return the paths that a commit adds, in order. A file of another size is one of an earlier table in the same folder."""
-        other = {path for path, add in self.adds.items() if path in target.files and not _describes(add, target.files[path])}
+        other = {path for path, add in self.adds.items() if path in target.files and not describes(add, target.files[path])}
         return sorted((target.files.keys() - self.paths) | other)
 
     def mark(self) -> str:
@@ -155,6 +158,8 @@ class DeltaTable:
         self.require_fitting(store, state, live)
         target, log = self._target(state, live), DeltaLog(store, state.identity.final_root)
         base = self._marked(last, state)
+        if base is not None and base.columns != _columns(target.metadata):
+            base = None  # the statistics of all files change
         if base is not None and (base.block, base.time) == (target.block, target.time) and base.shows(target):
             return base.mark()  # this session has just published the same block
         if base is not None and not (log.is_newest if base.shows(target) else log.holds)(base.version, base.commit):
@@ -208,11 +213,12 @@ class DeltaTable:
 
     def _target(self, state: TableState, live: LiveFiles) -> _Target:
         root, identity = state.identity.final_root, state.identity
-        columns = delta_columns(recorded_columns(state))
+        stored = recorded_columns(state)
+        columns = delta_columns(stored)
         table_id = str(uuid5(NAMESPACE_URL, f"{identity.final_root}#{identity.table_id}"))
-        metadata = Metadata(table_id, columns.schema_string, [], dict(CONFIGURATION))
+        metadata = Metadata(table_id, columns.schema_string, [], CONFIGURATION | configuration(columns))
         files = {file.key.removeprefix(root): file for file in _published_files(live)}
-        return _Target(state.sequence_number, _millis(state.system_time), state.last_data or 0, metadata, columns.left_out, files)
+        return _Target(state.sequence_number, _millis(state.system_time), state.last_data or 0, metadata, stored, columns.left_out, files)
 
     def _marked(self, last: Shown | None, state: TableState) -> _Base | None:
         """Return the version that the mark describes, or None if the mark is too old or the live files of its time are not known."""
@@ -248,8 +254,8 @@ class DeltaTable:
     def _commit(self, log: DeltaLog, store: ObjectStore, state: TableState, target: _Target, base: _Base) -> str:
         """Create the next version and return its mark. Raises VersionTaken."""
         now, version = self.clock(), base.version + 1
-        new = base.missing(target)
-        adds = self._adds(store, target, new)
+        new = {path: target.files[path] for path in base.missing(target)}
+        adds = add_actions(store, new, target.columns, target.time)
         removed = [Remove(path, True, _millis(now)) for path in sorted(base.paths - target.files.keys())]
         columns = _columns(target.metadata)
         header: list[Action] = [
@@ -257,35 +263,26 @@ class DeltaTable:
         ]
         if columns != base.columns:
             header += [PROTOCOL, target.metadata]
+            adds |= with_columns((add for path, add in base.adds.items() if path in target.files and path not in new), target.columns)
             _warn_of_columns_left_out(state, target.left_out)
         txn = Transaction(state.identity.table_id, target.block, target.time)
         body = encode_commit([*header, txn, *removed, *adds.values()])
         log.create(version, body)
 
         checkpoint = base.checkpoint
-        if version - (checkpoint or 0) >= CHECKPOINT_EVERY or any(target.files[path].kind is FileKind.ADOPTED for path in new):
+        # A checkpoint also keeps what takes effort to find out: facts from footers, and statistics with a later schema's columns.
+        costly = (version > 0 and columns != base.columns) or not all(map(is_described, new.values()))
+        if version - (checkpoint or 0) >= CHECKPOINT_EVERY or costly:
             earlier = base.adds or _adds_of_checkpoint(log, checkpoint)
-            known = {path: add for path, add in earlier.items() if path in target.files and _describes(add, target.files[path])} | adds
-            known |= self._adds(store, target, target.files.keys() - known.keys())
+            known = {path: add for path, add in earlier.items() if path in target.files and describes(add, target.files[path])} | adds
+            unknown = {path: file for path, file in target.files.items() if path not in known}
+            known |= add_actions(store, unknown, target.columns, target.time)
             log.write_checkpoint(version, Contents(PROTOCOL, target.metadata, (txn,), tuple(known[path] for path in sorted(known))))
             if version // CLEAN_UP_EVERY > (checkpoint or 0) // CLEAN_UP_EVERY:
                 log.clean_up(now)
             checkpoint = version
         paths = target.files.keys()
         return _Base(version, commit_hash(body), _millis(now), target.block, target.time, paths, columns, checkpoint).mark()
-
-    def _adds(self, store: ObjectStore, target: _Target, paths: Iterable[str]) -> dict[str, Add]:
-        return {path: self._add(store, target, path) for path in paths}
-
-    def _add(self, store: ObjectStore, target: _Target, path: str) -> Add:
-        """Return the action that adds a file. The size of a file of destination-s3 is looked up."""
-        file = target.files[path]
-        if file.kind is FileKind.ADOPTED:
-            info = store.head(file.key)
-            if info is None:
-                raise NotPublished(f"its file '{file.key}' is gone. Restore it from a backup or a bucket version, or refresh the stream.")
-            return Add(path, {}, info.size, target.time, True)
-        return Add(path, {}, file.bytes, target.time, True, msgspec.json.encode({"numRecords": file.rows}).decode())
 
 
 def _of_tables(config: Config, roots: Mapping[StreamId, str], template: PathTemplate) -> dict[StreamId, DeltaTable]:
@@ -323,10 +320,6 @@ def _adds_of_checkpoint(log: DeltaLog, version: int | None) -> dict[str, Add]:
     """Return the files of a checkpoint. A path is never reused in a chain, so they still hold for every file that is live."""
     contents = None if version is None else log.checkpoint(version)
     return {} if contents is None else {add.path: add for add in contents.adds}
-
-
-def _describes(add: Add, file: FileEntry) -> bool:
-    return file.kind is FileKind.ADOPTED or add.size == file.bytes
 
 
 def _columns(metadata: Metadata) -> str:

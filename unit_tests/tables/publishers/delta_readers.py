@@ -84,6 +84,10 @@ def _expect_filters(expected: Sequence[Row], dataset: ds.Dataset, frame: pl.Lazy
                 wanted = sum(_compares(_at(row, path), value, compare) for row in expected)
                 found = _counts(frame, dataset, connection, path, value, sign)
                 assert found == dict.fromkeys(found, wanted), (path, sign, value)
+        for path in sorted({path for row in expected for path in _leaves(row, ())}):
+            wanted = sum(_at(row, path) is None for row in expected)
+            found = _null_counts(frame, dataset, connection, path)
+            assert found == dict.fromkeys(found, wanted), (path, "IS NULL")
 
 
 def _copy(store: S3Store, root: str, directory: Path) -> None:
@@ -107,6 +111,18 @@ def _counts(
         "delta-rs": dataset.to_table(filter=compare(field, _scalar(value))).num_rows,
         "DuckDB": in_duckdb[0][0],
         "Polars": frame.filter(compare(column, literal)).collect().height,
+    }
+
+
+def _null_counts(frame: pl.LazyFrame, dataset: ds.Dataset, connection: duckdb.DuckDBPyConnection, path: Names) -> dict[str, int]:
+    column = pl.col(path[0])
+    for member in path[1:]:
+        column = column.struct.field(member)
+    quoted = ".".join(f'"{part}"' for part in path)
+    return {
+        "delta-rs": dataset.to_table(filter=pc.field(*path).is_null()).num_rows,
+        "DuckDB": connection.execute(f"SELECT count(*) FROM delta WHERE {quoted} IS NULL").fetchall()[0][0],
+        "Polars": frame.filter(column.is_null()).collect().height,
     }
 
 

@@ -1,0 +1,106 @@
+"""Data files of a table as a Delta log describes them: their sizes, and statistics by which readers skip files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+import msgspec
+import pyarrow as pa
+
+from destination_s3_spark.chain.files import FileEntry, FileKind
+from destination_s3_spark.delta_log.actions import Add
+from destination_s3_spark.delta_log.schema_text import DeltaColumns
+from destination_s3_spark.formats.file_statistics import UNBOUNDED, FileStatistics
+from destination_s3_spark.formats.parquet_statistics import completed
+from destination_s3_spark.storage.object_store import ObjectNotFound, ObjectStore
+from destination_s3_spark.tables.publishers.publication import NotPublished
+from destination_s3_spark.tables.stored.footer import StoredFile, statistics_of
+
+FOOTERS_AT_ONCE = 16
+
+
+STATS_COLUMNS = "delta.dataSkippingStatsColumns"
+"""Table property: the columns whose statistics count."""
+META = "_airbyte_meta"
+"""A struct with a list and without nulls. Its statistics are left out; see `configuration`."""
+
+
+class _Stats(msgspec.Struct, rename="camel", omit_defaults=True):
+    """The text of `stats`."""
+
+    num_records: int
+    min_values: dict[str, object] = {}
+    max_values: dict[str, object] = {}
+    null_count: dict[str, object] = {}
+
+
+def configuration(columns: DeltaColumns) -> dict[str, str]:
+    """Return the table property that keeps readers from statistics which they misread.
+
+    Polars 2.1 fails on a filter on a struct if its statistics lack a member, as they lack lists. Without statistics of the struct,
+    delta-rs 1.6 loses the rows in which it is null. With this property, both are right. Structs without nulls need no property.
+    """
+    if not set(columns.partly_bounded) - {META}:
+        return {}
+    return {STATS_COLUMNS: ",".join(name for name in columns.names if name not in columns.partly_bounded)}
+
+
+def is_described(file: FileEntry) -> bool:
+    """Return whether the chain has all that an action needs. Otherwise the file's footer has it."""
+    return file.statistics is not None and file.kind is not FileKind.ADOPTED
+
+
+def describes(add: Add, file: FileEntry) -> bool:
+    """Return whether the action may be of this file. An earlier table in the same folder may have had another file of that name."""
+    return file.kind is FileKind.ADOPTED or add.size == file.bytes
+
+
+def add_actions(store: ObjectStore, files: Mapping[str, FileEntry], columns: pa.Schema, time: int) -> dict[str, Add]:
+    """Return the actions that add files, by path. Footers of files that the chain does not describe are read.
+
+    Raises NotPublished for a file of destination-s3 that is gone or cannot be read.
+    """
+    unknown = {path: file for path, file in files.items() if not is_described(file)}
+    with ThreadPoolExecutor(FOOTERS_AT_ONCE, "footers") as pool:
+        footers = dict(zip(unknown, pool.map(partial(_read, store), unknown.values()), strict=True))
+    return {path: _add(path, footers.get(path) or _in_chain(file), columns, time) for path, file in sorted(files.items())}
+
+
+def with_columns(adds: Iterable[Add], columns: pa.Schema) -> dict[str, Add]:
+    """Return those of the actions whose statistics lack a column of a later schema, with the column's null count."""
+    widened = {}
+    for add in adds:
+        stats = msgspec.json.decode(add.stats or '{"numRecords":0}', type=_Stats)
+        known = FileStatistics(stats.min_values, stats.max_values, stats.null_count)
+        text = _text(stats.num_records, completed(known, columns, stats.num_records))
+        if add.stats is not None and text != add.stats:
+            widened[add.path] = msgspec.structs.replace(add, stats=text, data_change=False)
+    return widened
+
+
+def _in_chain(file: FileEntry) -> StoredFile:
+    return StoredFile(file.rows, file.bytes, file.statistics or UNBOUNDED)
+
+
+def _read(store: ObjectStore, file: FileEntry) -> StoredFile:
+    try:
+        return statistics_of(store, file.key)
+    except (ObjectNotFound, pa.ArrowException, OSError):
+        if file.kind is not FileKind.ADOPTED:
+            return _in_chain(file)  # nothing is lost but the statistics
+        raise NotPublished(
+            f"its file '{file.key}' is gone or is not Parquet. Restore it from a backup or a bucket version, or refresh the stream."
+        ) from None
+
+
+def _add(path: str, file: StoredFile, columns: pa.Schema, time: int) -> Add:
+    return Add(path, {}, file.bytes, time, True, _text(file.rows, completed(file.statistics, columns, file.rows)))
+
+
+def _text(rows: int, statistics: FileStatistics) -> str:
+    low, high, nulls = (
+        {name: of for name, of in tree.items() if name != META} for tree in (statistics.min, statistics.max, statistics.nulls)
+    )
+    return msgspec.json.encode(_Stats(rows, low, high, nulls)).decode()
