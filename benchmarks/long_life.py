@@ -1,8 +1,8 @@
 """What a sync costs in a table's long life: S3 calls, bytes, seconds, objects and memory after 10, 100, 1,000 and 10,000 small syncs.
 
-Every sync is the connector's own, with its reader, spool, commits and merges, in this process; only Spark is left out: the tasks run here. An
-hour passes from each sync to the next, so that retention has something to do. `--cli` adds syncs of the installed command, with Spark. See
-docs/benchmarks.md.
+Every sync is the connector's own, with its reader, spool, commits and merges, in this process. Only Spark is left out: the tasks run here.
+An hour passes from each sync to the next, so that retention has something to do. `--cli` adds syncs of the installed command, with Spark.
+See docs/benchmarks.md.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 NAMESPACE, STREAM = "life", "events"
-WINDOW = 30
+WINDOW = 40
 """Syncs that a figure is the mean of: a Snapshot of the chain and a day of retention fall into each window."""
 AGES = (10, 100, 1_000, 10_000)
 FIRST_HOUR = datetime(2026, 1, 1, tzinfo=UTC)
@@ -265,7 +265,10 @@ def _sync_messages(number: int) -> Iterator[dict[str, Any]]:
     at = (FIRST_HOUR + timedelta(hours=number)).isoformat()
     for record in range(20):
         data = {"id": (number * 7 + record * 97) % KEYS, "at": at, "amount": record / 4}
-        yield {"type": "RECORD", "record": {"stream": STREAM, "namespace": NAMESPACE, "emitted_at": 1_767_225_600_000 + number, "data": data}}
+        yield {
+            "type": "RECORD",
+            "record": {"stream": STREAM, "namespace": NAMESPACE, "emitted_at": 1_767_225_600_000 + number, "data": data},
+        }
     descriptor = {"name": STREAM, "namespace": NAMESPACE}
     state = {"type": "STREAM", "stream": {"stream_descriptor": descriptor, "stream_state": {"number": number}}}
     yield {"type": "STATE", "state": state}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Any
@@ -194,7 +194,7 @@ class Chain:
         """Return the table's files without the last data block. Valid only while that block is unsettled."""
         return self._live_fold().before
 
-    def blocks(self, numbers: range | None = None) -> Iterator[Block]:
+    def blocks(self, numbers: Sequence[int] | None = None) -> Iterator[Block]:
         """Yield the blocks with these numbers, by default from the last Snapshot (or the Seed) to the head.
 
         Sends one GET per block, in parallel for longer ranges.
@@ -210,11 +210,15 @@ class Chain:
     def schemas(self, ids: Collection[int]) -> dict[int, dict[str, Any]]:
         """Return the SetDataSchema payloads of these schema ids.
 
-        Schemas older than the current one are searched for backwards, at most to the Seed. Raises DataError when one is missing.
+        Sends one GET per schema older than the current one. If the state does not tell their blocks, schemas are searched for backwards, at
+        most to the Seed. Raises DataError when one is missing.
         """
         current = self.head.schema
         found = {int(current["schemaId"]): current} if current is not None else {}
-        end = self.head.sequence_number + 1
+        wanted = set(ids) - found.keys()
+        numbers: Sequence[int] = [number for schema_id, number in self.head.schema_blocks or () if schema_id in wanted]
+        found |= {event.schema_id: event.schema for block in self.blocks(numbers) if isinstance(event := block.event, SetDataSchema)}
+        end = self.head.sequence_number + 1 if self.head.schema_blocks is None else 0
         while end > 0 and not found.keys() >= set(ids):
             numbers = range(max(0, end - BLOCKS_LOOKED_AT), end)
             events = [block.event for block in self.blocks(numbers)]

@@ -108,6 +108,9 @@ class ObjectStore(Protocol):
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
         """Yield all objects under the prefix in key order."""
 
+    def folders(self, prefix: str) -> Iterator[str]:
+        """Yield the folders directly under the prefix, each with the prefix and a `/` at its end, in order. Takes no request per object."""
+
     def stage_copy(self, source: str, key: str, metadata: Mapping[str, str] | None = None) -> StagedUpload:
         """Stage a server-side copy of an object (UploadPartCopy), without transferring its bytes. Raises ObjectNotFound."""
 
