@@ -18,7 +18,7 @@ from destination_s3_spark.chain.blocks import Block, UnreadableBlock, block_hash
 from destination_s3_spark.chain.events import Event, OpenEpoch, Seed, SetDataSchema, Snapshot
 from destination_s3_spark.chain.fold import InvalidChain, fold, resume
 from destination_s3_spark.chain.hint import HINT_NAME, BadHint, Shown, decode_hint, encode_hint
-from destination_s3_spark.chain.live_files import LiveFiles, LiveFilesFold, with_generations
+from destination_s3_spark.chain.live_files import LiveFiles, LiveFilesFold, dated, with_generations
 from destination_s3_spark.chain.state import TableState
 from destination_s3_spark.errors import Bug, DataError, SyncError, TransientError
 from destination_s3_spark.storage.object_store import ObjectExists, ObjectNotFound, ObjectStore, OutcomeUnknown
@@ -91,7 +91,7 @@ class Chain:
             self._distrust_hint()
         else:
             self.state = known.state
-            self._live = None if known.live is None else LiveFilesFold(known.live)
+            self._live = None if known.live is None else LiveFilesFold(dated(known.live, known.state.system_time))
             self.shown = {name: Shown(mark, known.live) for name, mark in known.shown.items()}
             self._from_hint = True
             self._hint_number = known.state.sequence_number
