@@ -31,8 +31,10 @@ BLOCKS_LOOKED_AT = 64
 """Blocks per step of the backward search for an older schema."""
 PARALLEL_FROM = 8
 """Number of blocks from which reads run in parallel."""
-GETS_AT_ONCE = 8
+GETS_AT_ONCE = 16
 """Parallel GET requests when blocks are read."""
+BLOCKS_IN_MEMORY = 1000
+"""Most blocks in memory when a whole chain is read."""
 
 Clock = Callable[[], datetime]
 
@@ -68,6 +70,11 @@ class Chain:
         self._live: LiveFilesFold | None = None
         self._from_hint = False
         self._hint_number: int | None = None
+
+    @property
+    def prefix(self) -> str:
+        """The key prefix of the blocks, ending in `/`."""
+        return self._prefix
 
     @property
     def head(self) -> TableState:
@@ -200,12 +207,21 @@ class Chain:
         Sends one GET per block, in parallel for longer ranges.
         """
         numbers = range(self.head.snapshot or 0, self.head.sequence_number + 1) if numbers is None else numbers
+        yield from map(self._decode, numbers, self._bodies(numbers))
+
+    def all_blocks(self) -> Iterator[tuple[Block, str]]:
+        """Yield every block from the Seed to the head, each with its hash. Raises DataError when one is missing or unreadable."""
+        for start in range(0, self.head.sequence_number + 1, BLOCKS_IN_MEMORY):
+            numbers = range(start, min(start + BLOCKS_IN_MEMORY, self.head.sequence_number + 1))
+            for number, body in zip(numbers, self._bodies(numbers), strict=True):
+                yield self._decode(number, body), block_hash(body)
+
+    def _bodies(self, numbers: Sequence[int]) -> Iterator[bytes]:
         if len(numbers) < PARALLEL_FROM:
-            bodies = map(self._need, numbers)
-            yield from map(self._decode, numbers, bodies)
+            yield from map(self._need, numbers)
             return
         with ThreadPoolExecutor(GETS_AT_ONCE, "blocks") as pool:
-            yield from map(self._decode, numbers, pool.map(self._need, numbers))
+            yield from pool.map(self._need, numbers)
 
     def schemas(self, ids: Collection[int]) -> dict[int, dict[str, Any]]:
         """Return the SetDataSchema payloads of these schema ids.
