@@ -18,6 +18,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -41,6 +42,7 @@ from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.sync.assembly import write
 from destination_s3_spark.sync.runtime import Runtime, spark_settings
 from destination_s3_spark.tables.factory import TableFactory, table_factory
+from destination_s3_spark.tables.verification import verify
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -165,7 +167,7 @@ def main() -> None:
     parser.add_argument("--bucket", default="benchmark", help="must exist when --endpoint is given (default: %(default)s)")
     options = parser.parse_args()
     logging.disable(logging.WARNING)
-    print(describe_machine())
+    print(describe_machine(), flush=True)
     with tempfile.TemporaryDirectory() as directory, target.endpoint(options.endpoint, options.bucket, Path(directory)) as address:
         raw = target.config(address, options.bucket, f"life-{options.mode}", "on")
         raw["tables"] |= options.tables
@@ -183,7 +185,7 @@ def _live(life: Life, syncs: int) -> None:
     meter = Meter(traffic)
     print(
         f"{'syncs':>7}{'calls':>7}{'s':>7}{'CPU s':>7}{'kB out':>8}{'kB in':>8}{'live':>6}{'objects':>9}{'MB':>8}{'RSS MB':>8}"
-        f"{'inspect s':>10}{'calls':>6}{'no hint s':>10}{'calls':>6}"
+        f"{'inspect s':>10}{'calls':>6}{'no hint s':>10}{'calls':>6}{'verify s':>9}{'calls':>7}"
     )
     for age in [age for age in AGES if age <= syncs]:
         while life.syncs < age:
@@ -198,6 +200,10 @@ def _live(life: Life, syncs: int) -> None:
         inspected = meter.take()
         _read_without_hint(factory)
         unhinted = meter.take()
+        with ThreadPoolExecutor(16) as pool:
+            problems = [problem for table in found for problem in verify(store, table, pool.map).problems]
+        assert not problems, problems[:3]
+        verified = meter.take()
         objects = [info.size for info in store.list(f"{life.config.s3_bucket_path}/")]
         live = sum(len(table.readable.live.files) for table in tables)
         gc.collect()
@@ -205,7 +211,7 @@ def _live(life: Life, syncs: int) -> None:
             f"{age:7}{cost.calls.total() / WINDOW:7.1f}{cost.seconds / WINDOW:7.3f}{cost.cpu_seconds / WINDOW:7.3f}"
             f"{cost.sent / WINDOW / 1000:8.0f}{cost.received / WINDOW / 1000:8.0f}{live:6}{len(objects):9}{sum(objects) / 1e6:8.1f}"
             f"{psutil.Process().memory_info().rss / 1e6:8.0f}{inspected.seconds:10.2f}{inspected.calls.total():6}"
-            f"{unhinted.seconds:10.2f}{unhinted.calls.total():6}",
+            f"{unhinted.seconds:10.2f}{unhinted.calls.total():6}{verified.seconds:9.2f}{verified.calls.total():7}",
             flush=True,
         )
         calls = ", ".join(f"{name} {count / WINDOW:.1f}" for name, count in sorted(cost.calls.items()))
