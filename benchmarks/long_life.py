@@ -32,7 +32,7 @@ import target
 from machine import describe_machine
 
 from destination_s3_spark.chain.log import Chain
-from destination_s3_spark.cli.inspection import read_table
+from destination_s3_spark.cli.inspection.table import read_table
 from destination_s3_spark.config.config import Config
 from destination_s3_spark.engine.session import Engine, Progress
 from destination_s3_spark.protocol.catalog import Catalog, parse_catalog

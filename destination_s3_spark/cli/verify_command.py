@@ -7,7 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from destination_s3_spark.cli.configuration import read_config
-from destination_s3_spark.cli.report import counted
+from destination_s3_spark.cli.progress import Progress
+from destination_s3_spark.counted import counted
 from destination_s3_spark.errors import SyncError
 from destination_s3_spark.storage.configured import s3_settings
 from destination_s3_spark.storage.s3 import S3Store
@@ -27,7 +28,7 @@ def run(config_path: str, name: str | None, namespace: str | None) -> int:
         sys.stdout.write(f"No tables under {factory.place}.\n")
         return 0
     failed = 0
-    with ThreadPoolExecutor(FILES_AT_ONCE, "files") as pool:
+    with ThreadPoolExecutor(FILES_AT_ONCE, "files") as pool, Progress("verifying tables", len(chosen)) as progress:
         for number, table in enumerate(chosen, start=1):
             try:
                 result = verify(store, table, pool.map)
@@ -38,6 +39,7 @@ def run(config_path: str, name: str | None, namespace: str | None) -> int:
                 failed += 1
             sys.stdout.write(f"[{number}/{len(chosen)}] {table.stream}: " + "\n      ".join(lines) + "\n")
             sys.stdout.flush()
+            progress.advance()
     return 1 if failed else 0
 
 

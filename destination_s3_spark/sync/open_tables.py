@@ -24,9 +24,6 @@ class OpenTables:
     def __getitem__(self, stream: int) -> OpenTable:
         return self._open[stream]
 
-    def __iter__(self) -> Iterator[OpenTable]:
-        return iter(self._open.values())
-
     def open(self, streams: Iterable[int]) -> list[OpenTable]:
         """Open the tables that are not open yet and return only these. Raises ConfigError, Fenced, TransientError."""
         closed = [stream for stream in streams if stream not in self._open]

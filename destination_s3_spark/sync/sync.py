@@ -20,7 +20,6 @@ from destination_s3_spark.errors import TransientError
 from destination_s3_spark.protocol.catalog import Catalog
 from destination_s3_spark.protocol.messages import Event, Idle, Records, State, Status, StreamStatus
 from destination_s3_spark.storage import doubtful_uploads
-from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.sync.batches import Backlog, Due, Limits, cut_ends, due, pieces, slice_bytes
 from destination_s3_spark.sync.checkpoints import Checkpoints
 from destination_s3_spark.sync.commits import Commits
@@ -149,11 +148,7 @@ class Sync:
 
     def _delete_expired(self) -> None:
         """Delete what the user does not want to keep any longer, of the tables that this sync has opened."""
-        parts = self._parts
-        tables = [table for table in parts.open_tables if table.rules.deletes]
-        if tables:
-            store = S3Store(parts.resources().s3)
-            list(parts.pool.map(lambda table: delete_expired(table, store), tables))
+        list(self._parts.pool.map(delete_expired, self._parts.open_tables))
 
     def _due(self) -> list[tuple[str, Update]]:
         """Open the tables that may be due for an update, and return the due updates with their stream names."""

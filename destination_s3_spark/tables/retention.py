@@ -13,14 +13,14 @@ from destination_s3_spark.tables.commit.writer import TableWriter
 from destination_s3_spark.tables.open_table import OpenTable
 
 
-def delete_expired(table: OpenTable, store: ObjectStore) -> None:
+def delete_expired(table: OpenTable) -> None:
     """Delete what has expired of an open table. Call it after the updates of a sync. Raises Fenced, ConfigError or TransientError."""
     rules = table.rules
     if rules.raw_days is not None:
         delete_expired_raw(table.writer, rules.raw_days)
     if rules.change_log is not None and rules.change_log_days is not None and table.writer.first_of_day:
         limit = table.writer.open().system_time - timedelta(days=rules.change_log_days)
-        delete_log_before(store, table.layout.changes, limit)
+        delete_log_before(table.writer.store, table.layout.changes, limit)
 
 
 def delete_expired_raw(writer: TableWriter, days: int) -> None:

@@ -33,8 +33,3 @@ class Rules:
     """Days to keep raw files whose rows are in the final table, or None to keep all."""
     change_log_days: int | None = None
     """Days to keep the change log before its newest snapshot, or None to keep all of it."""
-
-    @property
-    def deletes(self) -> bool:
-        """Whether anything is to be deleted because of its age."""
-        return self.raw_days is not None or self.change_log_days is not None

@@ -76,8 +76,8 @@ class TableWriter:
         self._files_named = 0
         self._opened = False
         self._over = False
-        self.first_of_day = False
-        """Whether the table was not written to earlier on the UTC day of this session."""
+        self._show_checked = partial(show_checked, self._publishers, store)
+        self.first_of_day = False  # whether no other session wrote to the table on the UTC day of this one
 
     @property
     def store(self) -> ObjectStore:
@@ -279,12 +279,8 @@ class TableWriter:
             return
         before = self._chain.state
         open_table(self._chain, self._store, self._table, self._session, self._orphans, self._show_checked, self._precedence)
-        self._guard = ReplayGuard(self._chain.head.replay)
+        self._guard, self._opened = ReplayGuard(self._chain.head.replay), True
         self.first_of_day = before is not None and day(before.system_time) < day(self._chain.head.system_time)
-        self._opened = True
-
-    def _show_checked(self, chain: Chain) -> None:
-        show_checked(self._publishers, self._store, chain)
 
     def _rewrite(self, staged: Sequence[DataFile], removed: Sequence[FileEntry], event: Callable[..., Event]) -> CommitResult:
         self._need_open()
