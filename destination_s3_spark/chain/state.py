@@ -149,6 +149,13 @@ class TableState(Struct, frozen=True, rename="camel"):
     """Checkpoints committed since the last clean end, oldest first, which a source may send again."""
     snapshot: int | None = None
     """Number of the last Snapshot block."""
+    schema_blocks: tuple[tuple[int, int], ...] | None = None
+    """The schema id and the block of each SetDataSchema. None if a connector version wrote the state that did not track them."""
+
+    @property
+    def file_count(self) -> int:
+        """Number of live files, without those of a generation that was given up."""
+        return self.contents.adopted + sum(counters.files for counters in self.contents.held.values())
 
     @property
     def schema_id(self) -> int | None:

@@ -253,6 +253,19 @@ def repair(config: str, stream: str | None, namespace: str | None) -> int:
 
 
 @tree.command()
+@_table_options("Verify this stream's table only.")
+def verify(config: str, stream: str | None, namespace: str | None) -> int:
+    """Check whole tables, and change nothing.
+
+    Reads every block of a table's chain and checks its hash, then every file: that it is there with its size, that its footer counts the
+    rows that the chain says, that keys are sorted and no two files share a key or a row. Takes about a minute for 50,000 blocks and files.
+    """
+    from destination_s3_spark.cli import verify_command  # noqa: PLC0415
+
+    return verify_command.run(config, stream, namespace)
+
+
+@tree.command()
 @_table_options("The stream whose table is rebuilt.")
 def rebuild(config: str, stream: str | None, namespace: str | None) -> int:
     """Rebuild a final table from its raw table.

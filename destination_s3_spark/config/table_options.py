@@ -45,6 +45,15 @@ class Tables(Settings):
         title="Keep raw tables",
         description="Whether each stream also keeps a raw table: every record as the JSON text it came in, next to its typed row.",
     )
+    raw_retention_days: int | None = Field(
+        None,
+        ge=1,
+        title="Days to keep raw rows",
+        description=(
+            "Number of days after which raw files are deleted, if their rows are in the final table. By default they are kept. Without "
+            "them a table cannot be rebuilt from its raw table."
+        ),
+    )
     schema_change: Literal["recover", "rewrite", "fail"] = Field(
         "recover",
         title="Changed column types",
@@ -129,6 +138,14 @@ class ChangeLog(Settings):
     )
     include_header: bool = Field(
         False, title="Header line", description="Whether each file of replicant_csv begins with the names of its columns."
+    )
+    retention_days: int | None = Field(
+        None,
+        ge=1,
+        title="Days to keep the change log",
+        description=(
+            "Number of days after which the part of a change log before its newest snapshot is deleted. By default all of it is kept."
+        ),
     )
 
 

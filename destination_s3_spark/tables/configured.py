@@ -58,4 +58,6 @@ def rules(config: Config) -> Rules:
         tables.target_file_mb * MIB,
         Compaction(tables.compaction),
         options if log.enabled else None,
+        tables.raw_retention_days,
+        log.retention_days,
     )

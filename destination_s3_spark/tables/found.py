@@ -10,7 +10,7 @@ from destination_s3_spark.chain.events import Seed
 from destination_s3_spark.chain.opening import CHAIN_FOLDER
 from destination_s3_spark.chain.settle import MapCalls
 from destination_s3_spark.errors import ConfigError, DataError
-from destination_s3_spark.storage.object_store import ObjectStore
+from destination_s3_spark.storage.object_store import ObjectNotFound, ObjectStore
 from destination_s3_spark.stream_id import StreamId
 
 
@@ -33,14 +33,13 @@ class FoundTable:
 
 
 def find_tables(store: ObjectStore, folder: str, map_calls: MapCalls = map) -> list[FoundTable]:
-    """Find the tables with chains below the folder, in the order of their keys. Raises DataError when a chain has no Seed.
+    """Find the tables with chains in the folder, in the order of their keys. Raises DataError when a chain does not begin with a Seed.
 
-    `map_calls` may read their Seeds in parallel.
+    Takes one GET per table, regardless of the number of its objects. `map_calls` may send them in parallel.
     """
-    first = f"{CHAIN_FOLDER}{block_name(0)}"
-    keys = [found.key for found in store.list(folder) if found.key.endswith(f"/{first}")]
-    seeds = map_calls(lambda key: _seed(store, key), keys)
-    return [FoundTable(key.removesuffix(first), seed) for key, seed in zip(keys, seeds, strict=True)]
+    folders = list(store.folders(folder))
+    seeds = map_calls(lambda table: _seed(store, f"{table}{CHAIN_FOLDER}{block_name(0)}"), folders)
+    return [FoundTable(table, seed) for table, seed in zip(folders, seeds, strict=True) if seed is not None]
 
 
 def choose(found: Sequence[FoundTable], name: str, namespace: str | None, place: str) -> list[FoundTable]:
@@ -52,9 +51,11 @@ def choose(found: Sequence[FoundTable], name: str, namespace: str | None, place:
     return chosen
 
 
-def _seed(store: ObjectStore, seed_key: str) -> Seed:
+def _seed(store: ObjectStore, seed_key: str) -> Seed | None:
     try:
         seed = decode(store.get(seed_key)).event
+    except ObjectNotFound:
+        return None
     except UnreadableBlock:
         seed = None
     if not isinstance(seed, Seed):

@@ -18,7 +18,7 @@ import msgspec
 from destination_s3_spark.chain.blocks import as_recorded
 from destination_s3_spark.chain.events import AddData, Close, Event, MergeData, OffsetInterval, ReplaceData, SetDataSchema
 from destination_s3_spark.chain.files import DataFile, FileEntry, FileKind
-from destination_s3_spark.chain.live_files import LiveFiles
+from destination_s3_spark.chain.live_files import LiveFiles, day
 from destination_s3_spark.chain.log import BlockTaken, Chain, Clock, utc_now
 from destination_s3_spark.chain.opening import Session, Table, fenced, open_table, take_snapshot_when_due
 from destination_s3_spark.chain.operation_count import OperationCount
@@ -76,6 +76,8 @@ class TableWriter:
         self._files_named = 0
         self._opened = False
         self._over = False
+        self._show_checked = partial(show_checked, self._publishers, store)
+        self.first_of_day = False  # whether no other session wrote to the table on the UTC day of this one
 
     @property
     def store(self) -> ObjectStore:
@@ -275,12 +277,10 @@ class TableWriter:
     def _open(self) -> None:
         if self._opened:
             return
+        before = self._chain.state
         open_table(self._chain, self._store, self._table, self._session, self._orphans, self._show_checked, self._precedence)
-        self._guard = ReplayGuard(self._chain.head.replay)
-        self._opened = True
-
-    def _show_checked(self, chain: Chain) -> None:
-        show_checked(self._publishers, self._store, chain)
+        self._guard, self._opened = ReplayGuard(self._chain.head.replay), True
+        self.first_of_day = before is not None and day(before.system_time) < day(self._chain.head.system_time)
 
     def _rewrite(self, staged: Sequence[DataFile], removed: Sequence[FileEntry], event: Callable[..., Event]) -> CommitResult:
         self._need_open()
