@@ -7,6 +7,7 @@ import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time
+from decimal import Decimal
 from typing import Any
 
 from integration_tests.table_readers import neutral
@@ -15,7 +16,7 @@ Row = Mapping[str, Any]
 Names = tuple[str, ...]
 
 COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = {"=": operator.eq, ">=": operator.ge, "<": operator.lt}
-SCALARS = (bool, int, float, str, date, datetime, time)
+SCALARS = (bool, int, float, Decimal, str, date, datetime, time)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,8 @@ def literal(value: Any) -> str:
             return str(value).lower()
         case float():
             return f"{value!r}D"
+        case Decimal():
+            return f"{value:f}BD"
         case str():
             return "'" + json.dumps(value)[1:-1].replace("'", "\\'") + "'"
         case datetime():

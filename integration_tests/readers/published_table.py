@@ -45,10 +45,15 @@ class PublishedTable:
 
     @cached_property
     def connector(self) -> Connector:
+        return self.connector_through(None)
+
+    def connector_through(self, endpoint: str | None) -> Connector:
+        """The connector that writes the table, with S3 behind another endpoint if one is given."""
         return self.lake.connector(
+            endpoint,
             publish={"delta": True, "iceberg": {"type": "rest", "uri": self.readers.catalog}},
             format={"format_type": "Parquet", "time_encoding": "int64"},
-            tables={"schema_change": "rewrite"},
+            tables={"schema_change": "rewrite", "declared_decimals": True, "target_file_mb": 1},
         )
 
     def sync(self, data: Iterable[Mapping[str, Any]], properties: Mapping[str, Any], emitted_at: int, generation: int = 1) -> Outcome:
