@@ -244,7 +244,8 @@ def _replace_data(state: TableState, number: int, event: ReplaceData) -> TableSt
 
 def _rewritten(state: TableState, number: int, event: MergeData | ReplaceData, contents: Contents) -> TableState:
     removed = tuple(file.key for file in event.files_removed)
-    undo = Unsettled(number, False, event.files, removed, 0, state.contents)
+    data_change = not isinstance(event, MergeData) or event.data_change
+    undo = Unsettled(number, False, event.files, removed, 0, state.contents, data_change)
     return replace(state, last_data=number, unsettled=undo, contents=contents)
 
 

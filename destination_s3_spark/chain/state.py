@@ -122,6 +122,8 @@ class Unsettled(Struct, frozen=True, rename="camel"):
     """Number of checkpoints to drop from the replay list when the block is voided."""
     before: Contents
     """Contents to restore when the block is voided."""
+    data_change: bool = True
+    """Whether rows may have changed. False for a compaction."""
 
 
 class TableState(Struct, frozen=True, rename="camel"):

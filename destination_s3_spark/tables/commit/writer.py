@@ -191,6 +191,11 @@ class TableWriter:
         event = partial(MergeData, consumed_offset=consumed_offset, operation_count=operation_count)
         return self._rewrite(files, removed, event)
 
+    def publish(self) -> None:
+        """Show the table to readers outside of the chain. Raises Fenced or TransientError."""
+        with self._ending_on_error(), self._fencing():
+            self._show_checked(self._chain)
+
     def compact(self, files: Sequence[DataFile], removed: Sequence[FileEntry]) -> CommitResult:
         """Replace files of the table by others with the same rows. The change log, if there is one, goes on."""
         count = self._chain.head.contents.operation_count
@@ -224,7 +229,8 @@ class TableWriter:
                 self._staged = []
                 if orphans is not None:
                     orphans.abort(self._chain.head.identity.table_number, self._chain.head.epoch + 1)
-                self._take_snapshot_when_due()
+                with self._fencing():
+                    take_snapshot_when_due(self._chain)
                 show(self._publishers, self._store, self._chain)
                 self._append(Close())
                 self._chain.write_hint()
@@ -343,29 +349,25 @@ class TableWriter:
             raise
 
     def _settle(self, files: Sequence[FileEntry]) -> None:
-        try:
+        with self._fencing():
             if complete(self._store, files, self.map_files):
-                finish(self._chain, self._store, self._show_checked)
-                return
+                return finish(self._chain, self._store, self._show_checked)
             # An upload is gone. A newer writer may have aborted it. If there is none, the block is taken back.
-            other = self._chain.successor()
-            if other is not None:
-                raise BlockTaken(other)
+            self.check_not_fenced()
             number = self._chain.head.sequence_number
             if not take_back(self._chain, self._store):
-                finish(self._chain, self._store, self._show_checked)
-                return
-        except BlockTaken as taken:
-            raise fenced(self._table.stream, taken.block) from None
+                return finish(self._chain, self._store, self._show_checked)
         raise TransientError(
             f"Uploads of table {self._table.stream} disappeared before they were complete, so block {number} was taken back. Nothing "
             "is lost: try again. If it happens again, look for a bucket lifecycle rule that aborts incomplete uploads early.",
             stream=self._table.stream,
         )
 
-    def _take_snapshot_when_due(self) -> None:
+    @contextmanager
+    def _fencing(self) -> Iterator[None]:
+        """Raise Fenced if another writer turns out to have taken the table over."""
         try:
-            take_snapshot_when_due(self._chain)
+            yield
         except BlockTaken as taken:
             raise fenced(self._table.stream, taken.block) from None
 

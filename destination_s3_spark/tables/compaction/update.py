@@ -99,6 +99,8 @@ def _options(table: OpenTable, kind: FileKind) -> FileOptions:
 def _compacted(table: OpenTable, chosen: Sequence[tuple[_Join, ...]], s3: S3Settings) -> Update:
     result: CommitResult | None = None
     made = yield from _made(table, [join for joins in chosen for join in joins], s3)
+    if table.spec is None:
+        table.writer.publish()  # the rows of this sync, so that a reader of changes takes no joined file for new rows
     for joins in chosen:
         files = [made[join.key] for join in joins if join.key in made]
         if len(files) < len(joins):
