@@ -60,7 +60,6 @@ class DestinationS3Spark(Destination):
             check_publishers(parsed, S3Store(settings, CHECK_LIMITS), template)
             check_cluster(parsed, template)
         except SyncError as error:
-            logger.error("check failed: %s", type(error).__name__)
             return AirbyteConnectionStatus(status=Status.FAILED, message=error.message)
         for doubt in doubtful:
             logger.warning(doubt)

@@ -55,11 +55,11 @@ def disk_error(directory: Path, error: OSError) -> TransientError:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return TransientError(
             f"The disk of the spool directory '{directory}' is full. Give it more space, or point batching.spool_dir at a larger "
-            "disk, and lower batching.max_spool_gb to what it holds; then run the sync again."
+            "disk, and lower batching.max_spool_gb to what it holds; then try again."
         )
     return TransientError(
         f"The spool directory '{directory}' cannot be used: {os.strerror(error.errno or 0)}. "
-        "Point batching.spool_dir at a directory on a working local disk and run the sync again."
+        "Point batching.spool_dir at a directory on a working local disk and try again."
     )
 
 
@@ -69,12 +69,12 @@ def lack_error(error: Exception) -> TransientError | None:
     if isinstance(error, RuntimeError) and str(error) == NO_THREAD:
         return TransientError(
             "The system refuses to start more threads. Raise the limit of the container (pids) or of the user (ulimit -u), or run fewer "
-            "processes beside the connector; then run the sync again."
+            "processes beside the connector; then try again."
         )
     if number in (errno.EMFILE, errno.ENFILE):
-        return TransientError("The system refuses to open more files. Raise the limit (ulimit -n) and run the sync again.")
+        return TransientError("The system refuses to open more files. Raise the limit (ulimit -n) and try again.")
     if number == errno.ENOMEM or isinstance(error, MemoryError):
-        return TransientError("The connector ran out of memory. Give the container more (4 GiB is advised) and run the sync again.")
+        return TransientError("The connector ran out of memory. Give the container more (4 GiB is advised) and try again.")
     return None
 
 

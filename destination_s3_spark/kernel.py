@@ -12,7 +12,7 @@ from types import ModuleType
 SWITCH = "DESTINATION_S3_SPARK_KERNEL"
 """Environment variable; `off` disables the kernel, so that Python decodes all lines."""
 _MODULE = "destination_s3_spark_kernel"
-_INTERFACE = 4
+_INTERFACE = 5
 """Interface version that `native_record_typer` needs; it must equal the kernel's `INTERFACE`."""
 
 

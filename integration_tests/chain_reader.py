@@ -187,7 +187,8 @@ def _verify_order(chain: Chain) -> None:
         if event["kind"] in DATA_EVENTS:
             assert event["schemaId"] in [*known, None], f"{chain.prefix}: data of schema {event['schemaId']} before its SetDataSchema"
             kinds = {file["kind"] for file in event["files"]}
-            assert kinds <= ADDED_BY[event["kind"]], f"{chain.prefix}: a {event['kind']} adds {kinds}"
+            allowed = ADDED_BY[event["kind"]] if event.get("dataChange", True) else {"final", "raw"}
+            assert kinds <= allowed, f"{chain.prefix}: a {event['kind']} adds {kinds}"
             assert event["files"] or event["kind"] != "AddData", f"{chain.prefix}: an AddData without files"
     schemas = [{**event, "schemaId": 0, "version": "", "changes": [], "retyped": []} for event in chain.events("SetDataSchema")]
     assert all(one != other for one, other in pairwise(schemas)), f"{chain.prefix}: a schema set twice in a row"
@@ -241,6 +242,8 @@ def _opened(before: Contents, event: Json, where: str) -> Contents:
 def _applied(before: Contents, event: Json, where: str) -> Contents:
     if event["kind"] == "AddData":
         return _added(before, event, where)
+    if not event.get("dataChange", True):
+        return _compacted(before, event, where)
     removed = [file["key"] for file in event["filesRemoved"]]
     named = [*(file["key"] for file in (*before.files, *before.dropped)), *before.adopted]
     assert len(set(removed)) == len(removed), f"{where}: removes a file twice"
@@ -262,6 +265,27 @@ def _applied(before: Contents, event: Json, where: str) -> Contents:
     assert sum(file["rows"] for file in kept if file["kind"] == "raw") in (0, rows_kept), f"{where}: {rows_kept} rows are kept in {kept}"
     sorted_ = any(file.get("keys") for file in (*event["files"], *deltas))
     return replace(after, pending=None, landed=before.waiting + rows_kept, waiting=0, merged=sorted_)
+
+
+def _compacted(before: Contents, event: Json, where: str) -> Contents:
+    """The same rows in other files: each new file holds those of the removed ones that follow each other from its offset on."""
+    files = list(before.files)
+    removed = {file["key"]: file for file in event["filesRemoved"]}
+    for made in event["files"]:
+        end = made["offset"]
+        parts = [file for file in files if file["key"] in removed and file["kind"] == made["kind"]]
+        parts = [file for file in parts if made["offset"] <= file["offset"] < made["offset"] + made["rows"]]
+        for part in sorted(parts, key=lambda file: file["offset"]):
+            assert part["offset"] == end, f"{where}: rows from {end} on are in none of the joined files"
+            end += part["rows"]
+        assert end == made["offset"] + made["rows"], f"{where}: {made['key']} has other rows than the files it replaces"
+        assert {(part["schemaId"], part["generationId"]) for part in parts} == {(made["schemaId"], made["generationId"])}, where
+        files[files.index(parts[0])] = made
+        for part in parts:
+            del removed[part["key"]]
+            files = [file for file in files if file["key"] != part["key"]]
+    assert not removed, f"{where}: {set(removed)} are removed, and nothing has their rows"
+    return replace(before, files=files)
 
 
 def _added(before: Contents, event: Json, where: str) -> Contents:

@@ -89,7 +89,9 @@ class Lake:
         for chain in chains.values():
             self._verify_table(chain)
         known = {key for chain in chains.values() for key in _named(chain)}
-        found = {key for key in self.bucket.list_keys(f"{BUCKET_PATH}/") if key.endswith(DATA_EXTENSIONS) and "/scratch/" not in key}
+        others = ("/scratch/", "/iceberg/")
+        keys = [key for key in self.bucket.list_keys(f"{BUCKET_PATH}/") if not any(folder in key for folder in others)]
+        found = {key for key in keys if key.endswith(DATA_EXTENSIONS)}
         assert found - known == set(foreign) - known, f"data files no chain names: {sorted(found - known - set(foreign))}"
         sure = known - {key for chain in chains.values() for key in chain.unsure}
         assert sure <= found, f"files that chains name and that do not exist: {sorted(sure - found)}"

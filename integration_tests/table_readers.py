@@ -38,7 +38,7 @@ def download(bucket: Bucket, keys: Iterable[str], directory: Path) -> list[Path]
 
 
 def read_pyarrow(paths: list[Path]) -> list[Row]:
-    return [_neutral(row) for path in paths for row in pq.ParquetFile(path).read().to_pylist()]
+    return [neutral(row) for path in paths for row in pq.ParquetFile(path).read().to_pylist()]
 
 
 def read_duckdb(paths: list[Path]) -> list[Row]:
@@ -46,12 +46,12 @@ def read_duckdb(paths: list[Path]) -> list[Row]:
         connection.execute("SET TimeZone = 'UTC'")
         relation = connection.read_parquet([str(path) for path in paths], union_by_name=True)
         names = relation.columns
-        return [_neutral(dict(zip(names, row, strict=True))) for row in relation.fetchall()]
+        return [neutral(dict(zip(names, row, strict=True))) for row in relation.fetchall()]
 
 
 def read_polars(paths: list[Path]) -> list[Row]:
     frames = [polars.read_parquet(path) for path in paths]
-    return [_neutral(row) for row in polars.concat(frames, how="diagonal").to_dicts()]
+    return [neutral(row) for row in polars.concat(frames, how="diagonal").to_dicts()]
 
 
 def read_spark(paths: list[Path], session: Any) -> list[Row]:
@@ -61,7 +61,7 @@ def read_spark(paths: list[Path], session: Any) -> list[Row]:
     """
     schema = from_arrow_schema(pa.unify_schemas([pq.read_schema(path) for path in paths]))
     frame = session.read.schema(schema).parquet(*map(str, paths))
-    return [_neutral(row) for row in frame.toArrow().to_pylist()]
+    return [neutral(row) for row in frame.toArrow().to_pylist()]
 
 
 def by_raw_id(rows: list[Row]) -> list[Row]:
@@ -73,7 +73,7 @@ def without_meta(row: Row) -> Row:
     return {name: value for name, value in row.items() if name not in META_COLUMNS}
 
 
-def _neutral(value: Any) -> Any:
+def neutral(value: Any) -> Any:
     match value:
         case datetime():
             return (value.replace(tzinfo=value.tzinfo or UTC) - EPOCH) // MICROSECOND
@@ -82,8 +82,8 @@ def _neutral(value: Any) -> Any:
         case time():
             return timedelta(hours=value.hour, minutes=value.minute, seconds=value.second, microseconds=value.microsecond) // MICROSECOND
         case dict():
-            return {name: _neutral(item) for name, item in value.items()}
+            return {name: neutral(item) for name, item in value.items()}
         case list():
-            return [_neutral(item) for item in value]
+            return [neutral(item) for item in value]
         case _:
             return value

@@ -92,8 +92,23 @@ class OffsetInterval(Struct, frozen=True):
     end: int
 
 
+class ChangedValues(Struct, frozen=True):
+    """The number of values of one field that were nulled or truncated for one reason.
+
+    `field` is a path with `[]` for any array index. It is None for the sum of all fields that are not named.
+    """
+
+    field: str | None
+    change: str | None
+    reason: str | None
+    values: int
+
+
 class AddData(_Event, frozen=True):
-    """The commit of one or more checkpoints: rows are added. `changes` counts values that were nulled or truncated, by reason."""
+    """The commit of one or more checkpoints: rows are added. `changes` counts values that were nulled or truncated, by reason.
+
+    `changed_values` counts the same values by field, most of them first.
+    """
 
     schema_id: int
     sync_id: int
@@ -103,6 +118,7 @@ class AddData(_Event, frozen=True):
     files: tuple[FileEntry, ...]
     checkpoints: tuple[Checkpoint, ...]
     changes: dict[str, int]
+    changed_values: tuple[ChangedValues, ...] = ()
 
 
 class MergeData(_Event, frozen=True):

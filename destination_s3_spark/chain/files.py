@@ -78,6 +78,7 @@ class FileEntry(Struct, frozen=True, rename="camel", omit_defaults=True):
     `upload_id` is null if the file is known to be visible. `schema_id` names the schema of its columns. `offset` is the chain offset of its
     first row, null for rows that a merge combined. In AddData these two and `generation_id` follow from the block; other events state them.
     `statistics` is None if the file was written while no publisher needed them; entries of removed files have none either.
+    `landed_on`: the day of a live raw file's block, counted from 1970. Blocks do not state it.
     """
 
     kind: FileKind
@@ -91,6 +92,7 @@ class FileEntry(Struct, frozen=True, rename="camel", omit_defaults=True):
     generation_id: int | None = None
     offset: int | None = None
     statistics: FileStatistics | None = None
+    landed_on: int | None = None
 
     @classmethod
     def of(cls, file: DataFile) -> FileEntry:

@@ -74,7 +74,7 @@ def fold(state: TableState | None, block: Block, block_hash: str) -> TableState:
         case OpenEpoch():
             changed = _open(state, block, event)
         case SetDataSchema():
-            changed = _set_schema(state, event)
+            changed = _set_schema(state, block.sequence_number, event)
         case AddData() | MergeData() | ReplaceData() | Void():
             changed = _fold_data(state, block.sequence_number, event)
         case Close():
@@ -109,7 +109,7 @@ def _begin(block: Block, block_hash: str) -> TableState:
         raise InvalidChain(Rule.GENERATION, "block 0")
     begun_by = 0 if seed.adopted else seed.sync_id
     contents = Contents(seed.generation_id, adopted=len(seed.adopted), pending=seed.pending, begun_by=begun_by, current_from=0)
-    return TableState(identity, 0, block_hash, block.system_time, 1, seed.opener, contents)
+    return TableState(identity, 0, block_hash, block.system_time, 1, seed.opener, contents, schema_blocks=())
 
 
 def _check_link(state: TableState, block: Block) -> None:
@@ -165,12 +165,14 @@ def _opened(before: Contents, event: OpenEpoch) -> Contents:
     return contents
 
 
-def _set_schema(state: TableState, event: SetDataSchema) -> TableState:
+def _set_schema(state: TableState, number: int, event: SetDataSchema) -> TableState:
     if event.schema == state.schema:
         raise InvalidChain(Rule.NO_OP, f"schema {event.schema_id} is the current one")
     if state.schema_id is not None and event.schema_id <= state.schema_id:
         raise InvalidChain(Rule.SCHEMA_ID, f"{event.schema_id} after {state.schema_id}")
-    return replace(state, schema=event.schema, types_since=event.schema_id if event.retypes else state.types_since)
+    blocks = None if state.schema_blocks is None else (*state.schema_blocks, (event.schema_id, number))
+    types_since = event.schema_id if event.retypes else state.types_since
+    return replace(state, schema=event.schema, types_since=types_since, schema_blocks=blocks)
 
 
 def _fold_data(state: TableState, number: int, event: AddData | MergeData | ReplaceData | Void) -> TableState:
@@ -242,7 +244,8 @@ def _replace_data(state: TableState, number: int, event: ReplaceData) -> TableSt
 
 def _rewritten(state: TableState, number: int, event: MergeData | ReplaceData, contents: Contents) -> TableState:
     removed = tuple(file.key for file in event.files_removed)
-    undo = Unsettled(number, False, event.files, removed, 0, state.contents)
+    data_change = not isinstance(event, MergeData) or event.data_change
+    undo = Unsettled(number, False, event.files, removed, 0, state.contents, data_change)
     return replace(state, last_data=number, unsettled=undo, contents=contents)
 
 

@@ -5,7 +5,9 @@ It may be missing or out of date and does not tell where the chain ends. A check
 
 from __future__ import annotations
 
+import base64
 import hashlib
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -16,10 +18,15 @@ from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.chain.state import TableState
 
 HINT_NAME = "hint.json"
-MAX_FILES = 500
-"""Largest number of files that the hint lists. For a larger table, the list is read from the blocks when needed."""
-MAX_BYTES = 2**20
-"""Largest size of a hint that lists files. Statistics of wide tables can make a short list large, and every sync reads the hint."""
+PLAIN_FILES = 500
+"""Largest number of files that the hint lists as plain JSON. The list of a larger table is compressed."""
+PLAIN_BYTES = 2**20
+"""Largest size of a hint with a plain list. Statistics of wide tables can make a short list large."""
+MAX_BYTES = 4 * 2**20
+"""Largest compressed list. A larger one is read from the blocks when needed, because every sync reads and writes the hint."""
+
+_LEVEL = 1
+"""Level of compression. The keys of a table's files are so similar that higher levels save little."""
 
 
 class BadHint(Exception):
@@ -37,12 +44,16 @@ class Shown:
     live: LiveFiles | None = None
 
 
-class Known(msgspec.Struct, frozen=True):
-    """The contents of a hint: the state, the live files unless there are too many, and each publisher's mark of what it last showed."""
+class Known(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The contents of a hint: the state, the live files unless there are too many, and each publisher's mark of what it last showed.
+
+    `compressed`: the live files in the object if a plain list would be too large: base64 of zlib of their JSON.
+    """
 
     state: TableState
     live: LiveFiles | None
     shown: dict[str, str] = {}
+    compressed: str | None = None
 
 
 class _Hint(msgspec.Struct, rename="camel"):
@@ -54,15 +65,16 @@ class _Hint(msgspec.Struct, rename="camel"):
 
 _HINT = msgspec.json.Decoder(_Hint)
 _KNOWN = msgspec.json.Decoder(Known)
+_LIVE = msgspec.json.Decoder(LiveFiles)
 
 
 def encode_hint(state: TableState, live: LiveFiles | None, shown: Mapping[str, str]) -> bytes:
-    """Return the bytes of the hint object, without the live files if they exceed MAX_FILES or make it larger than MAX_BYTES."""
-    if live is not None and len(live.files) + len(live.adopted) + len(live.dropped) > MAX_FILES:
-        live = None
-    body = canonical(Known(state, live, dict(shown)))
-    if live is not None and len(body) > MAX_BYTES:
-        body = canonical(Known(state, None, dict(shown)))
+    """Return the bytes of the hint object. A long list of live files is compressed, and left out if it exceeds MAX_BYTES even so."""
+    count = 0 if live is None else len(live.files) + len(live.adopted) + len(live.dropped)
+    body = canonical(Known(state, live if count <= PLAIN_FILES else None, dict(shown)))
+    if live is not None and (count > PLAIN_FILES or len(body) > PLAIN_BYTES):
+        compressed = base64.b64encode(zlib.compress(canonical(live), _LEVEL)).decode()
+        body = canonical(Known(state, None, dict(shown), compressed if len(compressed) <= MAX_BYTES else None))
     return canonical(_Hint(state.sequence_number, state.block_hash, msgspec.Raw(body), hashlib.sha256(body).hexdigest()))
 
 
@@ -72,6 +84,10 @@ def decode_hint(body: bytes) -> Known:
         hint = _HINT.decode(body)
         if hashlib.sha256(hint.known).hexdigest() != hint.checksum:
             raise BadHint
-        return _KNOWN.decode(hint.known)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        known = _KNOWN.decode(hint.known)
+        if known.compressed is None:
+            return known
+        live = _LIVE.decode(zlib.decompress(base64.b64decode(known.compressed)))
+        return msgspec.structs.replace(known, live=live, compressed=None)
+    except (msgspec.DecodeError, UnicodeDecodeError, zlib.error, ValueError):
         raise BadHint from None

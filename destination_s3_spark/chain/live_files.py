@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from datetime import UTC, datetime
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -76,12 +77,12 @@ class LiveFilesFold:
             case Seed(adopted=adopted):
                 self.now = LiveFiles(adopted, pending=event.pending)
             case Snapshot(adopted=adopted, files=files, dropped=dropped):
-                self.now = LiveFiles(adopted, files, dropped, event.state.contents.pending)
+                self.now = dated(LiveFiles(adopted, files, dropped, event.state.contents.pending), block.system_time)
             case OpenEpoch(pending=pending):
                 self.now = self.now.open(pending)
             case AddData():
                 self.before = self.now
-                self.now = replace(self.now, files=(*self.now.files, *added(event)))
+                self.now = replace(self.now, files=(*self.now.files, *(_dated(file, day(block.system_time)) for file in added(event))))
             case MergeData(data_change=False):
                 self.before = self.now
                 self.now = _compacted(self.now, event)
@@ -89,7 +90,8 @@ class LiveFilesFold:
                 self.before = self.now
                 left = self.now.without(event.files_removed)
                 pending = None if isinstance(event, ReplaceData) else left.pending
-                added_files = (file.visible() for file in event.files if file.kind is not FileKind.CHANGES)
+                today = day(block.system_time)
+                added_files = (_dated(file.visible(), today) for file in event.files if file.kind is not FileKind.CHANGES)
                 self.now = replace(left, files=(*left.files, *added_files), pending=pending)
             case Void():
                 # Void takes back the last data block. A session that began in between has changed no files.
@@ -99,9 +101,31 @@ class LiveFilesFold:
 def _compacted(live: LiveFiles, event: MergeData) -> LiveFiles:
     """Return the files after a compaction. Each new file stands where the first of its rows were, so rows keep their order."""
     removed = {file.key for file in event.files_removed}
-    made = {(file.kind, file.offset): file.visible() for file in event.files}
+    parts = [file for file in live.files if file.key in removed]
+    made = {(file.kind, file.offset): _dated(file.visible(), _newest(parts)) for file in event.files}
     files = (made.get((file.kind, file.offset)) if file.key in removed else file for file in live.files)
     return replace(live, files=tuple(file for file in files if file is not None))
+
+
+def _newest(parts: Iterable[FileEntry]) -> int | None:
+    """Return the day on which the last of the raw files landed."""
+    return max((file.landed_on for file in parts if file.landed_on is not None), default=None)
+
+
+def day(time: datetime) -> int:
+    """Return the day of a time in UTC, counted from 1970."""
+    return int(time.astimezone(UTC).timestamp()) // 86_400
+
+
+def dated(live: LiveFiles, time: datetime) -> LiveFiles:
+    """Return the live files with a day for each raw file. `time` dates those that an earlier version listed without one."""
+    if all(file.landed_on is not None for file in live.files if file.kind is FileKind.RAW):
+        return live
+    return replace(live, files=tuple(_dated(file, day(time)) for file in live.files))
+
+
+def _dated(file: FileEntry, today: int | None) -> FileEntry:
+    return replace(file, landed_on=today) if file.kind is FileKind.RAW and file.landed_on is None else file
 
 
 def with_generations(state: TableState, live: LiveFiles) -> TableState:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Any
@@ -18,7 +18,7 @@ from destination_s3_spark.chain.blocks import Block, UnreadableBlock, block_hash
 from destination_s3_spark.chain.events import Event, OpenEpoch, Seed, SetDataSchema, Snapshot
 from destination_s3_spark.chain.fold import InvalidChain, fold, resume
 from destination_s3_spark.chain.hint import HINT_NAME, BadHint, Shown, decode_hint, encode_hint
-from destination_s3_spark.chain.live_files import LiveFiles, LiveFilesFold, with_generations
+from destination_s3_spark.chain.live_files import LiveFiles, LiveFilesFold, dated, with_generations
 from destination_s3_spark.chain.state import TableState
 from destination_s3_spark.errors import Bug, DataError, SyncError, TransientError
 from destination_s3_spark.storage.object_store import ObjectExists, ObjectNotFound, ObjectStore, OutcomeUnknown
@@ -31,8 +31,10 @@ BLOCKS_LOOKED_AT = 64
 """Blocks per step of the backward search for an older schema."""
 PARALLEL_FROM = 8
 """Number of blocks from which reads run in parallel."""
-GETS_AT_ONCE = 8
+GETS_AT_ONCE = 16
 """Parallel GET requests when blocks are read."""
+BLOCKS_IN_MEMORY = 1000
+"""Most blocks in memory when a whole chain is read."""
 
 Clock = Callable[[], datetime]
 
@@ -70,6 +72,11 @@ class Chain:
         self._hint_number: int | None = None
 
     @property
+    def prefix(self) -> str:
+        """The key prefix of the blocks, ending in `/`."""
+        return self._prefix
+
+    @property
     def head(self) -> TableState:
         """State of a chain that has blocks. Raises Bug when no block is known."""
         if self.state is None:
@@ -91,7 +98,7 @@ class Chain:
             self._distrust_hint()
         else:
             self.state = known.state
-            self._live = None if known.live is None else LiveFilesFold(known.live)
+            self._live = None if known.live is None else LiveFilesFold(dated(known.live, known.state.system_time))
             self.shown = {name: Shown(mark, known.live) for name, mark in known.shown.items()}
             self._from_hint = True
             self._hint_number = known.state.sequence_number
@@ -194,27 +201,40 @@ class Chain:
         """Return the table's files without the last data block. Valid only while that block is unsettled."""
         return self._live_fold().before
 
-    def blocks(self, numbers: range | None = None) -> Iterator[Block]:
+    def blocks(self, numbers: Sequence[int] | None = None) -> Iterator[Block]:
         """Yield the blocks with these numbers, by default from the last Snapshot (or the Seed) to the head.
 
         Sends one GET per block, in parallel for longer ranges.
         """
         numbers = range(self.head.snapshot or 0, self.head.sequence_number + 1) if numbers is None else numbers
+        yield from map(self._decode, numbers, self._bodies(numbers))
+
+    def all_blocks(self) -> Iterator[tuple[Block, str]]:
+        """Yield every block from the Seed to the head, each with its hash. Raises DataError when one is missing or unreadable."""
+        for start in range(0, self.head.sequence_number + 1, BLOCKS_IN_MEMORY):
+            numbers = range(start, min(start + BLOCKS_IN_MEMORY, self.head.sequence_number + 1))
+            for number, body in zip(numbers, self._bodies(numbers), strict=True):
+                yield self._decode(number, body), block_hash(body)
+
+    def _bodies(self, numbers: Sequence[int]) -> Iterator[bytes]:
         if len(numbers) < PARALLEL_FROM:
-            bodies = map(self._need, numbers)
-            yield from map(self._decode, numbers, bodies)
+            yield from map(self._need, numbers)
             return
         with ThreadPoolExecutor(GETS_AT_ONCE, "blocks") as pool:
-            yield from map(self._decode, numbers, pool.map(self._need, numbers))
+            yield from pool.map(self._need, numbers)
 
     def schemas(self, ids: Collection[int]) -> dict[int, dict[str, Any]]:
         """Return the SetDataSchema payloads of these schema ids.
 
-        Schemas older than the current one are searched for backwards, at most to the Seed. Raises DataError when one is missing.
+        Sends one GET per schema older than the current one. If the state does not tell their blocks, schemas are searched for backwards, at
+        most to the Seed. Raises DataError when one is missing.
         """
         current = self.head.schema
         found = {int(current["schemaId"]): current} if current is not None else {}
-        end = self.head.sequence_number + 1
+        wanted = set(ids) - found.keys()
+        numbers: Sequence[int] = [number for schema_id, number in self.head.schema_blocks or () if schema_id in wanted]
+        found |= {event.schema_id: event.schema for block in self.blocks(numbers) if isinstance(event := block.event, SetDataSchema)}
+        end = self.head.sequence_number + 1 if self.head.schema_blocks is None else 0
         while end > 0 and not found.keys() >= set(ids):
             numbers = range(max(0, end - BLOCKS_LOOKED_AT), end)
             events = [block.event for block in self.blocks(numbers)]
@@ -292,8 +312,7 @@ class Chain:
                     raise BlockTaken(self._decode(number, found)) from None
             return
         raise TransientError(
-            f"The store did not say whether block {number} of table {self._stream} was written ({key}). "
-            "Nothing is lost: run the sync again."
+            f"The store did not say whether block {number} of table {self._stream} was written ({key}). Nothing is lost: try again."
         )
 
     def _get(self, number: int) -> bytes | None:

@@ -12,6 +12,7 @@ from destination_s3_spark.chain.events import OpenEpoch, Seed, Snapshot
 from destination_s3_spark.chain.log import BlockTaken, Chain
 from destination_s3_spark.chain.orphan_uploads import OrphanUploads
 from destination_s3_spark.chain.precedence import Precedence, TakenOver
+from destination_s3_spark.chain.schema_history import with_schema_blocks
 from destination_s3_spark.chain.settle import Publish, complete, delete_voided, finish, take_back
 from destination_s3_spark.chain.state import Pending, TableState
 from destination_s3_spark.chain.tokens import parse_token, table_number
@@ -27,6 +28,9 @@ CHAIN_FOLDER = "chain/"
 
 SNAPSHOT_EVERY = 100
 """Blocks after which a Snapshot is due. A reader without a hint folds about this many blocks."""
+FILES_PER_BLOCK = 10
+"""Most files that a Snapshot lists for each block since the last one. A table of many files thus gets fewer Snapshots: with a constant
+distance, the bytes of its chain would grow with the square of its age."""
 
 
 def _adopt_nothing() -> Sequence[str]:
@@ -187,9 +191,10 @@ def _delete_scratch(store: ObjectStore, table: Table, state: TableState) -> int:
 
 
 def take_snapshot_when_due(chain: Chain) -> None:
-    """Append a Snapshot if at least SNAPSHOT_EVERY blocks follow the last one."""
-    if chain.head.blocks_since_snapshot >= SNAPSHOT_EVERY:
+    """Append a Snapshot if at least SNAPSHOT_EVERY blocks follow the last one, and more for a table of many files."""
+    if chain.head.blocks_since_snapshot >= max(SNAPSHOT_EVERY, chain.head.file_count // FILES_PER_BLOCK):
         live = chain.live_files()
+        chain.state = with_schema_blocks(chain)
         chain.append(Snapshot(chain.head, live.adopted, live.files, live.dropped))
 
 
@@ -219,9 +224,7 @@ def _open_epoch(chain: Chain, table: Table, session: Session, precedence: Preced
             chain.catch_up()
         else:
             return clean
-    raise TransientError(
-        f"Table {table.stream} could not be opened: another writer was first {OPEN_TRIES} times. Run the sync again later."
-    )
+    raise TransientError(f"Table {table.stream} could not be opened: another writer was first {OPEN_TRIES} times. Try again later.")
 
 
 def _opening_event(chain: Chain, table: Table, session: Session) -> Seed | OpenEpoch:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from destination_s3_spark.chain.blocks import Block
 from destination_s3_spark.chain.events import SetDataSchema, Snapshot
 from destination_s3_spark.chain.log import Chain
@@ -10,10 +12,13 @@ from destination_s3_spark.errors import Bug
 
 
 def schema_history(chain: Chain) -> list[Block]:
-    """Return the blocks that set a schema, oldest first.
+    """Return the blocks that set a schema, oldest first, with one GET each.
 
-    Blocks between two Snapshots with the same schema are not read, because none of them can set a schema.
+    If the state does not tell their numbers, the chain is searched. Blocks between two Snapshots with the same schema are not read, because
+    none of them can set a schema.
     """
+    if chain.head.schema_blocks is not None:
+        return list(chain.blocks([number for _, number in chain.head.schema_blocks]))
     found: list[Block] = []
     state: TableState | None = chain.head
     end = chain.head.sequence_number + 1
@@ -25,6 +30,15 @@ def schema_history(chain: Chain) -> list[Block]:
         end = state.snapshot or 0
         state = begin
     return found
+
+
+def with_schema_blocks(chain: Chain) -> TableState:
+    """Return the state at the head with the blocks of its schemas. If an earlier version wrote the state, find them in the chain."""
+    state = chain.head
+    if state.schema_blocks is not None:
+        return state
+    found = [(block.event.schema_id, block.sequence_number) for block in schema_history(chain) if isinstance(block.event, SetDataSchema)]
+    return replace(state, schema_blocks=tuple(found))
 
 
 def _at_snapshot(chain: Chain, number: int | None) -> TableState | None:

@@ -122,6 +122,8 @@ class Unsettled(Struct, frozen=True, rename="camel"):
     """Number of checkpoints to drop from the replay list when the block is voided."""
     before: Contents
     """Contents to restore when the block is voided."""
+    data_change: bool = True
+    """Whether rows may have changed. False for a compaction."""
 
 
 class TableState(Struct, frozen=True, rename="camel"):
@@ -149,6 +151,13 @@ class TableState(Struct, frozen=True, rename="camel"):
     """Checkpoints committed since the last clean end, oldest first, which a source may send again."""
     snapshot: int | None = None
     """Number of the last Snapshot block."""
+    schema_blocks: tuple[tuple[int, int], ...] | None = None
+    """The schema id and the block of each SetDataSchema. None if a connector version wrote the state that did not track them."""
+
+    @property
+    def file_count(self) -> int:
+        """Number of live files, without those of a generation that was given up."""
+        return self.contents.adopted + sum(counters.files for counters in self.contents.held.values())
 
     @property
     def schema_id(self) -> int | None:

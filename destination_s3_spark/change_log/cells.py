@@ -1,7 +1,7 @@
 """Conversion of Arrow columns to plain text and to JSON, shared by all text formats.
 
-Numbers take their JSON form; integral doubles end in `.0`. Dates and times follow ISO 8601, without a zero fraction and with `Z` for UTC.
-Containers become compact JSON with all their members.
+Numbers take their JSON form; integral doubles end in `.0`, decimals have all digits of their scale. Dates and times follow ISO 8601,
+without a zero fraction and with `Z` for UTC. Containers become compact JSON with all their members.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from destination_s3_spark.decoding.value_text import decimal_texts
 from destination_s3_spark.formats.rows import row_bytes, row_offsets
 from destination_s3_spark.formats.text_file import text_join
 
@@ -32,6 +33,8 @@ def texts(values: pa.Array[Any]) -> pa.StringArray:
         return json_texts(values)
     if pa.types.is_floating(kind):
         return _doubles(values)
+    if pa.types.is_decimal(kind):
+        return decimal_texts(values)
     if pa.types.is_time64(kind) or pa.types.is_timestamp(kind):
         return _times(values)
     return values.cast(pa.string())

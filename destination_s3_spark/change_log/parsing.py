@@ -1,14 +1,18 @@
 """Parsing of change log files into events and rows in every format: the inverse of the writers.
 
 Values have their JSON types. Text formats store all values as text, so the column's type tells how to parse numbers, booleans and
-containers. Dates and times stay text in every format.
+containers. Dates and times stay text in every format. In a log with decimals, numbers with a point or an exponent are `decimal.Decimal`,
+and so are integers beyond 64 bits.
 """
 
 from __future__ import annotations
 
+import decimal
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from io import BufferedReader
 from itertools import islice
 from typing import Any, TypeAlias
@@ -33,6 +37,8 @@ BinarySource: TypeAlias = Any
 _READ_BYTES = 8 * 2**20
 _CSV_CELL = re.compile(r'(?:^|,)(?:"((?:[^"]++|"")*+)"|([^,"]*+))')
 _ROWS_AT_ONCE = 8192
+_DECIMAL = "decimal128("
+"""The beginning of a decimal type in the text of a column's type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +60,9 @@ def read_events(manifest: Manifest, file: BinarySource) -> Iterator[Event]:
         case ChangeLogFormat.REPLICANT_JSON:
             return _replicant_json_events(manifest, file)
         case ChangeLogFormat.JSONL:
-            return (Event(e["op"], e["new"], e["old"], e["cursor"], e["operationCount"]) for e in _json_lines(file))
+            return (Event(e["op"], e["new"], e["old"], e["cursor"], e["operationCount"]) for e in _json_lines(manifest, file))
         case ChangeLogFormat.PARQUET:
-            return _parquet_events(file)
+            return _parquet_events(manifest, file)
 
 
 def read_rows(manifest: Manifest, file: BinarySource) -> Iterator[Values]:
@@ -67,9 +73,9 @@ def read_rows(manifest: Manifest, file: BinarySource) -> Iterator[Values]:
         case ChangeLogFormat.REPLICANT_JSON:
             return _replicant_json_rows(manifest, file)
         case ChangeLogFormat.JSONL:
-            return _json_lines(file)
+            return _json_lines(manifest, file)
         case ChangeLogFormat.PARQUET:
-            return _parquet_rows(file)
+            return _parquet_rows(manifest, file)
 
 
 def _csv_events(manifest: Manifest, file: BinarySource) -> Iterator[Event]:
@@ -116,7 +122,7 @@ def _csv_cell(found: re.Match[str]) -> str | None:
 
 def _replicant_json_events(manifest: Manifest, file: BinarySource) -> Iterator[Event]:
     names, parsers = _columns(manifest)
-    for event in _json_lines(file):
+    for event in _json_lines(manifest, file):
         exists = [int(event["exists"][name]) for name in names]
         values = [_parsed(parsers, _not_null(event[image][name] for name in names)) for image in ("after", "before")]
         new, old = (_image(names, image, exists, bit) for image, bit in zip(values, (IN_NEW, IN_OLD), strict=True))
@@ -125,15 +131,15 @@ def _replicant_json_events(manifest: Manifest, file: BinarySource) -> Iterator[E
 
 def _replicant_json_rows(manifest: Manifest, file: BinarySource) -> Iterator[Values]:
     names, parsers = _columns(manifest)
-    for row in _json_lines(file):
+    for row in _json_lines(manifest, file):
         yield dict(zip(names, _parsed(parsers, _not_null(row[name] for name in names)), strict=True))
 
 
-def _parquet_events(file: BinarySource) -> Iterator[Event]:
+def _parquet_events(manifest: Manifest, file: BinarySource) -> Iterator[Event]:
     for batch in _parquet_batches(file):
         columns = (
             batch["op"].to_pylist(),
-            *(map(orjson.loads, cells.json_texts(batch[image]).to_pylist()) for image in ("new", "old")),
+            *(map(_loads(manifest), cells.json_texts(batch[image]).to_pylist()) for image in ("new", "old")),
             batch["exists"].to_pylist(),
             map(orjson.loads, batch["cursor"].to_pylist()),
             batch["operation_count"].to_pylist(),
@@ -143,10 +149,10 @@ def _parquet_events(file: BinarySource) -> Iterator[Event]:
             yield Event(op, *images, cursor, msgspec.to_builtins(OperationCount(**counts)))
 
 
-def _parquet_rows(file: BinarySource) -> Iterator[Values]:
+def _parquet_rows(manifest: Manifest, file: BinarySource) -> Iterator[Values]:
     for batch in _parquet_batches(file):
         rows = pa.StructArray.from_arrays(batch.columns, batch.schema.names)
-        yield from map(orjson.loads, cells.json_texts(rows).to_pylist())
+        yield from map(_loads(manifest), cells.json_texts(rows).to_pylist())
 
 
 def _parquet_batches(file: BinarySource) -> Iterator[pa.RecordBatch]:
@@ -154,8 +160,8 @@ def _parquet_batches(file: BinarySource) -> Iterator[pa.RecordBatch]:
         yield from parquet.iter_batches(_ROWS_AT_ONCE)
 
 
-def _json_lines(file: BinarySource) -> Iterator[dict[str, Any]]:
-    return map(orjson.loads, BufferedReader(_unzipped(file)))
+def _json_lines(manifest: Manifest, file: BinarySource) -> Iterator[dict[str, Any]]:
+    return map(_loads(manifest), BufferedReader(_unzipped(file)))
 
 
 def _unzipped(file: BinarySource) -> pa.NativeFile:
@@ -164,13 +170,26 @@ def _unzipped(file: BinarySource) -> pa.NativeFile:
 
 def _columns(manifest: Manifest) -> tuple[list[str], list[Callable[[str], Any]]]:
     """Return the names of the columns and, for each, the function that parses its texts."""
-    return [column.name for column in manifest.columns], [_parser(column.type) for column in manifest.columns]
+    loads = _loads(manifest)
+    return [column.name for column in manifest.columns], [_parser(column.type, loads) for column in manifest.columns]
 
 
-def _parser(type_text: str) -> Callable[[str], Any]:
-    match type_text.partition("<")[0]:
-        case "int64" | "double" | "bool" | "struct" | "list":
-            return orjson.loads
+def _loads(manifest: Manifest) -> Callable[[str | bytes], Any]:
+    """Return the function that parses JSON. It keeps all digits if the log has decimals."""
+    if any(_DECIMAL in column.type for column in manifest.columns):
+        return partial(json.loads, parse_float=decimal.Decimal, parse_int=_integer)
+    return orjson.loads
+
+
+def _integer(text: str) -> int | decimal.Decimal:
+    value = int(text)
+    return value if value.bit_length() < 64 else decimal.Decimal(text)  # orjson writes no larger integers
+
+
+def _parser(type_text: str, loads: Callable[[str], Any]) -> Callable[[str], Any]:
+    match re.split("[<(]", type_text)[0]:
+        case "int64" | "double" | "bool" | "struct" | "list" | "decimal128":
+            return loads
         case _:
             return str
 

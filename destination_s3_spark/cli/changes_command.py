@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from decimal import Decimal
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ import orjson
 from destination_s3_spark.change_log.manifest import Manifest
 from destination_s3_spark.change_log.reading import ChangeLog, Interval
 from destination_s3_spark.cli.configuration import read_config
+from destination_s3_spark.cli.progress import Progress
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.storage.configured import path_template, s3_settings
 from destination_s3_spark.storage.object_store import ObjectStore
@@ -51,17 +54,25 @@ def run(config_path: str, name: str, namespace: str | None, wanted: Wanted) -> i
     log = ChangeLog(store, folder, lambda key, size: RangedFile(store.settings, key, size))
     if not log.groups:
         raise ConfigError(_no_log(store, f"{template.base}{CHANGES_FOLDER}/", stream, config.s3_bucket_name))
-    with suppress(BrokenPipeError):  # the reader closed the pipe early (`| head`)
-        for record in _records(log, wanted):
-            sys.stdout.buffer.write(orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE))
+    shown = nullcontext(None) if sys.stdout.isatty() else Progress("reading the change log")
+    with suppress(BrokenPipeError), shown as progress:  # the reader closed the pipe early (`| head`)
+        for number, record in enumerate(_records(log, wanted), start=1):
+            sys.stdout.buffer.write(orjson.dumps(record, default=_number, option=orjson.OPT_APPEND_NEWLINE))
+            if progress is not None:
+                progress.update(number, note="records printed")
     return 0
+
+
+def _number(value: Decimal) -> orjson.Fragment:
+    """Return a decimal as a JSON number with all of its digits."""
+    return orjson.Fragment(f"{value:f}")
 
 
 def key_filter(text: str) -> Mapping[str, Any]:
     """Parse a JSON object of key columns and their values. Raises ConfigError for any other text."""
     try:
-        key = orjson.loads(text)
-    except orjson.JSONDecodeError:
+        key = json.loads(text, parse_float=Decimal)
+    except json.JSONDecodeError:
         key = None
     if not isinstance(key, dict) or not key:
         raise ConfigError(f'--key takes a JSON object of key columns and their values, such as {{"id": 42}}, not {text}.')
@@ -73,8 +84,13 @@ def _records(log: ChangeLog, wanted: Wanted) -> Iterator[dict[str, Any]]:
     _require_key_columns(log.manifest(groups[-1]), wanted.key)
     for group in groups:
         for record in log.records(log.manifest(group), wanted.interval):
-            if wanted.key.items() <= record["key"].items():
+            if all(_is(record["key"][name], value) for name, value in wanted.key.items()):
                 yield record
+
+
+def _is(found: object, wanted: object) -> bool:
+    """Tell whether a key column has the wanted value. A double is compared with the double nearest to the wanted number."""
+    return found == (float(wanted) if isinstance(found, float) and isinstance(wanted, Decimal) else wanted)
 
 
 def _require_key_columns(manifest: Manifest, key: Mapping[str, Any]) -> None:

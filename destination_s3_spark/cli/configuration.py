@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import orjson
 
@@ -12,13 +13,24 @@ from destination_s3_spark.errors import ConfigError
 
 def read_config(path: Path) -> Config:
     """Read the configuration from a JSON file. Raises ConfigError, which never quotes the file, because it holds secrets."""
+    return Config.parse(read_options(path))
+
+
+def read_options(path: Path) -> dict[str, Any]:
+    """Read the options of a configuration file as they are. Raises ConfigError, which never quotes the file."""
     try:
-        options = orjson.loads(path.read_bytes())
-    except OSError as error:
-        raise ConfigError(f"The configuration {path} cannot be read: {error.strerror}.") from error
+        options = orjson.loads(read_file(path, "configuration"))
     except orjson.JSONDecodeError:
         options = None
     if not isinstance(options, dict):
         # Raised without the decoding error as its cause, which would quote the file and its secrets.
         raise ConfigError(f"The configuration {path} is not a JSON object.")
-    return Config.parse(options)
+    return options
+
+
+def read_file(path: Path, what: str) -> bytes:
+    """Read a file of the command line. Raises ConfigError if it cannot be read."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"The {what} {path} cannot be read: {error.strerror}.") from error

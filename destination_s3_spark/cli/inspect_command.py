@@ -3,17 +3,39 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from destination_s3_spark.cli import inspection, report, schema_report
+from destination_s3_spark.cli import views
 from destination_s3_spark.cli.configuration import read_config
-from destination_s3_spark.cli.inspection import InspectedTable
+from destination_s3_spark.cli.inspection.commits import Commit, commits
+from destination_s3_spark.cli.inspection.ddl import SqlEngine, ddl
+from destination_s3_spark.cli.inspection.files import TableFile, file_totals, table_files
+from destination_s3_spark.cli.inspection.readers import ReaderState, readers
+from destination_s3_spark.cli.inspection.schemas import Column, columns, schema_changes
+from destination_s3_spark.cli.inspection.summary import TableSummary, summary
+from destination_s3_spark.cli.inspection.syncs import Sync, syncs
+from destination_s3_spark.cli.inspection.table import InspectedTable, read_head, read_table
+from destination_s3_spark.cli.inspection.values import ChangedValue, changed_values
+from destination_s3_spark.cli.progress import Progress
+from destination_s3_spark.cli.terminal import Output, Rows, Terminal, Width, write_json, write_rows
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.schema.flatbuffer import bare_flatbuffer
-from destination_s3_spark.tables.factory import table_factory
+from destination_s3_spark.stream_id import StreamId
+from destination_s3_spark.tables.factory import TableFactory, table_factory
+from destination_s3_spark.tables.found import FoundTable
+from destination_s3_spark.tables.publishers.publication import Publisher
+
+Publishers: TypeAlias = Mapping[StreamId, Sequence[Publisher]]
+TABLES_AT_ONCE = 16
+SYNCS_SHOWN = 10
+"""Last sessions in the overview of one table."""
 
 
 class SchemaForm(Enum):
@@ -25,59 +47,175 @@ class SchemaForm(Enum):
     """A bare flatbuffer, as Open Data Fabric records it."""
 
 
-def run(config_path: str, name: str | None, namespace: str | None) -> int:
-    """Print all tables, or one stream's in detail. Raises ConfigError if the configuration is wrong or the stream has no table."""
+class View(Enum):
+    """A part of a table to look at."""
+
+    FILES = "files"
+    SCHEMA = "schema"
+    SYNCS = "syncs"
+    VALUES = "values"
+    COMMITS = "commits"
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The tables to look at: all without a name. `table` is the name of a stream or its namespace, a dot and the name."""
+
+    table: str | None
+    namespace: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What to print of the tables, and how."""
+
+    view: View | None
+    output: Output
+    width: Width
+    most_blocks: int
+
+
+def run(config_path: str, chosen: Chosen, look: Look) -> int:
+    """Print all tables, one table or a view of it. Raises ConfigError if the configuration is wrong or there is no such table."""
     factory = table_factory(read_config(Path(config_path)))
-    found = factory.find()
+    terminal = Terminal(look.width)
+    with ThreadPoolExecutor(TABLES_AT_ONCE, "tables") as pool:
+        found = replace(factory, map_tables=pool.map).find()
     publishers = factory.publishers(found)
-    chosen = found if name is None else factory.choose(found, name, namespace)
-    tables = [inspection.read_table(factory, table, publishers[table.stream]) for table in chosen]
-    sys.stdout.write(_all_tables(tables, factory.place) if name is None else "\n".join(map(_one_table, tables)))
+    if chosen.table is None:
+        _all_tables(factory, publishers, found, look.output, terminal)
+        return 0
+    tables = choose(factory, found, chosen)
+    if look.output is not Output.TABLE:
+        _require_one(tables)
+    for table in tables:
+        with Progress(f"reading the chain of {table.stream}"):
+            read = read_table(factory, table, publishers[table.stream] if look.view is None else (), look.most_blocks)
+        if look.view is None:
+            _one_table(read, look.output, terminal)
+        else:
+            _one_view(read, look.view, look.output, terminal)
     return 0
 
 
-def export_schema(config_path: str, name: str, namespace: str | None, file: Path, form: SchemaForm) -> int:
+def print_ddl(config_path: str, chosen: Chosen, engine: SqlEngine) -> int:
+    """Print the statement that defines a table in an engine. Raises ConfigError if there is no such table or no statement."""
+    config = read_config(Path(config_path))
+    factory = table_factory(config)
+    table = _require_one(choose(factory, factory.find(), chosen))
+    sys.stdout.write(ddl(read_head(factory, table), config, engine))
+    return 0
+
+
+def export_schema(config_path: str, chosen: Chosen, file: Path, form: SchemaForm) -> int:
     """Write a table's current Arrow schema to a file.
 
     Raises ConfigError when there is no such table or more than one, when it has no schema yet, or when the file cannot be written.
     """
     factory = table_factory(read_config(Path(config_path)))
-    chosen = factory.choose(factory.find(), name, namespace)
-    if len(chosen) > 1:
-        raise ConfigError(
-            f"There are {len(chosen)} streams of the name {name}: {', '.join(str(t.stream) for t in chosen)}. Add --namespace."
-        )
-    columns = inspection.read_table(factory, chosen[0]).columns
-    if columns is None:
-        raise ConfigError(f"The table of stream {chosen[0].stream} has no schema yet: no record of it was ever committed.")
+    table = _require_one(choose(factory, factory.find(), chosen))
+    found = read_head(factory, table).columns
+    if found is None:
+        raise ConfigError(f"The table of stream {table.stream} has no schema yet: no record of it was ever committed.")
     try:
-        file.write_bytes(_schema_bytes(columns, form))
+        file.write_bytes(_schema_bytes(found, form))
     except OSError as error:
         raise ConfigError(f"The schema cannot be written to {file}: {error.strerror}.") from error
-    sys.stdout.write(f"{file}: Arrow schema of {chosen[0].stream}, {len(columns)} columns, form {form.value}\n")
+    sys.stdout.write(f"{file}: Arrow schema of {table.stream}, {len(found)} columns, form {form.value}\n")
     return 0
+
+
+def choose(factory: TableFactory, found: Sequence[FoundTable], chosen: Chosen) -> list[FoundTable]:
+    """Choose the tables of a name. Raises ConfigError when there are none."""
+    exact = [table for table in found if str(table.stream) == chosen.table and chosen.namespace is None]
+    return exact or factory.choose(found, chosen.table or "", chosen.namespace)
+
+
+def _require_one(tables: Sequence[FoundTable]) -> FoundTable:
+    if len(tables) > 1:
+        names = ", ".join(str(table.stream) for table in tables)
+        raise ConfigError(f"There are {len(tables)} streams of the name {tables[0].stream.name}: {names}. Add --namespace.")
+    return tables[0]
 
 
 def _schema_bytes(schema: pa.Schema, form: SchemaForm) -> bytes:
     return bare_flatbuffer(schema) if form is SchemaForm.ODF else schema.serialize().to_pybytes()
 
 
-def _all_tables(tables: list[InspectedTable], place: str) -> str:
-    if not tables:
-        return f"No tables under {place}.\n"
-    behind = report.not_current(tables)
-    parts = [report.overview(tables), *([f"Readers do not see the last data of:\n{behind}"] if behind else [])]
-    return "\n\n".join([*parts, "More about one of them: --stream NAME\n"])
+def _all_tables(factory: TableFactory, publishers: Publishers, found: Sequence[FoundTable], output: Output, terminal: Terminal) -> None:
+    with ThreadPoolExecutor(TABLES_AT_ONCE, "tables") as pool, Progress("reading tables", len(found)) as progress:
+
+        def read(table: FoundTable) -> InspectedTable:
+            head = read_head(factory, table, publishers[table.stream])
+            progress.advance()
+            return head
+
+        tables = list(pool.map(read, found))
+    rows = [summary(table) for table in tables]
+    write_rows(views.summaries(rows, factory.place), output, TableSummary, terminal)
+    if output is not Output.TABLE or not rows:
+        return
+    behind = [state for table in tables for state in readers(table) if state.state is not ReaderState.CURRENT]
+    if behind:
+        terminal.say("\nReaders do not see the last data of:", style="bold")
+        for state in behind:
+            terminal.say(f"{state.table}, {views.reader_line(state)}")
+    terminal.say("\nMore about one of them: inspect TABLE, inspect TABLE files|schema|syncs|values|commits")
 
 
-def _one_table(table: InspectedTable) -> str:
-    sections = {
-        f"Table {table.stream}": report.table_state(table),
-        "Readers": report.readers(table),
-        "Files": report.files(table),
-        "Columns": report.columns(table),
-        "Recovered columns": schema_report.recovered_columns(table),
-        "Schemas": schema_report.history(table),
-        "Chain": report.chain(table),
-    }
-    return "\n".join(report.section(title, text) for title, text in sections.items() if text)
+def _one_table(table: InspectedTable, output: Output, terminal: Terminal) -> None:
+    about = summary(table)
+    last = syncs(table.blocks)[-SYNCS_SHOWN:]
+    parts = [("files", views.totals(file_totals(table))), ("columns", views.columns(columns(table))), ("syncs", views.syncs(last))]
+    match output:
+        case Output.TABLE:
+            terminal.section(f"Table {table.stream}")
+            terminal.facts(views.facts(about))
+            if table.standings:
+                terminal.section("Readers")
+            for state in readers(table):
+                terminal.say(views.reader_line(state))
+            _print_parts(parts, terminal)
+        case Output.JSON:
+            write_json({"table": about, "readers": readers(table), **{title: shown.rows for title, shown in parts}})
+        case Output.CSV:
+            write_rows(views.summaries([about], ""), output, TableSummary, terminal)
+
+
+def _one_view(table: InspectedTable, view: View, output: Output, terminal: Terminal) -> None:
+    if output is Output.TABLE:
+        first = table.blocks[0].sequence_number if table.blocks else 0
+        if first and view is not View.SCHEMA:
+            terminal.say(f"(read from block {first} on; --blocks N reads more of the chain)")
+    if view is View.SCHEMA:
+        _schema(table, output, terminal)
+        return
+    shown, row_type = _VIEWS[view](table)
+    write_rows(shown, output, row_type, terminal)
+
+
+def _schema(table: InspectedTable, output: Output, terminal: Terminal) -> None:
+    shown = views.columns(columns(table))
+    parts = [("columns", shown), ("history", views.schemas(schema_changes(table.schemas)))]
+    match output:
+        case Output.TABLE:
+            _print_parts(parts, terminal)
+        case Output.JSON:
+            write_json({title: rows.rows for title, rows in parts})
+        case Output.CSV:
+            write_rows(shown, output, Column, terminal)
+
+
+def _print_parts(parts: Sequence[tuple[str, Rows]], terminal: Terminal) -> None:
+    for title, shown in parts:
+        terminal.section(_TITLES[title])
+        terminal.table(shown)
+
+
+_TITLES = {"files": "Files", "columns": "Columns", "syncs": "Last syncs", "history": "Schemas"}
+_VIEWS: Mapping[View, Callable[[InspectedTable], tuple[Rows, type[Any]]]] = {
+    View.FILES: lambda table: (views.files(table_files(table)), TableFile),
+    View.SYNCS: lambda table: (views.syncs(syncs(table.blocks)), Sync),
+    View.VALUES: lambda table: (views.values(changed_values(table.blocks)), ChangedValue),
+    View.COMMITS: lambda table: (views.commits(commits(table.blocks)), Commit),
+}

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from destination_s3_spark.chain.opening import Leftovers
 from destination_s3_spark.cli.configuration import read_config
-from destination_s3_spark.cli.report import counted
+from destination_s3_spark.cli.progress import Progress
+from destination_s3_spark.counted import counted
 from destination_s3_spark.errors import SyncError
 from destination_s3_spark.tables.commit.repair import Repair, repair
 from destination_s3_spark.tables.factory import identity_of, table_factory
@@ -27,16 +28,18 @@ def run(config_path: str, name: str | None, namespace: str | None) -> int:
         return 0
     publishers, orphans = factory.publishers(found), factory.orphans()
     failed = 0
-    for number, table in enumerate(chosen, start=1):
-        try:
-            repaired = repair(factory.store, identity_of(table), publishers[table.stream], orphans, factory.started_at)
-            said = _done(repaired)
-            failed += 1 if repaired is not None and repaired.refused else 0
-        except SyncError as error:
-            said = f"failed. {error.message}"
-            failed += 1
-        sys.stdout.write(f"[{number}/{len(chosen)}] {table.stream}: {said}\n")
-        sys.stdout.flush()
+    with Progress("repairing tables", len(chosen)) as progress:
+        for number, table in enumerate(chosen, start=1):
+            try:
+                repaired = repair(factory.store, identity_of(table), publishers[table.stream], orphans, factory.started_at)
+                said = _done(repaired)
+                failed += 1 if repaired is not None and repaired.refused else 0
+            except SyncError as error:
+                said = f"failed. {error.message}"
+                failed += 1
+            sys.stdout.write(f"[{number}/{len(chosen)}] {table.stream}: {said}\n")
+            sys.stdout.flush()
+            progress.advance()
     return 1 if failed else 0
 
 

@@ -14,6 +14,8 @@ PACKAGE = "destination-s3-spark"
 COMPLETION_VARIABLE = "_DESTINATION_S3_SPARK_COMPLETE"
 """Environment variable through which a shell asks for completions."""
 SHELLS = ("bash", "zsh", "fish")
+VIEWS = ("files", "schema", "syncs", "values", "commits")
+ENGINES = ("athena", "trino", "spark", "duckdb", "redshift")
 DEMO_RECORDS = 50_000
 
 Option = Callable[[Callable[..., int]], Callable[..., int]]
@@ -96,13 +98,21 @@ def _airbyte_command(name: str, text: str, *options: click.Option) -> None:
 _CONFIG = click.Option(["--config"], required=True, metavar="FILE", type=click.Path(), help="The connector's configuration.")
 _CATALOG = click.Option(["--catalog"], required=True, metavar="FILE", type=click.Path(), help="The configured catalog.")
 _airbyte_command("spec", "Print the specification of the configuration.")
-_airbyte_command("check", "Check that a sync can use the bucket, and the Spark cluster if there is one.", _CONFIG)
+_airbyte_command("check", "Check that a sync can use the bucket and the Spark cluster.", _CONFIG)
 _airbyte_command("write", "Sync the messages on standard input into the tables.", _CONFIG, _CATALOG)
 
 
 @tree.command()
-@_table_options("Show this stream's table in detail.")
-@click.option("--export-schema", metavar="FILE", type=click.Path(), help="Write the table's Arrow schema to this file; needs --stream.")
+@click.argument("table", required=False)
+@click.argument("view", required=False, type=click.Choice(VIEWS))
+@_table_options("Another way to name TABLE, for names with a dot.")
+@click.option("--output", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True, help="Form of the output.")
+@click.option("--wide", is_flag=True, help="Let lines be longer than the terminal is wide.")
+@click.option(
+    "--blocks", type=click.IntRange(min=1), default=1_000, show_default=True, metavar="N", help="Read the newest N blocks for the history."
+)
+@click.option("--ddl", type=click.Choice(ENGINES), help="Print the statement that defines the table in this engine.")
+@click.option("--export-schema", metavar="FILE", type=click.Path(), help="Write the table's Arrow schema to this file.")
 @click.option(
     "--form",
     type=click.Choice(["ipc", "odf"]),
@@ -110,19 +120,96 @@ _airbyte_command("write", "Sync the messages on standard input into the tables."
     show_default=True,
     help="Form of that file: an Arrow IPC message, or Open Data Fabric's bare flatbuffer.",
 )
-def inspect(config: str, stream: str | None, namespace: str | None, export_schema: str | None, form: str) -> int:
+def inspect(  # noqa: PLR0913, PLR0917 (one parameter per option)
+    config: str,
+    table: str | None,
+    view: str | None,
+    stream: str | None,
+    namespace: str | None,
+    output: str,
+    wide: bool,
+    blocks: int,
+    ddl: str | None,
+    export_schema: str | None,
+    form: str,
+) -> int:
     """Show what is in the tables of a configuration.
 
-    Reads the chains under the configured bucket path, which are the truth about the tables, and changes nothing. Without --stream: one line
-    per table. With it: the table's state, its columns and its blocks.
+    Reads the chains under the configured bucket path, which are the truth about the tables, and changes nothing. Without TABLE: one line
+    per table. With it: the table's state, its files by kind, its columns and its last syncs. TABLE is the stream's name, with or without
+    its namespace: orders or shop.orders.
+
+    \b
+    VIEW shows more of one table:
+      files    each file with its rows, size, key range and commit
+      schema   columns with their whole types, and every schema so far
+      syncs    when each ran, what it brought, how it ended
+      values   the fields with values that were nulled or cut, and why
+      commits  the blocks of the table's chain
     """
     from destination_s3_spark.cli import inspect_command  # noqa: PLC0415
+    from destination_s3_spark.cli.inspection.ddl import SqlEngine  # noqa: PLC0415
+    from destination_s3_spark.cli.terminal import Output, Width  # noqa: PLC0415
 
-    if export_schema is None:
-        return inspect_command.run(config, stream, namespace)
-    if stream is None:
-        raise click.UsageError("--export-schema writes the schema of one table: say which with --stream.")
-    return inspect_command.export_schema(config, stream, namespace, Path(export_schema), inspect_command.SchemaForm(form))
+    if stream is not None and table is not None:
+        raise click.UsageError(f"TABLE is {table} and --stream is {stream}: name the table once.")
+    chosen = inspect_command.Chosen(stream or table, namespace)
+    if ddl is not None:
+        _required(chosen.table, "--ddl prints the statement of one table: say which, as in inspect TABLE --ddl.")
+        return inspect_command.print_ddl(config, chosen, SqlEngine(ddl))
+    if export_schema is not None:
+        _required(chosen.table, "--export-schema writes the schema of one table: say which, as in inspect TABLE --export-schema.")
+        return inspect_command.export_schema(config, chosen, Path(export_schema), inspect_command.SchemaForm(form))
+    look = inspect_command.Look(
+        None if view is None else inspect_command.View(view), Output(output), Width.UNBOUNDED if wide else Width.OF_TERMINAL, blocks
+    )
+    return inspect_command.run(config, chosen, look)
+
+
+@tree.command()
+@_config_option()
+@click.option("--catalog", metavar="FILE", type=click.Path(), help="A configured catalog: show where each stream's table is or will be.")
+@click.option("--output", type=click.Choice(["table", "json"]), default="table", show_default=True, help="Form of the output.")
+def doctor(config: str, catalog: str | None, output: str) -> int:
+    """Say what is right and wrong about a configuration.
+
+    Tries everything that a sync needs, each by itself: the options, the endpoint, the clock, every permission, conditional writes, Java and
+    Spark, the spool directory and the memory. What it writes into the bucket is removed. The exit code is 1 if a sync cannot work.
+    """
+    from destination_s3_spark.cli import doctor_command  # noqa: PLC0415
+    from destination_s3_spark.cli.terminal import Output  # noqa: PLC0415
+
+    return doctor_command.run(config, catalog, Output(output))
+
+
+@tree.command()
+@click.argument("discovered", default="-", type=click.Path())
+@click.option("--select", multiple=True, metavar="NAME", help="Only this stream: a name, with or without its namespace, or a pattern (*).")
+@click.option("--sync-mode", type=click.Choice(["full_refresh", "incremental"]), help="Instead of the best that the source offers.")
+@click.option(
+    "--destination-sync-mode",
+    type=click.Choice(["append", "append_dedup", "overwrite"]),
+    help="Instead of append_dedup for incremental streams with a key, append for those without, and overwrite for the others.",
+)
+def catalog(discovered: str, select: tuple[str, ...], sync_mode: str | None, destination_sync_mode: str | None) -> int:
+    """Make a configured catalog from what a source discovers.
+
+    Reads the output of the source's discover from the file DISCOVERED or from standard input, and prints the catalog that both the source's
+    read and this connector's write take. Keys and cursors are the source's.
+
+    \b
+    some-source discover --config source.json | destination-s3-spark catalog > catalog.json
+    """
+    from destination_s3_spark.cli import catalog_command  # noqa: PLC0415
+    from destination_s3_spark.protocol.catalog import DestinationSyncMode  # noqa: PLC0415
+    from destination_s3_spark.protocol.discovered import Choice, SyncMode  # noqa: PLC0415
+
+    choice = Choice(
+        select,
+        None if sync_mode is None else SyncMode(sync_mode),
+        None if destination_sync_mode is None else DestinationSyncMode(destination_sync_mode),
+    )
+    return catalog_command.run(discovered, choice)
 
 
 @tree.command()
@@ -147,7 +234,9 @@ def changes(
         interval=Interval(first, last),
         since=changes_command.Since.LAST_SNAPSHOT if latest_snapshot else changes_command.Since.BEGINNING,
     )
-    return changes_command.run(config, _required(stream, "changes prints the log of one table"), namespace, wanted)
+    return changes_command.run(
+        config, _required(stream, "changes prints the log of one table: say which with --stream."), namespace, wanted
+    )
 
 
 @tree.command()
@@ -164,6 +253,19 @@ def repair(config: str, stream: str | None, namespace: str | None) -> int:
 
 
 @tree.command()
+@_table_options("Verify this stream's table only.")
+def verify(config: str, stream: str | None, namespace: str | None) -> int:
+    """Check whole tables, and change nothing.
+
+    Reads every block of a table's chain and checks its hash, then every file: that it is there with its size, that its footer counts the
+    rows that the chain says, that keys are sorted and no two files share a key or a row. Takes about a minute for 50,000 blocks and files.
+    """
+    from destination_s3_spark.cli import verify_command  # noqa: PLC0415
+
+    return verify_command.run(config, stream, namespace)
+
+
+@tree.command()
 @_table_options("The stream whose table is rebuilt.")
 def rebuild(config: str, stream: str | None, namespace: str | None) -> int:
     """Rebuild a final table from its raw table.
@@ -173,7 +275,20 @@ def rebuild(config: str, stream: str | None, namespace: str | None) -> int:
     """
     from destination_s3_spark.cli import rebuild_command  # noqa: PLC0415
 
-    return rebuild_command.run(config, _required(stream, "rebuild works on one table"), namespace)
+    return rebuild_command.run(config, _required(stream, "rebuild works on one table: say which with --stream."), namespace)
+
+
+@tree.command()
+@_table_options("Join the files of this stream's table only.")
+def optimize(config: str, stream: str | None, namespace: str | None) -> int:
+    """Join the small files of tables.
+
+    Joins neighbouring files below half of the target size, as a sync does at its end for tables that have a publisher. No row changes.
+    While one file replaces others, a reader that lists the folder may see their rows twice. A running sync of the table is stopped.
+    """
+    from destination_s3_spark.cli import optimize_command  # noqa: PLC0415
+
+    return optimize_command.run(config, stream, namespace)
 
 
 @tree.command()
@@ -207,10 +322,10 @@ def completion(shell: str) -> int:
     return 0
 
 
-def _required(stream: str | None, why: str) -> str:
-    if stream is None:
-        raise click.UsageError(f"{why}: say which with --stream.")
-    return stream
+def _required(table: str | None, message: str) -> str:
+    if table is None:
+        raise click.UsageError(message)
+    return table
 
 
 OPERATOR_COMMANDS = tuple(name for name, command in tree.commands.items() if command.callback is not None)

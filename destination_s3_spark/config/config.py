@@ -6,11 +6,14 @@ these models (see `specification`): users read their titles, their descriptions 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Annotated, Any, ClassVar, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, ConfigDict, Field, SecretStr, ValidationError, ValidationInfo, field_validator
+from pydantic_core import ErrorDetails
 
 from destination_s3_spark.config.format_options import SPELLINGS, Format, with_current_spelling
 from destination_s3_spark.config.iceberg_options import ICEBERG_TYPES
@@ -31,6 +34,8 @@ Region = Literal[
 SECRET: dict[str, Any] = {"airbyte_secret": True, "always_show": True}
 MIB, GIB = 2**20, 2**30
 """Units in bytes of options that end in `_mb` and `_gb`."""
+MOST_CHOICES = 10
+"""Most values of an option that a message lists."""
 ADVANCED = "advanced"
 """Group of the options that destination-s3 does not have. Its own options stay ungrouped, at the top."""
 
@@ -299,9 +304,7 @@ class Config(OpenSettings):
         try:
             config = cls.model_validate(with_current_spellings(options))
         except ValidationError as error:
-            problems = [
-                _problem(tuple(map(str, found["loc"])), found["type"], found.get("ctx", {}), found["msg"]) for found in error.errors()
-            ]
+            problems = [_problem(found, options) for found in error.errors()]
         else:
             # Only a configuration for this connector can mean these options, so no configuration of destination-s3 is refused.
             problems = [str(option) for option in unknown_options(config, options) if option.ours]
@@ -336,22 +339,24 @@ VARIANT_NAMES = frozenset(name for key in ("format_type", "compression_type", "c
 """Names of union variants, which pydantic puts into the path of an error. Users know only the option names."""
 
 
-def _path(location: tuple[str, ...]) -> str:
+def _path(location: tuple[str, ...]) -> list[str]:
     """Return the path of an option. The type of a catalog is left out only where it names a variant, because `glue` is an option too."""
     named = [part for part, outer in zip(location, ("", *location), strict=False) if not (outer == "iceberg" and part in ICEBERG_TYPES)]
-    return ".".join(part for part in named if part not in VARIANT_NAMES) or "configuration"
+    return [part for part in named if part not in VARIANT_NAMES]
 
 
-def _problem(location: tuple[str, ...], kind: str, context: Mapping[str, Any], message: str) -> str:
-    path = _path(location)
-    match kind:
+def _problem(found: ErrorDetails, options: Mapping[str, Any]) -> str:
+    location, context = tuple(map(str, found["loc"])), found.get("ctx", {})
+    parts = _path(location)
+    path = ".".join(parts) or "configuration"
+    match found["type"]:
         case "missing":
-            return f"{path}: is required and missing"
+            return f"{path}: is required and missing{_misspelt(parts, options)}"
         case "extra_forbidden":
             near = nearest_name(location[-1], _names_beside(location))
             return f"{path}: there is no such option{did_you_mean((*location[:-1], near) if near else None)}. Remove it or fix its spelling"
         case "literal_error":
-            return f"{path}: must be one of {context['expected']}"
+            return f"{path}: {_choices(context['expected'], found['input'])}"
         case "union_tag_invalid" | "union_tag_not_found":
             option = context["discriminator"].strip("'")
             choices = context.get("expected_tags") or ", ".join(map(repr, SPELLINGS.get(option, ICEBERG_TYPES)))
@@ -359,4 +364,23 @@ def _problem(location: tuple[str, ...], kind: str, context: Mapping[str, Any], m
         case "value_error":
             return f"{path}: {context['error']}"
         case _:  # pydantic's own messages about types and bounds contain the bound, not the value
-            return f"{path}: {message[0].lower()}{message[1:]}"
+            return f"{path}: {found['msg'][0].lower()}{found['msg'][1:]}"
+
+
+def _misspelt(missing: Sequence[str], options: Mapping[str, Any]) -> str:
+    """Return a note on an option that was given beside the missing one under a similar name; empty if there is none."""
+    given: Any = options
+    for part in missing[:-1]:
+        given = given.get(part) if isinstance(given, Mapping) else None
+    unknown = [name for name in given if name not in Config.model_fields] if isinstance(given, Mapping) else []
+    near = nearest_name(missing[-1], unknown) if missing else None
+    return f" ({near} is given, which is no option)" if near else ""
+
+
+def _choices(expected: str, given: Any) -> str:
+    """Say which values an option takes: all of them, or of many those that are nearest to the given one, which is not repeated."""
+    values = re.findall(r"'([^']*)'", expected)
+    if len(values) <= MOST_CHOICES:
+        return f"must be one of {expected}"
+    near = get_close_matches(str(given).casefold(), values, 3, cutoff=0.0)
+    return f"is none of the {len(values)} values it can have. Nearest are {', '.join(map(repr, near[:-1]))} and {near[-1]!r}"

@@ -50,6 +50,8 @@ def _plain(schema: Mapping[str, Any], models: Mapping[str, Any]) -> dict[str, An
     if "oneOf" in plain:
         plain["type"] = "object"
         plain["oneOf"] = [_plain(variant, models) for variant in plain["oneOf"]]
+    if "items" in plain:
+        plain["items"] = _plain(plain["items"], models)
     if "properties" in plain:
         plain["properties"] = {name: _plain(value, models) for name, value in plain["properties"].items()}
         fixed = [name for name, value in plain["properties"].items() if "const" in value]

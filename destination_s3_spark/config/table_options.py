@@ -7,10 +7,34 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, ValidationInfo, field_validator
 
 from destination_s3_spark.config.iceberg_options import IcebergOptions
 from destination_s3_spark.config.settings_model import Settings, Shape
+
+
+class DecimalColumn(Settings):
+    """Number columns to store as decimals."""
+
+    stream: str = Field(
+        title="Stream",
+        description="The stream's name, with or without its namespace and a dot before it. Patterns have * and ?.",
+        examples=["shop.orders", "*"],
+    )
+    column: str = Field(
+        title="Column",
+        description="The field's name; of a member of an object the names down to it, joined by dots. Patterns have * and ?.",
+        examples=["amount", "lines.price", "*_amount"],
+    )
+    precision: int = Field(ge=1, le=38, title="Precision", description="The number of digits in total, at most 38.", examples=[12])
+    scale: int = Field(ge=0, le=38, title="Scale", description="The number of digits after the point.", examples=[2])
+
+    @field_validator("scale")
+    @classmethod
+    def _at_most_all_digits(cls, scale: int, info: ValidationInfo) -> int:
+        if scale > info.data.get("precision", scale):
+            raise ValueError("must not be larger than precision, the number of digits in total")
+        return scale
 
 
 class Tables(Settings):
@@ -20,6 +44,15 @@ class Tables(Settings):
         True,
         title="Keep raw tables",
         description="Whether each stream also keeps a raw table: every record as the JSON text it came in, next to its typed row.",
+    )
+    raw_retention_days: int | None = Field(
+        None,
+        ge=1,
+        title="Days to keep raw rows",
+        description=(
+            "Number of days after which raw files are deleted, if their rows are in the final table. By default they are kept. Without "
+            "them a table cannot be rebuilt from its raw table."
+        ),
     )
     schema_change: Literal["recover", "rewrite", "fail"] = Field(
         "recover",
@@ -35,6 +68,22 @@ class Tables(Settings):
         description=(
             "What becomes of a member that the objects of one union declare differently, in Avro and Parquet: fail ends the sync at its "
             "start, union keeps the values of both declarations as destination-s3 does, text makes the member a string."
+        ),
+    )
+    declared_decimals: bool = Field(
+        False,
+        title="Declared decimals",
+        description=(
+            "Whether numbers that their schema declares exact (multipleOf, or airbyte_type big_number or big_integer) are stored as "
+            "decimals of 38 digits in Avro and Parquet. Without it, numbers are doubles, as in destination-s3."
+        ),
+    )
+    decimal_columns: list[DecimalColumn] = Field(
+        [],
+        title="Decimal columns",
+        description=(
+            "Number columns to store as decimals in Avro and Parquet, whether or not their schema says so. Of several entries that match a "
+            "column, the first one applies."
         ),
     )
     cdc_deletion_mode: Literal["hard", "soft"] = Field(
@@ -89,6 +138,14 @@ class ChangeLog(Settings):
     )
     include_header: bool = Field(
         False, title="Header line", description="Whether each file of replicant_csv begins with the names of its columns."
+    )
+    retention_days: int | None = Field(
+        None,
+        ge=1,
+        title="Days to keep the change log",
+        description=(
+            "Number of days after which the part of a change log before its newest snapshot is deleted. By default all of it is kept."
+        ),
     )
 
 

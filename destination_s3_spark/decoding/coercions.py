@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from decimal import Decimal
+from typing import NamedTuple
 
 from destination_s3_spark.decoding.changes import Reason
 from destination_s3_spark.exact_json.values import QUOTE, string
@@ -25,6 +26,12 @@ _NUMBER = re.compile(rb"([+-]?)(\d*)(?:\.(\d*))?(?:[eE]([+-]?\d+))?")
 _INTEGER_TEXT = re.compile(rb"[+-]?\d+")
 _NUMERIC_TEXT = re.compile(rb"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 _PLAIN_INTEGER = re.compile(rb"-?\d{1,18}")
+
+
+class Rounded(NamedTuple):
+    """A decimal that differs from the number in its text."""
+
+    value: Decimal
 
 
 def boolean(text: bytes) -> bool | Reason:
@@ -52,6 +59,17 @@ def number(text: bytes) -> float | Reason:
     if text == b"-0":
         return 0.0  # an integer has no negative zero
     return _double(text) if text[0] in _NUMBER_STARTS else Reason.SERIALIZATION
+
+
+def decimal(text: bytes, precision: int, scale: int) -> Decimal | Rounded | Reason:
+    """Read a decimal from a number or a numeric string.
+
+    Digits beyond the scale are rounded, half away from zero. A number with too many digits before the point does not fit.
+    """
+    if text[0] == QUOTE:
+        inner = string(text).encode("utf-8", "replace")
+        return _decimal(inner, precision, scale) if _NUMERIC_TEXT.fullmatch(inner) else Reason.SERIALIZATION
+    return _decimal(text, precision, scale) if text[0] in _NUMBER_STARTS else Reason.SERIALIZATION
 
 
 def is_rounded(text: bytes) -> bool:
@@ -91,8 +109,31 @@ def _integral(text: bytes) -> int | Reason:
     return value if INT64_MIN <= value <= INT64_MAX else Reason.SIZE
 
 
+def _decimal(text: bytes, precision: int, scale: int) -> Decimal | Rounded | Reason:
+    """Read a decimal from a decimal number. Like `_integral`, it counts digits before it computes anything."""
+    match = _NUMBER.fullmatch(text)
+    if match is None:
+        return Reason.SERIALIZATION
+    sign, whole, fraction, exponent = match.groups(b"")
+    digits = (whole + fraction).lstrip(b"0")
+    if not digits:
+        return Decimal(0)
+    kept = len(digits) - len(fraction) + _clamped(exponent) + scale
+    if kept > precision:
+        return Reason.SIZE
+    # The value is 0.<digits> * 10**kept, in units of the last place.
+    unscaled = int(digits[: max(kept, 0)] or b"0") * 10 ** max(kept - len(digits), 0)
+    cut = digits[max(kept, 0) :].strip(b"0")
+    if kept >= 0 and digits[kept : kept + 1] >= b"5":
+        unscaled += 1
+    if unscaled == 10**precision:
+        return Reason.SIZE
+    value = Decimal(f"{sign.decode() if unscaled else ''}{unscaled}E-{scale}")
+    return Rounded(value) if cut else value
+
+
 def _clamped(exponent: bytes) -> int:
-    """Return the exponent, clamped to +-10**13. That suffices to decide whether a number of fewer than 2**40 digits fits int64."""
+    """Return the exponent, clamped to +-10**13. That suffices to decide whether a number of fewer than 2**40 digits fits."""
     if not exponent:
         return 0
     digits = exponent.lstrip(b"+-0") or b"0"

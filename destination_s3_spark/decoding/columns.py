@@ -6,13 +6,21 @@ import pyarrow as pa
 
 from destination_s3_spark.decoding.column import Column, TextColumn
 from destination_s3_spark.decoding.containers import ArrayColumn, ObjectColumn
-from destination_s3_spark.decoding.scalars import JsonTextColumn, NumberColumn, StringColumn, TemporalColumn, TemporalKeyColumn
+from destination_s3_spark.decoding.scalars import (
+    DecimalColumn,
+    JsonTextColumn,
+    NumberColumn,
+    StringColumn,
+    TemporalColumn,
+    TemporalKeyColumn,
+)
 from destination_s3_spark.decoding.temporal import TEMPORAL
 from destination_s3_spark.decoding.unions import UnionColumn
 from destination_s3_spark.exact_json.values import ARRAY, OBJECT
 from destination_s3_spark.schema.airbyte_type import (
     AirbyteType,
     Array,
+    Decimal,
     Object,
     Scalar,
     SchemalessArray,
@@ -32,6 +40,8 @@ def column_of(of: AirbyteType, arrow_type: pa.DataType) -> Column:
     match of:
         case Scalar():
             return _scalar(of, arrow_type)
+        case Decimal():
+            return DecimalColumn(of, arrow_type)
         case SchemalessObject():
             return JsonTextColumn(OBJECT)
         case SchemalessArray():

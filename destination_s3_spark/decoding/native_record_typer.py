@@ -39,7 +39,7 @@ from destination_s3_spark.decoding.record_typer import (
 )
 from destination_s3_spark.decoding.texts import Texts, joined, text_array
 from destination_s3_spark.errors import REPORT
-from destination_s3_spark.schema.airbyte_type import AirbyteType, Array, Object, Scalar, SchemalessArray, SchemalessObject
+from destination_s3_spark.schema.airbyte_type import AirbyteType, Array, Decimal, Object, Scalar, SchemalessArray, SchemalessObject
 
 _MOST_ODD_LINES = 1 / 2
 """Share of odd lines above which a whole block goes to the Python typer, which is faster then."""
@@ -67,12 +67,14 @@ Ints = np.ndarray[Any, np.dtype[np.int64]]
 class Spec(NamedTuple):
     """Description of a column for the kernel: its kind, and its children with their JSON keys. The only child of an array is its items.
 
-    In a `whole` column, the kernel treats a date or time as odd if the column's type might not hold all of it.
+    In a `whole` column, the kernel treats a date or time as odd if the column's type might not hold all of it. `digits` are the precision
+    and the scale of a decimal.
     """
 
     kind: str
     whole: bool = False
     children: list[tuple[bytes, Spec]] = []  # noqa: RUF012 - never changed
+    digits: tuple[int, int] = (0, 0)
 
 
 class _Odd(NamedTuple):
@@ -326,6 +328,9 @@ def _node(of: AirbyteType, final: pa.DataType, number: int, *, of_key: bool = Fa
             return Node(number, child.end, (), (child,), column, final, stored, spec)
         case Scalar():
             kind, stored = of.value, _LAYOUTS.get(of, pa.string())
+        case Decimal(precision, scale):
+            _require(final == pa.decimal128(precision, scale))
+            return Node(number, number + 1, (), (), column, final, final, Spec("decimal", digits=(precision, scale)))
         case SchemalessObject():
             kind, stored = "json_object", pa.string()
         case SchemalessArray():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import decimal
 from collections.abc import Callable, Sequence
 from operator import itemgetter
 from typing import Annotated, Any, Protocol
@@ -18,7 +19,7 @@ from destination_s3_spark.decoding.plain_temporal import plain_temporals
 from destination_s3_spark.decoding.temporal import BEYOND_DATE, BEYOND_MICROSECONDS, TEMPORAL, temporal
 from destination_s3_spark.exact_json.marks import MARKS, unmarked_strings
 from destination_s3_spark.exact_json.values import ARRAY, NULL, OBJECT, QUOTE, Text, compact, string, without_lone_surrogates
-from destination_s3_spark.schema.airbyte_type import Scalar
+from destination_s3_spark.schema.airbyte_type import Decimal, Scalar
 
 _ANNOTATIONS: dict[Scalar, Any] = {
     Scalar.STRING: str | None,
@@ -149,6 +150,41 @@ class TemporalKeyColumn(TemporalColumn):
         for position in pc.indices_nonzero(pc.and_(beyond, column.is_valid())).to_pylist():
             changes.truncated((places, position), Reason.SIZE)
         return column
+
+
+class DecimalColumn(RawColumn):
+    """Column of decimals. Arrow reads the plain numbers of a whole column from their texts, without a binary float."""
+
+    def __init__(self, of: Decimal, arrow_type: pa.DataType) -> None:
+        self._of = of
+        self._arrow_type = arrow_type
+        whole = of.precision - of.scale
+        fraction = rf"(?:\.\d{{1,{of.scale}}})?" if of.scale else ""
+        number = f"-?(?:0|[1-9]\\d{{0,{whole - 1}}}){fraction}" if whole else f"-?0{fraction}"
+        self._plain = f'^(?:{number}|"{number}")$'
+
+    def array(self, slots: Sequence[Slot], places: Places, changes: Changes) -> pa.Array[Any]:
+        """Build the array. Numbers that are not plain are read one by one."""
+        given = pa.array(_texts(slots), pa.string())
+        plain = pc.match_substring_regex(given, self._plain)
+        numbers = given if plain.false_count == 0 else pc.if_else(plain, given, None)
+        values = pc.replace_substring(numbers, '"', "").cast(self._arrow_type)
+        if plain.false_count == 0:
+            return values
+        mask = pc.and_(pc.invert(plain), pc.not_equal(given, NULL.decode()))
+        positions = pc.indices_nonzero(mask).to_pylist()
+        read = [self._read(bytes(slots[position]), (places, position), changes) for position in positions]
+        return pc.replace_with_mask(values, mask, pa.array(read, self._arrow_type))
+
+    def _read(self, text: bytes, spot: Spot, changes: Changes) -> decimal.Decimal | None:
+        value = coercions.decimal(text, self._of.precision, self._of.scale)
+        if isinstance(value, Reason):
+            changes.nulled(spot, value)
+            return None
+        if isinstance(value, coercions.Rounded):
+            changes.truncated(spot, Reason.SIZE)
+            return value.value
+        return value
 
 
 class JsonTextColumn(RawColumn):

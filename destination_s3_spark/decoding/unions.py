@@ -5,7 +5,7 @@ The JSON kind of a value decides which option accepts it. No option accepts a va
     boolean, object, array    the option of that kind
     string                    the first string-like option in schema order that can parse it; a plain string accepts every text
     integer literal           the integer option if the value fits int64, else the number option
-    other number              the number option, else the integer option if the fraction is zero
+    other number              the number option (a double or a decimal), else the integer option if the fraction is zero
 
 A value that no option accepts becomes null and is recorded.
 """
@@ -23,7 +23,16 @@ from destination_s3_spark.decoding.column import Column, RawColumn, Slot
 from destination_s3_spark.decoding.temporal import TEMPORAL, temporal
 from destination_s3_spark.exact_json import values as json_values
 from destination_s3_spark.exact_json.values import NULL, string, without_lone_surrogates
-from destination_s3_spark.schema.airbyte_type import AirbyteType, Array, Object, Scalar, SchemalessArray, SchemalessObject, option_name
+from destination_s3_spark.schema.airbyte_type import (
+    AirbyteType,
+    Array,
+    Decimal,
+    Object,
+    Scalar,
+    SchemalessArray,
+    SchemalessObject,
+    option_name,
+)
 
 Chosen = tuple[int, Slot]
 """The ordinal of the option that accepts a value, and the value's slot in that option's column."""
@@ -39,7 +48,8 @@ class UnionColumn(RawColumn):
         self._arrow_fields = list(arrow_type)
         self._strings = [at for at, option in enumerate(options) if option is Scalar.STRING or option in TEMPORAL]
         self._integer = self._first(Scalar.INTEGER)
-        self._number = self._first(Scalar.NUMBER)
+        self._decimal = next((option for option in options if isinstance(option, Decimal)), None)
+        self._number = self._first(self._decimal or Scalar.NUMBER)
         self._boolean = self._first(Scalar.BOOLEAN)
         self._object = self._first_of(Object, SchemalessObject)
         self._array = self._first_of(Array, SchemalessArray)
@@ -92,8 +102,7 @@ class UnionColumn(RawColumn):
         return reason
 
     def _numeric(self, text: bytes) -> Chosen | Reason:
-        integer, number = coercions.integer(text), coercions.number(text)
-        tries = [(self._integer, integer), (self._number, number)]
+        tries = [(self._integer, coercions.integer(text)), (self._number, self._fractional(text))]
         if not text.lstrip(b"-").isdigit():
             tries.reverse()
         reason = Reason.SERIALIZATION
@@ -105,8 +114,15 @@ class UnionColumn(RawColumn):
             reason = Reason.SIZE if Reason.SIZE in (reason, value) else reason
         return reason
 
-    def _first(self, scalar: Scalar) -> int | None:
-        return self._options.index(scalar) if scalar in self._options else None
+    def _fractional(self, text: bytes) -> Slot | Reason:
+        """Return the slot of the number option."""
+        if self._decimal is None:
+            return coercions.number(text)
+        value = coercions.decimal(text, self._decimal.precision, self._decimal.scale)
+        return value if isinstance(value, Reason) else text
+
+    def _first(self, of: AirbyteType) -> int | None:
+        return self._options.index(of) if of in self._options else None
 
     def _first_of(self, *kinds: type) -> int | None:
         return next((at for at, option in enumerate(self._options) if isinstance(option, kinds)), None)

@@ -17,8 +17,10 @@ import pyarrow.compute as pc
 
 from destination_s3_spark.decoding.temporal import DAY_US, SECOND_US
 from destination_s3_spark.schema.airbyte_type import (
+    MAX_PRECISION,
     AirbyteType,
     Array,
+    Decimal,
     Field,
     Object,
     Scalar,
@@ -37,6 +39,8 @@ def value_texts(values: pa.Array[Any], of: AirbyteType) -> Texts:
     match of:
         case Scalar():
             return _scalars(values, of)
+        case Decimal():
+            return [None if text is None else text.encode() for text in decimal_texts(values).to_pylist()]
         case SchemalessObject() | SchemalessArray():
             return [None if text is None else text.encode() for text in values.to_pylist()]
         case Object(fields):
@@ -45,6 +49,18 @@ def value_texts(values: pa.Array[Any], of: AirbyteType) -> Texts:
             return _arrays(values, items)
         case Union(options):
             return _unions(values, options)
+
+
+def decimal_texts(values: pa.Array[Any]) -> pa.StringArray:
+    """Return the texts of decimals with all digits of their scale and without an exponent, unlike Arrow's: `0.00`, not `0E-2`."""
+    scale = values.type.scale
+    integers = pa.Array.from_buffers(pa.decimal128(MAX_PRECISION, 0), len(values), values.buffers(), offset=values.offset)
+    texts = integers.cast(pa.string())
+    if scale == 0:
+        return texts
+    digits = pc.utf8_lpad(pc.utf8_ltrim(texts, "-"), scale + 1, "0")
+    sign = pc.if_else(pc.starts_with(texts, "-"), "-", "")
+    return pc.binary_join_element_wise(sign, pc.binary_replace_slice(digits, -scale, -scale, "."), "")
 
 
 def _scalars(values: pa.Array[Any], of: Scalar) -> Texts:

@@ -6,7 +6,6 @@ import json
 import shutil
 import sys
 import tempfile
-import time
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -14,11 +13,16 @@ from typing import Any
 import pyarrow as pa
 
 from destination_s3_spark.chain.files import FileKind
-from destination_s3_spark.cli import inspection, report
-from destination_s3_spark.cli.inspection import InspectedTable
+from destination_s3_spark.cli import views
+from destination_s3_spark.cli.inspection.commits import commits
+from destination_s3_spark.cli.inspection.schemas import columns
+from destination_s3_spark.cli.inspection.summary import summary
+from destination_s3_spark.cli.inspection.table import InspectedTable, read_file, read_table
+from destination_s3_spark.cli.inspection.values import changed_values
+from destination_s3_spark.cli.progress import Progress
+from destination_s3_spark.cli.terminal import Terminal
 from destination_s3_spark.config.config import Config
 from destination_s3_spark.demo import connector, server, shop
-from destination_s3_spark.demo.connector import Progress
 from destination_s3_spark.demo.server import LocalS3
 from destination_s3_spark.demo.shop import Shop
 from destination_s3_spark.kernel import HOW_LINES_ARE_TYPED
@@ -32,8 +36,6 @@ KEY_ID, SECRET_KEY = "demo", "demo"
 MODES = {"customers": "append_dedup", "products": "append", "orders": "append"}
 """Destination sync modes: customers have one row per key; the other two tables keep every version."""
 ROWS_SHOWN = 3
-PROGRESS_EVERY_S = 5
-"""Interval between progress lines if stderr is not a terminal."""
 
 
 class After(Enum):
@@ -58,7 +60,9 @@ def run(records: int, seed: int, after: After) -> int:
         if after is After.STOP and code == 0:
             shutil.rmtree(directory)
     if after is After.KEEP and code == 0:
-        sys.stdout.write(report.section("Still running", _how_to_go_on(local, directory)))
+        terminal = Terminal()
+        terminal.section("Still running")
+        terminal.say(_how_to_go_on(local, directory))
     return code
 
 
@@ -72,7 +76,10 @@ def _sync_and_show(local: LocalS3, source: Shop, records: int, directory: Path) 
     if status != connector.SUCCEEDED:
         return _failed(f"check failed: {status}", log)
     _say(f"destination-s3-spark write --config {config} --catalog {catalog}")
-    code, progress = connector.write(config, catalog, source.read(records), log, _ProgressLine())
+    with Progress("syncing", records) as shown:
+        code, progress = connector.write(
+            config, catalog, source.read(records), log, lambda now: shown.update(now.records, note=f"{now.states_back} states acknowledged")
+        )
     if code != 0:
         return _failed(f"write ended with exit code {code}: {'; '.join(progress.errors) or 'without a TRACE ERROR'}", log)
     _say(_progress_text(progress))
@@ -94,24 +101,26 @@ def _options(endpoint: str) -> dict[str, Any]:
 
 
 def _show(config: Config) -> None:
-    factory = table_factory(config)
-    tables = [inspection.read_table(factory, table) for table in factory.find()]
-    sys.stdout.write("\n" + report.section("Tables", report.overview(tables)))
+    factory, terminal = table_factory(config), Terminal()
+    tables = [read_table(factory, table) for table in factory.find()]
+    terminal.section("Tables")
+    terminal.table(views.summaries([summary(table) for table in tables], factory.place))
     for table in tables:
-        rows = _final_rows(factory.store, table)
         sections = {
-            f"{table.stream}: columns": report.columns(table),
-            f"{table.stream}: first rows": report.first_rows(rows, ROWS_SHOWN),
-            f"{table.stream}: values that were changed": report.changes(inspection.value_changes(rows)),
-            f"{table.stream}: chain": report.chain(table),
+            f"{table.stream}: columns": views.columns(columns(table)),
+            f"{table.stream}: first rows": views.first_rows(_final_rows(factory.store, table), ROWS_SHOWN),
+            f"{table.stream}: values that were changed": views.values(changed_values(table.blocks)),
+            f"{table.stream}: chain": views.commits(commits(table.blocks)),
         }
-        sys.stdout.write("\n" + "\n".join(report.section(title, text) for title, text in sections.items()))
+        for title, shown in sections.items():
+            terminal.section(title)
+            terminal.table(shown)
     sys.stdout.flush()
 
 
 def _final_rows(store: ObjectStore, table: InspectedTable) -> pa.Table:
     files = table.files_of(FileKind.FINAL)
-    return pa.concat_tables([inspection.read_file(store, file) for file in files])
+    return pa.concat_tables([read_file(store, file) for file in files])
 
 
 def _how_to_go_on(local: LocalS3, directory: Path) -> str:
@@ -131,28 +140,13 @@ Polars:
   pl.scan_parquet("{files}", storage_options=options).head().collect()
 
 This connector:
-  destination-s3-spark inspect --config {directory}/config.json --stream orders
+  destination-s3-spark inspect orders --config {directory}/config.json
 
 To stop and clean up:
   kill {local.process.pid}; rm -r {directory}"""
 
 
-class _ProgressLine:
-    """Progress display: one line that is rewritten in a terminal, otherwise a new line every few seconds."""
-
-    def __init__(self) -> None:
-        self._shown = time.monotonic()
-
-    def __call__(self, progress: Progress) -> None:
-        if sys.stderr.isatty():
-            sys.stderr.write(f"\r{_progress_text(progress)}\r")
-            sys.stderr.flush()
-        elif time.monotonic() - self._shown >= PROGRESS_EVERY_S:
-            self._shown = time.monotonic()
-            _say(_progress_text(progress))
-
-
-def _progress_text(progress: Progress) -> str:
+def _progress_text(progress: connector.Progress) -> str:
     return (
         f"{progress.records:>9,} records sent, {progress.sent_bytes / 1e6:6.1f} MB, {progress.states_back:>3} of {progress.states_sent:>3} "
         f"states acknowledged, {progress.seconds:5.1f} s"

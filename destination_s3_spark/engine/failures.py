@@ -49,7 +49,7 @@ def symptom(error: BaseException | None, jvm: Jvm | None, *, kernel_killed: bool
 def start_failure(seen: Symptom) -> TransientError:
     """Return the error for a session that did not start. No records were involved, so the message may quote everything."""
     if seen.want_of_memory:
-        return TransientError("Spark did not start for lack of memory. Give the container more (4 GiB is advised) and run the sync again.")
+        return TransientError("Spark did not start for lack of memory. Give the container more (4 GiB is advised) and try again.")
     return TransientError(f"Spark did not start: {seen.words.rstrip('.')}. {_LOOK}.")
 
 
@@ -66,9 +66,9 @@ def job_failure(seen: Symptom, attempts: int, *, on_cluster: bool) -> TransientE
         what = "Spark gave up on a batch" + (f": {failed['kind']}" if failed else "")
     kept = "Nothing after the last acknowledged STATE was kept."
     if not seen.want_of_memory:
-        return TransientError(f"{what}. {kept} {_LOOK}; run the sync again.")
+        return TransientError(f"{what}. {kept} {_LOOK}; try again.")
     where = "executors more" if on_cluster and seen.spark_said else "the container more (4 GiB is advised)"
-    return TransientError(f"{what}, for lack of memory. {kept} Give {where} and run the sync again.")
+    return TransientError(f"{what}, for lack of memory. {kept} Give {where} and try again.")
 
 
 def _java_text(error: BaseException | None) -> str:

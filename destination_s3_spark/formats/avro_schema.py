@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from destination_s3_spark.errors import ConfigError
-from destination_s3_spark.formats.avro_types import ArrayOf, AvroType, Boolean, Double, Integer, Nullable, OneOf, Record, Text
+from destination_s3_spark.formats.avro_types import ArrayOf, AvroType, Boolean, DecimalBytes, Double, Integer, Nullable, OneOf, Record, Text
 from destination_s3_spark.schema.airbyte_type import (
     AirbyteType,
     Array,
+    Decimal,
     Field,
     Object,
     Scalar,
@@ -80,6 +81,8 @@ class _Schema:
         match of:
             case Scalar():
                 return _SCALARS[of]
+            case Decimal(precision, scale):
+                return DecimalBytes(precision, scale)
             case SchemalessObject() | SchemalessArray():
                 return Text()
             case Object(fields):

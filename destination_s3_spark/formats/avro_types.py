@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from destination_s3_spark.formats.rows import Piece, joined, row_bytes, row_offsets
+from destination_s3_spark.formats.rows import Piece, decimal_bytes, joined, row_bytes, row_offsets
 
 Schema = Any
 """An Avro schema as JSON: a name, a list for a union, or a dict."""
@@ -84,6 +84,33 @@ class Double(AvroType):
         """Encode each number as eight bytes, little-endian."""
         values = pc.fill_null(array, 0.0).to_numpy(zero_copy_only=False).astype("<f8", copy=False)
         return [_binary(np.arange(len(values) + 1) * 8, values.view(np.uint8), array)]
+
+
+@dataclass(frozen=True)
+class DecimalBytes(AvroType):
+    """A decimal, as the bytes of its digits."""
+
+    precision: int
+    scale: int
+
+    @property
+    def schema(self) -> Schema:
+        """`bytes` with the logical type `decimal`."""
+        return {"type": "bytes", "logicalType": "decimal", "precision": self.precision, "scale": self.scale}
+
+    def pieces(self, array: pa.Array[Any]) -> list[Piece]:
+        """Encode each number as the big-endian two's complement of its digits, in as few bytes as it takes, after their number."""
+        little = decimal_bytes(array)
+        sign = np.where(little[:, -1:] & 0x80, 0xFF, 0x00).astype(np.uint8)
+        # The highest byte that is not a mere sign, and one more where its upper bit is not the sign.
+        big = little[:, ::-1]
+        lengths = 16 - np.argmax(np.column_stack([big != sign, np.ones(len(big), np.bool_)]), axis=1)
+        highest = np.take_along_axis(little, np.maximum(lengths - 1, 0)[:, None], axis=1)
+        lengths = np.minimum(lengths + ((lengths == 0) | ((highest ^ sign)[:, 0] >= 0x80)), 16)
+        kept = np.arange(16) >= (16 - lengths)[:, None]
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        values = _binary(offsets, big[kept], array)
+        return [_integers(pc.binary_length(values)), values]
 
 
 @dataclass(frozen=True)

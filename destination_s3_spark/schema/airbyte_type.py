@@ -23,6 +23,25 @@ class Scalar(Enum):
     TIMESTAMP_WITHOUT_TIMEZONE = "timestamp_without_timezone"
 
 
+MAX_PRECISION = 38
+"""Most digits of a decimal: those of a 128-bit integer, which is the limit of all readers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decimal:
+    """A number stored exactly, with `precision` digits in total and `scale` of them after the point.
+
+    Raises ValueError for a scale or a precision that no reader supports.
+    """
+
+    precision: int
+    scale: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.scale <= self.precision <= MAX_PRECISION or self.precision < 1:
+            raise ValueError(f"decimal({self.precision},{self.scale}) needs 1 to {MAX_PRECISION} digits, at most as many after the point")
+
+
 @dataclass(frozen=True, slots=True)
 class SchemalessObject:
     """An object without declared properties (also `properties: {}`), kept as JSON text."""
@@ -63,18 +82,20 @@ class Union:
     options: tuple[AirbyteType, ...]
 
 
-AirbyteType = Scalar | SchemalessObject | SchemalessArray | Object | Array | Union
+AirbyteType = Scalar | Decimal | SchemalessObject | SchemalessArray | Object | Array | Union
 
 
 def option_name(option: AirbyteType) -> str:
     """Return the name of a union's option (migration guide, "Type Names").
 
     It names the option's member in the typed disjoint record and is the value of `type`. Schemaless containers have the names of containers
-    with a schema. Raises ValueError for a union, which is never an option of a union.
+    with a schema, and a decimal has that of a number. Raises ValueError for a union, which is never an option of a union.
     """
     match option:
         case Scalar():
             return option.value
+        case Decimal():
+            return Scalar.NUMBER.value
         case Object() | SchemalessObject():
             return "object"
         case Array() | SchemalessArray():

@@ -14,6 +14,7 @@ import pyarrow as pa
 from destination_s3_spark.schema.airbyte_type import (
     AirbyteType,
     Array,
+    Decimal,
     Field,
     Object,
     Scalar,
@@ -58,6 +59,8 @@ def arrow_type(airbyte_type: AirbyteType) -> pa.DataType:
     match airbyte_type:
         case Scalar():
             return _SCALARS[airbyte_type]
+        case Decimal(precision, scale):
+            return pa.decimal128(precision, scale)
         case SchemalessObject() | SchemalessArray():
             return pa.string()
         case Object(fields):

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from destination_s3_spark.schema.airbyte_type import Scalar, SchemalessArray, SchemalessObject
+from destination_s3_spark.schema.airbyte_type import Decimal, Scalar, SchemalessArray, SchemalessObject
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class DraftUnion:
     __hash__ = None  # type: ignore[assignment]
 
 
-Draft = Scalar | SchemalessObject | SchemalessArray | DraftObject | DraftArray | DraftUnion | None
+Draft = Scalar | Decimal | SchemalessObject | SchemalessArray | DraftObject | DraftArray | DraftUnion | None
 """None is the type of null."""
 
 
@@ -100,6 +100,8 @@ def _merge_twins(left: Draft, right: Draft, path: tuple[str, ...], conflicts: Un
     if isinstance(left, DraftObject) and isinstance(right, DraftObject):
         return _merge_objects(left, right, path, conflicts)
     name = _name(left)
+    if name == Scalar.NUMBER.value:
+        return Scalar.NUMBER  # decimals of two scales, or a double, which takes every number
     if conflicts is UnionConflicts.FAIL:
         raise MisfitError(path, f"two options of its union are both called {name} and cannot be merged", conflict=True)
     return SchemalessObject() if name == "object" else SchemalessArray()
@@ -119,6 +121,8 @@ def _merge_property(left: Draft, right: Draft, path: tuple[str, ...], conflicts:
         return right
     if isinstance(left, DraftObject) and isinstance(right, DraftObject):
         return _merge_objects(left, right, path, conflicts)
+    if _name(left) == _name(right) == Scalar.NUMBER.value:
+        return Scalar.NUMBER
     match conflicts:
         case UnionConflicts.UNION:
             return merge_options([left, right], path, conflicts)
@@ -133,6 +137,8 @@ def _name(draft: Draft) -> str:
     match draft:
         case Scalar():
             return draft.value
+        case Decimal():
+            return Scalar.NUMBER.value
         case DraftObject() | SchemalessObject():
             return "object"
         case DraftArray() | SchemalessArray():

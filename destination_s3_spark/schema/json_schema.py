@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.schema.airbyte_type import AirbyteType, Array, Field, Object, Scalar, SchemalessArray, SchemalessObject, Union
+from destination_s3_spark.schema.decimals import NO_DECIMALS, Decimals
 from destination_s3_spark.schema.draft import Draft, DraftArray, DraftObject, DraftUnion, MisfitError, UnionConflicts, merge_options
 from destination_s3_spark.schema.names import Level, assign_names
 from destination_s3_spark.stream_id import StreamId
@@ -51,16 +52,29 @@ class StreamFields(NamedTuple):
     required: frozenset[str]
 
 
+class _Rules(NamedTuple):
+    """The stream, and the user's decisions about its types."""
+
+    stream: StreamId
+    conflicts: UnionConflicts
+    decimals: Decimals
+
+
 def stream_fields(
-    json_schema: Mapping[str, Any], stream: StreamId, unfit: Unfit = Unfit.FAIL, conflicts: UnionConflicts = UnionConflicts.FAIL
+    json_schema: Mapping[str, Any],
+    stream: StreamId,
+    unfit: Unfit = Unfit.FAIL,
+    conflicts: UnionConflicts = UnionConflicts.FAIL,
+    decimals: Decimals = NO_DECIMALS,
 ) -> StreamFields:
     """Return the declared columns of a stream. No `properties` means no columns.
 
     Raises ConfigError, which names the stream and the field, when no type fits.
     """
+    rules = _Rules(stream, conflicts, decimals)
     try:
         properties = _stream_properties(json_schema)
-        drafts = {source: _column(schema, source, unfit, conflicts) for source, schema in properties.items()}
+        drafts = {source: _column(schema, source, unfit, rules) for source, schema in properties.items()}
         fields = _fields(drafts, Level.COLUMN)
     except MisfitError as misfit:
         raise ConfigError(_advice(f'Stream "{stream}"', misfit), stream=stream) from None
@@ -87,16 +101,16 @@ def _stream_properties(json_schema: Mapping[str, Any]) -> Mapping[str, Any]:
     return properties
 
 
-def _column(schema: object, source: str, unfit: Unfit, conflicts: UnionConflicts) -> Draft:
+def _column(schema: object, source: str, unfit: Unfit, rules: _Rules) -> Draft:
     try:
-        return _draft(schema, (source,), conflicts)
+        return _draft(schema, (source,), rules)
     except MisfitError:
         if unfit is Unfit.FAIL:
             raise
         return Scalar.STRING
 
 
-def _draft(schema: object, path: tuple[str, ...], conflicts: UnionConflicts) -> Draft:
+def _draft(schema: object, path: tuple[str, ...], rules: _Rules) -> Draft:
     """Return the draft of one JSON schema; None is the null type. Raises MisfitError when no type fits."""
     if isinstance(schema, str):
         schema = {"type": schema}
@@ -107,33 +121,36 @@ def _draft(schema: object, path: tuple[str, ...], conflicts: UnionConflicts) -> 
         if isinstance(declared, list):
             # The schema holds the keywords of all listed types: {"type": ["object", "array"], "properties": …, "items": …}.
             options = ({**schema, "type": option} if isinstance(option, str) else option for option in declared)
-            return merge_options([_draft(option, path, conflicts) for option in options], path, conflicts)
-        return _typed(schema, declared, path, conflicts)
+            return merge_options([_draft(option, path, rules) for option in options], path, rules.conflicts)
+        return _typed(schema, declared, path, rules)
     if "$ref" in schema:
-        return _reference(schema["$ref"], path)
+        known = _reference(schema["$ref"], path)
+        return (rules.decimals.of_number(schema, rules.stream, path) or known) if known is Scalar.NUMBER else known
     for keyword in _UNION_KEYWORDS:
         if keyword in schema:
             listed = schema[keyword] if isinstance(schema[keyword], list) else [schema[keyword]]
-            return merge_options([_draft(option, path, conflicts) for option in listed], path, conflicts)
+            return merge_options([_draft(option, path, rules) for option in listed], path, rules.conflicts)
     if "properties" in schema:
-        return _object(schema, path, conflicts)
-    return _array(schema, path, conflicts) if "items" in schema else Scalar.STRING
+        return _object(schema, path, rules)
+    return _array(schema, path, rules) if "items" in schema else Scalar.STRING
 
 
-def _typed(schema: Mapping[str, Any], declared: object, path: tuple[str, ...], conflicts: UnionConflicts) -> Draft:
+def _typed(schema: Mapping[str, Any], declared: object, path: tuple[str, ...], rules: _Rules) -> Draft:
     match declared:
         case "string":
-            return _string(schema)
+            return rules.decimals.of_big(schema, rules.stream, path) or _string(schema)
         case "boolean":
             return Scalar.BOOLEAN
         case "integer" | "int":
+            return rules.decimals.of_big(schema, rules.stream, path) or Scalar.INTEGER
+        case "number" if schema.get("airbyte_type") == "integer":
             return Scalar.INTEGER
         case "number":
-            return Scalar.INTEGER if schema.get("airbyte_type") == "integer" else Scalar.NUMBER
+            return rules.decimals.of_number(schema, rules.stream, path) or Scalar.NUMBER
         case "object":
-            return _object(schema, path, conflicts)
+            return _object(schema, path, rules)
         case "array":
-            return _array(schema, path, conflicts)
+            return _array(schema, path, rules)
         case "null":
             return None
     raise MisfitError(path, f"its JSON schema has the unknown type {_show(declared)}")
@@ -159,22 +176,22 @@ def _reference(reference: object, path: tuple[str, ...]) -> Scalar:
     raise MisfitError(path, f"its JSON schema has the unknown reference {_show(reference)}")
 
 
-def _object(schema: Mapping[str, Any], path: tuple[str, ...], conflicts: UnionConflicts) -> Draft:
+def _object(schema: Mapping[str, Any], path: tuple[str, ...], rules: _Rules) -> Draft:
     properties = schema.get("properties")
     if not properties:
         return SchemalessObject()
     if not isinstance(properties, Mapping):
         raise MisfitError(path, "`properties` of its JSON schema is not an object")
-    return DraftObject({source: _draft(property_, (*path, source), conflicts) for source, property_ in properties.items()})
+    return DraftObject({source: _draft(property_, (*path, source), rules) for source, property_ in properties.items()})
 
 
-def _array(schema: Mapping[str, Any], path: tuple[str, ...], conflicts: UnionConflicts) -> Draft:
+def _array(schema: Mapping[str, Any], path: tuple[str, ...], rules: _Rules) -> Draft:
     items = schema.get("items")
     if items is None or items == []:
         return SchemalessArray()
     if isinstance(items, list):
-        return DraftArray(merge_options([_draft(item, path, conflicts) for item in items], path, conflicts))
-    return DraftArray(_draft(items, path, conflicts))
+        return DraftArray(merge_options([_draft(item, path, rules) for item in items], path, rules.conflicts))
+    return DraftArray(_draft(items, path, rules))
 
 
 def _finish(draft: Draft) -> AirbyteType:

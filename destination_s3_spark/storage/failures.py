@@ -126,12 +126,12 @@ def explain(error: BotoCoreError | ClientError, doing: str, settings: S3Settings
     if isinstance(error, UnreadableAnswer):
         return TransientError(
             f"{doing}: the response from {place} was not an S3 response. Check that s3_endpoint is the address of the S3 API, not of a "
-            "console or a proxy's page; if it is, run the sync again."
+            "console or a proxy's page; if it is, try again."
         )
     if isinstance(error, _CONNECTION):
         return TransientError(
             f"{doing}: {place} could not be reached or did not answer in time ({type(error).__name__}). "
-            "Check s3_endpoint, s3_bucket_region and the network; if they are right, run the sync again."
+            "Check s3_endpoint, s3_bucket_region and the network; if they are right, try again."
         )
     return ConfigError(f"{doing}: the S3 client refused its settings ({type(error).__name__}). Check the S3 part of the configuration.")
 
@@ -172,7 +172,7 @@ def _explain_answer(error: ClientError, doing: str, settings: S3Settings) -> Syn
     if name.startswith("KMS."):
         return ConfigError(f"{doing}: the KMS key cannot be used ({name}). Check s3.kms_key_id, its state and its region.")
     if name in _PASSING or status(error) in _PASSING_STATUS or (status(error) >= 500 and status(error) != 501):
-        return TransientError(f"{doing}: {place} answered {_answer(error)} after all retries. Run the sync again.")
+        return TransientError(f"{doing}: {place} answered {_answer(error)} after all retries. Try again.")
     asked = "" if settings.sse is Encryption.NONE else f", first of all s3.sse '{settings.sse.value}'"
     return ConfigError(f"{doing}: {place} refused the request with {_answer(error)}. Check that it supports the S3 settings{asked}.")
 

@@ -42,7 +42,7 @@ class ObjectInfo:
     """One object as HEAD or LIST returns it.
 
     `size` is in bytes. `metadata` is the user metadata (`x-amz-meta-*`) and `etag` the ETag without quotes; only HEAD returns these two.
-    `modified` is the time of the last write; only LIST returns it.
+    `modified` is the time of its last write by the store's clock; only LIST returns it.
     """
 
     key: str
@@ -107,6 +107,9 @@ class ObjectStore(Protocol):
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
         """Yield all objects under the prefix in key order."""
+
+    def folders(self, prefix: str) -> Iterator[str]:
+        """Yield the folders directly under the prefix, each with the prefix and a `/` at its end, in order. Takes no request per object."""
 
     def stage_copy(self, source: str, key: str, metadata: Mapping[str, str] | None = None) -> StagedUpload:
         """Stage a server-side copy of an object (UploadPartCopy), without transferring its bytes. Raises ObjectNotFound."""

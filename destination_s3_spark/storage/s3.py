@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from destination_s3_spark.counted import counted
 from destination_s3_spark.errors import Bug, DataError, SyncError, TransientError
 from destination_s3_spark.storage import doubtful_uploads
 from destination_s3_spark.storage.client import s3_client
@@ -199,7 +200,7 @@ class S3Store:
             self._delete_batch(keys[start : start + _DELETE_BATCH])
 
     def _delete_batch(self, keys: Sequence[str]) -> None:
-        doing = f"Deleting {len(keys)} objects from bucket '{self._bucket}'"
+        doing = f"Deleting {counted(len(keys), 'object')} from bucket '{self._bucket}'"
         for wait in (*_WAITS_S, None):
             with self.translated(doing):
                 answer = self.client.delete_objects(Bucket=self._bucket, Delete={"Objects": [{"Key": key} for key in keys], "Quiet": True})
@@ -212,7 +213,7 @@ class S3Store:
             _pause(wait)
         first = errors[0]
         named = f"first '{first.get('Key')}' ({first.get('Code')})"
-        raise TransientError(f"{doing}: {len(keys)} could not be deleted, {named}. Run the sync again.")
+        raise TransientError(f"{doing}: {len(keys)} could not be deleted, {named}. Try again.")
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
         """Yield all objects under the prefix in key order."""
@@ -220,6 +221,13 @@ class S3Store:
             for page in self.client.get_paginator("list_objects_v2").paginate(Bucket=self._bucket, Prefix=prefix):
                 for item in page.get("Contents", []):
                     yield ObjectInfo(item["Key"], item["Size"], modified=item["LastModified"])
+
+    def folders(self, prefix: str) -> Iterator[str]:
+        """Yield the folders directly under the prefix, each with the prefix and a `/` at its end, in order. Takes no request per object."""
+        with self.translated(f"Listing {self._url(prefix)}"):
+            for page in self.client.get_paginator("list_objects_v2").paginate(Bucket=self._bucket, Prefix=prefix, Delimiter="/"):
+                for item in page.get("CommonPrefixes", []):
+                    yield item["Prefix"]
 
     def stage_copy(self, source: str, key: str, metadata: Mapping[str, str] | None = None) -> StagedUpload:
         """Stage a server-side copy of an object (UploadPartCopy), without transferring its bytes. Raises ObjectNotFound."""

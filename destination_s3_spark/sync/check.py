@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from uuid import uuid4
 
 from destination_s3_spark.chain.files import generation_metadata
-from destination_s3_spark.errors import ConfigError, SyncError, TransientError
-from destination_s3_spark.storage.object_store import ObjectExists, ObjectNotFound, ObjectStore, OutcomeUnknown, UploadFailed
+from destination_s3_spark.errors import Bug, ConfigError, SyncError, TransientError
+from destination_s3_spark.storage.object_store import ObjectExists, ObjectNotFound, ObjectStore, OutcomeUnknown, StagedUpload, UploadFailed
 from destination_s3_spark.storage.paths import PathTemplate
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import ClientLimits, S3Settings
@@ -21,74 +22,136 @@ CHECK_LIMITS = ClientLimits(attempts=2, connect_timeout_s=5, read_timeout_s=15)
 _BODY = b"written by the connection check of destination-s3-spark; safe to delete\n"
 
 
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A part of the check. `action`: the permission or ability it needs, for a person. `after`: the steps that must have succeeded."""
+
+    name: str
+    action: str
+    run: Callable[[], None]
+    after: tuple[str, ...] = ()
+
+
 def check(settings: S3Settings, template: PathTemplate, limits: ClientLimits = CHECK_LIMITS) -> None:
     """Check that a sync can use the bucket.
 
     Objects are written under a unique name in `<bucket path>/airbyte_internal/check/` and removed afterwards. Raises ConfigError, which
     says what to change, or TransientError if the store did not answer.
     """
+    with checking(settings, template, limits) as steps:
+        for step in steps:
+            step.run()
+
+
+@contextmanager
+def checking(settings: S3Settings, template: PathTemplate, limits: ClientLimits = CHECK_LIMITS) -> Iterator[Sequence[Step]]:
+    """Provide the steps of the check in their order. What they wrote is removed at the end. Raises ConfigError as they do."""
     store = S3Store(settings, limits)
     prefix = f"{template.base}{INTERNAL_FOLDER}/check/{uuid4().hex}/"
+    probe = _Probe(store, prefix, limits)
     with _removed_afterwards(store, prefix):
-        _objects(store, prefix)
-        _conditional_create(store, f"{prefix}created")
-        _uploads(store, settings, prefix, limits)
+        yield probe.steps()
 
 
-def _objects(store: ObjectStore, prefix: str) -> None:
-    """Check PutObject, GetObject, HeadObject, ListObjectsV2 and DeleteObjects."""
-    key = f"{prefix}object"
-    store.put(key, _BODY, generation_metadata(0))
-    try:
-        if store.get(key) != _BODY:
-            raise ConfigError(
-                f"The store returned other bytes for '{key}' than were written. Check s3_endpoint and any proxy in front of it."
-            )
-    except ObjectNotFound as error:
-        raise _inconsistent(key) from error
-    info = store.head(key)
-    if info is None or key not in {found.key for found in store.list(prefix)}:
-        raise _inconsistent(key)
-    store.delete([key])
-    if store.head(key) is not None:
-        raise ConfigError(
-            f"'{key}' is still there after it was deleted. Tables cannot be merged or replaced in a bucket that keeps objects."
+class _Probe:
+    """The calls of a check, on objects below its prefix."""
+
+    def __init__(self, store: S3Store, prefix: str, limits: ClientLimits) -> None:
+        self._store = store
+        self._prefix = prefix
+        self._limits = limits
+        self._key = f"{prefix}object"
+        self._upload: StagedUpload | None = None
+        self._copied: StagedUpload | None = None
+
+    def steps(self) -> Sequence[Step]:
+        return (
+            Step("write", "write objects (s3:PutObject)", self._write),
+            Step("read", "read objects (s3:GetObject)", self._read, ("write",)),
+            Step("list", "list objects (s3:ListBucket)", self._list, ("write",)),
+            Step("delete", "delete objects (s3:DeleteObject)", self._delete, ("write",)),
+            Step("condition", "conditional writes (If-None-Match)", self._conditional_create, ("write",)),
+            Step("upload", "multipart uploads (s3:PutObject)", self._stage),
+            Step("uploads", "list uploads (s3:ListBucketMultipartUploads)", self._list_uploads, ("upload",)),
+            Step("complete", "complete uploads (s3:PutObject)", self._complete, ("upload",)),
+            Step("copy", "copy objects (s3:PutObject, s3:GetObject)", self._copy, ("complete",)),
+            Step("abort", "abort uploads (s3:AbortMultipartUpload)", self._abort, ("copy",)),
         )
 
+    def _write(self) -> None:
+        self._store.put(self._key, _BODY, generation_metadata(0))
 
-def _conditional_create(store: ObjectStore, key: str) -> None:
-    """Check PutObject with If-None-Match. The store must reject the second one, or two syncs could overwrite each other's commits."""
-    try:
-        # If the first create finds the object, its answer was lost and the client sent it again.
-        with _known_outcome(), suppress(ObjectExists):
-            store.create(key, _BODY)
+    def _read(self) -> None:
+        try:
+            if self._store.get(self._key) != _BODY:
+                raise ConfigError(
+                    f"The store returned other bytes for '{self._key}' than were written. Check s3_endpoint and any proxy in front of it."
+                )
+        except ObjectNotFound as error:
+            raise _inconsistent(self._key) from error
+        if self._store.head(self._key) is None:
+            raise _inconsistent(self._key)
+
+    def _list(self) -> None:
+        if self._key not in {found.key for found in self._store.list(self._prefix)}:
+            raise _inconsistent(self._key)
+
+    def _delete(self) -> None:
+        self._store.delete([self._key])
+        if self._store.head(self._key) is not None:
+            raise ConfigError(
+                f"'{self._key}' is still there after it was deleted. Tables cannot be merged or replaced in a bucket that keeps objects."
+            )
+
+    def _conditional_create(self) -> None:
+        """Create an object twice. The store must reject the second one, or two syncs could overwrite each other's commits."""
+        key = f"{self._prefix}created"
+        try:
+            # If the first create finds the object, its answer was lost and the client sent it again.
+            with _known_outcome(), suppress(ObjectExists):
+                self._store.create(key, _BODY)
+            with _known_outcome():
+                self._store.create(key, _BODY)
+        except ObjectExists:
+            return
+        except ConfigError as error:
+            # The plain PutObject before this one succeeded, so the store rejects the condition.
+            raise _unfenced(error.message) from error
+        raise _unfenced(f"The store ignored 'If-None-Match: *' and overwrote '{key}'.")
+
+    def _stage(self) -> None:
+        """Begin an upload and send a part. Nothing of it may be visible."""
+        key = f"{self._prefix}uploaded"
+        with StagedFileSink(self._store.settings, key, limits=self._limits) as sink:
+            sink.write(_BODY)
+            self._upload = sink.stage()
+        if self._store.head(key) is not None:
+            raise ConfigError(f"'{key}' is visible before its multipart upload was completed; this store cannot hold tables.")
+
+    def _list_uploads(self) -> None:
+        upload = self._staged(self._upload)
+        if (upload.key, upload.upload_id) not in set(self._store.list_uploads(self._prefix)):
+            raise _inconsistent(f"{upload.key} (multipart upload)")
+
+    def _complete(self) -> None:
+        upload = self._staged(self._upload)
         with _known_outcome():
-            store.create(key, _BODY)
-    except ObjectExists:
-        return
-    except ConfigError as error:
-        # The plain PutObject before this one succeeded, so the store rejects the condition.
-        raise _unfenced(error.message) from error
-    raise _unfenced(f"The store ignored 'If-None-Match: *' and overwrote '{key}'.")
+            self._store.complete_upload(upload)
+        info = self._store.head(upload.key)
+        if info is None or info.size != len(_BODY):
+            raise _inconsistent(upload.key)
 
+    def _copy(self) -> None:
+        self._copied = self._store.stage_copy(self._staged(self._upload).key, f"{self._prefix}copied")
 
-def _uploads(store: ObjectStore, settings: S3Settings, prefix: str, limits: ClientLimits) -> None:
-    """Check CreateMultipartUpload, UploadPart, ListMultipartUploads, CompleteMultipartUpload, UploadPartCopy and AbortMultipartUpload."""
-    key, copy = f"{prefix}uploaded", f"{prefix}copied"
-    with StagedFileSink(settings, key, limits=limits) as sink:
-        sink.write(_BODY)
-        upload = sink.stage()
-    if store.head(key) is not None:
-        raise ConfigError(f"'{key}' is visible before its multipart upload was completed; this store cannot hold tables.")
-    if (key, upload.upload_id) not in set(store.list_uploads(prefix)):
-        raise _inconsistent(f"{key} (multipart upload)")
-    with _known_outcome():
-        store.complete_upload(upload)
-    info = store.head(key)
-    if info is None or info.size != len(_BODY):
-        raise _inconsistent(key)
-    staged_copy = store.stage_copy(key, copy)
-    store.abort_upload(copy, staged_copy.upload_id)
+    def _abort(self) -> None:
+        copied = self._staged(self._copied)
+        self._store.abort_upload(copied.key, copied.upload_id)
+
+    def _staged(self, upload: StagedUpload | None) -> StagedUpload:
+        if upload is None:
+            raise Bug("A step of the check ran before the one that it needs.")
+        return upload
 
 
 @contextmanager

@@ -28,6 +28,8 @@ TASKS = "destination_s3_spark.tables.landing.land"
 """Module of the tasks' functions. Not imported here, because it imports nearly everything."""
 WORKER_BYTES = 160 * MIB
 """Memory of a Python process with only its libraries loaded."""
+TASK_MIN_BYTES = 32 * MIB
+"""Least Arrow memory of a merge task."""
 CLUSTER_TASK_BYTES = 256 * MIB
 """Arrow memory of a task on a cluster, where the machines' memory is unknown. In total, a task needs about 1 GB."""
 CLUSTER_START_LIMIT_S = 600
@@ -130,7 +132,7 @@ def task_bytes(config: Config) -> int:
         return CLUSTER_TASK_BYTES
     settings = spark_settings(config, Path())
     left = container_memory_bytes() - settings.heap_mb * MIB - (settings.cores + 1) * WORKER_BYTES
-    return min(max(left // (3 * settings.cores), 32 * MIB), 512 * MIB)
+    return min(max(left // (3 * settings.cores), TASK_MIN_BYTES), 512 * MIB)
 
 
 def _megabytes(text: str) -> int:

@@ -32,6 +32,7 @@ from destination_s3_spark.tables.due import may_be_due, rewrite_of, update_of
 from destination_s3_spark.tables.landing.slices import Slice
 from destination_s3_spark.tables.merge.update import Resources
 from destination_s3_spark.tables.open_table import OpenTable
+from destination_s3_spark.tables.retention import delete_expired
 from destination_s3_spark.tables.stream_table import StreamTable
 from destination_s3_spark.tables.update import Update
 
@@ -140,9 +141,14 @@ class Sync:
                 f"The input ended, but {len(unfinished)} of {len(parts.catalog.streams)} streams did not complete ({names}). Everything up "
                 "to their last STATE is committed; run the sync again to go on from there."
             )
+        self._delete_expired()
         parts.open_tables.decide(stream for stream, table in parts.tables.items() if table.writer.state and not table.writer.state.closed)
         lost_attempts = parts.engine.lost_attempts or doubtful_uploads.count() > self._doubtful
         parts.commits.close(parts.orphans() if lost_attempts else None)
+
+    def _delete_expired(self) -> None:
+        """Delete what the user does not want to keep any longer, of the tables that this sync has opened."""
+        list(self._parts.pool.map(delete_expired, self._parts.open_tables))
 
     def _due(self) -> list[tuple[str, Update]]:
         """Open the tables that may be due for an update, and return the due updates with their stream names."""

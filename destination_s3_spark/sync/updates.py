@@ -9,7 +9,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any
 
-from destination_s3_spark.engine.session import Engine
+from destination_s3_spark.engine.session import Engine, Progress
 from destination_s3_spark.errors import Bug, SyncError
 from destination_s3_spark.sync.batches import grouped
 from destination_s3_spark.tables.commit.result import CommitResult
@@ -53,12 +53,15 @@ class _Running:
 
 
 class Updates:
-    """The runner of a sync's table updates."""
+    """The runner of a sync's table updates. `told` receives the completed and the total number of task groups of the running job."""
 
-    def __init__(self, engine: Engine, pool: Executor, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, engine: Engine, pool: Executor, clock: Callable[[], float] = time.monotonic, told: Progress = lambda _done, _total: None
+    ) -> None:
         self._engine = engine
         self._pool = pool
         self._clock = clock
+        self._told = told
 
     def run(self, updates: Sequence[tuple[str, Update]]) -> None:
         """Run every update to its end, each given with its stream's name. Raises the first error, after all updates have ended."""
@@ -105,17 +108,23 @@ class Updates:
         tasks = [(owner, number, task) for owner, one in enumerate(together) for number, task in enumerate(_work(one).tasks)]
         groups = grouped(tasks, lambda item: _work(together[item[0]]).size(item[2]), self._engine.cores)
         function = _work(together[0]).function
-        done = self._engine.run(function, [[task for _, _, task in group] for group in groups], self._progress(function, len(tasks)))
+        done = self._engine.run(
+            function, [[task for _, _, task in group] for group in groups], self._progress(function, together, len(tasks))
+        )
         found = {(owner, number): result for group, results in zip(groups, done, strict=True)
                  for (owner, number, _), result in zip(group, results, strict=True)}  # fmt: skip
         return [[found[owner, number] for number in range(len(_work(one).tasks))] for owner, one in enumerate(together)]
 
-    def _progress(self, function: Callable[[Any], Any], tasks: int) -> Callable[[int, int], None]:
+    def _progress(self, function: Callable[[Any], Any], together: Sequence[_Running], tasks: int) -> Callable[[int, int], None]:
+        streams = ",".join(one.name for one in together)
+
         def progress(groups_done: int, groups: int) -> None:
             seconds = self._clock() - self._began
             logger.info(
-                "%s tasks=%d groups_done=%d of %d seconds_since_end_of_input=%.0f", function.__name__, tasks, groups_done, groups, seconds
-            )
+                "%s streams=%s tasks=%d groups_done=%d of %d seconds_since_end_of_input=%.0f",
+                function.__name__, streams, tasks, groups_done, groups, seconds,
+            )  # fmt: skip
+            self._told(groups_done, groups)
             if seconds > LIMIT_S / 2 and not self._warned:
                 self._warned = True
                 logger.warning(

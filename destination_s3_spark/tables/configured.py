@@ -11,6 +11,8 @@ from destination_s3_spark.config.format_options import ParquetFormat
 from destination_s3_spark.formats.file_format import FileOptions
 from destination_s3_spark.formats.parquet import Codec, Dictionary, ParquetOptions
 from destination_s3_spark.formats.registry import file_options
+from destination_s3_spark.schema.airbyte_type import Decimal
+from destination_s3_spark.schema.decimals import Decimals, NamedDecimal
 from destination_s3_spark.schema.encodings import ExtractedAtEncoding
 from destination_s3_spark.schema.policy import SchemaChange
 from destination_s3_spark.tables.rules import Compaction, Rules
@@ -39,6 +41,12 @@ RAW_PARQUET = ParquetOptions(codec=Codec.ZSTD, row_group_bytes=32 * MIB, diction
 """Raw files hold JSON text, which zstd compresses well and a dictionary does not. Small row groups keep a task's second writer cheap."""
 
 
+def decimals(config: Config) -> Decimals:
+    """Return the user's choice of the numbers that are decimals."""
+    named = (NamedDecimal(of.stream, of.column, Decimal(of.precision, of.scale)) for of in config.tables.decimal_columns)
+    return Decimals(config.tables.declared_decimals, tuple(named))
+
+
 def rules(config: Config) -> Rules:
     """Return the user's decisions about tables."""
     tables = config.tables
@@ -50,4 +58,6 @@ def rules(config: Config) -> Rules:
         tables.target_file_mb * MIB,
         Compaction(tables.compaction),
         options if log.enabled else None,
+        tables.raw_retention_days,
+        log.retention_days,
     )

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.protocol.catalog import DestinationSyncMode, Stream
-from destination_s3_spark.schema.airbyte_type import Field, Scalar
+from destination_s3_spark.schema.airbyte_type import Decimal, Field, Scalar
 from destination_s3_spark.schema.table_schema import TableSchema
-from destination_s3_spark.schema.type_text import type_to_text
+from destination_s3_spark.schema.type_text import type_label, type_to_json, type_to_text
 from destination_s3_spark.tables.runs.keys import CdcDeletion, KeySpec
 
 DELETED_AT = "_ab_cdc_deleted_at"
@@ -60,10 +60,10 @@ def _scalar(stream: Stream, schema: TableSchema, what: str, source: str) -> Fiel
             "connection.",
             stream=stream.id,
         )
-    if not isinstance(column.type, Scalar):
+    if not isinstance(column.type, Scalar | Decimal):
         raise ConfigError(
-            f"{where} is of type {type_to_text(column.type)}; only fields with a single value can tell rows apart. Choose other fields, "
-            "or an append mode for this stream.",
+            f"{where} is of type {type_label(type_to_json(column.type))}; only fields with a single value can tell rows apart. Choose "
+            "other fields, or an append mode for this stream.",
             stream=stream.id,
         )
     return Field(source, column.name, column.type)

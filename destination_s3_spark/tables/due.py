@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.chain.opening import WriteDisposition
+from destination_s3_spark.counted import counted
 from destination_s3_spark.tables.append_update import publish_deltas, rebuild_from_raw, retype_final_files
 from destination_s3_spark.tables.merge.update import Resources, merge_runs, rebuild_deduplicated
 from destination_s3_spark.tables.open_table import OpenTable
@@ -44,7 +45,7 @@ def rebuild_of(table: OpenTable, resources: Resources) -> Update:
         kept = sum(file.rows for file in live.of(FileKind.RAW))
         raise table.refuse(
             f"its final table cannot be rebuilt from its raw table, which has {kept:,} of the {state.contents.landed:,} records that "
-            f"came in, and {len(live.adopted)} files are from an earlier connector. Run a refresh, which sends all records again."
+            f"came in, and {counted(len(live.adopted), 'file')} of an earlier connector. Run a refresh, which sends all records again."
         )
     return rebuild_from_raw(table, resources.s3) if table.spec is None else rebuild_deduplicated(table, table.spec, resources)
 

@@ -30,7 +30,7 @@ from destination_s3_spark.storage.table_paths import INTERNAL_FOLDER, changes_ro
 from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.commit.adoption import earlier_files
 from destination_s3_spark.tables.commit.writer import TableWriter, WriterDependencies
-from destination_s3_spark.tables.configured import RAW_PARQUET, final_options, rules
+from destination_s3_spark.tables.configured import RAW_PARQUET, decimals, final_options, rules
 from destination_s3_spark.tables.dedup import is_deduplicated
 from destination_s3_spark.tables.found import FoundTable, choose, find_tables
 from destination_s3_spark.tables.layout import Layout
@@ -82,7 +82,7 @@ class TableFactory:
 
     def find(self) -> list[FoundTable]:
         """Find the tables of the bucket path by their chains. Raises DataError when a chain has no Seed."""
-        return find_tables(self.store, self.folder)
+        return find_tables(self.store, self.folder, self.map_tables)
 
     def choose(self, found: Sequence[FoundTable], name: str, namespace: str | None) -> list[FoundTable]:
         """Choose the tables of the streams with this name, and this namespace if given. Raises ConfigError when there are none."""
@@ -131,7 +131,8 @@ class TableFactory:
 
     def _declared(self, stream: Stream) -> StreamFields:
         unfit = Unfit.TEXT if final_options(self.config).values is not Values.TYPED else Unfit.FAIL
-        return stream_fields(stream.json_schema, stream.id, unfit, UnionConflicts(self.config.tables.union_conflicts))
+        conflicts = UnionConflicts(self.config.tables.union_conflicts)
+        return stream_fields(stream.json_schema, stream.id, unfit, conflicts, decimals(self.config))
 
     def _read_hint(self, template: PathTemplate, stream: StreamId) -> Chain:
         """Read the table's chain from its hint, usually one request. The writer catches up with later blocks."""

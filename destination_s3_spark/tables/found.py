@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from destination_s3_spark.chain.blocks import UnreadableBlock, block_name, decode
 from destination_s3_spark.chain.events import Seed
 from destination_s3_spark.chain.opening import CHAIN_FOLDER
+from destination_s3_spark.chain.settle import MapCalls
 from destination_s3_spark.errors import ConfigError, DataError
-from destination_s3_spark.storage.object_store import ObjectStore
+from destination_s3_spark.storage.object_store import ObjectNotFound, ObjectStore
 from destination_s3_spark.stream_id import StreamId
 
 
@@ -31,11 +32,14 @@ class FoundTable:
         return f"{self.folder}{CHAIN_FOLDER}"
 
 
-def find_tables(store: ObjectStore, folder: str) -> list[FoundTable]:
-    """Find the tables with chains below the folder, in the order of their keys. Raises DataError when a chain has no Seed."""
-    first = f"{CHAIN_FOLDER}{block_name(0)}"
-    keys = [found.key for found in store.list(folder) if found.key.endswith(f"/{first}")]
-    return [FoundTable(key.removesuffix(first), _seed(store, key)) for key in keys]
+def find_tables(store: ObjectStore, folder: str, map_calls: MapCalls = map) -> list[FoundTable]:
+    """Find the tables with chains in the folder, in the order of their keys. Raises DataError when a chain does not begin with a Seed.
+
+    Takes one GET per table, regardless of the number of its objects. `map_calls` may send them in parallel.
+    """
+    folders = list(store.folders(folder))
+    seeds = map_calls(lambda table: _seed(store, f"{table}{CHAIN_FOLDER}{block_name(0)}"), folders)
+    return [FoundTable(table, seed) for table, seed in zip(folders, seeds, strict=True) if seed is not None]
 
 
 def choose(found: Sequence[FoundTable], name: str, namespace: str | None, place: str) -> list[FoundTable]:
@@ -47,9 +51,11 @@ def choose(found: Sequence[FoundTable], name: str, namespace: str | None, place:
     return chosen
 
 
-def _seed(store: ObjectStore, seed_key: str) -> Seed:
+def _seed(store: ObjectStore, seed_key: str) -> Seed | None:
     try:
         seed = decode(store.get(seed_key)).event
+    except ObjectNotFound:
+        return None
     except UnreadableBlock:
         seed = None
     if not isinstance(seed, Seed):

@@ -29,3 +29,7 @@ class Rules:
     compaction: Compaction = Compaction.AUTO
     change_log: ChangeLogOptions | None = None
     """Options of the change log, or None to write no change log."""
+    raw_days: int | None = None
+    """Days to keep raw files whose rows are in the final table, or None to keep all."""
+    change_log_days: int | None = None
+    """Days to keep the change log before its newest snapshot, or None to keep all of it."""

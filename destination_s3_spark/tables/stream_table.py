@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.chain.opening import Session, WriteDisposition, pending_in
 from destination_s3_spark.chain.state import Counters, TableState
+from destination_s3_spark.counted import counted
 from destination_s3_spark.formats.parquet import ParquetOptions
 from destination_s3_spark.formats.registry import format_of
 from destination_s3_spark.protocol.catalog import DestinationSyncMode, Stream
@@ -123,10 +124,10 @@ class StreamTable:
         refreshed = state.contents.pending is not None
         staying = kept.adopted if refreshed else self.writer.live_files().adopted
         if staying:
-            which = f" and belong to the refresh that is running (generation {state.contents.generation})" if refreshed else ""
+            which = f" that belong to the refresh that is running (generation {state.contents.generation})" if refreshed else ""
             raise refusal(
                 self.stream,
-                f"{len(staying):,} files of an earlier connector are part of its table{which}, from '{min(staying)}' on, and "
+                f"its table has {counted(len(staying), 'file')} of an earlier connector{which}, from '{min(staying)}' on, and "
                 "append_dedup cannot tell their rows apart. Run a new refresh that removes the records, or choose another path.",
             )
 
@@ -141,9 +142,9 @@ class StreamTable:
         if unreadable:
             raise refusal(
                 self.stream,
-                f"{len(unreadable):,} files of its table have another format than {self.layout.final.extension}, from '{unreadable[0]}' "
-                "on, and a merge can only read their rows from the raw table, which does not have all of them. Go back to the earlier "
-                "format, or run a refresh that removes the records.",
+                f"its table has {counted(len(unreadable), 'file')} in another format than {self.layout.final.extension}, from "
+                f"'{unreadable[0]}' on, and a merge can only read their rows from the raw table, which does not have all of them. Go "
+                "back to the earlier format, or run a refresh that removes the records.",
             )
 
     def _is_mergeable(self, key: str, *, has_state: bool) -> bool:

@@ -100,6 +100,8 @@ def _without_logical_types(schema: Any) -> Any:
     if isinstance(schema, list):
         return [_without_logical_types(branch) for branch in schema]
     if isinstance(schema, dict):
+        if schema.get("logicalType") == "decimal":
+            return schema
         bare = {key: _without_logical_types(value) for key, value in schema.items() if key != "logicalType" and not key.startswith("__")}
         return bare["type"] if list(bare) == ["type"] else bare
     return schema

@@ -28,7 +28,8 @@ TEXT_CASES = ["testUnknownTypes", "testAppendJsonSchemaEvolution"]
 """Cases with a type that does not exist: Avro and Parquet refuse them."""
 MANY_STREAMS, FORMS_OF_MANY = "testFunkyCharacters", {Form.AVRO, Form.CSV_FLAT}
 """A case with 13 streams, which is seen in Parquet elsewhere, and the forms in which it is seen here."""
-TABLES = {"raw_tables": False, "union_conflicts": "union"}
+DECIMALS = [{"stream": "types.decimals", "column": "decimal", "precision": 38, "scale": 2}]
+TABLES = {"raw_tables": False, "union_conflicts": "union", "decimal_columns": DECIMALS}
 """Objects of a union that contradict each other (testUnions) become what destination-s3 makes of them; they end a sync by default."""
 TWO_SYNCS = {Form.CSV_FLAT}
 """The forms that get the second syncs of cases too: the one among the text forms whose files have a column for each field."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any
 
 from integration_tests.source import JsonObject
@@ -244,6 +245,9 @@ TYPE_TABLES: Mapping[str, Mapping[str, TypeCase]] = {
         "timestamp_without_timezone": TypeCase(MOMENT_LOCAL, [text[:-1] for text in _MOMENTS], [-1, 1_709_208_000_000_000]),
         "object_without_schema": TypeCase(ANY_OBJECT, [{"a": 1}, {"a": 2}], ['{"a":1}', '{"a":2}']),
         "array_without_schema": TypeCase(ANY_ARRAY, [[1], [2]], ["[1]", "[2]"]),
+    },
+    "decimals": {
+        "decimal": TypeCase(NUMBER, [-123456789012.34, 0.1], [Decimal("-123456789012.34"), Decimal("0.10")]),
     },
     "clocks": {
         "time_with_timezone": TypeCase(CLOCK_TZ, ["23:59:59.999999Z", "00:00:00Z"], [DAY_US - 1, 0]),

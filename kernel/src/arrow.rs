@@ -31,6 +31,7 @@ enum Buffer {
     Bytes(Vec<u8>),
     Ints32(Vec<i32>),
     Ints64(Vec<i64>),
+    Ints128(Vec<i128>),
     Doubles(Vec<f64>),
     None,
 }
@@ -41,6 +42,7 @@ impl Buffer {
             Buffer::Bytes(values) => values.as_ptr().cast(),
             Buffer::Ints32(values) => values.as_ptr().cast(),
             Buffer::Ints64(values) => values.as_ptr().cast(),
+            Buffer::Ints128(values) => values.as_ptr().cast(),
             Buffer::Doubles(values) => values.as_ptr().cast(),
             Buffer::None => ptr::null(),
         }
@@ -126,6 +128,7 @@ pub fn column_array(column: Column) -> ArrowArray {
         Body::Boolean(values) => flat(Buffer::Bytes(packed(&values)), validity),
         Body::Integer(values) | Body::Time { values, .. } | Body::Timestamp { values, .. } => flat(Buffer::Ints64(values), validity),
         Body::Number(values) => flat(Buffer::Doubles(values), validity),
+        Body::Decimal { values, .. } => flat(Buffer::Ints128(values), validity),
         Body::Date(values) => flat(Buffer::Ints32(values), validity),
         Body::Text(texts) | Body::Json { texts, .. } | Body::Cell(texts) => {
             let buffers = vec![validity, Buffer::Ints32(texts.offsets), Buffer::Bytes(texts.data)];

@@ -11,6 +11,16 @@ use crate::temporal;
 const DOUBLE_MAX: f64 = f64::MAX;
 /// Powers of ten that are exact as a double. If the mantissa is exact too, a single division rounds correctly.
 const EXACT_POWERS: [f64; 19] = [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18];
+/// Powers of ten up to the largest decimal.
+const POWERS: [i128; 39] = {
+    let mut powers = [1; 39];
+    let mut exponent = 1;
+    while exponent < 39 {
+        powers[exponent] = powers[exponent - 1] * 10;
+        exponent += 1;
+    }
+    powers
+};
 const EXACT_MANTISSA: u64 = 1 << 53;
 
 /// A value for Python to convert: its position in the column, and the start and end of its text in the lines.
@@ -32,6 +42,12 @@ pub enum Body {
     Boolean(Vec<u8>),
     Integer(Vec<i64>),
     Number(Vec<f64>),
+    /// Integers in units of the last digit after the point. `limit` is the least one with too many digits.
+    Decimal {
+        scale: usize,
+        limit: i128,
+        values: Vec<i128>,
+    },
     Date(Vec<i32>),
     Time {
         shifted: bool,
@@ -69,6 +85,14 @@ pub struct Column {
     /// different keys equal.
     pub whole: bool,
     pub body: Body,
+}
+
+impl Body {
+    /// An empty column of decimals. None if there is no such decimal.
+    pub fn decimal(precision: usize, scale: usize) -> Option<Body> {
+        let limit = *POWERS.get(precision)?;
+        (scale <= precision).then_some(Body::Decimal { scale, limit, values: Vec::new() })
+    }
 }
 
 impl Texts {
@@ -192,6 +216,18 @@ impl Column {
                 if begins_number(scanner, first) {
                     let number = scanner.number()?;
                     let Some(value) = double(scanner, number) else {
+                        return self.note_odd(number.start, number.end);
+                    };
+                    values.push(value);
+                    self.len += 1;
+                    return Ok(());
+                }
+                self.not_fitting(scanner, depth, first == b'"')
+            }
+            Body::Decimal { scale, limit, values } => {
+                if begins_number(scanner, first) {
+                    let number = scanner.number()?;
+                    let Some(value) = decimal(number, *scale, *limit) else {
                         return self.note_odd(number.start, number.end);
                     };
                     values.push(value);
@@ -345,6 +381,7 @@ impl Column {
             Body::Boolean(values) => values.resize(len, 0),
             Body::Integer(values) | Body::Time { values, .. } | Body::Timestamp { values, .. } => values.resize(len, 0),
             Body::Number(values) => values.resize(len, 0.0),
+            Body::Decimal { values, .. } => values.resize(len, 0),
             Body::Date(values) => values.resize(len, 0),
             Body::Text(texts) | Body::Json { texts, .. } | Body::Cell(texts) => repeat_last(&mut texts.offsets, len),
             Body::Array { offsets, .. } => repeat_last(offsets, len),
@@ -368,6 +405,7 @@ impl Column {
             Body::Boolean(values) => values.truncate(len),
             Body::Integer(values) | Body::Time { values, .. } | Body::Timestamp { values, .. } => values.truncate(len),
             Body::Number(values) => values.truncate(len),
+            Body::Decimal { values, .. } => values.truncate(len),
             Body::Date(values) => values.truncate(len),
             Body::Text(texts) | Body::Json { texts, .. } | Body::Cell(texts) => texts.truncate(len),
             Body::Object { members, .. } => members.iter_mut().for_each(|member| member.truncate(len)),
@@ -405,6 +443,7 @@ impl Column {
             Body::Boolean(values) => Body::Boolean(roomy(values)),
             Body::Integer(values) => Body::Integer(roomy(values)),
             Body::Number(values) => Body::Number(roomy(values)),
+            Body::Decimal { scale, limit, values } => Body::Decimal { scale: *scale, limit: *limit, values: roomy(values) },
             Body::Date(values) => Body::Date(roomy(values)),
             Body::Time { shifted, values } => Body::Time { shifted: *shifted, values: roomy(values) },
             Body::Timestamp { shifted, values } => Body::Timestamp { shifted: *shifted, values: roomy(values) },
@@ -488,6 +527,21 @@ fn begins_with_letter(scanner: &Scanner, string: Quoted) -> bool {
 fn integer(number: Number) -> Option<i64> {
     let mantissa = number.mantissa.filter(|_| number.is_integer)? as i64; // has at most 18 digits
     Some(if number.negative { -mantissa } else { mantissa })
+}
+
+/// The decimal for a number without an exponent and with few digits, unless it has too many of them before the point, or any but zeros
+/// beyond the scale.
+#[inline]
+fn decimal(number: Number, scale: usize, limit: i128) -> Option<i128> {
+    let digits = i128::from(number.mantissa.filter(|_| !number.has_exponent)?);
+    let size = match scale.checked_sub(number.fraction_digits) {
+        Some(missing) => digits.checked_mul(POWERS[missing])?,
+        None => {
+            let surplus = POWERS[number.fraction_digits - scale];
+            (digits % surplus == 0).then_some(digits / surplus)?
+        }
+    };
+    (size < limit).then_some(if number.negative { -size } else { size })
 }
 
 #[inline]

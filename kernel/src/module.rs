@@ -15,7 +15,7 @@ use crate::reader::{Form, LONGEST_BLOCK, Reader, Rows};
 use crate::router;
 
 /// Version of the interface to Python. Raise it with every change to the interface, so that Python refuses a kernel of another version.
-const INTERFACE: u32 = 4;
+const INTERFACE: u32 = 5;
 
 /// A place in the lines: the ordinal of the row, and start and end of the text.
 type RowPlace = (usize, usize, usize);
@@ -23,13 +23,14 @@ type RowPlace = (usize, usize, usize);
 /// positions of the nulled values. Each list is the bytes of 64-bit integers.
 type OddColumn<'py> = (usize, Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyBytes>);
 
-/// The type of a column: its kind, whether its dates and times must be kept whole, and its children. The children of an object are its
-/// members' keys and types. The only child of an array is the type of its items.
+/// The type of a column: its kind, whether its dates and times must be kept whole, its children, and precision and scale. The children of an
+/// object are its members' keys and types. The only child of an array is the type of its items. Only a decimal has precision and scale.
 #[derive(FromPyObject)]
 struct Spec {
     kind: String,
     whole: bool,
     children: Vec<(Vec<u8>, Spec)>,
+    digits: (usize, usize),
 }
 
 impl Spec {
@@ -40,6 +41,10 @@ impl Spec {
             "boolean" => Body::Boolean(Vec::new()),
             "integer" => Body::Integer(Vec::new()),
             "number" => Body::Number(Vec::new()),
+            "decimal" => {
+                let (precision, scale) = self.digits;
+                Body::decimal(precision, scale).ok_or_else(|| PyValueError::new_err("no such decimal"))?
+            }
             "date" => Body::Date(Vec::new()),
             "time_with_timezone" | "time_without_timezone" => Body::Time { shifted, values: Vec::new() },
             "timestamp_with_timezone" | "timestamp_without_timezone" => Body::Timestamp { shifted, values: Vec::new() },

@@ -10,7 +10,7 @@ use crate::line::Stream;
 use crate::reader::{Form, Reader, Rows};
 
 const LINE: &str = r#"{"type":"RECORD","record":{"stream":"s","namespace":null,"data":{"text":"a \u00e9 b","json":{"a": [1, "x"]},"flag":true,
-"integer":-12,"number":1.5e3,"date":"2024-02-29","time":"12:34:56.5Z","at":"2024-02-29T01:02:03+01:00","union":[1],
+"integer":-12,"number":1.5e3,"price":-12.5,"date":"2024-02-29","time":"12:34:56.5Z","at":"2024-02-29T01:02:03+01:00","union":[1],
 "point":{"lat":1.25,"tags":["a",null,"b\\"]},"points":[{"lat":1},{},null,{"lat":NaN,"tags":[]}],"other":{"deep":[[[]]]}},"emitted_at":5}}"#;
 const TOKENS: [&[u8]; 20] = [
     b"\"",
@@ -52,6 +52,7 @@ fn reader() -> Reader {
         ("flag", Column::new(Body::Boolean(Vec::new()))),
         ("integer", Column::new(Body::Integer(Vec::new()))),
         ("number", Column::new(Body::Number(Vec::new()))),
+        ("price", Column::new(Body::decimal(12, 2).unwrap())),
         ("date", Column::new(Body::Date(Vec::new()))),
         ("time", Column::new(Body::Time { shifted: true, values: Vec::new() })),
         ("at", Column::new(Body::Timestamp { shifted: true, values: Vec::new() })),
@@ -184,4 +185,17 @@ fn row_ids_are_as_long_as_they_must_be() {
     let texts = ids::texts(1_700_000_000_000, &[0xff; 40]);
     assert_eq!(texts.offsets, [0, 36, 72]);
     assert_eq!(&texts.data[..36], b"018bcfe5-6800-7fff-bfff-ffffffffffff");
+}
+
+#[test]
+fn decimals_are_exact_or_odd() {
+    let texts = ["0.1", "-0.0", "9.99", "-9.99", "10", "1.500", "1.501", "1e0", "\"1\"", "0.00", "12345678901234567890"];
+    let line = |text: &str| format!("{{\"record\":{{\"stream\":\"s\",\"emitted_at\":1,\"data\":{{\"a\":{text}}}}}}}\n");
+    let fields = vec![(b"a".to_vec(), Column::new(Body::decimal(3, 2).unwrap()))];
+    let mut reader = Reader::of_fields(Stream { name: b"s".to_vec(), namespace: Vec::new() }, fields);
+    let rows = reader.read(texts.map(line).concat().as_bytes(), Form::Messages);
+    let Body::Decimal { values, .. } = &rows.columns[0].body else { unreachable!() };
+    assert_eq!(values[..], [10, 0, 999, -999, 0, 150, 0, 0, 0, 0, 0]);
+    assert_eq!(rows.columns[0].odd.iter().map(|odd| odd.position).collect::<Vec<_>>(), [4, 6, 7, 8, 10]);
+    assert!(Body::decimal(39, 0).is_none() && Body::decimal(2, 3).is_none());
 }

@@ -133,6 +133,11 @@ class FakeStore:
         ]
         return iter(self._call("list", prefix, lambda: found))
 
+    def folders(self, prefix: str) -> Iterator[str]:
+        rest = [key.removeprefix(prefix) for key in self.objects if key.startswith(prefix)]
+        found = sorted({f"{prefix}{name.partition('/')[0]}/" for name in rest if "/" in name})
+        return iter(self._call("folders", prefix, lambda: found))
+
     def stage_copy(self, source: str, key: str, metadata: Mapping[str, str] | None = None) -> StagedUpload:
         return self.stage(key, self.get(source))
 

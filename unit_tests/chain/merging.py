@@ -32,7 +32,7 @@ from destination_s3_spark.tables.commit.writer import TableWriter, WriterDepende
 from destination_s3_spark.tables.landing.slices import Segment, StagedSlice
 from destination_s3_spark.tables.publishers.publication import Publisher
 from destination_s3_spark.tables.publishers.symlink import MANIFEST, SymlinkManifest
-from destination_s3_spark.tables.row_sources import replaced_by_pending
+from destination_s3_spark.tables.row_sources import raw_twin, replaced_by_pending
 from unit_tests.chain.fake_store import Completes, Crash, FakeStore, Fault, Hook
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -48,7 +48,7 @@ class Plan:
     """A sync: what it sends, a STATE after each group of records, and what it does to the rows the table has.
 
     `resumable`: an attempt goes on after the last STATE that went out; otherwise it begins anew. `bumps`: each attempt is a generation of
-    its own. `deduplicated`: the whole table is merged, otherwise rows are added as they are.
+    its own. `deduplicated`: the whole table is merged, otherwise rows are added as they are. `compacts`: its files are joined afterwards.
     """
 
     sync_id: int
@@ -58,6 +58,7 @@ class Plan:
     resumable: bool = True
     bumps: bool = False
     deduplicated: bool = True
+    compacts: bool = False
 
     @property
     def records(self) -> Counter[int]:
@@ -194,6 +195,8 @@ class Attempt:
             self.writer.read()
             self._land()
             self._update()
+            if self._plan.compacts:
+                self._compact()
             self.writer.close()
         except ObjectNotFound as gone:  # what a job reads has been merged by another writer
             self.writer.abandon()
@@ -249,6 +252,27 @@ class Attempt:
         else:
             self.writer.merge(files, [*old, *deltas, *live.dropped], None)
         self.writer.store.delete([scratch])
+
+    def _compact(self) -> None:
+        """All landed files of each kind become one; in two blocks if there are enough."""
+        self._open()
+        live = self.writer.live_files()
+        finals = [file for file in live.of(FileKind.FINAL) if file.offset is not None]
+        for group in (finals[:2], finals[2:]):
+            if len(group) > 1:
+                raw = [twin for file in group if (twin := raw_twin(live, file)) is not None]
+                assert len(raw) == len(group)
+                files: list[DataFile] = []
+                try:
+                    files.extend(self._joined(one) for one in (group, raw))
+                except SyncError:
+                    self.writer.drop(files)
+                    raise
+                self.writer.compact(files, [*group, *raw])
+
+    def _joined(self, group: Sequence[FileEntry]) -> DataFile:
+        staged = self._stage(group[0].kind, [number for file in group for number in rows_in(self._store.get(file.key))])
+        return replace(staged, offset=group[0].offset, schema_id=group[0].schema_id, generation_id=group[0].generation_id)
 
     def _rewritten(self, sources: Sequence[FileEntry]) -> list[DataFile]:
         """New final files with the rows of these: two when deduplicated, as a merge cuts them; else one for each."""

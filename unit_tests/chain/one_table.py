@@ -12,6 +12,7 @@ import pyarrow as pa
 from destination_s3_spark.chain.files import DataFile, FileKind
 from destination_s3_spark.chain.opening import Session, Table, WriteDisposition
 from destination_s3_spark.chain.orphan_uploads import OrphanUploads
+from destination_s3_spark.decoding.changed_values import ChangedField
 from destination_s3_spark.formats.file_statistics import UNBOUNDED
 from destination_s3_spark.schema.arrow import schema_to_text
 from destination_s3_spark.stream_id import StreamId
@@ -56,7 +57,8 @@ def staged(
     rows = (end - start) // 10
     keys = {kind: f"{_folder(kind)}f-{into.next_token()}.parquet" for kind in kinds}
     files = tuple(DataFile(kind, store.stage(key, b"x" * rows), rows, statistics=UNBOUNDED) for kind, key in keys.items())
-    return StagedSlice(start, end, 0, files, tuple(segments or [Segment(end, rows, 5 * end)]), {"NULLED": 1})
+    changed = {ChangedField("id", "NULLED", "WHY"): 1}
+    return StagedSlice(start, end, 0, files, tuple(segments or [Segment(end, rows, 5 * end)]), {"WHY": 1}, {}, changed)
 
 
 def _folder(kind: FileKind) -> str:

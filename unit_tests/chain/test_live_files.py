@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 from datetime import UTC, datetime
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
-from destination_s3_spark.chain.blocks import decode, encode
+from destination_s3_spark.chain import hint
+from destination_s3_spark.chain.blocks import canonical, decode, encode
 from destination_s3_spark.chain.events import AddData, Close, Event, OpenEpoch, SetDataSchema, Snapshot, Void
 from destination_s3_spark.chain.files import FileEntry, FileKind, KeyRange
-from destination_s3_spark.chain.hint import MAX_BYTES, MAX_FILES
+from destination_s3_spark.chain.hint import MAX_BYTES, PLAIN_FILES
 from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.chain.state import Pending
@@ -189,9 +192,10 @@ def reader(store: FakeStore) -> Chain:
     return made
 
 
-def test_a_hint_with_the_list_saves_reading_the_blocks() -> None:
+@pytest.mark.parametrize(("files", "adopted"), [(PLAIN_FILES - 2, 2), (PLAIN_FILES + 1, 0), (1, PLAIN_FILES), (20 * PLAIN_FILES, 2)])
+def test_a_hint_with_the_list_saves_reading_the_blocks(files: int, adopted: int) -> None:
     store = FakeStore()
-    writer = on_store(store, MAX_FILES - 2, adopted=2)
+    writer = on_store(store, files, adopted)
     found = reader(store)
 
     assert found.live_files() == writer.live_files()
@@ -199,8 +203,28 @@ def test_a_hint_with_the_list_saves_reading_the_blocks() -> None:
     assert len(store.calls) == 1
 
 
-@pytest.mark.parametrize(("files", "adopted"), [(MAX_FILES + 1, 0), (1, MAX_FILES)])
-def test_the_hint_of_a_table_of_many_files_leaves_them_to_the_blocks(files: int, adopted: int) -> None:
+def test_the_list_of_a_table_of_many_files_is_compressed() -> None:
+    store = FakeStore()
+    writer = on_store(store, 20 * PLAIN_FILES, 0)
+
+    assert len(store.objects["chain/hint.json"]) < len(canonical(writer.live_files())) / 5
+
+
+@pytest.mark.parametrize("damage", [b"!", b"AAAA"])
+def test_a_hint_with_a_damaged_list_is_ignored(damage: bytes) -> None:
+    store = FakeStore()
+    writer = on_store(store, PLAIN_FILES + 1, 0)
+    head = msgspec.json.decode(store.objects["chain/hint.json"])
+    head["known"]["compressed"] = damage.decode()
+    head["checksum"] = hashlib.sha256(canonical(head["known"])).hexdigest()
+    store.objects["chain/hint.json"] = canonical(head)
+
+    assert reader(store).live_files() == writer.live_files()
+
+
+@pytest.mark.parametrize(("files", "adopted"), [(PLAIN_FILES + 1, 0), (1, PLAIN_FILES)])
+def test_the_hint_of_a_table_of_too_many_files_leaves_them_to_the_blocks(files: int, adopted: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hint, "MAX_BYTES", 100)
     store = FakeStore()
     writer = on_store(store, files, adopted)
     assert len(store.objects["chain/hint.json"]) < 3000
@@ -211,7 +235,7 @@ def test_the_hint_of_a_table_of_many_files_leaves_them_to_the_blocks(files: int,
     assert len(store.calls) == 1 + 4
 
 
-def test_the_hint_leaves_out_files_whose_statistics_are_large() -> None:
+def test_the_hint_compresses_files_whose_statistics_are_large() -> None:
     store = FakeStore()
     columns = {f"column {number}": "x" * 32 for number in range(1_000)}
     writer = on_store(store, 40, adopted=0, statistics=FileStatistics(columns, columns, dict.fromkeys(columns, 0)))
@@ -220,11 +244,11 @@ def test_the_hint_leaves_out_files_whose_statistics_are_large() -> None:
 
     assert found.live_files() == writer.live_files()
     assert {file.statistics for file in found.live_files().files} == {FileStatistics(columns, columns, dict.fromkeys(columns, 0))}
-    assert len(store.calls) == 1 + 4
+    assert len(store.calls) == 1
 
 
 def test_blocks_behind_a_hint_count_whether_it_has_the_list_or_not() -> None:
-    for files in (1, MAX_FILES + 1):
+    for files in (1, PLAIN_FILES + 1):
         store = FakeStore()
         writer = on_store(store, files, adopted=0)
         hinted = reader(store)

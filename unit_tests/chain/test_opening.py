@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from destination_s3_spark.chain.events import AddData, Close, OffsetInterval, OpenEpoch, Seed, SetDataSchema
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.log import Chain
-from destination_s3_spark.chain.opening import SNAPSHOT_EVERY, Session, WriteDisposition, pending_in, take_snapshot_when_due
+from destination_s3_spark.chain.opening import FILES_PER_BLOCK, Session, WriteDisposition, pending_in, take_snapshot_when_due
 from destination_s3_spark.chain.state import Checkpoint, Pending
 from destination_s3_spark.chain.tokens import Token, table_number
 from destination_s3_spark.errors import Fenced
@@ -217,7 +217,7 @@ def test_opening_a_table_of_5000_blocks_costs_next_to_nothing() -> None:
     state = again.open()
     gets = store.names().count("get")
 
-    assert gets <= 2 * math.log2(5000) + SNAPSHOT_EVERY, gets
+    assert gets <= 2 * math.log2(5000) + 5000 / FILES_PER_BLOCK, gets
     assert state.contents == written.head.contents
     store.calls.clear()
     assert len(again.live_files().files) == written.head.contents.files(FileKind.FINAL) > 4000

@@ -11,9 +11,11 @@ from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.chain.opening import SNAPSHOT_EVERY, Session
 from destination_s3_spark.chain.orphan_uploads import OrphanUploads
 from destination_s3_spark.chain.settle import complete
+from destination_s3_spark.decoding.changed_values import ChangedField
 from destination_s3_spark.errors import Bug
+from destination_s3_spark.tables.commit.batch import MOST_CHANGED_FIELDS, Batch
 from destination_s3_spark.tables.commit.writer import TableWriter, WriterDependencies
-from destination_s3_spark.tables.landing.slices import Segment
+from destination_s3_spark.tables.landing.slices import Segment, StagedSlice
 from destination_s3_spark.tables.publishers.symlink import SymlinkManifest
 from unit_tests.chain.fake_store import FakeStore
 from unit_tests.chain.one_table import CHAIN, FIRST, SCHEMA, SECOND, STARTED, TABLE, event, kinds, land, staged, synced, writer
@@ -106,7 +108,8 @@ def test_the_data_block_says_everything_about_the_commit() -> None:
             {"stateHash": "first", "records": 10, "multisetHash": "f" * 32, "generation": 3},
             {"stateHash": "second", "records": 10, "multisetHash": f"{1004:032x}", "generation": 3},
         ],
-        "changes": {"NULLED": 2},
+        "changes": {"WHY": 2},
+        "changedValues": [{"field": "id", "change": "NULLED", "reason": "WHY", "values": 2}],
     }
     assert isinstance(files, list)
     assert [(file["kind"], file["rows"], file["bytes"], file["uploadId"]) for file in files] == [
@@ -116,6 +119,17 @@ def test_the_data_block_says_everything_about_the_commit() -> None:
         ("final", 5, 5, "upload-4"),
     ]
     assert (result.sequence_number, result.rows, result.files, result.bytes, result.replayed) == (2, 20, 4, 40, 0)
+
+
+def test_of_very_many_changed_fields_the_most_frequent_are_named() -> None:
+    counts = {ChangedField(f"field {number}", "NULLED", "WHY"): number for number in range(1, MOST_CHANGED_FIELDS + 4)}
+    batch = Batch((StagedSlice(0, 1, 0, (), (), {}, {}, counts),), (), ())
+
+    found = batch.changed_values()
+
+    assert [(value.field, value.values) for value in found[:2]] == [("field 103", 103), ("field 102", 102)]
+    assert (len(found), found[-1].field, found[-1].values) == (MOST_CHANGED_FIELDS + 1, None, 1 + 2 + 3)
+    assert sum(value.values for value in found) == sum(counts.values())
 
 
 def test_offsets_go_on_from_sync_to_sync() -> None:

@@ -26,6 +26,10 @@ def appending(plan: Plan) -> Plan:
     return replace(plan, deduplicated=False)
 
 
+def compacting(plan: Plan) -> Plan:
+    return replace(plan, deduplicated=False, compacts=True)
+
+
 @dataclass(frozen=True)
 class Scenario:
     """Syncs that went well, and the one that has trouble. `kept`: those of them whose rows stay."""
@@ -65,6 +69,11 @@ SCENARIOS = {
     "an overwrite by a sync without a number": Scenario((OLD,), replace(OVERWRITE, sync_id=0, resumable=False)),
     "a refresh over rows of its generation and older ones": Scenario((appending(OLD), appending(SAME)), appending(LATER), kept=(SAME,)),
     "a refresh over merged rows of its generation and older ones": Scenario((OLD, SAME), LATER, kept=(SAME,)),
+    "a compaction of appended rows": Scenario((appending(OLD),), compacting(MORE), kept=(OLD,)),
+    "a compaction of compacted rows": Scenario((appending(OLD), compacting(MORE)), compacting(replace(MORE, sync_id=3)), kept=(OLD, MORE)),
+    "a refresh over compacted rows of its generation and older ones": Scenario(
+        (appending(OLD), compacting(SAME)), appending(LATER), kept=(SAME,)
+    ),
     "a sync after a refresh": Scenario((OLD, REFRESH), replace(MORE, sync_id=3, generation=5), kept=(REFRESH,)),
 }
 

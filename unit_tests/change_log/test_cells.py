@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -26,6 +27,9 @@ DAY_US = 86_400_000_000
         (pa.float64(), 0.1, "0.1"),
         (pa.float64(), -0.0, "-0.0"),
         (pa.float64(), 123456789012345.6, "123456789012345.6"),
+        (pa.decimal128(10, 2), Decimal("-0.05"), "-0.05"),
+        (pa.decimal128(38, 9), Decimal(0), "0.000000000"),
+        (pa.decimal128(38, 9), Decimal("12345678901234567890.123456789"), "12345678901234567890.123456789"),
         (pa.string(), 'a"b,\n', 'a"b,\n'),
     ],
 )

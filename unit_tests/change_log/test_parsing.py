@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime, time
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -100,6 +101,26 @@ def test_rows_of_nothing_but_null_read_back(log: Callable[..., Any], options: Ch
     rows = [dict.fromkeys(users.columns.row_schema.names)] * 3
 
     assert list(read_rows(described(users, LogKind.SNAPSHOT), io.BytesIO(users.snapshot_file([users.rows(rows)])))) == rows
+
+
+@pytest.mark.parametrize("options", EVERY_FORMAT, ids=NAMES)
+def test_decimals_keep_all_digits_in_every_format(log: Callable[..., Any], options: ChangeLogOptions) -> None:
+    kinds = [
+        ("id", pa.decimal128(38, 2)),
+        ("whole", pa.decimal128(38, 0)),
+        ("rates", pa.list_(pa.decimal128(38, 20))),
+        ("score", pa.float64()),
+    ]
+    row = {
+        "id": Decimal("123456789012345678901234567890.12"),
+        "whole": Decimal(10**37),
+        "rates": [Decimal("0.12345678901234567890"), None],
+        "score": 1.5,
+    }
+    prices = log(kinds, ["id"], options)
+    [event] = read_events(described(prices, LogKind.CHANGES), io.BytesIO(prices.changes_file([prices.events([("I", row, {}, "{}")])])))
+    [read] = read_rows(described(prices, LogKind.UPSERTS), io.BytesIO(prices.snapshot_file([prices.rows([row])])))
+    assert event.new == read == row
 
 
 @pytest.mark.parametrize("options", EVERY_FORMAT, ids=NAMES)

@@ -1,23 +1,34 @@
 from __future__ import annotations
 
+import contextlib
+import csv
+import io
+import json
 import os
+import pty
+import re
 import subprocess
 import sys
+import termios
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from destination_s3_spark.chain.blocks import block_name
 from destination_s3_spark.chain.events import OpenEpoch, SetDataSchema, Snapshot
-from destination_s3_spark.chain.files import FileEntry, FileKind
+from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.chain.log import Chain
-from destination_s3_spark.cli import inspection, operator_command
+from destination_s3_spark.cli import operator_command
 from destination_s3_spark.cli.configuration import read_config
+from destination_s3_spark.cli.inspect_command import View
+from destination_s3_spark.cli.inspection.ddl import SqlEngine
+from destination_s3_spark.cli.inspection.table import read_table
+from destination_s3_spark.cli.terminal import Cell, Rows, Terminal
+from destination_s3_spark.cli.tree import ENGINES, VIEWS
 from destination_s3_spark.schema.arrow import META_FIELDS, schema_to_text
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
@@ -74,6 +85,15 @@ def test_a_terminal_without_the_signs_of_reports_gets_others_in_their_place(
         assert f"shop.{name}" in ended.stdout.decode(encoding)
 
 
+@pytest.mark.parametrize("output", ["json", "csv"])
+def test_what_a_program_reads_is_utf_8_in_any_encoding(config: Path, make_chain: Callable[[str | None, str], str], output: str) -> None:
+    make_chain("shop", "bestellung_ü☃")
+    command = [sys.executable, "-m", "destination_s3_spark", "inspect", "--config", str(config), "--output", output]
+    ended = subprocess.run(command, capture_output=True, check=True, env={**os.environ, "PYTHONIOENCODING": "ascii"})
+
+    assert "bestellung_ü☃" in ended.stdout.decode()
+
+
 def test_with_a_stream_its_state_columns_and_blocks_are_shown(
     config: Path, make_chain: Callable[[str | None, str], str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -85,8 +105,9 @@ def test_with_a_stream_its_state_columns_and_blocks_are_shown(
     assert "Table shop.orders" in text
     assert "block 2 is written and all its files are there" in text
     assert [line.split() for line in text.splitlines() if line.startswith("final ")][1] == ["final", "1", "1", "100", "B"]
-    assert "id                      int64" in text
-    assert "1 row, 1 file (100 B), 1 checkpoint" in text
+    assert ["id", "int64"] in [line.split() for line in text.splitlines()]
+    (sync,) = (line.split() for line in text[text.index("Last syncs") :].splitlines() if line.startswith("5 "))
+    assert sync[-9:] == ["still", "open", "1", "100", "B", "0", "1", "0", "0-2"]
 
 
 def test_a_block_whose_files_are_not_there_is_not_counted(
@@ -153,19 +174,146 @@ def test_every_schema_is_shown_also_those_before_a_snapshot(
     nested = {"kind": "object", "fields": []}
     chain.append(schema(2, "2-0-1", [amount, recovered, {**amount, "id": 3}], [{"kind": "KeyAddition", "path": "/to", "new": nested}]))
 
-    operator_command(["inspect", "--config", str(config), "--stream", "orders"])
+    operator_command(["inspect", "orders", "schema", "--config", str(config), "--output", "json"])
+
+    found = json.loads(capsys.readouterr().out)
+    assert [(row["schema_id"], row["version"], row["block"], row["columns"], row["change"], row["path"]) for row in found["history"]] == [
+        (0, "1-0-0", 1, 1, None, None),
+        (1, "2-0-0", 3, 2, "Recovery", "/amount"),
+        (2, "2-0-1", 7, 3, "KeyAddition", "/to"),
+    ]
+    assert (found["history"][1]["old"], found["history"][1]["new"], found["history"][2]["new"]) == ("integer", "string", "object<>")
+
+
+def test_a_recovered_column_says_what_it_holds(
+    config: Path, store: S3Store, make_chain: Callable[[str | None, str], str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    chain = Chain(store, make_chain("shop", "orders"), StreamId("shop", "orders"))
+    chain.catch_up()
+    chain.mark_settled()
+    amount = {"id": 1, "name": "amount", "source": "amount", "type": "integer", "addedIn": 0}
+    recovered = {"id": 2, "name": "amount_recovered", "source": "amount", "type": "string", "addedIn": 1, "recoveredFrom": 1}
+    arrow = schema_to_text(pa.schema([*SCHEMA, ("amount", pa.int64()), ("amount_recovered", pa.string())]))
+    chain.append(SetDataSchema({**schema(1, "2-0-0", [amount, recovered], []).schema, "arrowSchema": arrow}))
+
+    operator_command(["inspect", "orders", "schema", "--config", str(config)])
+
+    (line,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("amount_recovered"))
+    assert line.split() == ["amount_recovered", "string", "1", "holds", "values", "of", "amount"]
+
+
+@pytest.mark.parametrize("view", ["files", "syncs", "values", "commits"])
+def test_each_view_is_a_table_json_and_csv_of_the_same_rows(
+    view: str, config: Path, make_chain: Callable[[str | None, str], str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_chain("shop", "orders")
+    texts = {}
+    for output in ("table", "json", "csv"):
+        assert operator_command(["inspect", "shop.orders", view, "--config", str(config), "--output", output]) == 0
+        texts[output] = capsys.readouterr().out
+
+    rows = json.loads(texts["json"])
+    in_csv = list(csv.DictReader(io.StringIO(texts["csv"])))
+    assert len(rows) == len(in_csv) == {"files": 1, "syncs": 1, "values": 0, "commits": 3}[view]
+    assert all(list(row) == list(line) for row, line in zip(rows, in_csv, strict=True))
+    shown = texts["table"].splitlines()
+    assert len(shown) == (2 + len(rows) if rows else 1)
+    assert rows or texts["table"] == "Every value fitted its declared type.\n"
+
+
+def test_the_overview_is_json_and_csv_too(
+    config: Path, make_chain: Callable[[str | None, str], str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert operator_command(["inspect", "--config", str(config), "--output", "json"]) == 0
+    assert json.loads(capsys.readouterr().out) == []
+    make_chain("shop", "orders")
+    make_chain(None, "users")
+
+    operator_command(["inspect", "--config", str(config), "--output", "json"])
+    found = json.loads(capsys.readouterr().out)
+    operator_command(["inspect", "--config", str(config), "--output", "csv"])
+    lines = capsys.readouterr().out.splitlines()
+
+    assert [(table["namespace"], table["stream"], table["rows"], table["last_sync_id"]) for table in found] == [
+        (None, "users", 1, 5),
+        ("shop", "orders", 1, 5),
+    ]
+    assert lines[0].startswith("namespace,stream,table_id")
+    assert len(lines) == 3
+
+
+def test_the_history_can_be_cut_and_says_so(
+    config: Path, make_chain: Callable[[str | None, str], str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_chain("shop", "orders")
+
+    operator_command(["inspect", "orders", "commits", "--config", str(config), "--blocks", "1"])
+
+    note, _, _, block = capsys.readouterr().out.splitlines()
+    assert note == "(read from block 2 on; --blocks N reads more of the chain)"
+    assert block.split()[0] == "2"
+
+
+def test_a_table_is_named_once(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert operator_command(["inspect", "orders", "--stream", "users", "--config", str(config)]) == 2
+    assert "name the table once" in capsys.readouterr().err
+
+
+def test_views_and_engines_of_the_command_line_are_those_of_the_code() -> None:
+    assert tuple(view.value for view in View) == VIEWS
+    assert tuple(engine.value for engine in SqlEngine) == ENGINES
+
+
+def run_in_terminal(arguments: list[str], columns: int, **environment: str) -> str:
+    """What the command writes to a terminal of this width."""
+    main, other = pty.openpty()
+    termios.tcsetwinsize(other, (24, columns))
+    command = [sys.executable, "-m", "destination_s3_spark", *arguments]
+    clean = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "NO_COLOR", "FORCE_COLOR")}
+    ended = subprocess.Popen(command, stdout=other, stderr=other, stdin=other, env={**clean, "TERM": "xterm", **environment})
+    os.close(other)
+    written = b""
+    with contextlib.suppress(OSError):  # the other end is closed
+        while chunk := os.read(main, 65536):
+            written += chunk
+    os.close(main)
+    assert ended.wait(60) == 0, written.decode()
+    return written.decode().replace("\r\n", "\n")
+
+
+def test_lines_are_as_wide_as_the_terminal_unless_they_may_be_wider(config: Path, make_chain: Callable[[str | None, str], str]) -> None:
+    make_chain("shop", "orders")
+    arguments = ["inspect", "orders", "files", "--config", str(config)]
+
+    narrow = run_in_terminal(arguments, 70, NO_COLOR="1")
+    wide = run_in_terminal([*arguments, "--wide"], 70, NO_COLOR="1")
+
+    assert "\x1b[3" not in narrow + wide  # no colour
+    narrow, wide = (re.sub(r"\x1b\[[0-9;]*m", "", text) for text in (narrow, wide))
+    assert max(map(len, narrow.splitlines())) <= 70
+    assert max(map(len, wide.splitlines())) > 70
+    key = wide.split()[-1]
+    assert key.startswith("lake/shop/orders/")
+    assert "".join(line.split()[-1] for line in narrow.splitlines()[2:] if line.strip()).endswith(key)
+
+
+def test_what_is_piped_is_never_cut(config: Path, make_chain: Callable[[str | None, str], str]) -> None:
+    make_chain("shop", "orders" * 30)
+    command = [sys.executable, "-m", "destination_s3_spark", "inspect", "--config", str(config)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, "COLUMNS": "40"})
+
+    assert f"shop.{'orders' * 30}" in ended.stdout
+
+
+def test_a_name_cannot_take_the_terminal_over(capsys: pytest.CaptureFixture[str]) -> None:
+    terminal = Terminal()
+    terminal.section("or\x1b[2Jders")
+    terminal.table(Rows(["a\x9b31mb", "two\nlines"], [Cell("name", str)], ""))
+    terminal.facts({"root": "\r\x08x"})
 
     text = capsys.readouterr().out
-    history = text[text.index("Schemas\n") : text.index("Chain\n")].splitlines()
-    shown = [line for line in history if line.startswith("schema ")]
-    assert [line.split()[1:3] for line in shown] == [["0", "1-0-0"], ["1", "2-0-0"], ["2", "2-0-1"]]
-    assert shown[1].endswith("block 3, 2 data columns")
-    assert [line.split() for line in history if line.startswith("    ")] == [
-        ["Recovery", "/amount", "integer", "->", "string"],
-        ["KeyAddition", "/to", "object"],
-    ]
-    (line,) = (line for line in text.splitlines() if line.startswith("amount_recovered"))
-    assert line.split() == ["amount_recovered_2_0_0_1a2b3c4d", "amount", "1", "string"]
+    assert not {"\x1b", "\x9b", "\r", "\x08"} & set(text)
+    assert "or�[2Jders" in text
 
 
 @pytest.mark.parametrize(
@@ -191,7 +339,7 @@ def test_the_arrow_schema_is_written_to_a_file(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--export-schema", "x"], "say which with --stream"),
+        (["--export-schema", "x"], "say which, as in inspect TABLE --export-schema"),
         (["--export-schema", "x", "--stream", "users"], "2 streams of the name users: a.users, b.users. Add --namespace"),
         (["--export-schema", "none/x", "--stream", "users", "--namespace", "a"], "cannot be written to none/x"),
     ],
@@ -271,27 +419,7 @@ def test_reading_a_table_changes_nothing(config: Path, store: S3Store, make_chai
 
     factory = table_factory(read_config(config))
     (found,) = factory.find()
-    table = inspection.read_table(factory, found)
+    table = read_table(factory, found)
 
     assert [block.sequence_number for block in table.blocks] == [0, 1, 2]
     assert {item.key: store.get(item.key) for item in store.list("")} == before
-
-
-def test_value_changes_are_grouped_without_array_indexes(store: S3Store, tmp_path: Path) -> None:
-    def change(field: str, reason: str) -> dict[str, str]:
-        return {"field": field, "change": "NULLED", "reason": reason}
-
-    metas = [
-        {"sync_id": 1, "changes": [change("lines.[0].quantity", "A"), change("id", "B")]},
-        {"sync_id": 1, "changes": []},
-        {"sync_id": 1, "changes": [change("lines.[12].quantity", "A")]},
-    ]
-    path = tmp_path / "rows.parquet"
-    pq.write_table(pa.table({"_airbyte_meta": pa.array(metas, META_FIELDS[2].type)}), path)
-    store.put("rows.parquet", path.read_bytes())
-
-    rows = inspection.read_file(store, FileEntry(FileKind.FINAL, "rows.parquet", 3, 0))
-
-    first, second = inspection.value_changes(rows)
-    assert (first.field, first.reason, first.count, first.example) == ("lines.[].quantity", "A", 2, "lines.[0].quantity")
-    assert (second.field, second.count) == ("id", 1)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -327,3 +328,22 @@ def test_a_kms_key_needs_kms(sse: str | None) -> None:
 @pytest.mark.parametrize("owner", ["123", "11112222333a"])
 def test_a_bucket_owner_is_an_account_id(owner: str) -> None:
     assert "s3.expected_bucket_owner: must look like a 12-digit" in refusal(s3={"expected_bucket_owner": owner})
+
+
+@pytest.mark.parametrize("region", ["us-esat-1", "US-EAST-1", "us_east_1"])
+def test_a_region_that_is_none_is_answered_with_the_nearest_three(region: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Config.parse({**MINIMAL, "s3_bucket_region": region})
+    found, _, near = caught.value.message.partition("Nearest are ")
+    assert "s3_bucket_region: is none of the 39 values it can have." in found
+    assert "'us-east-1'" in near
+    assert caught.value.message.count("'") == 6
+    assert region not in caught.value.message or region == "us-east-1"
+
+
+def test_a_required_option_under_another_name_is_found() -> None:
+    options = {("s3_bukcet_name" if name == "s3_bucket_name" else name): value for name, value in MINIMAL.items()}
+    with pytest.raises(
+        ConfigError, match=re.escape("s3_bucket_name: is required and missing (s3_bukcet_name is given, which is no option)")
+    ):
+        Config.parse(options)

@@ -93,6 +93,8 @@ def parts(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[st
         yield from parts(value, f"{path}.{name}".lstrip("."))
     for index, value in enumerate(schema.get("oneOf", [])):
         yield from parts(value, f"{path}[{index}]")
+    if "items" in schema:
+        yield from parts(schema["items"], f"{path}[]")
 
 
 def test_the_file_is_what_the_models_say() -> None:

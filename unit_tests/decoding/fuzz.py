@@ -23,7 +23,7 @@ from destination_s3_spark.demo import shop
 from destination_s3_spark.demo.shop import Shop
 from destination_s3_spark.kernel import KERNEL
 from destination_s3_spark.protocol.catalog import parse_catalog
-from destination_s3_spark.schema.airbyte_type import Array, Field, Object, Scalar, SchemalessArray, SchemalessObject, Union
+from destination_s3_spark.schema.airbyte_type import Array, Decimal, Field, Object, Scalar, SchemalessArray, SchemalessObject, Union
 from destination_s3_spark.schema.arrow import META_FIELDS, RAW_SCHEMA, arrow_field
 from destination_s3_spark.schema.json_schema import stream_fields
 from destination_s3_spark.stream_id import StreamId
@@ -35,6 +35,9 @@ _POINT = Object((Field("lat", "lat", Scalar.NUMBER), Field("é", "e", Scalar.TIM
 _FIELDS = (
     *(Field(scalar.value, scalar.value, scalar) for scalar in Scalar),
     Field("Integer", "Integer_1", Scalar.NUMBER),
+    Field("price", "price", Decimal(12, 2)),
+    Field("whole", "whole", Decimal(38, 0)),
+    Field("rates", "rates", Array(Decimal(38, 18))),
     Field("o", "o", SchemalessObject()),
     Field("a", "a", SchemalessArray()),
     Field("point", "point", _POINT),
@@ -43,11 +46,12 @@ _FIELDS = (
     Field("days", "days", Array(Scalar.DATE)),
     Field("u", "u", Union((Scalar.INTEGER, Scalar.STRING, _POINT, Array(Scalar.BOOLEAN)))),
     Field("us", "us", Array(Union((Scalar.NUMBER, Scalar.DATE)))),
+    Field("ud", "ud", Union((Scalar.INTEGER, Decimal(10, 2)))),
     Field("texts", "texts", Array(SchemalessObject())),
 )
 _CELLS = RowPlan(STREAM, 7, 3, _FIELDS, pa.schema([*META_FIELDS, *(pa.field(field.name, pa.string()) for field in _FIELDS)]), Values.CELLS)
 _RECORDS = RowPlan(STREAM, 7, 3, (), RAW_SCHEMA, Values.RECORD)
-_KEY = (*(scalar.value for scalar in Scalar), "o", "point", "u")
+_KEY = (*(scalar.value for scalar in Scalar), "o", "point", "u", "price")
 
 
 class Disagreement(Exception):

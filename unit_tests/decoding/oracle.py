@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
+from decimal import Decimal as Exact
 from fractions import Fraction
 from typing import Any
 
-from destination_s3_spark.schema.airbyte_type import Array, Field, Object, Scalar, SchemalessArray, SchemalessObject, Union
+from destination_s3_spark.schema.airbyte_type import Array, Decimal, Field, Object, Scalar, SchemalessArray, SchemalessObject, Union
 from unit_tests.decoding.temporal_oracle import SERIALIZATION, SIZE, Nulled, temporal
 
 
@@ -187,6 +188,8 @@ def accepted(node: Node, of: Any, path: str, changes: list[dict[str, Any]]) -> A
             return integer(node.text.strip('"') if node.kind == "number" else node.value)
         case Scalar.NUMBER if node.kind == "number" or (node.kind == "string" and numeric(node.value)):
             return number(node.text if node.kind == "number" else node.value)
+        case Decimal(precision, scale) if node.kind == "number" or (node.kind == "string" and numeric(node.value)):
+            return decimal(node.text if node.kind == "number" else node.value, precision, scale, path, changes)
         case Scalar() if node.kind == "string" and of not in (Scalar.BOOLEAN, Scalar.INTEGER, Scalar.NUMBER):
             return temporal(node.value, of)
     raise Nulled(SERIALIZATION)
@@ -232,6 +235,16 @@ def number(text: str) -> float:
     return 0.0 if text == "-0" else float(text)
 
 
+def decimal(text: str, precision: int, scale: int, path: str, changes: list[dict[str, Any]]) -> Exact:
+    given = exact_value(text) * 10**scale
+    unscaled = int(abs(given) + Fraction(1, 2))
+    if unscaled >= 10**precision:
+        raise Nulled(SIZE)
+    if unscaled != abs(given):
+        changes.append({"field": path, "change": "TRUNCATED", "reason": SIZE})
+    return Exact(f"{'-' if given < 0 and unscaled else ''}{unscaled}E-{scale}")
+
+
 def of_union(node: Node, options: tuple[Any, ...], path: str, changes: list[dict[str, Any]]) -> dict[str, Any]:
     reasons = [SERIALIZATION]
     for option in candidates(node, options):
@@ -250,14 +263,17 @@ def of_union(node: Node, options: tuple[Any, ...], path: str, changes: list[dict
 def option_name(option: Any) -> str:
     if isinstance(option, Scalar):
         return option.value
+    if isinstance(option, Decimal):
+        return "number"
     return "object" if isinstance(option, Object | SchemalessObject) else "array"
 
 
 def candidates(node: Node, options: tuple[Any, ...]) -> list[Any]:
-    numbers = [Scalar.INTEGER, Scalar.NUMBER] if re.fullmatch("-?[0-9]+", node.text) else [Scalar.NUMBER, Scalar.INTEGER]
+    integers = [option for option in options if option is Scalar.INTEGER]
+    numbers = [option for option in options if option is Scalar.NUMBER or isinstance(option, Decimal)]
     match node.kind:
         case "number":
-            return [option for option in numbers if option in options]
+            return integers + numbers if re.fullmatch("-?[0-9]+", node.text) else numbers + integers
         case "boolean":
             return [option for option in options if option is Scalar.BOOLEAN]
         case "string":

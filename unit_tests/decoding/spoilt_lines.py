@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from destination_s3_spark.schema.airbyte_type import Array, Object, Scalar, SchemalessArray, SchemalessObject, Union
+from destination_s3_spark.schema.airbyte_type import Array, Decimal, Object, Scalar, SchemalessArray, SchemalessObject, Union
 
 _NUMBERS = (
     *[
@@ -172,7 +172,7 @@ def random_value(chance: random.Random, of: Any) -> str:  # noqa: C901 - one cas
             return chance.choice(("true", "false", "null"))
         case Scalar.INTEGER:
             return str(chance.randrange(-(10 ** chance.randrange(1, 20)), 10 ** chance.randrange(1, 20)))
-        case Scalar.NUMBER:
+        case Scalar.NUMBER | Decimal():
             return repr(chance.uniform(-1, 1) * 10 ** chance.randrange(-20, 20))
         case Scalar.STRING:
             return json.dumps(

@@ -11,20 +11,58 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from destination_s3_spark.decoding.record_typer import UnreadableRecord
-from destination_s3_spark.schema.airbyte_type import Array, Field, Object, Scalar, SchemalessArray, SchemalessObject, Union, option_name
+from destination_s3_spark.schema.airbyte_type import (
+    Array,
+    Decimal,
+    Field,
+    Object,
+    Scalar,
+    SchemalessArray,
+    SchemalessObject,
+    Union,
+    option_name,
+)
 from unit_tests.decoding import oracle
 
 SOURCES = ["id", "a b", "é", 'quo"te', "back\\slash", "", "日本", "type", "x.y", "ctrl\x01", "[0]", "f0", "𝄞"]
 TEMPORAL = [s for s in Scalar if s not in (Scalar.STRING, Scalar.BOOLEAN, Scalar.INTEGER, Scalar.NUMBER)]
+DECIMALS = [Decimal(10, 2), Decimal(38, 9), Decimal(38, 0), Decimal(2, 2), Decimal(1, 0), Decimal(38, 38)]
 NUMBERS = [
     *("0", "-0", "1", "-1", "1.0", "-0.0", "1e3", "1.5e1", "1E-2", "0.1", "10.50", "0e5", "1200e-2", "NaN", "Infinity", "-Infinity"),
     *("9223372036854775807", "9223372036854775808", "-9223372036854775808", "-9223372036854775809", "18446744073709551616"),
+    *("0.005", "-0.005", "0.004999999999999999999", "99999999.99", "99999999.994", "99999999.995", "100000000", "-1.000", "9.5", "0.995"),
+    *("12345678901234567890123456789.123456789", "99999999999999999999999999999999999999", "99999999999999999999999999999999999999.5"),
+    *("0.99999999999999999999999999999999999999", "1e-38", "5e-39", "4.9e-39", "1e37", "1e38", "0.1e10", "100e-10", "12.5e-1", "12.55E1"),
     *("9007199254740993", "9007199254740993.0", "123456789012345678901234567890", "1e400", "-1e400", "1e-400", "4.9e-324"),
     *("1.7976931348623157e308", "1.7976931348623158e308", "1.7976931348623159e308", "1e999999999999999999999", "1e-99999999999999999999"),
     *("17976931348623157" + "0" * 292, "-1.7976931348623157000000000001e308", str(int(1.7976931348623157e308))),
 ]
 STRINGS = [
-    *('""', '"a"', '"1"', '"+1"', '"-00012"', '"1.0"', '"1e3"', '".5"', '"5."', '"."', '"1_000"', '" 1"', '"1 "', '" "', '"0x10"', '"1e"'),
+    *(
+        '"12.50"',
+        '"-0.1"',
+        '"99999999.995"',
+        '"0"',
+        '"1.5e-1"',
+        '"00.5"',
+        '"-0.0"',
+        '""',
+        '"a"',
+        '"1"',
+        '"+1"',
+        '"-00012"',
+        '"1.0"',
+        '"1e3"',
+        '".5"',
+        '"5."',
+        '"."',
+        '"1_000"',
+        '" 1"',
+        '"1 "',
+        '" "',
+        '"0x10"',
+        '"1e"',
+    ),
     *('"NaN"', '"true"', '"null"', '"{}"', '"9223372036854775808"', '"1e400"', '"1e-400"', '"e1"', '"--1"', '"٣"', '"1٣"', '"日本"', '"𝄞"'),
     *(r'"\ud800"', r'"a\ud83d\ude00b"', r'"\udc00\ud83d"', r'"\u0000"', r'"\u00e9\n\/"', r'"\u0031"', r'"\""', r'"\\"'),
 ]
@@ -98,7 +136,7 @@ def types(draw: Any, depth: int = 2) -> Any:
             return Union(tuple(options))
         case "schemaless":
             return draw(st.sampled_from([SchemalessObject(), SchemalessArray()]))
-    return draw(st.sampled_from(list(Scalar)))
+    return draw(st.sampled_from([*Scalar, *DECIMALS[:3]]))
 
 
 @st.composite
@@ -143,6 +181,9 @@ def values(draw: Any, of: Any, depth: int = 3) -> str:  # noqa: C901 - one case 
             return draw(st.sampled_from(NUMBERS) | st.integers(-(2**65), 2**65).map(str) | st.sampled_from(STRINGS))
         case Scalar.NUMBER:
             return draw(st.sampled_from(NUMBERS) | st.floats(allow_nan=False, allow_infinity=False).map(repr) | st.sampled_from(STRINGS))
+        case Decimal():
+            exact = st.decimals(allow_nan=False, allow_infinity=False) | st.decimals(-(10**8), 10**8, places=2)
+            return draw(st.sampled_from(NUMBERS) | exact.map(str) | exact.map("{:f}".format) | st.sampled_from(STRINGS))
         case Scalar.STRING:
             return draw(st.sampled_from(STRINGS) | st.text(max_size=6).map(json.dumps) | st.sampled_from(NUMBERS))
     return draw((st.sampled_from(TEMPORALS) | instants()).map(lambda text: json.dumps(text, ensure_ascii=False)))
@@ -277,7 +318,7 @@ def test_every_temporal_form_is_read_alike_in_a_column_and_alone(of: Scalar, ass
     assert_typed_as_oracle([Field("x", "x", of)], [json.dumps({"x": text}, ensure_ascii=False) for text in TEMPORALS])
 
 
-@pytest.mark.parametrize("of", list(Scalar), ids=lambda of: of.value)
-def test_every_kind_of_value_in_a_column_of_every_type(of: Scalar, assert_typed_as_oracle: Any) -> None:
+@pytest.mark.parametrize("of", [*Scalar, *DECIMALS], ids=str)
+def test_every_kind_of_value_in_a_column_of_every_type(of: Scalar | Decimal, assert_typed_as_oracle: Any) -> None:
     texts = [*NUMBERS, *STRINGS, "true", "false", "null", "{}", "[]", '{"a": [1, 2.50, "x y"]}', '[ "\\ud800" , NaN ]']
     assert_typed_as_oracle([Field("x", "x", of)], ["{}", *(f'{{"x":{text}}}' for text in texts)])

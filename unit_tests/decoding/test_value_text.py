@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import decimal as exact
 import json
 from typing import Any
 
@@ -11,17 +12,22 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from destination_s3_spark.decoding.record_typer import RecordTyper
+from destination_s3_spark.decoding.temporal import TEMPORAL
 from destination_s3_spark.decoding.value_text import value_texts
-from destination_s3_spark.schema.airbyte_type import Array, Field, Object, Scalar, SchemalessArray, SchemalessObject, Union
+from destination_s3_spark.schema.airbyte_type import Array, Decimal, Field, Object, Scalar, SchemalessArray, SchemalessObject, Union
 from destination_s3_spark.schema.arrow import arrow_type
 
 DAY_US = 86_400_000_000
 INT64 = st.integers(-(2**63), 2**63 - 1)
-STORED = {
+STORED: dict[Scalar | Decimal, st.SearchStrategy[Any]] = {
     Scalar.STRING: st.text(st.characters(codec="utf-8"), max_size=4),
     Scalar.BOOLEAN: st.booleans(),
     Scalar.INTEGER: INT64,
     Scalar.NUMBER: st.floats(allow_nan=False, allow_infinity=False),
+    **{
+        of: st.decimals(allow_nan=False, allow_infinity=False, min_value=-9, max_value=9, places=of.scale)
+        for of in (Decimal(10, 2), Decimal(38, 9), Decimal(1, 0))
+    },
     Scalar.DATE: st.integers(-(2**31), 2**31 - 1) | st.integers(-1_000_000, 1_000_000),
     Scalar.TIME_WITH_TIMEZONE: st.integers(0, DAY_US - 1),
     Scalar.TIME_WITHOUT_TIMEZONE: st.integers(0, DAY_US - 1),
@@ -43,14 +49,15 @@ def retyped(texts: list[bytes | None], of: Any, make_plan: Any, make_line: Any, 
     return typed.final["x"], [meta["changes"] for meta in typed.final["_airbyte_meta"].to_pylist()]
 
 
-@pytest.mark.parametrize("of", list(Scalar), ids=lambda of: of.value)
+@pytest.mark.parametrize("of", list(STORED), ids=str)
 @settings(max_examples=40, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
-def test_the_text_of_a_value_is_typed_as_that_value(of: Scalar, data: Any, make_plan: Any, make_line: Any, make_block: Any) -> None:
+def test_the_text_of_a_value_is_typed_as_that_value(
+    of: Scalar | Decimal, data: Any, make_plan: Any, make_line: Any, make_block: Any
+) -> None:
     stored = data.draw(st.lists(st.none() | STORED[of], max_size=8))
     kind = arrow_type(of)
-    raw = {Scalar.STRING: pa.string(), Scalar.BOOLEAN: pa.bool_(), Scalar.NUMBER: pa.float64(), Scalar.DATE: pa.int32()}.get(of, pa.int64())
-    column = pa.array(stored, raw)
+    column = pa.array(stored, pa.int32() if of is Scalar.DATE else pa.int64() if of in TEMPORAL else kind)
     values = column if column.type == kind else column.view(kind)
     again, changes = retyped(value_texts(values, of), of, make_plan, make_line, make_block)
     assert again.equals(values)
@@ -84,6 +91,22 @@ def test_what_is_null_is_left_out_of_an_object_and_stands_in_an_array() -> None:
     record = Object((Field("a", "a", Scalar.STRING), Field("b", "b", Array(Scalar.INTEGER))))
     values = pa.array([{"a": None, "b": [1, None]}, None, {"a": "x", "b": None}], arrow_type(record))
     assert value_texts(values, record) == [b'{"b":[1,null]}', None, b'{"a":"x"}']
+
+
+@pytest.mark.parametrize(
+    ("of", "text"),
+    [
+        (Decimal(10, 2), "-0.05"),
+        (Decimal(10, 2), "99999999.99"),
+        (Decimal(38, 9), "0.000000000"),
+        (Decimal(38, 9), "-12345678901234567890123456789.000000001"),
+        (Decimal(2, 2), "0.01"),
+        (Decimal(38, 0), "-99999999999999999999999999999999999999"),
+    ],
+)
+def test_decimals_have_all_digits_and_no_exponent(of: Decimal, text: str) -> None:
+    values = pa.array([None, exact.Decimal(text), None], arrow_type(of))
+    assert value_texts(values[1:], of) == [text.encode(), None]
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from destination_s3_spark.decoding.verbatim import record_typer
 from destination_s3_spark.formats.file_format import FileOptions
 from destination_s3_spark.formats.file_writer import FileColumns
 from destination_s3_spark.protocol.catalog import DestinationSyncMode, Stream
+from destination_s3_spark.schema.decimals import Decimals
 from destination_s3_spark.schema.json_schema import Unfit, stream_fields
 from destination_s3_spark.schema.policy import SchemaPolicy
 from destination_s3_spark.schema.table_schema import evolve
@@ -58,7 +59,8 @@ class Landing:
 
     def _declared(self) -> Any:
         unfit = Unfit.FAIL if self.options.extension in {".avro", ".parquet"} else Unfit.TEXT
-        return stream_fields({"type": "object", "properties": self.properties, "required": list(self.required)}, self.stream, unfit)
+        schema = {"type": "object", "properties": self.properties, "required": list(self.required)}
+        return stream_fields(schema, self.stream, unfit, decimals=Decimals(declared=True))
 
     def _plan(self) -> Any:
         stream = Stream(

@@ -5,6 +5,7 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, time
+from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
@@ -25,6 +26,7 @@ OPTIONS = AvroOptions()
 OWN = ["_airbyte_raw_id", "_airbyte_extracted_at", "_airbyte_meta", "_airbyte_generation_id"]
 
 STRING, BOOLEAN, INTEGER, NUMBER = ({"type": name} for name in ("string", "boolean", "integer", "number"))
+MONEY, WHOLE = {"type": "number", "multipleOf": 0.01}, {"type": "number", "multipleOf": 1}
 DATE = {"type": "string", "format": "date"}
 TIME = {"type": "string", "format": "time"}
 TIME_NTZ = {**TIME, "airbyte_type": "time_without_timezone"}
@@ -66,6 +68,8 @@ def without_logical_types(schema: Any) -> Any:
     if isinstance(schema, list):
         return [without_logical_types(branch) for branch in schema]
     if isinstance(schema, dict):
+        if schema.get("logicalType") == "decimal":
+            return schema
         bare = {key: without_logical_types(value) for key, value in schema.items() if key != "logicalType"}
         return bare["type"] if list(bare) == ["type"] else bare
     return schema
@@ -146,6 +150,43 @@ def test_values_are_read_back(landing: Callable[..., Any]) -> None:
         nothing | {"record": {"a": None, "b": None}, "list": []},
         nothing | {"text": "1"},
     ]
+
+
+def test_decimals_are_stored_in_as_few_bytes_as_they_take(landing: Callable[..., Any]) -> None:
+    sizes = {"0": 1, "1": 1, "-1": 1, "127": 1, "128": 2, "-128": 1, "-129": 2, "255": 2, "256": 2, "32767": 2, "32768": 3, "-32769": 3}
+    sizes |= {str(sign * (2**127 - 1) // 10): 16 for sign in (1, -1)} | {str(2**63): 9, str(-(2**63)): 8, str(10**37): 16}
+    texts = ["{}", '{"a":null}', *(f'{{"a":{digits}}}' for digits in sizes)]
+    file = landing(OPTIONS, {"a": WHOLE}).file(texts)
+    schema = {"type": "bytes", "logicalType": "decimal", "precision": 38, "scale": 0}
+    assert fields_of(file)["a"] == ["null", schema]
+    assert [row["a"] for row in fastavro.reader(io.BytesIO(file))] == [None, None, *map(Decimal, sizes)]
+    del schema["logicalType"]
+    without = json.loads(json.dumps(schema_of(file)).replace('"logicalType": "decimal", ', ""))
+    rows = [row for block in fastavro.block_reader(io.BytesIO(file)) for row in rows_of(block, without)]
+    assert [len(row["a"]) for row in rows[2:]] == list(sizes.values())
+
+
+def test_decimals_have_the_scale_of_their_column_also_inside_of_others(landing: Callable[..., Any]) -> None:
+    properties = {"a": MONEY, "b": array(MONEY), "c": one_of(INTEGER, STRING, MONEY), "d": obj(e=MONEY)}
+    file = landing(OPTIONS, properties).file(
+        ['{"a":1.5,"b":[0.1,null,-12345678901234567890.12],"c":2.5,"d":{"e":1e-2}}', '{"a":-0.004,"c":"x"}', '{"c":3}']
+    )
+    rows = [{name: row[name] for name in "abcd"} for row in fastavro.reader(io.BytesIO(file))]
+    assert [repr(row) for row in rows] == [
+        repr(row)
+        for row in (
+            {"a": Decimal("1.50"), "b": [Decimal("0.10"), None, Decimal("-12345678901234567890.12")], "c": Decimal("2.50"),
+             "d": {"e": Decimal("0.01")}},
+            {"a": Decimal("0.00"), "b": None, "c": "x", "d": None},
+            {"a": None, "b": None, "c": 3, "d": None},
+        )
+    ]  # fmt: skip
+
+
+def rows_of(block: Any, schema: Any) -> Iterator[dict[str, Any]]:
+    parsed = fastavro.parse_schema(schema)
+    for _ in range(block.num_records):
+        yield fastavro.schemaless_reader(block.bytes_, parsed)
 
 
 def test_years_beyond_those_of_python_are_stored(landing: Callable[..., Any]) -> None:
@@ -301,7 +342,21 @@ def test_rows_with_other_columns_are_refused(landing: Callable[..., Any]) -> Non
 
 KEYS = st.sampled_from(["a", "A", "a b", "a_b", "1", "é", "日本", "", "items", "type", "string", "_airbyte_meta"]) | st.text(max_size=4)
 SCALARS = st.sampled_from(
-    [STRING, BOOLEAN, INTEGER, NUMBER, DATE, TIME, TIMESTAMP, TIMESTAMP_NTZ, {"type": "object"}, {"type": "array"}, {"type": "null"}]
+    [
+        STRING,
+        BOOLEAN,
+        INTEGER,
+        NUMBER,
+        MONEY,
+        WHOLE,
+        DATE,
+        TIME,
+        TIMESTAMP,
+        TIMESTAMP_NTZ,
+        {"type": "object"},
+        {"type": "array"},
+        {"type": "null"},
+    ]
 )
 UNIONS = st.lists(st.sampled_from([STRING, BOOLEAN, INTEGER, NUMBER, DATE]), min_size=1, max_size=3, unique_by=json.dumps).map(
     lambda options: one_of(*options, obj(items=obj(items=INTEGER)), array(obj(items=STRING)))

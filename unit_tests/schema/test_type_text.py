@@ -7,11 +7,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from destination_s3_spark.errors import DataError
-from destination_s3_spark.schema.airbyte_type import AirbyteType, Array, Field, Object, Scalar, SchemalessArray, SchemalessObject, Union
+from destination_s3_spark.schema.airbyte_type import (
+    AirbyteType,
+    Array,
+    Decimal,
+    Field,
+    Object,
+    Scalar,
+    SchemalessArray,
+    SchemalessObject,
+    Union,
+)
 from destination_s3_spark.schema.type_text import type_from_json, type_to_text
 
 TYPES: st.SearchStrategy[AirbyteType] = st.recursive(
-    st.sampled_from([*Scalar, SchemalessObject(), SchemalessArray()]),
+    st.sampled_from([*Scalar, Decimal(10, 2), Decimal(38, 0), SchemalessObject(), SchemalessArray()]),
     lambda inner: st.one_of(
         inner.map(Array),
         st.lists(st.builds(Field, st.text(max_size=3), st.text(max_size=3), inner), max_size=3).map(lambda fields: Object(tuple(fields))),
@@ -31,7 +41,13 @@ def test_types_are_equal_exactly_when_their_texts_are(left: AirbyteType, right: 
     assert (type_to_text(left) == type_to_text(right)) == (left == right)
 
 
-@pytest.mark.parametrize("value", ["potato", None, 7, [], {}, {"kind": "map"}, {"kind": "object"}, {"kind": "array", "items": "potato"}])
+@pytest.mark.parametrize(
+    "value",
+    [
+        *("potato", None, 7, [], {}, {"kind": "map"}, {"kind": "object"}, {"kind": "array", "items": "potato"}),
+        *({"kind": "decimal", "precision": precision, "scale": scale} for precision, scale in ((39, 2), (2, 3), (0, 0), (2, -1), ("2", 1))),
+    ],
+)
 def test_an_unknown_type_asks_for_a_newer_connector(value: object) -> None:
     with pytest.raises(DataError, match="Upgrade the connector"):
         type_from_json(value)

@@ -213,3 +213,16 @@ def test_large_files_are_joined_inside_the_store(lake: InlineLake) -> None:
     assert len(event.files[0].part_etags) == 4
     assert [row["id"] for row in rows(lake)] == [1, 2, 3]
     assert event.files_removed[0].schema_id == joined.schema_id
+
+
+def test_a_delta_log_says_that_no_row_changed(lake: InlineLake) -> None:
+    lake.options = {"publish": {"delta": True}, "tables": {"compaction": "auto"}}
+    for number in range(1, LEAST_FILES + 1):
+        sync(lake, number)
+    store = S3Store(lake.settings)
+    commits = sorted(found.key for found in store.list("lake/users/_delta_log/") if found.key.endswith(".json"))
+    *earlier, last = [[json.loads(text) for text in store.get(key).splitlines()] for key in commits]
+    changes = [next(iter(action.values()))["dataChange"] for action in last if {"add", "remove"} & action.keys()]
+    assert len(changes) > LEAST_FILES - 2
+    assert not any(changes)
+    assert all(action["add"]["dataChange"] for commit in earlier for action in commit if "add" in action)

@@ -133,4 +133,4 @@ def test_progress_is_logged_and_half_of_the_time_limit_is_warned_of_once(
         message for _, message in levels if "Half of the 2 hours" in message
     ]
     assert sum(level == "WARNING" for level, _ in levels) == 1
-    assert any("doubled tasks=1 groups_done=1 of 1 seconds_since_end_of_input=10" in message for _, message in levels)
+    assert any("doubled streams=table 0 tasks=1 groups_done=1 of 1 seconds_since_end_of_input=10" in message for _, message in levels)

@@ -8,6 +8,7 @@ import re
 from destination_s3_spark.chain.files import GENERATION_METADATA
 from destination_s3_spark.chain.settle import MapCalls
 from destination_s3_spark.chain.tokens import parse_token, table_number
+from destination_s3_spark.counted import counted
 from destination_s3_spark.storage.object_store import ObjectInfo, ObjectStore
 
 logger = logging.getLogger("airbyte")
@@ -40,7 +41,7 @@ def earlier_files(store: ObjectStore, pattern: re.Pattern[str], root: str, table
     unknown = marked.count(False)
     if unknown:
         logger.warning(
-            "%d files under %s are named like this table's but carry no %s, so they are left alone and not part of the table",
-            unknown, root, GENERATION_METADATA,
+            "%s under %s: named like this table's, but without %s, so left alone and not part of the table",
+            counted(unknown, "file"), root, GENERATION_METADATA,
         )  # fmt: skip
     return [key for key, is_marked in zip(named, marked, strict=True) if is_marked]

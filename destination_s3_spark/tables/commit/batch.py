@@ -6,13 +6,17 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from destination_s3_spark.chain.events import ChangedValues
 from destination_s3_spark.chain.fold import REPLAY_LIMIT
 from destination_s3_spark.chain.replay import ReplayGuard
 from destination_s3_spark.chain.state import Checkpoint
+from destination_s3_spark.decoding.changed_values import ChangedField
 from destination_s3_spark.errors import Bug
 from destination_s3_spark.tables.landing.slices import Segment, StagedSlice
 
 MULTISET_MODULUS = 2**128
+MOST_CHANGED_FIELDS = 100
+"""Most fields whose changed values a block counts. A source can report changes under any number of names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +49,17 @@ class Batch:
         for staged in self.slices:
             counts.update(staged.changes)
         return dict(counts)
+
+    def changed_values(self) -> tuple[ChangedValues, ...]:
+        """Count the values changed by typing, by field. The fields with the fewest are summed up by reason if there are too many."""
+        counts: Counter[ChangedField] = Counter()
+        for staged in self.slices:
+            counts.update(staged.changed_values)
+        named = counts.most_common(MOST_CHANGED_FIELDS)
+        rest: Counter[ChangedField] = Counter()
+        for changed, values in counts.most_common()[MOST_CHANGED_FIELDS:]:
+            rest[ChangedField(None, changed.change, changed.reason)] += values
+        return tuple(ChangedValues(*changed, values) for changed, values in (*named, *rest.most_common()))
 
     def recorded(self) -> tuple[Checkpoint, ...]:
         """Return the checkpoints to record in the chain. If the replay list cannot hold all, the oldest are merged into one."""

@@ -18,7 +18,7 @@ import msgspec
 from destination_s3_spark.chain.blocks import as_recorded
 from destination_s3_spark.chain.events import AddData, Close, Event, MergeData, OffsetInterval, ReplaceData, SetDataSchema
 from destination_s3_spark.chain.files import DataFile, FileEntry, FileKind
-from destination_s3_spark.chain.live_files import LiveFiles
+from destination_s3_spark.chain.live_files import LiveFiles, day
 from destination_s3_spark.chain.log import BlockTaken, Chain, Clock, utc_now
 from destination_s3_spark.chain.opening import Session, Table, fenced, open_table, take_snapshot_when_due
 from destination_s3_spark.chain.operation_count import OperationCount
@@ -76,6 +76,8 @@ class TableWriter:
         self._files_named = 0
         self._opened = False
         self._over = False
+        self._show_checked = partial(show_checked, self._publishers, store)
+        self.first_of_day = False  # whether no other session wrote to the table on the UTC day of this one
 
     @property
     def store(self) -> ObjectStore:
@@ -189,6 +191,11 @@ class TableWriter:
         event = partial(MergeData, consumed_offset=consumed_offset, operation_count=operation_count)
         return self._rewrite(files, removed, event)
 
+    def publish(self) -> None:
+        """Show the table to readers outside of the chain. Raises Fenced or TransientError."""
+        with self._ending_on_error(), self._fencing():
+            self._show_checked(self._chain)
+
     def compact(self, files: Sequence[DataFile], removed: Sequence[FileEntry]) -> CommitResult:
         """Replace files of the table by others with the same rows. The change log, if there is one, goes on."""
         count = self._chain.head.contents.operation_count
@@ -222,7 +229,8 @@ class TableWriter:
                 self._staged = []
                 if orphans is not None:
                     orphans.abort(self._chain.head.identity.table_number, self._chain.head.epoch + 1)
-                self._take_snapshot_when_due()
+                with self._fencing():
+                    take_snapshot_when_due(self._chain)
                 show(self._publishers, self._store, self._chain)
                 self._append(Close())
                 self._chain.write_hint()
@@ -275,12 +283,10 @@ class TableWriter:
     def _open(self) -> None:
         if self._opened:
             return
+        before = self._chain.state
         open_table(self._chain, self._store, self._table, self._session, self._orphans, self._show_checked, self._precedence)
-        self._guard = ReplayGuard(self._chain.head.replay)
-        self._opened = True
-
-    def _show_checked(self, chain: Chain) -> None:
-        show_checked(self._publishers, self._store, chain)
+        self._guard, self._opened = ReplayGuard(self._chain.head.replay), True
+        self.first_of_day = before is not None and day(before.system_time) < day(self._chain.head.system_time)
 
     def _rewrite(self, staged: Sequence[DataFile], removed: Sequence[FileEntry], event: Callable[..., Event]) -> CommitResult:
         self._need_open()
@@ -333,6 +339,7 @@ class TableWriter:
             files=files,
             checkpoints=batch.recorded(),
             changes=batch.changes(),
+            changed_values=batch.changed_values(),
         )
         try:
             self._append(event)
@@ -342,29 +349,25 @@ class TableWriter:
             raise
 
     def _settle(self, files: Sequence[FileEntry]) -> None:
-        try:
+        with self._fencing():
             if complete(self._store, files, self.map_files):
-                finish(self._chain, self._store, self._show_checked)
-                return
+                return finish(self._chain, self._store, self._show_checked)
             # An upload is gone. A newer writer may have aborted it. If there is none, the block is taken back.
-            other = self._chain.successor()
-            if other is not None:
-                raise BlockTaken(other)
+            self.check_not_fenced()
             number = self._chain.head.sequence_number
             if not take_back(self._chain, self._store):
-                finish(self._chain, self._store, self._show_checked)
-                return
-        except BlockTaken as taken:
-            raise fenced(self._table.stream, taken.block) from None
+                return finish(self._chain, self._store, self._show_checked)
         raise TransientError(
             f"Uploads of table {self._table.stream} disappeared before they were complete, so block {number} was taken back. Nothing "
-            "is lost: run the sync again. If it happens again, look for a bucket lifecycle rule that aborts incomplete uploads early.",
+            "is lost: try again. If it happens again, look for a bucket lifecycle rule that aborts incomplete uploads early.",
             stream=self._table.stream,
         )
 
-    def _take_snapshot_when_due(self) -> None:
+    @contextmanager
+    def _fencing(self) -> Iterator[None]:
+        """Raise Fenced if another writer turns out to have taken the table over."""
         try:
-            take_snapshot_when_due(self._chain)
+            yield
         except BlockTaken as taken:
             raise fenced(self._table.stream, taken.block) from None
 

@@ -24,8 +24,6 @@ from destination_s3_spark.tables.open_table import OpenTable
 from destination_s3_spark.tables.rules import Compaction
 from destination_s3_spark.tables.update import Steps, Update, Work
 
-_KINDS = (FileKind.FINAL, FileKind.RAW)
-
 logger = logging.getLogger("airbyte")
 
 
@@ -49,20 +47,21 @@ def is_compacted(table: OpenTable) -> bool:
             return True
 
 
+def may_be_due(contents: Contents, target_bytes: int) -> bool:
+    """Tell, without reading the list of files, whether there can be files to join. There are none while a generation is pending."""
+    held = [contents.held.get(kind.value, Counters()) for kind in (FileKind.FINAL, FileKind.RAW)]
+    enough = any(one.files >= LEAST_FILES or (one.files > 1 and one.bytes >= target_bytes / 2) for one in held)
+    return enough and contents.pending is None
+
+
 def compaction_of(table: OpenTable, s3: S3Settings) -> Update | None:
     """Return the compaction of an open table, or None if there is nothing to join."""
     contents = table.writer.open().contents
-    if contents.pending is not None or not any(_may_be_due(contents, kind, table.rules.target_file_bytes) for kind in _KINDS):
+    if not may_be_due(contents, table.rules.target_file_bytes):
         return None
     live = table.writer.live_files()
     chosen = _chosen(table, live)
     return _compacted(table, chosen, s3) if chosen else None
-
-
-def _may_be_due(contents: Contents, kind: FileKind, target_bytes: int) -> bool:
-    """Tell, without reading the list of files, whether there can be any to join."""
-    held = contents.held.get(kind.value, Counters())
-    return held.files >= LEAST_FILES or (held.files > 1 and held.bytes >= target_bytes / 2)
 
 
 def _chosen(table: OpenTable, live: LiveFiles) -> list[tuple[_Join, ...]]:
@@ -100,6 +99,8 @@ def _options(table: OpenTable, kind: FileKind) -> FileOptions:
 def _compacted(table: OpenTable, chosen: Sequence[tuple[_Join, ...]], s3: S3Settings) -> Update:
     result: CommitResult | None = None
     made = yield from _made(table, [join for joins in chosen for join in joins], s3)
+    if table.spec is None:
+        table.writer.publish()  # the rows of this sync, so that a reader of changes takes no joined file for new rows
     for joins in chosen:
         files = [made[join.key] for join in joins if join.key in made]
         if len(files) < len(joins):

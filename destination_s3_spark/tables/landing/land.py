@@ -14,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 
 from destination_s3_spark.chain.files import DataFile, FileKind, generation_metadata
+from destination_s3_spark.decoding.changed_values import ChangedField, changed_values
 from destination_s3_spark.decoding.plan import RowPlan
 from destination_s3_spark.decoding.record_typer import MisroutedRecord, RecordTyper, TypedBlock, UnreadableRecord
 from destination_s3_spark.decoding.verbatim import record_typer
@@ -72,6 +73,7 @@ def land_slice(task: LandTask) -> StagedSlice:
     segments: list[Segment] = []
     changes: Counter[str] = Counter()
     misfits: Counter[str] = Counter()
+    by_field: Counter[ChangedField] = Counter()
     with ExitStack() as stack:
         files = [stack.enter_context(_StagedFile(target, task)) for target in task.targets]
         records = multiset = 0
@@ -83,11 +85,12 @@ def land_slice(task: LandTask) -> StagedSlice:
             multiset += block.multiset
             changes.update(block.changes)
             misfits.update(block.misfits)
+            by_field.update(changed_values(block.final))
             if end in task.slice.boundaries or end == task.slice.end:
                 segments.append(Segment(end, records, multiset % 2**128))
                 records = multiset = 0
         staged = tuple(file.stage(task.slice.records) for file in files)
-    return StagedSlice(task.slice.start, task.slice.end, task.schema_id, staged, tuple(segments), dict(changes), dict(misfits))
+    return StagedSlice(task.slice.start, task.slice.end, task.schema_id, staged, tuple(segments), dict(changes), dict(misfits), by_field)
 
 
 def _typed(typer: RecordTyper, lines: bytes, task: LandTask, records_before: int) -> TypedBlock:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from destination_s3_spark.chain.files import DataFile, FileKind
+from destination_s3_spark.decoding.changed_values import ChangedField
 
 __all__ = ["Extent", "FileKind", "Segment", "Slice", "StagedFile", "StagedSlice"]
 
@@ -61,7 +62,7 @@ class StagedSlice:
     """A landed slice with its staged files.
 
     `segments` have ascending ends, and the last one ends at `end`. `changes` and `misfits` are the totals of those of
-    `decoding.record_typer.TypedBlock`.
+    `decoding.record_typer.TypedBlock`. `changed_values` counts the values in `changes` by field.
     """
 
     start: int
@@ -71,6 +72,7 @@ class StagedSlice:
     segments: tuple[Segment, ...]
     changes: Mapping[str, int]
     misfits: Mapping[str, int] = field(default_factory=dict)
+    changed_values: Mapping[ChangedField, int] = field(default_factory=dict)
 
     @property
     def records(self) -> int:

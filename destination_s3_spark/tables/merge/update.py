@@ -39,8 +39,12 @@ from destination_s3_spark.tables.update import Steps, Update, Work
 
 LOOK_CLOSELY_BELOW = 4
 """Divisor of the table's rows. Fewer rows in runs than that are examined key by key, to find the files that they really touch."""
-FILES_OF_A_TABLE = 128
-"""Number of files up to which a table's files are kept smaller than the user's target size, but never below the least size."""
+FILES_OF_A_TABLE = 80
+"""Number of files up to which a table's files are kept smaller than the user's target size, but never below the least size.
+
+An update of 1 % of the keys, all neighbours, then touches two files at most, which are 2.5 % of the table. With the default target size, a
+table of 10 GB has files of just that size.
+"""
 FULL_SHARE = 3 / 2
 """Share of the target size at which a file alone in its range ends, so that a few new rows do not split a full file in half."""
 EARLIER = 2**62
@@ -61,7 +65,7 @@ class Resources:
     """The number of parallel tasks."""
     disk: LocalDisk | None
     """The local disk that all tasks share, or None if they run on several machines."""
-    least_file_bytes: int = 2 * 2**20
+    least_file_bytes: int = 8 * 2**20
     """Minimum size of a final file, if there are rows for more than one."""
     least_log_bytes: int = 4 * 2**20
     """Minimum size of a change log file, if there are rows for more than one."""

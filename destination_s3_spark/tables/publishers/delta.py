@@ -256,7 +256,11 @@ class DeltaTable:
         now, version = self.clock(), base.version + 1
         new = {path: target.files[path] for path in base.missing(target)}
         adds = add_actions(store, new, target.columns, target.time)
-        removed = [Remove(path, True, _millis(now)) for path in sorted(base.paths - target.files.keys())]
+        gone = base.paths - target.files.keys()
+        data_change = not _is_compaction(state, new.keys(), gone)
+        if not data_change:
+            adds = {path: msgspec.structs.replace(add, data_change=False) for path, add in adds.items()}
+        removed = [Remove(path, data_change, _millis(now)) for path in sorted(gone)]
         columns = _columns(target.metadata)
         header: list[Action] = [
             CommitInfo(_millis(now), "WRITE", {"mode": "Overwrite" if removed else "Append"}, "destination-s3-spark", str(uuid4()))
@@ -308,6 +312,17 @@ def _require_publishable(config: Config, roots: Mapping[StreamId, str], template
             f"publish.delta is on, but on S3 stream '{stream}' and {other} overlap: the folder of one is, holds or lies in the other's. "
             "A Delta table needs a folder of its own: put ${NAMESPACE} and ${STREAM_NAME} into s3_path_format, or switch publish.delta off."
         )
+
+
+def _is_compaction(state: TableState, added: Set[str], gone: Set[str]) -> bool:
+    """Return whether a commit only moves rows to other files: its difference is exactly that of a compaction, the chain's last block."""
+    block = state.unsettled
+    if block is None or block.data_change or block.voided:
+        return False
+    root = state.identity.final_root
+    made = {file.key.removeprefix(root) for file in block.files if file.kind is FileKind.FINAL}
+    replaced = {key.removeprefix(root) for key in block.removed or () if key.startswith(root)}
+    return added == made and gone == replaced
 
 
 def _published_files(live: LiveFiles) -> Iterable[FileEntry]:

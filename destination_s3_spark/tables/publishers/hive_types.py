@@ -26,6 +26,8 @@ def hive_columns(columns: pa.Schema) -> tuple[list[tuple[str, str]], list[str]]:
 def _hive_type(kind: pa.DataType) -> str | None:
     if pa.types.is_timestamp(kind):
         return "timestamp"
+    if pa.types.is_decimal(kind):
+        return f"decimal({kind.precision},{kind.scale})"
     if pa.types.is_list(kind):
         item = _hive_type(kind.value_type)
         return None if item is None else f"array<{item}>"

@@ -64,7 +64,7 @@ class SymlinkManifest:
                 etag = None if changed.now is None else changed.now.etag
         raise TransientError(
             f"The manifest of table {state.identity.stream} was written by somebody else {REPLACE_TRIES} times while this sync tried to. "
-            "Nothing is lost: run the sync again, and only one at a time.",
+            "Nothing is lost: try again, with one writer at a time.",
             stream=state.identity.stream,
         )
 

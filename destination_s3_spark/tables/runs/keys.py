@@ -4,9 +4,9 @@ Input: the key columns as Arrow arrays. Output: a binary array. Its bytewise ord
 Sorting, the key ranges of files and merges all use this encoding.
 
 Each column is encoded as a byte, 0 for null and 1 for a value, followed by a body. Numbers, dates and times are big-endian and shifted so
-that they sort as unsigned integers; null has the body of zero. Text is its bytes, with 0x00 written as 0x00 0xFF and terminated by 0x00
-0x00; null has no body. A key that does not fit its types is encoded as the byte 2 and the digest of its text, which the row's id carries
-(`decoding.keyed_ids`). No encoded key is a prefix of another one.
+that they sort as unsigned integers; a decimal is the integer of its digits. Null has the body of zero. Text is its bytes, with 0x00 written
+as 0x00 0xFF and terminated by 0x00 0x00; null has no body. A key that does not fit its types is encoded as the byte 2 and the digest of its
+text, which the row's id carries (`decoding.keyed_ids`). No encoded key is a prefix of another one.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from destination_s3_spark.chain.files import FileEntry, KeyRange
 from destination_s3_spark.decoding.changes import Reason
 from destination_s3_spark.decoding.keyed_ids import carried_digest
 from destination_s3_spark.errors import Bug
+from destination_s3_spark.formats.rows import decimal_bytes
 from destination_s3_spark.schema.airbyte_type import Field
 from destination_s3_spark.schema.arrow import META_FIELDS, contiguous
 from destination_s3_spark.schema.type_text import type_to_json
@@ -181,6 +182,8 @@ def _width(kind: pa.DataType) -> int | None:
         return 1
     if pa.types.is_date32(kind):
         return 4
+    if pa.types.is_decimal128(kind):
+        return 16
     if pa.types.is_int64(kind) or pa.types.is_float64(kind) or pa.types.is_time64(kind) or pa.types.is_timestamp(kind):
         return 8
     raise Bug(f"A column of type {kind} cannot be part of a primary key.")
@@ -194,10 +197,23 @@ def _encode_fixed(columns: Sequence[pa.Array[Any]], widths: Sequence[int]) -> pa
     at = 0
     for column, width in zip(columns, widths, strict=True):
         encoded[:, at] = 1 if column.null_count == 0 else column.is_valid().to_numpy(zero_copy_only=False)
-        encoded[:, at + 1 : at + 1 + width] = _ordered(column).astype(f">u{width}", copy=False).view(np.uint8).reshape(rows, width)
+        encoded[:, at + 1 : at + 1 + width] = _bodies(column, width)
         at += 1 + width
     offsets = np.arange(0, rows * size + 1, size, dtype=np.int32)
     return pa.BinaryArray.from_buffers(pa.binary(), rows, [None, pa.py_buffer(offsets), pa.py_buffer(encoded)])
+
+
+def _bodies(column: pa.Array[Any], width: int) -> np.ndarray[Any, Any]:
+    """Return the body of each value as a row of `width` bytes."""
+    if pa.types.is_decimal128(column.type):
+        return _ordered_decimals(column)
+    return _ordered(column).astype(f">u{width}", copy=False).view(np.uint8).reshape(len(column), width)
+
+
+def _ordered_decimals(column: pa.Array[Any]) -> np.ndarray[Any, Any]:
+    big_endian = decimal_bytes(column)[:, ::-1].copy()
+    big_endian[:, 0] ^= 0x80
+    return big_endian
 
 
 def _ordered(column: pa.Array[Any]) -> np.ndarray[Any, Any]:

@@ -77,5 +77,5 @@ def visible_run(staged: DataFile, s3: S3Settings) -> FileEntry:
     """Complete the upload of a staged scratch run, so that it can be read. Raises TransientError if the upload is gone."""
     run = FileEntry.of(staged)
     if not complete(S3Store(s3), [run]):
-        raise TransientError(f"The upload of s3://{s3.bucket}/{run.key} has gone before it was complete. Run the sync again.")
+        raise TransientError(f"The upload of s3://{s3.bucket}/{run.key} has gone before it was complete. Try again.")
     return run.visible()

@@ -25,7 +25,7 @@ from destination_s3_spark.decoding.record_typer import UnreadableRecord
 from destination_s3_spark.decoding.value_text import Texts, value_texts
 from destination_s3_spark.decoding.verbatim import record_typer
 from destination_s3_spark.errors import ConfigError, DataError
-from destination_s3_spark.schema.airbyte_type import AirbyteType, Scalar
+from destination_s3_spark.schema.airbyte_type import AirbyteType, Decimal, Scalar
 from destination_s3_spark.schema.arrow import META_FIELDS, RAW_SCHEMA, arrow_type
 from destination_s3_spark.schema.placement import TableField
 from destination_s3_spark.schema.table_schema import TableSchema
@@ -179,9 +179,11 @@ _TIMESTAMPS = (Scalar.TIMESTAMP_WITH_TIMEZONE, Scalar.TIMESTAMP_WITHOUT_TIMEZONE
 
 
 def _loses(batch: pa.RecordBatch, origins: list[TableField], column: TableField, cast: pa.Array[Any]) -> bool:
-    """Tell whether typing silently dropped a part of a value: digits of an integer cast to a number, or the time of a timestamp."""
+    """Tell whether typing silently dropped a part of a value: digits of an integer or decimal cast to a number, the time of a timestamp."""
     for origin in origins:
         pair = origin.type, column.type
+        if isinstance(origin.type, Decimal) and column.type is Scalar.NUMBER and _differs(batch[origin.name], origin.type, cast):
+            return True
         if pair == (Scalar.INTEGER, Scalar.NUMBER) or (pair[0] in _TIMESTAMPS and pair[1] is Scalar.DATE):
             values = batch[origin.name]
             try:
@@ -191,6 +193,13 @@ def _loses(batch: pa.RecordBatch, origins: list[TableField], column: TableField,
             if pc.any(pc.not_equal(values, back)).as_py():
                 return True
     return False
+
+
+def _differs(decimals: pa.Array[Any], of: Decimal, numbers: pa.Array[Any]) -> bool:
+    """Tell whether some of the doubles have other digits than the decimals that they were cast from."""
+    changes = Changes()
+    back = _typed_from(value_texts(numbers, Scalar.NUMBER), column_of(of, decimals.type), ColumnPlaces(0, "", 0), changes)
+    return bool(changes.entries) or bool(pc.any(pc.not_equal(back, decimals)).as_py())
 
 
 def _raw_rows(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -96,6 +96,7 @@ def test_columns_have_the_types_of_hive(table: Any, glue: Any, database: str, ca
         ("odd", pa.struct([("a:b", pa.string())])),
         ("open_days", pa.list_(pa.struct([("from", pa.time64("us"))]))),
         ("order no", pa.string()),
+        ("price", pa.decimal128(12, 2)),
         ("tree", pa.struct([("leaves", pa.list_(pa.float64()))])),
     ]
     synced(table, 1, publisher(table, database), columns)
@@ -107,6 +108,7 @@ def test_columns_have_the_types_of_hive(table: Any, glue: Any, database: str, ca
         "day": "date",
         "moment": "timestamp",
         "order no": "string",
+        "price": "decimal(12,2)",
         "tree": "struct<leaves:array<double>>",
     }
     (warning,) = warnings(caplog)

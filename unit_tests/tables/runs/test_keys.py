@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import decimal as exact
 import pickle
 from datetime import UTC, date, datetime, time
 from typing import Any
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from destination_s3_spark.decoding.keyed_ids import carried_digest, keyed_id
 from destination_s3_spark.errors import Bug
-from destination_s3_spark.schema.airbyte_type import Field, Scalar, SchemalessObject
+from destination_s3_spark.schema.airbyte_type import AirbyteType, Decimal, Field, Scalar, SchemalessObject
 from destination_s3_spark.schema.arrow import META_FIELDS, arrow_type
 from destination_s3_spark.tables.runs.keys import (
     BOUND_BYTES,
@@ -30,10 +31,13 @@ from destination_s3_spark.tables.runs.keys import (
 from unit_tests.tables import reference_merge
 
 TEXT = st.text(st.characters(codec="utf-8") | st.sampled_from("\x00\x01ÿa"), max_size=4)
-VALUES = {
+MONEY, LARGEST = Decimal(12, 2), Decimal(38, 38)
+VALUES: dict[AirbyteType, st.SearchStrategy[Any]] = {
     Scalar.STRING: TEXT,
     Scalar.INTEGER: st.integers(-(2**63), 2**63 - 1) | st.integers(-2, 2),
     Scalar.NUMBER: st.floats() | st.sampled_from([0.0, -0.0, 1.5, float("nan"), -float("nan")]),
+    MONEY: st.decimals(-(10**9), 10**9, places=2) | st.decimals(-1, 1, places=2),
+    LARGEST: st.integers(-(10**38) + 1, 10**38 - 1).map(lambda digits: exact.Decimal(f"{digits}E-38")),
     Scalar.BOOLEAN: st.booleans(),
     Scalar.DATE: st.dates(),
     Scalar.TIME_WITH_TIMEZONE: st.times(),
@@ -50,14 +54,14 @@ def spec(*key: Field, deleted_at: Field | None = None, deletion: CdcDeletion = C
 
 
 @st.composite
-def keys_of_some_columns(draw: Any) -> tuple[list[Scalar], list[tuple[Any, ...]]]:
+def keys_of_some_columns(draw: Any) -> tuple[list[AirbyteType], list[tuple[Any, ...]]]:
     kinds = draw(st.lists(st.sampled_from(list(VALUES)), min_size=1, max_size=3))
     return kinds, draw(st.lists(st.tuples(*(st.none() | VALUES[kind] for kind in kinds)), max_size=12))
 
 
 @settings(max_examples=400)
 @given(keys_of_some_columns(), st.integers(0, 2))
-def test_encoded_keys_sort_and_equal_as_the_keys_do(keys: tuple[list[Scalar], list[tuple[Any, ...]]], skipped: int) -> None:
+def test_encoded_keys_sort_and_equal_as_the_keys_do(keys: tuple[list[AirbyteType], list[tuple[Any, ...]]], skipped: int) -> None:
     kinds, rows = keys
     columns = [pa.array([row[at] for row in rows], arrow_type(kind)) for at, kind in enumerate(kinds)]
     encoded = encode_key([column[skipped:] for column in columns])
@@ -75,13 +79,14 @@ def test_encoded_keys_sort_and_equal_as_the_keys_do(keys: tuple[list[Scalar], li
         (Scalar.INTEGER, [None, -(2**63), -256, -1, 0, 1, 255, 256, 2**63 - 1]),
         (Scalar.NUMBER, [None, float("-inf"), -1e300, -1.0, -5e-324, 0.0, 5e-324, 1.0, float("inf"), float("nan")]),
         (Scalar.STRING, [None, "", "\0", "\0\0", "\0a", "a", "a\0", "a\0\xff", "a\x01", "aa", "b", "ÿ", "\uffff", "\U0001f600"]),
+        (MONEY, [None, *map(exact.Decimal, ("-9999999999.99", "-256.01", "-256", "-0.01", "0", "0.01", "9.99", "10", "9999999999.99"))]),
         (Scalar.BOOLEAN, [None, False, True]),
         (Scalar.DATE, [None, date(1, 1, 1), date(1969, 12, 31), date(1970, 1, 1), date(9999, 12, 31)]),
         (Scalar.TIME_WITHOUT_TIMEZONE, [None, time(0), time(0, 0, 0, 1), time(23, 59, 59, 999999)]),
         (Scalar.TIMESTAMP_WITHOUT_TIMEZONE, [None, datetime(1, 1, 1, tzinfo=UTC), datetime(2026, 1, 1, tzinfo=UTC)]),
     ],
 )
-def test_every_type_ascends_nulls_first(kind: Scalar, ascending: list[Any]) -> None:
+def test_every_type_ascends_nulls_first(kind: AirbyteType, ascending: list[Any]) -> None:
     encoded = encode_key([pa.array(ascending, arrow_type(kind))]).to_pylist()
     assert encoded == sorted(set(encoded))
 
@@ -91,6 +96,12 @@ def test_the_bytes_stay_the_same_for_ever() -> None:
     assert [key.hex(" ") for key in encode_key(columns).to_pylist()] == [
         "01 80 00 00 00 00 00 00 01 01 61 00 ff 00 00 01 01 01 40 07 ff ff ff ff ff ff",
         "00 80 00 00 00 00 00 00 00 00 00 00 00 80 00 00 00 00 00 00 00",
+    ]
+    prices = pa.array([exact.Decimal("-0.01"), exact.Decimal("2.56"), None], arrow_type(MONEY))
+    assert [key.hex(" ") for key in encode_key([prices]).to_pylist()] == [
+        "01 7f ff ff ff ff ff ff ff ff ff ff ff ff ff ff ff",
+        "01 80 00 00 00 00 00 00 00 00 00 00 00 00 00 01 00",
+        "00 80 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00",
     ]
 
 
@@ -139,7 +150,7 @@ def test_too_many_bytes_for_one_array_are_refused() -> None:
         encode_key([numbers] * 228)
 
 
-@pytest.mark.parametrize("kind", [pa.list_(pa.int64()), pa.struct([("a", pa.int64())]), pa.decimal128(38, 9), pa.int32()])
+@pytest.mark.parametrize("kind", [pa.list_(pa.int64()), pa.struct([("a", pa.int64())]), pa.decimal256(40, 9), pa.int32()])
 def test_a_column_of_another_type_is_no_key(kind: pa.DataType) -> None:
     with pytest.raises(Bug, match="primary key"):
         encode_key([pa.nulls(1, kind)])

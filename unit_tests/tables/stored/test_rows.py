@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import decimal as exact
 import io
 import json
 from collections.abc import Iterable, Sequence
@@ -17,7 +18,7 @@ from destination_s3_spark.decoding.record_typer import TypedBlock
 from destination_s3_spark.decoding.verbatim import record_typer
 from destination_s3_spark.errors import ConfigError, DataError
 from destination_s3_spark.formats.parquet import ParquetFile, ParquetOptions
-from destination_s3_spark.schema.airbyte_type import AirbyteType, Array, Field, Object, Scalar, SchemalessObject, Union
+from destination_s3_spark.schema.airbyte_type import AirbyteType, Array, Decimal, Field, Object, Scalar, SchemalessObject, Union
 from destination_s3_spark.schema.arrow import META_FIELDS, RAW_SCHEMA, arrow_field
 from destination_s3_spark.schema.encodings import Encodings, TimeEncoding
 from destination_s3_spark.schema.json_schema import StreamFields
@@ -231,6 +232,14 @@ def test_a_raw_row_that_is_no_object_stops_the_rewrite_without_its_content(text:
         ),
         (Scalar.TIMESTAMP_WITH_TIMEZONE, Scalar.STRING, '"2021-01-02T03:04:05+01:00"', "2021-01-02T02:04:05Z"),
         (Scalar.TIMESTAMP_WITH_TIMEZONE, Scalar.DATE, '"2021-01-02T00:00:00Z"', datetime(2021, 1, 2, tzinfo=UTC).date()),
+        (Scalar.NUMBER, Decimal(12, 2), "0.1", exact.Decimal("0.10")),
+        (Scalar.INTEGER, Decimal(38, 9), "9223372036854775807", exact.Decimal(9223372036854775807)),
+        (Scalar.STRING, Decimal(12, 2), '"12.50"', exact.Decimal("12.50")),
+        (Decimal(10, 2), Decimal(12, 2), "99999999.99", exact.Decimal("99999999.99")),
+        (Decimal(12, 2), Decimal(10, 4), "999999.25", exact.Decimal("999999.25")),
+        (Decimal(12, 2), Scalar.NUMBER, "0.1", 0.1),
+        (Decimal(12, 2), Scalar.INTEGER, "5.00", 5),
+        (Decimal(38, 9), Scalar.STRING, "1e-9", "0.000000001"),
         (SchemalessObject(), Scalar.STRING, '{"a": 1.50}', '{"a":1.50}'),
         (Array(Scalar.INTEGER), Scalar.STRING, "[1,null]", "[1,null]"),
         (Scalar.INTEGER, Union((Scalar.STRING, Scalar.INTEGER)), "1", {"type": "integer", "string": None, "integer": 1}),
@@ -249,6 +258,8 @@ MISFITS = [
     (Scalar.NUMBER, Scalar.INTEGER, "1.5"),
     (Scalar.STRING, Scalar.TIMESTAMP_WITH_TIMEZONE, '"tomorrow"'),
     (Scalar.BOOLEAN, Scalar.INTEGER, "true"),
+    (Decimal(12, 2), Decimal(10, 2), "100000000"),
+    (Decimal(12, 2), Scalar.INTEGER, "1.01"),
     (Scalar.DATE, Scalar.TIMESTAMP_WITH_TIMEZONE, '"2021-01-02"'),
     (Array(Scalar.STRING), Array(Scalar.INTEGER), '["1","x"]'),
 ]
@@ -273,6 +284,9 @@ def test_a_value_the_new_type_cannot_hold_is_refused(stored: AirbyteType, wanted
     [
         (Scalar.INTEGER, Scalar.NUMBER, "9007199254740993"),
         (Scalar.INTEGER, Scalar.NUMBER, "9223372036854775807"),
+        (Scalar.NUMBER, Decimal(12, 2), "0.123"),
+        (Decimal(12, 3), Decimal(12, 2), "0.123"),
+        (Decimal(38, 2), Scalar.NUMBER, "123456789012345678.01"),
         (Scalar.TIMESTAMP_WITHOUT_TIMEZONE, Scalar.DATE, '"2021-01-02T00:00:01"'),
     ],
 )

@@ -9,6 +9,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import (
     BooleanType,
     DateType,
+    DecimalType,
     DoubleType,
     IcebergType,
     ListType,
@@ -56,6 +57,8 @@ def _type(kind: pa.DataType, ids: count[int]) -> IcebergType:
         return StructType(*(_field(next(ids), kind.field(index), ids) for index in range(kind.num_fields)))
     if pa.types.is_list(kind):
         return ListType(element_id=next(ids), element=_type(kind.value_type, ids), element_required=False)
+    if pa.types.is_decimal(kind):
+        return DecimalType(kind.precision, kind.scale)
     if kind not in _SCALARS:
         raise Bug(f"There is no Iceberg type for {kind}.")
     return _SCALARS[kind]

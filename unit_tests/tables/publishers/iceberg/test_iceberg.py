@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,8 @@ EVERY_TYPE = [
     ("text", pa.string()),
     ("flag", pa.bool_()),
     ("number", pa.float64()),
+    ("price", pa.decimal128(12, 2)),
+    ("amount", pa.decimal128(38, 9)),
     ("day", pa.date32()),
     ("moment", MICROS),
     ("person", PERSON),
@@ -43,6 +46,8 @@ FULL = {
     "text": "ü",
     "flag": True,
     "number": 1.5,
+    "price": Decimal("-0.10"),
+    "amount": Decimal("12345678901234567890.123456789"),
     "day": date(2026, 1, 2),
     "moment": TIMES,
     "person": {"name": "Ann", "age": 7},

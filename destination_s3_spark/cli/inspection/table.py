@@ -1,18 +1,17 @@
-"""Read-only inspection of tables for operators: the chain, the live files, and the values that did not fit their type."""
+"""Table as its chain describes it, read without changing anything."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from destination_s3_spark.chain.blocks import Block
 from destination_s3_spark.chain.files import FileEntry, FileKind
+from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.chain.readable import Readable, readable
 from destination_s3_spark.chain.schema_history import schema_history
 from destination_s3_spark.chain.state import TableState
@@ -24,14 +23,16 @@ from destination_s3_spark.tables.found import FoundTable
 from destination_s3_spark.tables.publishers.publication import Publisher, Standing, standing
 
 HEADS_AT_ONCE = 16
+MOST_BLOCKS = 1_000
+"""Newest blocks of a chain that are read. Each takes one request; older ones stay out of the history."""
 
 
 @dataclass(frozen=True, slots=True)
 class InspectedTable:
     """A table as described by its chain.
 
-    `readable`: the table as readers see it, without a last data block with missing files. `blocks`: from the last Snapshot (or the Seed) to
-    the head. `schemas`: all blocks of the chain that set a schema. `standings`: one per publisher, as far as they are asked for.
+    `readable`: the table as readers see it, without a last data block with missing files. `blocks`: the newest blocks, up to the head.
+    `schemas`: all blocks of the chain that set a schema. `standings`: one per publisher.
     """
 
     state: TableState
@@ -60,24 +61,30 @@ class InspectedTable:
         return self.readable.live.of(kind)
 
 
-@dataclass(frozen=True, slots=True)
-class ValueChange:
-    """A change that values of one field underwent. `field` has `[]` for any array index; `example` is one full path."""
+def read_table(
+    factory: TableFactory, found: FoundTable, publishers: Sequence[Publisher] = (), most_blocks: int = MOST_BLOCKS
+) -> InspectedTable:
+    """Read the table's chain with its newest blocks and all its schemas, and ask the publishers what readers see.
 
-    field: str
-    change: str
-    reason: str
-    example: str
-    count: int
-
-
-def read_table(factory: TableFactory, found: FoundTable, publishers: Sequence[Publisher] = ()) -> InspectedTable:
-    """Read the table's chain, and ask the publishers what readers see. Raises DataError when the chain is damaged."""
+    Raises DataError when the chain is damaged.
+    """
     chain = factory.read_chain(found)
-    with ThreadPoolExecutor(HEADS_AT_ONCE, "heads") as pool:
-        seen = readable(chain, factory.store, pool.map)
-    standings = tuple(standing(publisher, factory.store, chain.head, seen.live) for publisher in publishers)
-    return InspectedTable(chain.head, seen, tuple(chain.blocks()), tuple(schema_history(chain)), standings)
+    end = chain.head.sequence_number + 1
+    blocks = tuple(chain.blocks(range(max(0, end - most_blocks), end)))
+    seen = _seen(factory, chain)
+    return InspectedTable(chain.head, seen, blocks, tuple(schema_history(chain)), _standings(factory, chain, seen, publishers))
+
+
+def read_head(factory: TableFactory, found: FoundTable, publishers: Sequence[Publisher] = ()) -> InspectedTable:
+    """Read what the head of the table's chain says, without blocks and schemas, and ask the publishers what readers see.
+
+    After a repair or rebuild, the blocks since the last Snapshot are read too: they know the last sync. Raises DataError when the chain is
+    damaged.
+    """
+    chain = factory.read_chain(found)
+    blocks = () if chain.head.opener.sync_id else tuple(chain.blocks())
+    seen = _seen(factory, chain)
+    return InspectedTable(chain.head, seen, blocks, (), _standings(factory, chain, seen, publishers))
 
 
 def read_file(store: ObjectStore, file: FileEntry) -> pa.Table:
@@ -85,17 +92,10 @@ def read_file(store: ObjectStore, file: FileEntry) -> pa.Table:
     return pq.read_table(pa.BufferReader(store.get(file.key)))
 
 
-def value_changes(rows: pa.Table) -> list[ValueChange]:
-    """Count the entries of `_airbyte_meta.changes` in the rows by field, change and reason, the most frequent first."""
-    counts: Counter[tuple[str, str, str]] = Counter()
-    examples: dict[tuple[str, str, str], str] = {}
-    for changes in pc.struct_field(rows["_airbyte_meta"], "changes").to_pylist():
-        for change in changes or ():
-            group = (_any_index(change["field"]), change["change"], change["reason"])
-            counts[group] += 1
-            examples.setdefault(group, change["field"])
-    return [ValueChange(*group, examples[group], count) for group, count in counts.most_common()]
+def _standings(factory: TableFactory, chain: Chain, seen: Readable, publishers: Sequence[Publisher]) -> tuple[Standing, ...]:
+    return tuple(standing(publisher, factory.store, chain.head, seen.live) for publisher in publishers)
 
 
-def _any_index(path: str) -> str:
-    return ".".join("[]" if part.startswith("[") else part for part in path.split("."))
+def _seen(factory: TableFactory, chain: Chain) -> Readable:
+    with ThreadPoolExecutor(HEADS_AT_ONCE, "heads") as pool:
+        return readable(chain, factory.store, pool.map)

@@ -1,0 +1,28 @@
+"""Command `catalog`: makes a configured catalog from what a source discovers."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from destination_s3_spark.cli.configuration import read_file
+from destination_s3_spark.cli.terminal import write_json
+from destination_s3_spark.counted import counted
+from destination_s3_spark.protocol.discovered import Choice, configured_catalog, discovered_streams
+
+STANDARD_INPUT = "-"
+
+
+def run(discovered: str, choice: Choice) -> int:
+    """Print the configured catalog, and on stderr how each stream is synced. Raises ConfigError when there is no catalog or stream."""
+    text = sys.stdin.buffer.read() if discovered == STANDARD_INPUT else read_file(Path(discovered), "catalog")
+    catalog = configured_catalog(discovered_streams(text), choice)
+    write_json(catalog)
+    sys.stdout.flush()
+    for entry in catalog["streams"]:
+        key = ", ".join(".".join(path) for path in entry["primary_key"]) or "none"
+        cursor = ".".join(entry["cursor_field"]) or "none"
+        modes = f"{entry['sync_mode']}, {entry['destination_sync_mode']}"
+        sys.stderr.write(f"{entry['stream']['name']}: {modes}, key {key}, cursor {cursor}\n")
+    sys.stderr.write(f"{counted(len(catalog['streams']), 'stream')}\n")
+    return 0

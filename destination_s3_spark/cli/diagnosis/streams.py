@@ -1,0 +1,32 @@
+"""Diagnosis of a catalog: where each stream's table is or will be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from destination_s3_spark.cli.diagnosis.finding import Finding, Verdict
+from destination_s3_spark.errors import SyncError
+from destination_s3_spark.protocol.catalog import parse_catalog
+from destination_s3_spark.tables.factory import TableFactory
+from destination_s3_spark.tables.stream_table import StreamTable
+
+PART = "streams"
+
+
+def look_at_streams(factory: TableFactory, catalog: bytes) -> Iterator[Finding]:
+    """Yield the resolved path of each stream, or what a sync of the catalog would end with."""
+    try:
+        tables = factory.of_catalog(parse_catalog(catalog))
+    except SyncError as error:
+        yield Finding(PART, "catalog", Verdict.BAD, error.message)
+        return
+    for table in tables.values():
+        yield Finding(PART, str(table.stream.id), Verdict.GOOD, _paths(factory, table))
+
+
+def _paths(factory: TableFactory, table: StreamTable) -> str:
+    layout, bucket = table.layout, factory.config.s3_bucket_name
+    key = layout.template.key(table.stream.id, layout.final.extension, token=0, part_number=0, root=layout.root)
+    example = key.removeprefix(layout.root)
+    mode = table.stream.destination_sync_mode.value
+    return f"{mode} into s3://{bucket}/{layout.root} (files such as {example}), chain and raw files in {layout.folder}"

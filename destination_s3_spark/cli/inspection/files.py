@@ -1,0 +1,138 @@
+"""Live files of a table, one row each, and their totals by kind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+
+from destination_s3_spark.chain.blocks import Block
+from destination_s3_spark.chain.events import AddData, MergeData, ReplaceData
+from destination_s3_spark.chain.files import FileEntry, FileKind
+from destination_s3_spark.cli.inspection.table import InspectedTable
+from destination_s3_spark.errors import DataError
+from destination_s3_spark.schema.airbyte_type import Field
+from destination_s3_spark.schema.schema_event import from_event
+from destination_s3_spark.tables.runs.key_values import key_bounds
+from destination_s3_spark.tables.runs.keys import CdcDeletion, KeySpec
+
+
+class Standing(Enum):
+    """Whether readers of the chain see a file's rows."""
+
+    LIVE = "live"
+    PENDING = "pending"
+    """The file belongs to a generation that is to replace the table."""
+    GIVEN_UP = "given up"
+    """The file belongs to a generation that was never published. The next merge deletes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableFile:
+    """A live file.
+
+    `rows` and `bytes` are None for files that destination-s3 wrote. `first_key` and `last_key` bound the keys of a file that is sorted by
+    key. `block` and `committed_at` are None if a block older than those read added the file.
+    """
+
+    kind: FileKind
+    standing: Standing
+    key: str
+    rows: int | None
+    bytes: int | None
+    first_key: str | None
+    last_key: str | None
+    generation: int | None
+    schema_id: int | None
+    block: int | None
+    committed_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class FileTotals:
+    """The totals of the files of one kind and standing. `rows` and `bytes` are None for files that destination-s3 wrote."""
+
+    kind: FileKind
+    standing: Standing
+    files: int
+    rows: int | None
+    bytes: int | None
+
+
+def table_files(table: InspectedTable) -> tuple[TableFile, ...]:
+    """Return the live files in the order in which they were added, those of destination-s3 first."""
+    live, added, specs = table.readable.live, _blocks_of_files(table), _key_specs(table)
+    adopted = [TableFile(FileKind.ADOPTED, Standing.LIVE, key, None, None, None, None, None, None, None, None) for key in live.adopted]
+    ours = [_file(file, Standing.PENDING if live.is_pending(file) else Standing.LIVE, added, specs) for file in live.files]
+    return (*adopted, *ours, *(_file(file, Standing.GIVEN_UP, added, specs) for file in live.dropped))
+
+
+def file_totals(table: InspectedTable) -> tuple[FileTotals, ...]:
+    """Return the totals of the live files by kind and standing."""
+    live = table.readable.live
+    groups: dict[tuple[FileKind, Standing], list[FileEntry]] = {}
+    for kind in FileKind:
+        for standing in (Standing.LIVE, Standing.PENDING):
+            groups[kind, standing] = [file for file in live.of(kind) if live.is_pending(file) is (standing is Standing.PENDING)]
+        groups[kind, Standing.GIVEN_UP] = [file for file in live.dropped if file.kind is kind]
+    totals = [
+        FileTotals(kind, standing, len(files), sum(file.rows for file in files), sum(file.bytes for file in files))
+        for (kind, standing), files in groups.items()
+        if files
+    ]
+    if live.adopted:
+        totals.append(FileTotals(FileKind.ADOPTED, Standing.LIVE, len(live.adopted), None, None))
+    return tuple(totals)
+
+
+def _file(file: FileEntry, standing: Standing, added: Mapping[str, Block], specs: tuple[KeySpec, ...]) -> TableFile:
+    block = added.get(file.key)
+    bounds = None if file.keys is None else key_bounds(file.keys, specs)
+    first, last = bounds or (None, None)
+    return TableFile(
+        file.kind,
+        standing,
+        file.key,
+        file.rows,
+        file.bytes,
+        first,
+        last,
+        file.generation_id,
+        file.schema_id,
+        None if block is None else block.sequence_number,
+        None if block is None else block.system_time,
+    )
+
+
+def _blocks_of_files(table: InspectedTable) -> dict[str, Block]:
+    return {
+        file.key: block
+        for block in table.blocks
+        if isinstance(block.event, AddData | MergeData | ReplaceData)
+        for file in block.event.files
+    }
+
+
+def _key_specs(table: InspectedTable) -> tuple[KeySpec, ...]:
+    """Return the specs that the table's sorted files may have been written with, as far as its current schema tells."""
+    return tuple(_specs(table))
+
+
+def _specs(table: InspectedTable) -> Iterator[KeySpec]:
+    recorded = table.state.schema or {}
+    try:
+        columns = from_event(recorded) if recorded else None
+    except DataError:
+        return
+    if columns is None or not recorded.get("primaryKey"):
+        return
+
+    def field(source: str) -> Field | None:
+        column = columns.column(source)
+        return None if column is None else Field(source, column.name, column.type)
+
+    key = tuple(found for path in recorded["primaryKey"] if (found := field(path[0])) is not None)
+    cursor = field(recorded["cursor"][0]) if recorded.get("cursor") else None
+    yield KeySpec(key, cursor, None, CdcDeletion.HARD)
+    yield KeySpec(key, cursor, None, CdcDeletion.HARD, cursor_in_text=True)

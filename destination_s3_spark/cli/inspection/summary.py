@@ -1,0 +1,95 @@
+"""Summary of a table: what it is, how much it holds, and how its last session ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from destination_s3_spark.chain.files import FileEntry, FileKind
+from destination_s3_spark.cli.inspection.syncs import Sync, SyncEnd, syncs
+from destination_s3_spark.cli.inspection.table import InspectedTable
+
+
+@dataclass(frozen=True, slots=True)
+class TableSummary:
+    """A table in one row.
+
+    `rows`, `files` and `bytes` are those of the final table. `last_sync_id` is None if no sync is among the blocks that were read.
+    `last_session_end` is the end of the last session, which may have been a repair. `unsettled_block`: the data block that the next sync or
+    `repair` must finish or take back; `unsettled_is_read` is whether its rows count here.
+    """
+
+    namespace: str | None
+    stream: str
+    table_id: str
+    final_root: str
+    mode: str | None
+    primary_key: tuple[str, ...]
+    generation: int
+    pending_generation: int | None
+    pending_since_sync: int | None
+    rows: int
+    columns: int
+    files: int
+    bytes: int
+    raw_files: int
+    raw_bytes: int
+    adopted_files: int
+    epoch: int
+    last_sync_id: int | None
+    last_sync_started_at: datetime | None
+    last_session_end: SyncEnd
+    last_data_block: int | None
+    unsettled_block: int | None
+    unsettled_is_read: bool
+
+    @property
+    def table(self) -> str:
+        """The stream's name with its namespace."""
+        return self.stream if self.namespace is None else f"{self.namespace}.{self.stream}"
+
+
+def summary(table: InspectedTable) -> TableSummary:
+    """Summarize a table."""
+    state, contents = table.state, table.readable.contents
+    schema = state.schema or {}
+    final, raw = table.files_of(FileKind.FINAL), table.files_of(FileKind.RAW)
+    last = _last_sync(table)
+    return TableSummary(
+        namespace=table.stream.namespace,
+        stream=table.stream.name,
+        table_id=state.identity.table_id,
+        final_root=state.identity.final_root,
+        mode=schema.get("mode"),
+        primary_key=tuple(".".join(path) for path in schema.get("primaryKey") or ()),
+        generation=contents.generation,
+        pending_generation=None if contents.pending is None else contents.pending.generation,
+        pending_since_sync=None if contents.pending is None else contents.pending.sync_id,
+        rows=contents.rows,
+        columns=len(table.columns or ()),
+        files=len(final),
+        bytes=_bytes(final),
+        raw_files=len(raw),
+        raw_bytes=_bytes(raw),
+        adopted_files=contents.adopted,
+        epoch=state.epoch,
+        last_sync_id=last[0],
+        last_sync_started_at=last[1],
+        last_session_end=SyncEnd.CLEAN if state.closed else SyncEnd.OPEN,
+        last_data_block=state.last_data,
+        unsettled_block=None if state.unsettled is None else state.unsettled.sequence_number,
+        unsettled_is_read=table.readable.left_out is None,
+    )
+
+
+def _last_sync(table: InspectedTable) -> tuple[int | None, datetime | None]:
+    """Return id and start of the last session that was a sync, not a repair or rebuild."""
+    opener = table.state.opener
+    if opener.sync_id:
+        return opener.sync_id, opener.started_at
+    found: Sync | None = next((sync for sync in reversed(syncs(table.blocks)) if sync.sync_id is not None), None)
+    return (None, None) if found is None else (found.sync_id, found.started_at)
+
+
+def _bytes(files: tuple[FileEntry, ...]) -> int:
+    return sum(file.bytes for file in files)

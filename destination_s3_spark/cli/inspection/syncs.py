@@ -1,0 +1,114 @@
+"""Sessions that opened a table: its syncs, and the repairs and rebuilds between them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+
+from destination_s3_spark.chain.blocks import Block
+from destination_s3_spark.chain.events import AddData, Close, MergeData, OpenEpoch, ReplaceData, Seed
+from destination_s3_spark.cli.inspection.commits import taken_back
+
+
+class SyncEnd(Enum):
+    """The end of a session, as far as the table's chain tells."""
+
+    CLEAN = "cleanly"
+    """It closed the table."""
+    UNCLEAN = "not cleanly"
+    """Another session opened the table before it was closed."""
+    OPEN = "still open"
+    """It is running, or it died or failed and nothing has opened the table since."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sync:
+    """A session and what it brought into the table.
+
+    `sync_id` is None for a repair or rebuild. `started_at` is None if the session began before the blocks that were read; the numbers then
+    cover only the rest of it. `ended_at` is the time of its last block. `rows`, `files` and `bytes` are those that came in, `rewrites` the
+    merges and replacements.
+    """
+
+    sync_id: int | None
+    started_at: datetime | None
+    ended_at: datetime
+    duration_s: float | None
+    end: SyncEnd
+    generation: int | None
+    rows: int
+    commits: int
+    files: int
+    bytes: int
+    values_changed: int
+    rewrites: int
+    bytes_rewritten: int
+    commits_taken_back: int
+    first_block: int
+    last_block: int
+
+
+def syncs(blocks: Sequence[Block]) -> tuple[Sync, ...]:
+    """Return the sessions that wrote the blocks, oldest first."""
+    sessions = list(sessions_of(blocks))
+    voided = taken_back(blocks)
+    return tuple(_sync(session, voided, is_last=session is sessions[-1]) for session in sessions)
+
+
+def sessions_of(blocks: Sequence[Block]) -> Iterator[list[Block]]:
+    """Yield the blocks of one session after the other."""
+    session: list[Block] = []
+    for block in blocks:
+        if isinstance(block.event, OpenEpoch) and session and not _continues(session, block.event):
+            yield session
+            session = []
+        session.append(block)
+    if session:
+        yield session
+
+
+def opened_by(session: Sequence[Block]) -> Seed | OpenEpoch | None:
+    """Return the event that began the session, or None if it is not among its blocks."""
+    return session[0].event if isinstance(session[0].event, Seed | OpenEpoch) else None
+
+
+def sync_id_of(session: Sequence[Block]) -> int | None:
+    """Return the session's sync id, or None for a repair or rebuild."""
+    events = (block.event for block in session)
+    return next((e.sync_id for e in events if isinstance(e, Seed | OpenEpoch | AddData | MergeData | ReplaceData)), None) or None
+
+
+def _continues(session: Sequence[Block], event: OpenEpoch) -> bool:
+    """Return whether a session that found an unsettled block opens the table for the second time."""
+    began = opened_by(session)
+    return began is not None and began.opener == event.opener and not isinstance(session[-1].event, Close)
+
+
+def _sync(session: Sequence[Block], voided: frozenset[int], *, is_last: bool) -> Sync:
+    began = opened_by(session)
+    events = [block.event for block in session if block.sequence_number not in voided]
+    added = [event for event in events if isinstance(event, AddData)]
+    rewrites = [event for event in events if isinstance(event, MergeData | ReplaceData)]
+    ended_at = session[-1].system_time
+    clean = any(isinstance(event, Close) for event in events)
+    started_at = None if began is None else began.started_at
+    return Sync(
+        sync_id_of(session),
+        started_at,
+        ended_at,
+        None if started_at is None else max(0.0, (ended_at - started_at).total_seconds()),
+        SyncEnd.CLEAN if clean else SyncEnd.OPEN if is_last else SyncEnd.UNCLEAN,
+        next((event.generation_id for event in [began, *added, *rewrites] if event is not None), None),
+        sum(event.offset_interval.end - event.offset_interval.start + 1 for event in added),
+        len(added),
+        sum(len(event.files) for event in added),
+        sum(file.bytes for event in added for file in event.files),
+        sum(sum(event.changes.values()) for event in added),
+        len(rewrites),
+        sum(file.bytes for event in rewrites for file in event.files),
+        len(session) - len(events),
+        session[0].sequence_number,
+        session[-1].sequence_number,
+    )

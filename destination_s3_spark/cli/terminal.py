@@ -1,0 +1,159 @@
+"""Printing for a person or a program: tables, JSON and CSV on stdout, in the width, colours and character set that stdout has."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+from typing import Any
+
+import orjson
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+UNBOUNDED = 100_000
+"""Width of output that nothing may cut: files, pipes, and terminals with --wide."""
+
+ITEM_NAME = 44
+"""Width of the names of items."""
+
+
+class Output(Enum):
+    """The form of the output."""
+
+    TABLE = "table"
+    JSON = "json"
+    CSV = "csv"
+
+
+class Width(Enum):
+    """The width of tables."""
+
+    OF_TERMINAL = "terminal"
+    """That of the terminal; longer cells continue on the next line. Unbounded if stdout is not a terminal."""
+    UNBOUNDED = "unbounded"
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A column of a printed table: its title, and the text of a row's cell. Numbers are aligned to the right."""
+
+    title: str
+    text: Callable[[Any], str | None]
+    number: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows to print: dataclasses of one type, and the cells of their table. `none` is said instead of a table without rows."""
+
+    rows: Sequence[Any]
+    cells: Sequence[Cell]
+    none: str
+
+
+class Terminal:
+    """Standard output for a person."""
+
+    def __init__(self, width: Width = Width.OF_TERMINAL) -> None:
+        bounded = width is Width.OF_TERMINAL and sys.stdout.isatty()
+        self._console = Console(
+            file=sys.stdout, width=None if bounded else UNBOUNDED, markup=False, emoji=False, highlight=False, soft_wrap=False
+        )
+
+    @property
+    def console(self) -> Console:
+        """The console of stdout."""
+        return self._console
+
+    def section(self, title: str) -> None:
+        """Print the title of a section."""
+        title = printable(title)
+        self._console.print(Text(f"\n{title}\n{'═' * len(title)}", style="bold"))
+
+    def say(self, text: str, style: str = "") -> None:
+        """Print a text."""
+        self._console.print(Text(printable(text), style=style))
+
+    def item(self, sign: str, style: str, name: str, detail: str) -> None:
+        """Print a sign in a style, a name and a detail, which continues below itself."""
+        table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 1, 0, 0))
+        table.add_column(no_wrap=True)
+        table.add_column(width=ITEM_NAME, no_wrap=True)
+        table.add_column(overflow="fold")
+        table.add_row(Text(sign, style=style), Text(printable(name)), Text(printable(detail)))
+        self._console.print(table)
+
+    def facts(self, facts: Mapping[str, str | None]) -> None:
+        """Print names and values in two columns, without those that have no value."""
+        table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+        table.add_column(no_wrap=True)
+        table.add_column(overflow="fold")
+        for name, value in facts.items():
+            if value:
+                table.add_row(Text(name, style="bold"), Text(printable(value)))
+        self._console.print(table)
+
+    def table(self, shown: Rows) -> None:
+        """Print rows as a table, or the words for none."""
+        if not shown.rows:
+            self.say(shown.none)
+            return
+        table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
+        for cell in shown.cells:
+            table.add_column(cell.title, justify="right" if cell.number else "left", no_wrap=cell.number, overflow="fold")
+        for row in shown.rows:
+            table.add_row(*(Text(printable(cell.text(row) or "")) for cell in shown.cells))
+        self._console.print(table)
+
+
+def printable(text: str) -> str:
+    """Return the text without control characters, which could take the terminal over. Names come from sources."""
+    return text if text.isprintable() else "".join(c if c.isprintable() or c == "\n" else "�" for c in text)
+
+
+def write_json(value: Any) -> None:
+    """Write a value as one indented JSON document in UTF-8: dataclasses become objects, their properties are left out."""
+    _write_bytes(orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
+
+
+def write_csv(rows: Iterable[Any], fields: Sequence[str]) -> None:
+    """Write dataclasses as CSV in UTF-8 with a header. Nested values are JSON, and None is empty."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(fields)
+    for row in rows:
+        writer.writerow([_csv_value(getattr(row, field)) for field in fields])
+    _write_bytes(text.getvalue().encode())
+
+
+def write_rows(shown: Rows, output: Output, row_type: type[Any], terminal: Terminal) -> None:
+    """Write rows of a dataclass in the chosen form."""
+    match output:
+        case Output.TABLE:
+            terminal.table(shown)
+        case Output.JSON:
+            write_json(shown.rows)
+        case Output.CSV:
+            write_csv(shown.rows, [field.name for field in dataclasses.fields(row_type)])
+
+
+def _write_bytes(data: bytes) -> None:
+    """Write to stdout whatever its encoding is: a program reads them, and both forms are UTF-8 by definition."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(data)
+
+
+def _csv_value(value: Any) -> Any:
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return orjson.dumps(value).decode() if isinstance(value, tuple | list | dict) else value

@@ -1,0 +1,229 @@
+"""Tables as a person sees them: the cells of each query's rows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime
+from typing import Any
+
+import pyarrow as pa
+
+from destination_s3_spark.chain.files import FileKind
+from destination_s3_spark.cli.inspection.commits import Commit, session_text
+from destination_s3_spark.cli.inspection.files import FileTotals, Standing, TableFile
+from destination_s3_spark.cli.inspection.readers import PublisherState, ReaderState
+from destination_s3_spark.cli.inspection.schemas import Column, SchemaChange
+from destination_s3_spark.cli.inspection.summary import TableSummary
+from destination_s3_spark.cli.inspection.syncs import Sync, SyncEnd
+from destination_s3_spark.cli.inspection.values import ChangedValue
+from destination_s3_spark.cli.terminal import Cell, Rows
+from destination_s3_spark.cli.words import duration_text, moment, number_text, share_text, size_text
+from destination_s3_spark.counted import counted
+
+CELL = 26
+"""Longest text of a value in a list of rows; longer ones are cut."""
+ROWS_WIDTH = 100
+"""Width that a list of rows may take: as many columns are shown as fit."""
+
+_UNSETTLED_SEEN = "block {} is written and all its files are there: the next sync or `repair` finishes it"
+_UNSETTLED_UNSEEN = (
+    "block {} is written, its files are not all there and not shown here: the next sync or `repair` finishes it or takes it back"
+)
+
+SUMMARIES = (
+    Cell("table", lambda t: t.table),
+    Cell("generation", lambda t: str(t.generation), number=True),
+    Cell("rows", lambda t: number_text(t.rows), number=True),
+    Cell("columns", lambda t: str(t.columns), number=True),
+    Cell("files", lambda t: number_text(t.files), number=True),
+    Cell("size", lambda t: size_text(t.bytes), number=True),
+    Cell("raw files", lambda t: number_text(t.raw_files), number=True),
+    Cell("raw size", lambda t: size_text(t.raw_bytes), number=True),
+    Cell("last sync (UTC)", lambda t: moment(t.last_sync_started_at)),
+    Cell("ended", lambda t: t.last_session_end.value),
+)
+TOTALS = (
+    Cell("kind", lambda f: _label(f.kind, f.standing)),
+    Cell("files", lambda f: number_text(f.files), number=True),
+    Cell("rows", lambda f: number_text(f.rows), number=True),
+    Cell("size", lambda f: size_text(f.bytes), number=True),
+)
+FILES = (
+    Cell("kind", lambda f: _label(f.kind, f.standing)),
+    Cell("rows", lambda f: number_text(f.rows), number=True),
+    Cell("size", lambda f: size_text(f.bytes), number=True),
+    Cell("first key", lambda f: f.first_key),
+    Cell("last key", lambda f: f.last_key),
+    Cell("block", lambda f: number_text(f.block), number=True),
+    Cell("committed (UTC)", lambda f: moment(f.committed_at)),
+    Cell("file", lambda f: f.key),
+)
+COLUMNS = (
+    Cell("column", lambda c: c.column),
+    Cell("type", lambda c: c.type),
+    Cell("since schema", lambda c: None if c.since_schema is None else str(c.since_schema), number=True),
+    Cell(
+        "remark",
+        lambda c: f"holds values of {c.recovered_from}" if c.recovered_from else None if c.declared else "the source has it no more",
+    ),
+)
+SCHEMAS = (
+    Cell("schema", lambda s: str(s.schema_id), number=True),
+    Cell("version", lambda s: s.version),
+    Cell("time (UTC)", lambda s: moment(s.time)),
+    Cell("block", lambda s: number_text(s.block), number=True),
+    Cell("columns", lambda s: number_text(s.columns), number=True),
+    Cell("change", lambda s: s.change),
+    Cell("path", lambda s: s.path),
+    Cell("types", lambda s: " -> ".join(text for text in (s.old, s.new) if text)),
+)
+SYNCS = (
+    Cell("sync", lambda s: session_text(s.sync_id).removeprefix("sync ")),
+    Cell("started (UTC)", lambda s: moment(s.started_at)),
+    Cell("took", lambda s: duration_text(s.duration_s), number=True),
+    Cell("ended", lambda s: s.end.value),
+    Cell("rows", lambda s: number_text(s.rows), number=True),
+    Cell("size", lambda s: size_text(s.bytes), number=True),
+    Cell("values changed", lambda s: number_text(s.values_changed), number=True),
+    Cell("commits", lambda s: number_text(s.commits), number=True),
+    Cell("rewrites", lambda s: number_text(s.rewrites), number=True),
+    Cell("blocks", lambda s: f"{s.first_block}-{s.last_block}", number=True),
+)
+VALUES = (
+    Cell("sync", lambda v: session_text(v.sync_id).removeprefix("sync ")),
+    Cell("time (UTC)", lambda v: moment(v.time)),
+    Cell("field", lambda v: v.field or "(not recorded)"),
+    Cell("change", lambda v: v.change),
+    Cell("reason", lambda v: v.reason),
+    Cell("values", lambda v: number_text(v.values), number=True),
+    Cell("per row", lambda v: share_text(v.share), number=True),
+)
+COMMITS = (
+    Cell("block", lambda c: str(c.block), number=True),
+    Cell("time (UTC)", lambda c: moment(c.time)),
+    Cell("kind", lambda c: c.kind),
+    Cell("what it says", lambda c: f"taken back: {c.summary}" if c.taken_back else c.summary),
+)
+
+
+def summaries(rows: Sequence[TableSummary], place: str) -> Rows:
+    """Show tables in one line each."""
+    return Rows(rows, SUMMARIES, f"No tables under {place}.")
+
+
+def totals(rows: Sequence[FileTotals]) -> Rows:
+    """Show the totals of files."""
+    return Rows(rows, TOTALS, "No files.")
+
+
+def files(rows: Sequence[TableFile]) -> Rows:
+    """Show files."""
+    keyed = any(row.first_key is not None for row in rows)
+    return Rows(rows, [cell for cell in FILES if keyed or not cell.title.endswith(" key")], "No files.")
+
+
+def columns(rows: Sequence[Column]) -> Rows:
+    """Show columns."""
+    return Rows(rows, COLUMNS, "No schema yet.")
+
+
+def schemas(rows: Sequence[SchemaChange]) -> Rows:
+    """Show the schema history."""
+    return Rows(rows, SCHEMAS, "No schema yet.")
+
+
+def syncs(rows: Sequence[Sync]) -> Rows:
+    """Show sessions."""
+    return Rows(rows, SYNCS, "No sync yet.")
+
+
+def values(rows: Sequence[ChangedValue]) -> Rows:
+    """Show changed values."""
+    return Rows(rows, VALUES, "Every value fitted its declared type.")
+
+
+def commits(rows: Sequence[Commit]) -> Rows:
+    """Show blocks."""
+    return Rows(rows, COMMITS, "No blocks.")
+
+
+def reader_line(row: PublisherState) -> str:
+    """Say what readers see through a publisher."""
+    match row.state:
+        case ReaderState.BEHIND:
+            return f"{row.publisher}: behind by {counted(row.blocks_behind or 0, 'block')}"
+        case ReaderState.REFUSED:
+            return f"{row.publisher}: refused: {row.reason}"
+        case _:
+            return f"{row.publisher}: {row.state.value}"
+
+
+def facts(table: TableSummary) -> Mapping[str, str | None]:
+    """Return names and values of what a table is, for a list."""
+    pending = table.pending_generation
+    return {
+        "stream": table.table,
+        "table": table.table_id,
+        "final root": table.final_root,
+        "mode": table.mode,
+        "primary key": ", ".join(table.primary_key),
+        "generation": str(table.generation),
+        "pending": None
+        if pending is None
+        else f"generation {pending} waits to replace the table, begun by {session_text(table.pending_since_sync)}",
+        "rows": number_text(table.rows),
+        "last sync": _last_sync(table),
+        "ended": "cleanly" if table.last_session_end is SyncEnd.CLEAN else "not yet, or not cleanly",
+        "settled": _settled(table),
+    }
+
+
+def first_rows(rows: pa.Table, count: int) -> Rows:
+    """Show the first rows, with as many data columns as fit into ROWS_WIDTH."""
+    shown = rows.slice(0, count)
+    names = [name for name in rows.column_names if not name.startswith("_airbyte_")]
+    cells: list[Cell] = []
+    room = ROWS_WIDTH
+    records = [{name: value_text(value) for name, value in row.items()} for row in shown.select(names).to_pylist()]
+    for name in names:
+        room -= max(len(name), *(len(record[name]) for record in records)) + 2
+        if room < 0:
+            break
+        cells.append(Cell(name, lambda record, name=name: record[name]))  # type: ignore[misc]
+    if more := len(names) - len(cells):
+        cells.append(Cell(f"and {more} more columns", lambda _: "…"))
+    return Rows(records, cells, "No rows.")
+
+
+def value_text(value: Any) -> str:
+    """Return a value on one line, cut to CELL characters."""
+    match value:
+        case None:
+            text = "null"
+        case bool():
+            text = str(value).lower()
+        case datetime() | date():
+            text = value.isoformat().replace("+00:00", "Z")
+        case dict() | list():
+            text = json.dumps(value, ensure_ascii=False, default=str)
+        case _:
+            text = str(value)
+    text = " ".join(text.split())
+    return text if len(text) <= CELL else f"{text[: CELL - 1]}…"
+
+
+def _label(kind: FileKind, standing: Standing) -> str:
+    return kind.value if standing is Standing.LIVE else f"{kind.value}, {standing.value}"
+
+
+def _last_sync(table: TableSummary) -> str | None:
+    if table.last_sync_id is None:
+        return "none among the blocks that were read"
+    return f"{table.last_sync_id}, started {moment(table.last_sync_started_at)}, epoch {table.epoch}"
+
+
+def _settled(table: TableSummary) -> str:
+    if table.unsettled_block is None:
+        return "no data yet" if table.last_data_block is None else f"all data, up to block {table.last_data_block}"
+    return (_UNSETTLED_SEEN if table.unsettled_is_read else _UNSETTLED_UNSEEN).format(table.unsettled_block)

@@ -1,0 +1,54 @@
+"""Numbers, times and types as a person reads them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import pyarrow as pa
+
+
+def size_text(size_bytes: int | None) -> str:
+    """Return a size in a suitable decimal unit, or a question mark if it is unknown."""
+    if size_bytes is None:
+        return "?"
+    size = float(size_bytes)
+    for unit in ("B", "kB", "MB"):
+        if size < 1000:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:,.1f} GB"
+
+
+def number_text(number: int | None) -> str:
+    """Return a number with separators, or a question mark if it is unknown."""
+    return "?" if number is None else f"{number:,}"
+
+
+def moment(time: datetime | None) -> str:
+    """Return a time to the second, or a question mark if it is unknown."""
+    return "?" if time is None else time.strftime("%Y-%m-%d %H:%M:%S")
+
+
+def duration_text(seconds: float | None) -> str:
+    """Return a duration in its two largest units, or a question mark if it is unknown."""
+    if seconds is None:
+        return "?"
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, left = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {left:02} s"
+
+
+def share_text(share: float) -> str:
+    """Return a share in percent. A share above zero is never shown as zero."""
+    return "< 0.01 %" if 0 < share < 0.0001 else f"{share:.2%}".replace("%", " %")
+
+
+def arrow_text(data_type: pa.DataType) -> str:
+    """Return an Arrow type in the common short form: `struct<a: int64>`, `list<string>`."""
+    if pa.types.is_struct(data_type):
+        return "struct<" + ", ".join(f"{field.name}: {arrow_text(field.type)}" for field in data_type) + ">"
+    if pa.types.is_list(data_type):
+        return f"list<{arrow_text(data_type.value_type)}>"
+    return str(data_type)

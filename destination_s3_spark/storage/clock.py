@@ -1,0 +1,47 @@
+"""Clock of the store, read from the date of any answer."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from destination_s3_spark.storage.failures import explain
+from destination_s3_spark.storage.s3 import S3Store
+from destination_s3_spark.storage.settings import ClientLimits, S3Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer of the store, which may be a refusal.
+
+    `ahead_s`: seconds by which this machine's clock is ahead of the store's, to the second; None if the answer has no date.
+    """
+
+    seconds: float
+    status: int
+    ahead_s: float | None
+
+
+def ask(settings: S3Settings, limits: ClientLimits) -> Answer:
+    """Send one request to the bucket. Raises ConfigError or TransientError if nothing answers."""
+    store = S3Store(settings, limits)
+    begun = time.monotonic()
+    try:
+        metadata: Any = store.client.list_objects_v2(Bucket=settings.bucket, MaxKeys=1)["ResponseMetadata"]
+    except ClientError as error:
+        metadata = error.response.get("ResponseMetadata", {})
+    except BotoCoreError as error:
+        raise explain(error, f"Listing s3://{settings.bucket}", settings) from error
+    return Answer(time.monotonic() - begun, int(metadata.get("HTTPStatusCode", 0)), _ahead(metadata.get("HTTPHeaders", {}).get("date")))
+
+
+def _ahead(date: str | None) -> float | None:
+    try:
+        return None if date is None else (datetime.now(UTC) - parsedate_to_datetime(date)).total_seconds()
+    except (TypeError, ValueError):  # no date, or one without a time zone
+        return None

@@ -1,0 +1,94 @@
+"""Retention: the deletion of raw files and of parts of a change log that are older than the user wants to keep them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from destination_s3_spark.chain.files import FileEntry, FileKind
+from destination_s3_spark.chain.live_files import LiveFiles, day
+from destination_s3_spark.change_log.names import GroupName, LogKind, LogName
+from destination_s3_spark.storage.object_store import ObjectInfo, ObjectStore
+from destination_s3_spark.tables.commit.writer import TableWriter
+from destination_s3_spark.tables.open_table import OpenTable
+
+
+def delete_expired(table: OpenTable) -> None:
+    """Delete what has expired of an open table. Call it after the updates of a sync. Raises Fenced, ConfigError or TransientError."""
+    rules = table.rules
+    if rules.raw_days is not None:
+        delete_expired_raw(table.writer, rules.raw_days)
+    if rules.change_log is not None and rules.change_log_days is not None and table.writer.first_of_day:
+        limit = table.writer.open().system_time - timedelta(days=rules.change_log_days)
+        delete_log_before(table.writer.store, table.layout.changes, limit)
+
+
+def delete_expired_raw(writer: TableWriter, days: int) -> None:
+    """Delete the raw files of an open table that are older than this number of days.
+
+    They leave with a block of the chain, like files that a merge replaces, so a crash at any point leaves nothing half done. Ages count in
+    whole days of UTC, so an hourly sync writes such a block once a day.
+    """
+    state, live = writer.open(), writer.live_files()
+    expired = expired_raw(live, day(state.system_time) - days)
+    if expired:
+        writer.merge((), (*expired, *live.dropped), None, state.contents.operation_count)
+
+
+def expired_raw(live: LiveFiles, until_day: int) -> tuple[FileEntry, ...]:
+    """Return the raw files that landed before this day and whose rows are in the final table.
+
+    Rows of a delta or of a pending generation are not in the final table yet. While a generation is pending, everything stays.
+    """
+    if live.pending is not None:
+        return ()
+    waiting = min((file.offset for file in live.of(FileKind.DELTA) if file.offset is not None), default=None)
+
+    def is_final(file: FileEntry) -> bool:
+        return waiting is None or (file.offset is not None and file.offset + file.rows <= waiting)
+
+    return tuple(file for file in live.of(FileKind.RAW) if file.landed_on is not None and file.landed_on < until_day and is_final(file))
+
+
+def delete_log_before(store: ObjectStore, folder: str, limit: datetime) -> int:
+    """Delete the groups of a change log that are complete before `limit` and come before its newest snapshot. Return their number.
+
+    The log keeps its newest snapshot and everything after it, from which its reader can build the table. Manifests go first: a group
+    without one is no longer part of the log, and the next call deletes what is left of it.
+    """
+    # The folder of a stream without a namespace also contains the folders of a namespace with the stream's name.
+    objects = [found for found in store.list(folder) if "/" not in found.key.removeprefix(folder)]
+    groups = expired_groups({found.key.removeprefix(folder): found for found in objects}, limit)
+    manifests = {group.manifest for group in groups}
+    gone = [found.key for found in objects if _group(found.key.removeprefix(folder)) in groups]
+    store.delete([key for key in gone if key.removeprefix(folder) in manifests])
+    store.delete([key for key in gone if key.removeprefix(folder) not in manifests])
+    return len(groups)
+
+
+def expired_groups(objects: dict[str, ObjectInfo], limit: datetime) -> frozenset[GroupName]:
+    """Return the groups that may go: the longest beginning of the log before its newest snapshot in which every object is old enough."""
+    snapshots = [found.group for name in objects if (found := LogName.parse(name)) is not None and found.kind is LogKind.SNAPSHOT]
+    newest = max((group for group in snapshots if group.manifest in objects), default=None)
+    if newest is None:
+        return frozenset()
+    by_group: dict[GroupName, list[datetime | None]] = {}
+    for name, info in objects.items():
+        group = _group(name)
+        if group is not None and group < newest:
+            by_group.setdefault(group, []).append(info.modified)
+    expired: list[GroupName] = []
+    for group in sorted(by_group):
+        if not _all_before(by_group[group], limit):
+            break
+        expired.append(group)
+    return frozenset(expired)
+
+
+def _group(name: str) -> GroupName | None:
+    parsed = LogName.parse(name)
+    return parsed.group if parsed is not None else GroupName.of_manifest(name)
+
+
+def _all_before(times: Sequence[datetime | None], limit: datetime) -> bool:
+    return all(time is not None and time < limit for time in times)

@@ -1,0 +1,187 @@
+"""Verification of a table: its whole chain, its files against the store, and its rows and keys against the files' footers.
+
+It changes nothing. A table that is written to meanwhile is looked at again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from destination_s3_spark.chain.audit import Audit, audit, check_hint
+from destination_s3_spark.chain.files import FileEntry, FileKind
+from destination_s3_spark.chain.hint import HINT_NAME
+from destination_s3_spark.chain.live_files import LiveFiles
+from destination_s3_spark.chain.log import Chain
+from destination_s3_spark.chain.readable import Readable, readable
+from destination_s3_spark.chain.settle import MapCalls
+from destination_s3_spark.chain.tokens import parse_token
+from destination_s3_spark.errors import Bug, DataError
+from destination_s3_spark.formats.parquet import ParquetOptions
+from destination_s3_spark.storage.object_store import ObjectNotFound
+from destination_s3_spark.storage.ranged import RangedFile
+from destination_s3_spark.storage.s3 import S3Store
+from destination_s3_spark.tables.found import FoundTable
+from destination_s3_spark.tables.runs.keys import BOUND_BYTES
+from destination_s3_spark.tables.runs.sorted_file import sorted_index
+
+LOOKS = 3
+"""Most times that a table is looked at while another process writes to it."""
+NAMED = 10
+"""Most objects that a report names for one kind of problem."""
+DATA_FOLDERS = ("raw/", "delta/", "state/", "tombstones/")
+"""Subfolders of a table's own folder with files that only the chain accounts for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """What was read of a table and what is wrong with it. Both lists of texts are for users; only `problems` call for action."""
+
+    blocks: int
+    files: int
+    footers: int
+    rows: int
+    problems: tuple[str, ...]
+    remarks: tuple[str, ...]
+
+
+def verify(store: S3Store, found: FoundTable, map_files: MapCalls = map) -> Verified:
+    """Verify a table.
+
+    Takes one GET per block and per Parquet file, and one LIST per 1,000 objects. Raises TransientError or ConfigError.
+    """
+    for look in range(LOOKS):
+        chain = Chain(store, found.chain_prefix, found.stream)
+        try:
+            chain.read()
+            chain.catch_up()
+        except DataError as error:
+            return Verified(0, 0, 0, 0, (error.message,), ())
+        audited = audit(chain)
+        result = _verified(store, found, chain, audited, map_files)
+        if not result.problems or look == LOOKS - 1 or chain.successor() is None:
+            break
+    return result
+
+
+def _verified(store: S3Store, found: FoundTable, chain: Chain, audited: Audit, map_files: MapCalls) -> Verified:
+    seen = readable(chain, store, map_files)
+    live = seen.live
+    problems = [*audited.problems, *_missing(store, found, chain, live)]
+    remarks = list(_remarks(store, chain, audited, seen))
+    footed = [file for file in live.files if file.key.endswith(ParquetOptions.extension)]
+    if not any("is gone" in problem for problem in problems):
+        problems += [problem for problem in map_files(partial(footer_problem, store), footed) if problem is not None]
+    problems += [*_row_problems(chain, seen), *key_problems(live)]
+    unread = len(live.files) - len(footed)
+    if unread:
+        remarks.append(f"{unread:,} files have no footer that counts their rows")
+    return Verified(audited.blocks, len(live.files) + len(live.adopted), len(footed), seen.contents.rows, tuple(problems), tuple(remarks))
+
+
+def _missing(store: S3Store, found: FoundTable, chain: Chain, live: LiveFiles) -> Iterator[str]:
+    """Yield the files of the chain that the store does not have as they were written, and the objects that no block names."""
+    root, number = chain.head.identity.final_root, chain.head.identity.table_number
+    folders = [root, *(f"{found.folder}{folder}" for folder in DATA_FOLDERS)]
+    sizes = {info.key: info.size for folder in folders for info in store.list(folder)}
+    named = [*live.files, *live.dropped]
+    gone = [file.key for file in named if file.key not in sizes]
+    gone += [key for key in live.adopted if key not in sizes]
+    changed = [file.key for file in named if sizes.get(file.key, file.bytes) != file.bytes]
+    yield from _counted(gone, "is gone", "are gone")
+    yield from _counted(changed, "has another size than the one that was written", "have other sizes than those that were written")
+    unsettled = chain.head.unsettled
+    leaving = () if unsettled is None else (*(file.key for file in unsettled.files), *(unsettled.removed or ()))
+    known = {*(file.key for file in named), *live.adopted, *leaving}
+    stray = [key for key in sizes.keys() - known if (token := parse_token(key)) is not None and token.table_number == number]
+    yield from _counted(sorted(stray), "is not part of the table, but in its folders", "are not part of the table, but in its folders")
+
+
+def _remarks(store: S3Store, chain: Chain, audited: Audit, seen: Readable) -> Iterator[str]:
+    try:
+        yield from check_hint(store.get(f"{chain.prefix}{HINT_NAME}"), audited)
+    except ObjectNotFound:
+        yield "there is no hint; the next sync writes one"
+    if seen.left_out is not None:
+        yield f"block {seen.left_out} is not finished and does not count: the next sync or `repair` finishes it or takes it back"
+    if not chain.head.closed:
+        yield "the last sync is running or did not end cleanly"
+    raw = sum(file.rows for file in seen.live.of(FileKind.RAW) if not seen.live.is_pending(file))
+    if raw != seen.contents.landed:
+        yield f"the raw table has {raw:,} of the {seen.contents.landed:,} records that came in"
+
+
+def footer_problem(store: S3Store, file: FileEntry) -> str | None:
+    """Return what the footer of a Parquet file says against its entry. One GET for most files."""
+    try:
+        with closing(RangedFile(store.settings, file.key, file.bytes)) as source:
+            rows = pq.read_metadata(source).num_rows
+            if rows != file.rows:
+                return f"{file.key} has {rows:,} rows, its block says {file.rows:,}"
+            return None if file.keys is None or not rows else order_problem(file, [group.first_key for group in sorted_index(source)])
+    except (ObjectNotFound, DataError):
+        return f"{file.key} is gone or has another size than the one that was written"
+    except (pa.ArrowException, OSError, Bug) as error:
+        return f"{file.key} cannot be read: {type(error).__name__}"
+
+
+def order_problem(file: FileEntry, firsts: Sequence[bytes]) -> str | None:
+    """Return what is wrong with the first keys of a sorted file's row groups."""
+    keys = file.keys
+    if keys is None:
+        return None
+    inside = bytes.fromhex(keys.first) <= firsts[0] and firsts[-1] <= bytes.fromhex(keys.last)
+    if list(firsts) != sorted(firsts) or not inside:
+        return f"{file.key} is not sorted by key, or has keys outside the range that its block says"
+    return None
+
+
+def _row_problems(chain: Chain, seen: Readable) -> Iterator[str]:
+    """Yield contradictions between raw, landed and final rows."""
+    live, contents = seen.live, seen.contents
+    for kind in (FileKind.RAW, FileKind.FINAL, FileKind.DELTA):
+        placed = sorted((file.offset, file.rows, file.key) for file in live.of(kind) if file.offset is not None and file.keys is None)
+        for (start, rows, first), (following, _, second) in pairwise(placed):
+            if start + rows > following:
+                yield f"{first} and {second} hold the same rows"
+        if placed and placed[-1][0] + placed[-1][1] > contents.next_offset:
+            yield f"{placed[-1][2]} holds rows that never landed"
+    totals: Counter[str] = Counter()
+    for file in live.files:
+        totals[file.kind.value] += file.rows
+    held = {kind: counters.rows for kind, counters in contents.held.items() if counters.rows}
+    dropped = sum(file.rows for file in live.dropped)
+    if not dropped and held != {kind: rows for kind, rows in totals.items() if rows}:
+        yield f"the chain counts {held} rows by kind of file, its files have {dict(totals)}"
+    settled_rows = [file for file in live.of(FileKind.FINAL, FileKind.DELTA) if not live.is_pending(file)]
+    final = sum(file.rows for file in settled_rows)
+    merged = any(file.keys is not None or file.offset is None for file in live.of(FileKind.FINAL, FileKind.DELTA))
+    if final > contents.landed or (not merged and final != contents.landed):
+        mode = (chain.head.schema or {}).get("mode")
+        yield f"{contents.landed:,} records came into this table (mode {mode}), its files have {final:,} rows"
+
+
+def key_problems(live: LiveFiles) -> Iterator[str]:
+    """Yield the final files of a deduplicated table whose ranges of keys overlap."""
+    final = [file for file in live.of(FileKind.FINAL) if not live.is_pending(file)]
+    ranges = sorted((file.keys.of, file.keys.first, file.keys.last, file.key) for file in final if file.keys is not None)
+    for one, other in pairwise(ranges):
+        # Bounds of long keys are cut, the first down and the last up, and may then overlap although the keys do not.
+        is_cut = len(one[2]) >= 2 * BOUND_BYTES or len(other[1]) >= 2 * BOUND_BYTES
+        if one[0] == other[0] and one[2] >= other[1] and not is_cut:
+            yield f"{one[3]} and {other[3]} have overlapping ranges of keys"
+
+
+def _counted(keys: Iterable[str], one: str, many: str) -> Iterator[str]:
+    """Yield a line for a few objects, and the number of the others."""
+    keys = list(keys)
+    yield from (f"{key} {one}" for key in keys[:NAMED])
+    if len(keys) > NAMED:
+        yield f"{len(keys) - NAMED:,} more objects {many}"

@@ -1,0 +1,74 @@
+"""Conditions on each column and member of a table's rows: as SQL for an engine, and the number of rows that they must find."""
+
+from __future__ import annotations
+
+import json
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, time
+from decimal import Decimal
+from typing import Any
+
+from integration_tests.table_readers import neutral
+
+Row = Mapping[str, Any]
+Names = tuple[str, ...]
+
+COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = {"=": operator.eq, ">=": operator.ge, "<": operator.lt}
+SCALARS = (bool, int, float, Decimal, str, date, datetime, time)
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    sql: str
+    found: int
+
+
+def conditions(rows: Sequence[Row]) -> Iterator[Condition]:
+    """Is null, is not null, the greatest value, and comparisons with one in the middle, for each column and member outside of lists."""
+    for path in sorted({path for row in rows for path in _leaves(row, ())}):
+        name = ".".join(f"`{part}`" for part in path)
+        values = sorted(value for row in rows if (value := _at(row, path)) is not None)
+        yield Condition(f"{name} IS NULL", len(rows) - len(values))
+        yield Condition(f"{name} IS NOT NULL", len(values))
+        yield Condition(f"{name} = {literal(values[-1])}", values.count(values[-1]))
+        middle = values[len(values) // 2]
+        for sign, compare in COMPARISONS.items():
+            yield Condition(f"{name} {sign} {literal(middle)}", sum(compare(value, middle) for value in values))
+
+
+def literal(value: Any) -> str:
+    """The value in Spark's SQL. Times of day are the integers that they are stored as."""
+    match value:
+        case bool():
+            return str(value).lower()
+        case float():
+            return f"{value!r}D"
+        case Decimal():
+            return f"{value:f}BD"
+        case str():
+            return "'" + json.dumps(value)[1:-1].replace("'", "\\'") + "'"
+        case datetime():
+            return f"TIMESTAMP'{value.isoformat(sep=' ')}'"
+        case date():
+            return f"DATE'{value.isoformat()}'"
+        case time():
+            return str(neutral(value))
+        case _:
+            return str(value)
+
+
+def _leaves(row: Row, path: Names) -> Iterator[Names]:
+    for name, value in row.items():
+        if isinstance(value, Mapping):
+            yield from _leaves(value, (*path, name))
+        elif isinstance(value, SCALARS):
+            yield (*path, name)
+
+
+def _at(row: Row, path: Names) -> Any:
+    value: Any = row
+    for name in path:
+        value = None if value is None else value.get(name)
+    return value

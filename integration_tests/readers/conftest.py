@@ -1,0 +1,28 @@
+"""The readers of another environment, once for a whole test run: their start takes longer than most of their tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from uuid import uuid4
+
+import pytest
+
+from integration_tests.iceberg_rest_server import class_path, rest_catalog_server
+from integration_tests.lake import Lake
+from integration_tests.readers.published_table import PublishedTable, Readers
+from integration_tests.readers.spark41 import INSTALLED, spark41
+from integration_tests.servers import S3Server, new_bucket
+
+
+@pytest.fixture(scope="session")
+def readers(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Readers]:
+    if not (INSTALLED / "installed").exists():
+        pytest.fail("Spark 4.1 and its jars are not installed. Run scripts/install-readers, or make test-readers.")
+    directory = tmp_path_factory.mktemp("readers")
+    with rest_catalog_server(directory, class_path(directory), new_bucket(moto)) as catalog, spark41(directory, moto, catalog) as spark:
+        yield Readers(spark, catalog)
+
+
+@pytest.fixture
+def table(moto_lake: Lake, readers: Readers) -> PublishedTable:
+    return PublishedTable(moto_lake, f"shop_{uuid4().hex[:8]}", readers)

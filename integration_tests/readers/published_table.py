@@ -1,0 +1,93 @@
+"""One table that the installed connector publishes as a Delta and as an Iceberg table, and readers of both beside the chain's own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from destination_s3_spark import tables
+from integration_tests.connector import BUCKET_PATH, Connector, Message, Outcome
+from integration_tests.lake import Lake
+from integration_tests.readers.conditions import conditions
+from integration_tests.readers.spark41 import Spark41
+from integration_tests.source import catalog, complete, record, state, stream
+from integration_tests.table_readers import Row, by_raw_id, neutral
+
+NAME = "users"
+
+
+@dataclass(frozen=True)
+class Readers:
+    """Spark 4.1 and the catalog that it reads Iceberg tables from."""
+
+    spark: Spark41
+    catalog: str
+
+
+@dataclass
+class PublishedTable:
+    """The table `users` of a namespace that no other test has."""
+
+    lake: Lake
+    namespace: str
+    readers: Readers
+    mode: str = "append"
+
+    @property
+    def delta(self) -> str:
+        return f"delta.`s3a://{self.lake.bucket.name}/{BUCKET_PATH}/{self.namespace}/{NAME}`"
+
+    @property
+    def iceberg(self) -> str:
+        return f"lake.{self.namespace}.{NAME}"
+
+    @cached_property
+    def connector(self) -> Connector:
+        return self.connector_through(None)
+
+    def connector_through(self, endpoint: str | None) -> Connector:
+        """The connector that writes the table, with S3 behind another endpoint if one is given."""
+        return self.lake.connector(
+            endpoint,
+            publish={"delta": True, "iceberg": {"type": "rest", "uri": self.readers.catalog}},
+            format={"format_type": "Parquet", "time_encoding": "int64"},
+            tables={"schema_change": "rewrite", "declared_decimals": True, "target_file_mb": 1},
+        )
+
+    def sync(self, data: Iterable[Mapping[str, Any]], properties: Mapping[str, Any], emitted_at: int, generation: int = 1) -> Outcome:
+        """A whole sync of these records; a generation above 1 removes the earlier ones. No publisher may warn."""
+        return self.write([record(one, NAME, self.namespace, emitted_at=emitted_at) for one in data], properties, generation)
+
+    def write(self, lines: Iterable[bytes], properties: Mapping[str, Any], generation: int = 1) -> Outcome:
+        ended = [state(1, NAME, self.namespace), complete(NAME, self.namespace)]
+        outcome = self.connector.write(self.catalog(properties, generation), [*lines, *ended]).expect_success()
+        assert "publish" not in outcome.warnings, outcome.warnings
+        return outcome
+
+    def catalog(self, properties: Mapping[str, Any], generation: int = 1) -> Message:
+        schema = {"type": "object", "properties": dict(properties)}
+        minimum = generation if generation > 1 else 0
+        ids = {"mode": self.mode, "generation": generation, "minimum_generation": minimum, "primary_key": [["id"]]}
+        return catalog(stream(NAME, self.namespace, schema=schema, **ids))
+
+    def chain_rows(self) -> list[Row]:
+        """The rows by the chain, as pyarrow reads them."""
+        rows: list[Row] = tables.read(self.connector.config(), NAME, self.namespace).to_table().to_pylist()
+        return by_raw_id(rows)
+
+    def rows(self, table: str) -> list[Row]:
+        """The rows of the Delta or Iceberg table in Spark, in neutral form."""
+        return by_raw_id([neutral(row) for row in self.readers.spark.rows(f"SELECT * FROM {table}")])
+
+    def expect_equal_readings(self) -> list[Row]:
+        """Spark reads the chain's rows and finds them by every condition, through Delta and through Iceberg; returns them."""
+        rows = self.chain_rows()
+        expected, wanted = [neutral(row) for row in rows], list(conditions(rows))
+        for table in (self.delta, self.iceberg):
+            assert self.rows(table) == expected, table
+            found = self.readers.spark.counts(table, [condition.sql for condition in wanted])
+            differences = [(one.sql, one.found, number) for one, number in zip(wanted, found, strict=True) if one.found != number]
+            assert differences == [], table
+        return rows

@@ -1,0 +1,178 @@
+"""Spark's readings of published tables: values and filters of every type after every kind of change, and what it may not do to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import date
+from typing import Any
+
+import pytest
+
+from integration_tests.readers.published_table import PublishedTable
+from integration_tests.source import EMITTED_AT_MS
+
+pytestmark = [pytest.mark.reader_tests, pytest.mark.xdist_group("readers")]
+
+DATE, MOMENT, CLOCK = ({"type": "string", "format": text} for text in ("date", "date-time", "time"))
+ADDRESS = {
+    "city": {"type": "string"},
+    "zip": {"type": "integer"},
+    "since": DATE,
+    "place": {"type": "object", "properties": {"x": {"type": "number"}}},
+}
+ITEM = {"sku": {"type": "string"}, "count": {"type": "integer"}}
+PROPERTIES: dict[str, Any] = {
+    "id": {"type": "integer"},
+    "text": {"type": "string"},
+    "order no": {"type": "string"},
+    "flag": {"type": "boolean"},
+    "price": {"type": "number"},
+    "amount": {"type": "number", "multipleOf": 0.01},
+    "big": {"type": "integer", "airbyte_type": "big_integer"},
+    "day": DATE,
+    "moment": {**MOMENT, "airbyte_type": "timestamp_with_timezone"},
+    "local": {**MOMENT, "airbyte_type": "timestamp_without_timezone"},
+    "clock": {**CLOCK, "airbyte_type": "time_with_timezone"},
+    "wall_clock": {**CLOCK, "airbyte_type": "time_without_timezone"},
+    "address": {"type": "object", "properties": ADDRESS},
+    "tags": {"type": "array", "items": {"type": "string"}},
+    "lines": {"type": "array", "items": {"type": "object", "properties": ITEM}},
+    "anything": {"type": "object"},
+    "either": {"oneOf": [{"type": "integer"}, {"type": "string"}]},
+}
+GROWN = {
+    **PROPERTIES,
+    "score": {"type": "integer"},
+    "seen": MOMENT,
+    "address": {"type": "object", "properties": {**ADDRESS, "street": {"type": "string"}}},
+    "lines": {"type": "array", "items": {"type": "object", "properties": {**ITEM, "note": {"type": "string"}}}},
+}
+RETYPED = {**GROWN, "price": {"type": "string"}}
+
+
+def person(number: int, **more: Any) -> dict[str, Any]:
+    """A record with all columns; every fifth one has nothing but its key."""
+    if number % 5 == 4:
+        return {"id": number, **more}
+    return {
+        "id": number,
+        "text": f"né\n'{number}\"\\",
+        "order no": f"A {number}",
+        "flag": number % 2 == 0,
+        "price": number * 1.1 - 3,
+        "amount": number - 4.25,
+        "big": 10**30 + number,
+        "day": f"19{69 + number}-12-31",
+        "moment": f"2026-02-03T04:05:{number:02d}.{number:06d}+02:00",
+        "local": f"2026-02-{1 + number:02d}T00:00:00.5",
+        "clock": f"{number % 24:02d}:30:00-01:00",
+        "wall_clock": f"{number % 24:02d}:30:00.000001",
+        "address": {"city": f"city {number % 3}", "zip": number - 5, "since": "2026-01-01", "place": {"x": number / 3}},
+        "tags": [None, f"t{number}", ""] if number % 2 else [],
+        "lines": [{"sku": "a", "count": number}, {"sku": None}] if number % 3 else None,
+        "anything": {"k": [1, number]},
+        "either": number if number % 2 else f"e{number}",
+        **more,
+    }
+
+
+def grown(number: int) -> dict[str, Any]:
+    lines = [{"sku": "b", "note": f"n{number}", "count": None}]
+    return person(number, score=number * 10, seen="2026-05-06T07:08:09.101112Z", address={"city": "Bern", "street": "s"}, lines=lines)
+
+
+def changes(table: PublishedTable) -> Iterator[str]:
+    """Syncs of every kind, one after the other."""
+    table.sync(map(person, range(12)), PROPERTIES, EMITTED_AT_MS)
+    yield "first rows"
+    table.sync(map(person, range(8, 16)), PROPERTIES, EMITTED_AT_MS + 86_400_123)
+    yield "appended or merged rows"
+    table.sync(map(grown, range(14, 18)), GROWN, EMITTED_AT_MS + 90_000_456)
+    yield "new columns and members"
+    table.sync([person(number, price="ten") for number in range(17, 20)], RETYPED, EMITTED_AT_MS + 100_000_789)
+    yield "a column of another type"
+    table.sync(map(grown, range(3)), RETYPED | {"price": {"type": "number"}}, EMITTED_AT_MS + 100_001_000, generation=2)
+    yield "a refresh"
+
+
+@pytest.mark.parametrize("mode", ["append", "append_dedup"])
+def test_values_and_filters_after_every_kind_of_change(mode: str, table: PublishedTable) -> None:
+    table.mode = mode
+    sizes = {change: len(table.expect_equal_readings()) for change in changes(table)}
+    expected = [12, 20, 24, 27, 3] if mode == "append" else [12, 16, 18, 20, 3]
+    assert list(sizes.values()) == expected
+
+
+def test_lists_are_searched_and_aggregated(table: PublishedTable) -> None:
+    table.sync(map(person, range(12)), PROPERTIES, EMITTED_AT_MS)
+    conditions = {
+        "array_contains(tags, 't3')": 1,
+        "size(tags) = 0": 5,
+        "tags IS NULL": 2,
+        "lines IS NULL": 5,
+        "exists(lines, line -> line.count > 5)": 4,
+    }
+    rows = [person(number) for number in range(12) if number % 5 != 4]
+    aggregated = {
+        "rows": 12,
+        "least": min(row["price"] for row in rows),
+        "last": date.fromisoformat(max(row["day"] for row in rows)),
+        "sum": sum(row["address"]["zip"] for row in rows),
+    }
+    query = "SELECT count(*) AS rows, min(price) AS least, max(day) AS last, sum(address.zip) AS sum FROM "
+    for read in (table.delta, table.iceberg):
+        assert dict(zip(conditions, table.readers.spark.counts(read, list(conditions)), strict=True)) == conditions, read
+        assert table.readers.spark.rows(query + read) == [aggregated], read
+
+
+WRITES = {
+    "insert": "INSERT INTO {table} (id) VALUES (99)",
+    "delete": "DELETE FROM {table} WHERE id = 1",
+    "update": "UPDATE {table} SET text = 'x' WHERE id = 1",
+    "add a column": "ALTER TABLE {table} ADD COLUMN extra INT",
+    "optimize": "OPTIMIZE {table}",
+    "vacuum": "VACUUM {table}",
+}
+
+
+def test_delta_tables_refuse_all_writes_and_maintenance(table: PublishedTable) -> None:
+    table.sync(map(person, range(6)), PROPERTIES, EMITTED_AT_MS)
+    table.sync(map(person, range(6, 9)), PROPERTIES, EMITTED_AT_MS)
+    log = [key for key in table.lake.bucket.list_keys() if "/_delta_log/" in key]
+    files = set(table.lake.chains()[table.namespace, "users"].final_keys)
+
+    refusals = {name: table.readers.spark.refusal(sql.format(table=table.delta)) for name, sql in WRITES.items()}
+
+    assert [name for name, refusal in refusals.items() if "DELTA_UNSUPPORTED_FEATURES_FOR_WRITE" not in refusal] == [], refusals
+    keys = set(table.lake.bucket.list_keys())
+    assert [key for key in keys if "/_delta_log/" in key] == [key for key in keys if key in log]
+    assert files <= keys
+    assert len(table.expect_equal_readings()) == 9
+
+
+MAINTENANCE = {
+    "expire": "CALL lake.system.expire_snapshots(table => '{name}', older_than => TIMESTAMP '2100-01-01 00:00:00', retain_last => 1)",
+    "orphans": "CALL lake.system.remove_orphan_files(table => '{name}')",
+}
+
+
+def test_iceberg_tables_refuse_the_deletion_of_files(table: PublishedTable) -> None:
+    table.sync(map(person, range(6)), PROPERTIES, EMITTED_AT_MS)
+    table.sync(map(person, range(6, 9)), PROPERTIES, EMITTED_AT_MS)
+
+    refusals = {name: table.readers.spark.refusal(sql.format(name=f"{table.namespace}.users")) for name, sql in MAINTENANCE.items()}
+
+    assert [name for name, refusal in refusals.items() if "GC is disabled" not in refusal] == [], refusals
+    assert len(table.expect_equal_readings()) == 9
+
+
+def test_what_others_write_to_an_iceberg_table_is_undone_by_the_next_sync(table: PublishedTable) -> None:
+    table.sync(map(person, range(6)), PROPERTIES, EMITTED_AT_MS)
+    spark = table.readers.spark
+    spark.rows(f"INSERT INTO {table.iceberg} (_airbyte_raw_id, id) VALUES ('x', 99)")
+    spark.rows(f"DELETE FROM {table.iceberg} WHERE id = 1")
+    assert sorted(row["id"] for row in spark.rows(f"SELECT id FROM {table.iceberg}")) == [0, 2, 3, 4, 5, 99]
+
+    table.write([], PROPERTIES)
+
+    assert len(table.expect_equal_readings()) == 6

@@ -1,0 +1,152 @@
+"""Tables in real Iceberg catalogs, read by another program: Iceberg's REST server, AWS Glue (moto) and a database."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.table import Table
+
+from integration_tests.iceberg_rest_server import NoRestServerError, class_path, rest_catalog_server
+from integration_tests.lake import Lake
+from integration_tests.servers import REGION
+from integration_tests.source import EMITTED_AT_MS, catalog, complete, record, state, stream, users
+
+NAME = ("shop", "users")
+EXTRACTED = "_airbyte_extracted_at = '2023-11-14T22:13:20+00:00'"
+
+
+@dataclass(frozen=True)
+class Registered:
+    """A lake, the catalog that the connector is to publish to, and what a reader needs to open it."""
+
+    lake: Lake
+    options: dict[str, Any]
+    properties: dict[str, str]
+    environment: dict[str, str] = field(default_factory=dict)
+
+    def connector(self, **options: Any) -> Any:
+        return self.lake.connector(environment=self.environment, publish={"iceberg": self.options}, **options)
+
+    def catalog(self) -> Catalog:
+        server = self.lake.bucket.server
+        store = {
+            "s3.endpoint": server.endpoint,
+            "s3.access-key-id": server.access_key,
+            "s3.secret-access-key": server.secret_key,
+            "s3.region": REGION,
+        }
+        return load_catalog("lake", **self.properties, **store)
+
+    def table(self) -> Table:
+        return self.catalog().load_table(NAME)
+
+    def ids(self, condition: str = "id >= 0") -> list[int]:
+        return sorted(self.table().scan(condition).to_arrow()["id"].to_pylist())
+
+    def matches_the_chain(self) -> bool:
+        start = f"s3://{self.lake.bucket.name}/"
+        shown = {task.file.file_path.removeprefix(start) for task in self.table().scan().plan_files()}
+        return shown == set(self.lake.chains()[NAME].final_keys)
+
+
+@pytest.fixture(scope="session")
+def rest_jars(tmp_path_factory: pytest.TempPathFactory) -> str:
+    try:
+        return class_path(tmp_path_factory.mktemp("iceberg-rest"))
+    except NoRestServerError as missing:
+        pytest.skip(str(missing))
+
+
+@pytest.fixture(params=["rest", "glue", "sql"])
+def registered(request: pytest.FixtureRequest, moto_lake: Lake, tmp_path: Path) -> Iterator[Registered]:
+    """Each catalog in turn."""
+    server = moto_lake.bucket.server
+    match request.param:
+        case "rest":
+            with rest_catalog_server(tmp_path, request.getfixturevalue("rest_jars"), moto_lake.bucket) as uri:
+                yield Registered(moto_lake, {"type": "rest", "uri": uri}, {"type": "rest", "uri": uri})
+        case "glue":
+            reader = {"type": "glue", "glue.endpoint": server.endpoint, "glue.region": REGION}
+            keys = {"glue.access-key-id": server.access_key, "glue.secret-access-key": server.secret_key}
+            made = Registered(moto_lake, {"type": "glue"}, {**reader, **keys}, {"AWS_ENDPOINT_URL_GLUE": server.endpoint})
+            yield made
+            for name in made.catalog().list_tables("shop"):
+                made.catalog().drop_table(name)  # the next test has the same server
+        case _:
+            uri = f"sqlite:///{tmp_path}/catalog.db"
+            yield Registered(moto_lake, {"type": "sql", "uri": uri, "catalog_name": "lake"}, {"type": "sql", "uri": uri})
+
+
+def test_a_table_grows_changes_its_columns_and_is_refreshed(registered: Registered) -> None:
+    connector = registered.connector(tables={"schema_change": "rewrite"})
+    assert connector.check().connection_status["status"] == "SUCCEEDED"
+    dedup: dict[str, Any] = {"mode": "append_dedup", "primary_key": [["id"]]}
+    first = connector.write(catalog(stream(**dedup)), [*users(range(10)), state(1), complete()]).expect_success()
+    assert "iceberg" not in first.warnings
+    assert registered.ids() == [*range(10)] == registered.ids(EXTRACTED)
+    assert registered.matches_the_chain()
+
+    columns = {
+        "id": {"type": "integer"},
+        "name": {"type": "string"},
+        "address": {"type": "object", "properties": {"city": {"type": "string"}}},
+    }
+    grown = catalog(stream(schema={"type": "object", "properties": columns}, **dedup))
+    connector.write(
+        grown,
+        [record({"id": 5, "name": "x", "address": {"city": "Bern"}}, emitted_at=EMITTED_AT_MS + 1), *users([10]), state(2), complete()],
+    ).expect_success()
+    assert registered.ids() == [*range(11)]
+    assert registered.ids("address.city = 'Bern'") == [5]
+    assert registered.ids("name = 'user 9'") == [9]
+    assert registered.matches_the_chain()
+
+    retyped = {**columns, "name": {"type": "integer"}}
+    changed = catalog(stream(schema={"type": "object", "properties": retyped}, **dedup))
+    connector.write(changed, [record({"id": 11, "name": 3}), state(3), complete()]).expect_success()
+    assert registered.ids("name = 3") == [11]
+    assert registered.ids() == [*range(12)]
+    assert registered.matches_the_chain()
+
+    refreshed = catalog(stream(schema={"type": "object", "properties": retyped}, generation=2, minimum_generation=2, **dedup))
+    last = connector.write(refreshed, [record({"id": 1, "name": 1}), state(4), complete()]).expect_success()
+    assert "iceberg" not in last.warnings
+    assert registered.ids() == [1]
+    assert registered.matches_the_chain()
+
+
+def test_what_others_commit_is_undone_and_a_conflict_is_seen(registered: Registered) -> None:
+    connector = registered.connector()
+    connector.write(catalog(stream()), [*users(range(3)), state(1), complete()]).expect_success()
+    stale = registered.table()
+    registered.table().delete("id = 1")
+    assert registered.ids() == [0, 2]
+    with pytest.raises(CommitFailedException):
+        stale.delete("id = 2")
+
+    connector.write(catalog(stream()), [complete()]).expect_success()
+    assert registered.ids() == [0, 1, 2]
+    assert registered.matches_the_chain()
+
+
+def test_a_catalog_that_is_down_ends_no_sync(registered: Registered) -> None:
+    connector = registered.connector()
+    connector.write(catalog(stream()), [*users(range(3)), state(1), complete()]).expect_success()
+    down = {"publish": {"iceberg": {"type": "rest", "uri": "http://127.0.0.1:9"}}}
+    outcome = connector.write(catalog(stream()), [*users(range(3, 6)), state(2), complete()], **down).expect_success()
+    assert len(outcome.states) == 1
+    assert "table shop.users is not published for iceberg: The Iceberg catalog could not be reached" in outcome.warnings
+    assert registered.ids() == [0, 1, 2]
+    refused = connector.check(**down).connection_status
+    assert refused["status"] == "FAILED"
+    assert "Tables cannot be published for Iceberg" in refused["message"]
+
+    connector.write(catalog(stream()), [complete()]).expect_success()
+    assert registered.ids() == [*range(6)]
+    registered.lake.verify_at_rest()

@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import contextlib
+import os
+import pty
+import re
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from destination_s3_spark.cli import progress
+from destination_s3_spark.cli.progress import Progress
+
+
+def wait_for_lines(capsys: pytest.CaptureFixture[str], count: int) -> list[str]:
+    """The lines on stderr, once there are so many."""
+    lines: list[str] = []
+    while len(lines) < count:
+        lines += capsys.readouterr().err.splitlines()
+        threading.Event().wait(0.01)
+    return lines
+
+
+def test_without_a_terminal_there_is_a_line_at_intervals(capsys: pytest.CaptureFixture[str]) -> None:
+    with Progress("repairing tables", 1_200, line_every_s=0.02) as shown:
+        first = wait_for_lines(capsys, 1)[0]
+        shown.update(1_100, note="3 failed")
+        shown.advance()
+        later = wait_for_lines(capsys, 2)[-1]
+
+    assert re.fullmatch(r"repairing tables: 0 of 1,200, \d+ s", first)
+    assert re.fullmatch(r"repairing tables: 1,101 of 1,200, 3 failed, \d+ s", later)
+
+
+def test_a_thing_without_a_number_has_its_time_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    with Progress("reading the chain", line_every_s=0.02):
+        line = wait_for_lines(capsys, 1)[0]
+
+    assert re.fullmatch(r"reading the chain, \d+ s", line)
+
+
+def test_what_is_over_at_once_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    with Progress("reading tables", 3) as shown:
+        shown.advance()
+
+    assert capsys.readouterr().err == ""
+
+
+def test_an_error_inside_ends_it(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(ValueError, match="broken"), Progress("reading tables"):
+        raise ValueError("broken")
+
+    assert [thread for thread in threading.enumerate() if thread.name == "progress"] == []
+    assert capsys.readouterr().err == ""
+
+
+SCRIPT = """
+import sys, time
+from destination_s3_spark.cli import progress
+progress.SHOWN_AFTER_S = float(sys.argv[1])
+with progress.Progress("repairing tables", 4) as shown:
+    for number in range(4):
+        time.sleep(0.3)
+        sys.stdout.write(f"[{number}] done\\n")
+        sys.stdout.flush()
+        shown.advance()
+"""
+
+
+def run_in_terminal(shown_after_s: float, **streams: int) -> tuple[str, str]:
+    """What the script writes to a terminal, and to a pipe if its stdout is one."""
+    main, other = pty.openpty()
+    stdout = streams.get("stdout", other)
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
+    process = subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, str(shown_after_s)], stdout=stdout, stderr=other, stdin=other, env=environment
+    )
+    os.close(other)
+    written = b""
+    with contextlib.suppress(OSError):  # the other end is closed
+        while chunk := os.read(main, 65536):
+            written += chunk
+    os.close(main)
+    piped = process.communicate()[0] or b""
+    return written.decode(), piped.decode()
+
+
+def test_on_a_terminal_there_is_a_bar_and_lines_stay_whole() -> None:
+    screen, _ = run_in_terminal(0.1)
+
+    assert "repairing tables" in screen
+    assert "━" in screen
+    assert [f"[{number}] done" in screen for number in range(4)] == [True] * 4
+
+
+def test_a_bar_leaves_a_piped_stdout_alone() -> None:
+    screen, piped = run_in_terminal(0.1, stdout=subprocess.PIPE)
+
+    assert "repairing tables" in screen
+    assert piped == "".join(f"[{number}] done\n" for number in range(4))
+
+
+def test_no_bar_is_drawn_for_what_is_over_soon() -> None:
+    screen, _ = run_in_terminal(progress.SHOWN_AFTER_S)
+
+    assert screen.replace("\r", "") == "".join(f"[{number}] done\n" for number in range(4))

@@ -1,0 +1,231 @@
+"""`verify` over real tables: nothing to say about sound ones, and a problem for every kind of damage."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from msgspec.structs import replace
+
+from destination_s3_spark.chain.blocks import block_name
+from destination_s3_spark.chain.files import FileEntry, FileKind, KeyRange
+from destination_s3_spark.chain.hint import HINT_NAME
+from destination_s3_spark.chain.live_files import LiveFiles
+from destination_s3_spark.chain.log import Chain
+from destination_s3_spark.cli import operator_command
+from destination_s3_spark.storage.s3 import S3Store
+from destination_s3_spark.storage.settings import S3Settings
+from destination_s3_spark.tables.factory import TableFactory
+from destination_s3_spark.tables.runs.keys import BOUND_BYTES
+from destination_s3_spark.tables.verification import Verified, footer_problem, key_problems, order_problem, verify
+from unit_tests.sync.inline_lake import InlineLake, line, state, status
+from unit_tests.sync.logged_lake import cdc_catalog
+
+Make = Callable[..., InlineLake]
+
+
+def sync(lake: InlineLake, number: int, key: str | None, generation: int = 1) -> None:
+    def record(row: int) -> bytes:
+        data = {"id": row, "name": f"{number}", "_ab_cdc_lsn": number}
+        return line({"type": "RECORD", "record": {"stream": "users", "emitted_at": 1, "data": data}})
+
+    rows = [record(row) for row in range(number, number + 5)]
+    minimum = generation if generation > 1 else 0
+    lake.sync(cdc_catalog(generation, minimum, key=key), [*rows, state(number), status("COMPLETE")])
+
+
+@pytest.fixture
+def make_lake(s3_settings: S3Settings, tmp_path: Path) -> Make:
+    """A lake with a table of four syncs."""
+
+    def make(key: str | None, **options: object) -> InlineLake:
+        chosen = {"format": options.pop("format")} if "format" in options else {}
+        lake = InlineLake(s3_settings, tmp_path, options=options, **chosen)  # type: ignore[arg-type]
+        for number in range(4):
+            sync(lake, number, key)
+        return lake
+
+    return make
+
+
+def verified(lake: InlineLake) -> Verified:
+    store = S3Store(lake.settings)
+    (found,) = TableFactory(lake.config(), store, datetime.now(UTC)).find()
+    return verify(store, found)
+
+
+def keys(lake: InlineLake, part: str) -> list[str]:
+    return [info.key for info in S3Store(lake.settings).list("lake/") if part in info.key]
+
+
+@pytest.mark.parametrize("key", [None, "id"])
+@pytest.mark.parametrize("kind", ["Parquet", "CSV"])
+def test_a_sound_table_has_no_problems(make_lake: Make, key: str | None, kind: str) -> None:
+    lake = make_lake(key, format={"format_type": kind, **({"flattening": "Root level flattening"} if kind == "CSV" else {})})
+    result = verified(lake)
+
+    assert result.problems == ()
+    assert result.blocks > 12
+    assert result.rows == (8 if key else 20)
+    assert (result.remarks == ()) == (kind == "Parquet")
+
+
+def test_a_refreshed_table_and_one_with_a_change_log_have_none(make_lake: Make) -> None:
+    lake = make_lake("id", change_log={"enabled": True})
+    sync(lake, 5, "id", generation=2)
+    sync(lake, 6, "id", generation=2)
+
+    assert verified(lake).problems == ()
+
+
+def test_a_raw_table_that_lacks_rows_is_a_remark(make_lake: Make) -> None:
+    lake = make_lake(None, tables={"raw_tables": False})
+    result = verified(lake)
+
+    assert result.problems == ()
+    assert result.remarks == ("the raw table has 0 of the 20 records that came in",)
+
+
+def gone(store: S3Store, key: str) -> None:
+    store.delete([key])
+
+
+def cut(store: S3Store, key: str) -> None:
+    store.put(key, store.get(key)[:-1])
+
+
+def copied(store: S3Store, key: str) -> None:
+    """An object with a name of this table that no block knows."""
+    head, _, digits = key.removesuffix(".parquet").rpartition("-")
+    store.put(f"{head}-{int(digits) + 99:026d}.parquet", store.get(key))
+
+
+@pytest.mark.parametrize("key", [None, "id"])
+@pytest.mark.parametrize("folder", ["lake/users/", "/raw/"])
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (gone, "is gone"),
+        (cut, "has another size than the one that was written"),
+        (copied, "is not part of the table, but in its folders"),
+    ],
+)
+def test_a_file_that_is_not_as_the_chain_says_is_a_problem(
+    make_lake: Make, key: str | None, folder: str, damage: Callable[[S3Store, str], None], said: str
+) -> None:
+    lake = make_lake(key)
+    target = next(found for found in keys(lake, folder) if found.endswith(".parquet"))
+    damage(S3Store(lake.settings), target)
+
+    assert any(said in problem for problem in verified(lake).problems), verified(lake)
+
+
+def test_a_file_of_the_same_size_with_other_rows_is_a_problem(make_lake: Make) -> None:
+    lake = make_lake(None)
+    store = S3Store(lake.settings)
+    one = next(info.key for info in store.list("lake/users/") if info.key.endswith(".parquet"))
+    store.put(one, bytes(len(store.get(one))))
+
+    assert [problem for problem in verified(lake).problems if one in problem and "cannot be read" in problem]
+
+
+def rewritten(lake: InlineLake, number: int, change: Callable[[dict[str, object]], object]) -> None:
+    store = S3Store(lake.settings)
+    (key,) = keys(lake, f"/chain/{block_name(number)}")
+    block = json.loads(store.get(key))
+    change(block)
+    store.put(key, json.dumps(block, separators=(",", ":"), sort_keys=True).encode())
+
+
+def test_a_changed_missing_or_unreadable_block_is_a_problem(make_lake: Make) -> None:
+    lake = make_lake(None)
+    rewritten(lake, 3, lambda block: block.update(nonce="another"))
+    assert any("block 4 breaks a rule" in problem and "prevBlockHash" in problem for problem in verified(lake).problems)
+
+    store = S3Store(lake.settings)
+    (key,) = keys(lake, f"/chain/{block_name(3)}")
+    store.put(key, b"{")
+    assert any("block 3 cannot be read" in problem for problem in verified(lake).problems)
+
+    store.delete([key])
+    assert any("block 3 is missing" in problem for problem in verified(lake).problems)
+
+
+def ranged(key: str, first: str, last: str, of: str = "k") -> FileEntry:
+    return FileEntry(FileKind.FINAL, key, 10, 100, keys=KeyRange(first, last, of))
+
+
+def test_overlapping_ranges_of_keys_are_a_problem() -> None:
+    def problems(*files: FileEntry) -> list[str]:
+        return list(key_problems(LiveFiles(files=files)))
+
+    long = "ab" * BOUND_BYTES
+    assert problems(ranged("b", "20", "2f"), ranged("a", "10", "1f")) == []
+    assert problems(ranged("b", "1f", "2f"), ranged("a", "10", "1f")) == ["a and b have overlapping ranges of keys"]
+    assert problems(ranged("a", "10", "1f"), ranged("b", "10", "1f", of="another key")) == []
+    assert problems(ranged("a", "10", long), ranged("b", long, "ff")) == []
+
+
+def test_a_file_with_unsorted_keys_or_others_than_its_range_is_a_problem() -> None:
+    file = ranged("a", "10", "2f")
+    assert order_problem(file, [b"\x10", b"\x20"]) is None
+    for firsts in ([b"\x20", b"\x10"], [b"\x09", b"\x20"], [b"\x10", b"\x30"]):
+        assert "is not sorted by key" in (order_problem(file, firsts) or "")
+
+
+def test_a_block_that_counts_other_rows_than_its_file_is_a_problem(make_lake: Make) -> None:
+    lake = make_lake(None)
+    store = S3Store(lake.settings)
+    target, other = [key for key in keys(lake, "lake/users/") if key.endswith(".parquet")][:2]
+    rows = pq.read_table(pa.BufferReader(store.get(target)))
+    sink = io.BytesIO()
+    pq.write_table(pa.concat_tables([rows, rows]), sink)
+    assert other != target
+    # Only the footer tells: the sizes in the chain are those of the object.
+    (found,) = TableFactory(lake.config(), store, datetime.now(UTC)).find()
+    chain = Chain(store, found.chain_prefix, found.stream)
+    chain.read()
+    entry = next(file for file in chain.live_files().files if file.key == target)
+    store.put(target, sink.getvalue())
+
+    assert footer_problem(store, replace(entry, bytes=len(sink.getvalue()))) == f"{target} has 10 rows, its block says 5"
+
+
+def test_a_damaged_or_missing_hint_is_a_remark(make_lake: Make) -> None:
+    lake = make_lake(None)
+    store = S3Store(lake.settings)
+    (hint,) = keys(lake, HINT_NAME)
+    store.put(hint, b"{}")
+    assert (verified(lake).problems, verified(lake).remarks) == ((), ("the hint is damaged; readers ignore it",))
+
+    store.delete([hint])
+    assert (verified(lake).problems, verified(lake).remarks) == ((), ("there is no hint; the next sync writes one",))
+
+
+def test_the_command_says_what_was_read_and_what_is_wrong(make_lake: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lake = make_lake(None)
+    config = {
+        "s3_bucket_name": lake.settings.bucket,
+        "s3_bucket_path": "lake",
+        "s3_bucket_region": "us-east-1",
+        "s3_endpoint": lake.settings.endpoint,
+        "access_key_id": "key",
+        "secret_access_key": "hidden-secret",
+        "format": {"format_type": "Parquet"},
+    }
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(config))
+
+    assert operator_command(["verify", "--config", str(path)]) == 0
+    assert capsys.readouterr().out == "[1/1] users: all is well. 13 blocks, 8 files, 20 rows\n"
+
+    target = next(key for key in keys(lake, "lake/users/") if key.endswith(".parquet"))
+    gone(S3Store(lake.settings), target)
+    assert operator_command(["verify", "--config", str(path), "--stream", "users"]) == 1
+    assert f"1 problem. 13 blocks, 8 files, 20 rows\n      {target} is gone\n" in capsys.readouterr().out

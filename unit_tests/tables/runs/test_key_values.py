@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import math
+from datetime import UTC, date, datetime
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from destination_s3_spark.schema.airbyte_type import Field, Scalar
+from destination_s3_spark.schema.arrow import arrow_type
+from destination_s3_spark.tables.runs.key_values import key_bounds
+from destination_s3_spark.tables.runs.keys import CdcDeletion, KeySpec, encode_key, key_range
+
+
+def shown(kinds: list[Scalar], *keys: list[Any]) -> tuple[str, str] | None:
+    """The bounds of a file with these two keys."""
+    spec = KeySpec(tuple(Field(f"k{n}", f"k{n}", kind) for n, kind in enumerate(kinds)), None, None, CdcDeletion.HARD)
+    columns = [pa.array([key[n] for key in keys], arrow_type(kind)) for n, kind in enumerate(kinds)]
+    first, last = encode_key(columns).to_pylist()
+    return key_bounds(key_range(first, last, spec), [spec])
+
+
+MOMENT = datetime(2026, 1, 2, 3, 4, 5, 678, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("kind", "first", "last", "texts"),
+    [
+        (Scalar.INTEGER, -(2**63), 2**63 - 1, (str(-(2**63)), str(2**63 - 1))),
+        (Scalar.INTEGER, None, 0, ("null", "0")),
+        (Scalar.NUMBER, -1.5, math.inf, ("-1.5", "inf")),
+        (Scalar.BOOLEAN, False, True, ("false", "true")),
+        (Scalar.DATE, date(1, 1, 1), date(9999, 12, 31), ("0001-01-01", "9999-12-31")),
+        (Scalar.TIMESTAMP_WITH_TIMEZONE, MOMENT, MOMENT, ("2026-01-02T03:04:05.000678+00:00",) * 2),
+        (Scalar.STRING, "a\x00b", "ü", ("a\x00b", "ü")),
+        (Scalar.STRING, "", "\x00", ("", "\x00")),
+    ],
+)
+def test_the_bounds_are_the_keys(kind: Scalar, first: Any, last: Any, texts: tuple[str, str]) -> None:
+    assert shown([kind], [first], [last]) == texts
+
+
+def test_a_key_of_several_columns_has_all_values() -> None:
+    assert shown([Scalar.STRING, Scalar.INTEGER], ["a", 1], ["b", None]) == ("a, 1", "b, null")
+
+
+def test_a_bound_that_was_cut_ends_in_an_ellipsis() -> None:
+    first, last = shown([Scalar.STRING, Scalar.INTEGER], ["a" * 100, 1], ["b" * 60, 2])  # type: ignore[misc]
+
+    assert first == "a" * 63 + "…"
+    assert last.startswith("b" * 60)
+    assert last.endswith("…")
+
+
+def test_a_range_of_another_key_is_not_read() -> None:
+    one, other = (KeySpec((Field("k", "k", kind),), None, None, CdcDeletion.HARD) for kind in (Scalar.INTEGER, Scalar.DATE))
+    first, last = encode_key([pa.array([1, 2])]).to_pylist()
+
+    assert key_bounds(key_range(first, last, one), [other]) is None
