@@ -20,6 +20,7 @@ from moto.server import ThreadedMotoServer
 from destination_s3_spark.chain.files import DataFile, FileKind, KeyRange
 from destination_s3_spark.chain.opening import Session, Table
 from destination_s3_spark.chain.orphan_uploads import OrphanUploads
+from destination_s3_spark.formats.parquet_statistics import footer_statistics
 from destination_s3_spark.schema.arrow import META_FIELDS, schema_to_text
 from destination_s3_spark.storage.client import s3_client
 from destination_s3_spark.storage.s3 import S3Store
@@ -262,9 +263,10 @@ class SmallTable:
         with StagedFileSink(self.settings, f"{folder}0-{writer.next_token()}{extension}") as sink:
             if isinstance(rows, bytes):
                 sink.write(rows)
-            else:
-                pq.write_table(rows, sink)
-            return DataFile(kind, sink.stage(), 1 if isinstance(rows, bytes) else rows.num_rows, keys)
+                return DataFile(kind, sink.stage(), 1, keys)
+            footers: list[pq.FileMetaData] = []
+            pq.write_table(rows, sink, metadata_collector=footers)
+            return DataFile(kind, sink.stage(), rows.num_rows, keys, statistics=footer_statistics(footers[0]))
 
     def commit(self, writer: TableWriter, *files: DataFile) -> None:
         """One AddData of the files, which hold the same rows: a checkpoint unlike all others."""

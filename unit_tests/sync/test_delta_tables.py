@@ -147,6 +147,34 @@ def test_new_columns_and_new_members_at_any_depth(lake: DeltaLake) -> None:
     assert (rows[0]["address"]["street"], rows[5]["address"]["street"]) == (None, "s")
 
 
+def test_objects_with_lists_whose_statistics_are_never_complete(lake: DeltaLake) -> None:
+    inner = {"type": "object", "properties": {"tags": PROPERTIES["tags"], "n": {"type": "integer"}}}
+    order = {"type": "object", "properties": {"total": {"type": "number"}, "lines": PROPERTIES["lines"], "inner": inner}}
+    properties = {**PROPERTIES, "order": order}
+
+    def ordered(number: int) -> dict[str, Any]:
+        some = {"total": number / 2, "lines": [{"sku": "s"}], "inner": {"tags": ["t"], "n": number} if number % 2 else None}
+        return person(number, order=some if number % 3 else None)
+
+    sync(lake, catalog(), map(person, range(3)))
+    for start in (3, 9):
+        sync(lake, catalog(properties), map(ordered, range(start, start + 6)))
+
+    assert len(lake.check()) == 15
+
+
+def test_files_from_before_the_option_are_described_by_their_footers(lake: DeltaLake) -> None:
+    on, lake.options = lake.options, {}
+    for start in (0, 5):
+        sync(lake, catalog(), map(person, range(start, start + 5)))
+    lake.options = on
+    sync(lake, catalog(), map(person, range(10, 15)))
+
+    lake.check()
+    adds = DeltaReaders.on_s3(lake.settings, ROOT).table().get_add_actions(flatten=True)
+    assert sorted(pa.table(adds)["min.id"].to_pylist()) == [0, 5, 10]
+
+
 @pytest.mark.parametrize("mode", ["append", "append_dedup"])
 @pytest.mark.parametrize("change", ["recover", "rewrite"])
 def test_a_column_of_another_type(lake: DeltaLake, mode: str, change: str) -> None:
