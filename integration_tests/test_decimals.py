@@ -45,7 +45,11 @@ def test_decimals_through_syncs_and_commands(moto_lake: Lake, tmp_path: Path) ->
         {"price": 0.1, "version": 10.5, "rates": [0.001, "1.5", 0.0005]},
         {"price": -3, "version": 1},
     ]
-    second: list[dict[str, Any]] = [{"price": "0.10", "version": 9.75, "rates": []}, {"price": "0.10", "version": 11}, {"price": -3.0, "version": 2}]
+    second: list[dict[str, Any]] = [
+        {"price": "0.10", "version": 9.75, "rates": []},
+        {"price": "0.10", "version": 11},
+        {"price": -3.0, "version": 2},
+    ]
     for rows in (first, second):
         connector.write(CATALOG, [*(record(row) for row in rows), state(1), complete()]).expect_success()
 
