@@ -20,9 +20,10 @@ from destination_s3_spark.cli.inspection.summary import summary
 from destination_s3_spark.cli.inspection.table import InspectedTable, read_file, read_table
 from destination_s3_spark.cli.inspection.values import changed_values
 from destination_s3_spark.cli.progress import Progress
-from destination_s3_spark.cli.terminal import Terminal
+from destination_s3_spark.cli.terminal import Cell, Rows, Terminal
+from destination_s3_spark.cli.words import number_text
 from destination_s3_spark.config.config import Config
-from destination_s3_spark.demo import connector, server, shop
+from destination_s3_spark.demo import connector, delta_tables, server, shop
 from destination_s3_spark.demo.server import LocalS3
 from destination_s3_spark.demo.shop import Shop
 from destination_s3_spark.kernel import HOW_LINES_ARE_TYPED
@@ -36,6 +37,12 @@ KEY_ID, SECRET_KEY = "demo", "demo"
 MODES = {"customers": "append_dedup", "products": "append", "orders": "append"}
 """Destination sync modes: customers have one row per key; the other two tables keep every version."""
 ROWS_SHOWN = 3
+DELTA_TABLES = (
+    Cell("table", lambda d: d.uri),
+    Cell("version", lambda d: str(d.version), number=True),
+    Cell("rows", lambda d: number_text(d.rows), number=True),
+    Cell("files", lambda d: number_text(d.files), number=True),
+)
 
 
 class After(Enum):
@@ -85,6 +92,7 @@ def _sync_and_show(local: LocalS3, source: Shop, records: int, directory: Path) 
     _say(_progress_text(progress))
     _say(f"records were typed {HOW_LINES_ARE_TYPED}")
     _show(Config.parse(options))
+    _show_delta_tables(Config.parse(options), local.endpoint)
     return 0
 
 
@@ -97,6 +105,7 @@ def _options(endpoint: str) -> dict[str, Any]:
         "access_key_id": KEY_ID,
         "secret_access_key": SECRET_KEY,
         "format": {"format_type": "Parquet", "compression_codec": "SNAPPY"},
+        "publish": {"delta": True},
     }
 
 
@@ -115,6 +124,19 @@ def _show(config: Config) -> None:
         for title, shown in sections.items():
             terminal.section(title)
             terminal.table(shown)
+    sys.stdout.flush()
+
+
+def _show_delta_tables(config: Config, endpoint: str) -> None:
+    terminal = Terminal()
+    terminal.section("Delta tables, as delta-rs reads them")
+    if not delta_tables.readable():
+        terminal.say("delta-rs is not installed; to read these tables with it: pip install deltalake")
+        return
+    factory = table_factory(config)
+    roots = [read_table(factory, table).state.identity.final_root for table in factory.find()]
+    read = delta_tables.read([f"s3://{BUCKET}/{root}" for root in roots], endpoint, KEY_ID, SECRET_KEY, REGION)
+    terminal.table(Rows(read, DELTA_TABLES, "no tables"))
     sys.stdout.flush()
 
 
