@@ -40,12 +40,16 @@ def run(connector: Connector, directory: Path, command: str, *arguments: str) ->
 def test_decimals_through_syncs_and_commands(moto_lake: Lake, tmp_path: Path) -> None:
     tables: dict[str, Any] = {"declared_decimals": True, "decimal_columns": DECIMALS}
     connector = moto_lake.connector(tables=tables, change_log={"enabled": True, "format": "parquet"})
-    first = [
+    first: list[dict[str, Any]] = [
         {"price": BIG, "version": 1, "count": 10**37},
         {"price": 0.1, "version": 10.5, "rates": [0.001, "1.5", 0.0005]},
         {"price": -3, "version": 1},
     ]
-    second = [{"price": "0.10", "version": 9.75, "rates": []}, {"price": "0.10", "version": 11}, {"price": -3.0, "version": 2}]
+    second: list[dict[str, Any]] = [
+        {"price": "0.10", "version": 9.75, "rates": []},
+        {"price": "0.10", "version": 11},
+        {"price": -3.0, "version": 2},
+    ]
     for rows in (first, second):
         connector.write(CATALOG, [*(record(row) for row in rows), state(1), complete()]).expect_success()
 

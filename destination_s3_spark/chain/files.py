@@ -78,7 +78,7 @@ class FileEntry(Struct, frozen=True, rename="camel", omit_defaults=True):
     `upload_id` is null if the file is known to be visible. `schema_id` names the schema of its columns. `offset` is the chain offset of its
     first row, null for rows that a merge combined. In AddData these two and `generation_id` follow from the block; other events state them.
     `statistics` is None if the file was written while no publisher needed them; entries of removed files have none either.
-    `landed_on`: the day of a live raw file's block, counted from 1970. Blocks do not state it.
+    `landed_on`: the day on which the last rows of a raw file landed, counted from 1970. Only live files have it; added ones do not.
     """
 
     kind: FileKind

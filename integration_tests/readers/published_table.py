@@ -69,7 +69,7 @@ class PublishedTable:
     def catalog(self, properties: Mapping[str, Any], generation: int = 1) -> Message:
         schema = {"type": "object", "properties": dict(properties)}
         minimum = generation if generation > 1 else 0
-        ids = {"mode": self.mode, "generation": generation, "minimum_generation": minimum, "primary_key": [["id"]]}
+        ids: dict[str, Any] = {"mode": self.mode, "generation": generation, "minimum_generation": minimum, "primary_key": [["id"]]}
         return catalog(stream(NAME, self.namespace, schema=schema, **ids))
 
     def chain_rows(self) -> list[Row]:

@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.reader_tests, pytest.mark.xdist_group("readers")]
 
 IDS = range(200)
 PROPERTIES = {"id": {"type": "integer"}, "round": {"type": "integer"}, "text": {"type": "string"}}
-CHANGES = ("CreateMultipartUpload", "CompleteMultipartUpload", "PutObject", "CopyObject", "DeleteObject", "DeleteObjects")
+CHANGES = ("CompleteMultipartUpload", "PutObject", "CopyObject", "DeleteObject", "DeleteObjects")
 Rounds: TypeAlias = Counter[int]
 """How many rows a table has of each sync."""
 
@@ -102,7 +102,7 @@ def test_a_reader_sees_one_commit_at_every_call(mode: str, table: PublishedTable
         if mode == "append" and generation == 1:
             later = shown + later
         for name, found in seen.items():
-            assert len(found) > 10, "it was looked at"
+            assert len(found) > 5, "it was looked at"
             assert [(call, rounds) for call, rounds in found if rounds not in (shown, later)] == [], name
             assert found[0][1] == shown, name
             assert readers[name]() == later, name

@@ -37,7 +37,7 @@ def test_a_writer_that_slept_through_many_syncs_commits_nothing(commits: int) ->
         asleep.commit([SECOND if commits else FIRST])
     asleep.abandon()
 
-    assert live_keys(store) == before == {key for key in store.objects if key.startswith("lake/final/")}
+    assert live_keys(store) == before == {key for key in store.objects if key.startswith(TABLE.final_root) and key.endswith(".parquet")}
 
 
 def test_a_sync_that_slept_before_it_opened_the_table_goes_on_from_the_newest_block() -> None:
@@ -70,5 +70,9 @@ def test_without_the_block_after_its_head_it_would_lose_rows_silently() -> None:
     chain = Chain(store, CHAIN, TABLE.stream)
     chain.read()
     chain.catch_up()
-    lost = [key for key in store.objects if key.startswith("lake/final/") and key not in {file.key for file in chain.live_files().files}]
+    lost = [
+        key
+        for key in store.objects
+        if key.startswith(TABLE.final_root) and key.endswith(".parquet") and key not in {file.key for file in chain.live_files().files}
+    ]
     assert len(lost) == 1

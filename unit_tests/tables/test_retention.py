@@ -95,7 +95,7 @@ def test_a_crash_at_any_call_leaves_a_log_that_reads_and_the_next_sweep_ends_it(
     for call in range(1, 4):
         for fault in Fault:
             store = log((S, 90), (C, 80), (S, 70), (C, 60))
-            store.hook = lambda number, _name, call=call, fault=fault: fault if number == call else None  # type: ignore[misc]
+            store.hook = lambda number, _name, call=call, fault=fault: fault if number == call else None
             with suppress(Crash, SyncError):
                 delete_log_before(store, FOLDER, LIMIT)
             store.hook = None

@@ -61,13 +61,13 @@ class TableWriter:
         self, store: ObjectStore, table: Table, session: Session, orphans: OrphanUploads, dependencies: WriterDependencies | None = None
     ) -> None:
         dependencies = dependencies or WriterDependencies()
-        self._store = store
+        self.store = store
         self._table = table
         self._session = session
         self._orphans = orphans
         self._precedence = dependencies.precedence
         self.map_files = dependencies.map_files
-        self._publishers = dependencies.publishers
+        self.publishers = dependencies.publishers
         self._chain = dependencies.chain or Chain(store, table.chain_prefix, table.stream, dependencies.clock)
         self._guard = ReplayGuard(())
         self._staged: list[StagedSlice] = []
@@ -76,18 +76,8 @@ class TableWriter:
         self._files_named = 0
         self._opened = False
         self._over = False
-        self._show_checked = partial(show_checked, self._publishers, store)
+        self._show_checked = partial(show_checked, self.publishers, store)
         self.first_of_day = False  # whether no other session wrote to the table on the UTC day of this one
-
-    @property
-    def store(self) -> ObjectStore:
-        """The bucket."""
-        return self._store
-
-    @property
-    def published(self) -> bool:
-        """Whether readers outside of the chain are told of the table."""
-        return bool(self._publishers)
 
     @property
     def state(self) -> TableState | None:
@@ -223,7 +213,7 @@ class TableWriter:
                 if self._chain.state is not None and not self._chain.state.closed:
                     self._open()
                 elif self._chain.state is not None:
-                    show_if_behind(self._publishers, self._store, self._chain)
+                    show_if_behind(self.publishers, self.store, self._chain)
             if self._opened:
                 self._abort(file for staged in self._staged for file in staged.files)
                 self._staged = []
@@ -231,7 +221,7 @@ class TableWriter:
                     orphans.abort(self._chain.head.identity.table_number, self._chain.head.epoch + 1)
                 with self._fencing():
                     take_snapshot_when_due(self._chain)
-                show(self._publishers, self._store, self._chain)
+                show(self.publishers, self.store, self._chain)
                 self._append(Close())
                 self._chain.write_hint()
         self._over = True
@@ -244,7 +234,7 @@ class TableWriter:
         self._over = True
         try:
             if self._staged:
-                self._abort((file for staged in self._staged for file in staged.files), self._store.hasty())
+                self._abort((file for staged in self._staged for file in staged.files), self.store.hasty())
         except SyncError as error:
             logger.warning("table %s: staged uploads are left for the next sync to drop: %s", self._table.stream, error)
             return False
@@ -261,7 +251,7 @@ class TableWriter:
     def copy(self, file: FileEntry, key: str, metadata: Mapping[str, str]) -> StagedUpload:
         """Stage a copy of a live file, made inside the store. Raises Fenced or DataError if the file is gone."""
         try:
-            return self._store.stage_copy(file.key, key, metadata)
+            return self.store.stage_copy(file.key, key, metadata)
         except ObjectNotFound:
             self.check_not_fenced()
             raise DataError(
@@ -284,7 +274,7 @@ class TableWriter:
         if self._opened:
             return
         before = self._chain.state
-        open_table(self._chain, self._store, self._table, self._session, self._orphans, self._show_checked, self._precedence)
+        open_table(self._chain, self.store, self._table, self._session, self._orphans, self._show_checked, self._precedence)
         self._guard, self._opened = ReplayGuard(self._chain.head.replay), True
         self.first_of_day = before is not None and day(before.system_time) < day(self._chain.head.system_time)
 
@@ -350,13 +340,15 @@ class TableWriter:
 
     def _settle(self, files: Sequence[FileEntry]) -> None:
         with self._fencing():
-            if complete(self._store, files, self.map_files):
-                return finish(self._chain, self._store, self._show_checked)
+            if complete(self.store, files, self.map_files):
+                finish(self._chain, self.store, self._show_checked)
+                return
             # An upload is gone. A newer writer may have aborted it. If there is none, the block is taken back.
             self.check_not_fenced()
             number = self._chain.head.sequence_number
-            if not take_back(self._chain, self._store):
-                return finish(self._chain, self._store, self._show_checked)
+            if not take_back(self._chain, self.store):
+                finish(self._chain, self.store, self._show_checked)
+                return
         raise TransientError(
             f"Uploads of table {self._table.stream} disappeared before they were complete, so block {number} was taken back. Nothing "
             "is lost: try again. If it happens again, look for a bucket lifecycle rule that aborts incomplete uploads early.",
@@ -376,11 +368,11 @@ class TableWriter:
             self._chain.append(event)
         except BlockTaken as taken:
             if isinstance(event, Close):  # `close` has just published a state that may be older than the other writer's
-                show_newest(self._publishers, self._store, self._chain)
+                show_newest(self.publishers, self.store, self._chain)
             raise fenced(self._table.stream, taken.block) from None
 
     def _abort(self, files: Iterable[DataFile], store: ObjectStore | None = None) -> None:
-        store = store or self._store
+        store = store or self.store
         list(self.map_files(lambda file: store.abort_upload(file.key, file.upload.upload_id), list(files)))
 
     def _need_open(self) -> None:

@@ -42,7 +42,7 @@ def is_compacted(table: OpenTable) -> bool:
         case Compaction.OFF:
             return False
         case Compaction.AUTO:
-            return table.spec is not None or table.writer.published
+            return table.spec is not None or bool(table.writer.publishers)
         case Compaction.ON:
             return True
 

@@ -20,7 +20,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from destination_s3_spark.errors import Bug
+from destination_s3_spark.tables.publishers.publication import NotPublished
 
 _SCALARS: dict[pa.DataType, IcebergType] = {
     pa.string(): StringType(),
@@ -33,7 +33,10 @@ _SCALARS: dict[pa.DataType, IcebergType] = {
 
 
 def iceberg_schema(columns: pa.Schema) -> Schema:
-    """Return the columns as an Iceberg schema. All are optional. The ids are arbitrary, and a catalog assigns its own."""
+    """Return the columns as an Iceberg schema. All are optional. The ids are arbitrary, and a catalog assigns its own.
+
+    Raises NotPublished for a type without a counterpart.
+    """
     ids = count(1)
     return Schema(*(_field(next(ids), field, ids) for field in columns))
 
@@ -60,5 +63,5 @@ def _type(kind: pa.DataType, ids: count[int]) -> IcebergType:
     if pa.types.is_decimal(kind):
         return DecimalType(kind.precision, kind.scale)
     if kind not in _SCALARS:
-        raise Bug(f"There is no Iceberg type for {kind}.")
+        raise NotPublished(f"This version of the connector has no Iceberg type for {kind}. Upgrade the connector.")
     return _SCALARS[kind]

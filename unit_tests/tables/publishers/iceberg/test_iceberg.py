@@ -476,3 +476,12 @@ def test_the_data_files_have_no_field_ids(lake: Lake) -> None:
     schema = pq.read_schema(pa.BufferReader(lake.table.store.get(key)))
     assert all("PARQUET:field_id" not in (field.metadata or {}) for field in schema)
     assert "schema.name-mapping.default" in lake.iceberg().properties
+
+
+def test_a_type_without_a_counterpart_is_refused_and_ends_nothing(lake: Lake, caplog: pytest.LogCaptureFixture) -> None:
+    writer = lake.synced(1, [("id", pa.int64()), ("odd", pa.int8())], {"id": 1, "odd": 1})
+
+    assert writer.state is not None
+    assert writer.state.closed
+    (warning,) = warnings(caplog)
+    assert "no Iceberg type for int8" in warning
