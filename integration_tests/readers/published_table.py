@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -69,7 +69,7 @@ class PublishedTable:
     def catalog(self, properties: Mapping[str, Any], generation: int = 1) -> Message:
         schema = {"type": "object", "properties": dict(properties)}
         minimum = generation if generation > 1 else 0
-        ids: dict[str, Any] = {"mode": self.mode, "generation": generation, "minimum_generation": minimum, "primary_key": [["id"]]}
+        ids: Message = {"mode": self.mode, "generation": generation, "minimum_generation": minimum, "primary_key": [["id"]]}
         return catalog(stream(NAME, self.namespace, schema=schema, **ids))
 
     def chain_rows(self) -> list[Row]:
@@ -86,8 +86,18 @@ class PublishedTable:
         rows = self.chain_rows()
         expected, wanted = [neutral(row) for row in rows], list(conditions(rows))
         for table in (self.delta, self.iceberg):
-            assert self.rows(table) == expected, table
+            assert (differences := list(_differences(self.rows(table), expected))) == [], f"{table}: {differences}"
             found = self.readers.spark.counts(table, [condition.sql for condition in wanted])
-            differences = [(one.sql, one.found, number) for one, number in zip(wanted, found, strict=True) if one.found != number]
-            assert differences == [], table
+            wrong = [(one.sql, one.found, number) for one, number in zip(wanted, found, strict=True) if one.found != number]
+            assert wrong == [], f"{table}: {wrong}"
         return rows
+
+
+def _differences(found: Sequence[Row], expected: Sequence[Row]) -> Iterator[tuple[Any, ...]]:
+    """(id, column, value found, value expected) where they differ, and the numbers of rows if they do."""
+    if len(found) != len(expected):
+        yield "rows", len(found), len(expected)
+    for one, other in zip(found, expected, strict=False):
+        for name in sorted({*one, *other}):
+            if one.get(name, "no column") != other.get(name, "no column"):
+                yield other.get("id"), name, one.get(name, "no column"), other.get(name, "no column")
