@@ -79,12 +79,20 @@ def _check_snapshot(state: TableState, live: LiveFiles, block: Block, event: Sna
     if theirs.contents.current_from is None:
         contents = replace(state.contents, current_from=None, earlier_rows=theirs.contents.earlier_rows)
         state = replace(state, contents=contents)
+    # A writer's own state names the kind of its schema's event, a state read from blocks does not.
+    state, theirs = _without_kind(state), _without_kind(theirs)
     # The block itself may say that the last data block is settled.
     settled = replace(state, settled=block.settled, unsettled=None) if block.settled == state.last_data else state
     if theirs not in (state, settled):
         raise InvalidChain(Rule.SNAPSHOT, f"block {block.sequence_number}: its state differs")
     if (_names(event.files), event.adopted, _names(event.dropped)) != (_names(live.files), live.adopted, _names(live.dropped)):
         raise InvalidChain(Rule.SNAPSHOT, f"block {block.sequence_number}: its files differ")
+
+
+def _without_kind(state: TableState) -> TableState:
+    if state.schema is None:
+        return state
+    return replace(state, schema={name: value for name, value in state.schema.items() if name != "kind"})
 
 
 def _names(files: tuple[FileEntry, ...]) -> list[tuple[str, int, int]]:

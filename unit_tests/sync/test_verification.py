@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from msgspec.structs import replace
 
+from destination_s3_spark.chain import opening
 from destination_s3_spark.chain.blocks import block_name
 from destination_s3_spark.chain.files import FileEntry, FileKind, KeyRange
 from destination_s3_spark.chain.hint import HINT_NAME
@@ -74,6 +75,23 @@ def test_a_sound_table_has_no_problems(make_lake: Make, key: str | None, kind: s
     assert result.blocks > 12
     assert result.rows == (8 if key else 20)
     assert (result.remarks == ()) == (kind == "Parquet")
+
+
+@pytest.mark.parametrize("key", [None, "id"])
+def test_a_chain_with_snapshots_has_none(make_lake: Make, monkeypatch: pytest.MonkeyPatch, key: str | None) -> None:
+    monkeypatch.setattr(opening, "SNAPSHOT_EVERY", 4)
+    lake = make_lake(key, tables={"raw_retention_days": 1, "compaction": "on"})
+    sync(lake, 5, key)
+
+    assert verified(lake).problems == ()
+    rewritten(lake, max(snapshots(lake)), lambda block: block["event"]["files"].pop())  # type: ignore[index]
+    assert "a Snapshot carries the fold of the blocks before it" in verified(lake).problems[0]
+
+
+def snapshots(lake: InlineLake) -> list[int]:
+    store = S3Store(lake.settings)
+    blocks = [json.loads(store.get(key)) for key in keys(lake, "/chain/") if not key.endswith(HINT_NAME)]
+    return [block["sequenceNumber"] for block in blocks if block["event"]["kind"] == "Snapshot"]
 
 
 def test_a_refreshed_table_and_one_with_a_change_log_have_none(make_lake: Make) -> None:
