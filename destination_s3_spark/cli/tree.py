@@ -258,7 +258,7 @@ def verify(config: str, stream: str | None, namespace: str | None) -> int:
     """Check whole tables, and change nothing.
 
     Reads every block of a table's chain and checks its hash, then every file: that it is there with its size, that its footer counts the
-    rows that the chain says, that keys are sorted and no two files share a key or a row. Takes about a minute for 50,000 blocks and files.
+    rows that the chain says, that keys are sorted and no two files share a key or a row. Takes about a minute for 30,000 blocks and files.
     """
     from destination_s3_spark.cli import verify_command  # noqa: PLC0415
 
