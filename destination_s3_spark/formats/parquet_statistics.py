@@ -73,13 +73,13 @@ def footer_statistics(footer: pq.FileMetaData, long_texts: Mapping[int, Bounds] 
     statistics = FileStatistics({}, {}, {})
     try:
         for node, convert in bounded:
-            if node.leaf is None or convert is None:
+            if node.leaf is None:
                 for tree in (statistics.min, statistics.max, statistics.nulls):
                     _put(tree, node.path, {})
                 continue
             bounds, nulls = _of_leaf([group.column(node.leaf) for group in groups], (long_texts or {}).get(node.leaf))
             _put(statistics.nulls, node.path, nulls)
-            if bounds is not None:
+            if bounds is not None and convert is not None:
                 _put(statistics.min, node.path, convert(bounds[0], False))
                 _put(statistics.max, node.path, convert(bounds[1], True))
     except _Unbounded:
@@ -100,15 +100,15 @@ def completed(statistics: FileStatistics, schema: pa.Schema, rows: int) -> FileS
         if node.leaf is None:
             for tree in (low, high, nulls):
                 _put(tree, node.path, _get(tree, node.path) or {})
-        elif _converter(node.type) is not None and _get(nulls, node.path) is None:
+        elif _is_counted(node.type) and _get(nulls, node.path) is None:
             _put(nulls, node.path, rows)
     return FileStatistics(low, high, nulls)
 
 
 def _bounded(schema: pa.Schema) -> list[tuple[_Node, _Convert | None]]:
-    """List the structs and the leaves with bounds, each with its conversion. The list is empty if there are too many."""
+    """List the structs and the leaves with statistics, each with the conversion of its bounds. The list is empty if there are too many."""
     found = [(node, _converter(node.type)) for node in _nodes(schema)]
-    bounded = [(node, convert) for node, convert in found if convert is not None or node.leaf is None]
+    bounded = [(node, convert) for node, convert in found if node.leaf is None or _is_counted(node.type)]
     return bounded if len(bounded) <= MOST_COLUMNS else []
 
 
@@ -153,6 +153,11 @@ def _of_leaf(chunks: Iterable[pq.ColumnChunkMetaData], long_texts: Bounds | None
 
 def _wider(left: Bounds | None, right: Bounds) -> Bounds:
     return right if left is None else (min(left[0], right[0]), max(left[1], right[1]))
+
+
+def _is_counted(kind: pa.DataType) -> bool:
+    """Tell whether the nulls of a type are counted: of all types with bounds, and of decimals, whose bounds have no exact form in JSON."""
+    return _converter(kind) is not None or bool(pa.types.is_decimal(kind))
 
 
 def _converter(kind: pa.DataType) -> _Convert | None:

@@ -10,6 +10,7 @@ from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -124,6 +125,22 @@ def test_merges_deletions_and_refreshes(lake: DeltaLake) -> None:
     assert len(lake.check()) == 3
     sync(lake, catalog(properties, "append_dedup", 3, 3), [])
     assert lake.check() == []
+
+
+@pytest.mark.parametrize("mode", ["append", "append_dedup"])
+def test_decimals_and_their_nulls(lake: DeltaLake, mode: str) -> None:
+    named = [{"stream": "users", "column": column, "precision": 12, "scale": 2} for column in ("price", "later")]
+    lake.options = {**lake.options, "tables": {"decimal_columns": named}}
+    sync(lake, catalog(mode=mode), map(person, range(10)))
+    sync(lake, catalog({**PROPERTIES, "later": {"type": "number"}}, mode), [person(number, later=0.1) for number in range(10, 20)])
+
+    rows = lake.check()
+    assert {str(row["price"]) for row in rows} >= {"-3.00", "-1.50", "24.00", "None"}
+    dataset = DeltaReaders.on_s3(lake.settings, ROOT).table().to_pyarrow_dataset()
+    for column in ("price", "later"):
+        nulls = sum(row[column] is None for row in rows)
+        assert 0 < nulls < 20
+        assert dataset.to_table(filter=pc.field(column).is_null()).num_rows == nulls
 
 
 def test_an_overwriting_refresh_of_appended_rows(lake: DeltaLake) -> None:

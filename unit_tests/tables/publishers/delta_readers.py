@@ -6,6 +6,7 @@ import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
+from decimal import Decimal
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -26,7 +27,7 @@ Row = Mapping[str, Any]
 Names = tuple[str, ...]
 
 OPERATORS: Mapping[str, Callable[[Any, Any], Any]] = {"=": operator.eq, ">": operator.gt, "<=": operator.le}
-SCALARS = (bool, int, float, str, date, datetime)
+SCALARS = (bool, int, float, Decimal, str, date, datetime)
 
 
 @dataclass(frozen=True)
