@@ -67,5 +67,7 @@ def _type(kind: pa.DataType, path: str, left_out: list[str]) -> object:
 def _primitive(kind: pa.DataType) -> str | None:
     if pa.types.is_timestamp(kind) and kind.tz is not None:
         return "timestamp"
+    if pa.types.is_decimal(kind):
+        return f"decimal({kind.precision},{kind.scale})"
     names = {pa.string(): "string", pa.int64(): "long", pa.float64(): "double", pa.bool_(): "boolean", pa.date32(): "date"}
     return names.get(kind)
