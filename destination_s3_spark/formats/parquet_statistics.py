@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import date
+from fractions import Fraction
 from typing import Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
@@ -22,6 +23,9 @@ MOST_COLUMNS = 500
 TEXT_CHARACTERS = 32
 LONGEST_BOUND_BYTES = 4_096
 """Arrow's writer omits the bounds of a column chunk if one of them is longer."""
+
+LOWEST_POWER, HIGHEST_POWER = Fraction(1, 10**4), 10**15
+"""Absolute values of decimals below and from which a number in JSON would have an exponent, which delta-rs misreads."""
 
 _HIGHEST = "\U0010ffff"
 _UNIX_EPOCH_DAY = date(1970, 1, 1).toordinal()
@@ -77,7 +81,7 @@ def footer_statistics(footer: pq.FileMetaData, long_texts: Mapping[int, Bounds] 
                 for tree in (statistics.min, statistics.max, statistics.nulls):
                     _put(tree, node.path, {})
                 continue
-            bounds, nulls = _of_leaf([group.column(node.leaf) for group in groups], (long_texts or {}).get(node.leaf))
+            bounds, nulls = _of_leaf([group.column(node.leaf) for group in groups], node.type, (long_texts or {}).get(node.leaf))
             _put(statistics.nulls, node.path, nulls)
             if bounds is not None and convert is not None:
                 _put(statistics.min, node.path, convert(bounds[0], False))
@@ -136,7 +140,7 @@ def _leaves(kind: pa.DataType) -> int:
     return sum(_leaves(kind.field(index).type) for index in range(kind.num_fields)) if pa.types.is_nested(kind) else 1
 
 
-def _of_leaf(chunks: Iterable[pq.ColumnChunkMetaData], long_texts: Bounds | None) -> tuple[Bounds | None, int]:
+def _of_leaf(chunks: Iterable[pq.ColumnChunkMetaData], kind: pa.DataType, long_texts: Bounds | None) -> tuple[Bounds | None, int]:
     """Return the bounds of a column, None if it has no value, and its number of nulls."""
     bounds, nulls = long_texts, 0
     for chunk in chunks:
@@ -145,10 +149,15 @@ def _of_leaf(chunks: Iterable[pq.ColumnChunkMetaData], long_texts: Bounds | None
             raise _Unbounded
         nulls += found.null_count
         if found.has_min_max:
-            bounds = _wider(bounds, (found.min_raw, found.max_raw))
+            bounds = _wider(bounds, (_comparable(found.min_raw, kind), _comparable(found.max_raw, kind)))
         elif found.null_count < chunk.num_values and long_texts is None:
             raise _Unbounded
     return bounds, nulls
+
+
+def _comparable(raw: Any, kind: pa.DataType) -> Any:
+    """Return a bound that compares as the values do. Decimals are stored as big-endian bytes of their digits."""
+    return int.from_bytes(raw, "big", signed=True) if pa.types.is_decimal(kind) and isinstance(raw, bytes) else raw
 
 
 def _wider(left: Bounds | None, right: Bounds) -> Bounds:
@@ -166,6 +175,8 @@ def _converter(kind: pa.DataType) -> _Convert | None:
         return lambda value, _: value
     if pa.types.is_floating(kind):
         return lambda value, _: _number(value)
+    if pa.types.is_decimal(kind):
+        return lambda digits, upper: _decimal(Fraction(digits, 10**kind.scale), upper=upper)
     if pa.types.is_date32(kind):
         return lambda value, _: _day(value)
     if pa.types.is_timestamp(kind):
@@ -179,6 +190,21 @@ def _number(value: float) -> float | str:
     if math.isnan(value):
         raise _Unbounded
     return "Infinity" if value > 0 else "-Infinity"
+
+
+def _decimal(value: Fraction, *, upper: bool) -> float:
+    """Return a number whose text in JSON is the value or lies beyond it."""
+    if abs(value) >= HIGHEST_POWER:
+        raise _Unbounded
+    if 0 < abs(value) < LOWEST_POWER:
+        outwards = upper == (value > 0)
+        return math.copysign(float(LOWEST_POWER), value) if outwards else 0.0
+    nearest = float(value)
+    if upper and Fraction(repr(nearest)) < value:
+        return math.nextafter(nearest, math.inf)
+    if not upper and Fraction(repr(nearest)) > value:
+        return math.nextafter(nearest, -math.inf)
+    return nearest
 
 
 def _day(days: int) -> str:

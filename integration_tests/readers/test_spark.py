@@ -50,6 +50,10 @@ GROWN = {
 RETYPED = {**GROWN, "price": {"type": "string"}}
 
 
+FILTERED = ("appended or merged rows", "a column of another type")
+"""The changes after which conditions are compared, too: there are files of different ranges of values, and then of different columns."""
+
+
 def person(number: int, **more: Any) -> dict[str, Any]:
     """A record with all columns; every fifth one has nothing but its key."""
     if number % 5 == 4:
@@ -61,7 +65,7 @@ def person(number: int, **more: Any) -> dict[str, Any]:
         "flag": number % 2 == 0,
         "price": number * 1.1 - 3,
         "amount": number - 4.25,
-        "big": 10**30 + number,
+        "big": (10**30 if number == 13 else 10**12) + number,
         "day": f"19{69 + number}-12-31",
         "moment": f"2026-02-03T04:05:{number:02d}.{number:06d}+02:00",
         "local": f"2026-02-{1 + number:02d}T00:00:00.5",
@@ -98,9 +102,9 @@ def changes(table: PublishedTable) -> Iterator[str]:
 @pytest.mark.parametrize("mode", ["append", "append_dedup"])
 def test_values_and_filters_after_every_kind_of_change(mode: str, table: PublishedTable) -> None:
     table.mode = mode
-    sizes = {change: len(table.expect_equal_readings()) for change in changes(table)}
+    sizes = [len(table.expect_equal_readings(filters=change in FILTERED)) for change in changes(table)]
     expected = [12, 20, 24, 27, 3] if mode == "append" else [12, 16, 18, 20, 3]
-    assert list(sizes.values()) == expected
+    assert sizes == expected
 
 
 def test_lists_are_searched_and_aggregated(table: PublishedTable) -> None:

@@ -60,6 +60,12 @@ def bounds(kind: pa.DataType, *values: Any) -> tuple[Any, Any]:
         (pa.float64(), [0.0, -0.0], (-0.0, 0.0)),
         (pa.float64(), [math.inf, 1.0], (1.0, "Infinity")),
         (pa.float64(), [-math.inf, 1.0], ("-Infinity", 1.0)),
+        (pa.decimal128(12, 2), [Decimal("-0.10"), Decimal("7.25"), None], (-0.1, 7.25)),
+        (pa.decimal128(38, 9), [Decimal("123456789012.123456789"), Decimal(-1)], (-1.0, 123456789012.12346)),
+        (pa.decimal128(38, 9), [Decimal("-123456789012.123456789")], (-123456789012.12346, -123456789012.12344)),
+        (pa.decimal128(38, 9), [Decimal("0.000000001"), Decimal("0.00002")], (0.0, 0.0001)),
+        (pa.decimal128(38, 9), [Decimal("-0.000000001"), Decimal("-0.00002")], (-0.0001, 0.0)),
+        (pa.decimal256(50, 0), [Decimal(5)], (5.0, 5.0)),
         (pa.bool_(), [True, False, None], (False, True)),
         (pa.bool_(), [True], (True, True)),
         (pa.date32(), [date(2026, 11, 20), date(1, 1, 1), date(9999, 12, 31)], ("0001-01-01", "9999-12-31")),
@@ -115,6 +121,8 @@ def test_a_column_without_values_has_only_its_nulls() -> None:
     ("kind", "values"),
     [
         (pa.float64(), [math.nan]),
+        (pa.decimal128(38, 0), [Decimal(10**15)]),
+        (pa.decimal128(38, 0), [Decimal(-(10**30))]),
         (pa.date32(), [LAST_DAY + 1]),
         (pa.date32(), [FIRST_DAY - 1]),
         (MOMENT, [(LAST_DAY + 1) * DAY_US - 999]),
@@ -122,7 +130,7 @@ def test_a_column_without_values_has_only_its_nulls() -> None:
     ],
 )
 def test_a_value_without_a_bound_leaves_the_file_without_statistics(kind: pa.DataType, values: list[Any]) -> None:
-    raw = pa.array(values, pa.int32() if pa.types.is_date(kind) else None)
+    raw = pa.array(values, pa.int32() if pa.types.is_date(kind) else kind if pa.types.is_decimal(kind) else None)
     rows = pa.table({"c": raw.cast(kind), "other": pa.array([1])})
     assert written(rows)[1] == UNBOUNDED
 
@@ -266,19 +274,22 @@ def test_joined_files_are_bounded_if_all_their_parts_are() -> None:
 
 ROWS = [
     {"a": number, "f": float(number), "s": f"{number:02}" * 20, "m": datetime(2026, 1, 1 + number, tzinfo=UTC),
-     "d": date(2026, 1, 1 + number), "b": number % 2 == 0, "st": {"x": number}}
+     "d": date(2026, 1, 1 + number), "b": number % 2 == 0, "st": {"x": number}, "p": Decimal(number) - Decimal("2.10")}
     for number in range(5)
 ]  # fmt: skip
-DELTA_TYPES = {"a": "long", "f": "double", "s": "string", "m": "timestamp", "d": "date", "b": "boolean", "new": "long"}
+DELTA_TYPES = {
+    "a": "long", "f": "double", "s": "string", "m": "timestamp", "d": "date", "b": "boolean", "new": "long", "p": "decimal(38,2)",
+    "late": "decimal(12,2)",
+}  # fmt: skip
 DELTA_SCHEMA = pa.schema(
     [("a", pa.int64()), ("f", pa.float64()), ("s", pa.string()), ("m", MOMENT), ("d", pa.date32()), ("b", pa.bool_()), ("new", pa.int64()),
-     ("st", pa.struct([("x", pa.int64())]))]
+     ("p", pa.decimal128(38, 2)), ("late", pa.decimal128(12, 2)), ("st", pa.struct([("x", pa.int64())]))]
 )  # fmt: skip
 FILES = [
     ROWS,
     [row | {"a": row["a"] + 10, "f": math.inf, "st": None} for row in ROWS],  # type: ignore[operator]
     [dict.fromkeys(ROWS[0]) | {"a": 30}],
-    [row | {"new": 5} for row in ROWS],
+    [row | {"new": 5, "p": Decimal(10**30), "late": Decimal("-3.14")} for row in ROWS],
     [row | {"d": LAST_DAY + 9, "f": -1.0} for row in ROWS],
 ]
 FILTERS = [
@@ -291,6 +302,9 @@ FILTERS = [
     pc.field("d") > date(2026, 1, 3),
     pc.field("b") == False,  # noqa: E712 (an expression)
     pc.field("new") > 3,
+    *(pc.field("p") == pa.scalar(value, pa.decimal128(38, 2)) for value in (Decimal("-2.10"), Decimal("0.90"), Decimal(10**30))),
+    pc.field("p") < pa.scalar(Decimal("-1.10"), pa.decimal128(38, 2)),
+    pc.field("late") < pa.scalar(Decimal("-3.13"), pa.decimal128(12, 2)),
     *(pc.field(name).is_null() for name in DELTA_SCHEMA.names),
     *(pc.field(name).is_valid() for name in DELTA_SCHEMA.names),
     pc.field("st", "x") > 2,

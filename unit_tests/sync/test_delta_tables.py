@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -232,6 +233,15 @@ def test_times_of_day_as_integers_are_columns(lake: DeltaLake) -> None:
     sync(lake, catalog({"id": {"type": "integer"}, "clock": {"type": "string", "format": "time"}}), [{"id": 1, "clock": "00:00:01"}])
 
     assert DeltaReaders.on_s3(lake.settings, ROOT).values("clock") == [1_000_000]
+
+
+def test_decimals_are_columns(lake: DeltaLake) -> None:
+    lake.options = {**lake.options, "tables": {"declared_decimals": True}}
+    properties = {"id": {"type": "integer"}, "price": {"type": "number", "multipleOf": 0.01}}
+    sync(lake, catalog(properties), [{"id": 1, "price": 2.5}, {"id": 2}])
+    sync(lake, catalog(properties), [{"id": 3, "price": -0.01}])
+
+    assert sorted(row["price"] for row in lake.check() if row["price"] is not None) == [Decimal("-0.01"), Decimal("2.50")]
 
 
 def test_members_with_times_of_day_are_left_out(lake: DeltaLake) -> None:
