@@ -104,7 +104,7 @@ def completed(statistics: FileStatistics, schema: pa.Schema, rows: int) -> FileS
         if node.leaf is None:
             for tree in (low, high, nulls):
                 _put(tree, node.path, _get(tree, node.path) or {})
-        elif _is_counted(node.type) and _get(nulls, node.path) is None:
+        elif _converter(node.type) is not None and _get(nulls, node.path) is None:
             _put(nulls, node.path, rows)
     return FileStatistics(low, high, nulls)
 
@@ -112,7 +112,7 @@ def completed(statistics: FileStatistics, schema: pa.Schema, rows: int) -> FileS
 def _bounded(schema: pa.Schema) -> list[tuple[_Node, _Convert | None]]:
     """List the structs and the leaves with statistics, each with the conversion of its bounds. The list is empty if there are too many."""
     found = [(node, _converter(node.type)) for node in _nodes(schema)]
-    bounded = [(node, convert) for node, convert in found if node.leaf is None or _is_counted(node.type)]
+    bounded = [(node, convert) for node, convert in found if node.leaf is None or convert is not None]
     return bounded if len(bounded) <= MOST_COLUMNS else []
 
 
@@ -162,11 +162,6 @@ def _comparable(raw: Any, kind: pa.DataType) -> Any:
 
 def _wider(left: Bounds | None, right: Bounds) -> Bounds:
     return right if left is None else (min(left[0], right[0]), max(left[1], right[1]))
-
-
-def _is_counted(kind: pa.DataType) -> bool:
-    """Tell whether the nulls of a type are counted: of all types with bounds, and of decimals, whose bounds have no exact form in JSON."""
-    return _converter(kind) is not None or bool(pa.types.is_decimal(kind))
 
 
 def _converter(kind: pa.DataType) -> _Convert | None:

@@ -106,12 +106,6 @@ def test_times_stored_as_integers_have_bounds() -> None:
     assert written(rows, options)[1] == FileStatistics({"t": 5}, {"t": 7}, {"t": 1})
 
 
-def test_decimals_have_only_their_nulls() -> None:
-    assert column(pa.decimal128(5, 2), Decimal("-1.50"), None, Decimal(9)) == FileStatistics({}, {}, {"c": 1})
-    later = pa.schema([("c", pa.int64()), ("price", pa.decimal128(5, 2))])
-    assert completed(column(pa.int64(), 1, 2), later, 2) == FileStatistics({"c": 1}, {"c": 2}, {"c": 0, "price": 2})
-
-
 def test_a_column_without_values_has_only_its_nulls() -> None:
     assert column(pa.string(), None, None) == FileStatistics({}, {}, {"c": 2})
     assert column(pa.float64()) == FileStatistics({}, {}, {"c": 0})
