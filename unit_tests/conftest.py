@@ -7,7 +7,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 from uuid import uuid4
@@ -217,9 +217,12 @@ class SmallTable:
         self._sent = 0
         self._checkpoints = 0
 
-    def writer(self, sync_id: int = 1, generation_id: int = 0, publishers: Sequence[Publisher] = ()) -> TableWriter:
+    def writer(
+        self, sync_id: int = 1, generation_id: int = 0, publishers: Sequence[Publisher] = (), keep_replaced: timedelta = timedelta()
+    ) -> TableWriter:
         """A session that has read the chain."""
-        session, dependencies = Session(sync_id, generation_id, STARTED), WriterDependencies(publishers=publishers)
+        session = Session(sync_id, generation_id, STARTED)
+        dependencies = WriterDependencies(publishers=publishers, keep_replaced=keep_replaced)
         writer = TableWriter(self.store, self.table, session, OrphanUploads(self.store, "lake/"), dependencies)
         writer.read()
         self._sent = 0

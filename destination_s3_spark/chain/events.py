@@ -125,7 +125,8 @@ class MergeData(_Event, frozen=True):
     """The merge of rows added earlier, up to `consumed_offset`, into the final table. It adds and removes files atomically.
 
     `operation_count`: the count at the end of the change log, including the change log files this block adds. None without a change log.
-    `data_change`: whether rows may have changed. False for a compaction, which only moves rows to other files.
+    `data_change`: whether rows may have changed. False for a compaction, which only moves rows to other files. `keep_until`: the time until
+    which the removed final files stay in the store. None if they are deleted at once.
     """
 
     schema_id: int
@@ -136,11 +137,13 @@ class MergeData(_Event, frozen=True):
     files_removed: tuple[FileEntry, ...]
     operation_count: OperationCount | None = None
     data_change: bool = True
+    keep_until: datetime | None = None
 
 
 class ReplaceData(_Event, frozen=True):
-    """The publication of a generation: from this block on, the table has no rows of any other one. `operation_count`: as in MergeData.
+    """The publication of a generation: from this block on, the table has no rows of any other one.
 
+    `operation_count` and `keep_until`: as in MergeData.
     `rows_kept`: rows of the generation that were in the table before it became pending and that stay.
     """
 
@@ -151,6 +154,7 @@ class ReplaceData(_Event, frozen=True):
     files_removed: tuple[FileEntry, ...]
     operation_count: OperationCount | None = None
     rows_kept: int = 0
+    keep_until: datetime | None = None
 
 
 class Void(_Event, frozen=True):
@@ -160,7 +164,12 @@ class Void(_Event, frozen=True):
 
 
 class Close(_Event, frozen=True):
-    """The clean end of a session: the source will not send any of its records again."""
+    """The clean end of a session: the source will not send any of its records again.
+
+    `swept_until`: the replaced files that were kept until this time or an earlier one are deleted.
+    """
+
+    swept_until: datetime | None = None
 
 
 class Snapshot(_Event, frozen=True):

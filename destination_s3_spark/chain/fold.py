@@ -23,11 +23,14 @@ from destination_s3_spark.chain.events import (
     Void,
 )
 from destination_s3_spark.chain.files import FileEntry, FileKind
-from destination_s3_spark.chain.state import Contents, Counters, Identity, Pending, TableState, Unsettled
+from destination_s3_spark.chain.state import Contents, Counters, Identity, Leaving, Pending, TableState, Unsettled
 
 REPLAY_LIMIT = 10_000
 """Checkpoints kept in the replay list. Dropping the oldest cannot lose records, because the list only suppresses replays: a replay of a
 dropped checkpoint lands twice. A source rarely goes back further than the STATEs of one batch."""
+
+SEEN_BY_READERS = frozenset({FileKind.FINAL, FileKind.ADOPTED})
+"""Kinds of files that queries of the table read. Only these are kept for a while after they were replaced."""
 
 
 class Rule(Enum):
@@ -79,7 +82,7 @@ def fold(state: TableState | None, block: Block, block_hash: str) -> TableState:
             changed = _fold_data(state, block.sequence_number, event)
         case Close():
             _check_settled(state)
-            changed = replace(state, closed=True, replay=())
+            changed = replace(state, contents=_swept(state.contents, event), closed=True, replay=())
         case Snapshot():
             changed = _snapshot(state, block.sequence_number, event)
         case UnknownEvent():
@@ -216,7 +219,7 @@ def _merge_data(state: TableState, number: int, event: MergeData) -> TableState:
     if not event.files and not event.files_removed:
         raise InvalidChain(Rule.NO_OP, f"block {number}")
     contents = _exchanged(state.contents, event.files, event.files_removed)
-    contents = replace(contents, operation_count=event.operation_count)
+    contents = replace(contents, operation_count=event.operation_count, leaving=_leaving(contents, event))
     return _rewritten(state, number, event, contents)
 
 
@@ -238,6 +241,7 @@ def _replace_data(state: TableState, number: int, event: ReplaceData) -> TableSt
         begun_by=event.sync_id,
         operation_count=event.operation_count,
         current_from=0,
+        leaving=_leaving(left, event),
     )
     return _rewritten(state, number, event, contents)
 
@@ -263,6 +267,18 @@ def _exchanged(before: Contents, files: tuple[FileEntry, ...], removed: tuple[Fi
     if adopted < 0 or any(min(counters.rows, counters.files, counters.bytes) < 0 for counters in held.values()):
         raise InvalidChain(Rule.FILES_REMOVED, "more files or rows than the table holds")
     return replace(before, held={kind: counters for kind, counters in held.items() if counters.files}, adopted=adopted)
+
+
+def _leaving(before: Contents, event: MergeData | ReplaceData) -> tuple[Leaving, ...]:
+    kept = [file for file in event.files_removed if file.kind in SEEN_BY_READERS]
+    if event.keep_until is None or not kept:
+        return before.leaving
+    return (*before.leaving, Leaving(event.keep_until, tuple(file.key for file in kept), sum(file.bytes for file in kept)))
+
+
+def _swept(contents: Contents, event: Close) -> Contents:
+    until = event.swept_until
+    return contents if until is None else replace(contents, leaving=tuple(one for one in contents.leaving if one.until > until))
 
 
 def _check_schema(state: TableState, schema_id: int) -> None:

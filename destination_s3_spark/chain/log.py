@@ -130,11 +130,10 @@ class Chain:
         Raises BlockTaken when another writer created it first, TransientError when the store does not report the outcome.
         """
         state = self.state
-        now = self._clock()
         block = Block(
             sequence_number=0 if state is None else state.sequence_number + 1,
             prev_block_hash=None if state is None else state.block_hash,
-            system_time=now if state is None else max(now, state.system_time),
+            system_time=self.now(),
             epoch=1 if state is None else state.epoch + (1 if isinstance(event, OpenEpoch) else 0),
             nonce=secrets.token_hex(8),
             settled=None if state is None else state.settled,
@@ -152,6 +151,10 @@ class Chain:
             self._live = LiveFilesFold()
         if self._live is not None:
             self._live.add(block)
+
+    def now(self) -> datetime:
+        """Return the time of a block that is written now. It never goes back, whatever the clock does."""
+        return self._clock() if self.state is None else max(self._clock(), self.state.system_time)
 
     def anew(self) -> Chain:
         """Return a separate copy of this chain, read up to the current head, for a caller that only reads."""

@@ -8,6 +8,7 @@ source sends the records again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from datetime import datetime
 from typing import Protocol, TypeVar
 
 from destination_s3_spark.chain.events import Void
@@ -41,15 +42,31 @@ def complete(store: ObjectStore, files: Iterable[FileEntry], map_files: MapCalls
 
 
 def finish(chain: Chain, store: ObjectStore, publish: Publish) -> None:
-    """Publish the table, then delete the files that the unsettled data block removed. All uploads of the block must be complete.
+    """Publish the table, then delete the files that the unsettled data block removed and does not keep for a while.
+
+    All uploads of the block must be complete.
 
     May be repeated at any time. Raises BlockTaken when another writer has opened the table.
     """
     undo = chain.head.unsettled
     if undo is not None and undo.removed is not None:
         publish(chain)
-        store.delete(undo.removed)
+        kept = chain.head.contents.kept_keys
+        store.delete([key for key in undo.removed if key not in kept])
     chain.mark_settled()
+
+
+def sweep(chain: Chain, store: ObjectStore) -> datetime | None:
+    """Delete the replaced files that need not stay any longer. Return the time for the Close that records it, or None if there are none.
+
+    Without that Close, the next session deletes the files again, which changes nothing.
+    """
+    now = chain.now()
+    expired = chain.head.contents.expired(now)
+    if not expired:
+        return None
+    store.delete(expired)
+    return now
 
 
 def take_back(chain: Chain, store: ObjectStore) -> bool:

@@ -65,6 +65,14 @@ class Pending(Struct, frozen=True, rename="camel"):
     sync_id: int
 
 
+class Leaving(Struct, frozen=True, rename="camel"):
+    """Replaced files that stay in the store until a time, for queries that were planned before the replacement."""
+
+    until: datetime
+    keys: tuple[str, ...]
+    bytes: int
+
+
 class Contents(Struct, frozen=True, rename="camel"):
     """The result of the data blocks: everything that taking a data block back must restore."""
 
@@ -88,6 +96,8 @@ class Contents(Struct, frozen=True, rename="camel"):
     """Rows of `landed` that came in under a generation other than the current one."""
     current_from: int | None = None
     """Offset from which rows came in under the current generation. None if a connector version wrote the state that did not track this."""
+    leaving: tuple[Leaving, ...] = ()
+    """Replaced files that are not deleted yet, one entry for each block that replaced some, oldest first."""
 
     @property
     def current_rows(self) -> int:
@@ -98,6 +108,15 @@ class Contents(Struct, frozen=True, rename="camel"):
     def empty(self) -> bool:
         """Whether the table has no files at all."""
         return not self.adopted and not any(counters.files for counters in self.held.values())
+
+    @property
+    def kept_keys(self) -> frozenset[str]:
+        """The keys of replaced files that are not deleted yet."""
+        return frozenset(key for leaving in self.leaving for key in leaving.keys)
+
+    def expired(self, now: datetime) -> tuple[str, ...]:
+        """Return the keys of replaced files that need not stay any longer."""
+        return tuple(key for leaving in self.leaving if leaving.until <= now for key in leaving.keys)
 
     @property
     def rows(self) -> int:

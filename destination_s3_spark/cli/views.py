@@ -176,6 +176,7 @@ def facts(table: TableSummary) -> Mapping[str, str | None]:
         "last sync": _last_sync(table),
         "ended": "cleanly" if table.last_session_end is SyncEnd.CLEAN else "not yet, or not cleanly",
         "settled": _settled(table),
+        "replaced": None if not table.replaced_files else _replaced(table),
     }
 
 
@@ -221,6 +222,10 @@ def _last_sync(table: TableSummary) -> str | None:
     if table.last_sync_id is None:
         return "none among the blocks that were read"
     return f"{table.last_sync_id}, started {moment(table.last_sync_started_at)}, epoch {table.epoch}"
+
+
+def _replaced(table: TableSummary) -> str:
+    return f"{counted(table.replaced_files, 'file')}, {size_text(table.replaced_bytes)}, kept for running queries"
 
 
 def _settled(table: TableSummary) -> str:

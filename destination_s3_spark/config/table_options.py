@@ -191,3 +191,21 @@ class Publish(Settings):
             "metadata is below airbyte_internal/."
         ),
     )
+    keep_replaced_minutes: int = Field(
+        0,
+        ge=0,
+        le=366 * 24 * 60,
+        title="Minutes to keep replaced files",
+        description=(
+            "Number of minutes for which files that a merge, a refresh or a compaction replaced stay in the bucket, so that queries that "
+            "were planned before still find them. Programs that read all files of a folder then see such rows twice. By default replaced "
+            "files are deleted at once."
+        ),
+    )
+
+    @field_validator("keep_replaced_minutes")
+    @classmethod
+    def _only_with_a_publisher(cls, minutes: int, info: ValidationInfo) -> int:
+        if minutes and not (info.data.get("symlink") or info.data.get("delta") or info.data.get("iceberg")):
+            raise ValueError("needs publish.symlink, publish.delta or publish.iceberg. Other readers would see replaced rows twice")
+        return minutes

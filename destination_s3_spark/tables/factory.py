@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from destination_s3_spark.chain.log import Chain
@@ -149,7 +149,13 @@ class TableFactory:
         return Table(stream, table_id(stream), internal_root(template, stream), root, adopt)
 
     def _writer(self, table: Table, session: Session, orphans: OrphanUploads, chain: Chain, publishers: Sequence[Publisher]) -> TableWriter:
-        dependencies = WriterDependencies(map_files=self.map_files, publishers=publishers, precedence=self.precedence, chain=chain)
+        dependencies = WriterDependencies(
+            map_files=self.map_files,
+            publishers=publishers,
+            precedence=self.precedence,
+            chain=chain,
+            keep_replaced=timedelta(minutes=self.config.publish.keep_replaced_minutes),
+        )
         return TableWriter(self.store, table, session, orphans, dependencies)
 
     def _layout(self, template: PathTemplate, table: Table, raw: ParquetOptions | None) -> Layout:

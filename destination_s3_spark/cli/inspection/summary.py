@@ -14,9 +14,10 @@ from destination_s3_spark.cli.inspection.table import InspectedTable
 class TableSummary:
     """A table in one row.
 
-    `rows`, `files` and `bytes` are those of the final table. `last_sync_id` is None if no sync is among the blocks that were read.
-    `last_session_end` is the end of the last session, which may have been a repair. `unsettled_block`: the data block that the next sync or
-    `repair` must finish or take back; `unsettled_is_read` is whether its rows count here.
+    `rows`, `files` and `bytes` are those of the final table. `replaced_files` left it and are kept for running queries. `last_sync_id` is
+    None if no sync is among the blocks that were read. `last_session_end` is the end of the last session, which may have been a repair.
+    `unsettled_block`: the data block that the next sync or `repair` must finish or take back; `unsettled_is_read` is whether its rows count
+    here.
     """
 
     namespace: str | None
@@ -35,6 +36,8 @@ class TableSummary:
     raw_files: int
     raw_bytes: int
     adopted_files: int
+    replaced_files: int
+    replaced_bytes: int
     epoch: int
     last_sync_id: int | None
     last_sync_started_at: datetime | None
@@ -72,6 +75,8 @@ def summary(table: InspectedTable) -> TableSummary:
         raw_files=len(raw),
         raw_bytes=_bytes(raw),
         adopted_files=contents.adopted,
+        replaced_files=len(contents.kept_keys),
+        replaced_bytes=sum(kept.bytes for kept in contents.leaving),
         epoch=state.epoch,
         last_sync_id=last[0],
         last_sync_started_at=last[1],

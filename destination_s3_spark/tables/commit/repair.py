@@ -15,6 +15,7 @@ from destination_s3_spark.chain.events import Close
 from destination_s3_spark.chain.log import BlockTaken, Chain
 from destination_s3_spark.chain.opening import Leftovers, Session, Table, WriteDisposition, dead_scratch, fenced, open_table
 from destination_s3_spark.chain.orphan_uploads import OrphanUploads
+from destination_s3_spark.chain.settle import sweep
 from destination_s3_spark.chain.state import TableState
 from destination_s3_spark.storage.object_store import ObjectStore
 from destination_s3_spark.tables.publishers.publication import Publisher, Standing, show_checked, standing, withdraw_forgotten
@@ -50,7 +51,7 @@ def repair(
     withdrawn = withdraw_forgotten(publishers, store, chain.head)
     if chain.head.unsettled is None:
         standings = [standing(publisher, store, chain.head, chain.live_files()) for publisher in publishers]
-        if not _has_leftovers(store, table, standings, orphans, chain.head):
+        if not chain.head.contents.expired(chain.now()) and not _has_leftovers(store, table, standings, orphans, chain.head):
             refused = {found.name: found.refusal for found in standings if found.refusal is not None}
             return Repair(Leftovers(True, None, 0, 0), refused=refused, withdrawn=withdrawn) if refused or withdrawn else None
 
@@ -61,7 +62,7 @@ def repair(
         publish(chain)
         if leftovers.ended_cleanly:
             # Otherwise the table stays open, because Close would drop the checkpoints that the source may still replay.
-            chain.append(Close())
+            chain.append(Close(sweep(chain, store)))
             chain.write_hint()
     except BlockTaken as taken:
         raise fenced(table.stream, taken.block) from None

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -25,7 +26,7 @@ from destination_s3_spark.chain.operation_count import OperationCount
 from destination_s3_spark.chain.orphan_uploads import OrphanUploads
 from destination_s3_spark.chain.precedence import Precedence
 from destination_s3_spark.chain.replay import ReplayGuard
-from destination_s3_spark.chain.settle import MapCalls, complete, finish, take_back
+from destination_s3_spark.chain.settle import MapCalls, complete, finish, sweep, take_back
 from destination_s3_spark.chain.state import TableState
 from destination_s3_spark.chain.tokens import Token
 from destination_s3_spark.errors import Bug, DataError, Fenced, SyncError, TransientError
@@ -45,6 +46,7 @@ class WriterDependencies:
     """Dependencies of a writer besides its table.
 
     `map_files` may make calls in parallel. `publishers` show the table to readers outside the chain. `chain` has already been read.
+    `keep_replaced`: how long replaced final files stay for queries that were planned before.
     """
 
     clock: Clock = utc_now
@@ -52,6 +54,7 @@ class WriterDependencies:
     publishers: Sequence[Publisher] = ()
     precedence: Precedence | None = None
     chain: Chain | None = None
+    keep_replaced: timedelta = timedelta()
 
 
 class TableWriter:
@@ -65,6 +68,7 @@ class TableWriter:
         self._table = table
         self._session = session
         self._orphans = orphans
+        self._keep_replaced = dependencies.keep_replaced
         self._precedence = dependencies.precedence
         self.map_files = dependencies.map_files
         self.publishers = dependencies.publishers
@@ -74,8 +78,7 @@ class TableWriter:
         self._staged_end = 0
         self._committed_end = 0
         self._files_named = 0
-        self._opened = False
-        self._over = False
+        self._opened = self._over = False
         self._show_checked = partial(show_checked, self.publishers, store)
         self.first_of_day = False  # whether no other session wrote to the table on the UTC day of this one
 
@@ -204,13 +207,15 @@ class TableWriter:
         """End the session after a successful sync. Its checkpoints no longer count as replays.
 
         Pass `orphans`, listed after the last land, if a task attempt failed: only that list knows the uploads of failed attempts.
-        A table that an earlier session left unclosed is opened and closed even without records. Otherwise a later sync with equal records
-        would be taken for a replay. A table that stays unopened is published if its readers do not see the last data.
+        A table with replaced files to delete is opened even without records. So is one that an earlier session left unclosed: otherwise a
+        later sync with equal records would be taken for a replay. A table that stays unopened is published if it is behind.
         """
         with self._ending_on_error():
             if not self._opened:
                 self._chain.catch_up()
-                if self._chain.state is not None and not self._chain.state.closed:
+                if self._chain.state is not None and (
+                    not self._chain.state.closed or self._chain.state.contents.expired(self._chain.now())
+                ):
                     self._open()
                 elif self._chain.state is not None:
                     show_if_behind(self.publishers, self.store, self._chain)
@@ -222,7 +227,7 @@ class TableWriter:
                 with self._fencing():
                     take_snapshot_when_due(self._chain)
                 show(self.publishers, self.store, self._chain)
-                self._append(Close())
+                self._append(Close(sweep(self._chain, self.store)))
                 self._chain.write_hint()
         self._over = True
 
@@ -290,6 +295,7 @@ class TableWriter:
                         generation_id=self._session.generation_id,
                         files=files,
                         files_removed=tuple(msgspec.structs.replace(file, statistics=None) for file in removed),
+                        keep_until=self._chain.now() + self._keep_replaced if self._keep_replaced else None,
                     )
                 )
             except Fenced:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import deltalake
@@ -36,8 +37,8 @@ def synced(table: Any, sync_id: int, *ids: int) -> None:
     writer.close()
 
 
-def merged(table: Any, sync_id: int, *ids: int) -> None:
-    writer = table.writer(sync_id, publishers=[DeltaTable()])
+def merged(table: Any, sync_id: int, *ids: int, keep: timedelta = timedelta()) -> None:
+    writer = table.writer(sync_id, publishers=[DeltaTable()], keep_replaced=keep)
     schema = table.set_schema(writer, 0, COLUMNS)
     file = table.stage(writer, FileKind.FINAL, table.rows(schema, *({"id": number} for number in ids)))
     writer.merge([file], writer.live_files().of(FileKind.FINAL), None)
@@ -58,6 +59,20 @@ def test_a_merge_is_read_with_and_without_the_checkpoint_after_it(table: Any) ->
     for sync_id in range(11, 14):
         merged(table, sync_id, 100, sync_id)
         assert readers(table).values() == [sync_id, 100]
+
+
+def test_a_query_that_was_planned_before_a_merge_finds_its_files(table: Any) -> None:
+    synced(table, 1, 1)
+    synced(table, 2, 2)
+    planned = readers(table).table()
+    merged(table, 3, 3, keep=timedelta(hours=1))
+
+    assert readers(table).values() == [3]
+    assert sorted(planned.to_pyarrow_table(columns=["id"])["id"].to_pylist()) == [1, 2]
+    later = readers(table).table()
+    merged(table, 4, 4)
+    with pytest.raises(OSError, match=r"(?i)not found|404"):
+        later.to_pyarrow_table()
 
 
 ATTEMPTS: dict[str, Callable[[DeltaReaders], object]] = {

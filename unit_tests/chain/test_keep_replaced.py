@@ -1,0 +1,182 @@
+"""Replaced files that stay for a while: what stays, what goes when, and that no fault at any call loses or leaves a file."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from destination_s3_spark.chain.files import DataFile, FileKind
+from destination_s3_spark.chain.log import Chain
+from destination_s3_spark.chain.opening import Session
+from destination_s3_spark.chain.orphan_uploads import OrphanUploads
+from destination_s3_spark.errors import SyncError
+from destination_s3_spark.tables.commit.repair import repair
+from destination_s3_spark.tables.commit.writer import TableWriter, WriterDependencies
+from unit_tests.chain.built_chain import T0
+from unit_tests.chain.fake_store import Completes, Crash, FakeStore, Fault
+from unit_tests.chain.one_table import CHAIN, FIRST, STARTED, TABLE, land
+
+KEEP = timedelta(hours=2)
+
+
+def writer_at(store: FakeStore, hour: int, keep: timedelta = KEEP) -> TableWriter:
+    now = T0 + timedelta(hours=hour)
+    dependencies = WriterDependencies(lambda: now, keep_replaced=keep)
+    made = TableWriter(store, TABLE, Session(hour + 1, 0, STARTED), OrphanUploads(store, "lake/"), dependencies)
+    made.read()
+    return made
+
+
+def sync_at(store: FakeStore, hour: int, keep: timedelta = KEEP) -> None:
+    """The sync of an hour: ten rows, which are then merged with all others into one file."""
+    made = writer_at(store, hour, keep)
+    land(made, store, 0, 100)
+    made.commit([replace(FIRST, state_hash=f"hour {hour}")])
+    old = made.live_files().of(FileKind.FINAL)
+    rows = sum(file.rows for file in old)
+    merged = DataFile(FileKind.FINAL, store.stage(f"{TABLE.final_root}m-{made.next_token()}.parquet", b"x" * rows), rows)
+    made.merge([merged], old, None)
+    made.close()
+
+
+def chain_of(store: FakeStore) -> Chain:
+    chain = Chain(store, CHAIN, TABLE.stream)
+    chain.read()
+    chain.catch_up()
+    return chain
+
+
+def final_objects(store: FakeStore) -> set[str]:
+    return {key for key in store.objects if key.startswith(TABLE.final_root)}
+
+
+def live_finals(store: FakeStore) -> set[str]:
+    return {file.key for file in chain_of(store).live_files().of(FileKind.FINAL)}
+
+
+def test_replaced_files_stay_for_their_time() -> None:
+    store = FakeStore()
+    sync_at(store, 0)
+    landed = final_objects(store) - live_finals(store)
+    assert len(landed) == 1
+    sync_at(store, 1)
+
+    assert landed < final_objects(store)
+    assert len(final_objects(store)) == 1 + 1 + 2
+    sync_at(store, 2)
+
+    assert not landed & final_objects(store)
+    assert len(final_objects(store)) == 1 + 2 + 2
+    assert chain_of(store).head.contents.kept_keys == final_objects(store) - live_finals(store)
+
+
+def test_the_same_state_comes_from_blocks_and_from_a_snapshot() -> None:
+    store = FakeStore()
+    for hour in range(60):
+        sync_at(store, hour)
+    hinted = chain_of(store).state
+    assert hinted is not None
+    assert hinted.snapshot is not None
+    del store.objects[f"{CHAIN}hint.json"]
+
+    assert chain_of(store).state == hinted
+    assert len(hinted.contents.leaving) == 2
+
+
+def test_raw_files_go_at_once() -> None:
+    store = FakeStore()
+    sync_at(store, 0)
+    made = writer_at(store, 1)
+    made.open()
+    raw = made.live_files().of(FileKind.RAW)
+    made.merge((), raw, None)
+    made.close()
+
+    assert not {file.key for file in raw} & set(store.objects)
+
+
+def test_without_the_option_files_go_at_once_and_earlier_ones_in_time() -> None:
+    store = FakeStore()
+    sync_at(store, 0)
+    kept = final_objects(store) - live_finals(store)
+    sync_at(store, 1, timedelta())
+
+    assert final_objects(store) == live_finals(store) | kept
+    sync_at(store, 2, timedelta())
+    assert final_objects(store) == live_finals(store)
+
+
+def test_a_sync_without_records_deletes_what_has_expired() -> None:
+    store = FakeStore()
+    sync_at(store, 0)
+    writer_at(store, 1).close()
+    assert final_objects(store) != live_finals(store)
+    blocks = chain_of(store).head.sequence_number
+    writer_at(store, 2).close()
+
+    assert final_objects(store) == live_finals(store)
+    assert chain_of(store).head.sequence_number == blocks + 2
+    writer_at(store, 3).close()
+    assert chain_of(store).head.sequence_number == blocks + 2
+
+
+def test_repair_deletes_what_has_expired() -> None:
+    store = FakeStore()
+    sync_at(store, 0, timedelta(seconds=1))
+    assert final_objects(store) != live_finals(store)
+    done = repair(store, TABLE, (), OrphanUploads(store, "lake/"), STARTED)
+
+    assert done is not None
+    assert final_objects(store) == live_finals(store)
+    assert repair(store, TABLE, (), OrphanUploads(store, "lake/"), STARTED) is None
+
+
+def test_files_that_a_taken_back_block_would_have_replaced_are_live_again() -> None:
+    store = FakeStore()
+    sync_at(store, 0)
+    made = writer_at(store, 1)
+    made.open()
+    old = made.live_files().of(FileKind.FINAL)
+    upload = store.stage(f"{TABLE.final_root}m-{made.next_token()}.parquet", b"x" * 10)
+    store.abort_upload(upload.key, upload.upload_id)
+    before = chain_of(store).head.contents
+    with pytest.raises(SyncError, match="taken back"):
+        made.merge([DataFile(FileKind.FINAL, upload, 10)], old, None)
+
+    assert chain_of(store).head.contents == before
+    assert live_finals(store) == {file.key for file in old}
+
+
+@pytest.mark.parametrize("completes", Completes)
+def test_one_fault_at_every_call(completes: Completes) -> None:
+    """Whatever happens, live files are there, and what else is in the folder is known to the chain and goes in time."""
+
+    def begun() -> FakeStore:
+        store = FakeStore(completes)
+        for hour in range(3):
+            sync_at(store, hour)
+        store.calls.clear()
+        return store
+
+    clean = begun()
+    sync_at(clean, 3)
+    for call in range(1, len(clean.calls) + 1):
+        for fault in Fault:
+            store = begun()
+            faults = {call: fault}
+            store.hook = lambda number, _name, faults=faults: faults.pop(number, None)
+            with suppress(Crash, SyncError):
+                sync_at(store, 3)
+            store.hook = None
+            sync_at(store, 3)
+            contents, live = chain_of(store).head.contents, live_finals(store)
+
+            assert live <= final_objects(store), (call, fault)
+            assert final_objects(store) - live <= contents.kept_keys, (call, fault)
+            assert store.uploads == {}, (call, fault)
+            writer_at(store, 9).close()
+            assert final_objects(store) == live, (call, fault)
+            assert chain_of(store).head.contents.leaving == (), (call, fault)
