@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fnmatch import fnmatchcase
+
 from msgspec import Struct
 
 
@@ -15,6 +17,10 @@ class StreamId(Struct, frozen=True, order=True):
     def of(cls, namespace: str | None, name: str) -> StreamId:
         """Build the identity from the namespace and name in a message or catalog."""
         return cls(namespace or None, name)
+
+    def matches(self, pattern: str) -> bool:
+        """Tell whether the name, or the namespace, a dot and the name, match a pattern with * and ?."""
+        return fnmatchcase(self.name, pattern) or (self.namespace is not None and fnmatchcase(f"{self.namespace}.{self.name}", pattern))
 
     def __str__(self) -> str:
         return self.name if self.namespace is None else f"{self.namespace}.{self.name}"

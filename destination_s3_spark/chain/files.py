@@ -54,7 +54,8 @@ class DataFile:
 
     `keys`: bounds of its keys if it is sorted by key. `offset`: chain offset of its first row if it rewrites the rows of one landed file;
     otherwise AddData supplies the offset. `schema_id` and `generation_id`: those of its rows, where they differ from the block's.
-    `statistics`: those of a Parquet file, if a publisher needs them.
+    `statistics`: those of a Parquet file, if a publisher needs them. `partition`: the value in the name of the file's folder, None for a
+    file of a table without partitions.
     """
 
     kind: FileKind
@@ -65,6 +66,7 @@ class DataFile:
     schema_id: int | None = None
     generation_id: int | None = None
     statistics: FileStatistics | None = None
+    partition: str | None = None
 
     @property
     def key(self) -> str:
@@ -79,6 +81,8 @@ class FileEntry(Struct, frozen=True, rename="camel", omit_defaults=True):
     first row, null for rows that a merge combined. In AddData these two and `generation_id` follow from the block; other events state them.
     `statistics` is None if the file was written while no publisher needed them; entries of removed files have none either.
     `landed_on`: the day on which the last rows of a raw file landed, counted from 1970. Only live files have it; added ones do not.
+    `partition`: as in DataFile. The rows of a file with one are those of a partition out of several landed files or a part of one, so
+    `offset` only gives their order among the files of the partition.
     """
 
     kind: FileKind
@@ -93,6 +97,7 @@ class FileEntry(Struct, frozen=True, rename="camel", omit_defaults=True):
     offset: int | None = None
     statistics: FileStatistics | None = None
     landed_on: int | None = None
+    partition: str | None = None
 
     @classmethod
     def of(cls, file: DataFile) -> FileEntry:
@@ -110,6 +115,7 @@ class FileEntry(Struct, frozen=True, rename="camel", omit_defaults=True):
             file.generation_id,
             file.offset,
             file.statistics,
+            partition=file.partition,
         )
 
     def upload(self) -> StagedUpload:

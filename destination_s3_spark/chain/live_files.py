@@ -103,7 +103,7 @@ def _compacted(live: LiveFiles, event: MergeData) -> LiveFiles:
     removed = {file.key for file in event.files_removed}
     parts = [file for file in live.files if file.key in removed]
     made = {(file.kind, file.offset): _dated(file.visible(), _newest(parts)) for file in event.files}
-    files = (made.get((file.kind, file.offset)) if file.key in removed else file for file in live.files)
+    files = (made.pop((file.kind, file.offset), None) if file.key in removed else file for file in live.files)
     return replace(live, files=tuple(file for file in files if file is not None))
 
 

@@ -322,6 +322,14 @@ class Config(OpenSettings):
             raise ValueError(f"{given} is set and {absent} is not. Set both, or neither to use a role or the environment's credentials")
         return secret
 
+    @field_validator("tables")
+    @classmethod
+    def _only_typed_files_are_partitioned(cls, tables: Tables, info: ValidationInfo) -> Tables:
+        chosen = info.data.get("format")
+        if tables.partition_by and chosen is not None and chosen.format_type not in ("Parquet", "Avro"):
+            raise ValueError(f"partition_by needs the format Parquet or Avro, and the format is {chosen.format_type}")
+        return tables
+
 
 def with_current_spellings(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options with current spellings in `format`, where older versions of destination-s3 read some values in any case."""

@@ -37,6 +37,31 @@ class DecimalColumn(Settings):
         return scale
 
 
+class PartitionBy(Settings):
+    """The division of the files of some streams' tables into folders by the values of a column."""
+
+    stream: str = Field(
+        title="Stream",
+        description="The stream's name, with or without its namespace and a dot before it. Patterns have * and ?.",
+        examples=["shop.orders", "*"],
+    )
+    column: str = Field(
+        title="Column",
+        description="A field at the top level of the records: a date, a timestamp, a boolean, an integer or a short string.",
+        examples=["created_at"],
+    )
+    transform: Literal["identity", "year", "month", "day", "hour"] = Field(
+        title="Transform",
+        description="The part of the value that divides the rows: all of it, or the year, month, day or hour in UTC it lies in.",
+    )
+    name: Annotated[str, Shape(r"^[A-Za-z][A-Za-z0-9_]*$", "order_day")] | None = Field(
+        None,
+        title="Directory name",
+        description="What folders' names have before the equals sign, and no column. By default the column and the transform, joined by _.",
+        examples=["order_day"],
+    )
+
+
 class Tables(Settings):
     """What is kept of each stream."""
 
@@ -84,6 +109,14 @@ class Tables(Settings):
         description=(
             "Number columns to store as decimals in Avro and Parquet, whether or not their schema says so. Of several entries that match a "
             "column, the first one applies."
+        ),
+    )
+    partition_by: list[PartitionBy] = Field(
+        [],
+        title="Partitions",
+        description=(
+            "Columns that divide the files of Parquet and Avro tables into folders such as created_at_day=2026-11-20/, so that readers "
+            "skip files. Of several entries that match a stream, the first one applies. Takes effect for new tables and at refreshes."
         ),
     )
     cdc_deletion_mode: Literal["hard", "soft"] = Field(

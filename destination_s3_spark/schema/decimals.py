@@ -33,8 +33,7 @@ class NamedDecimal:
 
     def names(self, stream: StreamId, path: tuple[str, ...]) -> bool:
         """Tell whether the number at this path of the stream is meant."""
-        names = {stream.name, f"{stream.namespace}.{stream.name}"} if stream.namespace else {stream.name}
-        return any(fnmatchcase(name, self.stream) for name in names) and fnmatchcase(".".join(path), self.column)
+        return stream.matches(self.stream) and fnmatchcase(".".join(path), self.column)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from destination_s3_spark.errors import DataError
 from destination_s3_spark.schema.arrow import schema_to_text
 from destination_s3_spark.schema.change import Change, SchemaVer
 from destination_s3_spark.schema.encodings import DESTINATION_S3, Encodings, with_unit
+from destination_s3_spark.schema.partitioning import PartitionSpec
 from destination_s3_spark.schema.table_schema import Evolution, TableField, TableSchema
 from destination_s3_spark.schema.type_text import type_from_json, type_to_json
 
@@ -36,6 +37,8 @@ def to_event(evolution: Evolution, mode: str, primary_key: Sequence[Sequence[str
         event["retyped"] = list(evolution.retyped)
     if schema.encodings is not None:
         event["encodings"] = schema.encodings.to_json()
+    if schema.partition is not None:
+        event["partition"] = schema.partition.to_json()
     return event
 
 
@@ -45,7 +48,8 @@ def from_event(event: Mapping[str, Any]) -> TableSchema:
         fields = tuple(_field_from_json(field) for field in event["fields"])
         retyped = tuple(str(source) for source in event.get("retyped") or ())
         encodings = Encodings.from_json(event["encodings"]) if event.get("encodings") else None
-        return TableSchema(int(event["schemaId"]), fields, SchemaVer.parse(event["version"]), retyped, encodings)
+        partition = PartitionSpec.from_json(event["partition"]) if event.get("partition") else None
+        return TableSchema(int(event["schemaId"]), fields, SchemaVer.parse(event["version"]), retyped, encodings, partition)
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(
             f"The table's {KIND} block cannot be read ({type(error).__name__}): it is damaged, or a newer connector wrote it. "

@@ -21,6 +21,7 @@ from destination_s3_spark.schema.change import FIRST_VERSION, Change, ChangeKind
 from destination_s3_spark.schema.encodings import EXTRACTED_AT, Encodings, has_time
 from destination_s3_spark.schema.json_schema import StreamFields
 from destination_s3_spark.schema.names import Level, assign_names
+from destination_s3_spark.schema.partitioning import PartitionSpec
 from destination_s3_spark.schema.placement import Placement, TableField, place
 from destination_s3_spark.schema.policy import SchemaPolicy
 from destination_s3_spark.schema.type_merge import TypeConflictError, arranged
@@ -36,6 +37,7 @@ class TableSchema:
 
     `retyped`: keys of the columns that this schema changed to another type in place. Files of earlier schemas hold them in an older type.
     `encodings`: those of the table's Parquet files. None if no Parquet file was written yet, or only by versions that did not record them.
+    `partition`: the division of the table's files, or None if the table has no partitions.
     """
 
     schema_id: int
@@ -43,6 +45,7 @@ class TableSchema:
     version: SchemaVer = FIRST_VERSION
     retyped: tuple[str, ...] = ()
     encodings: Encodings | None = None
+    partition: PartitionSpec | None = None
 
     @property
     def arrow(self) -> pa.Schema:
@@ -62,7 +65,7 @@ class TableSchema:
 class Evolution:
     """The schema after an evolution. If nothing changed, it is the previous object and `changes` is empty.
 
-    `reencoded`: keys of the columns that earlier files store in another encoding.
+    `reencoded`: keys of the columns that earlier files store in another encoding, or by which they are divided in another way.
     """
 
     schema: TableSchema
@@ -79,7 +82,12 @@ class Evolution:
         keys = (EXTRACTED_AT,) if before.extracted_at is not after.extracted_at else ()
         times = [field.source for field in self.schema.fields if has_time(arrow_type(field.type))]
         reencoded = (*keys, *(times if before.time is not after.time else ()))
-        return replace(self, schema=replace(self.schema, encodings=after), reencoded=reencoded)
+        return replace(self, schema=replace(self.schema, encodings=after), reencoded=(*self.reencoded, *reencoded))
+
+    def partitioned(self, before: PartitionSpec | None, after: PartitionSpec | None) -> Evolution:
+        """Return the evolution of a table that is divided in another way from now on. `before` is the division of its existing files."""
+        moved = () if before == after else tuple(spec.source for spec in (after, before) if spec is not None)[:1]
+        return replace(self, schema=replace(self.schema, partition=after), reencoded=(*self.reencoded, *moved))
 
 
 def evolve(previous: TableSchema | None, incoming: StreamFields, stream: StreamId, policy: SchemaPolicy) -> Evolution:
@@ -98,7 +106,8 @@ def evolve(previous: TableSchema | None, incoming: StreamFields, stream: StreamI
     columns = (*(carried[column.id] for column in previous.fields), *additions)
     retyped = tuple(source for source, placement in placements.items() if placement.retyped)
     version = previous.version.after(tuple(changes))
-    return Evolution(TableSchema(schema_id, columns, version, retyped, previous.encodings), tuple(changes))
+    schema = TableSchema(schema_id, columns, version, retyped, previous.encodings, previous.partition)
+    return Evolution(schema, tuple(changes))
 
 
 def plan_fields(schema: TableSchema, incoming: Iterable[Field]) -> tuple[Field, ...]:

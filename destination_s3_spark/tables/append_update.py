@@ -5,18 +5,22 @@ A file that already has the table's columns and format is copied inside the stor
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from destination_s3_spark.chain.files import DataFile, FileEntry, FileKind, generation_metadata
 from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.open_table import OpenTable
+from destination_s3_spark.tables.partitioned_files import key_in
 from destination_s3_spark.tables.row_plan import file_columns
-from destination_s3_spark.tables.row_sources import extension, replaced_by_pending, stored
-from destination_s3_spark.tables.stored.rewrite import RewriteTask, rewrite_file
+from destination_s3_spark.tables.row_sources import extension, raw_covers, replaced_by_pending, stored
+from destination_s3_spark.tables.stored.rewrite import WAITING_BYTES, RewriteTask, Stored, rewrite_file
 from destination_s3_spark.tables.stored.rows import Misfits
 from destination_s3_spark.tables.update import Steps, Update, Work
+
+ARROW_BYTES = 20
+"""Most bytes of Arrow memory that a byte of a stored file becomes, as a rule. If it is more, the last files of a rewrite are larger."""
 
 
 def publish_deltas(table: OpenTable, s3: S3Settings) -> Update:
@@ -30,7 +34,7 @@ def publish_deltas(table: OpenTable, s3: S3Settings) -> Update:
     deltas = [*kept.deltas, *(file for file in live.of(FileKind.DELTA) if live.is_pending(file) == replaces)]
     lasting = [file for file in kept.final if not table.is_outdated(file)]
     sources = [*(file for file in kept.files if file.kind is not FileKind.DELTA and file not in lasting), *deltas]
-    copies = [file for file in deltas if not (table.is_outdated(file) or _is_run(file))]
+    copies = [file for file in deltas if not (table.is_outdated(file) or _is_run(file) or _is_divided(file) != _has_partitions(table))]
     written = yield from _rewritten(table, live, [file for file in sources if file not in copies], s3, Misfits.NULL)
     files = sorted([*_copied(table, copies), *written], key=lambda file: file.offset or 0)
     table.record_schema()
@@ -43,6 +47,9 @@ def publish_deltas(table: OpenTable, s3: S3Settings) -> Update:
 def retype_final_files(table: OpenTable, s3: S3Settings) -> Update:
     """Rewrite the final files of an append table whose columns have other types than the table has now."""
     live = table.writer.live_files()
+    if table.partitioning is not None and raw_covers(table, live):
+        # Raw files are not divided, so they cannot stand for single files, only for all of them.
+        return (yield from rebuild_from_raw(table, s3))
     outdated = [file for file in live.of(FileKind.FINAL, FileKind.STATE) if table.is_outdated(file)]
     final = [file for file in outdated if file.kind is FileKind.FINAL]
     written = yield from _rewritten(table, live, final, s3, Misfits.REFUSE)
@@ -56,12 +63,21 @@ def rebuild_from_raw(table: OpenTable, s3: S3Settings) -> Update:
     raw = [file for file in live.of(FileKind.RAW) if not live.is_pending(file)]
     written = yield from _rewritten(table, live, raw, s3, Misfits.REFUSE)
     made = [file for file in live.files if file.kind is not FileKind.RAW and not live.is_pending(file)]
+    table.record_schema()
     return table.writer.merge(written, [*made, *live.dropped], None)
 
 
 def _is_run(file: FileEntry) -> bool:
     """Tell whether the file was landed for a merge. Its columns then differ from those of a final file."""
     return file.keys is not None
+
+
+def _is_divided(file: FileEntry) -> bool:
+    return file.partition is not None
+
+
+def _has_partitions(table: OpenTable) -> bool:
+    return table.partitioning is not None
 
 
 def _rewritten(table: OpenTable, live: LiveFiles, files: Sequence[FileEntry], s3: S3Settings, misfits: Misfits) -> Steps[list[DataFile]]:
@@ -71,9 +87,22 @@ def _rewritten(table: OpenTable, live: LiveFiles, files: Sequence[FileEntry], s3
     plan, layout = table.plan, table.layout
     columns = file_columns(table.schema, plan)
     sources = stored(table, live, files, misfits, s3)
-    tasks = [RewriteTask(source, table.final_key(table.writer.next_token()), columns, layout.final, s3) for source in sources]
+    tasks = [RewriteTask(source, _keys(table, source), columns, layout.final, s3, table.partitioning) for source in sources]
     done = yield from Work(rewrite_file, tasks, lambda task: task.stored.file.bytes).results()
-    return [replace(file, offset=source.offset, generation_id=source.generation_id) for file, source in zip(done, files, strict=True)]
+    return [file for made, source in zip(done, files, strict=True) for file in _in_order(made, source)]
+
+
+def _keys(table: OpenTable, source: Stored) -> tuple[str, ...]:
+    rounds = 1 if table.partitioning is None else 1 + source.file.bytes * ARROW_BYTES // WAITING_BYTES
+    return tuple(table.final_key(table.writer.next_token()) for _ in range(rounds))
+
+
+def _in_order(made: Sequence[DataFile], source: FileEntry) -> Iterator[DataFile]:
+    """Yield the files made of a file with the generation of its rows, and with offsets that follow each other."""
+    offset = source.offset
+    for file in made:
+        yield replace(file, offset=offset, generation_id=source.generation_id)
+        offset = None if offset is None else offset + file.rows
 
 
 def _copied(table: OpenTable, deltas: Sequence[FileEntry]) -> list[DataFile]:
@@ -82,7 +111,12 @@ def _copied(table: OpenTable, deltas: Sequence[FileEntry]) -> list[DataFile]:
     def copy(file: FileEntry) -> DataFile:
         key = keys[file.key]
         upload = table.writer.copy(file, key, generation_metadata(file.generation_id))
-        return DataFile(FileKind.FINAL, upload, file.rows, None, file.offset, file.schema_id, file.generation_id, file.statistics)
+        own = file.offset, file.schema_id, file.generation_id, file.statistics, file.partition
+        return DataFile(FileKind.FINAL, upload, file.rows, None, *own)
 
-    keys = {file.key: table.final_key(table.writer.next_token(), extension(file)) for file in deltas}
+    def final_key(file: FileEntry) -> str:
+        key = table.final_key(table.writer.next_token(), extension(file))
+        return key if table.partitioning is None or file.partition is None else key_in(key, table.partitioning.folder(file.partition))
+
+    keys = {file.key: final_key(file) for file in deltas}
     return list(table.writer.map_files(copy, deltas))

@@ -8,14 +8,17 @@ from destination_s3_spark.change_log.events import AfterImage, BeforeImage
 from destination_s3_spark.change_log.options import ChangeLogFormat, ChangeLogOptions
 from destination_s3_spark.config.config import MIB, Config
 from destination_s3_spark.config.format_options import ParquetFormat
+from destination_s3_spark.config.table_options import PartitionBy
 from destination_s3_spark.formats.file_format import FileOptions
 from destination_s3_spark.formats.parquet import Codec, Dictionary, ParquetOptions
 from destination_s3_spark.formats.registry import file_options
 from destination_s3_spark.schema.airbyte_type import Decimal
+from destination_s3_spark.schema.avro_names import safe_name
 from destination_s3_spark.schema.decimals import Decimals, NamedDecimal
 from destination_s3_spark.schema.encodings import ExtractedAtEncoding
+from destination_s3_spark.schema.partitioning import PartitionSpec, Transform, default_name
 from destination_s3_spark.schema.policy import SchemaChange
-from destination_s3_spark.tables.rules import Compaction, Rules
+from destination_s3_spark.tables.rules import Compaction, PartitionRule, Rules
 from destination_s3_spark.tables.runs.keys import CdcDeletion
 
 
@@ -60,4 +63,11 @@ def rules(config: Config) -> Rules:
         options if log.enabled else None,
         tables.raw_retention_days,
         log.retention_days,
+        tuple(map(_partition_rule, tables.partition_by)),
     )
+
+
+def _partition_rule(chosen: PartitionBy) -> PartitionRule:
+    transform = Transform(chosen.transform)
+    name = chosen.name or default_name(safe_name(chosen.column), transform)
+    return PartitionRule(chosen.stream, PartitionSpec(chosen.column, transform, name))

@@ -50,10 +50,10 @@ def choose(
     before = recorded or _found(writer, chosen, store)
     if kept.adopted or (contents.adopted and contents.pending is None):
         return EncodingChange(before, DESTINATION_S3)
-    return EncodingChange(before, chosen if _begins(contents, disposition, kept) else before)
+    return EncodingChange(before, chosen if begins_generation(contents, disposition, kept) else before)
 
 
-def _begins(contents: Contents, disposition: WriteDisposition, kept: Kept) -> bool:
+def begins_generation(contents: Contents, disposition: WriteDisposition, kept: Kept) -> bool:
     """Tell whether the session begins a generation that will replace all rows of the table."""
     if disposition is WriteDisposition.MAINTAIN or contents.pending is None:
         return False

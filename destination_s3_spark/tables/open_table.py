@@ -16,6 +16,7 @@ from destination_s3_spark.formats.parquet import ParquetOptions
 from destination_s3_spark.protocol.catalog import Stream
 from destination_s3_spark.schema.airbyte_type import Field, Scalar
 from destination_s3_spark.schema.arrow import RAW_SCHEMA
+from destination_s3_spark.schema.partitioning import Partitioning
 from destination_s3_spark.schema.table_schema import TableSchema, replayed_fields
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.commit.generation import Kept
@@ -57,6 +58,8 @@ class OpenTable:
     columns: Columns
     spec: KeySpec | None
     """The key of a deduplicated table's rows. None for an append table."""
+    partitioning: Partitioning | None
+    """The division of the table's files. None for a table without partitions."""
     pending: bool
     """Whether rows land beside the table until they replace it."""
     kept: Kept
@@ -69,6 +72,11 @@ class OpenTable:
     def schema(self) -> TableSchema:
         """The table's columns."""
         return self.columns.schema
+
+    @property
+    def gathers(self) -> bool:
+        """Whether all rows of a slice are in memory before they are written, to be sorted or divided."""
+        return self.spec is not None or self.partitioning is not None
 
     @property
     def plan(self) -> RowPlan:
@@ -128,9 +136,11 @@ class OpenTable:
             key = layout.delta_key(number, token, ParquetOptions.extension)
             targets = [Target(FileKind.DELTA, key, columns, ParquetOptions(), self.spec)]
         elif self.pending:
-            targets = [Target(FileKind.DELTA, layout.delta_key(number, token, layout.final.extension), columns, layout.final)]
+            key = layout.delta_key(number, token, layout.final.extension)
+            targets = [Target(FileKind.DELTA, key, columns, layout.final, partitioning=self.partitioning)]
         else:
-            targets = [Target(FileKind.FINAL, self._final_key(number, token, layout.final.extension), columns, layout.final)]
+            key = self._final_key(number, token, layout.final.extension)
+            targets = [Target(FileKind.FINAL, key, columns, layout.final, partitioning=self.partitioning)]
         if layout.raw is not None:
             raw_key = layout.raw_key(number, self.writer.next_token())
             targets.append(Target(FileKind.RAW, raw_key, FileColumns(self.stream.id, (), RAW_SCHEMA), layout.raw))

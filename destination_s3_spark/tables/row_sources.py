@@ -29,8 +29,11 @@ def replaced_by_pending(live: LiveFiles, kept: Kept = NOTHING, lasting: Collecti
 
 
 def raw_twin(live: LiveFiles, file: FileEntry) -> FileEntry | None:
-    """Return the raw file with exactly the rows of this file in the same order, or None if there is none."""
-    if file.offset is None:
+    """Return the raw file with exactly the rows of this file in the same order, or None if there is none.
+
+    A file of a partition has none, because its offset does not tell which rows it has.
+    """
+    if file.offset is None or file.partition is not None:
         return None
     raw = live.of(FileKind.RAW)
     return next((twin for twin in raw if twin.offset == file.offset and twin.rows == file.rows), None)

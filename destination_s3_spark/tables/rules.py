@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from enum import Enum
 
 from destination_s3_spark.change_log.options import ChangeLogOptions
+from destination_s3_spark.schema.partitioning import PartitionSpec
 from destination_s3_spark.schema.policy import SchemaChange
+from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.runs.keys import CdcDeletion
 
 
@@ -16,6 +18,14 @@ class Compaction(Enum):
     AUTO = "auto"
     ON = "on"
     OFF = "off"
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRule:
+    """The partitioning of the tables of streams whose name matches a pattern."""
+
+    stream: str
+    spec: PartitionSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,3 +43,9 @@ class Rules:
     """Days to keep raw files whose rows are in the final table, or None to keep all."""
     change_log_days: int | None = None
     """Days to keep the change log before its newest snapshot, or None to keep all of it."""
+    partitions: tuple[PartitionRule, ...] = ()
+    """The first one that matches a stream divides its table."""
+
+    def partition_of(self, stream: StreamId) -> PartitionSpec | None:
+        """Return the partitioning that the user wants for a stream's table."""
+        return next((rule.spec for rule in self.partitions if stream.matches(rule.stream)), None)

@@ -13,15 +13,17 @@ from destination_s3_spark.formats.registry import format_of
 from destination_s3_spark.protocol.catalog import DestinationSyncMode, Stream
 from destination_s3_spark.schema.encodings import DESTINATION_S3
 from destination_s3_spark.schema.json_schema import StreamFields
+from destination_s3_spark.schema.partitioning import PartitionSpec
 from destination_s3_spark.schema.schema_event import from_event, to_event
 from destination_s3_spark.schema.table_schema import Evolution, TableSchema, evolve
 from destination_s3_spark.storage.object_store import ObjectStore
 from destination_s3_spark.tables.commit.generation import Kept, kept_rows
 from destination_s3_spark.tables.commit.writer import TableWriter
 from destination_s3_spark.tables.dedup import deciding_fields, is_deduplicated, key_spec
-from destination_s3_spark.tables.encodings import choose
+from destination_s3_spark.tables.encodings import begins_generation, choose
 from destination_s3_spark.tables.layout import Layout
 from destination_s3_spark.tables.open_table import Columns, OpenTable, refusal
+from destination_s3_spark.tables.partitioning import chosen_partition, partitioning_of, recorded_partition, warn_of_recorded
 from destination_s3_spark.tables.row_plan import file_columns, row_plan, schema_policy
 from destination_s3_spark.tables.rules import Rules
 from destination_s3_spark.tables.runs.keys import KeySpec
@@ -58,7 +60,12 @@ class StreamTable:
         """Raise ConfigError unless the declared columns fit the table as read and the format of its files."""
         state = self.writer.state
         replaces = state is not None and pending_in(state, self.session) is not None
-        evolution = self._evolve(state, replaces=replaces)
+        configured = self.rules.partition_of(self.stream.id)
+        anew = state is None or replaces or state.contents.empty
+        partition = configured if anew else recorded_partition(state)
+        evolution = self._evolve(state, partition, replaces=replaces)
+        for spec in dict.fromkeys((partition, configured)):  # a configured one that has to wait for a refresh should fit too
+            partitioning_of(self.stream, replace(evolution.schema, partition=spec), self.layout.final)
         self._key_spec(evolution.schema)
         plan = row_plan(self.stream, evolution.schema, self.fields.fields, self.layout.final)
         self.layout.final.require_fitting(file_columns(evolution.schema, plan))
@@ -75,8 +82,10 @@ class StreamTable:
         pending = state.contents.pending is not None
         configured = self.layout.final.encodings if isinstance(self.layout.final, ParquetOptions) else None
         encodings = choose(self.writer, configured, self.session.disposition, kept, self.store)
-        evolution = self._evolve(state, replaces=pending)
+        partition = self._partition(state, kept)
+        evolution = self._evolve(state, partition, replaces=pending).partitioned(recorded_partition(state), partition)
         evolution, recorded = self._to_record(state, evolution if encodings is None else evolution.encoded(*encodings))
+        partitioning = partitioning_of(self.stream, evolution.schema, self.layout.final)
         columns = Columns(evolution.schema, recorded, evolution.schema.schema_id if evolution.retyped else state.types_since)
         if self.deduplicated and not pending:
             self._refuse_unreadable(state)
@@ -89,6 +98,7 @@ class StreamTable:
             session=self.session,
             columns=columns,
             spec=self._key_spec(evolution.schema),
+            partitioning=partitioning,
             pending=pending,
             kept=kept,
             outdated=not pending and self._has_rows_of_other_types(columns),
@@ -96,6 +106,14 @@ class StreamTable:
         if not table.outdated:
             table.record_schema()
         return table
+
+    def _partition(self, state: TableState, kept: Kept) -> PartitionSpec | None:
+        configured = self.rules.partition_of(self.stream.id)
+        disposition = self.session.disposition
+        chosen = chosen_partition(state, configured, disposition, begins=begins_generation(state.contents, disposition, kept))
+        if disposition is not WriteDisposition.MAINTAIN:
+            warn_of_recorded(self.stream, chosen, configured)
+        return chosen
 
     def _key_spec(self, schema: TableSchema) -> KeySpec | None:
         if not self.deduplicated:
@@ -153,9 +171,10 @@ class StreamTable:
             return has_state and found is not None and not found.typed
         return has_state or (found is not None and found.sorted_rows)
 
-    def _evolve(self, state: TableState | None, *, replaces: bool) -> Evolution:
+    def _evolve(self, state: TableState | None, partition: PartitionSpec | None, *, replaces: bool) -> Evolution:
         """Return the columns in which this sync lands rows."""
-        policy = schema_policy(self.layout.final, self.rules.schema_change, deciding_fields(self.stream), replace=replaces)
+        fixed = deciding_fields(self.stream) | ({partition.source} if partition is not None else set())
+        policy = schema_policy(self.layout.final, self.rules.schema_change, fixed, replace=replaces)
         recorded = state.schema if state is not None else None
         previous = from_event(recorded) if recorded is not None else None
         return evolve(previous, self.fields, self.stream.id, policy)
@@ -166,7 +185,7 @@ class StreamTable:
         payload = self._payload(evolution)
         if recorded is None or evolution.changes:
             return evolution, payload
-        if all(recorded.get(key) == payload.get(key) for key in ("mode", "primaryKey", "cursor", "encodings")):
+        if all(recorded.get(key) == payload.get(key) for key in ("mode", "primaryKey", "cursor", "encodings", "partition")):
             return evolution, None
         # The same columns under another key, cursor, mode or encoding are a new schema, because readers of the chain rely on these values.
         evolution = replace(evolution, schema=replace(evolution.schema, schema_id=evolution.schema.schema_id + 1))

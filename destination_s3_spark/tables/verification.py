@@ -147,7 +147,9 @@ def _row_problems(chain: Chain, seen: Readable) -> Iterator[str]:
     """Yield contradictions between raw, landed and final rows."""
     live, contents = seen.live, seen.contents
     for kind in (FileKind.RAW, FileKind.FINAL, FileKind.DELTA):
-        placed = sorted((file.offset, file.rows, file.key) for file in live.of(kind) if file.offset is not None and file.keys is None)
+        # The offset of a file of a partition gives only its order, because its rows landed between those of other partitions.
+        whole = [file for file in live.of(kind) if file.keys is None and file.partition is None]
+        placed = sorted((file.offset, file.rows, file.key) for file in whole if file.offset is not None)
         for (start, rows, first), (following, _, second) in pairwise(placed):
             if start + rows > following:
                 yield f"{first} and {second} hold the same rows"

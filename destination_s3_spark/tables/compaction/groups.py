@@ -1,7 +1,7 @@
 """Choice of the files to join. Pure functions without I/O.
 
 Only neighbours are joined: files of one schema, generation and folder with consecutive rows. So their rows keep their order, and the
-rows of a raw file are still those of one final file.
+rows of a raw file are still those of one final file. Files of a partition are neighbours whatever landed in other partitions between them.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def groups(files: Sequence[FileEntry], target_bytes: int, has_twin: Twin = lambd
 def _neighbours(files: Sequence[FileEntry], below_bytes: float, has_twin: Twin) -> Iterator[list[FileEntry]]:
     """Yield the longest runs of small files with consecutive rows that may be joined."""
     run: list[FileEntry] = []
-    for file in sorted(files, key=lambda file: file.offset or 0):
+    for file in sorted(files, key=lambda file: (file.partition or "", file.offset or 0)):
         if run and not (file.bytes < below_bytes and _follows(file, run[-1]) and has_twin(file) == has_twin(run[-1])):
             yield run
             run = []
@@ -53,11 +53,12 @@ def _neighbours(files: Sequence[FileEntry], below_bytes: float, has_twin: Twin) 
 
 
 def _follows(file: FileEntry, before: FileEntry) -> bool:
-    return file.offset == (before.offset or 0) + before.rows and _likeness(file) == _likeness(before)
+    consecutive = file.partition is not None or file.offset == (before.offset or 0) + before.rows
+    return consecutive and _likeness(file) == _likeness(before)
 
 
 def _likeness(file: FileEntry) -> tuple[object, ...]:
-    return file.kind, file.schema_id, file.generation_id, file.key.rpartition("/")[0]
+    return file.kind, file.schema_id, file.generation_id, file.partition, file.key.rpartition("/")[0]
 
 
 def _full(run: Sequence[FileEntry], target_bytes: int) -> tuple[list[Group], list[FileEntry]]:

@@ -111,4 +111,5 @@ def _footer(file: FileEntry, store: ObjectStore) -> Footer:
 def _entry(group: Group, staged: DataFile) -> DataFile:
     first = group[0]
     statistics = united([file.statistics for file in group])
-    return DataFile(staged.kind, staged.upload, staged.rows, None, first.offset, first.schema_id, first.generation_id, statistics)
+    own = first.offset, first.schema_id, first.generation_id, statistics, first.partition
+    return DataFile(staged.kind, staged.upload, staged.rows, None, *own)

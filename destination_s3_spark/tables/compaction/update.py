@@ -65,11 +65,15 @@ def compaction_of(table: OpenTable, s3: S3Settings) -> Update | None:
 
 
 def _chosen(table: OpenTable, live: LiveFiles) -> list[tuple[_Join, ...]]:
-    """Choose the files to make, each final file together with the raw file of its rows."""
+    """Choose the files to make, each final file together with the raw file of its rows.
+
+    Raw files of a partitioned table are joined by themselves, because each has rows of several final files.
+    """
     target = table.rules.target_file_bytes
     raw = {file.offset: file for file in _of_kind(table, live, FileKind.RAW)}
-    if table.spec is not None:
-        return [(_join(table, group),) for group in groups(list(raw.values()), target)]
+    if table.spec is not None or table.partitioning is not None:
+        final = _of_kind(table, live, FileKind.FINAL) if table.spec is None else []
+        return [(_join(table, group),) for files in (list(raw.values()), final) for group in groups(files, target)]
 
     def twin(file: FileEntry) -> FileEntry | None:
         found = raw.get(file.offset)

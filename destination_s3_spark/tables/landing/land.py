@@ -7,11 +7,12 @@ it goes. Nothing becomes visible. Memory is bounded by a block and two row group
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
+from typing import Protocol
 
 from destination_s3_spark.chain.files import DataFile, FileKind, generation_metadata
 from destination_s3_spark.decoding.changed_values import ChangedField, changed_values
@@ -23,9 +24,11 @@ from destination_s3_spark.formats.file_format import FileOptions
 from destination_s3_spark.formats.file_writer import FileColumns, FileWriter
 from destination_s3_spark.formats.parquet import gathered_statistics
 from destination_s3_spark.schema.arrow import RAW_SCHEMA
+from destination_s3_spark.schema.partitioning import Partitioning
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.storage.staging import StagedFileSink
 from destination_s3_spark.tables.landing.slices import Segment, Slice, StagedSlice
+from destination_s3_spark.tables.partitioned_files import PartitionedFiles
 from destination_s3_spark.tables.runs.keys import KeySpec
 from destination_s3_spark.tables.runs.sorted_file import RunFile
 
@@ -35,13 +38,14 @@ BLOCK_BYTES = 4 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A file to write. `sorted_by` makes it a sorted run for a merge."""
+    """A file to write. `sorted_by` makes it a sorted run for a merge, `partitioning` a file for each partition of the rows."""
 
     kind: FileKind
     key: str
     columns: FileColumns
     options: FileOptions
     sorted_by: KeySpec | None = None
+    partitioning: Partitioning | None = None
 
     @property
     def of_raw_rows(self) -> bool:
@@ -75,7 +79,7 @@ def land_slice(task: LandTask) -> StagedSlice:
     misfits: Counter[str] = Counter()
     by_field: Counter[ChangedField] = Counter()
     with ExitStack() as stack:
-        files = [stack.enter_context(_StagedFile(target, task)) for target in task.targets]
+        files = [stack.enter_context(_staged_rows(target, task)) for target in task.targets]
         records = multiset = 0
         for lines, end in _blocks(task.slice):
             block = _typed(typer, lines, task, sum(s.records for s in segments) + records)
@@ -89,7 +93,7 @@ def land_slice(task: LandTask) -> StagedSlice:
             if end in task.slice.boundaries or end == task.slice.end:
                 segments.append(Segment(end, records, multiset % 2**128))
                 records = multiset = 0
-        staged = tuple(file.stage(task.slice.records) for file in files)
+        staged = tuple(staged for file in files for staged in file.stage(task.slice.records))
     return StagedSlice(task.slice.start, task.slice.end, task.schema_id, staged, tuple(segments), dict(changes), dict(misfits), by_field)
 
 
@@ -101,6 +105,26 @@ def _typed(typer: RecordTyper, lines: bytes, task: LandTask, records_before: int
         failure.catalog_index = task.slice.stream
         failure.record = task.slice.first_record + records_before + error.index
         raise failure from None
+
+
+class _StagedRows(Protocol):
+    """The rows of a slice on their way into files of one kind."""
+
+    def __enter__(self) -> _StagedRows: ...
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None: ...
+
+    def write(self, block: TypedBlock) -> None:
+        """Take over the rows of a block."""
+
+    def stage(self, records: int) -> Sequence[DataFile]:
+        """Finish the files, which must have this number of rows."""
+
+
+def _staged_rows(target: Target, task: LandTask) -> _StagedRows:
+    if target.partitioning is None:
+        return _StagedFile(target, task)
+    return _StagedPartitions(target, target.partitioning, task)
 
 
 class _StagedFile:
@@ -132,12 +156,39 @@ class _StagedFile:
         else:
             self._file.write(rows)
 
-    def stage(self, records: int) -> DataFile:
+    def stage(self, records: int) -> Sequence[DataFile]:
         rows = self._file.close()
-        if rows != records:
-            raise Bug(f"A slice of {records} records was landed as {rows} rows; nothing was committed.")
+        _require_all(records, rows)
         keys = self._file.keys if isinstance(self._file, RunFile) else None
-        return DataFile(self._target.kind, self._sink.stage(), rows, keys, statistics=gathered_statistics(self._file))
+        return (DataFile(self._target.kind, self._sink.stage(), rows, keys, statistics=gathered_statistics(self._file)),)
+
+
+class _StagedPartitions:
+    """The rows of a slice, and a file for each of their partitions."""
+
+    def __init__(self, target: Target, partitioning: Partitioning, task: LandTask) -> None:
+        metadata = generation_metadata(task.plan.generation_id)
+        self._files = PartitionedFiles(target.kind, target.key, target.columns, target.options, partitioning, metadata, task.s3)
+
+    def __enter__(self) -> _StagedPartitions:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._files.__exit__(kind, error, trace)
+
+    def write(self, block: TypedBlock) -> None:
+        self._files.write(block.final)
+
+    def stage(self, records: int) -> Sequence[DataFile]:
+        files = self._files.stage()
+        _require_all(records, sum(file.rows for file in files))
+        return files
+
+
+def _require_all(records: int, rows: int) -> None:
+    """Raise Bug unless each record became a row."""
+    if rows != records:
+        raise Bug(f"A slice of {records} records was landed as {rows} rows; nothing was committed.")
 
 
 def _blocks(piece: Slice) -> Iterator[tuple[bytes, int]]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -14,13 +14,17 @@ from destination_s3_spark.decoding.plan import RowPlan
 from destination_s3_spark.formats.file_format import FileOptions
 from destination_s3_spark.formats.file_writer import FileColumns
 from destination_s3_spark.formats.parquet import gathered_statistics
+from destination_s3_spark.schema.partitioning import Partitioning
 from destination_s3_spark.schema.table_schema import TableSchema
 from destination_s3_spark.storage.ranged import RangedFile
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.storage.staging import StagedFileSink
+from destination_s3_spark.tables.partitioned_files import PartitionedFiles
 from destination_s3_spark.tables.stored.rows import DoesNotFit, Misfits, cast_rows, retyped_rows
 
 ROWS_AT_ONCE = 4_096
+WAITING_BYTES = 128 * 2**20
+"""Arrow memory of the rows that wait for the files of their partitions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,22 +63,29 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class RewriteTask:
-    """A stored file and the final file to write from it."""
+    """A stored file and the final file to write from it. In a partitioned table, each partition of its rows gets a file.
+
+    `keys`: the key of the file. For partitions there are more keys than expected: whenever enough rows are in memory, their files are
+    written under the next key, under the last one at the end.
+    """
 
     stored: Stored
-    key: str
+    keys: tuple[str, ...]
     columns: FileColumns
     options: FileOptions
     s3: S3Settings
+    partitioning: Partitioning | None = None
 
 
-def rewrite_file(task: RewriteTask) -> DataFile:
-    """Stage the final file.
+def rewrite_file(task: RewriteTask) -> tuple[DataFile, ...]:
+    """Stage the final files, in the order of their rows as far as they are of one partition.
 
     Raises ConfigError for a value that does not fit, DataError or TransientError. Nothing stays staged after an error.
     """
     metadata = generation_metadata(task.stored.file.generation_id)
-    with StagedFileSink(task.s3, task.key, metadata) as sink:
+    if task.partitioning is not None:
+        return _partitions(task, task.partitioning, metadata)
+    with StagedFileSink(task.s3, task.keys[0], metadata) as sink:
         file = task.options.open(sink, task.columns)
         try:
             for _, rows in task.stored.rows(task.s3):
@@ -83,4 +94,19 @@ def rewrite_file(task: RewriteTask) -> DataFile:
             file.abandon()
             raise
         rows_written = file.close()
-        return DataFile(FileKind.FINAL, sink.stage(), rows_written, statistics=gathered_statistics(file))
+        return (DataFile(FileKind.FINAL, sink.stage(), rows_written, statistics=gathered_statistics(file)),)
+
+
+def _partitions(task: RewriteTask, partitioning: Partitioning, metadata: Mapping[str, str]) -> tuple[DataFile, ...]:
+    staged: list[DataFile] = []
+    rows = (typed for _, typed in task.stored.rows(task.s3))
+    with ExitStack() as stack:
+        for key in task.keys:
+            files = PartitionedFiles(FileKind.FINAL, key, task.columns, task.options, partitioning, metadata, task.s3)
+            stack.push(files)
+            for batch in rows:
+                files.write(batch)
+                if files.bytes >= WAITING_BYTES and key != task.keys[-1]:
+                    break
+            staged += files.stage()
+    return tuple(staged)

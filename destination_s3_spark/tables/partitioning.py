@@ -1,0 +1,95 @@
+"""Choice of a table's partitioning, and the checks of it against the table's columns.
+
+Files of two partitionings must never be in one table. As with encodings, only a new table and a generation that replaces all rows take the
+configured one.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from destination_s3_spark.chain.opening import WriteDisposition
+from destination_s3_spark.chain.state import TableState
+from destination_s3_spark.decoding.plan import Values
+from destination_s3_spark.errors import ConfigError
+from destination_s3_spark.formats.file_format import FileOptions
+from destination_s3_spark.protocol.catalog import Stream
+from destination_s3_spark.schema.airbyte_type import Field
+from destination_s3_spark.schema.partitioning import NotPartitionable, Partitioning, PartitionSpec, require_partitionable
+from destination_s3_spark.schema.schema_event import from_event
+from destination_s3_spark.schema.table_schema import TableSchema
+from destination_s3_spark.tables.dedup import is_deduplicated
+
+logger = logging.getLogger("airbyte")
+
+OPTION = "tables.partition_by"
+
+
+def recorded_partition(state: TableState | None) -> PartitionSpec | None:
+    """Return the partitioning that the chain records."""
+    return None if state is None or state.schema is None else from_event(state.schema).partition
+
+
+def chosen_partition(
+    state: TableState, configured: PartitionSpec | None, disposition: WriteDisposition, *, begins: bool
+) -> PartitionSpec | None:
+    """Choose the partitioning of an open table. `begins`: whether the session begins a generation that will replace all rows."""
+    recorded = recorded_partition(state)
+    if disposition is WriteDisposition.MAINTAIN:
+        return recorded
+    return configured if begins or state.contents.empty else recorded
+
+
+def warn_of_recorded(stream: Stream, recorded: PartitionSpec | None, configured: PartitionSpec | None) -> None:
+    """Warn that the table keeps its partitioning although another one is configured."""
+    if recorded != configured:
+        logger.warning(
+            "stream %s: %s says %s, but the table has %s and keeps that. Run a refresh of the stream, which writes all files again.",
+            stream.id, OPTION, _described(configured), _described(recorded),
+        )  # fmt: skip
+
+
+def partitioning_of(stream: Stream, schema: TableSchema, options: FileOptions) -> Partitioning | None:
+    """Return the partitioning of the table's rows, or None if it has none.
+
+    Raises ConfigError unless the columns, the key and the format of the files allow it.
+    """
+    spec = schema.partition
+    if spec is None:
+        return None
+    column = schema.column(spec.source)
+    if column is None:
+        raise _refused(
+            stream,
+            f"{OPTION} names the column '{spec.source}', which the stream's schema does not have at its top level. Name one that it has, "
+            "or leave the stream out.",
+        )
+    try:
+        require_partitionable(column.type, spec.transform)
+    except NotPartitionable as error:
+        raise _refused(stream, f"{OPTION}: the column '{spec.source}' {error.reason}. Choose accordingly and refresh the stream.") from None
+    taken = next((name for name in schema.arrow.names if name.casefold() == spec.name.casefold()), None)
+    if taken is not None:
+        raise _refused(
+            stream,
+            f"{OPTION}: the directories '{spec.name}=…' would have the name of the column '{taken}', which readers mistake for it. Choose "
+            "another name, and refresh the stream if its table has rows.",
+        )
+    if options.values is not Values.TYPED:
+        raise _refused(stream, "its table is partitioned, and only Parquet and Avro tables can be. Go back to the format, or refresh it.")
+    if is_deduplicated(stream):
+        raise _refused(
+            stream,
+            f"it is deduplicated, and {OPTION} divides its table by '{spec.source}', which is not in its primary key. Another version of "
+            "a row could then be in another partition. Add the column to the key if its values never change, choose another column of the "
+            "key, or append.",
+        )
+    return Partitioning(spec, Field(column.source, column.name, column.type))
+
+
+def _described(spec: PartitionSpec | None) -> str:
+    return "no partitions" if spec is None else f"{spec.name} ({spec.transform.value} of '{spec.source}')"
+
+
+def _refused(stream: Stream, problem: str) -> ConfigError:
+    return ConfigError(f"Stream '{stream.id}': {problem}", stream=stream.id)
