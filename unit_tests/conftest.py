@@ -46,7 +46,7 @@ def moto_endpoint() -> Iterator[str]:
     server.stop()
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def make_bucket(moto_endpoint: str) -> Callable[[], S3Settings]:
     """`make_bucket()`: settings of an empty bucket that nobody else uses."""
 

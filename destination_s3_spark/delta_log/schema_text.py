@@ -13,6 +13,14 @@ import pyarrow as pa
 
 
 @dataclass(frozen=True, slots=True)
+class PartitionColumn:
+    """A column whose value is the same in all rows of a file. `type` is Delta's name of its type."""
+
+    name: str
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
 class DeltaColumns:
     """The text of `schemaString`, and the dotted paths of columns and members that it leaves out.
 
@@ -25,12 +33,17 @@ class DeltaColumns:
     partly_bounded: tuple[str, ...]
 
 
-def delta_columns(schema: pa.Schema) -> DeltaColumns:
-    """Convert the schema of the files. All columns become nullable, because adopted files may hold nulls anywhere."""
+def delta_columns(schema: pa.Schema, partition: PartitionColumn | None = None) -> DeltaColumns:
+    """Convert the schema of the files. All columns become nullable, because adopted files may hold nulls anywhere.
+
+    A partition column comes last. The files do not have it, and it has no statistics.
+    """
     left_out: list[str] = []
     fields = _fields(schema, "", left_out)
     partly = tuple(field.name for field in schema if pa.types.is_struct(field.type) and _has_list(field.type))
     names = tuple(field["name"] for field in fields)
+    if partition is not None:
+        fields.append({"name": partition.name, "type": partition.type, "nullable": True, "metadata": {}})
     return DeltaColumns(msgspec.json.encode({"type": "struct", "fields": fields}).decode(), tuple(left_out), names, partly)
 
 

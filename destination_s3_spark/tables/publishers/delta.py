@@ -44,12 +44,20 @@ from destination_s3_spark.delta_log.schema_text import delta_columns
 from destination_s3_spark.errors import ConfigError, TransientError
 from destination_s3_spark.formats.parquet import PARQUET
 from destination_s3_spark.formats.registry import format_of
+from destination_s3_spark.schema.partitioning import Partitioning
 from destination_s3_spark.storage.object_store import ObjectStore
 from destination_s3_spark.storage.paths import PathTemplate
 from destination_s3_spark.storage.table_paths import overlaps
 from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.publishers.delta_files import add_actions, configuration, describes, is_described, with_columns
-from destination_s3_spark.tables.publishers.live_columns import recorded_columns, shown_files, stored_columns
+from destination_s3_spark.tables.publishers.delta_partitions import partition_column
+from destination_s3_spark.tables.publishers.live_columns import (
+    recorded_columns,
+    recorded_partitioning,
+    require_divided,
+    shown_files,
+    stored_columns,
+)
 from destination_s3_spark.tables.publishers.publication import NotPublished, PublisherKind
 from destination_s3_spark.tables.publishers.withdrawal import DELTA_PUBLISHER
 
@@ -103,6 +111,7 @@ class _Target:
     columns: pa.Schema
     left_out: tuple[str, ...]
     files: Mapping[str, FileEntry]
+    partitioning: Partitioning | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,20 +214,26 @@ class DeltaTable:
                 )
             if not file.key.startswith(root) or not _PLAIN_PATH.fullmatch(file.key.removeprefix(root)):
                 raise NotPublished(
-                    f"the key '{file.key}' has characters that not every Delta reader finds. Change file_name_pattern or s3_path_format so "
-                    "that keys consist of ASCII letters, digits and - _ . / = + , @, then refresh the stream."
+                    f"the key '{file.key}' has characters that not every Delta reader finds. Change file_name_pattern, s3_path_format or "
+                    "tables.partition_by so that keys consist of ASCII letters, digits and - _ . / = + , @, then refresh the stream."
                 )
         if state.schema is not None:
             stored_columns(state, live)
+            require_divided(state, live)
 
     def _target(self, state: TableState, live: LiveFiles) -> _Target:
         root, identity = state.identity.final_root, state.identity
         stored = recorded_columns(state)
-        columns = delta_columns(stored)
+        partitioning = recorded_partitioning(state)
+        partition = None if partitioning is None else partition_column(partitioning)
+        columns = delta_columns(stored, partition)
         table_id = str(uuid5(NAMESPACE_URL, f"{identity.final_root}#{identity.table_id}"))
-        metadata = Metadata(table_id, columns.schema_string, [], CONFIGURATION | configuration(columns))
+        metadata = Metadata(
+            table_id, columns.schema_string, [] if partition is None else [partition.name], CONFIGURATION | configuration(columns)
+        )
         files = {file.key.removeprefix(root): file for file in _published_files(live)}
-        return _Target(state.sequence_number, _millis(state.system_time), state.last_data or 0, metadata, stored, columns.left_out, files)
+        time, last_data = _millis(state.system_time), state.last_data or 0
+        return _Target(state.sequence_number, time, last_data, metadata, stored, columns.left_out, files, partitioning)
 
     def _marked(self, last: Shown | None, state: TableState) -> _Base | None:
         """Return the version that the mark describes, or None if the mark is too old or the live files of its time are not known."""
@@ -255,7 +270,7 @@ class DeltaTable:
         """Create the next version and return its mark. Raises VersionTaken."""
         now, version = self.clock(), base.version + 1
         new = {path: target.files[path] for path in base.missing(target)}
-        adds = add_actions(store, new, target.columns, target.time)
+        adds = add_actions(store, new, target.columns, target.time, target.partitioning)
         gone = base.paths - target.files.keys()
         data_change = not _is_compaction(state, new.keys(), gone)
         if not data_change:
@@ -280,7 +295,7 @@ class DeltaTable:
             earlier = base.adds or _adds_of_checkpoint(log, checkpoint)
             known = {path: add for path, add in earlier.items() if path in target.files and describes(add, target.files[path])} | adds
             unknown = {path: file for path, file in target.files.items() if path not in known}
-            known |= add_actions(store, unknown, target.columns, target.time)
+            known |= add_actions(store, unknown, target.columns, target.time, target.partitioning)
             log.write_checkpoint(version, Contents(PROTOCOL, target.metadata, (txn,), tuple(known[path] for path in sorted(known))))
             if version // CLEAN_UP_EVERY > (checkpoint or 0) // CLEAN_UP_EVERY:
                 log.clean_up(now)

@@ -14,7 +14,9 @@ from destination_s3_spark.delta_log.actions import Add
 from destination_s3_spark.delta_log.schema_text import DeltaColumns
 from destination_s3_spark.formats.file_statistics import UNBOUNDED, FileStatistics
 from destination_s3_spark.formats.parquet_statistics import completed
+from destination_s3_spark.schema.partitioning import Partitioning
 from destination_s3_spark.storage.object_store import ObjectNotFound, ObjectStore
+from destination_s3_spark.tables.publishers.delta_partitions import partition_values
 from destination_s3_spark.tables.publishers.publication import NotPublished
 from destination_s3_spark.tables.stored.footer import StoredFile, statistics_of
 
@@ -57,7 +59,9 @@ def describes(add: Add, file: FileEntry) -> bool:
     return file.kind is FileKind.ADOPTED or add.size == file.bytes
 
 
-def add_actions(store: ObjectStore, files: Mapping[str, FileEntry], columns: pa.Schema, time: int) -> dict[str, Add]:
+def add_actions(
+    store: ObjectStore, files: Mapping[str, FileEntry], columns: pa.Schema, time: int, partitioning: Partitioning | None
+) -> dict[str, Add]:
     """Return the actions that add files, by path. Footers of files that the chain does not describe are read.
 
     Raises NotPublished for a file of destination-s3 that is gone or cannot be read.
@@ -65,7 +69,10 @@ def add_actions(store: ObjectStore, files: Mapping[str, FileEntry], columns: pa.
     unknown = {path: file for path, file in files.items() if not is_described(file)}
     with ThreadPoolExecutor(FOOTERS_AT_ONCE, "footers") as pool:
         footers = dict(zip(unknown, pool.map(partial(_read, store), unknown.values()), strict=True))
-    return {path: _add(path, footers.get(path) or _in_chain(file), columns, time) for path, file in sorted(files.items())}
+    return {
+        path: _add(path, partition_values(partitioning, file), footers.get(path) or _in_chain(file), columns, time)
+        for path, file in sorted(files.items())
+    }
 
 
 def with_columns(adds: Iterable[Add], columns: pa.Schema) -> dict[str, Add]:
@@ -95,8 +102,8 @@ def _read(store: ObjectStore, file: FileEntry) -> StoredFile:
         ) from None
 
 
-def _add(path: str, file: StoredFile, columns: pa.Schema, time: int) -> Add:
-    return Add(path, {}, file.bytes, time, True, _text(file.rows, completed(file.statistics, columns, file.rows)))
+def _add(path: str, values: dict[str, str | None], file: StoredFile, columns: pa.Schema, time: int) -> Add:
+    return Add(path, values, file.bytes, time, True, _text(file.rows, completed(file.statistics, columns, file.rows)))
 
 
 def _text(rows: int, statistics: FileStatistics) -> str:

@@ -9,8 +9,11 @@ import pyarrow as pa
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.chain.state import TableState
+from destination_s3_spark.schema.airbyte_type import Field
 from destination_s3_spark.schema.arrow import schema_from_text
 from destination_s3_spark.schema.encodings import DESTINATION_S3, Encodings, stored_schema
+from destination_s3_spark.schema.partitioning import Partitioning
+from destination_s3_spark.schema.schema_event import from_event
 from destination_s3_spark.tables.publishers.publication import NotPublished
 
 
@@ -34,6 +37,28 @@ def recorded_columns(state: TableState) -> pa.Schema:
     recorded = state.schema or {}
     encodings = Encodings.from_json(recorded["encodings"]) if recorded.get("encodings") else DESTINATION_S3
     return stored_schema(schema_from_text(recorded["arrowSchema"]), encodings)
+
+
+def recorded_partitioning(state: TableState) -> Partitioning | None:
+    """Return the partitioning of files that are written now, or None without one. The table must have a schema."""
+    if not (state.schema or {}).get("partition"):
+        return None
+    schema = from_event(state.schema or {})
+    column = None if schema.partition is None else schema.column(schema.partition.source)
+    if schema.partition is None or column is None:
+        return None
+    return Partitioning(schema.partition, Field(column.source, column.name, column.type))
+
+
+def require_divided(state: TableState, live: LiveFiles) -> None:
+    """Raise NotPublished unless all files have the table's partitioning. An earlier version of the connector writes files without it."""
+    wanted = recorded_partitioning(state) is not None
+    other = next((file.key for file in shown_files(live) if (file.partition is not None) != wanted), None)
+    if other is not None or (wanted and live.adopted):
+        raise NotPublished(
+            f"'{other or live.adopted[0]}' was written by another version of the connector, which did not know the table's partitions. A "
+            "refresh of the stream replaces it; until then readers see the table as it was."
+        )
 
 
 def holds(kind: pa.DataType, wanted: Any) -> bool:

@@ -1,0 +1,187 @@
+"""Readers of a table with partitions: all see all rows, and open only the files that can have what they want."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, date, datetime
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import deltalake
+import duckdb
+import polars as pl
+import pyarrow.dataset as ds
+import pytest
+
+from destination_s3_spark.chain.files import FileKind
+from destination_s3_spark.schema.partitioning import NULL_PARTITION
+from destination_s3_spark.storage.arrow_filesystem import arrow_filesystem
+from destination_s3_spark.storage.s3 import S3Store
+from destination_s3_spark.storage.settings import S3Settings
+from unit_tests.conftest import S3Proxy
+from unit_tests.sync.inline_lake import InlineLake
+from unit_tests.sync.test_partitions import DAILY, catalog, chain, finals, messages, partitioned, record
+from unit_tests.tables.publishers.delta_readers import DeltaReaders
+
+DAY = "2026-11-21"
+WANTED = [number for number in range(80) if number % 8 == 1]
+Opened = Callable[[], set[str]]
+
+
+def daily(number: int) -> dict[str, Any]:
+    return record(number, 7)
+
+
+@pytest.fixture(scope="module")
+def lake(make_bucket: Callable[[], S3Settings], tmp_path_factory: pytest.TempPathFactory) -> InlineLake:
+    """Eighty rows on seven days and on none, in sixteen files, as folders and as a Delta table."""
+    options = {**partitioned(DAILY, compaction="off"), "publish": {"delta": True}}
+    lake = InlineLake(make_bucket(), tmp_path_factory.mktemp("lake"), options=options)
+    for sync in range(2):
+        lake.sync(catalog(sync=sync + 1), messages(map(daily, range(40 * sync, 40 * sync + 40))))
+    assert len(finals(lake)) == 16
+    return lake
+
+
+@pytest.fixture
+def proxied(lake: InlineLake, s3_proxy: S3Proxy) -> S3Settings:
+    return replace(lake.settings, endpoint=s3_proxy.endpoint)
+
+
+@pytest.fixture
+def opened(s3_proxy: S3Proxy) -> Opened:
+    """The partitions of the data files that were read since the last call, by the requests for their bytes."""
+
+    def found() -> set[str]:
+        calls, s3_proxy.calls = s3_proxy.calls, []
+        keys = [unquote(urlsplit(call.target).path) for call in calls if call.operation == "GetObject"]
+        return {key.partition("/at_day=")[2].partition("/")[0] for key in keys if key.endswith(".parquet")}
+
+    return found
+
+
+def everywhere(lake: InlineLake) -> set[str]:
+    return {file.partition or "" for file in finals(lake)}
+
+
+def test_arrow_and_duckdb_skip_folders(lake: InlineLake, proxied: S3Settings, opened: Opened) -> None:
+    # DuckDB has no extension for S3 here; it pushes its filters into the dataset, whose partitions are the folders'.
+    partitioning = ds.partitioning(flavor="hive")
+    files = ds.dataset(  # noqa: F841 - DuckDB finds it by its name
+        f"{proxied.bucket}/lake/users", filesystem=arrow_filesystem(proxied), format="parquet", partitioning=partitioning
+    )
+    opened()
+    found = duckdb.execute(f"SELECT id FROM files WHERE at_day = '{DAY}' ORDER BY id").fetchall()
+    assert [one for (one,) in found] == WANTED
+    assert opened() == {DAY}
+    assert duckdb.execute("SELECT count(*), count(at_day) FROM files").fetchall() == [(80, 70)]
+
+
+def test_duckdb_skips_folders_of_a_glob(lake: InlineLake, tmp_path: Any) -> None:
+    store = S3Store(lake.settings)
+    for file in finals(lake):
+        path = tmp_path / file.key
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(store.get(file.key))
+    glob = f"read_parquet('{tmp_path}/lake/users/*/*.parquet')"
+    found = duckdb.execute(f"SELECT id FROM {glob} WHERE at_day = DATE '{DAY}' ORDER BY id").fetchall()
+    assert [one for (one,) in found] == WANTED
+    plan = duckdb.execute(f"EXPLAIN ANALYZE SELECT id FROM {glob} WHERE at_day = DATE '{DAY}'").fetchall()[0][1]
+    assert "Total Files Read: 2" in plan
+    assert duckdb.execute(f"SELECT count(*), count(at_day) FROM {glob}").fetchall() == [(80, 70)]
+
+
+def test_polars_skips_folders(lake: InlineLake, proxied: S3Settings, opened: Opened) -> None:
+    options = DeltaReaders.on_s3(proxied, "").options
+    frame = pl.scan_parquet(f"s3://{proxied.bucket}/lake/users/*/*.parquet", hive_partitioning=True, storage_options=options)
+    schema = frame.collect_schema()
+    assert schema["at_day"] == pl.Date
+    opened()
+    found = frame.filter(pl.col("at_day") == date.fromisoformat(DAY)).select("id").collect()
+    assert sorted(found["id"]) == WANTED
+    assert opened() <= {DAY, min(everywhere(lake))}  # the first file for the columns
+    assert frame.select("id").collect().height == 80
+
+
+def test_delta_readers_skip_partitions(lake: InlineLake, proxied: S3Settings, opened: Opened) -> None:
+    readers = DeltaReaders.on_s3(proxied, "lake/users/")
+    table = readers.table()
+    assert table.metadata().partition_columns == ["at_day"]
+    opened()
+    found = table.to_pyarrow_table(partitions=[("at_day", "=", DAY)])
+    assert sorted(found["id"].to_pylist()) == WANTED
+    assert opened() == {DAY}
+    dataset = table.to_pyarrow_dataset()
+    assert dataset.schema.field("at_day").type == "date32"
+    opened()
+    found_by_duckdb = duckdb.execute(f"SELECT id FROM dataset WHERE at_day = DATE '{DAY}' ORDER BY id").fetchall()
+    assert [one for (one,) in found_by_duckdb] == WANTED
+    assert opened() == {DAY}
+    in_day = "\"at\" >= TIMESTAMPTZ '2026-11-21 00:00:00Z' AND \"at\" < TIMESTAMPTZ '2026-11-22 00:00:00Z'"
+    assert len(duckdb.execute(f"SELECT id FROM dataset WHERE {in_day}").fetchall()) == len(WANTED)
+    assert opened() == {DAY}  # by the statistics of the column itself
+    frame = readers.polars()
+    opened()
+    assert sorted(frame.filter(pl.col("at_day") == date.fromisoformat(DAY)).select("id").collect()["id"]) == WANTED
+    assert opened() == {DAY}
+    assert frame.filter(pl.col("at_day").is_null()).collect().height == 10
+    assert frame.collect().height == 80
+
+
+@pytest.mark.parametrize(
+    ("column", "transform", "values", "found"),
+    [
+        ("at", "year", ["2026-01-01T00:00:00Z", "0005-01-01T00:00:00Z", None], [2026, 5, None]),
+        ("at", "month", ["2026-02-01T00:00:00Z", None], ["2026-02", None]),
+        ("at", "hour", ["2026-02-01T13:59:00Z", "1969-12-31T23:59:59Z"], ["2026-02-01-13", "1969-12-31-23"]),
+        ("id", "identity", [7, -7], [7, -7]),
+        ("kind", "identity", ["plain", "", None], ["plain", None, None]),
+        ("on", "identity", ["2026-02-01", "0001-01-01", "9999-12-31"], [date(2026, 2, 1), date(1, 1, 1), date(9999, 12, 31)]),
+        ("flag", "identity", [True, False, None], [True, False, None]),
+    ],
+)
+def test_delta_values_of_each_transform(
+    column: str, transform: str, values: list[Any], found: list[Any], s3_settings: S3Settings, tmp_path: Any
+) -> None:
+    options = {**partitioned({"stream": "*", "column": column, "transform": transform, "name": "part"}), "publish": {"delta": True}}
+    lake = InlineLake(s3_settings, tmp_path, options=options)
+    at = {"type": "string", "format": "date-time", "airbyte_type": "timestamp_with_timezone"}
+    kinds = {"id": {"type": "integer"}, "at": at, "kind": {"type": "string"}, "flag": {"type": "boolean"}}
+    schema = {"type": "object", "properties": {**kinds, "on": {"type": "string", "format": "date"}}}
+    records = [{"id": number, column: value} for number, value in enumerate(values)]
+    lake.sync(catalog(schema=schema), messages(records))
+    readers = DeltaReaders.on_s3(s3_settings, "lake/users/")
+    table = readers.table().to_pyarrow_table()
+    seen = list(zip(table[column].to_pylist(), table["part"].to_pylist(), strict=True))
+    given = table[column].to_pylist()
+    assert len(seen) == len(values)
+    order = {None: None, **dict(zip(values, found, strict=True))}
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, datetime):
+            return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ").rjust(20, "0")
+        return value.isoformat() if isinstance(value, date) else value
+
+    assert [order[plain(value)] for value in given] == table["part"].to_pylist()
+    polars = readers.polars().collect()
+    assert sorted(map(str, polars["part"].to_list())) == sorted(map(str, found))
+
+
+def test_a_delta_log_follows_a_refresh_with_other_partitions(s3_settings: S3Settings, tmp_path: Any) -> None:
+    lake = InlineLake(s3_settings, tmp_path, options={**partitioned(), "publish": {"delta": True}})
+    lake.sync(catalog(), messages(map(daily, range(16))))
+    readers = DeltaReaders.on_s3(s3_settings, "lake/users/")
+    assert readers.table().metadata().partition_columns == []
+    lake.options = {**partitioned(DAILY), "publish": {"delta": True}}
+    lake.sync(catalog(sync=2), messages(map(daily, range(16, 24))))
+    assert readers.table().metadata().partition_columns == []
+    lake.sync(catalog(sync=3, generation=2, minimum=2), messages(map(daily, range(32))))
+    assert readers.table().metadata().partition_columns == ["at_day"]
+    assert readers.values() == list(range(32))
+    for sync in range(4, 19):  # over a checkpoint and a compaction
+        lake.sync(catalog(sync=sync, generation=2), messages(map(daily, range(8 * sync, 8 * sync + 8))))
+    assert len(finals(lake)) == 8
+    assert readers.values() == [*range(32), *range(32, 152)]
+    assert deltalake.DeltaTable(readers.uri, storage_options=readers.options).to_pyarrow_table()["at_day"].null_count == 19
+    assert {file.partition for file in chain(lake).live_files().of(FileKind.FINAL)} >= {DAY, NULL_PARTITION}
