@@ -53,6 +53,7 @@ FILES = (
     Cell("kind", lambda f: _label(f.kind, f.standing)),
     Cell("rows", lambda f: number_text(f.rows), number=True),
     Cell("size", lambda f: size_text(f.bytes), number=True),
+    Cell("partition", lambda f: f.partition),
     Cell("first key", lambda f: f.first_key),
     Cell("last key", lambda f: f.last_key),
     Cell("block", lambda f: number_text(f.block), number=True),
@@ -119,8 +120,9 @@ def totals(rows: Sequence[FileTotals]) -> Rows:
 
 def files(rows: Sequence[TableFile]) -> Rows:
     """Show files."""
-    keyed = any(row.first_key is not None for row in rows)
-    return Rows(rows, [cell for cell in FILES if keyed or not cell.title.endswith(" key")], "No files.")
+    empty = {"partition"} if all(row.partition is None for row in rows) else set()
+    empty |= {"first key", "last key"} if all(row.first_key is None for row in rows) else set()
+    return Rows(rows, [cell for cell in FILES if cell.title not in empty], "No files.")
 
 
 def columns(rows: Sequence[Column]) -> Rows:

@@ -94,45 +94,54 @@ class Partitioning:
         """Return the folder of a partition, ending in "/"."""
         return f"{self.spec.name}={value}/"
 
+    @property
+    def has_text_codes(self) -> bool:
+        """Whether the codes of partitions are texts."""
+        return self.field.type is Scalar.STRING
+
+    def codes(self, rows: pa.RecordBatch | pa.Table) -> pa.Array[Any]:
+        """Return a code of each row's partition. Integers or texts, null for NULL_PARTITION; equal codes are of one partition."""
+        found = ordinals(rows[self.field.name], self.spec.transform)
+        if not pa.types.is_string(found.type):
+            return found
+        encoded = found.dictionary_encode()
+        texts = [None if (text := _escaped(value)) == NULL_PARTITION else text for value in encoded.dictionary.to_pylist()]
+        return pa.array(texts, pa.string()).take(encoded.indices)
+
     def split(self, rows: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
-        """Yield the rows of each partition with its value. Rows of a partition keep their order."""
-        encoded: pa.DictionaryArray = ordinals(rows[self.field.name], self.spec.transform).dictionary_encode(null_encoding="encode")
-        values = [self.text(value) for value in encoded.dictionary.to_pylist()]
-        distinct = list(dict.fromkeys(values))
-        if len(distinct) == 1:
-            yield distinct[0], rows
+        """Yield the rows of each partition with its value, in the order of their first rows. Rows of a partition keep their order."""
+        encoded: pa.DictionaryArray = self.codes(rows).dictionary_encode(null_encoding="encode")
+        values = [self.text(code) for code in encoded.dictionary.to_pylist()]
+        if len(values) == 1:
+            yield values[0], rows
             return
-        places = {value: place for place, value in enumerate(distinct)}
-        # Several values may share a folder, such as null and the empty text.
-        places_of = np.array([places[value] for value in values], np.int32)
-        codes = places_of[encoded.indices.to_numpy(zero_copy_only=False)] if values else np.empty(0, np.int32)
-        order = np.argsort(codes, kind="stable")
-        ordered = rows.take(pa.array(order))
+        places = encoded.indices.to_numpy(zero_copy_only=False)
+        ordered = rows if (np.diff(places) >= 0).all() else rows.take(pa.array(np.argsort(places, kind="stable")))
         start = 0
-        for value, count in zip(distinct, np.bincount(codes, minlength=len(distinct)).tolist(), strict=True):
+        for value, count in zip(values, np.bincount(places, minlength=len(values)).tolist(), strict=True):
             yield value, ordered.slice(start, count)
             start += count
 
-    def text(self, ordinal: int | str | None) -> str:
-        """Return the value of the partition in the folder's name."""
-        if ordinal is None:
+    def text(self, code: int | str | None) -> str:
+        """Return the value in the folder's name of the partition with this code."""
+        if code is None:
             return NULL_PARTITION
-        if isinstance(ordinal, str):
-            return _escaped(ordinal)
+        if isinstance(code, str):
+            return code
         match self.spec.transform:
             case Transform.YEAR:
-                return str(np.datetime64(ordinal, "Y"))
+                return str(np.datetime64(code, "Y"))
             case Transform.MONTH:
-                return str(np.datetime64(ordinal, "M"))
+                return str(np.datetime64(code, "M"))
             case Transform.DAY:
-                return str(np.datetime64(ordinal, "D"))
+                return str(np.datetime64(code, "D"))
             case Transform.HOUR:
-                return str(np.datetime64(ordinal, "h")).replace("T", "-")
+                return str(np.datetime64(code, "h")).replace("T", "-")
         if self.field.type is Scalar.DATE:
-            return str(np.datetime64(ordinal, "D"))
+            return str(np.datetime64(code, "D"))
         if self.field.type is Scalar.BOOLEAN:
-            return "true" if ordinal else "false"
-        return str(ordinal)
+            return "true" if code else "false"
+        return str(code)
 
 
 def ordinals(column: pa.Array[Any] | pa.ChunkedArray[Any], transform: Transform) -> pa.Array[Any]:

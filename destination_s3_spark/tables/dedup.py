@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.protocol.catalog import DestinationSyncMode, Stream
 from destination_s3_spark.schema.airbyte_type import Decimal, Field, Scalar
+from destination_s3_spark.schema.partitioning import Partitioning
 from destination_s3_spark.schema.table_schema import TableSchema
 from destination_s3_spark.schema.type_text import type_label, type_to_json, type_to_text
 from destination_s3_spark.tables.runs.keys import CdcDeletion, KeySpec
@@ -27,7 +28,9 @@ def deciding_fields(stream: Stream) -> frozenset[str]:
     return frozenset({*(path[0] for path in stream.primary_key), *stream.cursor_field[:1], DELETED_AT})
 
 
-def key_spec(stream: Stream, schema: TableSchema, deletion: CdcDeletion, *, of_text: bool) -> KeySpec:
+def key_spec(
+    stream: Stream, schema: TableSchema, deletion: CdcDeletion, *, of_text: bool, partitioning: Partitioning | None = None
+) -> KeySpec:
     """Return the key, cursor and deletion columns of the table's rows.
 
     Raises ConfigError for a key or cursor field that is not declared or does not hold a single value.
@@ -35,7 +38,8 @@ def key_spec(stream: Stream, schema: TableSchema, deletion: CdcDeletion, *, of_t
     key = tuple(_scalar(stream, schema, "primary_key", path[0]) for path in stream.primary_key)
     cursor = _scalar(stream, schema, "cursor_field", stream.cursor_field[0]) if stream.cursor_field else None
     deleted_at = schema.column(DELETED_AT)
-    return KeySpec(key, cursor, None if deleted_at is None else Field(DELETED_AT, deleted_at.name, deleted_at.type), deletion, of_text)
+    deletes = None if deleted_at is None else Field(DELETED_AT, deleted_at.name, deleted_at.type)
+    return KeySpec(key, cursor, deletes, deletion, of_text, partitioning)
 
 
 def misfit_warnings(spec: KeySpec, misfits: Mapping[str, int]) -> Iterator[str]:

@@ -77,7 +77,7 @@ def partitioning_of(stream: Stream, schema: TableSchema, options: FileOptions) -
         )
     if options.values is not Values.TYPED:
         raise _refused(stream, "its table is partitioned, and only Parquet and Avro tables can be. Go back to the format, or refresh it.")
-    if is_deduplicated(stream):
+    if is_deduplicated(stream) and spec.source not in [path[0] for path in stream.primary_key]:
         raise _refused(
             stream,
             f"it is deduplicated, and {OPTION} divides its table by '{spec.source}', which is not in its primary key. Another version of "

@@ -13,7 +13,7 @@ from destination_s3_spark.formats.registry import format_of
 from destination_s3_spark.protocol.catalog import DestinationSyncMode, Stream
 from destination_s3_spark.schema.encodings import DESTINATION_S3
 from destination_s3_spark.schema.json_schema import StreamFields
-from destination_s3_spark.schema.partitioning import PartitionSpec
+from destination_s3_spark.schema.partitioning import Partitioning, PartitionSpec
 from destination_s3_spark.schema.schema_event import from_event, to_event
 from destination_s3_spark.schema.table_schema import Evolution, TableSchema, evolve
 from destination_s3_spark.storage.object_store import ObjectStore
@@ -66,7 +66,7 @@ class StreamTable:
         evolution = self._evolve(state, partition, replaces=replaces)
         for spec in dict.fromkeys((partition, configured)):  # a configured one that has to wait for a refresh should fit too
             partitioning_of(self.stream, replace(evolution.schema, partition=spec), self.layout.final)
-        self._key_spec(evolution.schema)
+        self._key_spec(evolution.schema, None)
         plan = row_plan(self.stream, evolution.schema, self.fields.fields, self.layout.final)
         self.layout.final.require_fitting(file_columns(evolution.schema, plan))
 
@@ -97,7 +97,7 @@ class StreamTable:
             rules=self.rules,
             session=self.session,
             columns=columns,
-            spec=self._key_spec(evolution.schema),
+            spec=self._key_spec(evolution.schema, partitioning),
             partitioning=partitioning,
             pending=pending,
             kept=kept,
@@ -115,10 +115,10 @@ class StreamTable:
             warn_of_recorded(self.stream, chosen, configured)
         return chosen
 
-    def _key_spec(self, schema: TableSchema) -> KeySpec | None:
+    def _key_spec(self, schema: TableSchema, partitioning: Partitioning | None) -> KeySpec | None:
         if not self.deduplicated:
             return None
-        return key_spec(self.stream, schema, self.rules.deletion, of_text=self.layout.of_text)
+        return key_spec(self.stream, schema, self.rules.deletion, of_text=self.layout.of_text, partitioning=partitioning)
 
     def _has_rows_of_other_types(self, columns: Columns) -> bool:
         if not columns.types_since or self.layout.of_text:

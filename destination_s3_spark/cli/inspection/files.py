@@ -13,6 +13,7 @@ from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.cli.inspection.table import InspectedTable
 from destination_s3_spark.errors import DataError
 from destination_s3_spark.schema.airbyte_type import Field
+from destination_s3_spark.schema.partitioning import Partitioning
 from destination_s3_spark.schema.schema_event import from_event
 from destination_s3_spark.tables.runs.key_values import key_bounds
 from destination_s3_spark.tables.runs.keys import CdcDeletion, KeySpec
@@ -33,7 +34,8 @@ class TableFile:
     """A live file.
 
     `rows` and `bytes` are None for files that destination-s3 wrote. `first_key` and `last_key` bound the keys of a file that is sorted by
-    key. `block` and `committed_at` are None if a block older than those read added the file.
+    key. `partition` is the value in the name of the file's folder. `block` and `committed_at` are None if a block older than those read
+    added the file.
     """
 
     kind: FileKind
@@ -43,6 +45,7 @@ class TableFile:
     bytes: int | None
     first_key: str | None
     last_key: str | None
+    partition: str | None
     generation: int | None
     schema_id: int | None
     block: int | None
@@ -63,7 +66,7 @@ class FileTotals:
 def table_files(table: InspectedTable) -> tuple[TableFile, ...]:
     """Return the live files in the order in which they were added, those of destination-s3 first."""
     live, added, specs = table.readable.live, _blocks_of_files(table), _key_specs(table)
-    adopted = [TableFile(FileKind.ADOPTED, Standing.LIVE, key, None, None, None, None, None, None, None, None) for key in live.adopted]
+    adopted = [TableFile(FileKind.ADOPTED, Standing.LIVE, key, *[None] * 9) for key in live.adopted]
     ours = [_file(file, Standing.PENDING if live.is_pending(file) else Standing.LIVE, added, specs) for file in live.files]
     return (*adopted, *ours, *(_file(file, Standing.GIVEN_UP, added, specs) for file in live.dropped))
 
@@ -98,6 +101,7 @@ def _file(file: FileEntry, standing: Standing, added: Mapping[str, Block], specs
         file.bytes,
         first,
         last,
+        file.partition,
         file.generation_id,
         file.schema_id,
         None if block is None else block.sequence_number,
@@ -136,3 +140,6 @@ def _specs(table: InspectedTable) -> Iterator[KeySpec]:
     cursor = field(recorded["cursor"][0]) if recorded.get("cursor") else None
     yield KeySpec(key, cursor, None, CdcDeletion.HARD)
     yield KeySpec(key, cursor, None, CdcDeletion.HARD, cursor_in_text=True)
+    partition = columns.partition
+    if partition is not None and (by := field(partition.source)) is not None:
+        yield KeySpec(key, cursor, None, CdcDeletion.HARD, partitioning=Partitioning(partition, by))

@@ -34,8 +34,9 @@ class MergeOutput:
     def __init__(self, table: TableFormat, keys: Sequence[FileKeys], tombstone_key: str, size: FileSize, s3: S3Settings) -> None:
         self._table = table
         self._size = size
-        self._keys = iter(keys)
-        self._next_keys = next(self._keys, None)
+        self._keys = keys
+        self._used = 0
+        self._partition: str | None = None
         self._tombstone_key = tombstone_key
         self._s3 = s3
         self._stack = ExitStack()
@@ -61,7 +62,11 @@ class MergeOutput:
             self._bury(winners.filter(pc.and_(deleted, pc.not_equal(winners[OFFSET], STORED_OFFSET))))
             live = winners.filter(pc.invert(deleted))
         for batch in pieces(live, min(PIECE_BYTES, int(self._size.full) // 4 + 1)):
-            self._put(batch)
+            partitioning = self._table.spec.partitioning
+            for partition, part in ((None, batch),) if partitioning is None else partitioning.split(batch):
+                if partition != self._partition:
+                    self._end_partition(partition)
+                self._put(part)
 
     def stage(self) -> tuple[DataFile, ...]:
         """Finish the files and return those that have rows."""
@@ -71,15 +76,22 @@ class MergeOutput:
             self._staged.append(self._dead.stage())
         return tuple(self._staged)
 
+    def _end_partition(self, following: str | None) -> None:
+        """End the file, because rows of another partition follow. In its folder all keys are free again."""
+        if self._live is not None:
+            self._staged += self._live.stage()
+            self._live = None
+        self._partition, self._used = following, 0
+
     def _put(self, batch: pa.RecordBatch) -> None:
-        if self._live is not None and self._next_keys is not None and self._live.bytes(self._size.row) >= self._size.full:
+        if self._live is not None and self._used < len(self._keys) and self._live.bytes(self._size.row) >= self._size.full:
             self._staged += self._live.stage()
             self._live = None
         if self._live is None:
-            if self._next_keys is None:
+            if self._used == len(self._keys):
                 raise Bug("A merge has rows and no key to write them to; nothing was committed.")
-            self._live = _LiveFile(self._table, self._next_keys, self._s3, self._stack)
-            self._next_keys = next(self._keys, None)
+            self._live = _LiveFile(self._table, self._keys[self._used], self._partition, self._s3, self._stack)
+            self._used += 1
         self._live.write(batch)
         self.rows += batch.num_rows
 
@@ -95,8 +107,11 @@ class MergeOutput:
 class _LiveFile:
     """A final file and its merge state, if the format needs one."""
 
-    def __init__(self, table: TableFormat, keys: FileKeys, s3: S3Settings, stack: ExitStack) -> None:
+    def __init__(self, table: TableFormat, keys: FileKeys, partition: str | None, s3: S3Settings, stack: ExitStack) -> None:
+        if table.spec.partitioning is not None and partition is not None:
+            keys = keys.within(table.spec.partitioning.folder(partition))
         self._table = table
+        self._partition = partition
         self._payload = table.form.payload
         self._rows = 0
         self._state: StagedFile | None = None
@@ -125,7 +140,7 @@ class _LiveFile:
             self._final.write(rendered, keys)
 
     def stage(self) -> list[DataFile]:
-        final = self._final.stage()
+        final = replace(self._final.stage(), partition=self._partition)
         if self._state is None:
             return [final]
         state = self._state.stage()

@@ -64,7 +64,10 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class TableFile:
-    """A file of the table. `key` and `size` are those of the object with its rows for merges, `bytes` is the size of the final file."""
+    """A file of the table. `key` and `size` are those of the object with its rows for merges, `bytes` is the size of the final file.
+
+    `low` and `high` bound the keys of the file's partition, the second one exclusive. Rows with other keys go to other files.
+    """
 
     key: str
     size: int
@@ -72,6 +75,8 @@ class TableFile:
     last: bytes
     rows: int
     bytes: int
+    low: bytes = b""
+    high: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +136,16 @@ class _Cluster:
     @property
     def bytes(self) -> int:
         return sum(file.bytes for file in self.files)
+
+    @property
+    def low(self) -> bytes:
+        """The lower bound of the keys that may share a file with its first rows."""
+        return self.files[0].low
+
+    @property
+    def high(self) -> bytes | None:
+        """The exclusive upper bound of the keys that may share a file with its last rows."""
+        return self.files[-1].high
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,9 +239,13 @@ def _replaced(clusters: Sequence[_Cluster], intervals: Sequence[_Interval], targ
     touched = [bool(_overlapping(intervals, cluster.first, after(cluster.last))) for cluster in clusters]
     edges = [b"", *(after(cluster.last) for cluster in clusters)]
     firsts = [*(cluster.first for cluster in clusters), None]
-    fed = [bool(_overlapping(intervals, low, high)) for low, high in zip(edges, firsts, strict=True)]
-    rising = _joined(clusters, touched, fed[:-1], target_bytes)
-    falling = _joined(clusters[::-1], touched[::-1], fed[:0:-1], target_bytes)[::-1]
+    # New keys of another partition do not come into a file of this one.
+    before = [bool(_overlapping(intervals, max(low, one.low), one.first)) for low, one in zip(edges, clusters, strict=False)]
+    behind = [
+        bool(_overlapping(intervals, after(one.last), _least(one.high, high))) for one, high in zip(clusters, firsts[1:], strict=True)
+    ]
+    rising = _joined(clusters, touched, before, target_bytes)
+    falling = _joined(clusters[::-1], touched[::-1], behind[::-1], target_bytes)[::-1]
     return [one or other for one, other in zip(rising, falling, strict=True)]
 
 
@@ -237,7 +256,10 @@ def _joined(clusters: Sequence[_Cluster], touched: Sequence[bool], fed_before: S
     """
     joined = []
     room = 0
+    partition: tuple[bytes, bytes | None] | None = None
     for cluster, is_touched, is_fed in zip(clusters, touched, fed_before, strict=True):
+        if partition != (cluster.low, cluster.high):
+            partition, room = (cluster.low, cluster.high), 0
         if is_touched or is_fed:
             room = target_bytes
         joins = is_touched or (cluster.bytes < target_bytes / SMALL_SHARE and cluster.bytes <= room)
@@ -245,6 +267,11 @@ def _joined(clusters: Sequence[_Cluster], touched: Sequence[bool], fed_before: S
             room = room - cluster.bytes if joins else 0
         joined.append(joins)
     return joined
+
+
+def _least(one: bytes | None, other: bytes | None) -> bytes | None:
+    """Return the lower of two upper bounds. None is no bound."""
+    return other if one is None else one if other is None else min(one, other)
 
 
 def _bytes_per_row(files: Sequence[TableFile], runs: Sequence[Run]) -> float:

@@ -28,7 +28,7 @@ from destination_s3_spark.tables.merge.task import CompactTask, MergedRange, Mer
 from destination_s3_spark.tables.open_table import OpenTable
 from destination_s3_spark.tables.row_plan import control_plan, file_columns
 from destination_s3_spark.tables.row_sources import extension, raw_covers, replaced_by_pending, stored
-from destination_s3_spark.tables.runs.keys import KeySpec, keys_of, lower, upper
+from destination_s3_spark.tables.runs.keys import KeySpec, keys_of, lower, partition_bounds, upper
 from destination_s3_spark.tables.runs.row_streams import Source
 from destination_s3_spark.tables.runs.sorted_file import row_group_keys, sorted_index
 from destination_s3_spark.tables.runs.table_format import FileKeys, TableFormat
@@ -274,9 +274,7 @@ def _next_scratch(table: OpenTable) -> str:
 
 
 def _plan(table: OpenTable, inputs: _Inputs, waiting: Sequence[FileEntry], form: TableFormat, resources: Resources) -> MergePlan:
-    files = [
-        TableFile(rows.key, rows.bytes, lower(keys_of(rows)), upper(keys_of(rows)), rows.rows, final.bytes) for rows, final in inputs.table
-    ]
+    files = [_table_file(rows, final, form.spec) for rows, final in inputs.table]
     # If much of the table changes, nearly every file is touched, and examining keys would save nothing.
     closely = sum(file.rows for file in waiting) * LOOK_CLOSELY_BELOW < sum(file.rows for file in files)
 
@@ -288,6 +286,11 @@ def _plan(table: OpenTable, inputs: _Inputs, waiting: Sequence[FileEntry], form:
     runs = list(table.writer.map_files(run, waiting))
     tombstones = list(table.writer.map_files(run, inputs.tombstones))
     return plan_merge(files, runs, tombstones, Sizes(form.target_file_bytes, resources.budget_bytes, resources.cores))
+
+
+def _table_file(rows: FileEntry, final: FileEntry, spec: KeySpec) -> TableFile:
+    first, last = lower(keys_of(rows)), upper(keys_of(rows))
+    return TableFile(rows.key, rows.bytes, first, last, rows.rows, final.bytes, *partition_bounds(first, spec))
 
 
 def _task(table: OpenTable, piece: Piece, row_bytes: float, form: TableFormat, resources: Resources, log: MergeLog | None) -> MergeTask:

@@ -10,7 +10,7 @@ import pyarrow as pa
 from destination_s3_spark.chain.files import KeyRange
 from destination_s3_spark.schema.airbyte_type import Field
 from destination_s3_spark.schema.arrow import arrow_type
-from destination_s3_spark.tables.runs.keys import KeySpec, lower, upper
+from destination_s3_spark.tables.runs.keys import KeySpec, lower, partition_end, upper
 
 _SIGN = 1 << 63
 _END_OF_TEXT = b"\x00\x00"
@@ -25,7 +25,13 @@ def key_bounds(keys: KeyRange, specs: Sequence[KeySpec]) -> tuple[str, str] | No
     spec = next((spec for spec in specs if spec.fingerprint == keys.of), None)
     if spec is None:
         return None
-    return _text(lower(keys), spec.key), _text(upper(keys), spec.key)
+    return _text(_own(lower(keys), spec), spec.key), _text(_own(upper(keys), spec), spec.key)
+
+
+def _own(encoded: bytes, spec: KeySpec) -> bytes:
+    """Return the key without the partition before it."""
+    end = partition_end(encoded, spec)
+    return b"" if end is None else encoded[end:]
 
 
 def _text(encoded: bytes, fields: Sequence[Field]) -> str:
@@ -34,7 +40,7 @@ def _text(encoded: bytes, fields: Sequence[Field]) -> str:
     values: list[str] = []
     for field in fields:
         if not encoded:
-            return ", ".join(values if values[-1].endswith(_CUT) else [*values, _CUT])
+            return ", ".join(values if values and values[-1].endswith(_CUT) else [*values, _CUT])
         kind = arrow_type(field.type)
         value, encoded = _text_value(encoded) if pa.types.is_string(kind) else _fixed_value(encoded, kind)
         values.append(value)

@@ -7,6 +7,9 @@ Each column is encoded as a byte, 0 for null and 1 for a value, followed by a bo
 that they sort as unsigned integers; a decimal is the integer of its digits. Null has the body of zero. Text is its bytes, with 0x00 written
 as 0x00 0xFF and terminated by 0x00 0x00; null has no body. A key that does not fit its types is encoded as the byte 2 and the digest of its
 text, which the row's id carries (`decoding.keyed_ids`). No encoded key is a prefix of another one.
+
+In a table with partitions, the code of a row's partition comes before its key, encoded like a column. The key determines the partition, so
+equal keys stay equal, and the rows of a partition are neighbours.
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ from destination_s3_spark.errors import Bug
 from destination_s3_spark.formats.rows import decimal_bytes
 from destination_s3_spark.schema.airbyte_type import Field
 from destination_s3_spark.schema.arrow import META_FIELDS, contiguous
+from destination_s3_spark.schema.partitioning import Partitioning
 from destination_s3_spark.schema.type_text import type_to_json
 
 KEY = "_airbyte_key"
@@ -46,6 +50,9 @@ BOUND_BYTES = 64
 """Length to which the bounds of a file's keys are cut, because the chain stores them for every file."""
 
 _UNFIT = b"\x02"
+_END_OF_TEXT = b"\x00\x00"
+_INTEGER_BYTES = 9
+"""Length of an encoded integer."""
 _INT32_MAX = 2**31 - 1
 _SIGN = np.uint64(1 << 63)
 
@@ -68,13 +75,18 @@ class KeySpec:
     deletion: CdcDeletion
     cursor_in_text: bool = False
     """Whether the table's rows are text. Stored rows then have only the cursor value that was extracted when they landed."""
+    partitioning: Partitioning | None = None
+    """The division of the table by a column of the key, or None if the table has no partitions."""
 
     @property
     def fingerprint(self) -> str:
         """8 hex digits that identify the control columns of files. Files with equal fingerprints can be merged without sorting them again.
 
-        The digits cover the sources and types of the key's fields in order. For text rows they also cover the cursor.
+        The digits cover the sources and types of the key's fields in order. For text rows they also cover the cursor. In a table with
+        partitions they also cover the column and its transform.
         """
+        if self.partitioning is not None:
+            return _fingerprint(self.key, (self.partitioning.field,), transform=self.partitioning.spec.transform.value)
         return _fingerprint(self.key, self._cursor) if self.cursor_in_text else _fingerprint(self.key)
 
     @property
@@ -92,8 +104,10 @@ class KeySpec:
         return () if self.cursor is None else (self.cursor,)
 
 
-def _fingerprint(*parts: Sequence[Field]) -> str:
-    columns = [[[field.source, type_to_json(field.type)] for field in part] for part in parts]
+def _fingerprint(*parts: Sequence[Field], transform: str | None = None) -> str:
+    columns: list[object] = [[[field.source, type_to_json(field.type)] for field in part] for part in parts]
+    if transform is not None:
+        columns.append(transform)
     return hashlib.sha256(json.dumps(columns, separators=(",", ":")).encode()).hexdigest()[:8]
 
 
@@ -115,11 +129,31 @@ def key_column(rows: pa.RecordBatch | pa.Table, spec: KeySpec) -> pa.BinaryArray
     """Encode the keys of rows that have the key's columns by name, and the connector's own columns."""
     keys = encode_key([contiguous(rows[field.name]) for field in spec.key])
     unfit = {row: digest for row, raw_id in unfit_rows(rows, spec) if (digest := carried_digest(raw_id)) is not None}
-    if not unfit:
+    if unfit:
+        mask = np.zeros(len(keys), np.bool_)
+        mask[list(unfit)] = True
+        keys = pc.replace_with_mask(keys, pa.array(mask), pa.array([_UNFIT + digest.encode() for digest in unfit.values()], keys.type))
+    if spec.partitioning is None:
         return keys
-    mask = np.zeros(len(keys), np.bool_)
-    mask[list(unfit)] = True
-    return pc.replace_with_mask(keys, pa.array(mask), pa.array([_UNFIT + digest.encode() for digest in unfit.values()], keys.type))
+    return pc.binary_join_element_wise(encode_key([spec.partitioning.codes(rows)]), keys, b"")
+
+
+def partition_end(key: bytes, spec: KeySpec) -> int | None:
+    """Return the length of the partition's code at the start of an encoded key, 0 without partitions, None if the key is cut inside it."""
+    if spec.partitioning is None:
+        return 0
+    if spec.partitioning.has_text_codes:
+        end = 1 if key[:1] == b"\x00" else key.find(_END_OF_TEXT) + len(_END_OF_TEXT)
+        return end if key[:1] == b"\x00" or _END_OF_TEXT in key else None
+    return _INTEGER_BYTES if len(key) >= _INTEGER_BYTES else None
+
+
+def partition_bounds(key: bytes, spec: KeySpec) -> tuple[bytes, bytes | None]:
+    """Return the range of keys, the second bound exclusive, of the partition of a key. None is no bound; a cut key may have none."""
+    end = partition_end(key, spec)
+    if not end:
+        return b"", None
+    return key[:end], _next_prefix(key[:end])
 
 
 def unfit_rows(rows: pa.RecordBatch | pa.Table, spec: KeySpec) -> list[tuple[int, str]]:

@@ -13,6 +13,7 @@ from destination_s3_spark.formats.file_format import FileOptions
 from destination_s3_spark.formats.file_writer import FileColumns
 from destination_s3_spark.formats.parquet import ParquetOptions
 from destination_s3_spark.schema.arrow import RAW_SCHEMA
+from destination_s3_spark.tables.partitioned_files import key_in
 from destination_s3_spark.tables.runs.keys import CURSOR, KEY, KeySpec
 from destination_s3_spark.tables.runs.sorted_file import MergeForm
 from destination_s3_spark.tables.stored.rows import project
@@ -27,6 +28,10 @@ class FileKeys:
 
     final: str
     state: str | None
+
+    def within(self, folder: str) -> FileKeys:
+        """Return the keys of the files in a partition's folder."""
+        return FileKeys(key_in(self.final, folder), None if self.state is None else key_in(self.state, folder))
 
 
 @dataclass(frozen=True, slots=True)

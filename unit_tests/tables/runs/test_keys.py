@@ -15,6 +15,7 @@ from destination_s3_spark.decoding.keyed_ids import carried_digest, keyed_id
 from destination_s3_spark.errors import Bug
 from destination_s3_spark.schema.airbyte_type import AirbyteType, Decimal, Field, Scalar, SchemalessObject
 from destination_s3_spark.schema.arrow import META_FIELDS, arrow_type
+from destination_s3_spark.schema.partitioning import Partitioning, PartitionSpec, Transform
 from destination_s3_spark.tables.runs.keys import (
     BOUND_BYTES,
     CdcDeletion,
@@ -26,6 +27,8 @@ from destination_s3_spark.tables.runs.keys import (
     key_column,
     key_range,
     lower,
+    partition_bounds,
+    partition_end,
     upper,
 )
 from unit_tests.tables import reference_merge
@@ -212,3 +215,34 @@ def test_short_bounds_are_exact_and_long_ones_are_cut_outwards() -> None:
 
 def test_after_a_key_comes_no_other_before_its_successor() -> None:
     assert b"\x01a" < after(b"\x01a") <= b"\x01a\x00"
+
+
+@pytest.mark.parametrize(("column", "transform"), [(AT, Transform.MONTH), (NAME, Transform.IDENTITY)])
+@given(
+    values=st.lists(st.tuples(VALUES[Scalar.INTEGER], st.none() | VALUES[Scalar.TIMESTAMP_WITH_TIMEZONE], st.none() | TEXT), max_size=30)
+)
+def test_keys_of_a_partition_are_neighbours(
+    column: Field, transform: Transform, values: list[tuple[int, datetime | None, str | None]]
+) -> None:
+    by = Partitioning(PartitionSpec(column.source, transform, "part"), column)
+    divided = KeySpec((ID, AT, NAME), None, None, CdcDeletion.HARD, partitioning=by)
+    whole = KeySpec((ID, AT, NAME), None, None, CdcDeletion.HARD)
+    fields = {ID: pa.int64(), AT: pa.timestamp("us", "UTC"), NAME: pa.string()}
+    columns = {field.name: pa.array([row[at] for row in values], kind) for at, (field, kind) in enumerate(fields.items())}
+    meta = pa.array([{"sync_id": 0, "changes": []}] * len(values), META_FIELDS[2].type)
+    rows = pa.record_batch({**columns, "_airbyte_meta": meta, "_airbyte_raw_id": pa.array([""] * len(values), pa.string())})
+    keys, own = key_column(rows, divided).to_pylist(), key_column(rows, whole).to_pylist()
+    partitions = {
+        number: value for value, part in by.split(rows.append_column("n", pa.array(range(len(values))))) for number in part["n"].to_pylist()
+    }
+    ends = [partition_end(key, divided) for key in keys]
+    assert [key[end:] for key, end in zip(keys, ends, strict=True)] == own
+    prefixes = {number: keys[number][: ends[number]] for number in partitions}
+    assert len(set(prefixes.values())) == len(set(partitions.values())) == len({*zip(prefixes.values(), partitions.values(), strict=True)})
+    for number, key in enumerate(keys):
+        low, high = partition_bounds(key, divided)
+        assert high is not None
+        assert {other for other, one in enumerate(keys) if low <= one < high} == {
+            n for n, of in partitions.items() if of == partitions[number]
+        }
+    assert divided.fingerprint != whole.fingerprint
