@@ -49,6 +49,7 @@ class Plan:
 
     `resumable`: an attempt goes on after the last STATE that went out; otherwise it begins anew. `bumps`: each attempt is a generation of
     its own. `deduplicated`: the whole table is merged, otherwise rows are added as they are. `compacts`: its files are joined afterwards.
+    `partitions`: number of partitions that the rows fall into, 0 for a table without partitions.
     """
 
     sync_id: int
@@ -59,6 +60,7 @@ class Plan:
     bumps: bool = False
     deduplicated: bool = True
     compacts: bool = False
+    partitions: int = 0
 
     @property
     def records(self) -> Counter[int]:
@@ -115,7 +117,10 @@ class WatchedBucket:
         live = chain.live_files()
         in_chain: Counter[int] = Counter()
         for file in live.of(FileKind.FINAL):
-            in_chain.update(rows_in(self.store.objects[file.key]))
+            rows = rows_in(self.store.objects[file.key])
+            in_chain.update(rows)
+            if not in_partition(rows, file.partition):
+                self.problems.append("rows in another partition's file")
         apart = (
             TABLE.chain_prefix,
             TABLE.final_root + MANIFEST,
@@ -158,6 +163,13 @@ class WatchedBucket:
             complete = any(key in _keys(_added(blocks[number])) for number in voided)
         if not complete:
             self.problems.append("old rows went before the new ones were there")
+
+
+def in_partition(rows: Sequence[int], partition: str | None) -> bool:
+    if partition is None:
+        return True
+    rest, _, count = partition.partition("-of-")
+    return all(number % int(count) == int(rest) for number in rows)
 
 
 def rows_in(body: bytes) -> list[int]:
@@ -219,7 +231,7 @@ class Attempt:
         state = self._open()
         waits = self._plan.deduplicated or state.contents.pending is not None
         rows = FileKind.DELTA if waits else FileKind.FINAL
-        files = tuple(self._stage(kind, records) for kind in (FileKind.RAW, rows))
+        files = (self._stage(FileKind.RAW, records), *self._staged(rows, records))
         segment = Segment(end, len(records), sum(hash((number, 17)) for number in records) % 2**128)
         return StagedSlice(start, end, 0, files, (segment,), {})
 
@@ -258,20 +270,34 @@ class Attempt:
         self._open()
         live = self.writer.live_files()
         finals = [file for file in live.of(FileKind.FINAL) if file.offset is not None]
+        if self._plan.partitions:
+            alike: dict[tuple[str | None, int | None], list[FileEntry]] = {}
+            for file in (*finals, *live.of(FileKind.RAW)):
+                alike.setdefault((file.partition, file.generation_id), []).append(file)
+            for group in alike.values():
+                self._compact_into([group])
+            return
         for group in (finals[:2], finals[2:]):
             if len(group) > 1:
                 raw = [twin for file in group if (twin := raw_twin(live, file)) is not None]
                 assert len(raw) == len(group)
-                files: list[DataFile] = []
-                try:
-                    files.extend(self._joined(one) for one in (group, raw))
-                except SyncError:
-                    self.writer.drop(files)
-                    raise
-                self.writer.compact(files, [*group, *raw])
+                self._compact_into([group, raw])
+
+    def _compact_into(self, groups: Sequence[Sequence[FileEntry]]) -> None:
+        """Join the files of each group in one block."""
+        if len(groups[0]) < 2:
+            return
+        files: list[DataFile] = []
+        try:
+            files.extend(self._joined(group) for group in groups)
+        except SyncError:
+            self.writer.drop(files)
+            raise
+        self.writer.compact(files, [file for group in groups for file in group])
 
     def _joined(self, group: Sequence[FileEntry]) -> DataFile:
-        staged = self._stage(group[0].kind, [number for file in group for number in rows_in(self._store.get(file.key))])
+        numbers = [number for file in group for number in rows_in(self._store.get(file.key))]
+        staged = self._stage(group[0].kind, numbers, group[0].partition)
         return replace(staged, offset=group[0].offset, schema_id=group[0].schema_id, generation_id=group[0].generation_id)
 
     def _rewritten(self, sources: Sequence[FileEntry]) -> list[DataFile]:
@@ -279,19 +305,30 @@ class Attempt:
         contents = [rows_in(self._store.get(file.key)) for file in sources]
         if self._plan.deduplicated:
             rows = sorted(number for content in contents for number in content)
-            contents = [rows[: len(rows) // 2], rows[len(rows) // 2 :]]
+            contents = [rows] if self._plan.partitions else [rows[: len(rows) // 2], rows[len(rows) // 2 :]]
         files: list[DataFile] = []
         try:
-            files.extend(self._stage(FileKind.FINAL, content) for content in contents if content)
+            for content in filter(None, contents):
+                files.extend(self._staged(FileKind.FINAL, content))
         except SyncError:
             self.writer.drop(files)
             raise
         return files
 
-    def _stage(self, kind: FileKind, records: Sequence[int]) -> DataFile:
+    def _staged(self, kind: FileKind, records: Sequence[int]) -> Iterator[DataFile]:
+        """Stage a file for each partition, or one for all records."""
+        count = self._plan.partitions
+        if not count:
+            yield self._stage(kind, records)
+            return
+        for rest in sorted({number % count for number in records}):
+            yield self._stage(kind, [number for number in records if number % count == rest], f"{rest}-of-{count}")
+
+    def _stage(self, kind: FileKind, records: Sequence[int], partition: str | None = None) -> DataFile:
         folder = FINAL if kind is FileKind.FINAL else f"{TABLE.folder}{kind.value}/f-"
+        key = f"{folder}{'' if partition is None else f'part={partition}/'}{self.writer.next_token()}.parquet"
         body = b",".join(b"%d" % number for number in records)
-        return DataFile(kind, self._store.stage(f"{folder}{self.writer.next_token()}.parquet", body), len(records), statistics=UNBOUNDED)
+        return DataFile(kind, self._store.stage(key, body), len(records), statistics=UNBOUNDED, partition=partition)
 
 
 class Stuck(Exception):

@@ -30,6 +30,10 @@ def compacting(plan: Plan) -> Plan:
     return replace(plan, deduplicated=False, compacts=True)
 
 
+def divided(plan: Plan) -> Plan:
+    return replace(plan, partitions=3)
+
+
 @dataclass(frozen=True)
 class Scenario:
     """Syncs that went well, and the one that has trouble. `kept`: those of them whose rows stay."""
@@ -73,6 +77,13 @@ SCENARIOS = {
     "a compaction of compacted rows": Scenario((appending(OLD), compacting(MORE)), compacting(replace(MORE, sync_id=3)), kept=(OLD, MORE)),
     "a refresh over compacted rows of its generation and older ones": Scenario(
         (appending(OLD), compacting(SAME)), appending(LATER), kept=(SAME,)
+    ),
+    "an append with partitions": Scenario((divided(appending(OLD)),), divided(appending(MORE)), kept=(OLD,)),
+    "a merge with partitions": Scenario((divided(OLD),), divided(MORE), kept=(OLD,)),
+    "a refresh of an undivided table with partitions": Scenario((appending(OLD),), divided(appending(REFRESH))),
+    "a compaction with partitions": Scenario((divided(appending(OLD)),), divided(compacting(MORE)), kept=(OLD,)),
+    "a refresh over compacted rows of its generation with partitions": Scenario(
+        (divided(appending(OLD)), divided(compacting(SAME))), divided(appending(LATER)), kept=(SAME,)
     ),
     "a sync after a refresh": Scenario((OLD, REFRESH), replace(MORE, sync_id=3, generation=5), kept=(REFRESH,)),
 }

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from math import ceil
-from typing import Any
+from typing import Any, TypeAlias
 
 from destination_s3_spark.tables.runs.keys import after
 from destination_s3_spark.tables.runs.sorted_file import RowGroup
@@ -20,6 +20,10 @@ SMALL_SHARE = 4
 """Divisor of the target size. Smaller files than that are joined with adjacent files that are rewritten."""
 LEAST_TASK_BYTES = 32 * 2**20
 """Minimum output of a task. Below it, starting a task and writing small files costs more than parallel work saves."""
+
+
+Key: TypeAlias = bytes
+"""An encoded key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +79,8 @@ class TableFile:
     last: bytes
     rows: int
     bytes: int
-    low: bytes = b""
-    high: bytes | None = None
+    low: Key = b""
+    high: Key | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,12 +142,12 @@ class _Cluster:
         return sum(file.bytes for file in self.files)
 
     @property
-    def low(self) -> bytes:
+    def low(self) -> Key:
         """The lower bound of the keys that may share a file with its first rows."""
         return self.files[0].low
 
     @property
-    def high(self) -> bytes | None:
+    def high(self) -> Key | None:
         """The exclusive upper bound of the keys that may share a file with its last rows."""
         return self.files[-1].high
 
