@@ -268,16 +268,22 @@ def _applied(before: Contents, event: Json, where: str) -> Contents:
 
 
 def _compacted(before: Contents, event: Json, where: str) -> Contents:
-    """The same rows in other files: each new file holds those of the removed ones that follow each other from its offset on."""
+    """The same rows in other files: each new file holds those of the removed ones that follow each other from its offset on.
+
+    A new file of a partition holds those of the removed files of the partition, between which rows of other partitions landed.
+    """
     files = list(before.files)
     removed = {file["key"]: file for file in event["filesRemoved"]}
     for made in event["files"]:
         end = made["offset"]
         parts = [file for file in files if file["key"] in removed and file["kind"] == made["kind"]]
-        parts = [file for file in parts if made["offset"] <= file["offset"] < made["offset"] + made["rows"]]
+        divided = made.get("partition") is not None
+        parts = [file for file in parts if file.get("partition") == made.get("partition")]
+        parts = [file for file in parts if divided or made["offset"] <= file["offset"] < made["offset"] + made["rows"]]
         for part in sorted(parts, key=lambda file: file["offset"]):
-            assert part["offset"] == end, f"{where}: rows from {end} on are in none of the joined files"
+            assert divided or part["offset"] == end, f"{where}: rows from {end} on are in none of the joined files"
             end += part["rows"]
+        assert min(part["offset"] for part in parts) == made["offset"], where
         assert end == made["offset"] + made["rows"], f"{where}: {made['key']} has other rows than the files it replaces"
         assert {(part["schemaId"], part["generationId"]) for part in parts} == {(made["schemaId"], made["generationId"])}, where
         files[files.index(parts[0])] = made
