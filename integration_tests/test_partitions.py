@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from integration_tests.chain_reader import StreamName
 from integration_tests.connector import BUCKET_PATH
 from integration_tests.lake import USERS, Lake
 from integration_tests.s3_proxy import Fault, S3Proxy, When, s3_proxy
@@ -18,7 +19,8 @@ from integration_tests.source import catalog, complete, record, state, stream
 AT = {"type": "string", "format": "date-time", "airbyte_type": "timestamp_with_timezone"}
 SCHEMA = {"type": "object", "properties": {"id": {"type": "integer"}, "at": AT, "text": {"type": "string"}}}
 KEYED = ("shop", "keyed")
-TABLES = {"target_file_mb": 1, "partition_by": [{"stream": "shop.*", "column": "at", "transform": "day"}]}
+RULE = {"stream": "shop.*", "column": "at", "transform": "day"}
+TABLES = {"target_file_mb": 1, "partition_by": [RULE]}
 DAYS = ["2026-11-20", "2026-11-21", "__HIVE_DEFAULT_PARTITION__"]
 FINAL_ROOT = f"{BUCKET_PATH}/shop/users/"
 
@@ -43,7 +45,7 @@ def messages(number: int, size: int = 150_000) -> list[bytes]:
     return [*found, *(line for name in ("users", "keyed") for line in (state(number, name), complete(name)))]
 
 
-def partitions(lake: Lake, stream_name: tuple[str, str] = USERS) -> list[str]:
+def partitions(lake: Lake, stream_name: StreamName = USERS) -> list[str]:
     return sorted(file["partition"] for file in lake.chains()[stream_name].files("final"))
 
 
@@ -90,7 +92,7 @@ def test_spark_reads_only_the_files_of_a_partition(lake: Lake, spark_session: An
 
 
 def test_a_refresh_replaces_the_partitions(lake: Lake) -> None:
-    connector = lake.connector(tables={**TABLES, "partition_by": [{**TABLES["partition_by"][0], "transform": "month"}]})
+    connector = lake.connector(tables={**TABLES, "partition_by": [{**RULE, "transform": "month"}]})
     outcome = connector.write(streams(6, 2, 2), messages(6, 1000))
     outcome.expect_success()
     lake.verify_at_rest()

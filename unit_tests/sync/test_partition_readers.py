@@ -21,8 +21,9 @@ from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
 from unit_tests.conftest import S3Proxy
 from unit_tests.sync.inline_lake import InlineLake
-from unit_tests.sync.test_partitions import DAILY, catalog, chain, finals, messages, partitioned, record
+from unit_tests.sync.test_partitions import DAILY, HOURLY, catalog, chain, finals, messages, partitioned, record, rows_of
 from unit_tests.tables.publishers.delta_readers import DeltaReaders
+from unit_tests.tables.publishers.iceberg.lake import reader
 
 DAY = "2026-11-21"
 WANTED = [number for number in range(80) if number % 8 == 1]
@@ -185,3 +186,93 @@ def test_a_delta_log_follows_a_refresh_with_other_partitions(s3_settings: S3Sett
     assert readers.values() == [*range(32), *range(32, 152)]
     assert deltalake.DeltaTable(readers.uri, storage_options=readers.options).to_pyarrow_table()["at_day"].null_count == 19
     assert {file.partition for file in chain(lake).live_files().of(FileKind.FINAL)} >= {DAY, NULL_PARTITION}
+
+
+ICEBERG_CASES: list[tuple[str, str, Callable[[Any], Any]]] = [
+    ("at", "year", lambda at: None if at is None else at.year - 1970),
+    ("at", "month", lambda at: None if at is None else (at.year - 1970) * 12 + at.month - 1),
+    ("at", "day", lambda at: None if at is None else (at.date() - date(1970, 1, 1)).days),
+    ("at", "hour", lambda at: None if at is None else int(at.timestamp() // 3600)),
+    ("on", "identity", lambda on: None if on is None else (on - date(1970, 1, 1)).days),
+    ("flag", "identity", lambda flag: flag),
+    ("id", "identity", lambda number: number),
+]
+
+
+@pytest.mark.parametrize(("column", "transform", "expected"), ICEBERG_CASES)
+def test_iceberg_hides_the_partitions(
+    column: str, transform: str, expected: Callable[[Any], Any], s3_settings: S3Settings, tmp_path: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    iceberg = {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db", "catalog_name": "lake"}
+    options = {**partitioned({"stream": "*", "column": column, "transform": transform, "name": "part"}), "publish": {"iceberg": iceberg}}
+    lake = InlineLake(s3_settings, tmp_path, options=options)
+    at = {"type": "string", "format": "date-time", "airbyte_type": "timestamp_with_timezone"}
+    kinds = {"id": {"type": "integer"}, "at": at, "flag": {"type": "boolean"}, "on": {"type": "string", "format": "date"}}
+    schema = {"type": "object", "properties": kinds}
+    moments = ["2026-11-20T10:00:00Z", "1969-12-31T23:59:59Z", "0001-01-01T00:00:00Z", "9999-12-31T23:00:00Z", None]
+    values: dict[str, list[Any]] = {
+        "at": moments,
+        "on": [one and one[:10] for one in moments],
+        "flag": [True, False, None, True, None],
+        "id": [1, -1, 2**40, 0, 5],
+    }
+    records = [{"id": number, column: value} for number, value in enumerate(values[column])]
+    lake.sync(catalog(schema=schema), messages(records))
+    assert "not published" not in caplog.text
+    table = reader(tmp_path, s3_settings).load_table(("default", "users"))
+    assert [(field.name, str(field.transform)) for field in table.spec().fields] == [("part", transform)]
+    rows = table.scan().to_arrow()
+    assert len(rows) == len(records)
+    files = {task.file.file_path: task.file.partition[0] for task in table.scan().plan_files()}
+    for file in finals(lake):
+        (value,) = {expected(row[column]) for row in rows_of(lake, file)}
+        found = files[f"s3://{s3_settings.bucket}/{file.key}"]
+        days = (found - date(1970, 1, 1)).days if isinstance(found, date) else found
+        assert days == value
+    for row in rows.to_pylist():
+        if row[column] is not None:
+            value = f"'{row[column].isoformat()}'" if column in ("at", "on") else str(row[column]).lower()
+            found = table.scan(f"{column} = {value}")
+            assert len(list(found.plan_files())) < len(files)
+            assert row["id"] in found.to_arrow()["id"].to_pylist()
+
+
+def test_an_iceberg_table_follows_a_refresh_with_other_partitions(
+    s3_settings: S3Settings, tmp_path: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    iceberg = {"publish": {"iceberg": {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db", "catalog_name": "lake"}}}
+    lake = InlineLake(s3_settings, tmp_path, options={**partitioned(), **iceberg})
+    lake.sync(catalog(), messages(map(daily, range(16))))
+
+    def shown() -> tuple[list[str], list[int]]:
+        table = reader(tmp_path, s3_settings).load_table(("default", "users"))
+        return [field.name for field in table.spec().fields], sorted(table.scan().to_arrow()["id"].to_pylist())
+
+    assert shown() == ([], list(range(16)))
+    for generation, rules in enumerate(([DAILY], [HOURLY], [DAILY], [])):
+        lake.options = {**partitioned(*rules), **iceberg}
+        lake.sync(catalog(sync=2 + generation, generation=2 + generation, minimum=2 + generation), messages(map(daily, range(16))))
+        names = [rule.get("name", "at_day") for rule in rules]
+        assert shown() == (names, list(range(16)))
+        lake.sync(catalog(sync=10, generation=2 + generation), messages(map(daily, range(16, 32))))
+        assert shown() == (names, list(range(32)))
+    assert "not published" not in caplog.text
+
+
+def test_an_iceberg_table_is_made_again_after_a_new_type_of_the_column(
+    s3_settings: S3Settings, tmp_path: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    iceberg = {"publish": {"iceberg": {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db", "catalog_name": "lake"}}}
+    lake = InlineLake(s3_settings, tmp_path, options={**partitioned(DAILY), **iceberg})
+    lake.sync(catalog(), messages(map(daily, range(16))))
+    dates = {"type": "object", "properties": {"id": {"type": "integer"}, "at": {"type": "string", "format": "date"}}}
+    lake.sync(catalog(sync=2, schema=dates), messages([{"id": 16, "at": DAY}, {"id": 17}]))
+    assert "The type of 'at' has changed, by which the Iceberg table is or was partitioned" in caplog.text
+    name = ("default", "users")
+    reader(tmp_path, s3_settings).drop_table(name)
+    lake.sync(catalog(sync=3, schema=dates), messages([{"id": 18}]))
+    table = reader(tmp_path, s3_settings).load_table(name)
+    on_day = table.scan(f"at = '{DAY}'")
+    assert sorted(table.scan().to_arrow()["id"].to_pylist()) == list(range(19))
+    assert sorted(on_day.to_arrow()["id"].to_pylist()) == [1, 9, 16]
+    assert len(list(on_day.plan_files())) == sum(file.partition == DAY for file in finals(lake))

@@ -9,7 +9,7 @@ import pyarrow as pa
 from destination_s3_spark.chain.files import FileEntry
 from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.chain.state import TableState
-from destination_s3_spark.tables.publishers.live_columns import holds, shown_files, stored_columns
+from destination_s3_spark.tables.publishers.live_columns import holds, require_divided, shown_files, stored_columns
 from destination_s3_spark.tables.publishers.publication import NotPublished
 
 PARQUET = ".parquet"
@@ -19,6 +19,7 @@ def iceberg_columns(state: TableState, live: LiveFiles) -> pa.Schema:
     """Return the columns of the live files. Raises NotPublished unless Iceberg has a type for each and all files agree with them."""
     _require_own_parquet(shown_files(live), live)
     columns = stored_columns(state, live)
+    require_divided(state, live)
     _require_types(columns)
     return columns
 

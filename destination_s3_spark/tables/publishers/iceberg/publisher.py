@@ -26,7 +26,7 @@ from destination_s3_spark.storage.table_paths import INTERNAL_FOLDER, internal_r
 from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.publishers.catalog_names import catalog_name, colliding
 from destination_s3_spark.tables.publishers.iceberg.columns import iceberg_columns
-from destination_s3_spark.tables.publishers.live_columns import shown_files
+from destination_s3_spark.tables.publishers.live_columns import recorded_partitioning, shown_files
 from destination_s3_spark.tables.publishers.publication import NotPublished, PublisherKind
 
 if TYPE_CHECKING:  # pyiceberg is an extra, and a second of start-up time
@@ -72,7 +72,8 @@ class IcebergTable:
             with self.catalog.connection.calls(store) as catalog:
                 from destination_s3_spark.tables.publishers.iceberg import table  # noqa: PLC0415
 
-                table.publish(catalog, store, self._place(state), state, columns, files)
+                contents = table.Contents(columns, files, recorded_partitioning(state))
+                table.publish(catalog, store, self._place(state), state, contents)
         return str(state.sequence_number)
 
     def published(self, store: ObjectStore, state: TableState) -> int | None:

@@ -25,12 +25,19 @@ from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Operation, Snapshot
 from pyiceberg.table.update import AssertRefSnapshotId
 from pyiceberg.table.update.snapshot import ExpireSnapshots, _ManifestMergeManager, _OverwriteFiles
-from pyiceberg.typedef import Record
 from pyiceberg.utils.concurrent import ExecutorFactory
 
 from destination_s3_spark.chain.files import FileEntry
 from destination_s3_spark.chain.state import TableState
+from destination_s3_spark.schema.partitioning import Partitioning
 from destination_s3_spark.storage.object_store import ObjectStore
+from destination_s3_spark.tables.publishers.iceberg.partitions import (
+    add,
+    partition_record,
+    remove_other,
+    require_undivided,
+    shown_partitioning,
+)
 from destination_s3_spark.tables.publishers.iceberg.types import iceberg_schema, keeps_types
 from destination_s3_spark.tables.publishers.publication import NotPublished
 
@@ -71,6 +78,15 @@ class Place:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """The columns of a table, its files by URI and their partitioning."""
+
+    columns: pa.Schema
+    files: Mapping[str, FileEntry]
+    partitioning: Partitioning | None
+
+
 def load(catalog: Catalog, place: Place) -> Table | None:
     """Return the table, or None if there is none. Raises NotPublished if it is not ours."""
     try:
@@ -99,21 +115,19 @@ def published_block(table: Table, state: TableState) -> int | None:
     return number
 
 
-def publish(
-    catalog: Catalog, store: ObjectStore, place: Place, state: TableState, columns: pa.Schema, files: Mapping[str, FileEntry]
-) -> None:
-    """Bring the table to this state, whose files are given by URI. A newer published state stays.
+def publish(catalog: Catalog, store: ObjectStore, place: Place, state: TableState, contents: Contents) -> None:
+    """Bring the table to this state with these contents. A newer published state stays.
 
     Every attempt loads the table again and compares blocks first, so a session that another one has overtaken writes nothing. Raises
     NotPublished.
     """
     for _ in range(TRIES):
-        table = load(catalog, place) or _created(catalog, place, columns)
+        table = load(catalog, place) or _created(catalog, place, contents.columns)
         if table is None:
             continue
         if _is_newer(table, state) or published_block(table, state) == state.sequence_number:
             return
-        change = _Change(table, place, state, columns, files)
+        change = _Change(table, place, state, contents)
         try:
             if not _retries_are_off(table):
                 table = table.transaction().set_properties(place.settings()).commit_transaction()
@@ -178,18 +192,23 @@ def _retries_are_off(table: Table) -> bool:
 class _Change:
     """The change of a table as loaded to a state of the chain."""
 
-    def __init__(self, table: Table, place: Place, state: TableState, columns: pa.Schema, files: Mapping[str, FileEntry]) -> None:
+    def __init__(self, table: Table, place: Place, state: TableState, contents: Contents) -> None:
         self._table = table
         self._place = place
         self._state = state
-        self._columns = columns
-        self._files = files
+        self._columns = contents.columns
+        self._files = contents.files
+        self._partitioning = shown_partitioning(contents.partitioning)
         self._expired: list[Snapshot] = []
 
     def commit(self) -> None:
         """Commit schema, files and properties at once. Raises pyiceberg's exceptions."""
         transaction = self._table.transaction()
+        # A column cannot change while it divides the table.
+        adds_partitioning = remove_other(transaction, self._partitioning)
         _evolve(transaction, self._columns)
+        if adds_partitioning and self._partitioning is not None:
+            add(transaction, self._partitioning)
         shown = self._change_files(transaction)
         mapping = transaction.table_metadata.schema().name_mapping.model_dump_json()
         properties = {
@@ -225,7 +244,8 @@ class _Change:
         now = {file.file_path: file for file in self._listed(manifests)}
         replaced = [file for path, file in now.items() if not _is_same(file, self._files.get(path))]
         kept = now.keys() - {file.file_path for file in replaced}
-        added = [self._data_file(path, entry) for path, entry in self._files.items() if path not in kept]
+        spec_id = transaction.table_metadata.default_spec_id
+        added = [self._data_file(path, entry, spec_id) for path, entry in self._files.items() if path not in kept]
         foreign_deletes = any(manifest.content is ManifestContent.DELETES for manifest in manifests)
         if not (replaced or added or foreign_deletes):
             # A snapshot's requirement, without one: the commit fails if the table was changed since it was loaded.
@@ -251,16 +271,16 @@ class _Change:
         )
         return [entry.data_file for entries in read for entry in entries]
 
-    def _data_file(self, path: str, entry: FileEntry) -> DataFile:
+    def _data_file(self, path: str, entry: FileEntry, spec_id: int) -> DataFile:
         file = DataFile.from_args(
             content=DataFileContent.DATA,
             file_path=path,
             file_format=FileFormat.PARQUET,
-            partition=Record(),
+            partition=partition_record(self._partitioning, entry.partition),
             record_count=entry.rows,
             file_size_in_bytes=entry.bytes,
         )
-        file.spec_id = self._table.metadata.default_spec_id
+        file.spec_id = spec_id
         return file
 
     def _expire(self, transaction: Transaction) -> None:
@@ -289,7 +309,7 @@ class _ReplaceFiles(_OverwriteFiles):
 
 
 def _evolve(transaction: Transaction, columns: pa.Schema) -> None:
-    """Stage the columns: new columns and members get new ids, and so does a column whose type has changed."""
+    """Stage the columns: new columns and members get new ids, and so does a column whose type has changed. Raises NotPublished."""
     wanted = iceberg_schema(columns)
     types = {field.name: field.field_type for field in wanted.fields}
     outdated = [
@@ -297,6 +317,7 @@ def _evolve(transaction: Transaction, columns: pa.Schema) -> None:
         for field in transaction.table_metadata.schema().fields
         if field.name not in types or not keeps_types(field.field_type, types[field.name])
     ]
+    require_undivided(transaction, outdated)
     if outdated:
         update = transaction.update_schema(allow_incompatible_changes=True)
         for name in outdated:
