@@ -61,6 +61,13 @@ class PartitionBy(Settings):
         examples=["order_day"],
     )
 
+    @field_validator("name")
+    @classmethod
+    def _differs_from_the_column(cls, name: str | None, info: ValidationInfo) -> str | None:
+        if name is not None and name.casefold() == str(info.data.get("column")).casefold():
+            raise ValueError("must not be the column's, because readers would mistake the directory for the column")
+        return name
+
 
 class Tables(Settings):
     """What is kept of each stream."""

@@ -23,7 +23,7 @@ from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.storage.staging import StagedFileSink
 
 MOST_PARTITIONS = 1_000
-"""Most partitions that the rows of one task may fall into. Compaction joins small files, but not as fast as such a task makes them."""
+"""Most partitions that the records of a slice may fall into. Compaction joins small files, but not as fast as such a source makes them."""
 UPLOADS_AT_ONCE = 8
 
 
@@ -71,13 +71,21 @@ class PartitionedFiles:
         self._stack.__exit__(kind, error, trace)
 
     def write(self, rows: pa.RecordBatch) -> None:
-        """Take over rows. Raises DataError for rows of too many partitions."""
+        """Take over rows."""
         if not rows.num_rows:
             return
         for value, part in self._partitioning.split(rows):
             self._waiting.setdefault(value, []).append(part)
         self.bytes += rows.nbytes
-        if len(self._waiting) > MOST_PARTITIONS:
+
+    @property
+    def partitions(self) -> int:
+        """Number of partitions with rows."""
+        return len(self._waiting)
+
+    def require_few(self) -> None:
+        """Raise DataError for rows of too many partitions."""
+        if self.partitions > MOST_PARTITIONS:
             source, stream = self._partitioning.spec.source, self._columns.stream
             raise DataError(
                 f"Stream '{stream}': the column '{source}' divides the records of one batch into more than {MOST_PARTITIONS:,} partitions, "

@@ -83,7 +83,8 @@ class StreamTable:
         configured = self.layout.final.encodings if isinstance(self.layout.final, ParquetOptions) else None
         encodings = choose(self.writer, configured, self.session.disposition, kept, self.store)
         partition = self._partition(state, kept)
-        evolution = self._evolve(state, partition, replaces=pending).partitioned(recorded_partition(state), partition)
+        before = partition if state.contents.empty else recorded_partition(state)
+        evolution = self._evolve(state, partition, replaces=pending).partitioned(before, partition)
         evolution, recorded = self._to_record(state, evolution if encodings is None else evolution.encoded(*encodings))
         partitioning = partitioning_of(self.stream, evolution.schema, self.layout.final)
         columns = Columns(evolution.schema, recorded, evolution.schema.schema_id if evolution.retyped else state.types_since)

@@ -60,6 +60,7 @@ def make_lake(s3_settings: S3Settings, tmp_path: Path) -> Callable[..., InlineLa
         ("jsonl", "JSONL", POLICIES[3]),
         ("replicant_csv", "Parquet", POLICIES[1]),
         ("replicant_json", "Parquet", POLICIES[2]),
+        ("jsonl", "Parquet in partitions", POLICIES[3]),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, tuple) else value,
 )
@@ -67,14 +68,15 @@ def test_a_log_says_what_happened_to_each_key_and_makes_the_table(
     make_lake: Callable[..., InlineLake], images: tuple[str, str], log_format: str, file_format: str
 ) -> None:
     before, after = images
-    lake = make_lake(file_format, format=log_format, before_image=before, after_image=after)
+    tables = {"partition_by": [{"stream": "users", "column": "id", "transform": "identity"}]} if "partitions" in file_format else None
+    lake = make_lake(file_format.split(maxsplit=1)[0], tables, format=log_format, before_image=before, after_image=after)
     lake.merge_limits = {"least_file_bytes": 6_000}
     lake.limits = Limits(batch_bytes=2**30, age_s=3600, spool_bytes=2**31)
     chance, source, table = random.Random(f"{images}{log_format}{file_format}"), Source(), Table()
     typed = log_format in ("jsonl", "parquet")
     rows: dict[int, Row] = {}
-    for number in range(1, 4):
-        records = source.random_records(chance, 3 * KEYS, number * 7)
+    for number in range(1, 4 if tables is None else 3):
+        records = source.random_records(chance, 3 * KEYS if tables is None else KEYS // 2, number * 7)
         expected = table.merge(records)
         run(lake, records, number)
 

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 from msgspec.structs import replace
 
+from destination_s3_spark.chain.events import SetDataSchema
 from destination_s3_spark.chain.files import GENERATION_METADATA, FileEntry, FileKind
 from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.chain.log import Chain
@@ -209,8 +210,10 @@ def test_a_rebuild_from_raw_rows(lake: InlineLake, monkeypatch: pytest.MonkeyPat
     for sync in range(16):
         lake.sync(catalog(sync=sync + 1), messages(map(record, range(8 * sync, 8 * sync + 8))))
     monkeypatch.setattr(rewrite, "WAITING_BYTES", 1)
+    monkeypatch.setattr(partitioned_files, "MOST_PARTITIONS", 2)  # only for records of a batch
     rebuilt(lake)
     check(lake, range(128))
+    monkeypatch.undo()
     lake.sync(catalog(sync=17), messages(map(record, range(128, 136))))
     check(lake, range(136))
 
@@ -328,6 +331,25 @@ def test_text_formats_are_refused() -> None:
         Config.parse({**options, "format": {"format_type": "CSV", "flattening": "No flattening"}})
 
 
+def test_the_name_of_the_column_is_refused() -> None:
+    options = {"s3_bucket_name": "b", "s3_bucket_path": "p", "s3_bucket_region": "", "format": {"format_type": "Parquet"}}
+    with pytest.raises(ConfigError, match=r"tables.partition_by.0.name: must not be the column's"):
+        Config.parse({**options, **partitioned({**DAILY, "name": "AT"})})
+
+
+def test_a_column_that_the_source_drops_is_null(lake: InlineLake) -> None:
+    lake.sync(catalog(), messages(map(record, range(8))))
+    less = {"type": "object", "properties": {"id": {"type": "integer"}}}
+    lake.sync(catalog(sync=2, schema=less), messages([{"id": 8}, {"id": 9}]))
+    check(lake, range(10))
+    assert finals(lake)[-1].partition == NULL_PARTITION
+    found = chain(lake)
+    schemas = [
+        block.event.schema for block in found.blocks(range(found.head.sequence_number + 1)) if isinstance(block.event, SetDataSchema)
+    ]
+    assert [schema.get("retyped") for schema in schemas] == [None, None]
+
+
 def test_the_first_rule_that_matches_applies(lake: InlineLake, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
     lake.options = partitioned({**DAILY, "stream": "other.*"}, HOURLY, {**DAILY, "stream": "*"})
@@ -352,10 +374,10 @@ def versions(ids: Iterable[int], kind: str, days: int = 5) -> list[dict[str, Any
 @pytest.mark.parametrize("format_type", ["Parquet", "Avro"])
 def test_deduplicated_tables_whose_key_has_the_column(format_type: str, lake: InlineLake) -> None:
     lake.format = {"format_type": format_type}
-    lake.merge_limits = {"least_file_bytes": 2_000}
+    lake.merge_limits = {"least_file_bytes": 4_000}
     chance = random.Random(5)
     sent: list[list[dict[str, Any]]] = []
-    for sync in range(6):
+    for sync in range(4):
         ids = sorted(chance.sample(range(600), 300)) if sync else list(range(600))
         sent.append(versions(ids, f"of sync {sync}"))
         lake.sync(catalog("append_dedup", sync + 1, key=("id", "at")), messages(sent[-1]))

@@ -178,6 +178,7 @@ class _StagedPartitions:
 
     def write(self, block: TypedBlock) -> None:
         self._files.write(block.final)
+        self._files.require_few()
 
     def stage(self, records: int) -> Sequence[DataFile]:
         files = self._files.stage()

@@ -19,7 +19,7 @@ from destination_s3_spark.schema.table_schema import TableSchema
 from destination_s3_spark.storage.ranged import RangedFile
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.storage.staging import StagedFileSink
-from destination_s3_spark.tables.partitioned_files import PartitionedFiles
+from destination_s3_spark.tables.partitioned_files import MOST_PARTITIONS, PartitionedFiles
 from destination_s3_spark.tables.stored.rows import DoesNotFit, Misfits, cast_rows, retyped_rows
 
 ROWS_AT_ONCE = 4_096
@@ -66,7 +66,7 @@ class RewriteTask:
     """A stored file and the final file to write from it. In a partitioned table, each partition of its rows gets a file.
 
     `keys`: the key of the file. For partitions there are more keys than expected: whenever enough rows are in memory, their files are
-    written under the next key, under the last one at the end.
+    written under the next key. The last key takes the rest, whatever its size.
     """
 
     stored: Stored
@@ -106,7 +106,7 @@ def _partitions(task: RewriteTask, partitioning: Partitioning, metadata: Mapping
             stack.push(files)
             for batch in rows:
                 files.write(batch)
-                if files.bytes >= WAITING_BYTES and key != task.keys[-1]:
+                if key != task.keys[-1] and (files.bytes >= WAITING_BYTES or files.partitions >= MOST_PARTITIONS):
                     break
             staged += files.stage()
     return tuple(staged)
