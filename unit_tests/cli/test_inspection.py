@@ -39,8 +39,9 @@ from destination_s3_spark.config.config import Config
 from destination_s3_spark.decoding.changes import Reason
 from destination_s3_spark.schema.airbyte_type import Field, Scalar
 from destination_s3_spark.schema.arrow import META_FIELDS, schema_to_text
+from destination_s3_spark.schema.partitioning import Partitioning, PartitionSpec, Transform
 from destination_s3_spark.stream_id import StreamId
-from destination_s3_spark.tables.runs.keys import CdcDeletion, KeySpec, encode_key, key_range
+from destination_s3_spark.tables.runs.keys import CdcDeletion, KeySpec, encode_key, key_column, key_range
 from unit_tests.chain.built_chain import live_files
 
 NULLED = Reason.SERIALIZATION.value
@@ -296,6 +297,22 @@ def test_files_that_are_sorted_by_key_show_its_range(spec_key: tuple[Field, ...]
     table = chain.append(MergeData(0, 7, 3, 4, (merged,), (removed,)), settled=2).inspected()
 
     assert [(file.first_key, file.last_key, file.block) for file in table_files(table) if file.kind is FileKind.FINAL] == [(*shown, 3)]
+
+
+def test_files_of_partitions_show_them_and_their_keys_without_them() -> None:
+    by = PartitionSpec("name", Transform.IDENTITY, "of")
+    spec = KeySpec(KEY, None, None, CdcDeletion.HARD, partitioning=Partitioning(by, KEY[1]))
+    meta = pa.array([{"sync_id": 0, "changes": []}] * 2, META_FIELDS[2].type)
+    rows = pa.record_batch({"id": [-5, 7], "name": ["a", "a"], "_airbyte_meta": meta, "_airbyte_raw_id": ["", ""]})
+    first, last = key_column(rows, spec).to_pylist()
+    merged = FileEntry(FileKind.FINAL, "final/of=a/1.parquet", 2, 7, "upload", keys=key_range(first, last, spec), partition="a")
+    divided = SetDataSchema({**KEYED.schema, "partition": by.to_json()})
+    chain = HandMadeChain().append(SEED).append(divided).append(add_data(0, 5))
+    removed = FileEntry(FileKind.FINAL, "final/0.parquet", 5, 1_500_000)
+    shown = table_files(chain.append(MergeData(0, 7, 3, 4, (merged,), (removed,)), settled=2).inspected())
+    assert [(file.partition, file.first_key, file.last_key) for file in shown if file.kind is FileKind.FINAL] == [("a", "-5, a", "7, a")]
+    assert "partition" in [cell.title for cell in views.files(shown).cells]
+    assert "partition" not in [cell.title for cell in views.files([file for file in shown if file.partition is None]).cells]
 
 
 ODD = {"kind": "object", "fields": [{"source": "a:b", "name": "a:b", "type": "string"}]}
