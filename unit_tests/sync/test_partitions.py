@@ -259,16 +259,26 @@ def test_another_partitioning_takes_a_refresh(
     assert {file.partition for file in finals(lake)} == {None}
 
 
+@pytest.mark.parametrize("mode", ["append", "append_dedup"])
 @pytest.mark.parametrize("raw", [True, False])
-def test_a_refresh_with_another_partitioning_that_is_given_up(raw: bool, lake: InlineLake) -> None:
+@pytest.mark.parametrize(("first", "then"), [((), DAILY), (HOURLY, DAILY), (DAILY, ())])
+def test_a_refresh_with_another_partitioning_that_is_given_up(raw: bool, mode: str, first: Any, then: Any, lake: InlineLake) -> None:
     """Its rows join the table, whose files are then written again with the new partitions."""
-    lake.options = partitioned(raw_tables=raw)
-    lake.sync(catalog(sync=1), messages(map(record, range(8))))
-    lake.options = partitioned(DAILY, raw_tables=raw)
+    key = ("id", "at")
+    lake.options = partitioned(*filter(None, [first]), raw_tables=raw)
+    lake.sync(catalog(mode, sync=1, key=key), messages(map(record, range(8))))
+    lake.options = partitioned(*filter(None, [then]), raw_tables=raw)
     with pytest.raises(TransientError):
-        lake.sync(catalog(sync=2, generation=2, minimum=2), messages(map(record, range(100, 108)), complete=False))
-    lake.sync(catalog(sync=3, generation=2), messages(map(record, range(108, 112))))
-    check(lake, [*range(8), *range(100, 112)])
+        lake.sync(catalog(mode, sync=2, generation=2, minimum=2, key=key), messages(map(record, range(100, 108)), complete=False))
+    lake.sync(catalog(mode, sync=3, generation=2, key=key), messages(map(record, range(108, 112))))
+    if then:
+        check(lake, [*range(8), *range(100, 112)])
+    else:
+        assert sorted(row["id"] for file in finals(lake) for row in rows_of(lake, file)) == [*range(8), *range(100, 112)]
+        assert {file.partition for file in finals(lake)} == {None}
+    lake.sync(catalog("overwrite", sync=4, generation=2), messages(map(record, range(4))))
+    assert sorted(row["id"] for file in finals(lake) for row in rows_of(lake, file)) == [*range(4)]
+    assert {file.partition is None for file in finals(lake)} == {not then}
 
 
 def test_files_of_destination_s3_stay_undivided_until_a_refresh(lake: InlineLake, caplog: pytest.LogCaptureFixture) -> None:
