@@ -21,7 +21,7 @@ from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
 from unit_tests.conftest import S3Proxy
 from unit_tests.sync.inline_lake import InlineLake
-from unit_tests.sync.test_partitions import DAILY, HOURLY, catalog, chain, finals, messages, partitioned, record, rows_of
+from unit_tests.sync.partitioned_lake import DAILY, HOURLY, catalog, chain, finals, messages, partitioned, record, rows_of
 from unit_tests.tables.publishers.delta_readers import DeltaReaders
 from unit_tests.tables.publishers.iceberg.lake import reader
 
