@@ -76,7 +76,7 @@ class SparkSettings:
     cluster: Cluster | None = None
     java_options: tuple[str, ...] = ()
     """Options for the JVM, in addition to the connector's."""
-    progress_every_s: float = 10.0
+    progress_every_s: float = 2.0
 
 
 def local_cores(master: str) -> int:
