@@ -125,6 +125,11 @@ class Engine:
         with self._told_as_transient():
             return int(context.defaultParallelism)
 
+    @property
+    def starting(self) -> bool:
+        """Whether the session is being started."""
+        return self._starter is not None and self._context is None and self._failure is None
+
     def launch(self) -> None:
         """Launch the JVM and import the modules that talk to it, without leaving a thread behind.
 

@@ -95,7 +95,7 @@ def _assembled(
             tables = TableFactory(config, store, started_at, tables_pool.map, files_pool.map).of_catalog(catalog)
         open_tables = OpenTables(tables, tables_pool.map)
         spool = stack.enter_context(closing(Spool(runtime.scratch / "spool", limits(config).spool_bytes)))
-        story.watch(tables, spool)
+        story.watch(tables, spool, engine)
         checkpoints = Checkpoints()
         commits = Commits({i: table.writer for i, table in tables.items()}, checkpoints, emit, tables_pool.map)
         local = is_local(config.spark.master)

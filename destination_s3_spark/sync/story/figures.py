@@ -105,6 +105,7 @@ class Pulse:
     records_per_s: float
     bytes_per_s: float
     records_committed: int
+    spark_starting: bool
     activities: tuple[Activity, ...]
     silent_s: float | None
 

@@ -51,6 +51,7 @@ def heartbeat_line(pulse: Pulse) -> str:
         read,
         f"{pulse.records_committed:,} committed",
         f"{waiting:,} waiting to be committed" if waiting > 0 else "",
+        "Spark is starting" if pulse.spark_starting else "",
         *(_activity_text(activity) for activity in pulse.activities if activity.phase is not Phase.READING),
     ]
     if reading and pulse.silent_s is not None:

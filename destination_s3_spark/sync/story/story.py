@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from importlib.metadata import version
 
 from destination_s3_spark.config.config import Config
+from destination_s3_spark.engine.session import Engine
 from destination_s3_spark.kernel import HOW_LINES_ARE_TYPED
 from destination_s3_spark.protocol.catalog import Catalog
 from destination_s3_spark.protocol.messages import InputCounts
@@ -35,12 +36,13 @@ class Story:
         self._began = clock()
         self._tables: Mapping[int, StreamTable] = {}
         self._spool: Spool | None = None
+        self._engine: Engine | None = None
         self._last: Pulse | None = None
         self.states_acknowledged = 0
 
-    def watch(self, tables: Mapping[int, StreamTable], spool: Spool) -> None:
-        """Take the figures from these tables and this spool from now on."""
-        self._tables, self._spool = tables, spool
+    def watch(self, tables: Mapping[int, StreamTable], spool: Spool, engine: Engine) -> None:
+        """Take the figures from these parts of the sync from now on."""
+        self._tables, self._spool, self._engine = tables, spool, engine
 
     @contextmanager
     def told(self, config: Config, place: str) -> Iterator[None]:
@@ -71,6 +73,7 @@ class Story:
             records_per_s=(records - records_before) / passed,
             bytes_per_s=(size - size_before) / passed,
             records_committed=sum(table.writer.written.records + table.writer.written.replayed for table in self._tables.values()),
+            spark_starting=self._engine is not None and self._engine.starting,
             activities=self.phases.active,
             silent_s=None if silent is None else self._clock() - silent,
         )
