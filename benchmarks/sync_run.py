@@ -53,7 +53,7 @@ class SyncRun:
         """The updates of the tables at the end, as the connector says in its summary."""
         lines = (json.loads(said.line) for said in self.said if SUMMARY_PREFIX in said.line)
         phases = [json.loads(line["log"]["message"].removeprefix(SUMMARY_PREFIX))["seconds_by_phase"] for line in lines]
-        return sum(found.get(phase, 0.0) for found in phases for phase in ("merging", "compacting"))
+        return sum(float(found.get(phase, 0)) for found in phases for phase in ("merging", "compacting"))
 
     @property
     def states(self) -> int:
