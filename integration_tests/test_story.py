@@ -84,8 +84,9 @@ def test_the_summary_for_programs_is_what_the_tables_hold(told: Told) -> None:
     assert {"opening", "reading", "landing", "committing", "merging", "publishing"} <= summary["seconds_by_phase"].keys()
 
 
-def test_nothing_of_spark_or_java_is_said(told: Told) -> None:
+def test_nothing_of_spark_or_java_is_said_and_nothing_of_the_data(told: Told) -> None:
     assert told.outcome.stderr == ""
+    assert "young" not in told.outcome.log_text
 
 
 def test_a_small_sync_has_no_heartbeat_and_the_summary_is_its_last_message(told: Told) -> None:
