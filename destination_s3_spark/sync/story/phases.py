@@ -32,13 +32,12 @@ class Phase(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """A phase that is going on since a time of the monotonic clock. `bytes`: spooled bytes that it handles.
+    """A phase that is going on, on these streams. `bytes`: spooled bytes that it handles.
 
     `parts_done` of `parts` are done in the running step, once Spark reports them.
     """
 
     phase: Phase
-    since: float
     streams: tuple[StreamId, ...] = ()
     bytes: int = 0
     parts_done: int = 0
@@ -59,14 +58,15 @@ class Phases:
     @contextmanager
     def during(self, phase: Phase, streams: Sequence[StreamId] = (), size: int = 0) -> Iterator[None]:
         """Count the time that the body takes to the phase."""
+        began = self._clock()
         with self._lock:
-            self._active[phase] = Activity(phase, self._clock(), tuple(streams), size)
+            self._active[phase] = Activity(phase, tuple(streams), size)
         try:
             yield
         finally:
             with self._lock:
-                over = self._active.pop(phase)
-                self._seconds[phase] = self._seconds.get(phase, 0) + self._clock() - over.since
+                self._active.pop(phase, None)
+                self._seconds[phase] = self._seconds.get(phase, 0) + self._clock() - began
 
     def progress(self, done: int, total: int) -> None:
         """Note how far the running rewrite, merge or compaction is in its step."""

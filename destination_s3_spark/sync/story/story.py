@@ -6,7 +6,8 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as installed_version
 
 from destination_s3_spark.config.config import Config
 from destination_s3_spark.engine.session import Engine
@@ -47,7 +48,7 @@ class Story:
     @contextmanager
     def told(self, config: Config, place: str) -> Iterator[None]:
         """Run a sync inside. Log its start, its heartbeat and its summary."""
-        logger.info("%s", start_line(version(PACKAGE), HOW_LINES_ARE_TYPED, self._catalog, config.spark.master, place))
+        logger.info("%s", start_line(_version(), HOW_LINES_ARE_TYPED, self._catalog, config.spark.master, place))
         ending = Ending.STOPPED
         try:
             with Heartbeat(lambda: heartbeat_line(self.pulse())):
@@ -84,7 +85,7 @@ class Story:
         streams = self._streams()
         counts = self._counts
         return SyncFigures(
-            version=version(PACKAGE),
+            version=_version(),
             ending=ending,
             seconds=round(self._clock() - self._began, 3),
             seconds_by_phase={phase.value: round(seconds, 3) for phase, seconds in self.phases.seconds.items()},
@@ -113,6 +114,14 @@ class Story:
             logger.info("%s", summary_for_programs(figures))
         except Exception as error:  # noqa: BLE001
             logger.warning("the sync cannot be summed up (%s)", type(error).__name__)
+
+
+def _version() -> str:
+    """Return the connector's version. Nothing else depends on it, so a copy that is not installed runs as well."""
+    try:
+        return installed_version(PACKAGE)
+    except PackageNotFoundError:
+        return "of unknown version"
 
 
 def _position(pulse: Pulse) -> tuple[float, int, int]:

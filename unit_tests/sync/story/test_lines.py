@@ -27,7 +27,7 @@ from destination_s3_spark.tables.commit.result import CommitResult
 
 USERS, ORDERS = StreamId("shop", "users"), StreamId("shop", "orders")
 PULSE = Pulse(20.0, 1_204_000, 512_300_000, 60_200.4, 25_600_000.0, 800_000, spark_starting=False, activities=(), silent_s=None)
-READING = Activity(Phase.READING, 0.0)
+READING = Activity(Phase.READING)
 STREAM = StreamFigures(
     namespace="shop",
     name="users",
@@ -87,7 +87,7 @@ def test_the_start_names_streams_and_modes_and_shortens_long_lists(count: int, t
     ("pulse", "read", "doing"),
     [
         (
-            replace(PULSE, activities=(READING, Activity(Phase.LANDING, 0.0, (USERS, ORDERS), 256_000_000))),
+            replace(PULSE, activities=(READING, Activity(Phase.LANDING, (USERS, ORDERS), 256_000_000))),
             "1,204,000 records, 512.3 MB read (60,200 records/s, 25.6 MB/s)",
             "800,000 committed; 404,000 waiting to be committed; landing shop.users, shop.orders (256.0 MB)",
         ),
@@ -97,7 +97,7 @@ def test_the_start_names_streams_and_modes_and_shortens_long_lists(count: int, t
             "1,204,000 committed; waiting for the source, which has sent nothing for 12.0 s",
         ),
         (
-            replace(PULSE, records_committed=1_204_000, activities=(Activity(Phase.MERGING, 0.0, (ORDERS,), 0, 3, 8),), silent_s=40.0),
+            replace(PULSE, records_committed=1_204_000, activities=(Activity(Phase.MERGING, (ORDERS,), 0, 3, 8),), silent_s=40.0),
             "1,204,000 records, 512.3 MB read",
             "1,204,000 committed; merging shop.orders, 3 of 8 parts done; the input has ended",
         ),

@@ -59,9 +59,9 @@ def test_phases_overlap_and_each_counts_its_own_time(clock: Clock) -> None:
         clock.now += 1
         with phases.during(Phase.LANDING, [ORDERS], 5):
             clock.now += 2
-            assert [(active.phase, active.since, active.bytes) for active in phases.active] == [
-                (Phase.READING, 100.0, 0),
-                (Phase.LANDING, 101.0, 5),
+            assert [(active.phase, active.streams, active.bytes) for active in phases.active] == [
+                (Phase.READING, (), 0),
+                (Phase.LANDING, (ORDERS,), 5),
             ]
     with phases.during(Phase.LANDING):
         clock.now += 4
