@@ -50,10 +50,9 @@ def test_the_start_says_what_where_and_by_what(told: Told) -> None:
 
 def test_each_commit_is_a_line_in_words(told: Told) -> None:
     place = f"s3://{told.lake.bucket.name}/{BUCKET_PATH}/shop"
-    assert "shop.users: committed 22 records in 2 files, " in told.outcome.log_text
-    assert f"under {place}/users/ (block 2, " in told.outcome.log_text
-    assert "shop.orders: committed 40 records in 2 files, " in told.outcome.log_text
-    assert "shop.orders: wrote 30 rows in 1 file, " in told.outcome.log_text
+    assert f"shop.users: committed 22 records to {place}/users/ (2 files, " in told.outcome.log_text
+    assert f"shop.orders: committed 40 records to {place}/orders/ (2 files, " in told.outcome.log_text
+    assert "shop.orders: wrote 30 rows (1 file, " in told.outcome.log_text
 
 
 def test_the_summary_in_words_names_every_stream(told: Told) -> None:

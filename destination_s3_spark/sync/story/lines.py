@@ -62,18 +62,14 @@ def heartbeat_line(pulse: Pulse) -> str:
 
 
 def commit_lines(results: Sequence[tuple[StreamId, CommitResult, str]], seconds: float) -> Iterator[str]:
-    """Tell a commit of records, in one line per table with the place of its files, and one for the many small ones."""
+    """Tell a commit of records, in one line per table with the place of the table, and one for the many small ones."""
     largest, others = _largest(results, lambda item: item[1].bytes)
     for stream, result, place in largest:
         again = f"; {counted(result.replayed, 'record')} already in the table left out" if result.replayed else ""
         if result.sequence_number is None:
             yield f"{stream}: nothing to commit{again}"
             continue
-        wrote = f"{counted(result.files, 'file')}, {size_text(result.bytes)}"
-        yield (
-            f"{stream}: committed {counted(result.rows, 'record')} in {wrote}, under {place} "
-            f"(block {result.sequence_number}, {duration_text(seconds)}){again}"
-        )
+        yield f"{stream}: committed {counted(result.rows, 'record')} to {place} ({_made(result, seconds)}){again}"
     if others:
         yield f"{_others(others)}: committed {_totals([result for _, result, _ in others], 'record')}"
 
@@ -82,8 +78,7 @@ def update_lines(results: Sequence[tuple[StreamId, CommitResult]], seconds: floa
     """Tell what merges, publications or compactions have written, as `commit_lines` does."""
     largest, others = _largest(results, lambda item: item[1].bytes)
     for stream, result in largest:
-        wrote = f"{counted(result.files, 'file')}, {size_text(result.bytes)}"
-        yield f"{stream}: wrote {counted(result.rows, 'row')} in {wrote} (block {result.sequence_number}, {duration_text(seconds)})"
+        yield f"{stream}: wrote {counted(result.rows, 'row')} ({_made(result, seconds)})"
     if others:
         yield f"{_others(others)}: wrote {_totals([result for _, result in others], 'row')}"
 
@@ -160,6 +155,10 @@ def _largest(items: Sequence[Item], size: Callable[[Item], int]) -> tuple[list[I
         return list(items), []
     told = set(sorted(range(len(items)), key=lambda index: -size(items[index]))[: MOST_COMMIT_LINES - 1])
     return [items[i] for i in sorted(told)], [item for i, item in enumerate(items) if i not in told]
+
+
+def _made(result: CommitResult, seconds: float) -> str:
+    return f"{counted(result.files, 'file')}, {size_text(result.bytes)}, block {result.sequence_number}, {duration_text(seconds)}"
 
 
 def _others(items: Sequence[object]) -> str:

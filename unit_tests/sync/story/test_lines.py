@@ -118,7 +118,7 @@ def test_a_commit_is_a_line_per_table() -> None:
     committed = (USERS, CommitResult(7, 1, 1, 8_475, replayed=1), place)
     again = (ORDERS, CommitResult(None, 0, 0, 0, replayed=30), "s3://lake/shop/orders/")
     assert list(commit_lines([committed, again], 1.7)) == [
-        f"shop.users: committed 1 record in 1 file, 8.5 kB, under {place} (block 7, 1.7 s); 1 record already in the table left out",
+        f"shop.users: committed 1 record to {place} (1 file, 8.5 kB, block 7, 1.7 s); 1 record already in the table left out",
         "shop.orders: nothing to commit; 30 records already in the table left out",
     ]
 
@@ -127,7 +127,7 @@ def test_a_commit_of_many_tables_names_the_largest() -> None:
     results = [(StreamId(None, f"s{number:03}"), CommitResult(2, 10, 2, 1_000 * number, 0)) for number in range(200)]
     told = list(update_lines(results, 3.0))
     assert len(told) == MOST_COMMIT_LINES
-    assert told[0].startswith("s191: wrote 10 rows in 2 files, 191.0 kB")
+    assert told[0].startswith("s191: wrote 10 rows (2 files, 191.0 kB, block 2, 3.0 s)")
     assert told[-1] == "191 other streams: wrote 1,910 rows in 382 files, 18.1 MB"
     committed = list(commit_lines([(*result, "s3://lake/") for result in results], 3.0))
     assert committed[-1] == "191 other streams: committed 1,910 records in 382 files, 18.1 MB"
