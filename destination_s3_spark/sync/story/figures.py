@@ -5,10 +5,13 @@ The names of the fields of `SyncFigures` and of the classes in it are those of t
 
 from __future__ import annotations
 
+import re
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
 from destination_s3_spark.decoding.changed_values import ChangedField
+from destination_s3_spark.schema.airbyte_type import AirbyteType, Array, Field, Object, Union
 from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.sync.spool import Spool
 from destination_s3_spark.sync.story.phases import Activity
@@ -16,6 +19,9 @@ from destination_s3_spark.tables.stream_table import StreamTable
 
 MOST_CHANGED_FIELDS = 100
 """Most fields of a stream whose changed values are counted apart, as in a block of the chain."""
+
+_CODE = re.compile(r"[A-Z][A-Z_]{0,63}")
+"""A change or a reason as the protocol writes them: NULLED, DESTINATION_SERIALIZATION_ERROR."""
 
 
 class Ending(Enum):
@@ -29,7 +35,7 @@ class Ending(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ChangedValues:
-    """The number of values of a field that were nulled or truncated for a reason. `field` is None for fields that are not named."""
+    """The number of values of a field that were nulled or truncated for a reason. `field` is None for all that are not named."""
 
     field: str | None
     change: str | None
@@ -127,13 +133,40 @@ def stream_figures(index: int, table: StreamTable, spool: Spool) -> StreamFigure
         rewrites=written.rewrites,
         files_written=written.files,
         bytes_written=written.bytes,
-        values_changed=_most_changed(dict(written.changed_values)),
+        values_changed=declared_changes(written.changed_values, frozenset(declared_paths(table.fields.fields))),
     )
 
 
-def _most_changed(counts: dict[ChangedField, int]) -> tuple[ChangedValues, ...]:
-    """Return the counts, the largest first. The fields with the fewest are summed up if there are too many."""
-    ordered = sorted(counts.items(), key=lambda item: -item[1])
-    found = [ChangedValues(*changed, values) for changed, values in ordered[:MOST_CHANGED_FIELDS]]
-    rest = sum(values for _, values in ordered[MOST_CHANGED_FIELDS:])
-    return (*found, ChangedValues(None, None, None, rest)) if rest else tuple(found)
+def declared_paths(fields: Iterable[Field], prefix: str = "") -> Iterator[str]:
+    """Yield the paths of all values that a stream declares, in the form of `ChangedField`."""
+    for field in fields:
+        yield from _paths(field.type, prefix + field.source)
+
+
+def _paths(kind: AirbyteType, path: str) -> Iterator[str]:
+    yield path
+    match kind:
+        case Object(fields):
+            yield from declared_paths(fields, f"{path}.")
+        case Array(items):
+            yield from _paths(items, f"{path}.[]")
+        case Union(options):
+            for option in options:
+                yield from _paths(option, path)
+
+
+def declared_changes(counts: Mapping[ChangedField, int], declared: Container[str]) -> tuple[ChangedValues, ...]:
+    """Return the counts by declared field, the largest first, and one for all others.
+
+    Other names may be data, and so may texts that do not look like the protocol's codes: they come from the keys of records, and from the
+    changes that a source reports.
+    """
+    sure = [item for item in counts.items() if item[0].field in declared and _is_code(item[0].change) and _is_code(item[0].reason)]
+    named = sorted(sure, key=lambda item: -item[1])[:MOST_CHANGED_FIELDS]
+    rest = sum(counts.values()) - sum(values for _, values in named)
+    found = tuple(ChangedValues(*changed, values) for changed, values in named)
+    return (*found, ChangedValues(None, None, None, rest)) if rest else found
+
+
+def _is_code(text: str | None) -> bool:
+    return text is None or _CODE.fullmatch(text) is not None
