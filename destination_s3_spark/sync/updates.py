@@ -109,6 +109,7 @@ class Updates:
         tasks = [(owner, number, task) for owner, one in enumerate(together) for number, task in enumerate(_work(one).tasks)]
         groups = grouped(tasks, lambda item: _work(together[item[0]]).size(item[2]), self._engine.cores)
         function = _work(together[0]).function
+        self._told(0, len(groups))
         done = self._engine.run(function, [[task for _, _, task in group] for group in groups], self._progress)
         found = {(owner, number): result for group, results in zip(groups, done, strict=True)
                  for (owner, number, _), result in zip(group, results, strict=True)}  # fmt: skip

@@ -141,5 +141,5 @@ def test_progress_is_told_and_half_of_the_time_limit_is_warned_of_once(
         message for _, message in levels if "Half of the 2 hours" in message
     ]
     assert sum(level == "WARNING" for level, _ in levels) == 1
-    assert parts == [(1, 1), (1, 1)]
+    assert parts == [(0, 1), (1, 1), (0, 1), (1, 1)]
     assert "table 0: wrote 1 row (1 file, 1 B, block 7, " in caplog.text
