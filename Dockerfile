@@ -52,7 +52,7 @@ RUN mkdir -p /usr/share/man/man1 \
  && DEBIAN_FRONTEND=noninteractive apt-get install --yes --quiet --quiet --no-install-recommends "${JRE_PACKAGE}" \
  && apt-get clean \
  && rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin /var/log/*.log /var/log/apt
-# Spark asks the system for the name of its user, so the user must exist in a base that is not Airbyte's, too.
+# The image's user exists in a base that is not Airbyte's, too. Others need no account: the connector names them to Spark.
 RUN id 1000 >/dev/null 2>&1 || useradd --uid 1000 --create-home airbyte
 
 # The packages change rarely, the code often: two layers.
@@ -61,6 +61,9 @@ RUN --mount=type=bind,from=connector,source=/build,target=/build \
     --mount=type=bind,from=connector,source=/wheels,target=/wheels \
     /build/bin/pip --python /opt/destination-s3-spark/bin/python install --quiet --no-deps --no-index --no-cache-dir /wheels/*.whl \
  && /opt/destination-s3-spark/bin/python -m destination_s3_spark.engine.startup.class_data
+
+# OpenShift runs containers as any user of group 0, who may do here what the image's user may.
+RUN mkdir -p /airbyte/integration_code && chgrp -R 0 /airbyte && chmod -R g=u /airbyte
 
 USER 1000
 WORKDIR /airbyte/integration_code

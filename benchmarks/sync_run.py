@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import threading
 import time
@@ -15,8 +14,8 @@ from process_tree import Sampler
 
 from destination_s3_spark.demo.connector import COMMAND
 
-COMMITTED = "committed stream="
-UPDATED = "updated stream="
+COMMITTED = ": committed "
+SUMMARY_PREFIX = "sync summary as JSON: "
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +50,10 @@ class SyncRun:
 
     @property
     def update_seconds(self) -> float:
-        """The update of the table at the end, as the connector logs it."""
-        seconds = [re.search(r" seconds=([0-9.]+)", said.line) for said in self.said if UPDATED in said.line]
-        return sum(float(found[1]) for found in seconds if found)
+        """The updates of the tables at the end, as the connector says in its summary."""
+        lines = (json.loads(said.line) for said in self.said if SUMMARY_PREFIX in said.line)
+        phases = [json.loads(line["log"]["message"].removeprefix(SUMMARY_PREFIX))["seconds_by_phase"] for line in lines]
+        return sum(float(found.get(phase, 0)) for found in phases for phase in ("merging", "compacting"))
 
     @property
     def states(self) -> int:

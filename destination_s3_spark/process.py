@@ -62,10 +62,7 @@ def run(command: Callable[[ProtocolWriter], None]) -> int:
         command(output)
     except Terminated as stopped:
         # Exit without waiting: threads may be blocked on S3, and the platform kills the process after ten seconds.
-        if stopped.number == signal.SIGTERM:  # requested by the platform, so not an error
-            logger.warning("stopped by SIGTERM; %s", SENT_AGAIN)
-        else:
-            output.trace_error(TransientError(f"The sync was interrupted; {SENT_AGAIN}."))
+        logger.warning("stopped by %s; %s", signal.Signals(stopped.number).name, SENT_AGAIN)  # requested, so not an error
         os._exit(EXIT_SIGNAL + stopped.number)
     except KeyboardInterrupt:  # interrupted before a sync installed its handlers
         output.trace_error(TransientError("The command was interrupted; it has changed nothing."))
@@ -162,11 +159,12 @@ def _log_through(output: ProtocolWriter) -> None:
 
 @contextlib.contextmanager
 def _stopping_on_signals() -> Iterator[None]:
+    """Raise Terminated inside at the first SIGTERM or SIGINT. A SIGINT after it ends the process at once, a SIGTERM is ignored."""
     signals = (signal.SIGTERM, signal.SIGINT)
 
     def stop(number: int, _frame: FrameType | None) -> NoReturn:
-        for one in signals:
-            signal.signal(one, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        signal.signal(signal.SIGINT, lambda again, _: os._exit(EXIT_SIGNAL + again))
         last_resort = threading.Timer(TERMINATION_S, os._exit, [EXIT_SIGNAL + number])
         last_resort.daemon = True
         last_resort.start()

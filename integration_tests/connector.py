@@ -23,6 +23,7 @@ from integration_tests.servers import REGION, Bucket
 SCRIPT = Path(sys.executable).with_name("destination-s3-spark")
 IMPATIENT_WRITE = Path(__file__).with_name("impatient_write.py")
 BUCKET_PATH = "lake"
+SUMMARY_PREFIX = "sync summary as JSON: "
 TIMEOUT_S = 120
 PASSED_ON = ("PATH", "HOME", "JAVA_HOME", "LANG", "SPARK_HOME")
 
@@ -76,6 +77,13 @@ class Outcome:
     def warnings(self) -> str:
         """The text of the LOG messages of level WARN."""
         return "\n".join(message["log"]["message"] for message in self.of_type("LOG") if message["log"]["level"] == "WARN")
+
+    @property
+    def summary(self) -> Message:
+        """The one summary for programs."""
+        (line,) = (message["log"]["message"] for message in self.of_type("LOG") if message["log"]["message"].startswith(SUMMARY_PREFIX))
+        found: Message = json.loads(line.removeprefix(SUMMARY_PREFIX))
+        return found
 
     @property
     def connection_status(self) -> Message:
@@ -141,9 +149,16 @@ class Sync:
         return state_lines(self._lines)
 
     def wait_for_jvm(self, timeout_s: float = TIMEOUT_S) -> Sync:
-        """Itself, once Spark's JVM has said its first word on stderr; it is far from ready then."""
-        self._wait_for(lambda: bool(self._stderr), timeout_s, "message on stderr")
+        """Itself, once Spark's JVM or what launches it runs; it is far from ready then."""
+        self._wait_for(lambda: any(self._launched(member) for member in self.family()), timeout_s, "JVM")
         return self
+
+    @staticmethod
+    def _launched(member: psutil.Process) -> bool:
+        """Whether the process is Java, or the script that becomes it."""
+        with contextlib.suppress(psutil.NoSuchProcess):
+            return member.name() in ("java", "spark-submit", "spark-class")
+        return False
 
     def _wait_for(self, ready: Callable[[], bool], timeout_s: float, what: str) -> None:
         """Wait until `ready` says yes. Fails when the process ends or the time is over first."""

@@ -102,7 +102,7 @@ def test_append_dedup_without_a_refresh_says_what_is_in_the_way_and_takes_nothin
 def test_objects_of_others_stay_and_are_warned_about_once(taken_over: TakenOver) -> None:
     assert {key for keys in taken_over.foreign.values() for key in keys} <= set(taken_over.lake.bucket.list_keys())
     folder = f"{BUCKET_PATH}/{NAMESPACE}/kept/"
-    warnings = [outcome.log_text.count(folder) for outcome in taken_over.outcomes]
+    warnings = [outcome.warnings.count(folder) for outcome in taken_over.outcomes]
     assert warnings == [1, 0, 0, 0]
 
 

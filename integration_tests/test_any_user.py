@@ -17,8 +17,10 @@ from integration_tests.connector import Connector
 from integration_tests.lake import Lake
 from integration_tests.servers import S3Server, new_bucket
 from integration_tests.source import catalog, complete, state, stream, users
+from integration_tests.spark_cluster import spark_cluster
 
 ANYBODY = 12345
+OWN_CREDENTIALS = {"AWS_ACCESS_KEY_ID": "AKIAOFTHEEXECUTORS", "AWS_SECRET_ACCESS_KEY": "any", "AWS_EC2_METADATA_DISABLED": "true"}
 PACKAGES = f"{Path(destination_s3_spark.__file__).parents[1]}:{Path(pytest.__file__).parents[1]}"
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can run a process as somebody else")
@@ -85,3 +87,16 @@ def test_a_user_who_may_not_write_to_the_spool_directory_is_told_so(anybodys_lak
 
     for message in (outcome.error_message, connector.check(batching=batching).connection_status["message"]):
         assert f"The spool directory {closed} cannot be written (Permission denied)" in message
+
+
+@pytest.mark.slow
+def test_a_user_without_an_account_can_sync_on_a_cluster(anybodys_lake: Lake, python: str, tmp_path: Path) -> None:
+    """The connector's package travels through Hadoop's file system there, which asks who it works for."""
+    with spark_cluster(tmp_path / "cluster", {"PYTHONPATH": PACKAGES, **OWN_CREDENTIALS}, {}) as cluster:
+        spark = {
+            "master": cluster.master,
+            "conf": {"spark.pyspark.python": python, "spark.executor.memory": "512m", "spark.cores.max": "1"},
+        }
+        connector = connector_of_anybody(anybodys_lake, python)
+        connector.write(catalog(stream()), [*users(range(10)), state(9), complete()], spark=spark).expect_success()
+    assert anybodys_lake.ids() == list(range(10))

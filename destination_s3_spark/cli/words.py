@@ -6,17 +6,9 @@ from datetime import datetime
 
 import pyarrow as pa
 
+from destination_s3_spark.counted import duration_text, size_text
 
-def size_text(size_bytes: int | None) -> str:
-    """Return a size in a suitable decimal unit, or a question mark if it is unknown."""
-    if size_bytes is None:
-        return "?"
-    size = float(size_bytes)
-    for unit in ("B", "kB", "MB"):
-        if size < 1000:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1000
-    return f"{size:,.1f} GB"
+__all__ = ["arrow_text", "duration_text", "moment", "number_text", "share_text", "size_text"]
 
 
 def number_text(number: int | None) -> str:
@@ -27,17 +19,6 @@ def number_text(number: int | None) -> str:
 def moment(time: datetime | None) -> str:
     """Return a time to the second, or a question mark if it is unknown."""
     return "?" if time is None else time.strftime("%Y-%m-%d %H:%M:%S")
-
-
-def duration_text(seconds: float | None) -> str:
-    """Return a duration in its two largest units, or a question mark if it is unknown."""
-    if seconds is None:
-        return "?"
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes, left = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {left:02} s"
 
 
 def share_text(share: float) -> str:

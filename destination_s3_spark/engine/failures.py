@@ -9,48 +9,76 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from destination_s3_spark.engine.jvm import Jvm
+from destination_s3_spark.engine.jvm_output import quoted
 from destination_s3_spark.errors import TransientError
 
 KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
 """Exit codes of a killed JVM. The kernel kills it for lack of memory; the connector does so only after all jobs have ended."""
-WANT_OF_MEMORY = re.compile(r"OutOfMemoryError|OOMKilled|exit(?:ed with)? code:? (?:137|52)\b", re.IGNORECASE)
-"""Spark's messages about an executor or itself running out of memory. 52 is its own exit code for that."""
+OUT_OF_MEMORY = 52
+"""Exit code of Spark's JVM after an OutOfMemoryError that nothing has caught."""
+WANT_OF_MEMORY = re.compile(r"OutOfMemoryError(?!: unable to create)|OOMKilled|exit(?:ed with)? code:? (?:137|52)\b", re.IGNORECASE)
+"""Messages of Spark and Java about an executor or the JVM running out of memory."""
+WANT_OF_THREADS = re.compile(r"unable to create (?:new )?native thread", re.IGNORECASE)
+"""Java's message, also an OutOfMemoryError, for a limit of threads."""
 END_S = 1.0
 """Seconds for a JVM with broken connections to end, so that its exit code is known."""
 
 _SAID = re.compile(r"^: (?P<words>[^\n]+)", re.MULTILINE)
 _FAILED_TASK = re.compile(r"most recent failure: [^\n]*?: (?P<kind>[\w.$]+(?:Exception|Error))")
 _LOOK = "Spark's own messages on stderr say more"
+_LIMIT = "The system refuses to start more threads. Raise the limit of the container (pids) or of the user (ulimit -u) and try again."
 
 
 @dataclass(frozen=True, slots=True)
 class Symptom:
-    """Facts about a failure: a text for the user, Spark's message (empty if none), and the JVM's exit code if it has ended."""
+    """Facts about a failure: a text for the user, Spark's message (empty if none), and the JVM's exit code if it has ended.
+
+    `last_words`: the last lines that a JVM that has ended has written, as one line; empty if it wrote none or is alive.
+    """
 
     words: str
     spark_said: str
     jvm_code: int | None
+    last_words: str
     want_of_memory: bool
+    want_of_threads: bool
 
 
 def symptom(error: BaseException | None, jvm: Jvm | None, *, kernel_killed: bool) -> Symptom:
     """Diagnose an exception of Spark or py4j and the state of the JVM. `kernel_killed`: the kernel's OOM killer has ended processes."""
     spark_said = _java_text(error)
-    code = None
+    code, lines = None, tuple[str, ...]()
     if jvm is not None and not spark_said:
         with suppress(subprocess.TimeoutExpired):
             code = jvm.process.wait(END_S)
+            jvm.output.finish(END_S)
+            lines = jvm.output.last_lines
     found = _SAID.search(spark_said)
     words = found["words"].strip() if found else str(error) if isinstance(error, OSError) else type(error).__name__
-    want_of_memory = code in KILLED or kernel_killed or WANT_OF_MEMORY.search(spark_said) is not None
-    return Symptom(words, spark_said, code, want_of_memory)
+    said = "\n".join((spark_said, *lines))
+    killed = code in (*KILLED, OUT_OF_MEMORY) and WANT_OF_THREADS.search(said) is None
+    return Symptom(
+        words=words,
+        spark_said=spark_said,
+        jvm_code=code,
+        last_words=quoted(lines),
+        want_of_memory=killed or kernel_killed or WANT_OF_MEMORY.search(said) is not None,
+        want_of_threads=WANT_OF_THREADS.search(said) is not None,
+    )
 
 
 def start_failure(seen: Symptom) -> TransientError:
     """Return the error for a session that did not start. No records were involved, so the message may quote everything."""
     if seen.want_of_memory:
         return TransientError("Spark did not start for lack of memory. Give the container more (4 GiB is advised) and try again.")
-    return TransientError(f"Spark did not start: {seen.words.rstrip('.')}. {_LOOK}.")
+    what = f"Spark did not start: {seen.words.rstrip('.')}"
+    if seen.want_of_threads:
+        return TransientError(f"{what}. {_LIMIT}")
+    if seen.last_words:
+        return TransientError(
+            f"{what}. Its last words: {seen.last_words}. `destination-s3-spark doctor` tries Java and Spark by themselves."
+        )
+    return TransientError(f"{what}. {_LOOK}.")
 
 
 def job_failure(seen: Symptom, attempts: int, *, on_cluster: bool) -> TransientError:
@@ -65,8 +93,11 @@ def job_failure(seen: Symptom, attempts: int, *, on_cluster: bool) -> TransientE
         failed = _FAILED_TASK.search(seen.spark_said)
         what = "Spark gave up on a batch" + (f": {failed['kind']}" if failed else "")
     kept = "Nothing after the last acknowledged STATE was kept."
+    if seen.want_of_threads and not seen.want_of_memory:
+        return TransientError(f"{what}. {kept} {_LIMIT}")
     if not seen.want_of_memory:
-        return TransientError(f"{what}. {kept} {_LOOK}; try again.")
+        last_words = f" Its last words: {seen.last_words}." if seen.last_words else ""
+        return TransientError(f"{what}.{last_words} {kept} {_LOOK}; try again.")
     where = "executors more" if on_cluster and seen.spark_said else "the container more (4 GiB is advised)"
     return TransientError(f"{what}, for lack of memory. {kept} Give {where} and try again.")
 

@@ -17,7 +17,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from destination_s3_spark.engine.jvm_output import JvmOutput
+
 LOOK_EVERY_S = 0.01
+END_OF_OUTPUT_S = 1.0
+"""Seconds to wait for the last lines of a JVM that has ended. Processes below it may keep its output open for longer."""
 _SUBMIT = "bin/spark-submit"
 _CONNECTION_FILE = "_PYSPARK_DRIVER_CONN_INFO_PATH"
 _PORT, _SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
@@ -35,12 +39,17 @@ class Jvm:
         self.process = subprocess.Popen(  # noqa: S603 (Spark's own script)
             [_spark_home() / _SUBMIT, *options, *arguments, "pyspark-shell"],
             stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
             env={**os.environ, "SPARK_CONNECT_MODE": "0", _CONNECTION_FILE: str(self._connection)},
             preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_IGN),  # noqa: PLW1509 (like pyspark: Ctrl-C is for the driver)
         )
+        assert self.process.stdout is not None  # noqa: S101 (it is a pipe)
+        self.output = JvmOutput(self.process.stdout)
 
     def gateway(self) -> Any:
-        """Wait for the JVM and return py4j's gateway to it. Raises OSError if the JVM ends first."""
+        """Wait for the JVM and return py4j's gateway to it. From then on its output is passed on. Raises OSError if the JVM ends first."""
+        self.output.follow()
         while not self._connection.exists():
             if self.process.poll() is not None:
                 raise OSError(f"the JVM ended with code {self.process.returncode} before it accepted a connection")
@@ -61,9 +70,10 @@ class Jvm:
         return gateway
 
     def close(self) -> None:
-        """Close the pipe that keeps the JVM alive."""
+        """Close the pipe that keeps the JVM alive, and pass its last words on."""
         if self.process.stdin is not None:
             self.process.stdin.close()
+        self.output.finish(END_OF_OUTPUT_S)
 
 
 def _not_of_py4j(record: logging.LogRecord) -> bool:

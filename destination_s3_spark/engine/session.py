@@ -59,6 +59,8 @@ LAUNCH_S = 5.0
 TASK_ATTEMPTS = 3
 """Attempts of a task whose Python worker dies, for example for lack of memory. Uploads of earlier attempts stay invisible."""
 USER_WITHOUT_ACCOUNT = "airbyte"
+NAMES_OF_USER = ("SPARK_USER", "USER", "LOGNAME")
+"""Environment variables in which Spark, shells and Python look for the user's name before they look for an account."""
 LOG4J = Path(__file__).with_name("log4j2.properties")
 
 
@@ -76,7 +78,7 @@ class SparkSettings:
     cluster: Cluster | None = None
     java_options: tuple[str, ...] = ()
     """Options for the JVM, in addition to the connector's."""
-    progress_every_s: float = 10.0
+    progress_every_s: float = 2.0
 
 
 def local_cores(master: str) -> int:
@@ -122,6 +124,11 @@ class Engine:
         context = self._ready()
         with self._told_as_transient():
             return int(context.defaultParallelism)
+
+    @property
+    def starting(self) -> bool:
+        """Whether the session is being started."""
+        return self._starter is not None and self._context is None and self._failure is None
 
     def launch(self) -> None:
         """Launch the JVM and import the modules that talk to it, without leaving a thread behind.
@@ -317,16 +324,25 @@ def _say_goodbye(context: SparkContext) -> None:
         context._jsc.stop()
 
 
-def _name_the_user() -> None:
-    """Set a Spark user name for a user without an account, as in containers that run as any user. Spark's own lookup would fail."""
+def _has_account() -> bool:
+    """Return whether the user has an account: not in a container that runs as any user (OpenShift, `docker run --user 12345:0`)."""
     try:
         pwd.getpwuid(os.getuid())
     except KeyError:
-        os.environ.setdefault("SPARK_USER", USER_WITHOUT_ACCOUNT)
+        return False
+    return True
+
+
+def _name_the_user(gateway: Any) -> None:
+    """Name a user without an account to Hadoop, whose own lookup would fail. Hadoop's variables do not prevent that lookup."""
+    hadoop = gateway.jvm.org.apache.hadoop.security.UserGroupInformation
+    hadoop.setLoginUser(hadoop.createRemoteUser(USER_WITHOUT_ACCOUNT))
 
 
 def _prepare_environment(cluster: Cluster | None) -> None:
-    _name_the_user()
+    if not _has_account():
+        for name in NAMES_OF_USER:
+            os.environ.setdefault(name, USER_WITHOUT_ACCOUNT)
     # Local workers must run this interpreter to find the connector's packages. Executors of a cluster have their own.
     os.environ["PYSPARK_PYTHON"] = sys.executable if cluster is None else cluster.python
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
@@ -339,6 +355,8 @@ def _spark_context(jvm: Jvm, conf: Mapping[str, Any], environment: dict[str, str
     from pyspark import SparkConf, SparkContext  # noqa: PLC0415 (spec and check must not pay for it)
 
     gateway = jvm.gateway()
+    if not _has_account():
+        _name_the_user(gateway)
     # Otherwise a scheduler thread that dies for lack of memory or threads would leave the rest waiting for it indefinitely.
     handler = gateway.jvm.org.apache.spark.util.SparkUncaughtExceptionHandler(False)
     gateway.jvm.java.lang.Thread.setDefaultUncaughtExceptionHandler(handler)
@@ -355,6 +373,7 @@ def _our_conf(settings: SparkSettings) -> dict[str, Any]:
         *("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmn32m", "-Xss512k", f"-Dlog4j2.configurationFile={LOG4J.as_uri()}"),
         f'"-Djava.io.tmpdir={settings.local_dir}"',  # a killed JVM leaves native libraries and a directory there
         f'"-Duser.home={settings.local_dir}"',  # a user without an account has no home, and Ivy requires one
+        *(() if _has_account() else (f"-Duser.name={USER_WITHOUT_ACCOUNT}",)),
     )
     inside = {
         "spark.master": f"local[{settings.cores},{TASK_ATTEMPTS}]",
@@ -369,7 +388,6 @@ def _our_conf(settings: SparkSettings) -> dict[str, Any]:
         "spark.driver.memory": f"{settings.heap_mb}m",
         "spark.driver.extraJavaOptions": " ".join((*java_options, *settings.java_options)),
         "spark.local.dir": str(settings.local_dir),
-        "spark.log.level": "ERROR",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.python.worker.reuse": "true",

@@ -12,7 +12,6 @@ from datetime import UTC, datetime
 from destination_s3_spark.chain.orphan_uploads import OrphanUploads
 from destination_s3_spark.config.config import Config
 from destination_s3_spark.config.spark_conf import is_local
-from destination_s3_spark.kernel import HOW_LINES_ARE_TYPED
 from destination_s3_spark.protocol.catalog import Catalog
 from destination_s3_spark.protocol.input_stream import read_blocks
 from destination_s3_spark.protocol.messages import InputCounts
@@ -30,6 +29,8 @@ from destination_s3_spark.sync.pipeline import Pipeline
 from destination_s3_spark.sync.remote_landing import RemoteLanding
 from destination_s3_spark.sync.runtime import Runtime, task_bytes
 from destination_s3_spark.sync.spool import Spool
+from destination_s3_spark.sync.story.phases import Phase, Phases
+from destination_s3_spark.sync.story.story import Story
 from destination_s3_spark.sync.sync import Parts, Sync
 from destination_s3_spark.sync.updates import Updates
 from destination_s3_spark.tables.capture.local_disk import LocalDisk
@@ -50,22 +51,25 @@ def write(
     config: Config, catalog: Catalog, fd: int, output: ProtocolWriter, runtime: Runtime, s3_limits: ClientLimits = USUAL_LIMITS
 ) -> None:
     """Sync the messages from the file descriptor and emit STATEs on `output`. Raises SyncError."""
-    logger.info("records are typed %s", HOW_LINES_ARE_TYPED)
     reader = ProtocolReader(catalog)
+    s3 = replace(s3_settings(config), limits=s3_limits)
+    started_at = datetime.now(UTC)
+    story = Story(catalog, reader.counts, Phases())
 
     def emit(message: StateMessage, records: int) -> None:
         output.state(message.echo(records))
+        story.states_acknowledged += 1
 
-    counts = reader.counts
-    try:
-        with _assembled(config, replace(s3_settings(config), limits=s3_limits), catalog, emit, runtime) as parts:
-            Sync(parts).run(reader.events(read_blocks(fd, IDLE_S)))
-    finally:
-        _warn_of_lines_without_message(counts)
-    logger.info(
-        "input ended bytes=%d records=%d states=%d statuses=%d ignored_messages=%d records_of_unknown_streams=%d",
-        counts.bytes, counts.records, counts.states, counts.statuses, counts.ignored.total(), counts.unknown_streams.total(),
-    )  # fmt: skip
+    with story.told(config, _place(s3, path_template(config, started_at, sync_id=0).base)):
+        try:
+            with _assembled(config, s3, catalog, emit, runtime, started_at, story) as parts:
+                Sync(parts).run(reader.events(read_blocks(fd, IDLE_S)))
+        finally:
+            _warn_of_lines_without_message(reader.counts)
+
+
+def _place(s3: S3Settings, base: str) -> str:
+    return f"s3://{s3.bucket}/{base}" + (f" at {s3.endpoint}" if s3.endpoint else "")
 
 
 def _warn_of_lines_without_message(counts: InputCounts) -> None:
@@ -78,24 +82,27 @@ def _warn_of_lines_without_message(counts: InputCounts) -> None:
 
 
 @contextmanager
-def _assembled(config: Config, s3: S3Settings, catalog: Catalog, emit: Emit, runtime: Runtime) -> Iterator[Parts]:
+def _assembled(
+    config: Config, s3: S3Settings, catalog: Catalog, emit: Emit, runtime: Runtime, started_at: datetime, story: Story
+) -> Iterator[Parts]:
     """Provide the parts of a sync. On exit, always stop Spark and all threads."""
-    engine = runtime.engine
+    engine, phases = runtime.engine, story.phases
     with ExitStack() as stack:
         tables_pool = stack.enter_context(ThreadPoolExecutor(TABLES_AT_ONCE, "tables"))
         files_pool = stack.enter_context(ThreadPoolExecutor(FILES_AT_ONCE, "files"))
         store = S3Store(s3)
-        started_at = datetime.now(UTC)
-        tables = TableFactory(config, store, started_at, tables_pool.map, files_pool.map).of_catalog(catalog)
+        with phases.during(Phase.OPENING):
+            tables = TableFactory(config, store, started_at, tables_pool.map, files_pool.map).of_catalog(catalog)
         open_tables = OpenTables(tables, tables_pool.map)
         spool = stack.enter_context(closing(Spool(runtime.scratch / "spool", limits(config).spool_bytes)))
+        story.watch(tables, spool, engine)
         checkpoints = Checkpoints()
         commits = Commits({i: table.writer for i, table in tables.items()}, checkpoints, emit, tables_pool.map)
         local = is_local(config.spark.master)
         land = None if local else RemoteLanding(engine, store, open_tables).land
         # The spool is empty when tables are merged, so change events may take its disk space.
         disk = LocalDisk(runtime.scratch / "events", limits(config).spool_bytes) if local else None
-        pipeline = Pipeline(open_tables, spool, engine, commits, s3, land)
+        pipeline = Pipeline(open_tables, spool, engine, commits, s3, phases, land)
         stack.callback(pipeline.stop)
         stack.callback(engine.stop)  # runs first: ends any job that the pipeline still waits for
         try:
@@ -109,7 +116,8 @@ def _assembled(config: Config, s3: S3Settings, catalog: Catalog, emit: Emit, run
                 spool,
                 engine,
                 pipeline,
-                Updates(engine, tables_pool),
+                Updates(engine, tables_pool, told=phases.progress),
+                phases,
                 lambda: Resources(s3, task_bytes(config), engine.cores, disk),
                 limits(config),
                 tables_pool,

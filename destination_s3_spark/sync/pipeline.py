@@ -22,14 +22,14 @@ from destination_s3_spark.sync.batches import grouped
 from destination_s3_spark.sync.commits import Commits
 from destination_s3_spark.sync.open_tables import OpenTables
 from destination_s3_spark.sync.spool import Spool
+from destination_s3_spark.sync.story.lines import commit_lines
+from destination_s3_spark.sync.story.phases import Phase, Phases
 from destination_s3_spark.tables.commit.result import CommitResult
 from destination_s3_spark.tables.dedup import misfit_warnings
 from destination_s3_spark.tables.landing.land import LandTask, UnreadableLine, land_slice
 from destination_s3_spark.tables.landing.slices import Slice, StagedSlice
 
 logger = logging.getLogger("airbyte")
-
-MB = 10**6
 
 Land = Callable[[Sequence[Sequence[LandTask]]], list[list[StagedSlice]]]
 """Lands groups of tasks and returns the results in the same shape."""
@@ -68,6 +68,7 @@ class Pipeline:
         engine: Engine,
         commits: Commits,
         s3: S3Settings,
+        phases: Phases,
         land: Land | None = None,
     ) -> None:
         self._tables = tables
@@ -75,6 +76,7 @@ class Pipeline:
         self._engine = engine
         self._commits = commits
         self._s3 = s3
+        self._phases = phases
         self._land_groups = land or partial(engine.run, land_slice)
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="pipeline")
         self._running: Future[None] | None = None
@@ -105,10 +107,13 @@ class Pipeline:
     def _work(self, batch: Batch) -> None:
         started = time.monotonic()
         if batch.slices:
-            self._land(batch.slices)
+            streams = [self._tables[stream].stream.id for stream in sorted({piece.stream for piece in batch.slices})]
+            with self._phases.during(Phase.LANDING, streams, batch.bytes):
+                self._land(batch.slices)
             self.uncommitted_bytes += batch.bytes
         if batch.then is AfterLanding.COMMIT:
-            results = self._commits.commit()
+            with self._phases.during(Phase.COMMITTING):
+                results = self._commits.commit()
             self._log(results, time.monotonic() - started)
             self.uncommitted_bytes = 0
 
@@ -152,11 +157,8 @@ class Pipeline:
         )
 
     def _log(self, results: Mapping[int, CommitResult], seconds: float) -> None:
-        """Log one line per commit and table, to show progress."""
-        for stream, result in results.items():
-            rate = result.bytes / MB / max(seconds, 0.001)
-            logger.info(
-                "committed stream=%s seq=%s rows=%d replayed=%d files=%d bytes=%d seconds=%.1f mb_per_s=%.1f spool_mb=%.1f",
-                self._tables[stream].stream.id, result.sequence_number, result.rows, result.replayed, result.files, result.bytes,
-                seconds, rate, self._spool.size / MB,
-            )  # fmt: skip
+        """Log what a commit has made durable."""
+        tables = [(self._tables[stream], result) for stream, result in results.items()]
+        told = [(table.stream.id, result, f"s3://{self._s3.bucket}/{table.layout.root}") for table, result in tables]
+        for line in commit_lines(told, seconds):
+            logger.info("%s", line)

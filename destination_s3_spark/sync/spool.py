@@ -118,6 +118,11 @@ class Spool:
         with self._lock:
             return self._streams[stream].records
 
+    def totals(self) -> tuple[int, int]:
+        """Return the number of records so far and their bytes, of all streams."""
+        with self._lock:
+            return sum(spool.records for spool in self._streams.values()), sum(spool.end for spool in self._streams.values())
+
     def append(self, records: Records) -> None:
         """Add lines to their stream. Raises TransientError when the disk is full."""
         with self._lock:

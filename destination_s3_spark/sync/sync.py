@@ -20,12 +20,14 @@ from destination_s3_spark.errors import TransientError
 from destination_s3_spark.protocol.catalog import Catalog
 from destination_s3_spark.protocol.messages import Event, Idle, Records, State, Status, StreamStatus
 from destination_s3_spark.storage import doubtful_uploads
+from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.sync.batches import Backlog, Due, Limits, cut_ends, due, pieces, slice_bytes
 from destination_s3_spark.sync.checkpoints import Checkpoints
 from destination_s3_spark.sync.commits import Commits
 from destination_s3_spark.sync.open_tables import OpenTables
 from destination_s3_spark.sync.pipeline import AfterLanding, Batch, Pipeline
 from destination_s3_spark.sync.spool import Spool
+from destination_s3_spark.sync.story.phases import Phase, Phases
 from destination_s3_spark.sync.updates import Updates
 from destination_s3_spark.tables.compaction.update import compaction_of, is_compacted
 from destination_s3_spark.tables.due import may_be_due, rewrite_of, update_of
@@ -56,6 +58,7 @@ class Parts:
     engine: Engine
     pipeline: Pipeline
     updates: Updates
+    phases: Phases
     resources: Callable[[], Resources]
     limits: Limits
     pool: ThreadPoolExecutor
@@ -75,9 +78,10 @@ class Sync:
 
     def run(self, events: Iterable[Event]) -> None:
         """Sync the input to its end. Raises SyncError; even then, everything acknowledged is in S3."""
-        for event in events:
-            self._take(event)
-            self._land_when_due()
+        with self._parts.phases.during(Phase.READING):
+            for event in events:
+                self._take(event)
+                self._land_when_due()
         self._finish()
 
     def _take(self, event: Event) -> None:
@@ -86,6 +90,7 @@ class Sync:
             case Records():
                 parts.engine.start()
                 parts.spool.append(event)
+                parts.phases.silent_since = None
             case State(message):
                 covered = message.covered(parts.tables)
                 ends = {stream: parts.spool.end(stream) for stream in covered}
@@ -97,7 +102,7 @@ class Sync:
             case StreamStatus(stream, Status.INCOMPLETE):
                 self._incomplete.add(stream)
             case Idle():
-                pass
+                parts.phases.silent()
 
     def _land_when_due(self) -> None:
         """Submit a batch if one is due and the pipeline is idle. Wait for the pipeline if the spool or the next batch is full."""
@@ -133,25 +138,36 @@ class Sync:
         parts.pipeline.wait()
         parts.pipeline.submit(Batch(self._slices(cut_ends(self._backlog(), Due.AGE)), AfterLanding.COMMIT))
         parts.pipeline.wait()
-        parts.updates.run(self._due())
-        parts.updates.run(self._compactions())
+        self._update(Phase.MERGING, self._due())
+        self._update(Phase.COMPACTING, self._compactions())
         if unfinished:
             names = ", ".join(str(parts.catalog.streams[stream].id) for stream in unfinished[:10])
             raise TransientError(
                 f"The input ended, but {len(unfinished)} of {len(parts.catalog.streams)} streams did not complete ({names}). Everything up "
                 "to their last STATE is committed; run the sync again to go on from there."
             )
-        self._delete_expired()
+        with parts.phases.during(Phase.PUBLISHING):
+            self._delete_expired()
+            self._close()
+
+    def _close(self) -> None:
+        """Show the tables to their readers and close them."""
+        parts = self._parts
         parts.open_tables.decide(stream for stream, table in parts.tables.items() if table.writer.state and not table.writer.state.closed)
         lost_attempts = parts.engine.lost_attempts or doubtful_uploads.count() > self._doubtful
         parts.commits.close(parts.orphans() if lost_attempts else None)
+
+    def _update(self, phase: Phase, updates: Sequence[tuple[StreamId, Update]]) -> None:
+        if updates:
+            with self._parts.phases.during(phase, [stream for stream, _ in updates]):
+                self._parts.updates.run(updates)
 
     def _delete_expired(self) -> None:
         """Delete what the user does not want to keep any longer, of the tables that this sync has opened."""
         list(self._parts.pool.map(delete_expired, self._parts.open_tables))
 
-    def _due(self) -> list[tuple[str, Update]]:
-        """Open the tables that may be due for an update, and return the due updates with their stream names."""
+    def _due(self) -> list[tuple[StreamId, Update]]:
+        """Open the tables that may be due for an update, and return the due updates with their streams."""
         parts = self._parts
         unfinished = set(self._unfinished())
 
@@ -159,16 +175,16 @@ class Sync:
             return may_be_due(parts.tables[stream], complete=stream not in unfinished)
 
         due = [stream for stream, may in zip(parts.tables, parts.pool.map(may_be, parts.tables), strict=True) if may]
-        parts.open_tables.open(due)
+        self._opened(due)
         updates = parts.pool.map(lambda stream: update_of(parts.open_tables[stream], parts.resources), due)
-        return [(str(parts.tables[stream].stream.id), one) for stream, one in zip(due, updates, strict=True) if one is not None]
+        return [(parts.tables[stream].stream.id, one) for stream, one in zip(due, updates, strict=True) if one is not None]
 
-    def _compactions(self) -> list[tuple[str, Update]]:
-        """Return the compactions of the tables that this sync has opened, with their stream names."""
+    def _compactions(self) -> list[tuple[StreamId, Update]]:
+        """Return the compactions of the tables that this sync has opened, with their streams."""
         parts = self._parts
         tables = [table for table in parts.open_tables if is_compacted(table)]
         updates = parts.pool.map(lambda table: compaction_of(table, parts.resources().s3), tables)
-        return [(str(table.stream.id), update) for table, update in zip(tables, updates, strict=True) if update is not None]
+        return [(table.stream.id, update) for table, update in zip(tables, updates, strict=True) if update is not None]
 
     def _unfinished(self) -> Sequence[int]:
         """Return the streams that did not complete.
@@ -197,13 +213,18 @@ class Sync:
 
     def _slices(self, ends: Mapping[int, int]) -> tuple[Slice, ...]:
         """Open the tables, rewrite the outdated ones, and cut their streams up to these ends."""
-        opened = self._parts.open_tables.open(ends)
+        opened = self._opened(ends)
         self._rewrite_outdated(opened)
         return self._cut_streams(ends)
 
+    def _opened(self, streams: Iterable[int]) -> list[OpenTable]:
+        with self._parts.phases.during(Phase.OPENING):
+            return self._parts.open_tables.open(streams)
+
     def _rewrite_outdated(self, opened: Iterable[OpenTable]) -> None:
         parts = self._parts
-        parts.updates.run([(str(table.stream.id), rewrite_of(table, parts.resources())) for table in opened if table.outdated])
+        outdated = [(table.stream.id, rewrite_of(table, parts.resources())) for table in opened if table.outdated]
+        self._update(Phase.REWRITING, outdated)
 
     def _cut_streams(self, ends: Mapping[int, int]) -> tuple[Slice, ...]:
         """Cut the streams of open tables. A stream is cut at every checkpoint while its table watches for replays."""

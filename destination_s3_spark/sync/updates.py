@@ -11,7 +11,9 @@ from typing import Any
 
 from destination_s3_spark.engine.session import Engine, Progress
 from destination_s3_spark.errors import Bug, SyncError
+from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.sync.batches import grouped
+from destination_s3_spark.sync.story.lines import update_lines
 from destination_s3_spark.tables.commit.result import CommitResult
 from destination_s3_spark.tables.update import Update, Work
 
@@ -25,7 +27,7 @@ logger = logging.getLogger("airbyte")
 class _Running:
     """An update between two of its steps."""
 
-    name: str
+    stream: StreamId
     update: Update
     work: Work[Any, Any] | None = None
     result: CommitResult | None = None
@@ -63,17 +65,16 @@ class Updates:
         self._clock = clock
         self._told = told
 
-    def run(self, updates: Sequence[tuple[str, Update]]) -> None:
-        """Run every update to its end, each given with its stream's name. Raises the first error, after all updates have ended."""
+    def run(self, updates: Sequence[tuple[StreamId, Update]]) -> None:
+        """Run every update to its end, each given with its stream. Raises the first error, after all updates have ended."""
         self._began = self._clock()
         self._warned = False
-        running = [_Running(name, update) for name, update in updates]
+        running = [_Running(stream, update) for stream, update in updates]
         list(self._pool.map(lambda one: one.start(), running))
         while working := [one for one in running if one.work is not None]:
             self._compute(working)
-        for one in running:
-            if one.result is not None:
-                self._log(one.name, one.result)
+        for line in update_lines([(one.stream, one.result) for one in running if one.result is not None], self._clock() - self._began):
+            logger.info("%s", line)
         for one in running:
             if one.error is not None:
                 raise one.error
@@ -108,40 +109,23 @@ class Updates:
         tasks = [(owner, number, task) for owner, one in enumerate(together) for number, task in enumerate(_work(one).tasks)]
         groups = grouped(tasks, lambda item: _work(together[item[0]]).size(item[2]), self._engine.cores)
         function = _work(together[0]).function
-        done = self._engine.run(
-            function, [[task for _, _, task in group] for group in groups], self._progress(function, together, len(tasks))
-        )
+        self._told(0, len(groups))
+        done = self._engine.run(function, [[task for _, _, task in group] for group in groups], self._progress)
         found = {(owner, number): result for group, results in zip(groups, done, strict=True)
                  for (owner, number, _), result in zip(group, results, strict=True)}  # fmt: skip
         return [[found[owner, number] for number in range(len(_work(one).tasks))] for owner, one in enumerate(together)]
 
-    def _progress(self, function: Callable[[Any], Any], together: Sequence[_Running], tasks: int) -> Callable[[int, int], None]:
-        streams = ",".join(one.name for one in together)
-
-        def progress(groups_done: int, groups: int) -> None:
-            seconds = self._clock() - self._began
-            logger.info(
-                "%s streams=%s tasks=%d groups_done=%d of %d seconds_since_end_of_input=%.0f",
-                function.__name__, streams, tasks, groups_done, groups, seconds,
-            )  # fmt: skip
-            self._told(groups_done, groups)
-            if seconds > LIMIT_S / 2 and not self._warned:
-                self._warned = True
-                logger.warning(
-                    "Half of the 2 hours that Airbyte allows a destination after the end of the input are over. If Airbyte stops this "
-                    "sync, nothing is lost: the next one continues the merge. Give the connector more CPUs, or sync more often."
-                )
-
-        return progress
-
-    def _log(self, name: str, result: CommitResult) -> None:
-        logger.info(
-            "updated stream=%s seq=%s files=%d rows=%d bytes=%d seconds=%.1f",
-            name, result.sequence_number, result.files, result.rows, result.bytes, self._clock() - self._began,
-        )  # fmt: skip
+    def _progress(self, groups_done: int, groups: int) -> None:
+        self._told(groups_done, groups)
+        if self._clock() - self._began > LIMIT_S / 2 and not self._warned:
+            self._warned = True
+            logger.warning(
+                "Half of the 2 hours that Airbyte allows a destination after the end of the input are over. If Airbyte stops this "
+                "sync, nothing is lost: the next one continues the merge. Give the connector more CPUs, or sync more often."
+            )
 
 
 def _work(one: _Running) -> Work[Any, Any]:
     if one.work is None:
-        raise Bug(f"The table of stream {one.name} has no work to be done.")
+        raise Bug(f"The table of stream {one.stream} has no work to be done.")
     return one.work

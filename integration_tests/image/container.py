@@ -110,6 +110,7 @@ class ImageConnector(Connector):
     """Runs the connector's commands in containers, which `containers` collects for their removal."""
 
     image: str = ""
+    run_as: str = USER
     limits: Limits = field(default_factory=Limits)
     containers: list[Container] = field(default_factory=list)
 
@@ -133,7 +134,7 @@ class ImageConnector(Connector):
             stdin_open=True,
             read_only=True,
             tmpfs=TMPFS,
-            user=USER,
+            user=self.run_as,
             mem_limit=self.limits.memory,
             memswap_limit=self.limits.memory,
             nano_cpus=int(self.limits.cpus * 1e9),

@@ -68,6 +68,17 @@ def test_a_sync_lands_its_tables_and_acknowledges_its_states(in_image: Make, mot
     moto_lake.verify_at_rest()
 
 
+def test_any_user_of_group_0_can_check_and_sync(in_image: Make, moto_lake: Lake) -> None:
+    connector = in_image(batching={"spool_dir": "/tmp"})
+    connector.run_as = "12345:0"
+
+    assert connector.check().connection_status["status"] == "SUCCEEDED"
+    outcome = connector.write(USERS, [*users(range(ROWS)), state(1), complete()]).expect_success()
+
+    assert outcome.stderr == ""
+    assert moto_lake.ids() == list(range(ROWS))
+
+
 def test_the_jvms_heap_follows_the_containers_memory(in_image: Make) -> None:
     with in_image(Limits("6g")).start(USERS, batching=SECOND_BATCH_AGE) as sync:
         sync.send(*checkpoint(0)).wait_for_states(1)

@@ -192,6 +192,7 @@ def test_a_replayed_checkpoint_is_dropped_and_the_next_one_lands() -> None:
     result = made.commit([SECOND, TableCheckpoint(300, "third")])
 
     assert (result.replayed, result.rows, made.guarding) == (10, 10, False)
+    assert (made.written.records, made.written.replayed, made.written.commits) == (10, 20, 1)
     made.close()
     assert kinds(store).count("AddData") == 3
     assert store.uploads == {}

@@ -28,6 +28,7 @@ from destination_s3_spark.sync.open_tables import OpenTables
 from destination_s3_spark.sync.pipeline import Pipeline
 from destination_s3_spark.sync.remote_landing import RemoteLanding
 from destination_s3_spark.sync.spool import Spool
+from destination_s3_spark.sync.story.phases import Phases
 from destination_s3_spark.sync.sync import Parts, Sync
 from destination_s3_spark.sync.updates import Updates
 from destination_s3_spark.tables.capture.local_disk import LocalDisk
@@ -87,9 +88,10 @@ class InlineLake:
             checkpoints = Checkpoints()
             commits = Commits({i: table.writer for i, table in tables.items()}, checkpoints, self._emit, tables_pool.map)
             spool = Spool(self.directory / "spool", self.limits.spool_bytes)
+            phases = Phases()
             engine: Any = self.cluster or InlineEngine()
             land = RemoteLanding(engine, store, open_tables).land if self.cluster else None
-            pipeline = Pipeline(open_tables, spool, engine, commits, self.settings, land)
+            pipeline = Pipeline(open_tables, spool, engine, commits, self.settings, phases, land)
             disk = None if self.cluster else LocalDisk(self.directory / "events", self.local_disk_bytes)
             parts = Parts(
                 catalog,
@@ -101,6 +103,7 @@ class InlineLake:
                 engine,
                 pipeline,
                 Updates(engine, tables_pool),
+                phases,
                 lambda: Resources(self.settings, self.merge_budget_bytes, 2, disk, **self.merge_limits),
                 self.limits,
                 tables_pool,

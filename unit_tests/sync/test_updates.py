@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from destination_s3_spark.errors import ConfigError, TransientError
+from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.sync.updates import Updates
 from destination_s3_spark.tables.commit.result import CommitResult
 from destination_s3_spark.tables.update import Update, Work
@@ -69,8 +70,14 @@ def pool() -> Iterator[ThreadPoolExecutor]:
         yield executor
 
 
-def run(engine: Any, pool: ThreadPoolExecutor, *updates: Update, clock: Callable[[], float] = lambda: 0.0) -> None:
-    Updates(engine, pool, clock).run([(f"table {number}", one) for number, one in enumerate(updates)])
+def run(
+    engine: Any,
+    pool: ThreadPoolExecutor,
+    *updates: Update,
+    clock: Callable[[], float] = lambda: 0.0,
+    told: Callable[[int, int], None] = lambda _done, _total: None,
+) -> None:
+    Updates(engine, pool, clock, told).run([(StreamId(None, f"table {number}"), one) for number, one in enumerate(updates)])
 
 
 def test_the_tasks_of_a_step_are_one_job_and_results_come_back_in_their_order(engine: Engine, pool: ThreadPoolExecutor) -> None:
@@ -121,16 +128,18 @@ def test_nothing_to_update_starts_no_job(engine: Engine, pool: ThreadPoolExecuto
     assert engine.jobs == []
 
 
-def test_progress_is_logged_and_half_of_the_time_limit_is_warned_of_once(
+def test_progress_is_told_and_half_of_the_time_limit_is_warned_of_once(
     engine: Engine, pool: ThreadPoolExecutor, caplog: pytest.LogCaptureFixture
 ) -> None:
+    parts: list[tuple[int, int]] = []
     times = iter([0.0, 10.0, 3601.0, 3700.0, 3800.0])
     with caplog.at_level(logging.INFO, logger="airbyte"):
-        run(engine, pool, update(1, done=[]), clock=lambda: next(times, 4000.0))
+        run(engine, pool, update(1, done=[]), clock=lambda: next(times, 4000.0), told=lambda *counts: parts.append(counts))
         run(engine, pool, clock=lambda: 0.0)
     levels = [(record.levelname, record.getMessage()) for record in caplog.records]
     assert [message for level, message in levels if level == "WARNING"] == [
         message for _, message in levels if "Half of the 2 hours" in message
     ]
     assert sum(level == "WARNING" for level, _ in levels) == 1
-    assert any("doubled streams=table 0 tasks=1 groups_done=1 of 1 seconds_since_end_of_input=10" in message for _, message in levels)
+    assert parts == [(0, 1), (1, 1), (0, 1), (1, 1)]
+    assert "table 0: wrote 1 row (1 file, 1 B, block 7, " in caplog.text

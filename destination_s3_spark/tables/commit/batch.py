@@ -12,7 +12,7 @@ from destination_s3_spark.chain.replay import ReplayGuard
 from destination_s3_spark.chain.state import Checkpoint
 from destination_s3_spark.decoding.changed_values import ChangedField
 from destination_s3_spark.errors import Bug
-from destination_s3_spark.tables.landing.slices import Segment, StagedSlice
+from destination_s3_spark.tables.landing.slices import FileKind, Segment, StagedSlice
 
 MULTISET_MODULUS = 2**128
 MOST_CHANGED_FIELDS = 100
@@ -51,6 +51,10 @@ class Batch:
         return dict(counts)
 
     def changed_values(self) -> tuple[ChangedValues, ...]:
+        """Return the counts of `changes_by_field` as the chain records them."""
+        return tuple(ChangedValues(*changed, values) for changed, values in self.changes_by_field().items())
+
+    def changes_by_field(self) -> dict[ChangedField, int]:
         """Count the values changed by typing, by field. The fields with the fewest are summed up by reason if there are too many."""
         counts: Counter[ChangedField] = Counter()
         for staged in self.slices:
@@ -59,7 +63,7 @@ class Batch:
         rest: Counter[ChangedField] = Counter()
         for changed, values in counts.most_common()[MOST_CHANGED_FIELDS:]:
             rest[ChangedField(None, changed.change, changed.reason)] += values
-        return tuple(ChangedValues(*changed, values) for changed, values in (*named, *rest.most_common()))
+        return dict(Counter(dict(named)) + rest)
 
     def recorded(self) -> tuple[Checkpoint, ...]:
         """Return the checkpoints to record in the chain. If the replay list cannot hold all, the oldest are merged into one."""
@@ -87,6 +91,19 @@ class Batch:
     def after(self, part: Batch) -> Batch:
         """Return the rest after a leading part."""
         return Batch(self.slices[len(part.slices) :], self.ends[len(part.ends) :], self.checkpoints[len(part.checkpoints) :])
+
+
+def flaw_of(staged: StagedSlice, start: int, schema_id: int | None) -> str | None:
+    """Return why a slice cannot be the next one, which must begin at `start` and have this schema, or None."""
+    if staged.start != start or staged.end <= staged.start:
+        return f"staged bytes {staged.start} to {staged.end} of the spool after {start}"
+    if staged.schema_id != schema_id:
+        return f"staged a slice of schema {staged.schema_id}, the table has {schema_id}"
+    for kind in FileKind:
+        rows = [file.rows for file in staged.files if file.kind is kind]
+        if rows and sum(rows) != staged.records:
+            return f"{staged.records} records became {sum(rows)} rows in {kind.value} files"
+    return None
 
 
 def cut_batch(slices: Sequence[StagedSlice], checkpoints: Sequence[TableCheckpoint], generation: int, start: int) -> Batch:

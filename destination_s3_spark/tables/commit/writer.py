@@ -33,8 +33,8 @@ from destination_s3_spark.errors import Bug, DataError, Fenced, SyncError, Trans
 from destination_s3_spark.schema.schema_event import from_event
 from destination_s3_spark.schema.table_schema import TableSchema
 from destination_s3_spark.storage.object_store import ObjectNotFound, ObjectStore, StagedUpload
-from destination_s3_spark.tables.commit.batch import Batch, TableCheckpoint, cut_batch
-from destination_s3_spark.tables.commit.result import CommitResult
+from destination_s3_spark.tables.commit.batch import Batch, TableCheckpoint, cut_batch, flaw_of
+from destination_s3_spark.tables.commit.result import CommitResult, Written
 from destination_s3_spark.tables.landing.slices import StagedSlice
 from destination_s3_spark.tables.publishers.publication import Publisher, show, show_checked, show_if_behind, show_newest
 
@@ -70,15 +70,14 @@ class TableWriter:
         self._orphans = orphans
         self._keep_replaced = dependencies.keep_replaced
         self._precedence = dependencies.precedence
-        self.map_files = dependencies.map_files
-        self.publishers = dependencies.publishers
+        self.map_files, self.publishers = dependencies.map_files, dependencies.publishers
         self._chain = dependencies.chain or Chain(store, table.chain_prefix, table.stream, dependencies.clock)
         self._guard = ReplayGuard(())
         self._staged: list[StagedSlice] = []
-        self._staged_end = 0
-        self._committed_end = 0
+        self._staged_end = self._committed_end = 0
         self._files_named = 0
         self._opened = self._over = False
+        self.written = Written()  # by this session
         self._show_checked = partial(show_checked, self.publishers, store)
         self.first_of_day = False  # whether no other session wrote to the table on the UTC day of this one
 
@@ -140,14 +139,8 @@ class TableWriter:
     def stage(self, staged: StagedSlice) -> None:
         """Take over a landed slice. Slices must arrive in spool order without gaps, and their files must hold each record once."""
         self._need_open()
-        if staged.start != self._staged_end or staged.end <= staged.start:
-            raise self._bug(f"staged bytes {staged.start} to {staged.end} of the spool after {self._staged_end}")
-        if staged.schema_id != self._chain.head.schema_id:
-            raise self._bug(f"staged a slice of schema {staged.schema_id}, the table has {self._chain.head.schema_id}")
-        for kind in FileKind:
-            rows = [file.rows for file in staged.files if file.kind is kind]
-            if rows and sum(rows) != staged.records:
-                raise self._bug(f"{staged.records} records became {sum(rows)} rows in {kind.value} files")
+        if flaw := flaw_of(staged, self._staged_end, self._chain.head.schema_id):
+            raise self._bug(flaw)
         self._staged.append(staged)
         self._staged_end = staged.end
 
@@ -163,12 +156,13 @@ class TableWriter:
             self._abort(file for staged in replayed.slices for file in staged.files)
             rest = batch.after(replayed)
             if not rest.slices:
-                return CommitResult(None, 0, 0, 0, replayed.records)
+                return self._committed(CommitResult(None, 0, 0, 0, replayed.records))
             files = tuple(FileEntry.of(file) for staged in rest.slices for file in staged.files)
             self._append_data(rest, files)
             number = self._chain.head.sequence_number
             self._settle(files)
-            return CommitResult(number, rest.records, len(files), sum(file.bytes for file in files), replayed.records)
+            size = sum(file.bytes for file in files)
+            return self._committed(CommitResult(number, rest.records, len(files), size, replayed.records, rest.changes_by_field()))
 
     def merge(
         self,
@@ -305,7 +299,13 @@ class TableWriter:
             number = self._chain.head.sequence_number
             self._settle(files)
             rows = sum(file.rows for file in files if file.kind is FileKind.FINAL)
-            return CommitResult(number, rows, len(files), sum(file.bytes for file in files), 0)
+            result = CommitResult(number, rows, len(files), sum(file.bytes for file in files), 0)
+            self.written = self.written.after_rewrite(result)
+            return result
+
+    def _committed(self, result: CommitResult) -> CommitResult:
+        self.written = self.written.after_commit(result)
+        return result
 
     def _written_out(self, file: FileEntry) -> FileEntry:
         """Complete the entry with the session's schema and generation, unless the file was copied or rewritten and has its own."""

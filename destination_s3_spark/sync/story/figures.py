@@ -1,0 +1,172 @@
+"""Figures of a sync. Its lines for people and its line for programs are made from the same objects.
+
+The names of the fields of `SyncFigures` and of the classes in it are those of the machine-readable summary in docs/operations.md.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from destination_s3_spark.decoding.changed_values import ChangedField
+from destination_s3_spark.schema.airbyte_type import AirbyteType, Array, Field, Object, Union
+from destination_s3_spark.stream_id import StreamId
+from destination_s3_spark.sync.spool import Spool
+from destination_s3_spark.sync.story.phases import Activity
+from destination_s3_spark.tables.stream_table import StreamTable
+
+MOST_CHANGED_FIELDS = 100
+"""Most fields of a stream whose changed values are counted apart, as in a block of the chain."""
+
+_CODE = re.compile(r"[A-Z][A-Z_]{0,63}")
+"""A change or a reason as the protocol writes them: NULLED, DESTINATION_SERIALIZATION_ERROR."""
+
+
+class Ending(Enum):
+    """The way in which a sync ended."""
+
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    STOPPED = "stopped"
+    """By a signal."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedValues:
+    """The number of values of a field that were nulled or truncated for a reason. `field` is None for all that are not named."""
+
+    field: str | None
+    change: str | None
+    reason: str | None
+    values: int
+
+
+@dataclass(frozen=True, slots=True)
+class StreamFigures:
+    """The figures of one stream. Those of files and bytes include raw files and what merges and compactions wrote.
+
+    `rows_in_table` are the rows that readers see, None if that is unknown.
+    """
+
+    namespace: str | None
+    name: str
+    sync_mode: str
+    destination_sync_mode: str
+    records_read: int
+    bytes_read: int
+    records_committed: int
+    records_replayed: int
+    rows_in_table: int | None
+    commits: int
+    rewrites: int
+    files_written: int
+    bytes_written: int
+    values_changed: tuple[ChangedValues, ...]
+
+    @property
+    def full_name(self) -> str:
+        """Namespace and name, as messages show them."""
+        return str(StreamId(self.namespace, self.name))
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing came in and nothing was written."""
+        return not (self.records_read or self.files_written)
+
+
+@dataclass(frozen=True, slots=True)
+class SyncFigures:
+    """The figures of a sync. `seconds_by_phase` has the values of `Phase` as keys; the phases overlap.
+
+    `streams` are those with records or written files, in the order of the catalog.
+    """
+
+    version: str
+    ending: Ending
+    seconds: float
+    seconds_by_phase: dict[str, float]
+    records_read: int
+    bytes_read: int
+    records_committed: int
+    states_read: int
+    states_acknowledged: int
+    messages_ignored: int
+    records_of_unknown_streams: int
+    streams: tuple[StreamFigures, ...]
+    streams_without_records: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Pulse:
+    """The figures of a sync that is going on. The rates are those since the previous pulse.
+
+    `silent_s`: how long the source has been silent, None if it is not.
+    """
+
+    seconds: float
+    records_read: int
+    bytes_read: int
+    records_per_s: float
+    bytes_per_s: float
+    records_committed: int
+    spark_starting: bool
+    activities: tuple[Activity, ...]
+    silent_s: float | None
+
+
+def stream_figures(index: int, table: StreamTable, spool: Spool) -> StreamFigures:
+    """Return the figures of a stream as they are now."""
+    stream, written, state = table.stream, table.writer.written, table.writer.state
+    return StreamFigures(
+        namespace=stream.id.namespace,
+        name=stream.id.name,
+        sync_mode=stream.sync_mode,
+        destination_sync_mode=stream.destination_sync_mode.value,
+        records_read=spool.records(index),
+        bytes_read=spool.end(index),
+        records_committed=written.records,
+        records_replayed=written.replayed,
+        rows_in_table=None if state is None or state.contents.adopted else state.contents.rows,
+        commits=written.commits,
+        rewrites=written.rewrites,
+        files_written=written.files,
+        bytes_written=written.bytes,
+        values_changed=declared_changes(written.changed_values, frozenset(declared_paths(table.fields.fields))),
+    )
+
+
+def declared_paths(fields: Iterable[Field], prefix: str = "") -> Iterator[str]:
+    """Yield the paths of all values that a stream declares, in the form of `ChangedField`."""
+    for field in fields:
+        yield from _paths(field.type, prefix + field.source)
+
+
+def _paths(kind: AirbyteType, path: str) -> Iterator[str]:
+    yield path
+    match kind:
+        case Object(fields):
+            yield from declared_paths(fields, f"{path}.")
+        case Array(items):
+            yield from _paths(items, f"{path}.[]")
+        case Union(options):
+            for option in options:
+                yield from _paths(option, path)
+
+
+def declared_changes(counts: Mapping[ChangedField, int], declared: Container[str]) -> tuple[ChangedValues, ...]:
+    """Return the counts by declared field, the largest first, and one for all others.
+
+    Other names may be data, and so may texts that do not look like the protocol's codes: they come from the keys of records, and from the
+    changes that a source reports.
+    """
+    sure = [item for item in counts.items() if item[0].field in declared and _is_code(item[0].change) and _is_code(item[0].reason)]
+    named = sorted(sure, key=lambda item: -item[1])[:MOST_CHANGED_FIELDS]
+    rest = sum(counts.values()) - sum(values for _, values in named)
+    found = tuple(ChangedValues(*changed, values) for changed, values in named)
+    return (*found, ChangedValues(None, None, None, rest)) if rest else found
+
+
+def _is_code(text: str | None) -> bool:
+    return text is None or _CODE.fullmatch(text) is not None

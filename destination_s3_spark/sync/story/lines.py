@@ -1,0 +1,170 @@
+"""Lines of a sync's story in words, and the summary as one line for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+import orjson
+
+from destination_s3_spark.counted import counted, duration_text, listed, size_text
+from destination_s3_spark.protocol.catalog import Catalog, Stream
+from destination_s3_spark.stream_id import StreamId
+from destination_s3_spark.sync.story.figures import ChangedValues, Pulse, StreamFigures, SyncFigures
+from destination_s3_spark.sync.story.phases import Activity, Phase
+from destination_s3_spark.tables.commit.result import CommitResult
+
+SUMMARY_PREFIX = "sync summary as JSON: "
+"""Beginning of the line for programs. The rest of the line is one JSON object."""
+MOST_NAMES = 10
+"""Most streams that a line names."""
+MOST_COMMIT_LINES = 10
+"""Most lines for one commit or update of many tables. The tables with the most bytes are told apart, the others together."""
+MOST_STREAM_LINES = 500
+"""Most lines of the summary about single streams. The line for programs has all streams."""
+MOST_FIELDS = 5
+"""Most fields whose changed values a line names."""
+
+Item = TypeVar("Item")
+
+
+def start_line(version: str, typist: str, catalog: Catalog, master: str, place: str) -> str:
+    """Say what is about to happen: by what, on which streams and how, and where to."""
+    streams = listed([f"{stream.id} ({modes(stream)})" for stream in catalog.streams], MOST_NAMES)
+    number = counted(len(catalog.streams), "stream")
+    return f"destination-s3-spark {version} syncs {number} to {place}: {streams}. Spark runs on {master}, records are typed {typist}."
+
+
+def modes(stream: Stream) -> str:
+    """Return the stream's sync mode and destination sync mode."""
+    return f"{stream.sync_mode}, {stream.destination_sync_mode.value}"
+
+
+def heartbeat_line(pulse: Pulse) -> str:
+    """Say how far a sync is and what it is doing."""
+    waiting = pulse.records_read - pulse.records_committed
+    read = f"{counted(pulse.records_read, 'record')}, {size_text(pulse.bytes_read)} read"
+    reading = any(activity.phase is Phase.READING for activity in pulse.activities)
+    if reading and pulse.silent_s is None:
+        read += f" ({pulse.records_per_s:,.0f} records/s, {size_text(round(pulse.bytes_per_s))}/s)"
+    parts = [
+        read,
+        f"{pulse.records_committed:,} committed",
+        f"{waiting:,} waiting to be committed" if waiting > 0 else "",
+        "Spark is starting" if pulse.spark_starting else "",
+        *(_activity_text(activity) for activity in pulse.activities if activity.phase is not Phase.READING),
+    ]
+    if reading and pulse.silent_s is not None:
+        parts.append(f"waiting for the source, which has sent nothing for {duration_text(pulse.silent_s)}")
+    elif not reading and pulse.records_read:
+        parts.append("the input has ended")
+    return f"after {duration_text(pulse.seconds)}: " + "; ".join(part for part in parts if part)
+
+
+def commit_lines(results: Sequence[tuple[StreamId, CommitResult, str]], seconds: float) -> Iterator[str]:
+    """Tell a commit of records, in one line per table with the place of the table, and one for the many small ones."""
+    largest, others = _largest(results, lambda item: item[1].bytes)
+    for stream, result, place in largest:
+        again = f"; {counted(result.replayed, 'record')} already in the table left out" if result.replayed else ""
+        if result.sequence_number is None:
+            yield f"{stream}: nothing to commit{again}"
+            continue
+        yield f"{stream}: committed {counted(result.rows, 'record')} to {place} ({_made(result, seconds)}){again}"
+    if others:
+        yield f"{_others(others)}: committed {_totals([result for _, result, _ in others], 'record')}"
+
+
+def update_lines(results: Sequence[tuple[StreamId, CommitResult]], seconds: float) -> Iterator[str]:
+    """Tell what merges, publications or compactions have written, as `commit_lines` does."""
+    largest, others = _largest(results, lambda item: item[1].bytes)
+    for stream, result in largest:
+        yield f"{stream}: wrote {counted(result.rows, 'row')} ({_made(result, seconds)})"
+    if others:
+        yield f"{_others(others)}: wrote {_totals([result for _, result in others], 'row')}"
+
+
+def summary_lines(figures: SyncFigures) -> Iterator[str]:
+    """Tell how a sync went: as a whole, by stream, and the streams to which nothing happened."""
+    yield _sync_text(figures)
+    for stream in figures.streams[:MOST_STREAM_LINES]:
+        yield _stream_text(stream)
+    more = len(figures.streams) - MOST_STREAM_LINES
+    if more > 0:
+        yield f"{counted(more, 'more stream')} had records; the line for programs has their figures"
+    if figures.streams_without_records:
+        empty = figures.streams_without_records
+        yield f"{counted(len(empty), 'stream')} had no records: {listed(empty, MOST_NAMES)}"
+
+
+def summary_for_programs(figures: SyncFigures) -> str:
+    """Return the figures as one line: a prefix and a JSON object."""
+    return SUMMARY_PREFIX + orjson.dumps(figures).decode()
+
+
+def _sync_text(figures: SyncFigures) -> str:
+    phases = [f"{name} {duration_text(seconds)}" for name, seconds in figures.seconds_by_phase.items()]
+    ignored = [
+        f"{counted(figures.messages_ignored, 'other message')} ignored" if figures.messages_ignored else "",
+        f"{counted(figures.records_of_unknown_streams, 'record')} of unknown streams ignored" if figures.records_of_unknown_streams else "",
+    ]
+    parts = [
+        f"{counted(figures.records_read, 'record')}, {size_text(figures.bytes_read)} read",
+        f"{figures.records_committed:,} committed",
+        f"{figures.states_acknowledged:,} of {counted(figures.states_read, 'state')} acknowledged",
+        *ignored,
+    ]
+    took = f". Seconds by phase: {', '.join(phases)}" if phases else ""
+    return f"sync {figures.ending.value} after {duration_text(figures.seconds)}: {', '.join(part for part in parts if part)}{took}"
+
+
+def _stream_text(stream: StreamFigures) -> str:
+    parts = [
+        f"{counted(stream.records_read, 'record')} read",
+        f"{stream.records_committed:,} committed",
+        f"{stream.records_replayed:,} already in the table" if stream.records_replayed else "",
+        "" if stream.rows_in_table is None else f"{counted(stream.rows_in_table, 'row')} in the table",
+        f"{counted(stream.files_written, 'file')}, {size_text(stream.bytes_written)} written",
+    ]
+    return f"{stream.full_name}: {', '.join(part for part in parts if part)}{_changes_text(stream.values_changed)}"
+
+
+def _changes_text(changes: Sequence[ChangedValues]) -> str:
+    if not changes:
+        return ""
+    total = counted(sum(change.values for change in changes), "value")
+    fields = [_change_text(change) for change in changes]
+    return f"; {total} nulled or cut: {listed(fields, MOST_FIELDS)}"
+
+
+def _change_text(change: ChangedValues) -> str:
+    times = counted(change.values, "time")
+    return f"{change.field or 'other fields'} {(change.change or 'changed').lower()} {times} ({change.reason or 'several reasons'})"
+
+
+def _activity_text(activity: Activity) -> str:
+    names = [str(stream) for stream in activity.streams]
+    what = f" {listed(names, MOST_NAMES)}" if names else " tables"
+    size = f" ({size_text(activity.bytes)})" if activity.bytes else ""
+    done = "" if activity.parts is None else f", {activity.parts_done:,} of {counted(activity.parts, 'part')} done"
+    return f"{activity.phase.value}{what}{size}{done}"
+
+
+def _largest(items: Sequence[Item], size: Callable[[Item], int]) -> tuple[list[Item], list[Item]]:
+    """Split the items into the largest ones, which get a line each, and the others. Both are in the given order."""
+    if len(items) <= MOST_COMMIT_LINES:
+        return list(items), []
+    told = set(sorted(range(len(items)), key=lambda index: -size(items[index]))[: MOST_COMMIT_LINES - 1])
+    return [items[i] for i in sorted(told)], [item for i, item in enumerate(items) if i not in told]
+
+
+def _made(result: CommitResult, seconds: float) -> str:
+    return f"{counted(result.files, 'file')}, {size_text(result.bytes)}, block {result.sequence_number}, {duration_text(seconds)}"
+
+
+def _others(items: Sequence[object]) -> str:
+    return counted(len(items), "other stream")
+
+
+def _totals(results: Sequence[CommitResult], noun: str) -> str:
+    rows, files, size = (sum(numbers) for numbers in zip(*((one.rows, one.files, one.bytes) for one in results), strict=True))
+    return f"{counted(rows, noun)} in {counted(files, 'file')}, {size_text(size)}"

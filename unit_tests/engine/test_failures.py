@@ -1,0 +1,73 @@
+"""What is said of a failure of Spark: memory is named only where it ran out."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from destination_s3_spark.engine.failures import job_failure, start_failure, symptom
+from destination_s3_spark.engine.jvm_output import JvmOutput, quoted
+
+STACK = """Exception in thread "main" java.lang.IllegalArgumentException: basedir must be absolute: ?/.ivy2/local
+\tat org.apache.ivy.util.Checks.checkAbsolute(Checks.java:48)
+\tat org.apache.spark.deploy.SparkSubmit.main(SparkSubmit.scala)
+"""
+LOST = OSError("the JVM ended")
+
+
+@dataclass
+class EndedJvm:
+    """A process that has written this and ended with this code, as a JVM would."""
+
+    process: subprocess.Popen[bytes]
+    output: JvmOutput
+
+
+def ended(code: int, said: str) -> Any:
+    kill = "os.kill(os.getpid(), 9)" if code == -9 else f"os._exit({code})"
+    program = f"import os; os.write(1, {said.encode()!r}); {kill}"
+    process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    output = JvmOutput(process.stdout)
+    output.follow()
+    return EndedJvm(process, output)
+
+
+@pytest.mark.parametrize(
+    ("code", "said", "words", "memory"),
+    [
+        (1, STACK, "basedir must be absolute: ?/.ivy2/local", False),
+        (
+            1,
+            "Error occurred during initialization of VM\nCould not reserve enough space\n",
+            "of VM | Could not reserve enough space",
+            False,
+        ),
+        (52, "java.lang.OutOfMemoryError: Java heap space\n", "", True),
+        (1, "java.lang.OutOfMemoryError: Java heap space\n", "", True),
+        (52, "java.lang.OutOfMemoryError: unable to create native thread: possibly out of memory\n", "start more threads", False),
+        (-9, "", "", True),
+        (137, "", "", True),
+    ],
+)
+def test_the_last_words_of_a_jvm_are_quoted_and_memory_is_named_only_if_it_ran_out(
+    code: int, said: str, words: str, *, memory: bool
+) -> None:
+    seen = symptom(LOST, ended(code, said), kernel_killed=False)
+    for failure in (start_failure(seen), job_failure(seen, 3, on_cluster=False)):
+        assert words in failure.message
+        assert ("lack of memory" in failure.message) == memory
+        assert "checkAbsolute" not in failure.message
+
+
+def test_what_the_jvm_says_is_passed_on_without_the_lines_of_every_start(capfd: pytest.CaptureFixture[str]) -> None:
+    output = JvmOutput(io.BytesIO(b"WARNING: Using incubator modules: jdk.incubator.vector\nspark ERROR Executor: lost\nhalf a line"))
+    output.follow()
+    output.finish(10)
+    assert capfd.readouterr().err == "spark ERROR Executor: lost\nhalf a line"
+    assert quoted(output.last_lines) == "spark ERROR Executor: lost | half a line"
