@@ -24,6 +24,7 @@ GATEWAY_TIMEOUT_S = 120
 MEMORY_BYTES = 2 << 30
 
 # All for a quick start: no authentication between the daemons (they share a machine and a test), one copy of everything, small pools.
+# A monitor would also refuse to start on a disk of which less than a twentieth is free, however many gigabytes that is.
 CONFIGURATION = """\
 [global]
 fsid = {fsid}
@@ -33,6 +34,8 @@ auth_cluster_required = none
 auth_service_required = none
 auth_client_required = none
 mon_allow_pool_size_one = true
+mon_data_avail_crit = 0
+mon_data_avail_warn = 0
 mon_max_pg_per_osd = 2000
 mon_warn_on_pool_no_redundancy = false
 osd_crush_chooseleaf_type = 0
