@@ -119,7 +119,7 @@ def _show(config: Config) -> None:
             f"{table.stream}: columns": views.columns(columns(table)),
             f"{table.stream}: first rows": views.first_rows(_final_rows(factory.store, table), ROWS_SHOWN),
             f"{table.stream}: values that were changed": views.values(changed_values(table.blocks)),
-            f"{table.stream}: chain": views.commits(commits(table.blocks)),
+            f"{table.stream}: chain": views.commits(commits(table)),
         }
         for title, shown in sections.items():
             terminal.section(title)
