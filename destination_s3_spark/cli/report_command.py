@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from destination_s3_spark.cli.configuration import read_config
-from destination_s3_spark.cli.inspection.table import read_table
+from destination_s3_spark.cli.inspection.table import MOST_BLOCKS, read_table
 from destination_s3_spark.cli.progress import Progress
 from destination_s3_spark.cli.report.figures import TableFigures, UnreadTable, table_figures
 from destination_s3_spark.cli.report.page import page, render
@@ -24,27 +24,43 @@ TABLES_AT_ONCE = 4
 """Tables that are read at the same time. The blocks of each are read in parallel, too."""
 
 
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A page that was written: how many tables it shows, what is to look at, and the tables that could not be read."""
+
+    tables: int
+    findings: int
+    unread: tuple[UnreadTable, ...]
+
+    @property
+    def exit_code(self) -> int:
+        """1 if a table could not be read."""
+        return 1 if self.unread else 0
+
+
 def run(config_path: str, out: Path, most_blocks: int) -> int:
     """Write the page to `out`. Return 1 if a table could not be read; the page says why and shows the others."""
-    factory = table_factory(read_config(Path(config_path)))
+    written = write(table_factory(read_config(Path(config_path))), out, most_blocks)
+    sys.stdout.write(f"{out}: {counted(written.tables, 'table')}, {counted(written.findings, 'thing')} to look at\n")
+    for table in written.unread:
+        sys.stderr.write(f"{table.table}: {table.reason}\n")
+    return written.exit_code
+
+
+def write(factory: TableFactory, out: Path, most_blocks: int = MOST_BLOCKS) -> Written:
+    """Write the page about the tables. Raises ConfigError if the file cannot be written."""
     with ThreadPoolExecutor(FINDERS, "tables") as pool:
         found = replace(factory, map_tables=pool.map).find()
-    if not found:
-        sys.stdout.write(f"No tables under {factory.place}: no page was written.\n")
-        return 0
     read = _read(factory, found, most_blocks)
     tables = [table for table in read if isinstance(table, TableFigures)]
-    unread = [table for table in read if isinstance(table, UnreadTable)]
+    unread = tuple(table for table in read if isinstance(table, UnreadTable))
     place = f"s3://{factory.config.s3_bucket_name}/{factory.template.base}"
     shown = page(place, tables, unread, datetime.now(UTC))
     try:
         out.write_text(render(shown), encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"The page cannot be written to {out}: {error.strerror}.") from error
-    sys.stdout.write(f"{out}: {counted(len(read), 'table')}, {counted(len(shown.findings), 'thing')} to look at\n")
-    for table in unread:
-        sys.stderr.write(f"{table.table}: {table.reason}\n")
-    return 1 if unread else 0
+    return Written(len(read), len(shown.findings), unread)
 
 
 def _read(factory: TableFactory, found: Sequence[FoundTable], most_blocks: int) -> list[TableFigures | UnreadTable]:

@@ -316,7 +316,8 @@ def demo(records: int, seed: int, keep: bool) -> int:
     """See the connector work, without an account or a bucket.
 
     Starts an S3 server on this machine, syncs a made-up shop's data into it with this connector, and shows the tables, the values that did
-    not fit their type, and the chain of blocks. Takes less than a minute and leaves nothing behind. Needs moto: pip install 'moto[server]'.
+    not fit their type, and the chain of blocks. Takes less than a minute and leaves nothing behind but a page about the tables. Needs moto:
+    pip install 'moto[server]'.
     """
     from destination_s3_spark.demo import tour  # noqa: PLC0415
 

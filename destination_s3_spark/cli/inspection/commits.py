@@ -72,7 +72,10 @@ def _growth(block: Block, what: Literal["rows", "bytes"]) -> int:
     if not isinstance(block.event, AddData | MergeData | ReplaceData):
         return 0
     removed = () if isinstance(block.event, AddData) else block.event.files_removed
-    added, gone = (sum(getattr(file, what) for file in files if file.kind is FileKind.FINAL) for files in (block.event.files, removed))
+    added, gone = (
+        sum(file.rows if what == "rows" else file.bytes for file in files if file.kind is FileKind.FINAL)
+        for files in (block.event.files, removed)
+    )
     return added - gone
 
 
