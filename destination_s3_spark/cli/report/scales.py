@@ -109,7 +109,7 @@ def _number(value: float) -> str:
 def time_ticks(first: datetime, last: datetime) -> tuple[Tick, ...]:
     """Return round times between two times, as many as have room."""
     span = (last - first).total_seconds()
-    if span <= 0:
+    if span < 1:
         return (Tick(0.5, f"{first:%H:%M:%S}"),)
     for step in _STEPS_S:
         if span / step < 8 and _fits(found := _times(first, last, step)):
@@ -138,7 +138,8 @@ def _times(first: datetime, last: datetime, step: int) -> list[tuple[datetime, s
 def _month_times(first: datetime, last: datetime, months: int) -> list[tuple[datetime, str]]:
     numbers = (number for number in range(first.year * 12, last.year * 12 + 12) if number % months == 0)
     times = (datetime(number // 12, number % 12 + 1, 1, tzinfo=UTC) for number in numbers)
-    return [(time, f"{time:%b %Y}") for time in times if first <= time <= last]
+    form = "%b %Y" if months < 12 else "%Y"
+    return [(time, time.strftime(form)) for time in times if first <= time <= last]
 
 
 def _label(first: datetime, last: datetime, step: int) -> Callable[[datetime], str]:

@@ -122,7 +122,7 @@ def throughput(table: TableFigures) -> Chart | Absent:
     values = [rows_per_second(sync) or 0.0 for sync in syncs]
     if not any(values):
         return Absent("Rows per second of each sync", "No sync brought rows and told how long it took.")
-    lead = f"The last brought {counted(syncs[-1].rows, 'row')} at {values[-1]:,.0f} per second; the fastest {max(values):,.0f} per second."
+    lead = f"The last: {counted(syncs[-1].rows, 'row')} at {values[-1]:,.0f} per second; the fastest: {max(values):,.0f}."
     return _of_syncs("Rows per second of each sync", lead, table, syncs, values, measure_scale(max(values), "rows/s"))
 
 
@@ -180,6 +180,8 @@ def files_by_size(table: TableFigures) -> Chart | Absent:
     middle = sorted(sizes)[len(sizes) // 2]
     range_text = f"{size_text(min(sizes))} to {size_text(max(sizes))}"
     lead = f"{counted(len(sizes), 'file')} of the final table: {range_text}, the middle one {size_text(middle)}."
+    if len(sizes) == 1:
+        lead = f"1 file of the final table: {size_text(middle)}."
     titles = [f"{name}: {counted(count, 'file')}" for name, count in zip(classes, counts, strict=True)]
     return Chart(
         "Files by size",
