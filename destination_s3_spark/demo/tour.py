@@ -75,7 +75,8 @@ def run(records: int, seed: int, after: After) -> int:
         terminal.section("Still running")
         terminal.say(_how_to_go_on(local, directory))
     if code == 0:
-        terminal.say(f"\nA page about these tables, to open in a browser: {directory / PAGE}")
+        terminal.section("A page about these tables")
+        terminal.say(f"open it in a browser: {directory / PAGE}")
     return code
 
 
