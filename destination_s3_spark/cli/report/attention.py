@@ -64,7 +64,7 @@ def _lost_values(table: TableFigures) -> Iterator[Finding]:
     if last is None or not last.values_changed:
         return
     fields = {value.field for value in table.values if value.sync_id == last.sync_id and value.time == (last.started_at or value.time)}
-    what = f"{number_text(last.values_changed)} of the last sync's values became null or were cut, in {counted(len(fields), 'field')}"
+    what = f"{number_text(last.values_changed)} of the last sync’s values became null or were cut, in {counted(len(fields), 'field')}"
     if last.values_changed == 1:
-        what = "1 of the last sync's values became null or was cut"
-    yield Finding(table.summary.table, what, "The chart of its values names fields and reasons; the raw table has the values.")
+        what = "1 of the last sync’s values became null or was cut"
+    yield Finding(table.summary.table, what, "The table’s chart of values names fields and reasons.")

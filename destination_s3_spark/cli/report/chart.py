@@ -13,6 +13,9 @@ WIDTH = 1_000
 HEIGHT = 160
 """Units of a plot. Its width is stretched to that of the page, and one unit of its height is a pixel."""
 
+LAST_PLACE = 0.97
+"""Place of the last point of a chart of steps, as a share of its width: its value holds until the end of the axis."""
+
 _WIDEST_BAR = 90
 _BAR_SHARE = 0.72
 
@@ -98,14 +101,11 @@ def bars(values: Sequence[float], y: Scale, titles: Sequence[str], looks: Sequen
 
 
 def steps(shares: Sequence[float], values: Sequence[float], y: Scale, titles: Sequence[str]) -> tuple[tuple[Mark, ...], str, str, str]:
-    """Return marks, line, area and points of values that hold until the next one. `shares` are their places on the horizontal axis."""
-    xs = [share * WIDTH for share in shares]
+    """Return marks, line, area and points of values that hold until the next one. `shares` are their places from the first to the last."""
+    xs = [share * WIDTH * LAST_PLACE for share in shares]
     ys = [HEIGHT * (1 - y.share(value)) for value in values]
-    line = f"M{xs[0]:.1f} {ys[0]:.1f}" + "".join(f"H{x:.1f}V{height:.1f}" for x, height in zip(xs[1:], ys[1:], strict=True))
-    if len(xs) == 1:
-        line = f"M0 {ys[0]:.1f}H{WIDTH}"
-    start, end = (0.0, float(WIDTH)) if len(xs) == 1 else (xs[0], xs[-1])
-    area = f"{line}L{end:.1f} {HEIGHT}H{start:.1f}Z"
+    line = f"M0 {ys[0]:.1f}" + "".join(f"H{x:.1f}V{height:.1f}" for x, height in zip(xs[1:], ys[1:], strict=True)) + f"H{WIDTH}"
+    area = f"{line}V{HEIGHT}H0Z"
     # A line without a length and with round ends is a dot that stays round when the plot is stretched.
     dots = "".join(f"M{x:.1f} {height:.1f}h0" for x, height in zip(xs, ys, strict=True))
     middles = [0.0, *((left + right) / 2 for left, right in pairwise(xs)), float(WIDTH)]

@@ -9,7 +9,6 @@ from importlib import metadata
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
 
 from destination_s3_spark.cli.inspection.syncs import Sync
 from destination_s3_spark.cli.report.attention import Finding, findings
@@ -18,7 +17,7 @@ from destination_s3_spark.cli.report.figures import TableFigures, UnreadTable
 from destination_s3_spark.cli.report.history import Timeline, timeline
 from destination_s3_spark.cli.report.quality import Quality, quality
 from destination_s3_spark.cli.report.scales import number_scale
-from destination_s3_spark.cli.report.table_charts import LOOKS, data_commits, points_of, table_charts
+from destination_s3_spark.cli.report.table_charts import END_TEXTS, LOOKS, data_commits, points_of, table_charts
 from destination_s3_spark.cli.terminal import printable
 from destination_s3_spark.cli.words import duration_text, moment, number_text, share_text, size_text
 from destination_s3_spark.counted import counted
@@ -101,13 +100,13 @@ def render(shown: Page) -> str:
     )
     environment.filters |= {"number": number_text, "size": size_text, "moment": moment, "took": duration_text, "share": share_text}
     environment.tests |= {"absent": lambda chart: isinstance(chart, Absent)}
-    environment.globals |= {"WIDTH": WIDTH, "HEIGHT": HEIGHT, "LOOKS": LOOKS, "FINDINGS_SHOWN": FINDINGS_SHOWN}
+    environment.globals |= {"WIDTH": WIDTH, "HEIGHT": HEIGHT, "LOOKS": LOOKS, "END_TEXTS": END_TEXTS, "FINDINGS_SHOWN": FINDINGS_SHOWN}
     return environment.get_template("page.html").render(page=shown)
 
 
 def _safe(value: Any) -> Any:
     """Return the value without control characters, among them those that reverse the direction of the text around them."""
-    return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+    return printable(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
 
 
 def _tiles(tables: Sequence[TableFigures], unread: Sequence[UnreadTable], found: Sequence[Finding]) -> tuple[Tile, ...]:
@@ -156,6 +155,6 @@ def _spark(table: TableFigures) -> str:
         return ""
     values = [commit.table_rows for commit in drawn]
     first, span = drawn[0].time, (drawn[-1].time - drawn[0].time).total_seconds()
-    shares = [(commit.time - first).total_seconds() / span if span else 0.5 for commit in drawn]
+    shares = [(commit.time - first).total_seconds() / span if span else 0.0 for commit in drawn]
     _, line, _, _ = steps(shares, values, number_scale(max(values), "rows"), [""] * len(drawn))
     return line

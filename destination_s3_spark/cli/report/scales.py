@@ -110,7 +110,7 @@ def time_ticks(first: datetime, last: datetime) -> tuple[Tick, ...]:
     """Return round times between two times, as many as have room."""
     span = (last - first).total_seconds()
     if span < 1:
-        return (Tick(0.5, f"{first:%H:%M:%S}"),)
+        return (Tick(0, f"{first:%H:%M:%S}"),)
     for step in _STEPS_S:
         if span / step < 8 and _fits(found := _times(first, last, step)):
             break

@@ -11,7 +11,7 @@ from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.cli.inspection.commits import Commit, session_text
 from destination_s3_spark.cli.inspection.files import Standing
 from destination_s3_spark.cli.inspection.syncs import Sync, SyncEnd
-from destination_s3_spark.cli.report.chart import Absent, Chart, Datum, Numbers, bars, steps, thinned
+from destination_s3_spark.cli.report.chart import LAST_PLACE, Absent, Chart, Datum, Numbers, bars, steps, thinned
 from destination_s3_spark.cli.report.figures import TableFigures
 from destination_s3_spark.cli.report.scales import (
     Scale,
@@ -68,7 +68,7 @@ def growth(table: TableFigures, what: Literal["table_rows", "table_bytes"], most
     scale = number_scale(max(values), "rows") if what == "table_rows" else size_scale(max(values))
     first, last = drawn[0].time, drawn[-1].time
     span = (last - first).total_seconds()
-    shares = [(commit.time - first).total_seconds() / span if span else 0.5 for commit in drawn]
+    shares = [(commit.time - first).total_seconds() / span if span else 0.0 for commit in drawn]
     titles = [f"{moment(commit.time)}, block {commit.block}: {text(value)}" for commit, value in zip(drawn, values, strict=True)]
     marks, line, area, dots = steps(shares, values, scale, titles)
     now = f"{text(values[-1])} after {counted(len(every), 'commit')}"
@@ -79,7 +79,7 @@ def growth(table: TableFigures, what: Literal["table_rows", "table_bytes"], most
         title,
         f"{now}, {text(values[0])} after the first of them." if len(every) > 1 else f"{now}.",
         scale,
-        time_ticks(first, last),
+        tuple(Tick(tick.at * LAST_PLACE, tick.text) for tick in time_ticks(first, last)),
         f"time of the commit (UTC{', ' * bool(day_of(first, last))}{day_of(first, last)})",
         marks,
         Numbers(("block", "committed (UTC)", "rows" if what == "table_rows" else "size"), tuple(rows)),

@@ -43,8 +43,8 @@ def test_the_table_grows_with_each_commit_that_was_not_taken_back() -> None:
 
     assert numbers(chart) == [[1, 500], [4, 2_000]]
     assert chart.lead == "2,000 rows after 2 commits, 500 rows after the first of them."
-    # The line begins and ends at the sides of the plot, and goes up where the rows came in.
-    assert chart.line == f"M0.0 {HEIGHT * 0.75:.1f}H{WIDTH}.0V0.0"
+    # The line goes up where the rows came in, and the last value holds until the end.
+    assert chart.line == f"M0 {HEIGHT * 0.75:.1f}H970.0V0.0H{WIDTH}"
     assert [mark.title for mark in chart.marks] == ["2026-03-02 12:30:00, block 1: 500 rows", "2026-03-05 12:30:00, block 4: 2,000 rows"]
 
 
@@ -178,7 +178,7 @@ def test_what_is_unfinished_behind_or_lost_is_at_the_top() -> None:
         "2 open uploads, invisible but paid for",
         "generation 4 waits to replace the table",
         "glue is behind by 2 blocks",
-        "4 of the last sync's values became null or were cut, in 2 fields",
+        "4 of the last sync’s values became null or were cut, in 2 fields",
     ]
 
 
