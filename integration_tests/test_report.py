@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from integration_tests.browser import Opened, chromium, open_page
+from integration_tests.browser import Opened, chromium, misplaced, open_page
 from integration_tests.connector import SCRIPT, TIMEOUT_S
 from integration_tests.lake import Lake
 from integration_tests.servers import S3Server, new_bucket
@@ -78,14 +78,15 @@ def reported(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Report
     return Reported(lake, page, open_page(page, tmp_path_factory.mktemp("browser")))
 
 
-def test_the_browser_tells_of_errors_and_requests(tmp_path: Path) -> None:
+def test_the_browser_tells_of_errors_requests_and_what_is_too_wide(tmp_path: Path) -> None:
     page = tmp_path / "page.html"
-    page.write_text('<script>console.error("wrong")</script><img src="http://127.0.0.1:9/x">')
+    page.write_text('<script>console.error("wrong")</script><img src="http://127.0.0.1:9/x"><p style="width:500px"></body>')
 
     opened = open_page(page, tmp_path)
 
     assert "wrong" in opened.console[0]
     assert "http://127.0.0.1:9/x" in opened.requests
+    assert misplaced(page, 360, tmp_path) == ["the page is wider than the screen"]
 
 
 def test_the_page_opens_without_an_error_or_a_request(reported: Reported) -> None:
@@ -99,6 +100,11 @@ def test_names_of_sources_are_text(reported: Reported) -> None:
     assert "<img" not in document
     assert "&lt;img src=https://127.0.0.1:9/x onerror=alert(1)&gt;" in document
     assert '"&gt;&lt;script&gt;' in document
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+def test_labels_and_tables_fit_on_a_phone_and_a_desktop(reported: Reported, width: int, tmp_path: Path) -> None:
+    assert misplaced(reported.page, width, tmp_path) == []
 
 
 def test_every_chart_has_marks_and_says_in_words_what_it_shows(reported: Reported) -> None:

@@ -19,7 +19,7 @@ from destination_s3_spark.cli.report.quality import Quality, quality
 from destination_s3_spark.cli.report.scales import number_scale
 from destination_s3_spark.cli.report.table_charts import END_TEXTS, LOOKS, data_commits, points_of, table_charts
 from destination_s3_spark.cli.terminal import printable
-from destination_s3_spark.cli.words import duration_text, moment, number_text, share_text, size_text
+from destination_s3_spark.cli.words import duration_text, moment, number_text, size_text
 from destination_s3_spark.counted import counted
 
 OPEN_TABLES = 8
@@ -98,7 +98,8 @@ def render(shown: Page) -> str:
         lstrip_blocks=True,
         finalize=_safe,
     )
-    environment.filters |= {"number": number_text, "size": size_text, "moment": moment, "took": duration_text, "share": share_text}
+    environment.filters |= {"number": number_text, "size": size_text, "moment": moment, "took": duration_text}
+    environment.filters["files"] = lambda files: counted(files, "file")
     environment.tests |= {"absent": lambda chart: isinstance(chart, Absent)}
     environment.globals |= {"WIDTH": WIDTH, "HEIGHT": HEIGHT, "LOOKS": LOOKS, "END_TEXTS": END_TEXTS, "FINDINGS_SHOWN": FINDINGS_SHOWN}
     return environment.get_template("page.html").render(page=shown)

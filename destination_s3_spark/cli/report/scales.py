@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 Y_TICKS = 4
 """Most intervals on a vertical axis."""
 LABEL_ROOM = 40
-"""Most characters below a horizontal axis, with two between labels. They fit on a phone."""
+"""Most characters below a horizontal axis, with two between labels. A phone shows every second label."""
 SIZE_CLASSES = 12
 """Most classes of sizes."""
 

@@ -195,7 +195,7 @@ def files_by_size(table: TableFigures) -> Chart | Absent:
 
 
 def _labelled(place: int, bounds: int) -> bool:
-    """Return whether the bound of a class has a label: about five have, and they fit on a phone."""
+    """Return whether the bound of a class has a label. About five have one."""
     every = -(-bounds // 5)
     return place % every == 0
 

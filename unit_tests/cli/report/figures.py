@@ -60,6 +60,8 @@ def summary(name: str, syncs: int) -> TableSummary:
         raw_files=syncs,
         raw_bytes=size,
         adopted_files=0,
+        replaced_files=0,
+        replaced_bytes=0,
         epoch=1,
         last_sync_id=syncs or None,
         last_sync_started_at=at(syncs - 1) if syncs else None,
