@@ -80,7 +80,7 @@ def reported(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Report
 
 def test_the_browser_tells_of_errors_requests_and_what_is_too_wide(tmp_path: Path) -> None:
     page = tmp_path / "page.html"
-    page.write_text('<script>console.error("wrong")</script><img src="http://127.0.0.1:9/x"><p style="width:500px"></body>')
+    page.write_text('<script>console.error("wrong")</script><img src="http://127.0.0.1:9/x"><p style="width:500px">wide</p></body>')
 
     opened = open_page(page, tmp_path)
 

@@ -99,7 +99,7 @@ def render(shown: Page) -> str:
         finalize=_safe,
     )
     environment.filters |= {"number": number_text, "size": size_text, "moment": moment, "took": duration_text}
-    environment.filters["files"] = lambda files: counted(files, "file")
+    environment.filters |= {"rows": lambda rows: counted(rows, "row"), "files": lambda files: counted(files, "file")}
     environment.tests |= {"absent": lambda chart: isinstance(chart, Absent)}
     environment.globals |= {"WIDTH": WIDTH, "HEIGHT": HEIGHT, "LOOKS": LOOKS, "END_TEXTS": END_TEXTS, "FINDINGS_SHOWN": FINDINGS_SHOWN}
     return environment.get_template("page.html").render(page=shown)

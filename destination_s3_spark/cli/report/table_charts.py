@@ -122,13 +122,17 @@ def throughput(table: TableFigures) -> Chart | Absent:
     values = [rows_per_second(sync) or 0.0 for sync in syncs]
     if not any(values):
         return Absent("Rows per second of each sync", "No sync brought rows and told how long it took.")
-    lead = f"The last: {counted(syncs[-1].rows, 'row')} at {values[-1]:,.0f} per second; the fastest: {max(values):,.0f}."
+    lead = f"The last: {counted(syncs[-1].rows, 'row')} at {_rate(values[-1])} per second; the fastest: {_rate(max(values))}."
     return _of_syncs("Rows per second of each sync", lead, table, syncs, values, measure_scale(max(values), "rows/s"))
 
 
 def rows_per_second(sync: Sync) -> float | None:
     """Return how many rows the sync brought per second that it had the table open, or None if that time is unknown."""
     return sync.rows / sync.duration_s if sync.duration_s else None
+
+
+def _rate(rows: float) -> str:
+    return f"{rows:,.0f}" if rows >= 10 else f"{rows:.1f}"
 
 
 def _of_syncs(title: str, lead: str, table: TableFigures, syncs: Sequence[Sync], values: Sequence[float], scale: Scale) -> Chart:
@@ -142,7 +146,7 @@ def _of_syncs(title: str, lead: str, table: TableFigures, syncs: Sequence[Sync],
             Datum(moment(sync.started_at)),
             Datum(duration_text(sync.duration_s), sync.duration_s),
             _number(sync.rows),
-            Datum("?" if (rate := rows_per_second(sync)) is None else f"{rate:,.0f}"),
+            Datum("?" if (rate := rows_per_second(sync)) is None else _rate(rate)),
             Datum(sync.end.value),
         )
         for sync in syncs
