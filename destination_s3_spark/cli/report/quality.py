@@ -37,12 +37,11 @@ class FieldBars:
 
 @dataclass(frozen=True, slots=True)
 class Quality:
-    """The bars of all fields over the same syncs, all in one scale, and their numbers."""
+    """The bars of all fields over the same syncs, all in one scale that ends at `top`, and their numbers."""
 
     title: str
     lead: str
     fields: tuple[FieldBars, ...]
-    scale: Scale
     top: str
     x_ticks: tuple[Tick, ...]
     x_title: str
@@ -56,7 +55,7 @@ def quality(table: TableFigures) -> Quality | Absent:
     places = {_key(sync): place for place, sync in enumerate(syncs)}
     found = [(place, value) for value in table.values if (place := _place(value, places)) is not None]
     if not found:
-        return Absent(TITLE, "Every value fitted its declared type.")
+        return Absent(TITLE, _nothing(len(syncs), sum(value.values for value in table.values)))
     groups: dict[tuple[str | None, str | None, str | None], list[tuple[int, ChangedValue]]] = defaultdict(list)
     for place, value in found:
         groups[value.field, value.change, value.reason].append((place, value))
@@ -69,13 +68,18 @@ def quality(table: TableFigures) -> Quality | Absent:
         TITLE,
         _lead(total, newest, len(syncs)),
         tuple(_bars(group, syncs, scale) for group in ordered[:FIELDS_DRAWN]),
-        scale,
         f"{scale.ticks[-1].text} %",
         place_ticks([str(sync.sync_id) for sync in syncs]),
         "sync (id), oldest first",
         _numbers([value for _, value in found]),
         _remark(len(groups), len(found), len(syncs), every),
     )
+
+
+def _nothing(syncs: int, earlier: int) -> str:
+    if not earlier:
+        return "Every value fitted its declared type."
+    return f"Every value of the newest {counted(syncs, 'sync')} fitted its declared type. {counted(earlier, 'value')} of earlier syncs did not."
 
 
 def _lead(total: int, newest: int, syncs: int) -> str:

@@ -122,6 +122,13 @@ def test_values_of_a_sync_that_began_before_the_blocks_that_were_read_have_its_p
     assert (found.fields[0].field, found.fields[0].marks[0].x < WIDTH / 3) == ("fields that are not recorded", True)
 
 
+def test_values_of_syncs_that_are_not_drawn_are_not_forgotten() -> None:
+    found = quality(figures(syncs=100, values=[value(0, "day", 10)]))
+
+    assert isinstance(found, Absent)
+    assert found.words == "Every value of the newest 60 syncs fitted its declared type. 10 values of earlier syncs did not."
+
+
 def test_very_many_fields_are_cut_and_the_page_says_so() -> None:
     found = quality(figures(values=[value(number % 3, f"field {number}", number + 1) for number in range(900)]))
 
