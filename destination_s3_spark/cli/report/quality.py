@@ -79,7 +79,8 @@ def quality(table: TableFigures) -> Quality | Absent:
 def _nothing(syncs: int, earlier: int) -> str:
     if not earlier:
         return "Every value fitted its declared type."
-    return f"Every value of the newest {counted(syncs, 'sync')} fitted its declared type. {counted(earlier, 'value')} of earlier syncs did not."
+    newest = f"Every value of the newest {counted(syncs, 'sync')} fitted its declared type."
+    return f"{newest} {counted(earlier, 'value')} of earlier syncs did not."
 
 
 def _lead(total: int, newest: int, syncs: int) -> str:
