@@ -91,6 +91,7 @@ def workplace(moto: S3Server, environment: dict[str, str], tmp_path_factory: pyt
                 "format": {"format_type": "Parquet"},
                 "publish": {"delta": True},
                 "change_log": {"enabled": True},
+                "spark": {"master": "local[1]"},
             }
         )
     )
