@@ -193,12 +193,9 @@ def as_a_reader(workplace: Path, environment: dict[str, str], monkeypatch: pytes
 
 @pytest.mark.usefixtures("as_a_reader")
 @pytest.mark.parametrize("page", PYTHON_PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_the_python_snippets_of_a_page_work_one_after_the_other(page: Path, copy: Path, request: pytest.FixtureRequest) -> None:
-    run = [snippet for snippet in snippets(page) if snippet.is_run_here and snippet.language == "python"]
-    names: dict[str, Any] = {}
-    if any("spark.read" in snippet.text for snippet in run):
-        names["spark"] = request.getfixturevalue("spark_session")
+def test_the_python_snippets_of_a_page_work_one_after_the_other(page: Path, copy: Path, spark_session: Any) -> None:
+    names: dict[str, Any] = {"spark": spark_session}
 
-    for snippet in run:
-        text = snippet.text.replace(f"s3a://{LAKE}/", f"{copy}/")
-        exec(compile(text, snippet.place, "exec"), names)
+    for snippet in snippets(page):
+        if snippet.is_run_here and snippet.language == "python":
+            exec(compile(snippet.text.replace(f"s3a://{LAKE}/", f"{copy}/"), snippet.place, "exec"), names)
