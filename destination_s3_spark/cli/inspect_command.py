@@ -217,5 +217,5 @@ _VIEWS: Mapping[View, Callable[[InspectedTable], tuple[Rows, type[Any]]]] = {
     View.FILES: lambda table: (views.files(table_files(table)), TableFile),
     View.SYNCS: lambda table: (views.syncs(syncs(table.blocks)), Sync),
     View.VALUES: lambda table: (views.values(changed_values(table.blocks)), ChangedValue),
-    View.COMMITS: lambda table: (views.commits(commits(table.blocks)), Commit),
+    View.COMMITS: lambda table: (views.commits(commits(table)), Commit),
 }

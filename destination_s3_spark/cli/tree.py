@@ -168,6 +168,23 @@ def inspect(  # noqa: PLR0913, PLR0917 (one parameter per option)
 
 @tree.command()
 @_config_option()
+@click.option("--out", metavar="FILE", type=click.Path(), default="report.html", show_default=True, help="Write the page to this file.")
+@click.option(
+    "--blocks", type=click.IntRange(min=1), default=1_000, show_default=True, metavar="N", help="Read the newest N blocks of each table."
+)
+def report(config: str, out: str, blocks: int) -> int:
+    """Write a page with charts about all tables.
+
+    One HTML file, which needs no network: growth, files by size, duration and speed of syncs, values that did not fit their type, schemas,
+    how the last syncs ended, and what needs a look. The numbers are those of inspect. Reads the chains and changes nothing.
+    """
+    from destination_s3_spark.cli import report_command  # noqa: PLC0415
+
+    return report_command.run(config, Path(out), blocks)
+
+
+@tree.command()
+@_config_option()
 @click.option("--catalog", metavar="FILE", type=click.Path(), help="A configured catalog: show where each stream's table is or will be.")
 @click.option("--output", type=click.Choice(["table", "json"]), default="table", show_default=True, help="Form of the output.")
 def doctor(config: str, catalog: str | None, output: str) -> int:
@@ -299,7 +316,8 @@ def demo(records: int, seed: int, keep: bool) -> int:
     """See the connector work, without an account or a bucket.
 
     Starts an S3 server on this machine, syncs a made-up shop's data into it with this connector, and shows the tables, the values that did
-    not fit their type, and the chain of blocks. Takes less than a minute and leaves nothing behind. Needs moto: pip install 'moto[server]'.
+    not fit their type, and the chain of blocks. Takes less than a minute and leaves nothing behind but a page about the tables. Needs moto:
+    pip install 'moto[server]'.
     """
     from destination_s3_spark.demo import tour  # noqa: PLC0415
 

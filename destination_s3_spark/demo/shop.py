@@ -14,7 +14,7 @@ from random import Random
 from typing import Any
 
 from destination_s3_spark.demo import wares
-from destination_s3_spark.demo.wares import Ware
+from destination_s3_spark.demo.wares import Season, Ware
 
 NAMESPACE = "shop"
 """Namespace of all three streams."""
@@ -56,36 +56,50 @@ class Shop:
     dirty_share: float = 0.01
     checkpoint_records: int | None = 5_000
 
-    def catalog(self, modes: Mapping[str, str]) -> dict[str, Any]:
+    def catalog(self, modes: Mapping[str, str], sync_id: int = 1, season: Season = Season.FIRST) -> dict[str, Any]:
         """Return the configured catalog. `modes`: each stream's destination sync mode (`append`, `append_dedup`, `overwrite`)."""
-        return {"streams": [_configured_stream(ware, modes[ware.name]) for ware in wares.stock(self.seed, 0.0)]}
+        return {"streams": [_configured_stream(ware, modes[ware.name], sync_id) for ware in wares.stock(self.seed, 0.0, season)]}
 
     def read(self, records: int) -> Iterator[Chunk]:
         """Yield the messages of one sync with `records` records, rounded up to a full cycle of the mix. Every stream ends with COMPLETE."""
-        stock = wares.stock(self.seed, self.dirty_share)
-        writers = [_RecordWriter(ware, wares.seeded(self.seed, ware.name, "records")) for ware in stock]
-        total = -(-records // CYCLE) * CYCLE
-        yield Chunk(b"".join(_status(ware, status) for ware in stock for status in ("STARTED", "RUNNING")), 0, 0)
-        sent = states = 0
-        while sent < total:
-            count = min(CHUNK_RECORDS - sent % CHUNK_RECORDS, total - sent, self._until_checkpoint(sent))
-            lines = _alternate(writers, sent, count)
-            sent += count
-            if self._is_checkpoint(sent) and sent < total:
-                states += 1
-                yield Chunk(lines + _state(writers[states % len(writers)], states), count, 1)
-            else:
-                yield Chunk(lines, count, 0)
-        last = b"".join(_state(writer, states + 1 + index) for index, writer in enumerate(writers))
-        yield Chunk(last + b"".join(_status(ware, "COMPLETE") for ware in stock), 0, len(writers))
+        return Sale(self).read(records, self.dirty_share)
 
-    def _until_checkpoint(self, sent: int) -> int:
+    def until_checkpoint(self, sent: int) -> int:
+        """Return the number of records until the next STATE, or those of a chunk if there are no STATEs in between."""
         if self.checkpoint_records is None:
             return CHUNK_RECORDS
         return self.checkpoint_records - sent % self.checkpoint_records
 
-    def _is_checkpoint(self, sent: int) -> bool:
-        return self.checkpoint_records is not None and sent % self.checkpoint_records == 0
+
+class Sale:
+    """A shop's records over several syncs, each of which goes on where the one before it ended."""
+
+    def __init__(self, shop: Shop) -> None:
+        self._shop = shop
+        self._writers = [_RecordWriter(ware, wares.seeded(shop.seed, ware.name, "records")) for ware in wares.stock(shop.seed, 0.0)]
+        self._sent = 0
+        self._states = 0
+
+    def read(self, records: int, dirty_share: float, season: Season = Season.FIRST) -> Iterator[Chunk]:
+        """Yield the messages of the next sync, as `Shop.read` does."""
+        writers = self._writers
+        for writer, ware in zip(writers, wares.stock(self._shop.seed, dirty_share, season), strict=True):
+            writer.offer(ware)
+        total = self._sent + -(-records // CYCLE) * CYCLE
+        yield Chunk(b"".join(_status(writer.ware, status) for writer in writers for status in ("STARTED", "RUNNING")), 0, 0)
+        while self._sent < total:
+            sent = self._sent
+            count = min(CHUNK_RECORDS - sent % CHUNK_RECORDS, total - sent, self._shop.until_checkpoint(sent))
+            lines = _alternate(writers, sent, count)
+            self._sent += count
+            if self._shop.until_checkpoint(self._sent) == self._shop.checkpoint_records and self._sent < total:
+                self._states += 1
+                yield Chunk(lines + _state(writers[self._states % len(writers)], self._states), count, 1)
+            else:
+                yield Chunk(lines, count, 0)
+        last = b"".join(_state(writer, self._states + 1 + index) for index, writer in enumerate(writers))
+        self._states += len(writers)
+        yield Chunk(last + b"".join(_status(writer.ware, "COMPLETE") for writer in writers), 0, len(writers))
 
 
 def records_for(size_bytes: int) -> int:
@@ -103,10 +117,14 @@ class _RecordWriter:
     """A writer that fills one stream's record template, a chunk at a time."""
 
     def __init__(self, ware: Ware, rng: Random) -> None:
-        self.ware = ware
         self.sent = 0
         self._rng = rng
         self._keys = 0
+        self.offer(ware)
+
+    def offer(self, ware: Ware) -> None:
+        """Write records of this ware from now on."""
+        self.ware = ware
         fields = ",".join(f'"{column.name}":{"%s" * len(column.parts)}' for column in ware.columns)
         self._template = (
             f'{{"type":"RECORD","record":{{"namespace":"{NAMESPACE}","stream":"{ware.name}",'
@@ -168,7 +186,7 @@ def _alternate(writers: list[_RecordWriter], sent: int, count: int) -> bytes:
     return "".join(lines).encode()
 
 
-def _configured_stream(ware: Ware, mode: str) -> dict[str, Any]:
+def _configured_stream(ware: Ware, mode: str, sync_id: int) -> dict[str, Any]:
     shared = {"id": wares.INTEGER, "updated_at": wares.TIMESTAMP_WITH_TIMEZONE}
     properties = shared | {column.name: column.schema for column in ware.columns}
     generation = 1
@@ -188,7 +206,7 @@ def _configured_stream(ware: Ware, mode: str) -> dict[str, Any]:
         "primary_key": [["id"]],
         "generation_id": generation,
         "minimum_generation_id": generation if mode == "overwrite" else 0,
-        "sync_id": 1,
+        "sync_id": sync_id,
     }
 
 

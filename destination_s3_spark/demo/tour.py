@@ -6,6 +6,7 @@ import json
 import shutil
 import sys
 import tempfile
+from collections.abc import Iterable
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from destination_s3_spark.chain.files import FileKind
-from destination_s3_spark.cli import views
+from destination_s3_spark.cli import report_command, views
 from destination_s3_spark.cli.inspection.commits import commits
 from destination_s3_spark.cli.inspection.schemas import columns
 from destination_s3_spark.cli.inspection.summary import summary
@@ -25,7 +26,8 @@ from destination_s3_spark.cli.words import number_text
 from destination_s3_spark.config.config import Config
 from destination_s3_spark.demo import connector, delta_tables, server, shop
 from destination_s3_spark.demo.server import LocalS3
-from destination_s3_spark.demo.shop import Shop
+from destination_s3_spark.demo.shop import Chunk, Sale, Shop
+from destination_s3_spark.demo.wares import Season
 from destination_s3_spark.kernel import HOW_LINES_ARE_TYPED
 from destination_s3_spark.storage.object_store import ObjectStore
 from destination_s3_spark.tables.factory import table_factory
@@ -36,6 +38,8 @@ REGION = "us-east-1"
 KEY_ID, SECRET_KEY = "demo", "demo"
 MODES = {"customers": "append_dedup", "products": "append", "orders": "append"}
 """Destination sync modes: customers have one row per key; the other two tables keep every version."""
+PAGE = "report.html"
+"""File name of the page about the tables."""
 ROWS_SHOWN = 3
 DELTA_TABLES = (
     Cell("table", lambda d: d.uri),
@@ -65,35 +69,65 @@ def run(records: int, seed: int, after: After) -> int:
         if local is not None and (after is After.STOP or code != 0):
             local.stop()
         if after is After.STOP and code == 0:
-            shutil.rmtree(directory)
+            _leave_only(directory, PAGE)
+    terminal = Terminal()
     if after is After.KEEP and code == 0:
-        terminal = Terminal()
         terminal.section("Still running")
         terminal.say(_how_to_go_on(local, directory))
+    if code == 0:
+        terminal.section("A page about these tables")
+        terminal.say(f"open it in a browser: {directory / PAGE}")
     return code
 
 
+def visits(records: int) -> tuple[tuple[int, float, Season], ...]:
+    """Return the syncs of the demo: records, the share of them with a value that does not fit its type, and the season."""
+    cycles = -(-records // shop.CYCLE)
+    first, second = cycles // 2, cycles // 5
+    syncs = ((first, 0.01, Season.FIRST), (second, 0.03, Season.FIRST), (cycles - first - second, 0.005, Season.LATER))
+    return tuple((cycles * shop.CYCLE, dirty_share, season) for cycles, dirty_share, season in syncs if cycles)
+
+
+def _leave_only(directory: Path, name: str) -> None:
+    for path in directory.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path)
+        elif path.name != name:
+            path.unlink()
+
+
 def _sync_and_show(local: LocalS3, source: Shop, records: int, directory: Path) -> int:
-    config, catalog, log = directory / "config.json", directory / "catalog.json", directory / "connector.log"
+    config, log = directory / "config.json", directory / "connector.log"
     options = _options(local.endpoint)
     config.write_text(json.dumps(options, indent=2))
-    catalog.write_text(json.dumps(source.catalog(MODES), indent=2))
     _say(f"destination-s3-spark check --config {config}")
     status = connector.check(config, log)
     if status != connector.SUCCEEDED:
         return _failed(f"check failed: {status}", log)
-    _say(f"destination-s3-spark write --config {config} --catalog {catalog}")
-    with Progress("syncing", records) as shown:
-        code, progress = connector.write(
-            config, catalog, source.read(records), log, lambda now: shown.update(now.records, note=f"{now.states_back} states acknowledged")
-        )
-    if code != 0:
-        return _failed(f"write ended with exit code {code}: {'; '.join(progress.errors) or 'without a TRACE ERROR'}", log)
-    _say(_progress_text(progress))
+    sale = Sale(source)
+    for sync_id, (sent, dirty_share, season) in enumerate(visits(records), start=1):
+        catalog = directory / f"catalog-{sync_id}.json"
+        catalog.write_text(json.dumps(source.catalog(MODES, sync_id, season), indent=2))
+        if not _sync(config, catalog, sale.read(sent, dirty_share, season), sent, log):
+            return 1
     _say(f"records were typed {HOW_LINES_ARE_TYPED}")
     _show(Config.parse(options))
     _show_delta_tables(Config.parse(options), local.endpoint)
-    return 0
+    return report_command.write(table_factory(Config.parse(options)), directory / PAGE).exit_code
+
+
+def _sync(config: Path, catalog: Path, chunks: Iterable[Chunk], records: int, log: Path) -> bool:
+    """Run a sync and return whether it succeeded."""
+    _say(f"destination-s3-spark write --config {config} --catalog {catalog}")
+    with Progress("syncing", records) as shown:
+        code, progress = connector.write(
+            config, catalog, chunks, log, lambda now: shown.update(now.records, note=f"{now.states_back} states acknowledged")
+        )
+    if code != 0:
+        _failed(f"write ended with exit code {code}: {'; '.join(progress.errors) or 'without a TRACE ERROR'}", log)
+        return False
+    _say(_progress_text(progress))
+    return True
 
 
 def _options(endpoint: str) -> dict[str, Any]:
@@ -119,7 +153,7 @@ def _show(config: Config) -> None:
             f"{table.stream}: columns": views.columns(columns(table)),
             f"{table.stream}: first rows": views.first_rows(_final_rows(factory.store, table), ROWS_SHOWN),
             f"{table.stream}: values that were changed": views.values(changed_values(table.blocks)),
-            f"{table.stream}: chain": views.commits(commits(table.blocks)),
+            f"{table.stream}: chain": views.commits(commits(table)),
         }
         for title, shown in sections.items():
             terminal.section(title)
@@ -142,7 +176,7 @@ def _show_delta_tables(config: Config, endpoint: str) -> None:
 
 def _final_rows(store: ObjectStore, table: InspectedTable) -> pa.Table:
     files = table.files_of(FileKind.FINAL)
-    return pa.concat_tables([read_file(store, file) for file in files])
+    return pa.concat_tables([read_file(store, file) for file in files], promote_options="default")
 
 
 def _how_to_go_on(local: LocalS3, directory: Path) -> str:

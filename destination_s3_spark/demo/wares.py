@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
+from enum import Enum
 from random import Random
 from typing import Any
 
@@ -77,10 +78,30 @@ class Ware:
     columns: tuple[Column, ...]
 
 
-def stock(seed: int, dirty_share: float) -> tuple[Ware, ...]:
+class Season(Enum):
+    """The time of the shop's life, by which its streams' columns change."""
+
+    FIRST = "first"
+    LATER = "later"
+    """Products have a packaging, and customers a preferred shop."""
+
+
+def stock(seed: int, dirty_share: float, season: Season = Season.FIRST) -> tuple[Ware, ...]:
     """Return the three streams. About `dirty_share` of each stream's records have one value that does not fit its declared type."""
     makers = {"customers": _customers, "products": _products, "orders": _orders}
-    return tuple(Ware(name, _soil(maker(seeded(seed, name)), dirty_share)) for name, maker in makers.items())
+    return tuple(Ware(name, _soil(maker(seeded(seed, name)) + _new(seed, name, season), dirty_share)) for name, maker in makers.items())
+
+
+def _new(seed: int, name: str, season: Season) -> tuple[Column, ...]:
+    """Return the columns that a stream has later only."""
+    rng = seeded(seed, name, season.value)
+    match season, name:
+        case Season.LATER, "products":
+            return (Column("packaging", _object(material=STRING, recyclable=BOOLEAN), _packaging(rng)),)
+        case Season.LATER, "customers":
+            return (Column("preferred_shop", STRING, _drawn(rng, _CITIES)),)
+        case _:
+            return ()
 
 
 def _soil(columns: tuple[Column, ...], share: float) -> tuple[Column, ...]:
@@ -247,6 +268,10 @@ def _size(rng: Random) -> Parts:
         lambda: f'"width_cm":{rng.randrange(3_000) / 10},',
         lambda: f'"height_cm":{rng.randrange(3_000) / 10}}}',
     )
+
+
+def _packaging(rng: Random) -> Parts:
+    return _pool(lambda: {"material": rng.choice(("card", "film", "paper")), "recyclable": rng.random() < 0.8})
 
 
 def _supplier(rng: Random) -> Parts:

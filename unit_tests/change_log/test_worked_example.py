@@ -76,6 +76,17 @@ def test_duckdb_reads_the_csv_example_as_the_page_says(
     assert rows == [("I", "3", "NULL", "1"), ("U", "1", None, "1"), ("D", "2", None, "0")]
 
 
+def test_duckdb_reads_parquet_as_the_page_says(log: Callable[..., Any], tmp_path: Path, monkeypatch: Any) -> None:
+    orders = log(FIELDS, ["id"], ChangeLogOptions(ChangeLogFormat.PARQUET), StreamId("shop", "orders"))
+    monkeypatch.chdir(tmp_path)
+    Path("orders").mkdir()
+    Path("orders/00000-changes.parquet").write_bytes(orders.changes_file([orders.events(EVENTS)], TWO_ROWS))
+    (query,) = re.findall(r"```sql\n(.*?)```", PAGE.partition("### parquet")[2], re.DOTALL)
+
+    with duckdb.connect() as connection:
+        assert connection.execute(query).fetchall() == [(4, 1, None)]
+
+
 def test_the_replicant_json_example(lines: Callable[..., Any]) -> None:
     _, changes = lines(ChangeLogFormat.REPLICANT_JSON)
     shown = re.search(r"### replicant_json.*?```json\n(.*?)```", PAGE, re.DOTALL)

@@ -50,7 +50,9 @@ def test_the_demo_refuses_a_number_of_records_that_is_none(records: str, capsys:
     assert "--records" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("command", [command for command in OPERATOR_COMMANDS if command in ("inspect", "changes", "repair", "rebuild")])
+@pytest.mark.parametrize(
+    "command", [command for command in OPERATOR_COMMANDS if command in ("inspect", "report", "changes", "repair", "rebuild")]
+)
 def test_commands_on_tables_need_a_configuration(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert operator_command([command]) == 2
     assert "--config" in capsys.readouterr().err
@@ -75,7 +77,7 @@ def test_each_shell_has_a_completion_script(shell: str, capsys: pytest.CaptureFi
     ("words", "completions"),
     [
         ("destination-s3-spark in", ["inspect"]),
-        ("destination-s3-spark re", ["repair", "rebuild"]),
+        ("destination-s3-spark re", ["report", "repair", "rebuild"]),
         ("destination-s3-spark wr", ["write"]),
         ("destination-s3-spark check --co", ["--config"]),
     ],

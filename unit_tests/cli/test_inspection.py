@@ -149,7 +149,7 @@ def test_after_a_repair_the_last_sync_is_the_one_before_it() -> None:
 
     assert str(views.facts(summary(repaired))["last sync"]).startswith("7, started 2026-03-01 12:30:00")
     assert [sync.sync_id for sync in syncs(repaired.blocks)] == [7, None]
-    assert commits(repaired.blocks)[4].summary == "epoch 2, repair or rebuild, generation 3"
+    assert commits(repaired)[4].summary == "epoch 2, repair or rebuild, generation 3"
 
 
 def test_a_table_of_repairs_alone_has_no_last_sync() -> None:
@@ -162,7 +162,7 @@ def test_a_table_of_repairs_alone_has_no_last_sync() -> None:
 
 
 def test_blocks_say_what_they_did(table: InspectedTable) -> None:
-    found = commits(table.blocks)
+    found = commits(table)
 
     assert [(row.block, row.kind) for row in found] == [(0, "Seed"), (1, "SetDataSchema"), (2, "AddData"), (3, "Close")]
     assert found[0].summary == "table shop.orders begins, sync 7, generation 3"
@@ -183,19 +183,45 @@ def test_numbers_of_one_have_a_singular() -> None:
     merged = FileEntry(FileKind.FINAL, "final/1.parquet", 1, 7, "upload")
     chain = HandMadeChain().append(SEED).append(SCHEMA).append(add_data(0, 1, {NULLED: 1}))
 
-    found = commits(chain.append(MergeData(0, 7, 3, 0, (merged,), (removed,)), settled=2).blocks)
+    found = commits(chain.append(MergeData(0, 7, 3, 0, (merged,), (removed,)), settled=2).inspected())
 
     assert found[2].summary == "1 row, 2 files (3.0 MB), 1 checkpoint, 1 value changed"
     assert found[3].summary == "rows come into the final table: 1 file with 1 final row in, 1 file out"
     assert (found[3].rows, found[3].files_removed) == (1, 1)
 
 
+def test_the_size_of_the_table_is_known_after_each_block() -> None:
+    removed = FileEntry(FileKind.FINAL, "final/0.parquet", 5, 1_500_000)
+    merged = FileEntry(FileKind.FINAL, "final/1.parquet", 3, 7, "upload")
+    chain = (
+        HandMadeChain().append(SEED).append(SCHEMA).append(add_data(0, 5)).append(MergeData(0, 7, 3, 4, (merged,), (removed,)), settled=2)
+    )
+    chain.append(add_data(5, 9), settled=3).append(Void(4), settled=3)
+
+    table = chain.inspected()
+    cut = InspectedTable(table.state, table.readable, table.blocks[3:], table.schemas)
+
+    sizes = [(row.table_rows, row.table_bytes) for row in commits(table)]
+    assert sizes == [(0, 0), (0, 0), (5, 1_500_000), (3, 7), (3, 7), (3, 7)]
+    assert [(row.table_rows, row.table_bytes) for row in commits(cut)] == sizes[3:]
+
+
+def test_a_block_that_readers_do_not_see_does_not_count() -> None:
+    chain = HandMadeChain().append(SEED).append(SCHEMA).append(add_data(0, 5)).append(add_data(5, 9), settled=2)
+    assert [row.table_rows for row in commits(chain.inspected())] == [0, 0, 5, 14]
+
+    before = chain.state.unsettled.before  # type: ignore[union-attr]
+    table = chain.inspected()
+    unseen = InspectedTable(table.state, Readable(before, table.readable.live, 3), table.blocks, table.schemas)
+    assert [row.table_rows for row in commits(unseen)] == [0, 0, 5, 5]
+
+
 def test_a_voided_block_leaves_no_files_and_is_marked() -> None:
     table = HandMadeChain().append(SEED).append(SCHEMA).append(add_data(0, 5)).append(Void(2)).inspected()
 
     assert (file_totals(table), table_files(table)) == ((), ())
-    assert [row.taken_back for row in commits(table.blocks)] == [False, False, True, False]
-    assert commits(table.blocks)[3].summary == "takes back block 2"
+    assert [row.taken_back for row in commits(table)] == [False, False, True, False]
+    assert commits(table)[3].summary == "takes back block 2"
     (sync,) = syncs(table.blocks)
     assert (sync.rows, sync.commits, sync.commits_taken_back) == (0, 0, 1)
 
@@ -360,7 +386,7 @@ def test_a_table_without_data_has_no_schema_yet() -> None:
 
     assert (columns(table), schema_changes(table.schemas)) == ((), ())
     assert views.facts(summary(table))["settled"] == "no data yet"
-    assert (commits(table.blocks)[-1].kind, commits(table.blocks)[-1].summary) == ("Note", "written by a newer version")
+    assert (commits(table)[-1].kind, commits(table)[-1].summary) == ("Note", "written by a newer version")
 
 
 def test_columns_have_their_whole_types(table: InspectedTable) -> None:

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
-import re
+import subprocess
+import sys
 from collections.abc import Callable
 from datetime import time
-from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -19,7 +19,6 @@ from destination_s3_spark.chain.state import Checkpoint
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.schema.arrow import RAW_SCHEMA
 
-README = (Path(__file__).parents[2] / "README.md").read_text()
 ID = [("id", pa.int64())]
 CSV = {"format": {"format_type": "CSV"}}
 
@@ -59,16 +58,9 @@ def test_a_table_comes_as_the_newest_commit_left_it(table: Any) -> None:
     assert dataset.schema.names == ["_airbyte_raw_id", "_airbyte_extracted_at", "_airbyte_meta", "_airbyte_generation_id", "id"]
 
 
-def test_a_table_is_read_as_the_readme_says(make_table: Callable[..., Any]) -> None:
-    table = make_table("shop", "orders")
-    append(table, table.writer(), 4, 5)
-    shown = re.search(r"\*\*From Python\*\*.*?```python\n(.*?)```", README, re.DOTALL)
-    assert shown is not None
-
-    names = {"config": table.config()}
-    exec(shown[1], names)
-
-    assert ids(names["orders"]) == [4, 5]
+def test_the_package_hands_out_tables_without_another_import() -> None:
+    program = "import destination_s3_spark; destination_s3_spark.tables.read"
+    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 def test_duckdb_and_polars_scan_it(table: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Literal
 
 from destination_s3_spark.chain.blocks import Block
 from destination_s3_spark.chain.events import (
@@ -20,6 +21,8 @@ from destination_s3_spark.chain.events import (
     Void,
 )
 from destination_s3_spark.chain.files import FileKind
+from destination_s3_spark.chain.state import Counters
+from destination_s3_spark.cli.inspection.table import InspectedTable
 from destination_s3_spark.cli.words import size_text
 from destination_s3_spark.counted import counted
 
@@ -29,6 +32,7 @@ class Commit:
     """A block: what it added and removed, and in words what it says.
 
     `rows` are the rows that came in, or for a merge or replacement the final rows it wrote. `taken_back`: a later Void withdrew the block.
+    `table_rows` and `table_bytes` are the size of the final table after the block, without adopted files.
     """
 
     block: int
@@ -42,14 +46,37 @@ class Commit:
     bytes_added: int
     checkpoints: int
     values_changed: int
+    table_rows: int
+    table_bytes: int
     taken_back: bool
     summary: str
 
 
-def commits(blocks: Sequence[Block]) -> tuple[Commit, ...]:
-    """Return the rows of the blocks in their order."""
-    voided = taken_back(blocks)
-    return tuple(_commit(block, block.sequence_number in voided) for block in blocks)
+def commits(table: InspectedTable) -> tuple[Commit, ...]:
+    """Return the rows of the table's blocks in their order."""
+    voided, unseen = taken_back(table.blocks), table.readable.left_out
+    final = table.readable.contents.held.get(FileKind.FINAL.value, Counters())
+    rows, size = final.rows, final.bytes
+    found = []
+    # The head's totals are known and older blocks may not have been read, so the totals are counted backwards.
+    for block in reversed(table.blocks):
+        number = block.sequence_number
+        found.append(_commit(block, number in voided, rows, size))
+        if number not in voided and number != unseen:
+            rows, size = rows - _growth(block, "rows"), size - _growth(block, "bytes")
+    return tuple(reversed(found))
+
+
+def _growth(block: Block, what: Literal["rows", "bytes"]) -> int:
+    """Return by how much the block made the final table grow."""
+    if not isinstance(block.event, AddData | MergeData | ReplaceData):
+        return 0
+    removed = () if isinstance(block.event, AddData) else block.event.files_removed
+    added, gone = (
+        sum(file.rows if what == "rows" else file.bytes for file in files if file.kind is FileKind.FINAL)
+        for files in (block.event.files, removed)
+    )
+    return added - gone
 
 
 def taken_back(blocks: Sequence[Block]) -> frozenset[int]:
@@ -69,7 +96,7 @@ def rows_of(event: AddData | MergeData | ReplaceData) -> int:
     return sum(file.rows for file in event.files if file.kind is FileKind.FINAL)
 
 
-def _commit(block: Block, voided: bool) -> Commit:
+def _commit(block: Block, voided: bool, table_rows: int, table_bytes: int) -> Commit:
     event = block.event
     data = event if isinstance(event, AddData | MergeData | ReplaceData) else None
     added = event if isinstance(event, AddData) else None
@@ -86,6 +113,8 @@ def _commit(block: Block, voided: bool) -> Commit:
         0 if data is None else sum(file.bytes for file in data.files),
         0 if added is None else len(added.checkpoints),
         0 if added is None else sum(added.changes.values()),
+        table_rows,
+        table_bytes,
         voided,
         _summary(block),
     )

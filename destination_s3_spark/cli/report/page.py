@@ -1,0 +1,161 @@
+"""HTML page of the figures: one file with everything in it, which asks for nothing from any network."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from importlib import metadata
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from destination_s3_spark.cli.inspection.syncs import Sync
+from destination_s3_spark.cli.report.attention import Finding, findings
+from destination_s3_spark.cli.report.chart import HEIGHT, WIDTH, Absent, Chart, steps, thinned
+from destination_s3_spark.cli.report.figures import TableFigures, UnreadTable
+from destination_s3_spark.cli.report.history import Timeline, timeline
+from destination_s3_spark.cli.report.quality import Quality, quality
+from destination_s3_spark.cli.report.scales import number_scale
+from destination_s3_spark.cli.report.table_charts import END_TEXTS, LOOKS, data_commits, points_of, table_charts
+from destination_s3_spark.cli.terminal import printable
+from destination_s3_spark.cli.words import duration_text, moment, number_text, size_text
+from destination_s3_spark.counted import counted
+
+OPEN_TABLES = 8
+"""Most tables whose sections are open when the page is."""
+SYNCS_LISTED = 10
+"""Last sessions in the list of a table."""
+FINDINGS_SHOWN = 12
+"""Findings that are seen at once. The others fold out."""
+SPARK_POINTS = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """A figure about all tables. `value` is the number as it is recorded."""
+
+    name: str
+    text: str
+    value: float | None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TableSection:
+    """A table with its charts. `share` is its part of the largest table's bytes, `spark` the SVG path of its rows over time."""
+
+    anchor: str
+    figures: TableFigures
+    charts: tuple[Chart | Absent, ...]
+    quality: Quality | Absent
+    schemas: Timeline
+    sessions: tuple[Sync, ...]
+    last: Sync | None
+    share: float
+    spark: str
+    remark: str
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Everything that the page shows."""
+
+    place: str
+    made_at: datetime
+    version: str
+    tiles: tuple[Tile, ...]
+    findings: tuple[Finding, ...]
+    tables: tuple[TableSection, ...]
+    unread: tuple[UnreadTable, ...]
+    are_open: bool
+
+
+def page(place: str, tables: Sequence[TableFigures], unread: Sequence[UnreadTable], made_at: datetime) -> Page:
+    """Return the page of tables under `place`."""
+    points = points_of(len(tables))
+    largest = max([table.summary.bytes for table in tables], default=0) or 1
+    found = findings(tables, unread)
+    return Page(
+        place,
+        made_at,
+        metadata.version("destination-s3-spark"),
+        _tiles(tables, unread, found),
+        found,
+        tuple(_section(number, table, points, largest) for number, table in enumerate(tables, start=1)),
+        tuple(unread),
+        len(tables) <= OPEN_TABLES,
+    )
+
+
+def render(shown: Page) -> str:
+    """Return the page as HTML. Every text is escaped: names of streams and fields come from sources."""
+    environment = Environment(
+        loader=PackageLoader("destination_s3_spark.cli.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_safe,
+    )
+    environment.filters |= {"number": number_text, "size": size_text, "moment": moment, "took": duration_text}
+    environment.filters |= {"rows": lambda rows: counted(rows, "row"), "files": lambda files: counted(files, "file")}
+    environment.tests |= {"absent": lambda chart: isinstance(chart, Absent)}
+    environment.globals |= {"WIDTH": WIDTH, "HEIGHT": HEIGHT, "LOOKS": LOOKS, "END_TEXTS": END_TEXTS, "FINDINGS_SHOWN": FINDINGS_SHOWN}
+    return environment.get_template("page.html").render(page=shown)
+
+
+def _safe(value: Any) -> Any:
+    """Return the value without control characters, among them those that reverse the direction of the text around them."""
+    return printable(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
+
+
+def _tiles(tables: Sequence[TableFigures], unread: Sequence[UnreadTable], found: Sequence[Finding]) -> tuple[Tile, ...]:
+    rows, size, files, raw_size, raw_files = (
+        sum(getattr(table.summary, what) for table in tables) for what in ("rows", "bytes", "files", "raw_bytes", "raw_files")
+    )
+    starts = [table.summary.last_sync_started_at for table in tables if table.summary.last_sync_started_at is not None]
+    count = len(tables) + len(unread)
+    return (
+        Tile("Tables", number_text(count), count),
+        Tile("Rows", number_text(rows), rows),
+        Tile("Size", size_text(size), size, counted(files, "file")),
+        Tile("Raw tables", size_text(raw_size), raw_size, counted(raw_files, "file")),
+        Tile("Last sync", f"{max(starts):%Y-%m-%d}", None, f"{max(starts):%H:%M} UTC") if starts else Tile("Last sync", "none", None),
+        Tile("To look at", number_text(len(found)), len(found)),
+    )
+
+
+def _section(number: int, table: TableFigures, points: int, largest: int) -> TableSection:
+    syncs = [sync for sync in table.syncs if sync.sync_id is not None]
+    return TableSection(
+        f"table-{number}",
+        table,
+        table_charts(table, points),
+        quality(table),
+        timeline(table.schemas),
+        tuple(reversed(table.syncs[-SYNCS_LISTED:])),
+        syncs[-1] if syncs else None,
+        100 * table.summary.bytes / largest,
+        _spark(table),
+        _left_out(table),
+    )
+
+
+def _left_out(table: TableFigures) -> str:
+    if not table.first_block:
+        return ""
+    blocks = counted(table.first_block, "earlier block")
+    return f"The charts begin at block {number_text(table.first_block)}. With --blocks, report reads the {blocks} too."
+
+
+def _spark(table: TableFigures) -> str:
+    """Return the path of the table's rows over time, in a plot of the size of a chart's."""
+    drawn = thinned(data_commits(table), SPARK_POINTS)
+    if not drawn:
+        return ""
+    values = [commit.table_rows for commit in drawn]
+    first, span = drawn[0].time, (drawn[-1].time - drawn[0].time).total_seconds()
+    shares = [(commit.time - first).total_seconds() / span if span else 0.0 for commit in drawn]
+    _, line, _, _ = steps(shares, values, number_scale(max(values), "rows"), [""] * len(drawn))
+    return line

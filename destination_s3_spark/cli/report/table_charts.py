@@ -1,0 +1,216 @@
+"""Charts of one table: its growth, its files by size, and how long and how fast its syncs were."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Literal
+
+from destination_s3_spark.chain.files import FileKind
+from destination_s3_spark.cli.inspection.commits import Commit, session_text
+from destination_s3_spark.cli.inspection.files import Standing
+from destination_s3_spark.cli.inspection.syncs import Sync, SyncEnd
+from destination_s3_spark.cli.report.chart import LAST_PLACE, Absent, Chart, Datum, Numbers, bars, steps, thinned
+from destination_s3_spark.cli.report.figures import TableFigures
+from destination_s3_spark.cli.report.scales import (
+    Scale,
+    Tick,
+    day_of,
+    measure_scale,
+    number_scale,
+    place_ticks,
+    size_classes,
+    size_scale,
+    time_ticks,
+)
+from destination_s3_spark.cli.words import duration_text, moment, number_text, size_text
+from destination_s3_spark.counted import counted
+
+SYNCS_DRAWN = 60
+"""Most syncs in a chart, the newest ones."""
+DOTS_DRAWN = 30
+"""Most points of a growth chart that are seen as dots."""
+POINTS_OF_PAGE = 6_000
+"""Points of all growth charts of one kind together."""
+MOST_POINTS, FEWEST_POINTS = 240, 24
+
+DATA_KINDS = frozenset({"AddData", "MergeData", "ReplaceData"})
+LOOKS = {SyncEnd.CLEAN: "plain", SyncEnd.UNCLEAN: "unclean", SyncEnd.OPEN: "open"}
+END_TEXTS = {SyncEnd.CLEAN: "ended cleanly", SyncEnd.UNCLEAN: "ended not cleanly", SyncEnd.OPEN: "still open"}
+
+
+def points_of(tables: int) -> int:
+    """Return the most points in a growth chart of a page with this number of tables."""
+    return min(MOST_POINTS, max(FEWEST_POINTS, POINTS_OF_PAGE // max(1, tables)))
+
+
+def table_charts(table: TableFigures, most_points: int) -> tuple[Chart | Absent, ...]:
+    """Return the charts of a table. `most_points` is the most points of a growth chart."""
+    return (
+        growth(table, "table_rows", most_points),
+        growth(table, "table_bytes", most_points),
+        duration(table),
+        throughput(table),
+        files_by_size(table),
+    )
+
+
+def growth(table: TableFigures, what: Literal["table_rows", "table_bytes"], most_points: int) -> Chart | Absent:
+    """Return the chart of the table's rows or bytes after each commit."""
+    title = "Rows in the table" if what == "table_rows" else "Size of the table"
+    every = data_commits(table)
+    if not every:
+        return Absent(title, "No commit of data among the blocks that were read.")
+    drawn = thinned(every, most_points)
+    values = [int(getattr(commit, what)) for commit in drawn]
+    text: Callable[[int], str] = (lambda rows: counted(rows, "row")) if what == "table_rows" else size_text
+    scale = number_scale(max(values), "rows") if what == "table_rows" else size_scale(max(values))
+    first, last = drawn[0].time, drawn[-1].time
+    span = (last - first).total_seconds()
+    shares = [(commit.time - first).total_seconds() / span if span else 0.0 for commit in drawn]
+    titles = [f"{moment(commit.time)}, block {commit.block}: {text(value)}" for commit, value in zip(drawn, values, strict=True)]
+    marks, line, area, dots = steps(shares, values, scale, titles)
+    now = f"{text(values[-1])} after {counted(len(every), 'commit')}"
+    rows = (
+        (_number(commit.block), Datum(moment(commit.time)), _measured(value, what)) for commit, value in zip(drawn, values, strict=True)
+    )
+    return Chart(
+        title,
+        f"{now}, {text(values[0])} after the first of them." if len(every) > 1 else f"{now}.",
+        scale,
+        tuple(Tick(tick.at * LAST_PLACE, tick.text) for tick in time_ticks(first, last)),
+        f"time of the commit (UTC{', ' * bool(day_of(first, last))}{day_of(first, last)})",
+        marks,
+        Numbers(("block", "committed (UTC)", "rows" if what == "table_rows" else "size"), tuple(rows)),
+        line,
+        area,
+        dots if len(drawn) <= DOTS_DRAWN else "",
+        f"{number_text(len(drawn))} of {number_text(len(every))} commits are drawn, evenly chosen." if len(drawn) < len(every) else "",
+    )
+
+
+def data_commits(table: TableFigures) -> tuple[Commit, ...]:
+    """Return the commits that changed the table and were not taken back."""
+    return tuple(commit for commit in table.commits if commit.kind in DATA_KINDS and not commit.taken_back)
+
+
+def drawn_syncs(table: TableFigures) -> tuple[Sync, ...]:
+    """Return the newest syncs, without repairs and rebuilds."""
+    return tuple(sync for sync in table.syncs if sync.sync_id is not None)[-SYNCS_DRAWN:]
+
+
+def duration(table: TableFigures) -> Chart | Absent:
+    """Return the chart of the syncs' durations."""
+    syncs = drawn_syncs(table)
+    known = [sync.duration_s for sync in syncs if sync.duration_s is not None]
+    if not known:
+        return Absent("Duration of each sync", "No sync began among the blocks that were read.")
+    factor, unit = next(
+        (factor, unit) for factor, unit in ((3600, "hours"), (60, "minutes"), (1, "seconds")) if max(known) >= factor or factor == 1
+    )
+    values = [(sync.duration_s or 0.0) / factor for sync in syncs]
+    ends = {end: sum(sync.end is end for sync in syncs) for end in SyncEnd}
+    told = ", ".join(f"{number_text(count)} {END_TEXTS[end]}" for end, count in ends.items() if count)
+    lead = f"The last took {duration_text(syncs[-1].duration_s)}, the longest {duration_text(max(known))}; {told}."
+    return _of_syncs("Duration of each sync", lead, table, syncs, values, measure_scale(max(values), unit))
+
+
+def throughput(table: TableFigures) -> Chart | Absent:
+    """Return the chart of the rows per second of the syncs."""
+    syncs = drawn_syncs(table)
+    values = [rows_per_second(sync) or 0.0 for sync in syncs]
+    if not any(values):
+        return Absent("Rows per second of each sync", "No sync brought rows and told how long it took.")
+    lead = f"The last: {counted(syncs[-1].rows, 'row')} at {_rate(values[-1])} per second; the fastest: {_rate(max(values))}."
+    return _of_syncs("Rows per second of each sync", lead, table, syncs, values, measure_scale(max(values), "rows/s"))
+
+
+def rows_per_second(sync: Sync) -> float | None:
+    """Return how many rows the sync brought per second that it had the table open, or None if that time is unknown."""
+    return sync.rows / sync.duration_s if sync.duration_s else None
+
+
+def _rate(rows: float) -> str:
+    return f"{rows:,.0f}" if rows >= 10 else f"{rows:.1f}"
+
+
+def _of_syncs(title: str, lead: str, table: TableFigures, syncs: Sequence[Sync], values: Sequence[float], scale: Scale) -> Chart:
+    names = [session_text(sync.sync_id) for sync in syncs]
+    titles = [f"{name}, {moment(sync.started_at)}: {_sync_text(sync)}" for name, sync in zip(names, syncs, strict=True)]
+    every = sum(sync.sync_id is not None for sync in table.syncs)
+    ends = [end for end in SyncEnd if any(sync.end is end for sync in syncs)]
+    rows = (
+        (
+            Datum(str(sync.sync_id), sync.sync_id),
+            Datum(moment(sync.started_at)),
+            Datum(duration_text(sync.duration_s), sync.duration_s),
+            _number(sync.rows),
+            Datum("?" if (rate := rows_per_second(sync)) is None else _rate(rate)),
+            Datum(sync.end.value),
+        )
+        for sync in syncs
+    )
+    return Chart(
+        title,
+        lead,
+        scale,
+        place_ticks([str(sync.sync_id) for sync in syncs]),
+        "sync (id), oldest first",
+        bars(values, scale, titles, [LOOKS[sync.end] for sync in syncs]),
+        Numbers(("sync", "started (UTC)", "took", "rows", "rows per second", "ended"), tuple(rows)),
+        remark=f"The newest {len(syncs)} of {number_text(every)} syncs are drawn." if len(syncs) < every else "",
+        legend=tuple((LOOKS[end], END_TEXTS[end]) for end in ends) if ends != [SyncEnd.CLEAN] else (),
+    )
+
+
+def _sync_text(sync: Sync) -> str:
+    return f"{duration_text(sync.duration_s)}, {counted(sync.rows, 'row')}, {size_text(sync.bytes)}, ended: {sync.end.value}"
+
+
+def files_by_size(table: TableFigures) -> Chart | Absent:
+    """Return the histogram of the final table's files by size."""
+    sizes = [
+        file.bytes for file in table.files if file.kind is FileKind.FINAL and file.standing is Standing.LIVE and file.bytes is not None
+    ]
+    if not sizes:
+        return Absent("Files by size", "The final table has no files.")
+    bounds = size_classes(sizes)
+    counts = [0] * (len(bounds) - 1)
+    for size in sizes:
+        counts[max(0, bisect_right(bounds, size) - 1)] += 1
+    classes = [f"{_bound(low)} to {_bound(high)}" for low, high in pairwise(bounds)]
+    scale = number_scale(max(counts), "files")
+    middle = sorted(sizes)[len(sizes) // 2]
+    range_text = f"{size_text(min(sizes))} to {size_text(max(sizes))}"
+    lead = f"{counted(len(sizes), 'file')} of the final table: {range_text}, the middle one {size_text(middle)}."
+    if len(sizes) == 1:
+        lead = f"1 file of the final table: {size_text(middle)}."
+    titles = [f"{name}: {counted(count, 'file')}" for name, count in zip(classes, counts, strict=True)]
+    return Chart(
+        "Files by size",
+        lead,
+        scale,
+        tuple(Tick(place / len(counts), _bound(bound)) for place, bound in enumerate(bounds) if _labelled(place, len(bounds))),
+        "size of the file",
+        bars(counts, scale, titles),
+        Numbers(("size", "files"), tuple((Datum(name), _number(count)) for name, count in zip(classes, counts, strict=True))),
+    )
+
+
+def _labelled(place: int, bounds: int) -> bool:
+    """Return whether the bound of a class has a label. About five have one."""
+    every = -(-bounds // 5)
+    return place % every == 0
+
+
+def _bound(size: int) -> str:
+    return size_text(size).replace(".0 ", " ")
+
+
+def _number(number: int) -> Datum:
+    return Datum(number_text(number), number)
+
+
+def _measured(value: int, what: str) -> Datum:
+    return Datum(number_text(value) if what == "table_rows" else size_text(value), value)
