@@ -34,7 +34,7 @@ def sync(number: int, end: SyncEnd = SyncEnd.CLEAN, changed: int = 0, duration_s
 
 
 def file(size: int | None, kind: FileKind = FileKind.FINAL, standing: Standing = Standing.LIVE) -> TableFile:
-    return TableFile(kind, standing, "key", 1, size, None, None, 1, 0, 1, START)
+    return TableFile(kind, standing, "key", 1, size, None, None, None, 1, 0, 1, START)
 
 
 def value(number: int, field: str | None, values: int) -> ChangedValue:
