@@ -149,7 +149,18 @@ def test_after_a_repair_the_last_sync_is_the_one_before_it() -> None:
 
     assert str(views.facts(summary(repaired))["last sync"]).startswith("7, started 2026-03-01 12:30:00")
     assert [sync.sync_id for sync in syncs(repaired.blocks)] == [7, None]
-    assert commits(repaired)[4].summary == "epoch 2, repair or rebuild, generation 3"
+    assert commits(repaired)[4].summary == "epoch 2, no sync id, generation 3"
+
+
+def test_syncs_without_an_id_are_syncs() -> None:
+    chain = HandMadeChain().append(msgspec.structs.replace(SEED, sync_id=0)).append(SCHEMA)
+    chain.append(msgspec.structs.replace(add_data(0, 5), sync_id=0)).append(Close(), settled=2)
+
+    found = chain.inspected()
+
+    assert [sync.sync_id for sync in syncs(found.blocks)] == [0]
+    assert str(views.facts(summary(found))["last sync"]).startswith("0, started 2026-03-01 12:30:00")
+    assert commits(found)[0].summary == "table shop.orders begins, no sync id, generation 3"
 
 
 def test_a_table_of_repairs_alone_has_no_last_sync() -> None:

@@ -88,7 +88,7 @@ def summary(table: InspectedTable) -> TableSummary:
 
 
 def _last_sync(table: InspectedTable) -> tuple[int | None, datetime | None]:
-    """Return id and start of the last session that was a sync, not a repair or rebuild."""
+    """Return id and start of the last session that was a sync, not maintenance."""
     opener = table.state.opener
     if opener.sync_id:
         return opener.sync_id, opener.started_at

@@ -1,4 +1,4 @@
-"""Sessions that opened a table: its syncs, and the repairs and rebuilds between them."""
+"""Sessions that opened a table: its syncs, and the maintenance by operators between them."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class SyncEnd(Enum):
 class Sync:
     """A session and what it brought into the table.
 
-    `sync_id` is None for a repair or rebuild. `started_at` is None if the session began before the blocks that were read; the numbers then
-    cover only the rest of it. `ended_at` is the time of its last block. `rows`, `files` and `bytes` are those that came in, `rewrites` the
-    merges and replacements.
+    `sync_id` is None for maintenance, and 0 for a sync without an id in its catalog. `started_at` is None if the session began before the
+    blocks that were read; the numbers then cover only the rest of it. `ended_at` is the time of its last block. `rows`, `files` and
+    `bytes` are those that came in, `rewrites` the merges and replacements.
     """
 
     sync_id: int | None
@@ -75,9 +75,13 @@ def opened_by(session: Sequence[Block]) -> Seed | OpenEpoch | None:
 
 
 def sync_id_of(session: Sequence[Block]) -> int | None:
-    """Return the session's sync id, or None for a repair or rebuild."""
-    events = (block.event for block in session)
-    return next((e.sync_id for e in events if isinstance(e, Seed | OpenEpoch | AddData | MergeData | ReplaceData)), None) or None
+    """Return the session's sync id, or None for maintenance.
+
+    Maintenance has the id 0, as has a sync without an id in its catalog. Only a sync begins a table or adds data.
+    """
+    events = [block.event for block in session]
+    sync_id = next((event.sync_id for event in events if isinstance(event, Seed | OpenEpoch | AddData | MergeData | ReplaceData)), 0)
+    return sync_id if sync_id or any(isinstance(event, Seed | AddData) for event in events) else None
 
 
 def _continues(session: Sequence[Block], event: OpenEpoch) -> bool:

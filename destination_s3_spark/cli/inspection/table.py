@@ -78,8 +78,8 @@ def read_table(
 def read_head(factory: TableFactory, found: FoundTable, publishers: Sequence[Publisher] = ()) -> InspectedTable:
     """Read what the head of the table's chain says, without blocks and schemas, and ask the publishers what readers see.
 
-    After a repair or rebuild, the blocks since the last Snapshot are read too: they know the last sync. Raises DataError when the chain is
-    damaged.
+    After maintenance, or a sync without an id, the blocks since the last Snapshot are read too: they tell the last sync. Raises
+    DataError when the chain is damaged.
     """
     chain = factory.read_chain(found)
     blocks = () if chain.head.opener.sync_id else tuple(chain.blocks())
