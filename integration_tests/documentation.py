@@ -10,7 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 RUNNABLE = {"bash", "console", "python", "sh", "sql"}
-OTHERS = {"json", "mermaid", "text"}
+OTHERS = {"json", "mermaid", "text", "yaml"}
 COMMENT = re.compile(r"<!-- (?:not run: (?P<reason>.+)|run by (?P<test>\S+)) -->")
 
 

@@ -32,8 +32,9 @@ class JvmOutput:
     def follow(self) -> None:
         """Pass the output on from now on, in the background and until it ends."""
         if self._thread is None:
-            self._thread = threading.Thread(target=self._pass_on, name="jvm-output", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._pass_on, name="jvm-output", daemon=True)
+            thread.start()
+            self._thread = thread
 
     def finish(self, timeout_s: float) -> None:
         """Wait for the end of the output of a JVM that has ended. Without `follow`, nobody reads it."""

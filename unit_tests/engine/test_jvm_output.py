@@ -1,0 +1,40 @@
+"""Tests of the output of Spark's JVM."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+import pytest
+
+from destination_s3_spark.engine.jvm_output import NOISE, JvmOutput, quoted
+
+DEADLINE_S = 10
+
+
+def test_lines_pass_on_without_those_of_every_start(capfd: pytest.CaptureFixture[str]) -> None:
+    reader, writer = os.pipe()
+    output = JvmOutput(os.fdopen(reader, "rb"))
+    output.follow()
+    os.write(writer, NOISE[0] + b"\nOutOfMemoryError: Java heap space\n\tat java.base/java.util.Arrays.copyOf(Arrays.java:1)\n")
+    os.close(writer)
+    output.finish(DEADLINE_S)
+
+    assert capfd.readouterr().err.splitlines()[0] == "OutOfMemoryError: Java heap space"
+    assert quoted(output.last_lines) == "OutOfMemoryError: Java heap space"
+
+
+def test_without_a_thread_to_follow_it_the_output_can_be_finished(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    reader, writer = os.pipe()
+    pipe = os.fdopen(reader, "rb")
+    output = JvmOutput(pipe)
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with pytest.raises(RuntimeError, match="start new thread"):
+        output.follow()
+    output.finish(DEADLINE_S)
+
+    assert pipe.closed
+    os.close(writer)
