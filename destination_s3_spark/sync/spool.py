@@ -31,6 +31,8 @@ class SpoolSizes:
 
     buffer: int = 32 * 2**20
     """Lines of all streams held in memory before they are written."""
+    stream_buffer: int = 2 * 2**20
+    """Lines of one stream held in memory before they are written. The processor's caches hold them until then."""
     segment: int = 64 * 2**20
     """Size of a file at which the next one begins. Smaller files free disk space earlier."""
     mark: int = 64 * 2**10
@@ -137,7 +139,9 @@ class Spool:
             if spool.end - spool.marks[-1].offset >= self._sizes.mark:
                 spool.marks.append(_Mark(spool.end, spool.records))
             self._buffered += size
-            if self._buffered >= self._sizes.buffer:
+            if spool.buffered >= self._sizes.stream_buffer:
+                self._write(records.stream, spool)
+            elif self._buffered >= self._sizes.buffer:
                 for number, buffered in self._streams.items():
                     self._write(number, buffered)
 

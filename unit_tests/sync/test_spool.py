@@ -135,6 +135,19 @@ def test_memory_is_bounded_and_segments_end_at_their_size(tmp_path: Path) -> Non
     spool.close()
 
 
+def test_a_streams_full_buffer_is_written_alone(tmp_path: Path) -> None:
+    spool = Spool(tmp_path / "spool", 2**30, SpoolSizes(buffer=30, stream_buffer=10))
+    spool.append(lines_of(b"1234", stream=1))
+    spool.append(lines_of(b"1234567"))
+    assert files(tmp_path / "spool") == []
+    spool.append(lines_of(b"9"))
+    assert files(tmp_path / "spool") == ["00000-000000.jsonl", "00000-000000.runs"]
+    for stream in range(2, 7):
+        spool.append(lines_of(b"1234", stream=stream))
+    assert len(files(tmp_path / "spool")) == 2 * 7, "of all streams, because together they fill the buffer"
+    spool.close()
+
+
 def test_full_at_the_limit_and_no_more_after_a_release(tmp_path: Path) -> None:
     spool = Spool(tmp_path / "spool", limit_bytes=10)
     spool.append(lines_of(b"12345"))
