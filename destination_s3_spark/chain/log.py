@@ -65,6 +65,8 @@ class Chain:
         self.state: TableState | None = None
         self.shown: dict[str, Shown] = {}
         """The state that each publisher last showed readers, by publisher name. The marks are stored in the hint."""
+        self.shown_is_complete = True
+        """False if sessions wrote blocks after the hint: `shown` lacks what they showed readers."""
         self.not_shown: dict[str, str] = {}
         """The reasons of the publishers that did not show readers the table the last time, by publisher name."""
         self._live: LiveFilesFold | None = None
@@ -261,6 +263,7 @@ class Chain:
         known = -1 if self.state is None else self.state.sequence_number
         bodies: dict[int, bytes] = {}
         head = self._find_head(known, bodies)
+        self.shown_is_complete = self.shown_is_complete and head == known
         pending: list[tuple[Block, str]] = []
         state = self.state
         live = LiveFilesFold() if state is None else self._live

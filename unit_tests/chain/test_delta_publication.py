@@ -5,49 +5,30 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from destination_s3_spark.chain.files import DataFile, FileKind
-from destination_s3_spark.chain.live_files import LiveFiles, LiveFilesFold
-from destination_s3_spark.chain.opening import Table
+from destination_s3_spark.chain.live_files import LiveFilesFold
 from destination_s3_spark.chain.orphan_uploads import OrphanUploads
-from destination_s3_spark.chain.state import TableState
 from destination_s3_spark.delta_log.actions import Action, Add, CommitInfo, Remove, Transaction, decode_commit, encode_commit
-from destination_s3_spark.delta_log.log import LOG_FOLDER, DeltaLog, DeltaState
 from destination_s3_spark.errors import Fenced, TransientError
 from destination_s3_spark.formats.file_statistics import UNBOUNDED
-from destination_s3_spark.storage.object_store import ObjectStore
 from destination_s3_spark.tables.commit.batch import TableCheckpoint
 from destination_s3_spark.tables.commit.repair import repair
 from destination_s3_spark.tables.commit.writer import TableWriter
 from destination_s3_spark.tables.publishers import delta
 from destination_s3_spark.tables.publishers.delta import DeltaTable
-from destination_s3_spark.tables.publishers.publication import NotPublished
 from destination_s3_spark.tables.publishers.symlink import published_keys
 from unit_tests.chain import merging
+from unit_tests.chain.delta_table import LOG, SHOWN, Refusing, delta_calls, log_of, paths, version
 from unit_tests.chain.fake_store import Completes, FakeStore, Fault, Result
 from unit_tests.chain.merging import WatchedBucket, at_calls, run_until_done
 from unit_tests.chain.one_table import CHAIN, FIRST, STARTED, TABLE, kinds, land, synced, writer
 from unit_tests.chain.trouble import CRASHES, SCENARIOS, Paused, Tally, opened_by, random_faults
-
-SHOWN = DeltaTable()
-LOG = TABLE.final_root + LOG_FOLDER
-
-
-def log_of(store: FakeStore, table: Table = TABLE) -> DeltaState | None:
-    """The log as a reader finds it, without a call that the test counts."""
-    aside = FakeStore()
-    aside.objects = store.objects
-    return DeltaLog(aside, table.final_root).read()
-
-
-def paths(store: FakeStore, table: Table = TABLE) -> Set[str]:
-    found = log_of(store, table)
-    return set() if found is None else {table.final_root + path for path in found.adds}
 
 
 class LookedAtStore(FakeStore):
@@ -148,16 +129,6 @@ def finals(store: FakeStore) -> set[str]:
     return {key for key in store.objects if key.startswith("lake/users/f-")}
 
 
-def delta_calls(store: FakeStore) -> list[str]:
-    """The calls for the log since they were last forgotten."""
-    return [name for name, key in store.calls if LOG in key]
-
-
-def version(store: FakeStore) -> int:
-    found = log_of(store)
-    return -1 if found is None else found.version
-
-
 def commit_as_another(store: FakeStore, *actions: Action) -> None:
     """What a program writes that ignores writer features."""
     info = CommitInfo(1, "OPTIMIZE", {}, "another program", "x")
@@ -224,8 +195,7 @@ def test_a_log_many_blocks_behind_catches_up_in_one_commit() -> None:
     store = FakeStore()
     synced(store, 1, [SHOWN])
     for sync_id in range(2, 6):
-        store.objects.pop(f"{CHAIN}hint.json")  # or the log would be removed
-        synced(store, sync_id)
+        synced(store, sync_id, [Refusing()])
     synced(store, 6, [SHOWN])
 
     assert version(store) == 1
@@ -246,13 +216,6 @@ def test_an_outdated_hint_costs_requests_only() -> None:
     assert delta_calls(store) == ["get", "create", "get", "list", "get", "get", "get", "create"]
     assert version(store) == 3
     assert paths(store) == finals(store)
-
-
-class Refusing(DeltaTable):
-    """Does not publish this time."""
-
-    def require_fitting(self, store: ObjectStore, state: TableState, live: LiveFiles) -> None:
-        raise NotPublished("not now")
 
 
 def test_after_a_refusal_the_mark_is_older_than_the_hint() -> None:
@@ -444,39 +407,6 @@ def test_others_who_commit_all_the_time_are_a_transient_error() -> None:
     store.hook = interfere
     with pytest.raises(TransientError, match=r"Delta log of table shop\.users"):
         made.close()
-
-
-def test_switched_off_the_log_is_removed() -> None:
-    store = FakeStore()
-    for sync_id in range(1, 13):
-        synced(store, sync_id, [SHOWN])
-    assert any(key.startswith(LOG) for key in store.objects)
-    synced(store, 13)
-    assert not any(key.startswith(LOG) for key in store.objects)
-
-    store.calls.clear()
-    synced(store, 14)
-    assert delta_calls(store) == []
-
-
-def test_switched_off_the_log_of_an_idle_table_is_removed() -> None:
-    store = FakeStore()
-    synced(store, 1, [SHOWN])
-    writer(store, 2).close()
-
-    assert not any(key.startswith(LOG) for key in store.objects)
-
-
-def test_switched_off_repair_removes_a_log_that_the_hint_does_not_know() -> None:
-    store = FakeStore()
-    synced(store, 1, [SHOWN])
-    store.objects.pop(f"{CHAIN}hint.json")
-    done = repair(store, TABLE, [], OrphanUploads(store, "lake/"), STARTED)
-
-    assert done is not None
-    assert done.withdrawn
-    assert not any(key.startswith(LOG) for key in store.objects)
-    assert repair(store, TABLE, [], OrphanUploads(store, "lake/"), STARTED) is None
 
 
 def test_what_a_checkpoint_covers_is_cleaned_up_after_a_week(monkeypatch: pytest.MonkeyPatch) -> None:

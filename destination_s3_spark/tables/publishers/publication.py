@@ -178,11 +178,17 @@ def _check_newest(publishers: Sequence[Publisher], store: ObjectStore, chain: Ch
 
 
 def _withdraw(publishers: Sequence[Publisher], store: ObjectStore, chain: Chain) -> None:
-    """Remove the Delta log if the table was shown as a Delta table and no longer is. Takes no request otherwise."""
-    if DELTA_PUBLISHER not in chain.shown or _has_delta(publishers):
+    """Remove the Delta log if the table was, or may have been, shown as a Delta table and no longer is. Takes no request otherwise.
+
+    A session that died may have written a log without a mark in the hint.
+    """
+    if _has_delta(publishers) or (DELTA_PUBLISHER not in chain.shown and chain.shown_is_complete):
         return
-    if withdraw_delta_log(store, chain.head) is not Withdrawal.UNREADABLE:
-        del chain.shown[DELTA_PUBLISHER]
+    if withdraw_delta_log(store, chain.head) is Withdrawal.UNREADABLE:
+        chain.shown.setdefault(DELTA_PUBLISHER, Shown(""))  # later syncs try again
+    else:
+        chain.shown.pop(DELTA_PUBLISHER, None)
+        chain.shown_is_complete = True
 
 
 def _has_delta(publishers: Sequence[Publisher]) -> bool:
