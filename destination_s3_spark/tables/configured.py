@@ -27,10 +27,10 @@ def final_options(config: Config) -> FileOptions:
     options = file_options(config.format)
     if not (isinstance(options, ParquetOptions) and isinstance(config.format, ParquetFormat)):
         return options
-    needs_micros = config.publish.delta or config.publish.iceberg is not None
-    unit = extracted_at_encoding(config.format.extracted_at_encoding, publisher_needs_micros=needs_micros)
+    lakehouse = config.publish.delta or config.publish.iceberg is not None
+    unit = extracted_at_encoding(config.format.extracted_at_encoding, publisher_needs_micros=lakehouse)
     # Without a publisher that shows statistics, the chain stays small.
-    return replace(options, encodings=replace(options.encodings, extracted_at=unit), statistics=config.publish.delta)
+    return replace(options, encodings=replace(options.encodings, extracted_at=unit), statistics=lakehouse)
 
 
 def extracted_at_encoding(chosen: str | None, *, publisher_needs_micros: bool) -> ExtractedAtEncoding:

@@ -36,6 +36,12 @@ def shown(lake: InlineLake, condition: str = "id >= 0") -> list[int]:
     return sorted(found["id"].to_pylist())
 
 
+def opened(lake: InlineLake, condition: str) -> int:
+    """The number of files that a reader opens for a condition."""
+    table = reader(lake.directory, lake.settings).load_table(NAME)
+    return sum(1 for _ in table.scan(condition).plan_files())
+
+
 def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if "iceberg" in record.getMessage()]
 
@@ -48,6 +54,7 @@ def test_every_sync_mode_shows_its_rows(mode: str, s3_settings: S3Settings, tmp_
     every = [*range(15)] if mode == "append_dedup" else sorted([*range(10), *range(5, 15)])
     assert shown(made) == every == made.ids()
     assert shown(made, "_airbyte_extracted_at >= '1970-01-01T00:00:00+00:00'") == every
+    assert (opened(made, "id = 12"), opened(made, "id = 20")) == (1, 0), "files are skipped by their statistics"
 
     made.sync(catalog(mode, 2, 2), [records(range(3)), state(1), status("COMPLETE")])
     assert shown(made) == [0, 1, 2]

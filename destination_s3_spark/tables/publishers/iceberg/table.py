@@ -20,6 +20,7 @@ from pyiceberg.exceptions import (
     TableAlreadyExistsError,
 )
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestContent, ManifestFile
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table, TableProperties, Transaction
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Operation, Snapshot
@@ -38,6 +39,7 @@ from destination_s3_spark.tables.publishers.iceberg.partitions import (
     require_undivided,
     shown_partitioning,
 )
+from destination_s3_spark.tables.publishers.iceberg.statistics import metrics
 from destination_s3_spark.tables.publishers.iceberg.types import iceberg_schema, keeps_types
 from destination_s3_spark.tables.publishers.publication import NotPublished
 
@@ -244,8 +246,9 @@ class _Change:
         now = {file.file_path: file for file in self._listed(manifests)}
         replaced = [file for path, file in now.items() if not _is_same(file, self._files.get(path))]
         kept = now.keys() - {file.file_path for file in replaced}
-        spec_id = transaction.table_metadata.default_spec_id
-        added = [self._data_file(path, entry, spec_id) for path, entry in self._files.items() if path not in kept]
+        metadata = transaction.table_metadata
+        schema, spec_id = metadata.schema(), metadata.default_spec_id
+        added = [self._data_file(path, entry, schema, spec_id) for path, entry in self._files.items() if path not in kept]
         foreign_deletes = any(manifest.content is ManifestContent.DELETES for manifest in manifests)
         if not (replaced or added or foreign_deletes):
             # A snapshot's requirement, without one: the commit fails if the table was changed since it was loaded.
@@ -271,7 +274,7 @@ class _Change:
         )
         return [entry.data_file for entries in read for entry in entries]
 
-    def _data_file(self, path: str, entry: FileEntry, spec_id: int) -> DataFile:
+    def _data_file(self, path: str, entry: FileEntry, schema: Schema, spec_id: int) -> DataFile:
         file = DataFile.from_args(
             content=DataFileContent.DATA,
             file_path=path,
@@ -279,6 +282,7 @@ class _Change:
             partition=partition_record(self._partitioning, entry.partition),
             record_count=entry.rows,
             file_size_in_bytes=entry.bytes,
+            **metrics(schema, entry.statistics, entry.rows).arguments(),
         )
         file.spec_id = spec_id
         return file
