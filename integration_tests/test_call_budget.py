@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from integration_tests.lake import Lake
@@ -10,6 +12,8 @@ from integration_tests.source import catalog, complete, state, stream, users
 
 CALLS_PER_TABLE = {"append": {"new": 14, "existing": 12}, "append_dedup": {"new": 23, "existing": 22}}
 """For a new table one LIST looks for files to adopt, and every table has its symlink manifest written."""
+DELTA_CALLS_PER_TABLE = 3
+"""What `publish.delta` may add for an existing table. Every tenth version has a checkpoint, which takes more."""
 NAMES = [f"table_{number}" for number in range(4)]
 CATALOG = catalog(*map(stream, NAMES))
 MESSAGES = [message for name in NAMES for message in (*users(range(10), name), state(9, name), complete(name))]
@@ -26,6 +30,16 @@ def test_a_small_sync_makes_few_calls_per_table(moto_lake: Lake, proxy: S3Proxy,
         print(f"{mode}, {kind} tables: {counts.total() / len(NAMES):.1f} calls per table, {dict(counts)}")
         assert counts.total() <= most * len(NAMES), f"{kind} tables: {counts}"
     moto_lake.verify_at_rest()
+
+    delta = moto_lake.connector(proxy.endpoint, publish={"delta": True})
+    for _ in ("the first version of each log", "the steady state"):
+        proxy.forget()
+        delta.write(streams, MESSAGES).expect_success()
+    counts = proxy.counts()
+    of_log = Counter(call.action for call in proxy.calls if "_delta_log" in call.key)
+    print(f"{mode}, Delta tables: {counts.total() / len(NAMES):.1f} calls per table, {dict(of_log)} for the logs")
+    assert of_log == {"GetObject": len(NAMES), "PutObject": len(NAMES)}
+    assert counts.total() <= (CALLS_PER_TABLE[mode]["existing"] + DELTA_CALLS_PER_TABLE) * len(NAMES), f"Delta tables: {counts}"
 
 
 def test_a_sync_without_records_makes_next_to_no_calls(moto_lake: Lake, proxy: S3Proxy) -> None:
