@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -18,92 +18,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from destination_s3_spark.errors import ConfigError, SyncError
-from destination_s3_spark.protocol.catalog import Catalog, parse_catalog
+from destination_s3_spark.protocol.catalog import parse_catalog
 from destination_s3_spark.storage.client import s3_client
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import ClientLimits, S3Settings
-from unit_tests.sync.inline_lake import InlineLake, line, state, status
-from unit_tests.tables.publishers.delta_readers import DeltaReaders, Row, expect_rows_of_the_chain
-
-ROOT = "lake/users/"
-DATE, MOMENT = {"type": "string", "format": "date"}, {"type": "string", "format": "date-time"}
-PROPERTIES: dict[str, Any] = {
-    "id": {"type": "integer"},
-    "flag": {"type": "boolean"},
-    "name": {"type": "string"},
-    "price": {"type": "number"},
-    "day": DATE,
-    "at": {**MOMENT, "airbyte_type": "timestamp_with_timezone"},
-    "seen": {**MOMENT, "airbyte_type": "timestamp_without_timezone"},
-    "address": {"type": "object", "properties": {"city": {"type": "string"}, "zip": {"type": "integer"}, "since": DATE}},
-    "tags": {"type": "array", "items": {"type": "string"}},
-    "lines": {"type": "array", "items": {"type": "object", "properties": {"sku": {"type": "string"}, "count": {"type": "integer"}}}},
-    "either": {"oneOf": [{"type": "integer"}, {"type": "string"}]},
-}
-
-
-class DeltaLake(InlineLake):
-    def check(self, *, filters: bool = True) -> list[Row]:
-        return expect_rows_of_the_chain(self.settings, self.raw_config(), "users", ROOT, filters=filters)
-
-    def raw_config(self) -> dict[str, Any]:
-        keys = self.settings.credentials
-        assert keys is not None
-        return {
-            "s3_bucket_name": self.settings.bucket,
-            "s3_bucket_path": "lake",
-            "s3_bucket_region": self.settings.region,
-            "s3_endpoint": self.settings.endpoint,
-            "access_key_id": keys.access_key_id,
-            "secret_access_key": keys.secret_access_key,
-            "format": self.format,
-        }
+from unit_tests.sync.delta_lake import DATE, PROPERTIES, ROOT, DeltaLake, catalog, join_every_third_file, person, sync
+from unit_tests.tables.publishers.delta_readers import DeltaReaders
 
 
 @pytest.fixture
 def lake(s3_settings: S3Settings, tmp_path: Path) -> DeltaLake:
     return DeltaLake(s3_settings, tmp_path, options={"publish": {"delta": True}})
-
-
-def catalog(properties: Mapping[str, Any] = PROPERTIES, mode: str = "append", generation: int = 1, minimum: int = 0) -> Catalog:
-    stream = {
-        "stream": {"name": "users", "json_schema": {"type": "object", "properties": properties}, "supported_sync_modes": []},
-        "sync_mode": "incremental",
-        "destination_sync_mode": mode,
-        "primary_key": [["id"]],
-        "cursor_field": [],
-        "generation_id": generation,
-        "minimum_generation_id": minimum,
-        "sync_id": generation,
-    }
-    return parse_catalog(json.dumps({"streams": [stream]}).encode())
-
-
-def person(number: int, **more: Any) -> dict[str, Any]:
-    if number % 5 == 4:
-        return {"id": number, **more}
-    return {
-        "id": number,
-        "flag": number % 2 == 0,
-        "name": f"näme {number:02d}",
-        "price": number * 1.5 - 3,
-        "day": f"2026-01-{1 + number % 28:02d}",
-        "at": f"2026-02-03T04:05:{number % 60:02d}.{number:06d}Z",
-        "seen": f"2026-02-03T{number % 24:02d}:00:00",
-        "address": {"city": f"city {number % 3}", "zip": 1000 + number, "since": f"202{number % 10}-01-01"},
-        "tags": [f"t{number}"],
-        "lines": [{"sku": "a", "count": number}],
-        "either": number if number % 2 else f"e{number}",
-        **more,
-    }
-
-
-def records(people: Iterable[Mapping[str, Any]], emitted_at: int = 1_700_000_000_123) -> bytes:
-    return b"".join(line({"type": "RECORD", "record": {"stream": "users", "emitted_at": emitted_at, "data": data}}) for data in people)
-
-
-def sync(lake: InlineLake, chosen: Catalog, people: Iterable[Mapping[str, Any]], emitted_at: int = 1_700_000_000_123) -> None:
-    lake.sync(chosen, [records(people, emitted_at), state(1), status("COMPLETE")])
 
 
 def test_appends(lake: DeltaLake) -> None:
@@ -320,17 +245,26 @@ def test_files_of_two_formats_keep_the_old_version(lake: DeltaLake, caplog: pyte
 
 
 WIDE = {**PROPERTIES, "score": {"type": "number"}, "since": DATE}
-STEPS = st.sampled_from(["rows", "wide rows", "changes", "refresh", "idle", "without Delta"])
+OTHER_TYPES = {**WIDE, "price": {"type": "string"}, "flag": {"type": "integer"}}
+STEPS = st.sampled_from(["rows", "wide rows", "other types", "changes", "refresh", "idle", "without Delta", "rebuild", "repair"])
 
 
 @pytest.mark.parametrize("mode", ["append", "append_dedup"])
 @settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=st.lists(STEPS, min_size=2, max_size=6))
-def test_any_history_reads_like_the_chain(mode: str, steps: list[str], make_bucket: Callable[[], S3Settings], tmp_path: Path) -> None:
+def test_any_history_reads_like_the_chain(
+    mode: str, steps: list[str], make_bucket: Callable[[], S3Settings], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    join_every_third_file(monkeypatch)
     lake, properties, generation, start = DeltaLake(make_bucket(), tmp_path / uuid4().hex), PROPERTIES, 1, 0
     for number, step in enumerate(steps):
         lake.options = {"publish": {"delta": step != "without Delta"}}
-        properties = WIDE if step == "wide rows" else properties
+        if step in {"rebuild", "repair"}:
+            if start:
+                lake.rebuild() if step == "rebuild" else lake.repair()
+                lake.check(filters=False)
+            continue
+        properties = {"wide rows": WIDE, "other types": OTHER_TYPES}.get(step, properties)
         generation += step == "refresh"
         first = {"changes": max(0, start - 4), "idle": start}.get(step, start)
         people = [] if step == "idle" else [person(one, name=f"step {number}") for one in range(first, start + 3)]
