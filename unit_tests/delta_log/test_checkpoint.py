@@ -1,0 +1,98 @@
+"""Checkpoints: read back by us and by delta-rs, and refused when they hold more than is read."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from destination_s3_spark.delta_log.actions import Metadata, Protocol, Transaction
+from destination_s3_spark.delta_log.checkpoint import Contents, MalformedCheckpoint, decode_checkpoint, encode_checkpoint
+from unit_tests.chain.fake_store import FakeStore
+from unit_tests.delta_log.written_log import METADATA, PROTOCOL, added, adds_of, begun, in_delta_rs
+
+FEATURES = Protocol(3, 7, reader_features=["columnMapping"], writer_features=["columnMapping"])
+DIVIDED = Metadata("m", METADATA.schema_string, ["day"], {"a": "b"})
+TWO = (Transaction("t", 3, 5), Transaction("other", 1))
+
+
+@pytest.mark.parametrize(
+    "contents",
+    [
+        Contents(PROTOCOL, METADATA, TWO, tuple(added(number, data_change=False) for number in range(3))),
+        Contents(PROTOCOL, METADATA, (), ()),
+        Contents(FEATURES, DIVIDED, TWO[:1], (added(1, data_change=False, partition_values={"day": None}, stats=None),)),
+        Contents(FEATURES, DIVIDED, TWO[:1], (added(1, data_change=False, partition_values={"day": "x"}, path="day=x/%25.parquet"),)),
+    ],
+    ids=["files", "an empty table", "without statistics", "a partition"],
+)
+def test_a_checkpoint_is_read_back(contents: Contents) -> None:
+    body, size = encode_checkpoint(contents)
+    assert decode_checkpoint(body) == contents
+    assert size == 2 + len(contents.transactions) + len(contents.adds) == pq.ParquetFile(io.BytesIO(body)).metadata.num_rows
+
+
+def test_delta_rs_reads_the_table_from_a_checkpoint_alone(tmp_path: Path) -> None:
+    store = FakeStore()
+    log = begun(store, 4)
+    found = log.read()
+    assert found is not None
+    log.write_checkpoint(3, Contents(PROTOCOL, METADATA, tuple(found.transactions.values()), tuple(found.adds.values())))
+    for version in range(3):
+        del store.objects[f"{log.prefix}{version:020d}.json"]
+
+    table = in_delta_rs(store, tmp_path)
+    assert table.version() == 3
+    assert table.transaction_version("t") == 3
+    assert [field.name for field in table.schema().fields] == ["id", "name"]
+    assert table.metadata().configuration == METADATA.configuration
+    assert {path: (row["min.id"], row["null_count.name"]) for path, row in adds_of(table).items()} == {
+        f"{number}.parquet": (number, 1) for number in range(4)
+    }
+    assert table.protocol().writer_features == PROTOCOL.writer_features
+
+
+def test_a_checkpoint_of_delta_rs_is_read(tmp_path: Path) -> None:
+    store = FakeStore()
+    begun(store, 3)
+    # delta-rs writes none for a feature that it does not know.
+    first = next(key for key in store.objects if key.endswith(f"{0:020d}.json"))
+    store.objects[first] = store.objects[first].replace(b',"ourOwn"', b"")
+    in_delta_rs(store, tmp_path).create_checkpoint()
+    (written,) = tmp_path.glob("_delta_log/*.checkpoint.parquet")
+
+    found = decode_checkpoint(written.read_bytes())
+    assert sorted(add.path for add in found.adds) == [f"{number}.parquet" for number in range(3)]
+    assert (found.metadata.id, found.metadata.schema_string) == (METADATA.id, METADATA.schema_string)
+    assert [(txn.app_id, txn.version) for txn in found.transactions] == [("t", 2)]
+
+
+def without(column: str) -> bytes:
+    table = pq.read_table(io.BytesIO(encode_checkpoint(Contents(PROTOCOL, METADATA, TWO, (added(1),)))[0]))
+    return written(table.drop_columns([column]))
+
+
+def written(table: pa.Table) -> bytes:
+    out = io.BytesIO()
+    pq.write_table(table, out)
+    return out.getvalue()
+
+
+def with_sidecar() -> bytes:
+    table = pq.read_table(io.BytesIO(encode_checkpoint(Contents(PROTOCOL, METADATA, TWO, ()))[0]))
+    return written(table.append_column("sidecar", pa.array(["x"] * table.num_rows)))
+
+
+@pytest.mark.parametrize("body", [b"", b"PAR1", encode_checkpoint(Contents(PROTOCOL, METADATA, (), ()))[0][:-20]])
+def test_a_torn_checkpoint_is_refused(body: bytes) -> None:
+    with pytest.raises(MalformedCheckpoint):
+        decode_checkpoint(body)
+
+
+def test_a_checkpoint_with_parts_that_are_not_read_is_refused() -> None:
+    for body in (without("protocol"), without("metaData"), without("add"), with_sidecar()):
+        with pytest.raises(MalformedCheckpoint):
+            decode_checkpoint(body)
