@@ -221,7 +221,7 @@ class Publish(Settings):
     glue: Glue | None = Field(
         None,
         title="AWS Glue",
-        description="The database in which each table with a symlink manifest is registered, for Athena and Redshift Spectrum.",
+        description="The database in which each table is registered, as a Delta table if delta is on, otherwise with its symlink manifest.",
     )
     iceberg: Annotated[IcebergOptions, Field(discriminator="type")] | None = Field(
         None,

@@ -71,6 +71,10 @@ def delta_definition(folder: str, columns: pa.Schema) -> dict[str, Any]:  # noqa
     }
 
 
+_OWN_PARAMETERS = {"EXTERNAL", "classification", "table_type", "spark.sql.sources.provider"}
+"""The parameters of all definitions, so that a table that becomes another kind keeps none of the former kind."""
+
+
 class GlueCatalog:
     """The connection that all tables share. It is made at first use."""
 
@@ -174,11 +178,14 @@ class GlueTable:
 
 
 def _is_registered(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    """Return whether the table has the wanted columns, location and parameters, whatever else it has."""
+    """Return whether the table has the wanted columns, location and parameters, whatever else it has.
+
+    Engines may add the columns of a Delta table, which is registered without any.
+    """
     have, want = found["StorageDescriptor"], wanted["StorageDescriptor"]
     columns = [{key: column[key] for key in ("Name", "Type")} for column in have.get("Columns", ())]
     same = all(have.get(key) == value for key, value in want.items() if key not in ("Columns", "SerdeInfo"))
-    return same and columns == want["Columns"] and wanted["Parameters"].items() <= found["Parameters"].items()
+    return same and want["Columns"] in ([], columns) and wanted["Parameters"].items() <= found["Parameters"].items()
 
 
 def _merged(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
@@ -189,8 +196,9 @@ def _merged(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, An
         for column in wanted["StorageDescriptor"]["Columns"]
     ]
     kept = {key: found[key] for key in ("Description", "Owner") if key in found}
+    parameters = {name: value for name, value in found["Parameters"].items() if name not in _OWN_PARAMETERS}
     storage = {**wanted["StorageDescriptor"], "Columns": columns}
-    return {**kept, **wanted, "StorageDescriptor": storage, "Parameters": {**found["Parameters"], **wanted["Parameters"]}}
+    return {**kept, **wanted, "StorageDescriptor": storage, "Parameters": {**parameters, **wanted["Parameters"]}}
 
 
 def _with_block(definition: Mapping[str, Any], block: int) -> dict[str, Any]:
@@ -206,14 +214,18 @@ def _failures() -> Iterator[None]:
 
 
 def _of_tables(config: Config, roots: Mapping[StreamId, str], template: PathTemplate) -> dict[StreamId, GlueTable]:
-    """Make a publisher for each table that has a symlink manifest, if a database is configured."""
+    """Make a publisher for each table that has a Delta log or a symlink manifest, if a database is configured.
+
+    A Delta table is preferred: its log has the columns, so Glue is never behind.
+    """
     options = config.publish.glue
-    if options is None or not (config.publish.symlink and isinstance(config.format, ParquetFormat)):
+    if options is None or not _has_target(config):
         return {}
+    define = delta_definition if config.publish.delta else symlink_definition
     catalog = GlueCatalog(s3_settings(config))
     names = {stream: table_name(options.database, stream) for stream in roots.keys() - overlaps(roots, template).keys()}
     rivals = colliding(names)
-    return {stream: GlueTable(catalog, name, internal_root(template, stream), rival=rivals.get(stream)) for stream, name in names.items()}
+    return {stream: GlueTable(catalog, name, internal_root(template, stream), define, rivals.get(stream)) for stream, name in names.items()}
 
 
 def table_name(database: str, stream: StreamId) -> tuple[str, str]:
@@ -223,11 +235,15 @@ def table_name(database: str, stream: StreamId) -> tuple[str, str]:
 
 def _require_publishable(config: Config, roots: Mapping[StreamId, str], template: PathTemplate) -> None:  # noqa: ARG001
     """Raise ConfigError if there is nothing that could be registered."""
-    if config.publish.glue is not None and not (config.publish.symlink and isinstance(config.format, ParquetFormat)):
+    if config.publish.glue is not None and not _has_target(config):
         raise ConfigError(
-            "publish.glue registers the symlink manifests of Parquet tables. Choose the format Parquet and set publish.symlink to true, or "
-            "remove publish.glue."
+            "publish.glue registers the Delta tables or the symlink manifests of Parquet tables. Choose the format Parquet and set "
+            "publish.delta or publish.symlink to true, or remove publish.glue."
         )
+
+
+def _has_target(config: Config) -> bool:
+    return (config.publish.symlink or config.publish.delta) and isinstance(config.format, ParquetFormat)
 
 
 def _check(config: Config, store: ObjectStore, template: PathTemplate) -> None:  # noqa: ARG001

@@ -17,7 +17,7 @@ from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.storage.paths import PathTemplate
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.stream_id import StreamId
-from destination_s3_spark.tables.publishers.glue import GlueCatalog, GlueTable, delta_definition
+from destination_s3_spark.tables.publishers.glue import GlueCatalog, GlueTable, delta_definition, symlink_definition
 from destination_s3_spark.tables.publishers.publication import standing
 from destination_s3_spark.tables.publishers.registry import check_publishers, publishers_of, require_publishable
 from destination_s3_spark.tables.publishers.symlink import SymlinkManifest
@@ -208,7 +208,32 @@ def test_a_delta_table_is_registered_by_its_folder_alone(table: Any, glue: Any, 
     assert found["StorageDescriptor"]["Columns"] == []
     assert (found["Parameters"]["table_type"], found["Parameters"]["spark.sql.sources.provider"]) == ("DELTA", "delta")
     synced(table, 2, publisher(table, database))
-    assert registered(glue, database)["StorageDescriptor"]["Location"].endswith("_symlink_format_manifest/")
+    manifest = registered(glue, database)
+    assert manifest["StorageDescriptor"]["Location"].endswith("_symlink_format_manifest/")
+    assert "table_type" not in manifest["Parameters"], "or Athena would look for a Delta log there"
+    synced(table, 3, publisher(table, database, define=delta_definition))
+    assert registered(glue, database)["Parameters"].keys() == found["Parameters"].keys()
+
+
+def test_columns_that_an_engine_adds_to_a_delta_table_stay(table: Any, glue: Any, database: str) -> None:
+    synced(table, 1, publisher(table, database, define=delta_definition))
+    found = registered(glue, database)
+    kept = {key: found[key] for key in ("Name", "TableType", "Parameters", "StorageDescriptor")}
+    kept["StorageDescriptor"]["Columns"] = [{"Name": "id", "Type": "bigint"}]
+    glue.update_table(DatabaseName=database, TableInput=kept)
+    synced(table, 2, publisher(table, database, define=delta_definition))
+
+    assert types(registered(glue, database)) == {"id": "bigint"}
+
+
+def test_delta_tables_are_registered_if_there_are_some(table: Any) -> None:
+    roots = {StreamId(None, "a"): "lake/a/"}
+    cases = [({"delta": True}, delta_definition), ({"delta": True, "symlink": False}, delta_definition), ({}, symlink_definition)]
+    for publish, definition in cases:
+        made = config(table, "lake", publish={"glue": {"database": "lake"}, **publish})
+        require_publishable(made, roots, TEMPLATE)
+        (found,) = (one for one in publishers_of(made, roots, TEMPLATE)[StreamId(None, "a")] if isinstance(one, GlueTable))
+        assert found.define is definition
 
 
 def test_glue_that_cannot_be_reached_is_a_warning(table: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
@@ -248,7 +273,7 @@ def test_glue_without_manifests_is_refused(table: Any) -> None:
     without = {"publish": {"glue": {"database": "lake"}, "symlink": False}}
     for options in (without, {"format": {"format_type": "Avro"}}):
         made = config(table, "lake", **options)
-        with pytest.raises(ConfigError, match=r"publish\.glue registers the symlink manifests of Parquet tables"):
+        with pytest.raises(ConfigError, match=r"publish\.glue registers the Delta tables or the symlink manifests of Parquet tables"):
             require_publishable(made, {}, TEMPLATE)
         found = publishers_of(made, {StreamId(None, "a"): "lake/a/"}, TEMPLATE)
         assert found == {StreamId(None, "a"): ()}
