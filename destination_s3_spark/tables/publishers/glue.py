@@ -120,8 +120,12 @@ class GlueTable:
             found = self._found()
         if found is None:
             return None
-        current = _is_registered(found, self._definition(state, recorded_columns(state)))
-        return state.sequence_number if current else int(found["Parameters"].get(BLOCK, "0"))
+        wanted = self._definition(state, recorded_columns(state))
+        if _is_registered(found, wanted):
+            return state.sequence_number
+        if found["StorageDescriptor"].get("Location") != wanted["StorageDescriptor"]["Location"]:
+            return None  # readers look for a Delta log or a manifest that is no longer written
+        return int(found["Parameters"].get(BLOCK, "0"))
 
     def require_fitting(self, store: ObjectStore, state: TableState, live: LiveFiles) -> None:  # noqa: ARG002
         """Raise NotPublished while files hold columns in an older type."""

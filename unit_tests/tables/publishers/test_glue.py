@@ -215,6 +215,13 @@ def test_a_delta_table_is_registered_by_its_folder_alone(table: Any, glue: Any, 
     assert registered(glue, database)["Parameters"].keys() == found["Parameters"].keys()
 
 
+def test_an_idle_sync_registers_the_manifest_after_the_delta_log_is_gone(table: Any, glue: Any, database: str) -> None:
+    synced(table, 1, publisher(table, database, define=delta_definition))
+    table.writer(2, publishers=[publisher(table, database)]).close()
+
+    assert registered(glue, database)["StorageDescriptor"]["Location"].endswith("_symlink_format_manifest/")
+
+
 def test_columns_that_an_engine_adds_to_a_delta_table_stay(table: Any, glue: Any, database: str) -> None:
     synced(table, 1, publisher(table, database, define=delta_definition))
     found = registered(glue, database)
