@@ -98,7 +98,8 @@ def decode_checkpoint(body: bytes) -> Contents:
         columns = {name: [row for row in table[name].to_pylist() if row is not None] for name in ("protocol", "metaData", "add")}
         txns = [row for row in table["txn"].to_pylist() if row is not None] if "txn" in table.column_names else []
         ((protocol,), (metadata,)) = columns["protocol"], columns["metaData"]
-        if "sidecar" in table.column_names:
+        # Other programs write the column even if there are none.
+        if "sidecar" in table.column_names and table["sidecar"].null_count < table.num_rows:
             raise MalformedCheckpoint("it has sidecar files")
         return Contents(
             Protocol(

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from destination_s3_spark.delta_log.actions import (
+    Action,
     Add,
     CommitInfo,
     MalformedCommit,
@@ -65,7 +66,7 @@ def test_each_action_is_a_line_with_the_names_of_the_protocol() -> None:
 
 
 def test_a_commit_is_read_back_but_for_its_provenance() -> None:
-    actions = [PROTOCOL, METADATA, TRANSACTION, REMOVE, ADD]
+    actions: list[Action] = [PROTOCOL, METADATA, TRANSACTION, REMOVE, ADD]
     assert list(decode_commit(encode_commit([CommitInfo(1, "WRITE", {}, "engine", "x"), *actions]))) == actions
 
 
