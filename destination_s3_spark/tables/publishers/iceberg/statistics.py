@@ -41,25 +41,26 @@ def metrics(schema: Schema, statistics: FileStatistics | None, rows: int) -> Met
     found = Metrics()
     if statistics is None:
         return found
-    for column, path in _leaves(schema.fields, ()):
+    for number, kind, path in _leaves(schema.fields, ()):
         nulls = _get(statistics.nulls, path)
         if nulls is None:
             continue
-        found.value_counts[column.field_id], found.null_value_counts[column.field_id] = rows, nulls
+        found.value_counts[number], found.null_value_counts[number] = rows, nulls
         for bounds, tree, upper in ((found.lower_bounds, statistics.min, False), (found.upper_bounds, statistics.max, True)):
             bound = _get(tree, path)
             if bound is not None:
-                bounds[column.field_id] = to_bytes(column.field_type, _value(column.field_type, bound, upper=upper))
+                bounds[number] = to_bytes(kind, _value(kind, bound, upper=upper))
     return found
 
 
-def _leaves(fields: tuple[NestedField, ...], path: tuple[str, ...]) -> Iterator[tuple[NestedField, tuple[str, ...]]]:
+def _leaves(fields: tuple[NestedField, ...], path: tuple[str, ...]) -> Iterator[tuple[int, PrimitiveType, tuple[str, ...]]]:
+    """Yield the id, type and path of each column and member outside of lists."""
     for column in fields:
         here = (*path, column.name)
         if isinstance(column.field_type, StructType):
             yield from _leaves(column.field_type.fields, here)
         elif isinstance(column.field_type, PrimitiveType):
-            yield column, here
+            yield column.field_id, column.field_type, here
 
 
 def _get(tree: Mapping[str, Any], path: tuple[str, ...]) -> Any:
