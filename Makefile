@@ -34,7 +34,7 @@ test: install ## Run all tests but those of the image and of Spark 4.1
 	@echo "==> running the tests"
 	@$(PYTEST) -m "not image_tests and not reader_tests" $(PYTEST_ARGS)
 
-test-readers: install ## Read published tables with Spark 4.1 (downloads 600 MB into .cache and Maven's repository, once)
+test-readers: install ## Read published tables with Spark 4.1 (some 600 MB once; four minutes)
 	@scripts/install-readers
 	@echo "==> reading published tables with Spark 4.1"
 	@$(BIN)/python -m pytest -m reader_tests integration_tests/readers $(PYTEST_ARGS)
