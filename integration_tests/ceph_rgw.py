@@ -25,6 +25,7 @@ MEMORY_BYTES = 2 << 30
 
 # All for a quick start: no authentication between the daemons (they share a machine and a test), one copy of everything, small pools.
 # A monitor would also refuse to start on a disk of which less than a twentieth is free, however many gigabytes that is.
+# Without tcp_nodelay, Nagle's algorithm holds back the body of each answer until the headers are acknowledged: 50 ms a GET instead of 5.
 CONFIGURATION = """\
 [global]
 fsid = {fsid}
@@ -56,7 +57,7 @@ mon_data = {directory}/mon
 osd_data = {directory}/osd
 
 [client.gateway]
-rgw_frontends = beast endpoint=127.0.0.1:{gateway_port}
+rgw_frontends = beast endpoint=127.0.0.1:{gateway_port} tcp_nodelay=1
 rgw_dns_name = localhost
 """
 

@@ -134,6 +134,7 @@ class S3Proxy:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True  # headers and body are two writes
 
             def do(self) -> None:
                 body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
