@@ -12,6 +12,10 @@ settings.register_profile("untimed", deadline=None, suppress_health_check=[Healt
 settings.load_profile("untimed")
 
 
+_CEPH = {"ceph", "strict_server"}
+"""The fixtures that start Ceph."""
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Let `airbyte-cdk connector test` work: the test it writes is in `.tmp`, which is no name of a package for importlib."""
     if any("/.tmp/" in argument for argument in config.args):
@@ -26,12 +30,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _keep_together(items: list[pytest.Item]) -> None:
-    """Run the tests of a file on one worker, where they share fixtures, and files that start Spark one after the other."""
+    """Run the tests of a file on one worker, where they share fixtures.
+
+    Files that start Spark come one after the other, and so do the tests on Ceph: each worker with such tests would start its own.
+    """
     # The fixture's session stays to the end, so tests that start and stop their own come first.
     items.sort(key=lambda item: item.path.parent.name != "engine")
-    with_spark = {item.path for item in items if item.path.parent.name == "engine" or "spark_session" in getattr(item, "fixturenames", ())}
+    with_spark = {item.path for item in items if item.path.parent.name == "engine" or "spark_session" in _fixtures(item)}
     for item in items:
-        item.add_marker(pytest.mark.xdist_group("spark" if item.path in with_spark else str(item.path)))
+        group = "spark" if item.path in with_spark else "ceph" if _CEPH & _fixtures(item) else str(item.path)
+        item.add_marker(pytest.mark.xdist_group(group))
+
+
+def _fixtures(item: pytest.Item) -> set[str]:
+    return set(getattr(item, "fixturenames", ()))
 
 
 def _skip_without_image(config: pytest.Config, items: list[pytest.Item]) -> None:

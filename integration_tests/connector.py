@@ -298,14 +298,14 @@ class Connector:
         with self.run("check", config=self.config(**options)) as process:
             return process.end_input().finish(timeout_s)
 
-    def run(self, command: str, **files: Mapping[str, Any]) -> Sync:
-        """Start any command; each keyword becomes a JSON file and an option that names it."""
+    def run(self, command: str, *options: str, **files: Mapping[str, Any]) -> Sync:
+        """Start any command with these options; each keyword becomes a JSON file and an option that names it."""
         self.runs += 1
         directory = self.directory / f"run-{self.runs}"
         temporary = directory / "tmp"
         temporary.mkdir(parents=True)
         impatient = [sys.executable, str(IMPATIENT_WRITE), str(self.patience_s)]
-        arguments = [*(self.program if self.patience_s is None else impatient), command]
+        arguments = [*(self.program if self.patience_s is None else impatient), command, *options]
         for name, content in files.items():
             path = directory / f"{name}.json"
             path.write_text(json.dumps(content), encoding="utf-8")

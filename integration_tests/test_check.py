@@ -5,12 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from integration_tests.connector import Connector
 from integration_tests.lake import Lake
 from integration_tests.s3_proxy import Fault, S3Proxy
-from integration_tests.servers import S3Server, free_port, new_bucket
+from integration_tests.servers import S3Server, new_bucket
 from integration_tests.source import catalog, complete, state, stream, users
 
 
@@ -26,12 +24,12 @@ def failure(connector: Connector, **options: Any) -> str:
     return str(status["message"])
 
 
-def test_a_good_configuration_succeeds_and_leaves_nothing_behind(lake: Lake) -> None:
-    outcome = lake.connector().check()
+def test_a_good_configuration_succeeds_and_leaves_nothing_behind(strict_lake: Lake) -> None:
+    outcome = strict_lake.connector().check()
     assert outcome.exit_code == 0, outcome.describe()
     assert outcome.connection_status["status"] == "SUCCEEDED", outcome.describe()
-    assert lake.bucket.list_keys() == []
-    assert lake.bucket.open_uploads() == []
+    assert strict_lake.bucket.list_keys() == []
+    assert strict_lake.bucket.open_uploads() == []
 
 
 DOUBTFUL: dict[str, Any] = {
@@ -71,8 +69,8 @@ def test_a_spool_directory_that_cannot_be_made_is_named(moto_lake: Lake, tmp_pat
         assert "batching.spool_dir" in message
 
 
-def test_a_bucket_that_does_not_exist_is_named(lake: Lake) -> None:
-    message = failure(lake.connector(), s3_bucket_name="no-such-bucket-here")
+def test_a_bucket_that_does_not_exist_is_named(strict_lake: Lake) -> None:
+    message = failure(strict_lake.connector(), s3_bucket_name="no-such-bucket-here")
     assert "no-such-bucket-here" in message
     assert "s3_bucket_name" in message
 
@@ -89,48 +87,16 @@ def test_an_unknown_access_key_is_named_as_such(ceph: S3Server, tmp_path: Path) 
     assert "access_key_id" in failure(lake.connector(), access_key_id="AKIANOBODYKNOWSTHIS")
 
 
-def test_an_endpoint_nobody_listens_on_is_named(moto_lake: Lake) -> None:
-    endpoint = f"http://127.0.0.1:{free_port()}"
-    message = failure(moto_lake.connector(endpoint))
-    assert endpoint in message
-    assert "s3_endpoint" in message
-
-
-def test_a_store_that_ignores_if_none_match_is_refused(moto_lake: Lake, proxy: S3Proxy) -> None:
-    proxy.hide_headers("If-None-Match")
-    message = failure(moto_lake.connector(proxy.endpoint))
-    assert "If-None-Match" in message
-    assert "single_writer" in message
-    assert moto_lake.bucket.list_keys() == []
-
-
 def test_a_store_that_ignores_if_none_match_is_accepted_with_a_single_writer(moto_lake: Lake, proxy: S3Proxy) -> None:
     proxy.hide_headers("If-None-Match")
     outcome = moto_lake.connector(proxy.endpoint).check(s3={"single_writer": True})
     assert outcome.connection_status["status"] == "SUCCEEDED", outcome.describe()
 
 
-PERMISSIONS = [
-    ("PutObject", "s3:PutObject"),
-    ("CreateMultipartUpload", "s3:PutObject"),
-    ("GetObject", "s3:GetObject"),
-    ("ListObjects", "s3:ListBucket"),
-    ("ListMultipartUploads", "s3:ListBucketMultipartUploads"),
-    ("AbortMultipartUpload", "s3:AbortMultipartUpload"),
-]
-
-
-@pytest.mark.parametrize(("action", "permission"), PERMISSIONS)
-def test_a_missing_permission_is_named(moto_lake: Lake, proxy: S3Proxy, action: str, permission: str) -> None:
-    proxy.inject(denied(action))
-    message = failure(moto_lake.connector(proxy.endpoint))
-    assert f"Allow {permission} " in message, message
-
-
 def test_a_missing_delete_permission_is_named(moto_lake: Lake, proxy: S3Proxy) -> None:
     proxy.inject(denied("DeleteObjects"))
     proxy.inject(denied("DeleteObject"))
-    assert "s3:DeleteObject" in failure(moto_lake.connector(proxy.endpoint))
+    assert "Allow s3:DeleteObject " in failure(moto_lake.connector(proxy.endpoint))
 
 
 def test_a_store_that_asks_for_patience_gets_it(moto_lake: Lake, proxy: S3Proxy) -> None:

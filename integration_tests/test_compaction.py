@@ -5,34 +5,35 @@ from __future__ import annotations
 import json
 import random
 import subprocess
-from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 import pytest
 
 from integration_tests.connector import BUCKET_PATH, SCRIPT, Connector
 from integration_tests.lake import USERS, Lake
-from integration_tests.s3_proxy import Fault, S3Proxy, When, s3_proxy
+from integration_tests.s3_proxy import Fault, When, s3_proxy
 from integration_tests.servers import S3Server, new_bucket
 from integration_tests.source import catalog, complete, record, state, stream
 
 SCHEMA = {"type": "object", "properties": {"id": {"type": "integer"}, "text": {"type": "string"}}}
 CATALOG = catalog(stream(schema=SCHEMA))
-FINAL_ROOT = f"{BUCKET_PATH}/shop/users/"
 SMALL = {"raw_tables": True, "target_file_mb": 1}
 OFF = {**SMALL, "compaction": "off"}
 MOMENTS = {
-    "while it joins": Fault("CreateMultipartUpload", FINAL_ROOT, when=When.AFTER),
-    "after the block": Fault("CompleteMultipartUpload", FINAL_ROOT),
-    "after a file is there": Fault("CompleteMultipartUpload", FINAL_ROOT, when=When.AFTER),
-    "before the deletes": Fault("DeleteObjects"),
+    "while_it_joins": Fault("CreateMultipartUpload", f"{BUCKET_PATH}/shop/while_it_joins/", when=When.AFTER),
+    "after_the_block": Fault("CompleteMultipartUpload", f"{BUCKET_PATH}/shop/after_the_block/"),
+    "after_a_file_is_there": Fault("CompleteMultipartUpload", f"{BUCKET_PATH}/shop/after_a_file_is_there/", when=When.AFTER),
+    "before_the_deletes": Fault("DeleteObjects"),
 }
+"""When `optimize` dies, by the name of the table that it works on."""
+NAMES = list(MOMENTS)
 
 
-def messages(number: int) -> list[bytes]:
+def messages(number: int, name: str = "users") -> list[bytes]:
     """Rows of about 300 KB together, which no codec makes smaller."""
     chance = random.Random(number)
-    rows = [record({"id": 10 * number + one, "text": chance.randbytes(75_000).hex()}) for one in range(2)]
-    return [*rows, state(number), complete()]
+    rows = [record({"id": 10 * number + one, "text": chance.randbytes(75_000).hex()}, name) for one in range(2)]
+    return [*rows, state(number, name), complete(name)]
 
 
 def operate(connector: Connector, command: str, *options: str) -> str:
@@ -43,12 +44,8 @@ def operate(connector: Connector, command: str, *options: str) -> str:
     return done.stdout
 
 
-@pytest.fixture
-def lake(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Lake:
-    return Lake(new_bucket(moto), tmp_path_factory.mktemp("lake"))
-
-
-def test_a_sync_joins_files_and_an_operator_can(lake: Lake) -> None:
+def test_a_sync_joins_files_and_an_operator_can(moto_lake: Lake) -> None:
+    lake = moto_lake
     connector = lake.connector(tables=OFF)
     for number in range(3):
         connector.write(CATALOG, messages(number)).expect_success()
@@ -71,33 +68,52 @@ def test_a_sync_joins_files_and_an_operator_can(lake: Lake) -> None:
     assert "12 rows are as before, 0 are gone, 0 are new" in said
 
 
+@dataclass(frozen=True, slots=True)
+class Death:
+    """The ids in a table after `optimize` died, after `repair`, and after one more sync; and what the manifest listed in between."""
+
+    dead: list[int]
+    repaired: list[int]
+    later: list[int]
+    manifest_is_whole: bool
+
+
+def messages_of_all(number: int) -> list[bytes]:
+    return [line for name in NAMES for line in messages(number, name)]
+
+
 @pytest.fixture(scope="module")
-def proxy(moto: S3Server) -> Iterator[S3Proxy]:
-    with s3_proxy(moto.endpoint) as found:
-        yield found
-
-
-@pytest.mark.parametrize("moment", MOMENTS)
-def test_a_killed_compaction_loses_and_doubles_nothing(moment: str, lake: Lake, proxy: S3Proxy) -> None:
-    direct, through = lake.connector(tables=OFF), lake.connector(proxy.endpoint, tables=OFF)
+def deaths(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Death]:
+    """Two syncs of a table for each moment, `optimize` killed at that moment, `repair`, and a third sync of all tables."""
+    lake = Lake(new_bucket(moto), tmp_path_factory.mktemp("deaths"))
+    direct, streams = lake.connector(tables=OFF), catalog(*(stream(name, schema=SCHEMA) for name in NAMES))
     for number in range(2):
-        direct.write(CATALOG, messages(number)).expect_success()
-    ids = lake.ids()
-    before = lake.manifest()
-    fault = MOMENTS[moment]
-    with through.run("optimize", config=through.config()) as optimize:
-        fault.status, fault.times, fault.effect = 0, 1, lambda _: optimize.kill()
-        proxy.forget()
-        proxy.inject(fault)
-        outcome = optimize.end_input().finish()
-    assert outcome.exit_code < 0, f"the fault never came: {outcome.describe()}"
-    lake.verify()
-    assert lake.ids() == ids
-    manifest = lake.manifest()
-    assert manifest == before or manifest == lake.chains()[USERS].final_keys
-    operate(direct, "repair")
-    lake.verify()
-    assert lake.ids() == ids
-    direct.write(CATALOG, messages(2)).expect_success()
+        direct.write(streams, messages_of_all(number)).expect_success()
+    found = {}
+    for name in NAMES:
+        before = lake.manifest(("shop", name))
+        kill_optimize(lake, name)
+        lake.verify()
+        dead, manifest = lake.ids(("shop", name)), lake.manifest(("shop", name))
+        whole = manifest in (before, lake.chains()["shop", name].final_keys)
+        operate(direct, "repair", "--stream", name)
+        lake.verify()
+        found[name] = dead, lake.ids(("shop", name)), whole
+    direct.write(streams, messages_of_all(2)).expect_success()
     lake.verify_at_rest()
-    assert lake.ids() == sorted([*ids, 20, 21])
+    return {name: Death(dead, repaired, lake.ids(("shop", name)), whole) for name, (dead, repaired, whole) in found.items()}
+
+
+def kill_optimize(lake: Lake, name: str) -> None:
+    """Run the command for the table of a moment, and kill it then."""
+    with s3_proxy(lake.bucket.server.endpoint) as proxy:
+        through = lake.connector(proxy.endpoint, tables=OFF)
+        with through.run("optimize", "--stream", name, config=through.config()) as optimize:
+            proxy.inject(replace(MOMENTS[name], status=0, times=1, effect=lambda _: optimize.kill()))
+            outcome = optimize.end_input().finish()
+    assert outcome.exit_code < 0, f"the fault never came: {outcome.describe()}"
+
+
+@pytest.mark.parametrize("moment", NAMES)
+def test_a_killed_compaction_loses_and_doubles_nothing(deaths: dict[str, Death], moment: str) -> None:
+    assert deaths[moment] == Death([0, 1, 10, 11], [0, 1, 10, 11], [0, 1, 10, 11, 20, 21], manifest_is_whole=True)

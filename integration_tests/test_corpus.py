@@ -22,11 +22,10 @@ CASES = ["testBasicWrite", "testBasicTypes", "testContainerTypes", "testNamespac
 Tables: TypeAlias = dict[StreamName, list[Row]]
 
 
-@pytest.fixture(scope="module", params=["moto", "ceph"])
-def landed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Tables, Outcome]:
-    """The tables of all cases in one sync, on both servers in turn, and what the sync said."""
-    server: S3Server = request.getfixturevalue(request.param)
-    lake = Lake(new_bucket(server), tmp_path_factory.mktemp("corpus"))
+@pytest.fixture(scope="module")
+def landed(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> tuple[Tables, Outcome]:
+    """The tables of all cases in one sync, and what the sync said."""
+    lake = Lake(new_bucket(moto), tmp_path_factory.mktemp("corpus"))
     syncs = [sync for case in CASES for sync in case_syncs(case)]
     streams = [stream for sync in syncs for stream in without_truncate(sync.catalog)["streams"]]
     messages = [message for sync in syncs for message in (*sync.messages, *sync.completions)]

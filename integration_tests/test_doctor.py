@@ -27,18 +27,18 @@ def doctor(lake: Lake, directory: Path, *arguments: str, endpoint: str | None = 
     return done.returncode, json.loads(done.stdout)
 
 
-def test_a_good_setup_has_no_cross_and_nothing_is_left_behind(lake: Lake, tmp_path: Path) -> None:
+def test_a_good_setup_has_no_cross_and_nothing_is_left_behind(strict_lake: Lake, tmp_path: Path) -> None:
     file = tmp_path / "catalog.json"
     file.write_text(json.dumps(catalog(stream())))
 
-    code, findings = doctor(lake, tmp_path, "--catalog", str(file))
+    code, findings = doctor(strict_lake, tmp_path, "--catalog", str(file))
 
     assert (code, {finding["verdict"] for finding in findings} - {"good", "doubtful"}) == (0, set())
     checks = {finding["check"] for finding in findings}
     assert {"options", "endpoint", "clock", "conditional writes (If-None-Match)", "spool directory", "memory", "Java", "Spark"} <= checks
     (users,) = [finding for finding in findings if finding["part"] == "streams"]
-    assert f"s3://{lake.bucket.name}/lake/" in users["detail"]
-    assert (lake.bucket.list_keys(), lake.bucket.open_uploads()) == ([], [])
+    assert f"s3://{strict_lake.bucket.name}/lake/" in users["detail"]
+    assert (strict_lake.bucket.list_keys(), strict_lake.bucket.open_uploads()) == ([], [])
 
 
 def test_a_permission_that_is_missing_is_a_cross(moto_lake: Lake, proxy: S3Proxy, tmp_path: Path) -> None:

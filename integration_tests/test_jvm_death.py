@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from integration_tests.connector import Outcome
 from integration_tests.lake import Lake
-from integration_tests.s3_proxy import Fault, S3Call, S3Proxy, When
+from integration_tests.s3_proxy import Fault, S3Call, S3Proxy, When, s3_proxy
 from integration_tests.servers import S3Server, new_bucket
 from integration_tests.source import JsonObject, catalog, complete, state, stream, users
 
@@ -49,26 +50,34 @@ def lake(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Lake:
     return lake
 
 
-@pytest.mark.parametrize("moment", MOMENTS)
-def test_the_sync_fails_for_now_and_the_next_one_has_every_row_once(lake: Lake, proxy: S3Proxy, moment: str) -> None:
-    streams = catalog(stream(), deduplicated(moment))
-    connector = lake.connector(proxy.endpoint, batching={"max_batch_age_s": 1})
-    lines = [*users(LATER, moment), state(1, moment), complete(moment)]
-    with connector.start(streams) as sync:
-        # Another stream, which makes Spark start before the table is written to.
-        sync.send(*users([1]), state(0)).wait_for_states(1)
-        proxy.inject(replace(MOMENTS[moment], status=None, times=1, effect=lambda _: sync.kill_jvm()))
-        outcome = sync.send(*lines, complete()).end_input().finish()
+@pytest.fixture(scope="module")
+def deaths(lake: Lake, moto: S3Server) -> dict[str, Outcome]:
+    """A sync for each moment, whose JVM dies then, and one that goes on with all tables."""
+    outcomes, rest = {}, []
+    for moment, fault in MOMENTS.items():
+        lines = [*users(LATER, moment), state(1, moment), complete(moment)]
+        with s3_proxy(moto.endpoint) as proxy:
+            connector = lake.connector(proxy.endpoint, batching={"max_batch_age_s": 1})
+            with connector.start(catalog(stream(), deduplicated(moment))) as sync:
+                # Another stream, which makes Spark start before the table is written to.
+                sync.send(*users([1]), state(0)).wait_for_states(1)
+                proxy.inject(replace(fault, status=None, times=1, effect=lambda _, sync=sync: sync.kill_jvm()))
+                outcomes[moment] = sync.send(*lines, complete()).end_input().finish()
+        lake.verify()
+        rest += [complete(moment)] if len(outcomes[moment].states) > 1 else lines
+    lake.connector().write(catalog(stream(), *map(deduplicated, MOMENTS)), [*rest, complete()]).expect_success()
+    lake.verify()
+    assert lake.bucket.open_uploads() == []
+    return outcomes
 
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_the_sync_fails_for_now_and_the_next_one_has_every_row_once(deaths: dict[str, Outcome], lake: Lake, moment: str) -> None:
+    outcome = deaths[moment]
     outcome.expect_failure("transient_error")
     assert "JVM ended with code" in outcome.error_message
     assert "Traceback" not in outcome.stderr
-    lake.verify()
-    again = [] if len(outcome.states) > 1 else lines[:-1]
-    lake.connector().write(streams, [*again, complete(moment), complete()]).expect_success()
     assert lake.ids(("shop", moment)) == list(range(100))
-    lake.verify()
-    assert lake.bucket.open_uploads() == []
 
 
 def test_after_the_last_job_nobody_needs_the_jvm(lake: Lake, proxy: S3Proxy) -> None:

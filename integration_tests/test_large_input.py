@@ -14,7 +14,7 @@ from integration_tests.source import catalog, complete, cursor_of, record, state
 MB = 1 << 20
 SPOOL_MB = 16
 LINE_BYTES = 4096
-STREAM_MB = 128
+STREAM_MB = 64
 HUGE_RECORD_MB = 100
 
 

@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 import pytest
 
+from destination_s3_spark import tables
 from integration_tests.connector import BUCKET_PATH, Connector, Outcome
 from integration_tests.histories import visible
 from integration_tests.lake import Lake
@@ -47,18 +48,25 @@ MOMENTS = {
 }
 COMMITTED = ("after the block", "between completes", "before the deletes")
 """The moments after which the merge is finished by whoever comes next."""
+VISIBLE = ("between completes", "before the deletes")
+"""Those after which the new files are there, one of them for this table; the manifest comes later."""
+LISTED = ("before the deletes",)
 
 
 @dataclass(frozen=True, slots=True)
 class Death:
-    """What readers saw after a kill: by folder, by manifest, by the chain; and then after `repair`. `old` and `new`: both tables."""
+    """What readers saw after a kill: by folder, by manifest, by the chain and through the package; and then after `repair`.
+
+    `old` and `new`: both tables.
+    """
 
     old: Table
     new: Table
     folder: list[tuple[int, int]]
     manifest: Table
     chain: Table
-    repaired: Table
+    package: Table
+    repaired: dict[str, Table]
     said: str
     left_over: list[str]
 
@@ -91,18 +99,26 @@ def killed_sync(connector: Connector, proxy: S3Proxy, fault: Fault, number: int)
 
 def look(lake: Lake, connector: Connector, merged: int, number: int) -> Death:
     lake.verify()
-    manifest = lake.manifest() or []
-    folder = sorted(as_table(visible(lake, "shop")["users"]))
-    shown = as_table(read_pyarrow(download(lake.bucket, manifest, lake.directory / f"manifest-{number}")))
-    chain = as_table(lake.rows())
+    folder, chain = as_table(visible(lake, "shop")["users"]), as_table(lake.rows())
+    shown, package = by_manifest(lake, number), by_package(connector)
     with connector.run("repair", config=connector.config()) as repair:
         repaired = repair.end_input().finish()
     assert repaired.exit_code == 0, repaired.stderr
     lake.verify()
     said = b"".join(repaired.lines).decode()
     left_over = [*lake.bucket.open_uploads(), *(key for key in lake.bucket.list_keys() if "/scratch/" in key)]
-    now = as_table(visible(lake, "shop")["users"])
-    return Death(table_after(merged), table_after(number), folder, shown, chain, now, said, left_over)
+    now = {"folder": as_table(visible(lake, "shop")["users"]), "manifest": by_manifest(lake, number), "package": by_package(connector)}
+    return Death(table_after(merged), table_after(number), folder, shown, chain, package, now, said, left_over)
+
+
+def by_manifest(lake: Lake, number: int) -> Table:
+    """The rows of the files that the manifest lists."""
+    return as_table(read_pyarrow(download(lake.bucket, lake.manifest() or [], lake.directory / f"manifest-{number}")))
+
+
+def by_package(connector: Connector) -> Table:
+    """The rows as Python programs get them."""
+    return as_table(tables.read(connector.config(), "users", "shop").to_table(columns=["id", "round"]).to_pylist())
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +143,8 @@ def deaths(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_a_reader_of_the_manifest_or_the_chain_sees_a_whole_table(deaths: dict[str, Death], moment: str) -> None:
     death = deaths[moment]
-    assert death.manifest in (death.old, death.new)
+    assert death.manifest == (death.new if moment in LISTED else death.old)
+    assert death.package == (death.new if moment in VISIBLE else death.old)
     assert death.chain in (death.old, death.new)
 
 
@@ -141,6 +158,6 @@ def test_a_reader_of_the_folder_sees_committed_rows_only_and_misses_none(deaths:
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_repair_finishes_a_merge_that_was_committed_and_takes_back_one_that_was_not(deaths: dict[str, Death], moment: str) -> None:
     death = deaths[moment]
-    assert death.repaired == (death.new if moment in COMMITTED else death.old)
+    assert death.repaired == dict.fromkeys(("folder", "manifest", "package"), death.new if moment in COMMITTED else death.old)
     assert death.left_over == []
     assert "shop.users" in death.said

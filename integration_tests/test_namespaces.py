@@ -39,20 +39,22 @@ HOSTILE: list[StreamName] = [
 ]
 
 
-def test_hostile_names_get_folders_of_their_own(lake: Lake) -> None:
+def test_hostile_names_get_folders_of_their_own(strict_lake: Lake) -> None:
     entries, messages = [], []
     for number, (namespace, name) in enumerate(HOSTILE):
         entries.append(stream(name, namespace))
         messages += [*users([number], name, namespace), state(number, name, namespace), complete(name, namespace)]
-    outcome = lake.connector().write(catalog(*entries), messages, timeout_s=240).expect_success()
+    outcome = strict_lake.connector().write(catalog(*entries), messages, timeout_s=240).expect_success()
     assert len(outcome.states) == len(HOSTILE)
 
-    found = [[row["id"] for row in rows] for rows in lake.tables().values()]
+    found = [[row["id"] for row in rows] for rows in strict_lake.tables().values()]
     assert sorted(found) == [[number] for number in range(len(HOSTILE))]
-    roots = [PurePosixPath(chain.events("Seed")[0]["finalRoot"]) for chain in lake.chains().values()]
+    roots = [PurePosixPath(chain.events("Seed")[0]["finalRoot"]) for chain in strict_lake.chains().values()]
     assert not [pair for pair in permutations(roots, 2) if pair[0].is_relative_to(pair[1])], "a table lies in another one's folder"
-    assert all(key.startswith(f"{BUCKET_PATH}/") and len(key.encode()) <= 1024 and "/../" not in key for key in lake.bucket.list_keys())
-    lake.verify_at_rest()
+    assert all(
+        key.startswith(f"{BUCKET_PATH}/") and len(key.encode()) <= 1024 and "/../" not in key for key in strict_lake.bucket.list_keys()
+    )
+    strict_lake.verify_at_rest()
 
 
 def test_a_table_keeps_its_folder_when_a_rival_name_comes_first(moto_lake: Lake) -> None:

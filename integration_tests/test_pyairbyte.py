@@ -23,7 +23,7 @@ TIMEOUT_S = 300
 SECOND_SYNC = (
     "\nagain = destination.write(source, cache=False, state_cache=states)\nsys.stdout.write(f'{again.processed_records} records\\n')\n"
 )
-USERS, PRODUCTS = 20_000, 100
+USERS, PRODUCTS = 2_000, 100
 
 
 @pytest.fixture(scope="module")

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import time
+from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from integration_tests.connector import Connector
+from integration_tests.connector import Connector, Outcome
 from integration_tests.lake import Lake
-from integration_tests.s3_proxy import Fault, S3Call, S3Proxy, When
-from integration_tests.servers import free_port
+from integration_tests.s3_proxy import Fault, S3Call, S3Proxy, When, s3_proxy
+from integration_tests.servers import S3Server, free_port, new_bucket
 from integration_tests.source import catalog, complete, cursor_of, state, stream, users
 
 CATALOG = catalog(stream())
@@ -96,28 +98,55 @@ def test_a_store_that_refuses_connections_is_a_transient_failure(moto_lake: Lake
 HANGING_S = 60
 """Longer than a test takes."""
 
-OUTAGES = [
-    pytest.param(Fault("UploadPart"), id="no part is taken"),
-    pytest.param(Fault(status=0), id="no answer at all"),
-    pytest.param(Fault(status=0, effect=lambda _: time.sleep(HANGING_S)), id="it hangs"),
-    pytest.param(Fault("PutObject", status=0, effect=lambda _: time.sleep(HANGING_S)), id="puts hang, gets are answered"),
-]
+OUTAGES = {
+    "no part is taken": Fault("UploadPart"),
+    "no answer at all": Fault(status=0),
+    "it hangs": Fault(status=0, effect=lambda _: time.sleep(HANGING_S)),
+    "puts hang, gets are answered": Fault("PutObject", status=0, effect=lambda _: time.sleep(HANGING_S)),
+}
+"""By the name of their stream."""
+
+
+@dataclass(frozen=True, slots=True)
+class Down:
+    """A sync whose store went down in its middle; and the ids in its table then and after the next sync."""
+
+    outcome: Outcome
+    ids: list[int]
+    later: list[int]
+
+
+@pytest.fixture(scope="module")
+def outages(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Down]:
+    """A sync for each outage, all at once, because they do nothing but wait; and one sync of all that they did not write."""
+    lake = Lake(new_bucket(moto), tmp_path_factory.mktemp("outages"))
+    with ExitStack() as stack:
+        running = []
+        for name, outage in OUTAGES.items():
+            proxy = stack.enter_context(s3_proxy(moto.endpoint))
+            connector = impatient(lake, proxy.endpoint, batching={"max_batch_age_s": 1})
+            running.append((name, proxy, outage, stack.enter_context(connector.start(catalog(stream(name))))))
+        for name, _, _, sync in running:
+            sync.send(*users([1], name), state(1, name))
+        for name, proxy, outage, sync in running:
+            sync.wait_for_states(1)
+            proxy.inject(outage)
+            sync.send(*users([2], name), state(2, name), complete(name)).end_input()
+        outcomes = {name: sync.finish() for name, _, _, sync in running}
+    lake.verify()
+    found = {name: lake.ids(("shop", name)) for name in OUTAGES}
+    rest = [line for name in OUTAGES for line in (*users([2], name), state(2, name), complete(name))]
+    lake.connector().write(catalog(*map(stream, OUTAGES)), rest).expect_success()
+    lake.verify_at_rest()
+    return {name: Down(outcome, found[name], lake.ids(("shop", name))) for name, outcome in outcomes.items()}
 
 
 @pytest.mark.parametrize("outage", OUTAGES)
-def test_a_store_that_stays_down_in_mid_sync_gets_no_further_state(moto_lake: Lake, proxy: S3Proxy, outage: Fault) -> None:
-    with impatient(moto_lake, proxy.endpoint, batching={"max_batch_age_s": 1}).start(CATALOG) as sync:
-        sync.send(*users([1]), state(1)).wait_for_states(1)
-        proxy.inject(outage)
-        outcome = sync.send(*users([2]), state(2), complete()).end_input().finish()
-    outcome.expect_failure("transient_error")
-    assert [cursor_of(answer) for answer in outcome.state_lines] == [1]
-    moto_lake.verify()
-    assert moto_lake.ids() == [1]
-
-    moto_lake.connector().write(CATALOG, [*users([2]), state(2), complete()]).expect_success()
-    assert moto_lake.ids() == [1, 2]
-    moto_lake.verify_at_rest()
+def test_a_store_that_stays_down_in_mid_sync_gets_no_further_state(outages: dict[str, Down], outage: str) -> None:
+    down = outages[outage]
+    down.outcome.expect_failure("transient_error")
+    assert [cursor_of(answer) for answer in down.outcome.state_lines] == [1]
+    assert (down.ids, down.later) == ([1], [1, 2])
 
 
 def test_a_permission_lost_in_mid_sync_is_a_config_error_that_names_it(moto_lake: Lake, proxy: S3Proxy) -> None:

@@ -9,9 +9,9 @@ from integration_tests.source import JsonObject, catalog, complete, cursor_of, s
 SECOND_BATCH_AGE = {"max_batch_age_s": 1}
 
 
-def test_a_second_writer_of_a_table_fences_the_first(lake: Lake) -> None:
-    first = lake.connector(batching=SECOND_BATCH_AGE)
-    second = lake.connector(batching=SECOND_BATCH_AGE)
+def test_a_second_writer_of_a_table_fences_the_first(strict_lake: Lake) -> None:
+    first = strict_lake.connector(batching=SECOND_BATCH_AGE)
+    second = strict_lake.connector(batching=SECOND_BATCH_AGE)
     with first.start(catalog(stream(sync_id=1))) as fenced:
         fenced.send(*users([1, 2]), state(2)).wait_for_states(1)
         outcome = second.write(catalog(stream(sync_id=2)), [*users([11, 12]), state(12), complete()]).expect_success()
@@ -24,55 +24,55 @@ def test_a_second_writer_of_a_table_fences_the_first(lake: Lake) -> None:
     assert "sync id 2" in error["message"], "the winner is named"
     assert error["stream_descriptor"] == {"name": "users", "namespace": "shop"}
     assert [cursor_of(answer) for answer in loser.state_lines] == [2]
-    assert lake.ids() == [1, 2, 11, 12]
-    lake.verify()
+    assert strict_lake.ids() == [1, 2, 11, 12]
+    strict_lake.verify()
 
 
 DEDUP: JsonObject = {"mode": "append_dedup", "primary_key": [["id"]]}
 
 
-def test_a_second_writer_that_merges_first_fences_the_first_in_its_merge(lake: Lake) -> None:
+def test_a_second_writer_that_merges_first_fences_the_first_in_its_merge(strict_lake: Lake) -> None:
     """The second one merges what the first one has landed, runs and all, while the first one is about to read them."""
-    second, won = lake.connector(), []
+    second, won = strict_lake.connector(), []
     first_rows, second_rows = [*users([1, 2, 3]), state(3), complete()], [*users([3, 4]), state(4), complete()]
 
     def overtake(_: S3Call) -> None:
         won.append(second.write(catalog(stream(sync_id=2, **DEDUP)), second_rows).expect_success())
 
-    with s3_proxy(lake.bucket.server.endpoint) as proxy:
+    with s3_proxy(strict_lake.bucket.server.endpoint) as proxy:
         proxy.inject(Fault("GetObject", "/delta/", status=None, times=1, effect=overtake))
-        loser = lake.connector(proxy.endpoint).write(catalog(stream(sync_id=1, **DEDUP)), first_rows)
+        loser = strict_lake.connector(proxy.endpoint).write(catalog(stream(sync_id=1, **DEDUP)), first_rows)
 
     assert len(won) == 1
     message = loser.expect_failure("system_error").error_message
     assert "two connections" in message.lower()
     assert "sync id 2" in message
     assert [cursor_of(answer) for answer in loser.state_lines] == [3], "its rows were committed, and came in with the winner's merge"
-    assert lake.ids() == [1, 2, 3, 4]
-    lake.verify()
+    assert strict_lake.ids() == [1, 2, 3, 4]
+    strict_lake.verify()
 
     second.write(catalog(stream(sync_id=3, **DEDUP)), [*users([5]), state(5), complete()]).expect_success()
-    assert lake.ids() == [1, 2, 3, 4, 5]
-    lake.verify_at_rest()
+    assert strict_lake.ids() == [1, 2, 3, 4, 5]
+    strict_lake.verify_at_rest()
 
 
-def test_a_writer_paused_at_the_manifest_hides_nothing_of_the_one_that_went_on(lake: Lake) -> None:
+def test_a_writer_paused_at_the_manifest_hides_nothing_of_the_one_that_went_on(strict_lake: Lake) -> None:
     """The first one stands still with the manifest on its way, and the second one begins and ends meanwhile."""
-    second, won = lake.connector(), []
+    second, won = strict_lake.connector(), []
 
     def overtake(_: S3Call) -> None:
         won.append(second.write(catalog(stream(sync_id=2)), [*users([3]), state(3), complete()]).expect_success())
 
-    with s3_proxy(lake.bucket.server.endpoint) as proxy:
-        first = lake.connector(proxy.endpoint)
+    with s3_proxy(strict_lake.bucket.server.endpoint) as proxy:
+        first = strict_lake.connector(proxy.endpoint)
         first.write(catalog(stream(sync_id=1)), [*users([1]), state(1), complete()]).expect_success()
         proxy.inject(Fault("PutObject", "/manifest", status=None, times=1, effect=overtake))
         loser = first.write(catalog(stream(sync_id=1)), [*users([2]), state(2), complete()])
 
     assert len(won) == 1
     assert "sync id 2" in loser.expect_failure("system_error").error_message
-    assert lake.ids() == [1, 2, 3]
-    lake.verify_at_rest()
+    assert strict_lake.ids() == [1, 2, 3]
+    strict_lake.verify_at_rest()
 
 
 def test_two_syncs_that_start_together_never_lose_what_was_acknowledged(moto_lake: Lake) -> None:

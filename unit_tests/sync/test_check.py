@@ -107,8 +107,9 @@ def test_wrong_keys(proxied: S3Settings, s3_proxy: Any, s3_error: Any, code: str
 
 
 def test_an_endpoint_that_cannot_be_reached(s3_settings: S3Settings) -> None:
-    with pytest.raises(TransientError, match="s3_endpoint"):
+    with pytest.raises(TransientError, match="s3_endpoint") as caught:
         check(replace(s3_settings, endpoint="http://127.0.0.1:9"), TEMPLATE, ONCE)
+    assert "http://127.0.0.1:9" in str(caught.value)
 
 
 def test_an_endpoint_that_must_not_be_reached(s3_settings: S3Settings) -> None:
