@@ -1,4 +1,4 @@
-"""What a small sync costs: 3 and 200 streams of 100 records, next to a Spark session that runs one Python job and nothing else.
+"""What a small sync costs: few and many streams of 100 records each, next to a Spark session that runs one Python job and nothing else.
 
 All take turns. CPU seconds are those of all processes of a run; on a machine that others use they say more than the clock. See
 docs/benchmarks.md.
@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,6 @@ from process_tree import Sampler
 from destination_s3_spark.demo.shop import MIX, NAMESPACE, Shop
 
 RECORDS = 100
-FEW, MANY = 3, 200
 BARE_SESSION = """
 from pyspark import SparkConf, SparkContext
 conf = SparkConf().setMaster("local[2]").set("spark.ui.enabled", "false").set("spark.log.level", "ERROR")
@@ -48,15 +48,17 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--streams", type=int, nargs=2, default=(3, 200), help="of the small and of the large sync (default: 3 200)")
     parser.add_argument("--endpoint", help="an S3 endpoint to use instead of a local moto server")
     parser.add_argument("--bucket", default="benchmark", help="must exist when --endpoint is given (default: %(default)s)")
     options = parser.parse_args()
+    few, many = options.streams
     print(describe_machine())
-    took: dict[str, list[Took]] = {"bare Spark session": [], f"{FEW} streams": [], f"{MANY} streams": []}
+    took: dict[str, list[Took]] = {"bare Spark session": [], f"{few} streams": [], f"{many} streams": []}
     with tempfile.TemporaryDirectory() as directory, target.endpoint(options.endpoint, options.bucket, Path(directory)) as address:
         for _ in range(options.runs):
             took["bare Spark session"].append(_bare())
-            for streams in (FEW, MANY):
+            for streams in (few, many):
                 config = target.config(address, options.bucket, f"small{streams}", "off")
                 took[f"{streams} streams"].append(_sync(streams, config, Path(directory)))
     _report(took)
@@ -111,9 +113,8 @@ def _report(took: dict[str, list[Took]]) -> None:
         committed, seconds = statistics.median(run.committed for run in runs), statistics.median(run.seconds for run in runs)
         roles = ", ".join(f"{role} {value:.1f}" for role, value in cpu.items())
         print(f"{name:20}{committed:12.1f}{seconds:8.1f}{sum(cpu.values()):8.1f}   {roles}")
-    bare, few, many = took.values()
-    _ratios(f"{FEW} streams / bare session", few, bare)
-    _ratios(f"{MANY} streams / {FEW} streams", many, few)
+    for (other, before), (name, after) in pairwise(took.items()):
+        _ratios(f"{name} / {other}", after, before)
 
 
 def _ratios(name: str, ours: list[Took], other: list[Took]) -> None:
