@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 from destination_s3_spark import tables
@@ -34,6 +33,8 @@ class PublishedTable:
     namespace: str
     readers: Readers
     mode: str = "append"
+    key: tuple[str, ...] = ("id",)
+    partition_by: Sequence[Mapping[str, str]] = ()
 
     @property
     def delta(self) -> str:
@@ -43,7 +44,7 @@ class PublishedTable:
     def iceberg(self) -> str:
         return f"lake.{self.namespace}.{NAME}"
 
-    @cached_property
+    @property
     def connector(self) -> Connector:
         return self.connector_through(None)
 
@@ -53,7 +54,12 @@ class PublishedTable:
             endpoint,
             publish={"delta": True, "iceberg": {"type": "rest", "uri": self.readers.catalog}},
             format={"format_type": "Parquet", "time_encoding": "int64"},
-            tables={"schema_change": "rewrite", "declared_decimals": True, "target_file_mb": 1},
+            tables={
+                "schema_change": "rewrite",
+                "declared_decimals": True,
+                "target_file_mb": 1,
+                "partition_by": [{"stream": NAME, **rule} for rule in self.partition_by],
+            },
         )
 
     def sync(self, data: Iterable[Mapping[str, Any]], properties: Mapping[str, Any], emitted_at: int, generation: int = 1) -> Outcome:
@@ -69,7 +75,12 @@ class PublishedTable:
     def catalog(self, properties: Mapping[str, Any], generation: int = 1) -> Message:
         schema = {"type": "object", "properties": dict(properties)}
         minimum = generation if generation > 1 else 0
-        ids: Message = {"mode": self.mode, "generation": generation, "minimum_generation": minimum, "primary_key": [["id"]]}
+        ids: Message = {
+            "mode": self.mode,
+            "generation": generation,
+            "minimum_generation": minimum,
+            "primary_key": [[name] for name in self.key],
+        }
         return catalog(stream(NAME, self.namespace, schema=schema, **ids))
 
     def chain_rows(self) -> list[Row]:
