@@ -134,11 +134,11 @@ class Chain:
 def read_chains(bucket: Bucket) -> dict[StreamName, Chain]:
     """Every table's chain in the bucket, verified, by stream."""
     blocks: dict[str, list[tuple[int, bytes]]] = {}
-    for key in bucket.list_keys(INTERNAL):
-        if match := BLOCK_KEY.match(key):
-            blocks.setdefault(match["table"], []).append((int(match["number"]), bucket.read(key)))
-    existing = set(bucket.list_keys())
-    chains = [_verified(prefix, found, existing) for prefix, found in blocks.items()]
+    existing = bucket.list_etags()
+    for key, etag in existing.items():
+        if key.startswith(INTERNAL) and (match := BLOCK_KEY.match(key)):
+            blocks.setdefault(match["table"], []).append((int(match["number"]), bucket.read_version(key, etag)))
+    chains = [_verified(prefix, found, set(existing)) for prefix, found in blocks.items()]
     by_stream = {chain.stream: chain for chain in chains}
     assert len(by_stream) == len(chains), f"one stream has two chains: {sorted(blocks)}"
     return by_stream

@@ -65,8 +65,18 @@ class Bucket:
 
     def list_keys(self, prefix: str = "") -> list[str]:
         """All keys under the prefix, sorted."""
+        return list(self.list_etags(prefix))
+
+    def list_etags(self, prefix: str = "") -> dict[str, str]:
+        """The ETags of all objects under the prefix, sorted by key."""
         pages = self.server.client().get_paginator("list_objects_v2").paginate(Bucket=self.name, Prefix=prefix)
-        return sorted(entry["Key"] for page in pages for entry in page.get("Contents", ()))
+        return dict(sorted((entry["Key"], entry["ETag"]) for page in pages for entry in page.get("Contents", ())))
+
+    @lru_cache(maxsize=4096)  # noqa: B019 (buckets are small, and the cache is bounded)
+    def read_version(self, key: str, etag: str) -> bytes:
+        """The object with this ETag, fetched once."""
+        body: bytes = self.server.client().get_object(Bucket=self.name, Key=key, IfMatch=etag)["Body"].read()
+        return body
 
     def read(self, key: str) -> bytes:
         body: bytes = self.server.client().get_object(Bucket=self.name, Key=key)["Body"].read()
