@@ -9,6 +9,7 @@ from dataclasses import replace
 import psutil
 import pytest
 
+from integration_tests.connector import Outcome
 from integration_tests.lake import Lake
 from integration_tests.s3_proxy import Fault, When, s3_proxy
 from integration_tests.servers import S3Server, new_bucket
@@ -64,19 +65,25 @@ def killed(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> dict[str
     """The ids in the table of each moment, after a sync that died then, and one sync that brought the rest of all tables."""
     lake = Lake(new_bucket(moto), tmp_path_factory.mktemp("killed"))
     rest: list[bytes] = []
-    for name, moment in MOMENTS.items():
-        with s3_proxy(moto.endpoint) as proxy:
-            connector = lake.connector(proxy.endpoint, batching=SECOND_BATCH_AGE)
-            with connector.start(catalog(stream(name))) as sync:
-                proxy.inject(replace(moment, status=0, times=1, effect=lambda _, sync=sync: sync.kill()))
-                sync.send(*checkpoint(0, name)).wait_for_states(1)
-                outcome = sync.send(*checkpoint(1, name), *checkpoint(2, name)).finish()
-            assert outcome.exit_code < 0, f"the fault never came: {proxy.counts()}"
+    for moment in MOMENTS:
+        outcome = killed_sync(lake, moment)
         lake.verify()
-        rest += rest_after(outcome.state_lines, name)
+        rest += rest_after(outcome.state_lines, moment)
     lake.connector(batching=SECOND_BATCH_AGE).write(catalog(*map(stream, MOMENTS)), rest).expect_success()
     lake.verify_at_rest()
-    return {name: lake.ids(("shop", name)) for name in MOMENTS}
+    return {moment: lake.ids(("shop", moment)) for moment in MOMENTS}
+
+
+def killed_sync(lake: Lake, moment: str) -> Outcome:
+    """A sync of the moment's stream, which is killed then."""
+    with s3_proxy(lake.bucket.server.endpoint) as proxy:
+        connector = lake.connector(proxy.endpoint, batching=SECOND_BATCH_AGE)
+        with connector.start(catalog(stream(moment))) as sync:
+            proxy.inject(replace(MOMENTS[moment], status=0, times=1, effect=lambda _: sync.kill()))
+            sync.send(*checkpoint(0, moment)).wait_for_states(1)
+            outcome = sync.send(*checkpoint(1, moment), *checkpoint(2, moment)).finish()
+        assert outcome.exit_code < 0, f"the fault never came: {proxy.counts()}"
+    return outcome
 
 
 @pytest.mark.parametrize("moment", MOMENTS)

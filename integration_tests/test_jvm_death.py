@@ -51,24 +51,31 @@ def lake(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Lake:
 
 
 @pytest.fixture(scope="module")
-def deaths(lake: Lake, moto: S3Server) -> dict[str, Outcome]:
+def deaths(lake: Lake) -> dict[str, Outcome]:
     """A sync for each moment, whose JVM dies then, and one that goes on with all tables."""
     outcomes, rest = {}, []
-    for moment, fault in MOMENTS.items():
-        lines = [*users(LATER, moment), state(1, moment), complete(moment)]
-        with s3_proxy(moto.endpoint) as proxy:
-            connector = lake.connector(proxy.endpoint, batching={"max_batch_age_s": 1})
-            with connector.start(catalog(stream(), deduplicated(moment))) as sync:
-                # Another stream, which makes Spark start before the table is written to.
-                sync.send(*users([1]), state(0)).wait_for_states(1)
-                proxy.inject(replace(fault, status=None, times=1, effect=lambda _, sync=sync: sync.kill_jvm()))
-                outcomes[moment] = sync.send(*lines, complete()).end_input().finish()
+    for moment in MOMENTS:
+        outcomes[moment] = dying_sync(lake, moment)
         lake.verify()
-        rest += [complete(moment)] if len(outcomes[moment].states) > 1 else lines
+        rest += [complete(moment)] if len(outcomes[moment].states) > 1 else lines(moment)
     lake.connector().write(catalog(stream(), *map(deduplicated, MOMENTS)), [*rest, complete()]).expect_success()
     lake.verify()
     assert lake.bucket.open_uploads() == []
     return outcomes
+
+
+def lines(moment: str) -> list[bytes]:
+    return [*users(LATER, moment), state(1, moment), complete(moment)]
+
+
+def dying_sync(lake: Lake, moment: str) -> Outcome:
+    """A sync of the moment's table, and of another stream, which makes Spark start before the table is written to."""
+    with s3_proxy(lake.bucket.server.endpoint) as proxy:
+        connector = lake.connector(proxy.endpoint, batching={"max_batch_age_s": 1})
+        with connector.start(catalog(stream(), deduplicated(moment))) as sync:
+            sync.send(*users([1]), state(0)).wait_for_states(1)
+            proxy.inject(replace(MOMENTS[moment], status=None, times=1, effect=lambda _: sync.kill_jvm()))
+            return sync.send(*lines(moment), complete()).end_input().finish()
 
 
 @pytest.mark.parametrize("moment", MOMENTS)

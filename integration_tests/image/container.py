@@ -119,12 +119,12 @@ class ImageConnector(Connector):
         batching = {"spool_dir": SPOOL, **self.options.get("batching", {}), **options.pop("batching", {})}
         return Connector.config(self, **{"spark": None, **options, "batching": batching})
 
-    def run(self, command: str, **files: Mapping[str, Any]) -> Sync:
-        """Start any command; each keyword becomes a file in a directory that is mounted read-only, and an option that names it."""
+    def run(self, command: str, *options: str, **files: Mapping[str, Any]) -> Sync:
+        """Start any command with these options; each keyword becomes a file in a directory that is mounted read-only, and an option."""
         self.runs += 1
         directory = self.directory / f"run-{self.runs}"
         directory.mkdir(parents=True)
-        arguments = [command]
+        arguments = [command, *options]
         for name, content in files.items():
             (directory / f"{name}.json").write_text(json.dumps(content), encoding="utf-8")
             arguments += [f"--{name}", f"{FILES}/{name}.json"]
