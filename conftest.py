@@ -37,8 +37,9 @@ def _keep_together(items: list[pytest.Item]) -> None:
     # The fixture's session stays to the end, so tests that start and stop their own come first.
     items.sort(key=lambda item: item.path.parent.name != "engine")
     with_spark = {item.path for item in items if item.path.parent.name == "engine" or "spark_session" in _fixtures(item)}
+    with_spark |= {item.path for item in items if item.path.parent.match("integration_tests/formats")}  # with the fixtures of one that does
     for item in items:
-        group = "spark" if item.path in with_spark else "ceph" if _CEPH & _fixtures(item) else str(item.path)
+        group = "spark" if item.path in with_spark else "ceph" if _CEPH & _fixtures(item) else item.nodeid.partition("::")[0]
         item.add_marker(pytest.mark.xdist_group(group))
 
 
