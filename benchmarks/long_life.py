@@ -51,6 +51,8 @@ NAMESPACE, STREAM = "life", "events"
 WINDOW = 40
 """Syncs that a figure is the mean of: a Snapshot of the chain and a day of retention fall into each window."""
 AGES = (10, 100, 1_000, 10_000)
+CLI_WINDOW = 10
+"""Syncs of the installed command that a figure is the mean of."""
 FIRST_HOUR = datetime(2026, 1, 1, tzinfo=UTC)
 KEYS = 2_000
 """Keys of the deduplicated table. Each sync updates a few of them."""
@@ -175,7 +177,7 @@ def main() -> None:
         raw["s3"] = {"single_writer": options.single_writer}
         life = Life(Config.parse(raw), options.mode, Path(directory))
         _live(life, options.syncs)
-        _run_cli(raw, options.mode, life.syncs, options.cli, Path(directory))
+        _run_cli(life, raw, options.mode, options.cli, Path(directory))
 
 
 def _live(life: Life, syncs: int) -> None:
@@ -227,19 +229,26 @@ def _read_without_hint(factory: TableFactory) -> None:
         chain.live_files()
 
 
-def _run_cli(config: dict[str, Any], mode: str, first: int, syncs: int, directory: Path) -> None:
-    """Sync with the installed command, and print the seconds of the first and of the last syncs."""
-    seconds = []
-    for number in range(first, first + syncs):
-        command = sync_run.write_command(config, _catalog(mode), directory)
-        run = sync_run.run(command, [_messages(number)], directory / "stderr.log")
-        if run.code != 0:
-            raise SystemExit(f"sync {number} ended with exit code {run.code}\n{(directory / 'stderr.log').read_text()[-2000:]}")
-        seconds.append(run.seconds)
-    if seconds:
-        part = max(1, min(10, len(seconds) // 2))
-        first_mean, last_mean = sum(seconds[:part]) / part, sum(seconds[-part:]) / part
-        print(f"installed command: {syncs} syncs, mean of the first {part} {first_mean:.2f} s, of the last {part} {last_mean:.2f} s")
+def _run_cli(life: Life, raw: dict[str, Any], mode: str, syncs: int, directory: Path) -> None:
+    """Sync with the installed command. Print the means of the first syncs, and of those before each age and the end."""
+    store = S3Store(s3_settings(life.config))
+    runs: list[sync_run.SyncRun] = []
+    for number in range(life.syncs, life.syncs + syncs):
+        command = sync_run.write_command(raw, _catalog(mode), directory)
+        runs.append(sync_run.run(command, [_messages(number)], directory / "stderr.log"))
+        if runs[-1].code != 0:
+            raise SystemExit(f"sync {number} ended with exit code {runs[-1].code}\n{(directory / 'stderr.log').read_text()[-2000:]}")
+        if len(runs) in (*AGES, syncs):
+            last = runs[-CLI_WINDOW:]
+            samplers = [run.sampler for run in last if run.sampler is not None]
+            objects = [info.size for info in store.list(f"{life.config.s3_bucket_path}/")]
+            print(
+                f"installed command, {len(runs)} syncs, the last {len(last)}: {sum(run.seconds for run in last) / len(last):.2f} s, "
+                f"{sum(sum(one.cpu_seconds.values()) for one in samplers) / len(last):.2f} CPU s, "
+                f"{max(one.peak_rss_bytes for one in samplers) / 1e6:.0f} MB of memory at most; "
+                f"{len(objects)} objects, {sum(objects) / 1e6:.1f} MB",
+                flush=True,
+            )
 
 
 def _catalog(mode: str) -> dict[str, Any]:

@@ -66,6 +66,11 @@ class AvroOptions:
     extension: ClassVar[str] = ".avro"
     values: ClassVar[Values] = Values.TYPED
 
+    @property
+    def compressed(self) -> bool:
+        """Whether the rows are compressed."""
+        return self.codec is not Codec.NULL
+
     def require_fitting(self, columns: FileColumns) -> None:
         """Raise ConfigError for columns without an Avro schema."""
         row_type(columns.stream, columns.fields)
@@ -92,8 +97,8 @@ class AvroOptions:
                 rows += count
         return rows
 
-    def compressed(self, block: bytes) -> bytes:
-        """Return a block compressed with the codec."""
+    def compress(self, block: bytes) -> bytes:
+        """Compress a block with the codec."""
         match self.codec:
             case Codec.NULL:
                 return block
@@ -134,7 +139,7 @@ class AvroFile:
         while start < len(rows):
             end = max(start + 1, int(np.searchsorted(offsets, int(offsets[start]) + BLOCK_BYTES, side="right")) - 1)
             block = data.slice(int(offsets[start]), int(offsets[end] - offsets[start])).to_pybytes()
-            stored = self._options.compressed(block)
+            stored = self._options.compress(block)
             self._put(_encoded_longs(end - start, len(stored)) + stored + self._sync)
             start = end
         self._rows += batch.num_rows

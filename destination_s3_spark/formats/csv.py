@@ -49,6 +49,11 @@ class CsvOptions:
     """The extension without the suffix of the compression."""
 
     @property
+    def compressed(self) -> bool:
+        """Whether the rows are compressed."""
+        return self.compression is not Compression.NONE
+
+    @property
     def extension(self) -> str:
         """The end of the files' keys."""
         return f"{CsvOptions.stem}{self.compression.value}"

@@ -32,6 +32,10 @@ class FileOptions(Protocol):
         """The end of the files' keys."""
 
     @property
+    def compressed(self) -> bool:
+        """Whether the rows are compressed, so that a file is much smaller than the records it is made of."""
+
+    @property
     def values(self) -> Values:
         """The form of the values in the files' rows."""
 

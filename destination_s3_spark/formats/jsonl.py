@@ -49,6 +49,11 @@ class JsonlOptions:
     values: ClassVar[Values] = Values.RECORD
 
     @property
+    def compressed(self) -> bool:
+        """Whether the rows are compressed."""
+        return self.compression is not Compression.NONE
+
+    @property
     def extension(self) -> str:
         """The end of the files' keys."""
         return f"{JsonlOptions.stem}{self.compression.value}"

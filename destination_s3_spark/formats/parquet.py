@@ -78,6 +78,11 @@ class ParquetOptions:
     extension: ClassVar[str] = ".parquet"
     values: ClassVar[Values] = Values.TYPED
 
+    @property
+    def compressed(self) -> bool:
+        """Whether the rows are compressed."""
+        return self.codec is not Codec.UNCOMPRESSED
+
     def require_fitting(self, columns: FileColumns) -> None:
         """Accept all columns, because Parquet has a type for each of them."""
 

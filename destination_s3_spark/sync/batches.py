@@ -105,7 +105,7 @@ def _busiest(streams: Sequence[int], target: int, cores: int) -> float:
 def pieces(stream_bytes: int, target: int, most_bytes: int | None = None) -> int:
     """Return the number of slices of about `target` bytes for a stream's part of a batch.
 
-    `most_bytes`: upper limit for a slice whose rows are gathered in memory, to be sorted or divided.
+    `most_bytes`: upper limit for a slice.
     """
     return max(1, -(-stream_bytes // min(target, most_bytes or target)))
 

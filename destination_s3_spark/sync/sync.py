@@ -238,8 +238,7 @@ class Sync:
         cut: list[Slice] = []
         for stop in stops:
             start = self._cut.get(stream, 0)
-            # A slice is sorted in memory, with about three copies of each row, none larger than its line. A merge task takes as much.
-            most = parts.resources().budget_bytes if parts.open_tables[stream].gathers else None
+            most = parts.open_tables[stream].most_slice_bytes(parts.resources().budget_bytes)
             count = pieces(stop - start, slice_target, most)
             cut += parts.spool.cut(stream, stop, count, [b for b in boundaries if start < b <= stop])
             self._cut[stream] = stop

@@ -28,6 +28,9 @@ from destination_s3_spark.tables.row_plan import control_plan, file_columns, row
 from destination_s3_spark.tables.rules import Rules
 from destination_s3_spark.tables.runs.keys import KeySpec
 
+COMPRESSED_LINES = 2
+"""Target sizes of lines in a slice whose file is compressed. Hardly any records become more than three quarters of their lines."""
+
 
 @dataclass(frozen=True, slots=True)
 class Columns:
@@ -73,10 +76,15 @@ class OpenTable:
         """The table's columns."""
         return self.columns.schema
 
-    @property
-    def gathers(self) -> bool:
-        """Whether all rows of a slice are in memory before they are written, to be sorted or divided."""
-        return self.spec is not None or self.partitioning is not None
+    def most_slice_bytes(self, budget_bytes: int) -> int:
+        """Return the most lines for a slice, in bytes. `budget_bytes` is the memory for the rows of a task.
+
+        A slice of an appended table becomes one file, which must not be much larger than the target size. If rows are sorted or divided,
+        all of them are in memory at once, with about three copies of each row, none larger than its line. A merge task takes as much.
+        """
+        if self.spec is not None or self.partitioning is not None:
+            return budget_bytes
+        return self.rules.target_file_bytes * (COMPRESSED_LINES if self.layout.final.compressed else 1)
 
     @property
     def plan(self) -> RowPlan:

@@ -54,6 +54,7 @@ class FeatherFile:
 @dataclass(frozen=True, slots=True)
 class FeatherOptions:
     extension: str = ".arrows"
+    compressed: bool = False
     values: Values = Values.TYPED
 
     def require_fitting(self, columns: FileColumns) -> None:

@@ -87,6 +87,17 @@ def test_types_of_columns_change_in_place(raw: bool, lake: InlineLake) -> None:
     check(lake, range(32))
 
 
+def test_avro_files_without_raw_rows_are_not_retyped(lake: InlineLake) -> None:
+    lake.format = {"format_type": "Avro"}
+    lake.options = partitioned(DAILY, schema_change="rewrite", raw_tables=False)
+    lake.sync(catalog(sync=1), messages(map(record, range(8))))
+    before = finals(lake)
+    dates = {"type": "object", "properties": {**SCHEMA["properties"], "at": {"type": "string", "format": "date"}}}  # type: ignore[dict-item]
+    with pytest.raises(ConfigError, match="Run a refresh that removes the records"):
+        lake.sync(catalog(sync=2, schema=dates), messages([{"id": 8, "at": "2026-11-20"}]))
+    assert finals(lake) == before
+
+
 def test_a_change_of_the_columns_type_moves_its_rows(lake: InlineLake) -> None:
     for sync in range(3):
         lake.sync(catalog(sync=sync + 1), messages(map(record, range(8 * sync, 8 * sync + 8))))

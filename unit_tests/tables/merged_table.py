@@ -30,7 +30,8 @@ from destination_s3_spark.schema.arrow import META_FIELDS, RAW_SCHEMA, arrow_fie
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.stream_id import StreamId
-from destination_s3_spark.tables.merge.plan import MergePlan, Run, Sizes, TableFile, plan_merge
+from destination_s3_spark.tables.merge.plan import MergePlan, Run, Sizes, plan_merge
+from destination_s3_spark.tables.merge.replaced_files import TableFile
 from destination_s3_spark.tables.merge.task import (
     MergedRange,
     MergeTask,
@@ -58,7 +59,7 @@ FORMATS: dict[str, tuple[FileOptions, RowPlan | None]] = {
     "jsonl": (JsonlOptions(), RowPlan(STREAM, 7, 3, (), RAW_SCHEMA, Values.RECORD)),
     "csv": (CsvOptions(Flattening.ROOT), RowPlan(STREAM, 7, 3, tuple(replace(f, type=Scalar.STRING) for f in FIELDS), CELLS, Values.CELLS)),
 }
-LARGE = Sizes(target_file_bytes=2**30, budget_bytes=2**26, cores=1)
+LARGE = Sizes(target_file_bytes=2**30, budget_bytes=2**26)
 
 
 def table_format(name: str = "parquet", spec: KeySpec = HARD, target_file_bytes: int = 2**30) -> TableFormat:

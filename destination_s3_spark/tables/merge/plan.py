@@ -1,4 +1,4 @@
-"""Plan of a merge: the files of a table to rewrite, and the division of the work into ranges of keys. Pure functions without I/O.
+"""Plan of a merge: the division of its work into ranges of keys. Pure functions without I/O.
 
 Keys are encoded (`tables.runs.keys`), so they compare as bytes. Bounds of files and row groups are inclusive. They may be wider than the
 actual keys, but never narrower. Ranges are half open: `low <= key < high`. b"" is below every key, and None is above every key.
@@ -11,19 +11,18 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from math import ceil
-from typing import Any, TypeAlias
+from typing import Any
 
+from destination_s3_spark.tables.merge.replaced_files import LARGEST_SHARE, Cluster, Interval, TableFile, clusters_of, overlapping, replaced
 from destination_s3_spark.tables.runs.keys import after
 from destination_s3_spark.tables.runs.sorted_file import RowGroup
 
-SMALL_SHARE = 4
-"""Divisor of the target size. Smaller files than that are joined with adjacent files that are rewritten."""
 LEAST_TASK_BYTES = 32 * 2**20
 """Minimum output of a task. Below it, starting a task and writing small files costs more than parallel work saves."""
-
-
-Key: TypeAlias = bytes
-"""An encoded key."""
+FULL_SHARE = 3 / 2
+"""Share of the target size at which a file alone in its range ends, if its rows are larger than expected."""
+ROOM_SHARE = 17 / 16
+"""Size at which one of several files of a range ends, as a share of their mean. So the estimate may be a little too low."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,23 +66,6 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class TableFile:
-    """A file of the table. `key` and `size` are those of the object with its rows for merges, `bytes` is the size of the final file.
-
-    `low` and `high` bound the keys of the file's partition, the second one exclusive. Rows with other keys go to other files.
-    """
-
-    key: str
-    size: int
-    first: bytes
-    last: bytes
-    rows: int
-    bytes: int
-    low: Key = b""
-    high: Key | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Part:
     """The row groups of a run that may have keys of a range."""
 
@@ -100,7 +82,7 @@ class Part:
 class Piece:
     """The work of one task: all files and row groups that may have keys of its range.
 
-    `bytes` is the approximate maximum size of its final files, if no row replaces another one and nothing is compressed.
+    `rows` is the approximate number of rows if no row replaces another one, and `bytes` their size in final files if nothing is compressed.
     """
 
     low: bytes
@@ -108,6 +90,7 @@ class Piece:
     table: tuple[TableFile, ...]
     runs: tuple[Part, ...]
     tombstones: tuple[Part, ...]
+    rows: float
     bytes: int
 
 
@@ -122,34 +105,10 @@ class MergePlan:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Limits of a merge: the size of a final file, the Arrow memory of a task in bytes, and the number of parallel tasks."""
+    """Limits of a merge: the size of a final file, and the Arrow memory of a task in bytes."""
 
     target_file_bytes: int
     budget_bytes: int
-    cores: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Cluster:
-    """Files with overlapping bounds. Truncated bounds do not tell where a file ends, so the files are rewritten together."""
-
-    first: bytes
-    last: bytes
-    files: tuple[TableFile, ...]
-
-    @property
-    def bytes(self) -> int:
-        return sum(file.bytes for file in self.files)
-
-    @property
-    def low(self) -> Key:
-        """The lower bound of the keys that may share a file with its first rows."""
-        return self.files[0].low
-
-    @property
-    def high(self) -> Key | None:
-        """The exclusive upper bound of the keys that may share a file with its last rows."""
-        return self.files[-1].high
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,29 +120,42 @@ class _Span:
     files: tuple[TableFile, ...]
 
 
-_Interval = tuple[bytes, bytes]
-
-
 def plan_merge(files: Sequence[TableFile], runs: Sequence[Run], tombstones: Sequence[Run], sizes: Sizes) -> MergePlan:
     """Plan the merge of runs into a table's files.
 
     Every key of a run is in the range of exactly one piece. No range overlaps a file that stays, and the ranges of the pieces that read a
     replaced file cover it completely. Tombstones are read in the ranges where runs are merged. They cause no work by themselves.
     """
-    intervals = _united((group.first, group.last) for run in runs for group in run.groups)
-    spans = [span for span in _spans(_clusters(files), intervals, sizes.target_file_bytes) if _overlapping(intervals, span.low, span.high)]
+    target = sizes.target_file_bytes
     row_bytes = _bytes_per_row(files, runs)
-    total = sum(_rows(span, runs) for span in spans) * row_bytes
-    task_rows = max(min(sizes.target_file_bytes, total / sizes.cores), LEAST_TASK_BYTES) / row_bytes
-    pieces: list[Piece] = []
-    for span in spans:
-        cuts = _cuts(span, runs, task_rows, sizes.budget_bytes)
-        for low, high in zip([span.low, *cuts], [*cuts, span.high], strict=True):
-            table = tuple(file for file in span.files if file.last >= low and (high is None or file.first < high))
-            parts = tuple(_parts(runs, low, high))
-            size = sum(file.bytes for file in table) + sum(part.run.groups[index].bytes for part in parts for index in part.groups)
-            pieces.append(Piece(low, high, table, parts, tuple(_parts(tombstones, low, high)), size))
+    new_bytes = row_bytes * sum(group.rows for run in runs for group in run.groups)
+    clusters = clusters_of(files)
+    intervals = _united((group.first, group.last) for run in runs for group in run.groups)
+    found = _spans(clusters, replaced(clusters, intervals, target, new_bytes))
+    spans = [span for span in found if span.files or overlapping(intervals, span.low, span.high)]
+    pieces = [piece for span in spans for piece in _pieces(span, runs, tombstones, row_bytes, sizes)]
     return MergePlan(tuple(pieces), tuple(file for span in spans for file in span.files), row_bytes)
+
+
+def file_count(expected_bytes: float, target_bytes: float) -> int:
+    """Return the number of files for rows of a size: files of about the target size, and of more than half of it if there are several."""
+    return max(1, round(expected_bytes / target_bytes), ceil(expected_bytes / (LARGEST_SHARE * target_bytes)))
+
+
+def full_bytes(expected_bytes: float, target_bytes: float) -> float:
+    """Return the size at which a final file of a range ends."""
+    files = file_count(expected_bytes, target_bytes)
+    return FULL_SHARE * target_bytes if files == 1 else ROOM_SHARE * expected_bytes / files
+
+
+def _pieces(span: _Span, runs: Sequence[Run], tombstones: Sequence[Run], row_bytes: float, sizes: Sizes) -> Iterator[Piece]:
+    task_rows = max(sizes.target_file_bytes, LEAST_TASK_BYTES) / row_bytes
+    for low, high, rows in _ranges(span, runs, task_rows, sizes.budget_bytes):
+        table = tuple(file for file in span.files if file.last >= low and (high is None or file.first < high))
+        parts = tuple(_parts(runs, low, high))
+        dead = tuple(_parts(tombstones, low, high)) if parts else ()
+        size = sum(file.bytes for file in table) + sum(part.run.groups[index].bytes for part in parts for index in part.groups)
+        yield Piece(low, high, table, parts, dead, rows, size)
 
 
 def _stretches(group: Group, keys: Sequence[Any], bounds: Sequence[bytes]) -> Iterator[Group]:
@@ -195,9 +167,9 @@ def _stretches(group: Group, keys: Sequence[Any], bounds: Sequence[bytes]) -> It
             yield Group(keys[start].as_py(), keys[end - 1].as_py(), rows, group.bytes * rows // group.rows)
 
 
-def _united(intervals: Iterable[_Interval]) -> list[_Interval]:
+def _united(intervals: Iterable[Interval]) -> list[Interval]:
     """Unite overlapping intervals. The result is disjoint and ascending."""
-    united: list[_Interval] = []
+    united: list[Interval] = []
     for first, last in sorted(intervals):
         if united and first <= united[-1][1]:
             united[-1] = (united[-1][0], max(last, united[-1][1]))
@@ -206,27 +178,8 @@ def _united(intervals: Iterable[_Interval]) -> list[_Interval]:
     return united
 
 
-def _overlapping(intervals: Sequence[_Interval], low: bytes, high: bytes | None) -> range:
-    """Return the indices of the intervals, which must ascend, that overlap the range."""
-    start = bisect_left(intervals, low, key=lambda interval: interval[1])
-    stop = len(intervals) if high is None else bisect_left(intervals, high, key=lambda interval: interval[0])
-    return range(start, stop)
-
-
-def _clusters(files: Iterable[TableFile]) -> list[_Cluster]:
-    clusters: list[_Cluster] = []
-    for file in sorted(files, key=lambda file: (file.first, file.last, file.key)):
-        if clusters and file.first <= clusters[-1].last:
-            before = clusters.pop()
-            clusters.append(_Cluster(before.first, max(before.last, file.last), (*before.files, file)))
-        else:
-            clusters.append(_Cluster(file.first, file.last, (file,)))
-    return clusters
-
-
-def _spans(clusters: Sequence[_Cluster], intervals: Sequence[_Interval], target_bytes: int) -> Iterator[_Span]:
+def _spans(clusters: Sequence[Cluster], replaced: Sequence[bool]) -> Iterator[_Span]:
     """Yield the stretches between the clusters that stay."""
-    replaced = _replaced(clusters, intervals, target_bytes)
     low = b""
     inside: list[TableFile] = []
     for cluster, is_replaced in zip(clusters, replaced, strict=True):
@@ -238,46 +191,6 @@ def _spans(clusters: Sequence[_Cluster], intervals: Sequence[_Interval], target_
     yield _Span(low, None, tuple(inside))
 
 
-def _replaced(clusters: Sequence[_Cluster], intervals: Sequence[_Interval], target_bytes: int) -> list[bool]:
-    """Tell for each cluster whether it is rewritten: a run may have keys of it, or it is small and adjacent to rewritten keys."""
-    touched = [bool(_overlapping(intervals, cluster.first, after(cluster.last))) for cluster in clusters]
-    edges = [b"", *(after(cluster.last) for cluster in clusters)]
-    firsts = [*(cluster.first for cluster in clusters), None]
-    # New keys of another partition do not come into a file of this one.
-    before = [bool(_overlapping(intervals, max(low, one.low), one.first)) for low, one in zip(edges, clusters, strict=False)]
-    behind = [
-        bool(_overlapping(intervals, after(one.last), _least(one.high, high))) for one, high in zip(clusters, firsts[1:], strict=True)
-    ]
-    rising = _joined(clusters, touched, before, target_bytes)
-    falling = _joined(clusters[::-1], touched[::-1], behind[::-1], target_bytes)[::-1]
-    return [one or other for one, other in zip(rising, falling, strict=True)]
-
-
-def _joined(clusters: Sequence[_Cluster], touched: Sequence[bool], fed_before: Sequence[bool], target_bytes: int) -> list[bool]:
-    """Tell for each cluster whether it is touched, or small and follows a touched cluster or a gap with keys of runs.
-
-    The small clusters that follow are at most one file in total, because only their size is a reason to rewrite them.
-    """
-    joined = []
-    room = 0
-    partition: tuple[bytes, bytes | None] | None = None
-    for cluster, is_touched, is_fed in zip(clusters, touched, fed_before, strict=True):
-        if partition != (cluster.low, cluster.high):
-            partition, room = (cluster.low, cluster.high), 0
-        if is_touched or is_fed:
-            room = target_bytes
-        joins = is_touched or (cluster.bytes < target_bytes / SMALL_SHARE and cluster.bytes <= room)
-        if not is_touched:
-            room = room - cluster.bytes if joins else 0
-        joined.append(joins)
-    return joined
-
-
-def _least(one: bytes | None, other: bytes | None) -> bytes | None:
-    """Return the lower of two upper bounds. None is no bound."""
-    return other if one is None else one if other is None else min(one, other)
-
-
 def _bytes_per_row(files: Sequence[TableFile], runs: Sequence[Run]) -> float:
     """Estimate the size of a row in a final file from the existing files, or from the runs if there are none."""
     stored, rows = sum(file.bytes for file in files), sum(file.rows for file in files)
@@ -286,17 +199,33 @@ def _bytes_per_row(files: Sequence[TableFile], runs: Sequence[Run]) -> float:
     return max(1.0, stored / rows) if rows else 1.0
 
 
-def _rows(span: _Span, runs: Sequence[Run]) -> int:
-    return sum(file.rows for file in span.files) + sum(group.rows for group in _groups(runs, span.low, span.high))
-
-
-def _cuts(span: _Span, runs: Sequence[Run], task_rows: float, budget_bytes: int) -> list[bytes]:
-    """Choose the keys that divide the span into parts with about equal numbers of rows, few enough for a task."""
+def _ranges(span: _Span, runs: Sequence[Run], task_rows: float, budget_bytes: int) -> Iterator[tuple[bytes, bytes | None, float]]:
+    """Divide the span into ranges with about equal numbers of rows, few enough for a task. Yield the bounds and the rows of each."""
     groups = list(_groups(runs, span.low, span.high))
-    points = sorted({*(group.first for group in groups), *(file.first for file in span.files)})
+    points = sorted({*(file.first for file in span.files), *_starts(runs, span)})
     before = _rows_before(points, [*groups, *span.files])
-    parts = max(1, round(before[-1] / task_rows), _parts_in_memory(span, runs, budget_bytes))
-    return [points[index] for index in _even(before, before[-1] / parts)]
+    parts = max(file_count(before[-1], task_rows), _parts_in_memory(span, runs, budget_bytes))
+    cuts = list(_even(before, before[-1] / parts))
+    keys = [points[index] for index in cuts]
+    rows = [end - start for start, end in pairwise([0.0, *(before[index] for index in cuts), before[-1]])]
+    yield from zip([span.low, *keys], [*keys, span.high], rows, strict=True)
+
+
+def _starts(runs: Sequence[Run], span: _Span) -> Iterator[bytes]:
+    """Yield the keys at which groups begin and rows may be divided.
+
+    The first group of a run within a file tells nothing: most rows of the file may be on one side of it.
+    """
+    firsts = sorted(file.first for file in span.files)
+    lasts = sorted(file.last for file in span.files)
+    for run in runs:
+        before: int | None = None
+        for group in _groups([run], span.low, span.high):
+            file = bisect_right(firsts, group.first)
+            is_outside = bisect_left(lasts, group.first) == file
+            if is_outside or file == before:
+                yield group.first
+            before = file
 
 
 def _even(before: Sequence[float], share: float) -> Iterator[int]:
@@ -316,7 +245,7 @@ def _rows_before(points: Sequence[bytes], stretches: Iterable[Group | TableFile]
     """Estimate the number of rows before each point, and in total. The rows of a stretch count as evenly distributed over its points."""
     density = [0.0] * (len(points) + 1)
     for stretch in stretches:
-        start = bisect_left(points, stretch.first)
+        start = bisect_right(points, stretch.first) - 1
         end = max(start + 1, bisect_left(points, stretch.last))
         density[start] += stretch.rows / (end - start)
         density[end] -= stretch.rows / (end - start)

@@ -22,7 +22,8 @@ from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.capture.group import NO_LOG, LogGroup, MergeLog
 from destination_s3_spark.tables.capture.local_disk import LocalDisk
 from destination_s3_spark.tables.merge.combining import combined
-from destination_s3_spark.tables.merge.plan import MergePlan, Piece, Run, Sizes, TableFile, plan_merge
+from destination_s3_spark.tables.merge.plan import MergePlan, Piece, Run, Sizes, file_count, full_bytes, plan_merge
+from destination_s3_spark.tables.merge.replaced_files import TableFile
 from destination_s3_spark.tables.merge.sorting import SortTask, sort_rows
 from destination_s3_spark.tables.merge.task import CompactTask, MergedRange, MergeTask, compact_tombstones, merge_range, sources_of
 from destination_s3_spark.tables.open_table import OpenTable
@@ -39,14 +40,12 @@ from destination_s3_spark.tables.update import Steps, Update, Work
 
 LOOK_CLOSELY_BELOW = 4
 """Divisor of the table's rows. Fewer rows in runs than that are examined key by key, to find the files that they really touch."""
-FILES_OF_A_TABLE = 80
+FILES_OF_A_TABLE = 96
 """Number of files up to which a table's files are kept smaller than the user's target size, but never below the least size.
 
-An update of 1 % of the keys, all neighbours, then touches two files at most, which are 2.5 % of the table. With the default target size, a
-table of 10 GB has files of just that size.
+An update of 1 % of the keys, all neighbours, then touches two files as a rule, which are together 3 % of the table at most. With the
+default target size, files of a table of 10 GB have more than half of that size.
 """
-FULL_SHARE = 3 / 2
-"""Share of the target size at which a file alone in its range ends, so that a few new rows do not split a full file in half."""
 EARLIER = 2**62
 """Added to the arrivals of stored rows that are merged as runs. They then win ties with landed rows, like the rows of table files."""
 
@@ -285,7 +284,7 @@ def _plan(table: OpenTable, inputs: _Inputs, waiting: Sequence[FileEntry], form:
 
     runs = list(table.writer.map_files(run, waiting))
     tombstones = list(table.writer.map_files(run, inputs.tombstones))
-    return plan_merge(files, runs, tombstones, Sizes(form.target_file_bytes, resources.budget_bytes, resources.cores))
+    return plan_merge(files, runs, tombstones, Sizes(form.target_file_bytes, resources.budget_bytes))
 
 
 def _table_file(rows: FileEntry, final: FileEntry, spec: KeySpec) -> TableFile:
@@ -295,9 +294,9 @@ def _table_file(rows: FileEntry, final: FileEntry, spec: KeySpec) -> TableFile:
 
 def _task(table: OpenTable, piece: Piece, row_bytes: float, form: TableFormat, resources: Resources, log: MergeLog | None) -> MergeTask:
     writer, layout = table.writer, table.layout
-    files = max(1, round(piece.bytes / form.target_file_bytes))
-    full = piece.bytes / files if files > 1 else FULL_SHARE * form.target_file_bytes
+    expected = piece.rows * row_bytes
     # Rows may be larger than estimated and then need further files.
+    files = file_count(max(expected, piece.bytes), form.target_file_bytes)
     keys = tuple(
         FileKeys(table.final_key(writer.next_token()), layout.state_key(writer.next_token()) if form.has_state else None)
         for _ in range(2 * files + 1)
@@ -305,6 +304,7 @@ def _task(table: OpenTable, piece: Piece, row_bytes: float, form: TableFormat, r
     tombstone = layout.tombstone_key(writer.next_token())
     sources = sources_of(piece, form)
     logged = None if log is None else log.task(len(keys), form.target_file_bytes)
+    full = full_bytes(expected, form.target_file_bytes)
     return MergeTask(piece.low, piece.high, sources, form, keys, tombstone, full, row_bytes, resources.budget_bytes, resources.s3, logged)
 
 

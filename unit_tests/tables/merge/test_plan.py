@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pyarrow as pa
@@ -9,10 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from destination_s3_spark.tables.merge.plan import LEAST_TASK_BYTES, Group, MergePlan, Piece, Run, Sizes, TableFile, plan_merge
+from destination_s3_spark.tables.merge.plan import LEAST_TASK_BYTES, Group, MergePlan, Piece, Run, Sizes, plan_merge
+from destination_s3_spark.tables.merge.replaced_files import MOST_SMALL_FILES, TableFile
 
 TARGET = 1000
-SIZES = Sizes(target_file_bytes=TARGET, budget_bytes=10**9, cores=4)
+SIZES = Sizes(target_file_bytes=TARGET, budget_bytes=10**9)
 
 
 def key(number: int) -> bytes:
@@ -124,9 +126,43 @@ def test_small_files_on_both_sides_of_a_touched_one_are_joined_with_it() -> None
 
 
 def test_no_more_small_files_are_joined_than_make_up_a_file() -> None:
-    files = [table_file(at * 10, at * 10 + 9, TARGET // 5) for at in range(100)]
+    files = [table_file(at * 10, at * 10 + 9, TARGET // 5) for at in range(MOST_SMALL_FILES)]
 
     assert replaced(plan_merge(files, [run_of((0, 1))], [], SIZES)) == ["0-9", "10-19", "20-29", "30-39", "40-49", "50-59"]
+
+
+def test_small_files_far_from_the_keys_of_a_merge_are_joined_when_there_are_too_many() -> None:
+    large = [table_file(at * 10, at * 10 + 9) for at in range(100, 103)]
+    small = [table_file(at * 10, at * 10 + 9, 624) for at in range(MOST_SMALL_FILES - 1)]
+    tiny = [table_file(2000, 2009, 10), table_file(2010, 2019, 30)]
+    run, dead = run_of((1015, 1016)), run_of((0, 3000), name="dead")
+
+    assert replaced(plan_merge([*small, tiny[0], *large], [run], [], SIZES)) == ["1010-1019"]
+    plan = plan_merge([*small, *tiny, *large], [run], [dead], SIZES)
+    assert replaced(plan) == ["1010-1019", "2000-2009", "2010-2019"]
+    assert [(len(piece.table), len(piece.tombstones)) for piece in plan.pieces] == [(1, 1), (2, 0)]
+
+
+def test_a_small_file_between_large_ones_is_joined_with_one_of_them() -> None:
+    sizes = [700 if at % 2 else 300 for at in range(2 * MOST_SMALL_FILES + 1)]
+    files = [table_file(at * 10, at * 10 + 9, size) for at, size in enumerate([*sizes, TARGET])]
+    plan = plan_merge(files, [run_of((900, 901))], [], SIZES)
+
+    assert replaced(plan) == ["0-9", "10-19"]
+    assert [len(piece.table) for piece in plan.pieces] == [2, 0]
+
+
+def test_a_merge_that_rewrites_much_joins_nothing_else() -> None:
+    files = [table_file(at * 10, at * 10 + 9, 400) for at in range(3 * MOST_SMALL_FILES)]
+    touched = [(at * 10, at * 10 + 1) for at in range(0, 10, 2)]
+
+    assert len(plan_merge(files, [run_of(*touched, rows=1)], [], SIZES).replaced) == len(touched)
+
+
+def test_files_of_different_partitions_are_not_joined() -> None:
+    files = [replace(table_file(at * 10, at * 10 + 9, 100), low=key(at * 10), high=key(at * 10 + 10)) for at in range(2 * MOST_SMALL_FILES)]
+
+    assert replaced(plan_merge(files, [run_of((900, 901))], [], SIZES)) == []
 
 
 def test_tombstones_are_read_where_runs_are_and_touch_nothing() -> None:
@@ -141,57 +177,49 @@ def test_much_data_is_cut_into_ranges_of_about_the_target_size() -> None:
     target = 2 * LEAST_TASK_BYTES
     size = target // 10
     run = run_of(*((at, at + 1) for at in range(100)), size=size)
-    plan = plan_merge([], [run], [], Sizes(target, 10**9, cores=2))
+    plan = plan_merge([], [run], [], Sizes(target, 10**9))
 
     assert len(plan.pieces) == 10
     assert all(0.9 * target < piece.bytes < 1.3 * target for piece in plan.pieces)
 
 
 def test_a_full_file_is_not_halved_for_a_few_new_rows() -> None:
-    sizes = Sizes(LEAST_TASK_BYTES, 10**12, cores=1)
+    sizes = Sizes(LEAST_TASK_BYTES, 10**12)
     full = table_file(0, 100, size=LEAST_TASK_BYTES)
 
-    assert len(plan_merge([full], [run_of(*((at, at + 1) for at in range(40)), rows=1)], [], sizes).pieces) == 1
+    assert len(plan_merge([full], [run_of(*((at, at + 1) for at in range(20)), rows=1)], [], sizes).pieces) == 1
     assert len(plan_merge([full], [run_of(*((at, at + 1) for at in range(60)), rows=1)], [], sizes).pieces) == 2
 
 
 def test_a_task_writes_many_files_when_they_are_small() -> None:
     run = run_of(*((at, at + 1) for at in range(100)), size=LEAST_TASK_BYTES // 25)
-    plan = plan_merge([], [run], [], Sizes(LEAST_TASK_BYTES // 10, 10**12, cores=2))
+    plan = plan_merge([], [run], [], Sizes(LEAST_TASK_BYTES // 10, 10**12))
 
     assert len(plan.pieces) == 4
     assert all(piece.bytes > 0.9 * LEAST_TASK_BYTES for piece in plan.pieces)
 
 
-def test_every_core_gets_a_task_when_there_is_enough_for_it() -> None:
-    run = run_of(*((at, at + 1) for at in range(100)), size=LEAST_TASK_BYTES // 10)
-    few = run_of(*((at, at + 1) for at in range(100)), size=LEAST_TASK_BYTES // 100)
-
-    assert len(plan_merge([], [run], [], Sizes(10**9, 10**12, cores=8)).pieces) == 8
-    assert len(plan_merge([], [few], [], Sizes(10**9, 10**12, cores=8)).pieces) == 1
-
-
 def test_many_runs_make_small_ranges_when_a_row_group_of_each_does_not_fit_in_memory() -> None:
     runs = [run_of(*((at, at + 1) for at in range(40)), size=100, name=f"run-{number}") for number in range(20)]
     budget = 1000
-    plan = plan_merge([], runs, [], Sizes(10**9, budget, cores=1))
+    plan = plan_merge([], runs, [], Sizes(10**9, budget))
 
     # The row group on each side of a cut belongs to both ranges.
     whole = sum(group.bytes for run in runs for group in run.groups)
     assert len(plan.pieces) == 40 < whole / budget
-    assert len(plan_merge([], runs, [], Sizes(10**9, 2 * budget, cores=1)).pieces) == 1
+    assert len(plan_merge([], runs, [], Sizes(10**9, 2 * budget)).pieces) == 1
 
 
 def test_many_runs_beside_each_other_are_read_one_after_the_other() -> None:
     runs = [run_of((10 * number, 10 * number + 9), size=100, name=f"run-{number}") for number in range(20)]
 
-    assert len(plan_merge([], runs, [], Sizes(10**9, 1000, cores=1)).pieces) == 1
+    assert len(plan_merge([], runs, [], Sizes(10**9, 1000)).pieces) == 1
 
 
 def test_the_rows_of_a_group_lie_between_its_bounds() -> None:
     size = LEAST_TASK_BYTES // 80
     runs = [run_of(*((at + shift, at + shift + 10) for at in range(0, 160, 10)), size=size, name=f"{shift}") for shift in range(10)]
-    plan = plan_merge([], runs, [], Sizes(LEAST_TASK_BYTES, 10**12, cores=1))
+    plan = plan_merge([], runs, [], Sizes(LEAST_TASK_BYTES, 10**12))
 
     # Keys go from 0 to 169; the middle of where groups begin would be 80.
     assert [piece.high for piece in plan.pieces] == [key(85), None]
@@ -201,7 +229,7 @@ def test_rows_are_as_large_as_those_of_the_table() -> None:
     run = run_of(*((at, at + 1) for at in range(10)), rows=1000, size=LEAST_TASK_BYTES)
     stored = table_file(100, 109, size=LEAST_TASK_BYTES, rows=1000)
     small = table_file(100, 109, size=LEAST_TASK_BYTES // 10, rows=1000)
-    sizes = Sizes(LEAST_TASK_BYTES, 10**12, cores=1)
+    sizes = Sizes(LEAST_TASK_BYTES, 10**12)
 
     assert len(plan_merge([stored], [run], [], sizes).pieces) == 10
     assert len(plan_merge([small], [run], [], sizes).pieces) == 1
@@ -210,7 +238,7 @@ def test_rows_are_as_large_as_those_of_the_table() -> None:
 def test_a_file_may_be_cut_and_is_read_by_each_part() -> None:
     stored = table_file(0, 100, size=LEAST_TASK_BYTES, rows=1000)
     run = run_of(*((at, at + 10) for at in range(0, 100, 10)), rows=1000, size=1)
-    plan = plan_merge([stored], [run], [], Sizes(LEAST_TASK_BYTES, 10**12, cores=1))
+    plan = plan_merge([stored], [run], [], Sizes(LEAST_TASK_BYTES, 10**12))
 
     assert len(plan.pieces) == 10
     assert all(piece.table == (stored,) for piece in plan.pieces)
@@ -235,11 +263,11 @@ def sorted_runs(draw: st.DrawFn, name: str) -> list[Run]:
     return runs
 
 
-@given(table_files(), sorted_runs("run"), sorted_runs("dead"), st.integers(1, 4), st.sampled_from([150, 10**12]))
+@given(table_files(), sorted_runs("run"), sorted_runs("dead"), st.sampled_from([150, 10**12]))
 def test_a_plan_covers_each_key_once_and_reaches_into_no_file_that_stays(
-    files: list[TableFile], runs: list[Run], dead: list[Run], cores: int, budget: int
+    files: list[TableFile], runs: list[Run], dead: list[Run], budget: int
 ) -> None:
-    sizes = Sizes(TARGET, budget, cores)
+    sizes = Sizes(TARGET, budget)
     plan = plan_merge(files, runs, dead, sizes)
 
     assert plan == plan_merge(files[::-1], runs, dead, sizes)
@@ -258,7 +286,7 @@ def test_a_plan_covers_each_key_once_and_reaches_into_no_file_that_stays(
             assert touching == []
             assert all(file not in piece.table for piece in plan.pieces)
     for piece in plan.pieces:
-        for given_runs, parts in ((runs, piece.runs), (dead, piece.tombstones)):
+        for given_runs, parts in ((runs, piece.runs), (dead if piece.runs else [], piece.tombstones)):
             found = {part.run.key: part.groups for part in parts}
             for run in given_runs:
                 for index, group in enumerate(run.groups):

@@ -63,7 +63,7 @@ def history(make: Any, seed: int, first: int, rows: int, keys: int) -> list[Any]
 def test_a_table_is_what_the_reference_says_after_every_merge(s3_settings: S3Settings, version: Any, name: str) -> None:
     target = 12_000
     table = Table(s3_settings, table_format(name, target_file_bytes=target))
-    sizes = Sizes(target, budget_bytes=100_000, cores=2)
+    sizes = Sizes(target, budget_bytes=100_000)
     kept: list[Any] = []
     ranges = 0
     for sync, keys in enumerate([800, 1200, 5]):
@@ -118,10 +118,10 @@ def test_runs_that_became_one_merge_to_the_same(s3_settings: S3Settings, version
 
 def test_files_that_no_run_reaches_are_neither_read_nor_replaced(table: Table, version: Any) -> None:
     table.merge([table.run([version(number, f"a{number:03}") for number in range(100)])])
-    table.merge([table.run([version(number, f"c{number:03}") for number in range(100, 200)])], Sizes(20_000, 2**26, 1))
+    table.merge([table.run([version(number, f"c{number:03}") for number in range(100, 200)])], Sizes(20_000, 2**26))
     old = list(table.files)
     table.store.delete([old[0]])
-    table.merge([table.run([version(500, "c150", cursor=1)])], Sizes(20_000, 2**26, 1))
+    table.merge([table.run([version(500, "c150", cursor=1)])], Sizes(20_000, 2**26))
 
     assert len(table.files) == 2
     assert next(iter(table.files)) == old[0]
@@ -284,7 +284,7 @@ def test_a_task_travels_to_a_worker(table: Table, version: Any) -> None:
 def test_tombstones_become_one_file_with_the_newest_of_each_key(table: Table, version: Any) -> None:
     for number in range(5):
         dead = [version(number, f"{key:03}", cursor=number, deleted=True) for key in range(number, 200, number + 1)]
-        table.merge([table.run(dead)], Sizes(2**30, 2**26, 1))
+        table.merge([table.run(dead)], Sizes(2**30, 2**26))
     assert len(table.dead) == 5
     sources = tuple(Source(FileKind.TOMBSTONE, file.key, file.upload.size) for file in table.dead)
     before = pa.concat_tables(table.stored(FileKind.TOMBSTONE))
