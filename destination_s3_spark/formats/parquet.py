@@ -180,6 +180,11 @@ class ParquetFile:
         """Whether the next row will be the first of a row group."""
         return not self._batches
 
+    @property
+    def buffered_bytes(self) -> int:
+        """The approximate size that the buffered rows will have in the file, or 0 if they will be compressed, to an unknown size."""
+        return 0 if self._options.compressed else self._buffered_bytes
+
     def close(self, metadata: Mapping[str, str] | None = None) -> int:
         """Write the buffered rows and the footer with this metadata, and return the number of rows in the file."""
         if self._batches:

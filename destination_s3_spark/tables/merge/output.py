@@ -115,9 +115,11 @@ class _LiveFile:
         self._payload = table.form.payload
         self._rows = 0
         self._state: StagedFile | None = None
+        self._sorted: SortedFileWriter | None = None
         sink = StagedFileSink(s3, keys.final, table.metadata)
         if isinstance(table.options, ParquetOptions):
-            writer: FileWriter | SortedFileWriter = SortedFileWriter(sink, table.columns.arrow, table.spec, table.options)
+            self._sorted = SortedFileWriter(sink, table.columns.arrow, table.spec, table.options)
+            writer: FileWriter | SortedFileWriter = self._sorted
         else:
             writer = table.options.open(sink, table.columns)
             self._state = stack.enter_context(_state_file(table, keys, s3))
@@ -125,7 +127,8 @@ class _LiveFile:
 
     def bytes(self, row_bytes: float) -> float:
         """Estimate the size of the final file with the rows written so far, including rows that are still buffered."""
-        return max(self._final.sink.tell(), self._rows * row_bytes)
+        buffered = 0 if self._sorted is None else self._sorted.buffered_bytes
+        return max(self._final.sink.tell() + buffered, self._rows * row_bytes)
 
     def write(self, batch: pa.RecordBatch) -> None:
         self._rows += batch.num_rows

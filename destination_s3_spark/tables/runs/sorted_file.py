@@ -124,6 +124,11 @@ class SortedFileWriter:
         self._file.abandon()
 
     @property
+    def buffered_bytes(self) -> int:
+        """As of ParquetFile."""
+        return self._file.buffered_bytes
+
+    @property
     def statistics(self) -> FileStatistics | None:
         """The statistics of the closed file, if its options ask for them."""
         return self._file.statistics
