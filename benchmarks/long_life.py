@@ -22,6 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -48,9 +49,8 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 NAMESPACE, STREAM = "life", "events"
-WINDOW = 40
-"""Syncs that a figure is the mean of: a Snapshot of the chain and a day of retention fall into each window."""
 AGES = (10, 100, 1_000, 10_000)
+"""Numbers of syncs after which figures are printed: means of the syncs since the figures before, so that every compaction counts."""
 CLI_WINDOW = 10
 """Syncs of the installed command that a figure is the mean of."""
 FIRST_HOUR = datetime(2026, 1, 1, tzinfo=UTC)
@@ -189,13 +189,10 @@ def _live(life: Life, syncs: int) -> None:
         f"{'syncs':>7}{'calls':>7}{'s':>7}{'CPU s':>7}{'kB out':>8}{'kB in':>8}{'live':>6}{'objects':>9}{'MB':>8}{'RSS MB':>8}"
         f"{'inspect s':>10}{'calls':>6}{'no hint s':>10}{'calls':>6}{'verify s':>9}{'calls':>7}"
     )
-    for age in [age for age in AGES if age <= syncs]:
+    for before, age in pairwise([0, *(age for age in AGES if age <= syncs)]):
         while life.syncs < age:
             life.sync()
-        meter.take()
-        for _ in range(WINDOW):
-            life.sync()
-        cost = meter.take()
+        cost, count = meter.take(), age - before
         factory = table_factory(life.config)
         found = factory.find()
         tables = [read_table(factory, table, factory.publishers(found)[table.stream]) for table in found]
@@ -210,13 +207,13 @@ def _live(life: Life, syncs: int) -> None:
         live = sum(len(table.readable.live.files) for table in tables)
         gc.collect()
         print(
-            f"{age:7}{cost.calls.total() / WINDOW:7.1f}{cost.seconds / WINDOW:7.3f}{cost.cpu_seconds / WINDOW:7.3f}"
-            f"{cost.sent / WINDOW / 1000:8.0f}{cost.received / WINDOW / 1000:8.0f}{live:6}{len(objects):9}{sum(objects) / 1e6:8.1f}"
+            f"{age:7}{cost.calls.total() / count:7.1f}{cost.seconds / count:7.3f}{cost.cpu_seconds / count:7.3f}"
+            f"{cost.sent / count / 1000:8.0f}{cost.received / count / 1000:8.0f}{live:6}{len(objects):9}{sum(objects) / 1e6:8.1f}"
             f"{psutil.Process().memory_info().rss / 1e6:8.0f}{inspected.seconds:10.2f}{inspected.calls.total():6}"
             f"{unhinted.seconds:10.2f}{unhinted.calls.total():6}{verified.seconds:9.2f}{verified.calls.total():7}",
             flush=True,
         )
-        calls = ", ".join(f"{name} {count / WINDOW:.1f}" for name, count in sorted(cost.calls.items()))
+        calls = ", ".join(f"{name} {total / count:.1f}" for name, total in sorted(cost.calls.items()))
         print(f"        {calls}", flush=True)
         meter.take()
     print(f"peak RSS {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000:.0f} MB")
