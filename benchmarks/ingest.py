@@ -87,14 +87,15 @@ def _measure(way: str, catalog_path: str, spool_dir: str | None) -> None:
 
 
 def _own_reader(way: str, catalog_path: str, spool_dir: str | None) -> Any:
-    from destination_s3_spark.engine.startup.shortcuts import keep_freed_memory  # noqa: PLC0415 - the CDK's process must not pay for it
+    from destination_s3_spark.engine.startup.shortcuts import prepare_process  # noqa: PLC0415 - the CDK's process must not pay for it
+
+    prepare_process()  # as the connector does, before any import of numpy
     from destination_s3_spark.protocol.catalog import parse_catalog  # noqa: PLC0415
     from destination_s3_spark.protocol.input_stream import read_blocks  # noqa: PLC0415
     from destination_s3_spark.protocol.messages import Records  # noqa: PLC0415
     from destination_s3_spark.protocol.reader import ProtocolReader  # noqa: PLC0415
     from destination_s3_spark.sync.spool import Spool  # noqa: PLC0415
 
-    keep_freed_memory()
     reader = ProtocolReader(parse_catalog(Path(catalog_path).read_bytes()))
 
     def read() -> int:
