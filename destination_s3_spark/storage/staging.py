@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
-from typing import cast
 
 from destination_s3_spark.errors import Bug, SyncError
 from destination_s3_spark.storage.object_store import StagedUpload
@@ -50,7 +49,8 @@ class StagedFileSink:
         self._key = key
         self._metadata = dict(metadata or {})
         self._upload_id: str | None = None
-        self._buffer = bytearray()
+        self._pieces: list[memoryview] = []
+        self._filled = 0
         self._size = 0
         self._submitted = 0
         self._etags: list[str] = []
@@ -64,16 +64,17 @@ class StagedFileSink:
         if self.closed:
             raise ValueError("write to a closed file")
         self._raise_failure()
-        view = memoryview(data).cast("B")
-        rest = view
+        rest = memoryview(data if isinstance(data, bytes) else bytes(data))
+        size = len(rest)
         while rest:
-            taken = rest[: part_bytes(self._submitted + 1) - len(self._buffer)]
-            self._buffer += taken
+            taken = rest[: part_bytes(self._submitted + 1) - self._filled]
+            self._pieces.append(taken)
+            self._filled += len(taken)
             rest = rest[len(taken) :]
-            if len(self._buffer) == part_bytes(self._submitted + 1):
+            if self._filled == part_bytes(self._submitted + 1):
                 self._submit()
-        self._size += len(view)
-        return len(view)
+        self._size += size
+        return size
 
     def tell(self) -> int:
         """Return the number of bytes written so far."""
@@ -105,7 +106,7 @@ class StagedFileSink:
         self.closed = True
         if self._size == 0:
             raise Bug(f"Nothing was written to '{self._key}'; do not stage empty files.")
-        if self._buffer:
+        if self._pieces:
             self._submit()
         while self._in_flight:
             self._await_oldest()
@@ -118,7 +119,7 @@ class StagedFileSink:
     def abort(self) -> None:
         """Abort the upload without raising. The next opening of the table aborts what remains."""
         self.closed = True
-        self._buffer.clear()
+        self._pieces.clear()
         # S3 may keep a part that arrives after the abort, so wait for the parts in flight first.
         self._threads.shutdown(wait=True, cancel_futures=True)
         if self._upload_id is None:
@@ -137,20 +138,21 @@ class StagedFileSink:
             self.abort()
 
     def _submit(self) -> None:
-        """Upload the buffer as the next part. Wait while two parts are in flight."""
+        """Upload the pieces as the next part. Wait while two parts are in flight."""
         while len(self._in_flight) >= _PARTS_IN_FLIGHT:
             self._await_oldest()
         if self._upload_id is None:
             with self._store.translated(f"Starting the upload of '{self._key}'"):
                 self._upload_id = self._store.begin_upload(self._key, self._metadata)
         self._submitted += 1
-        body, self._buffer = self._buffer, bytearray()
+        body = b"".join(self._pieces)
+        self._pieces, self._filled = [], 0
         self._in_flight.append(self._threads.submit(self._upload_part, self._upload_id, self._submitted, body))
 
-    def _upload_part(self, upload_id: str, number: int, body: bytearray) -> str:
+    def _upload_part(self, upload_id: str, number: int, body: bytes) -> str:
         with self._store.translated(f"Uploading part {number} of '{self._key}'"):
             answer = self._store.client.upload_part(
-                Bucket=self._store.settings.bucket, Key=self._key, UploadId=upload_id, PartNumber=number, Body=cast("bytes", body)
+                Bucket=self._store.settings.bucket, Key=self._key, UploadId=upload_id, PartNumber=number, Body=body
             )
         return answer["ETag"]
 

@@ -65,6 +65,18 @@ def test_a_parquet_file_written_by_pyarrow_arrives_whole_once_completed(store: S
     assert pq.read_table(pa.BufferReader(store.get("t.parquet"))).equals(table)
 
 
+def test_a_buffer_may_change_after_it_was_written(store: S3Store) -> None:
+    with sink(store.settings) as file:
+        buffer = bytearray(b"one")
+        file.write(buffer)
+        file.write(memoryview(buffer))
+        buffer[:] = b"two"
+        file.write(buffer)
+        upload = file.stage()
+    store.complete_upload(upload)
+    assert store.get("k") == b"oneonetwo"
+
+
 @pytest.mark.parametrize("piece", [17 * MIB + 3, FIRST_PART_BYTES, 700_001])
 def test_bytes_keep_their_order_however_they_are_written(store: S3Store, piece: int) -> None:
     body = random.Random(1).randbytes(17 * MIB + 3)
