@@ -197,13 +197,13 @@ def test_an_error_of_the_work_leaves_the_files(lake: InlineLake, monkeypatch: py
     assert len(compactions(lake)) == 1
 
 
-def test_large_files_are_joined_inside_the_store(lake: InlineLake) -> None:
-    lake.options = {"tables": {"compaction": "on", "target_file_mb": 60, "raw_tables": False}}
+def test_files_of_the_least_size_of_a_part_are_joined_inside_the_store(lake: InlineLake) -> None:
+    lake.options = {"tables": {"compaction": "on", "target_file_mb": 30, "raw_tables": False}}
     text = {"type": "object", "properties": {"id": {"type": "integer"}, "name": {"type": "string"}}}
 
     chance = random.Random(7)
     for number in range(1, 4):
-        noise = [chance.randbytes(6_000_000).hex() for _ in range(1)]
+        noise = [chance.randbytes(2_700_000).hex() for _ in range(1)]
         body = [{"stream": "users", "emitted_at": 5, "data": {"id": number, "name": one}} for one in noise]
         lines = [*(line({"type": "RECORD", "record": one}) for one in body), state(number), status("COMPLETE")]
         lake.sync(catalog("append", number, text), lines)

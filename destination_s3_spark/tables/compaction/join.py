@@ -49,7 +49,7 @@ def joined_in_store(group: Group, key: str, store: ObjectStore) -> DataFile | No
 
     Only files of LEAST_PART_BYTES or more are copied. Smaller ones would leave small row groups behind. Raises ObjectNotFound.
     """
-    if not key.endswith(ParquetOptions.extension) or min(file.bytes for file in group) < 2 * LEAST_PART_BYTES:
+    if not key.endswith(ParquetOptions.extension) or min(file.bytes for file in group) < LEAST_PART_BYTES:
         return None
     footers = [_footer(file, store) for file in group]
     ranges = [
