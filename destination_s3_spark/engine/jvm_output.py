@@ -22,26 +22,32 @@ _STACK_FRAME = re.compile(r"\s*(?:at |\.\.\. \d+ more|#\s*$)")
 
 
 class JvmOutput:
-    """Reader of the output. Until `follow`, it waits in the pipe: a process that is to be forked must not have threads."""
+    """Reader of the output. Until `follow`, it waits in the pipe: a process that is to be forked must not have threads.
+
+    One thread may follow the output while another one, which stops the sync, finishes it.
+    """
 
     def __init__(self, pipe: IO[bytes]) -> None:
         self._pipe = pipe
         self._last: deque[str] = deque(maxlen=KEPT)
         self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
 
     def follow(self) -> None:
-        """Pass the output on from now on, in the background and until it ends."""
-        if self._thread is None:
-            thread = threading.Thread(target=self._pass_on, name="jvm-output", daemon=True)
-            thread.start()
-            self._thread = thread
+        """Pass the output on from now on, in the background and until it ends. Do nothing if it is finished."""
+        with self._lock:
+            if self._thread is None and not self._pipe.closed:
+                thread = threading.Thread(target=self._pass_on, name="jvm-output", daemon=True)
+                thread.start()
+                self._thread = thread
 
     def finish(self, timeout_s: float) -> None:
         """Wait for the end of the output of a JVM that has ended. Without `follow`, nobody reads it."""
-        if self._thread is not None:
-            self._thread.join(timeout_s)
-        else:
-            self._pipe.close()
+        with self._lock:
+            if self._thread is None:
+                self._pipe.close()
+                return
+        self._thread.join(timeout_s)
 
     @property
     def last_lines(self) -> tuple[str, ...]:

@@ -38,3 +38,36 @@ def test_without_a_thread_to_follow_it_the_output_can_be_finished(monkeypatch: p
 
     assert pipe.closed
     os.close(writer)
+
+
+def test_the_output_can_be_finished_while_another_thread_begins_to_follow_it(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    reader, writer = os.pipe()
+    output = JvmOutput(os.fdopen(reader, "rb"))
+    finisher = threading.Thread(target=output.finish, args=(DEADLINE_S,))
+    begin = threading.Thread.start
+
+    def start_late(thread: threading.Thread) -> None:
+        begin(finisher)
+        finisher.join(0.1)
+        begin(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start_late)
+    output.follow()
+    os.write(writer, b"OutOfMemoryError: Java heap space\n")
+    os.close(writer)
+    finisher.join(DEADLINE_S)
+
+    assert capfd.readouterr().err.splitlines() == ["OutOfMemoryError: Java heap space"]
+
+
+def test_finished_output_is_not_followed() -> None:
+    reader, writer = os.pipe()
+    output = JvmOutput(os.fdopen(reader, "rb"))
+    output.finish(DEADLINE_S)
+    output.follow()
+    output.finish(DEADLINE_S)
+
+    assert output.last_lines == ()
+    os.close(writer)
