@@ -50,7 +50,7 @@ Result = TypeVar("Result")
 
 NAMESPACE, STREAM = "life", "events"
 AGES = (10, 100, 1_000, 10_000)
-"""Numbers of syncs after which figures are printed: means of the syncs since the figures before, so that every compaction counts."""
+"""Numbers of syncs after which figures are printed, besides the last: means of the syncs since the figures before, with all compactions."""
 CLI_WINDOW = 10
 """Syncs of the installed command that a figure is the mean of."""
 FIRST_HOUR = datetime(2026, 1, 1, tzinfo=UTC)
@@ -189,7 +189,7 @@ def _live(life: Life, syncs: int) -> None:
         f"{'syncs':>7}{'calls':>7}{'s':>7}{'CPU s':>7}{'kB out':>8}{'kB in':>8}{'live':>6}{'objects':>9}{'MB':>8}{'RSS MB':>8}"
         f"{'inspect s':>10}{'calls':>6}{'no hint s':>10}{'calls':>6}{'verify s':>9}{'calls':>7}"
     )
-    for before, age in pairwise([0, *(age for age in AGES if age <= syncs)]):
+    for before, age in pairwise(sorted({0, syncs, *(age for age in AGES if age < syncs)})):
         while life.syncs < age:
             life.sync()
         cost, count = meter.take(), age - before

@@ -33,9 +33,9 @@ def part_bytes(number: int) -> int:
 class StagedFileSink:
     """Writable binary file for pyarrow and other writers. `stage()` returns the upload once all its parts are on S3.
 
-    Memory: the part being filled and two in flight, at most three part sizes. The next `write` or `stage` raises an upload error as
-    ConfigError or TransientError. As a context manager the sink aborts unless `stage()` succeeded inside. `close()` only ends the writing,
-    because writers close their file before the caller stages it.
+    Memory: the part being filled and two in flight, at most three part sizes, and the bytes of one write. The next `write` or `stage`
+    raises an upload error as ConfigError or TransientError. As a context manager the sink aborts unless `stage()` succeeded inside.
+    `close()` only ends the writing, because writers close their file before the caller stages it.
     """
 
     def __init__(

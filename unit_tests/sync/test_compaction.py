@@ -203,10 +203,8 @@ def test_files_of_the_least_size_of_a_part_are_joined_inside_the_store(lake: Inl
 
     chance = random.Random(7)
     for number in range(1, 4):
-        noise = [chance.randbytes(2_700_000).hex() for _ in range(1)]
-        body = [{"stream": "users", "emitted_at": 5, "data": {"id": number, "name": one}} for one in noise]
-        lines = [*(line({"type": "RECORD", "record": one}) for one in body), state(number), status("COMPLETE")]
-        lake.sync(catalog("append", number, text), lines)
+        body = {"stream": "users", "emitted_at": 5, "data": {"id": number, "name": chance.randbytes(2_700_000).hex()}}
+        lake.sync(catalog("append", number, text), [line({"type": "RECORD", "record": body}), state(number), status("COMPLETE")])
     (event,) = compactions(lake)
     (joined,) = chain(lake).live_files().of(FileKind.FINAL)
     assert joined.rows == 3

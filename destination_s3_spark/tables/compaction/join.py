@@ -47,7 +47,7 @@ class NotJoined:
 def joined_in_store(group: Group, key: str, store: ObjectStore) -> DataFile | None:
     """Stage a Parquet file of all pages of the files, copied inside the store. Return None if a Spark task has to join the files.
 
-    Only files of LEAST_PART_BYTES or more are copied. Smaller ones would leave small row groups behind. Raises ObjectNotFound.
+    The pages of each file become a part of the upload, and S3 takes parts of LEAST_PART_BYTES or more. Raises ObjectNotFound.
     """
     if not key.endswith(ParquetOptions.extension) or min(file.bytes for file in group) < LEAST_PART_BYTES:
         return None
