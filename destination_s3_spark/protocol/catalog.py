@@ -46,12 +46,12 @@ class Stream:
 class Catalog:
     """Streams of a sync in the catalog's order. Events identify a stream by its index here.
 
-    `eof_is_complete`: the catalog comes from a caller without generations (PyAirbyte, a file on stdin). Such a caller sends no stream
-    status, so a clean end of input completes the streams that received none.
+    `has_generations` is false for a catalog from a caller without generations: Airbyte's platform for a custom connector, PyAirbyte, a file
+    on stdin. Such a caller sends no stream status either.
     """
 
     streams: tuple[Stream, ...]
-    eof_is_complete: bool
+    has_generations: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ def parse_catalog(text: bytes) -> Catalog:
         seen.add(entry.id)
     ids = ("generation_id", "minimum_generation_id", "sync_id")
     without_generations = all(entry.configured.get(field) is None for entry in entries for field in ids)
-    return Catalog(tuple(_stream(entry, without_generations) for entry in entries), without_generations)
+    return Catalog(tuple(_stream(entry, without_generations) for entry in entries), has_generations=not without_generations)
 
 
 def _configured_streams(text: bytes) -> list[Any]:

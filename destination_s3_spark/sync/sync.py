@@ -193,7 +193,7 @@ class Sync:
         """
         parts = self._parts
         left = [stream for stream in parts.tables if stream not in self._complete]
-        if not parts.catalog.eof_is_complete:
+        if parts.catalog.has_generations:
             return left
         for stream in left:
             if stream not in self._incomplete:

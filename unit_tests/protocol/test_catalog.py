@@ -65,7 +65,7 @@ def test_a_stream_keeps_what_the_catalog_says_and_unknown_fields_are_ignored() -
             sync_id=42,
         ),
     )
-    assert not parsed.eof_is_complete
+    assert parsed.has_generations
 
 
 @pytest.mark.parametrize("namespace", [None, ""])
@@ -82,7 +82,7 @@ def test_a_catalog_without_any_generation_is_generation_0_and_its_end_of_input_c
     nothing: dict[str, Any] = {"generation_id": None, "minimum_generation_id": None, "sync_id": None}
     parsed = parse_catalog(catalog(configured(**nothing), configured("orders", **nothing)))
     assert [(s.generation_id, s.minimum_generation_id, s.sync_id) for s in parsed.streams] == [(0, 0, 0)] * 2
-    assert parsed.eof_is_complete
+    assert not parsed.has_generations
 
 
 @pytest.mark.parametrize("field", ["generation_id", "minimum_generation_id", "sync_id"])

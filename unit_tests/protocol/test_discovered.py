@@ -47,7 +47,7 @@ def test_the_connector_takes_what_is_made() -> None:
 
     assert [str(stream.id) for stream in catalog.streams] == ["shop.orders", "events", "countries", "shop.nested"]
     assert catalog.streams[0].primary_key == (("id",),)
-    assert catalog.eof_is_complete
+    assert not catalog.has_generations
 
 
 @pytest.mark.parametrize(
