@@ -204,6 +204,8 @@ def _fold(chain: Chain, existing: set[str]) -> None:
         where = f"{chain.prefix} block {number}"
         if event["kind"] in ("Seed", "OpenEpoch"):
             chain.contents = _opened(chain.contents, event, where)
+        if event["kind"] == "Close" and event.get("holdsBack") and chain.contents.pending is not None:
+            chain.contents = replace(chain.contents, pending={**chain.contents.pending, "heldBack": True})
         if event["kind"] not in DATA_EVENTS or number in voided:
             continue
         removed = {file["key"] for file in event.get("filesRemoved", ())}
@@ -229,8 +231,9 @@ def _opened(before: Contents, event: Json, where: str) -> Contents:
     if event["kind"] == "Seed":
         before = Contents(adopted=list(event["adopted"]))
     pending = event.get("pending")
-    if pending is not None and pending != before.pending:
-        assert pending["fromOffset"] == before.rows, f"{where}: a pending generation begins at {pending['fromOffset']}"
+    discards = event.get("discards", False)
+    if discards or (pending is not None and pending != before.pending):
+        assert pending is None or pending["fromOffset"] == before.rows, f"{where}: a pending generation begins at {pending}"
         given_up = [file for file in before.files if before.is_pending(file)]
         left = [file for file in before.files if file not in given_up]
         return replace(before, files=left, dropped=[*before.dropped, *given_up], pending=pending, waiting=0)
@@ -256,7 +259,8 @@ def _applied(before: Contents, event: Json, where: str) -> Contents:
     )
     deltas = [file for file in event["filesRemoved"] if file["kind"] == "delta"]
     if event["kind"] == "MergeData":
-        return replace(after, merged=before.merged or any(file.get("keys") for file in event["files"]) or not event["files"])
+        only_removes = not (event["files"] or before.dropped)
+        return replace(after, merged=before.merged or any(file.get("keys") for file in event["files"]) or only_removes)
     left = [file for file in after.files if file not in event["files"]]
     kept = [file for file in left if not before.is_pending(file)]
     assert all(file["kind"] in ("raw", "final") for file in left), f"{where}: a replaced table keeps {left}"

@@ -10,7 +10,6 @@ import pytest
 from integration_tests.histories import StreamSync, sync, visible
 from integration_tests.lake import Lake
 from integration_tests.servers import S3Server, new_bucket
-from integration_tests.source import catalog, stream, users
 
 NAMESPACE = "refresh"
 Seen: TypeAlias = list[tuple[int, int, int]]
@@ -252,13 +251,3 @@ def as_seen(rows: list[dict[str, int]]) -> Seen:
 def test_a_table_goes_through_its_generations(seen: list[dict[str, Seen]], about: str) -> None:
     name = f"case_{list(HISTORIES).index(about)}"
     assert tuple(found.get(name, []) for found in seen) == tuple(map(sorted, HISTORIES[about].seen))
-
-
-def test_without_generations_in_the_catalog_overwrite_replaces_what_the_last_sync_wrote(moto_lake: Lake) -> None:
-    connector = moto_lake.connector()
-    entries = [stream(name, mode="overwrite", generation=None, minimum_generation=None, sync_id=None) for name in ("users", "emptied")]
-    connector.write(catalog(*entries), [*users([1, 2]), *users([1], "emptied")]).expect_success()
-    assert moto_lake.ids() == [1, 2]
-    connector.write(catalog(*entries), users([3])).expect_success()
-    assert (moto_lake.ids(), moto_lake.ids(("shop", "emptied"))) == ([3], [])
-    moto_lake.verify_at_rest()

@@ -48,15 +48,6 @@ def test_an_incomplete_stream_fails_the_sync_as_transient_and_is_named(half_comp
     assert "shop.users" not in message
 
 
-def test_without_any_ids_in_the_catalog_the_end_of_input_completes_the_streams(moto_lake: Lake) -> None:
-    bare = stream(generation=None, minimum_generation=None, sync_id=None)
-    outcome = moto_lake.connector().write(catalog(bare), [*users([1, 2]), state(2), *users([3])]).expect_success()
-    assert [cursor_of(answer) for answer in outcome.state_lines] == [2]
-    assert moto_lake.ids() == [1, 2, 3]
-    assert {row["_airbyte_generation_id"] for row in moto_lake.rows()} == {0}
-    moto_lake.verify_at_rest()
-
-
 def test_a_record_after_complete_stops_the_sync(moto_lake: Lake) -> None:
     outcome = moto_lake.connector().write(catalog(stream()), [*users([1]), state(1), complete(), record({"id": 2, "name": "late marker"})])
     error = outcome.expect_failure("system_error").error

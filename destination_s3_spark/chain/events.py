@@ -52,8 +52,8 @@ class OpenEpoch(_Event, frozen=True):
     """The start of a session. It makes every older writer fail at its next block.
 
     `pending`: the generation that lands to replace the table. If it differs from the previous pending generation, that one's files are
-    dropped. If it is None, the previous one's rows join the table. `keeps_generation`: rows of the pending generation that the table
-    already has stay when the generation replaces the table.
+    dropped. If it is None, the previous one's rows join the table, or are dropped too if `discards`. `keeps_generation`: rows of the
+    pending generation that the table already has stay when the generation replaces the table.
     """
 
     sync_id: int
@@ -61,6 +61,7 @@ class OpenEpoch(_Event, frozen=True):
     started_at: datetime
     pending: Pending | None = None
     keeps_generation: bool = False
+    discards: bool = False
 
     @property
     def opener(self) -> Opener:
@@ -166,10 +167,12 @@ class Void(_Event, frozen=True):
 class Close(_Event, frozen=True):
     """The clean end of a session: the source will not send any of its records again.
 
-    `swept_until`: the replaced files that were kept until this time or an earlier one are deleted.
+    `swept_until`: the replaced files that were kept until this time or an earlier one are deleted. `holds_back`: the pending generation
+    has landed, and an operator or a later generation decides about it.
     """
 
     swept_until: datetime | None = None
+    holds_back: bool = False
 
 
 class Snapshot(_Event, frozen=True):

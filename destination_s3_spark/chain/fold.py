@@ -82,7 +82,7 @@ def fold(state: TableState | None, block: Block, block_hash: str) -> TableState:
             changed = _fold_data(state, block.sequence_number, event)
         case Close():
             _check_settled(state)
-            changed = replace(state, contents=_swept(state.contents, event), closed=True, replay=())
+            changed = replace(state, contents=_closed(state, event), closed=True, replay=())
         case Snapshot():
             changed = _snapshot(state, block.sequence_number, event)
         case UnknownEvent():
@@ -159,7 +159,9 @@ def _open(state: TableState, block: Block, event: OpenEpoch) -> TableState:
 
 def _opened(before: Contents, event: OpenEpoch) -> Contents:
     contents = replace(before, generation=event.generation_id, pending=event.pending)
-    if event.pending is None:
+    if event.discards:
+        contents = replace(contents, pending_rows=0)
+    elif event.pending is None:
         contents = replace(contents, landed=before.landed + before.pending_rows, pending_rows=0)
     elif event.pending != before.pending:
         contents = replace(contents, pending_rows=0)
@@ -274,6 +276,15 @@ def _leaving(before: Contents, event: MergeData | ReplaceData) -> tuple[Leaving,
     if event.keep_until is None or not kept:
         return before.leaving
     return (*before.leaving, Leaving(event.keep_until, tuple(file.key for file in kept), sum(file.bytes for file in kept)))
+
+
+def _closed(state: TableState, event: Close) -> Contents:
+    contents = _swept(state.contents, event)
+    if not event.holds_back:
+        return contents
+    if contents.pending is None:
+        raise InvalidChain(Rule.GENERATION, f"no generation to hold back at the end of epoch {state.epoch}")
+    return replace(contents, pending=replace(contents.pending, held_back=True))
 
 
 def _swept(contents: Contents, event: Close) -> Contents:

@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from destination_s3_spark.chain.blocks import Block
-from destination_s3_spark.chain.events import AddData, MergeData, OpenEpoch, ReplaceData, Seed, Snapshot, Void
+from destination_s3_spark.chain.events import AddData, Close, MergeData, OpenEpoch, ReplaceData, Seed, Snapshot, Void
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.state import Contents, Pending, TableState
 
@@ -54,9 +54,9 @@ class LiveFiles(Struct, frozen=True):
             dropped=tuple(file for file in self.dropped if file.key not in keys),
         )
 
-    def open(self, pending: Pending | None) -> LiveFiles:
+    def open(self, pending: Pending | None, *, discards: bool = False) -> LiveFiles:
         """Return the live files after a session opened with this pending generation. A new one moves the old one's files to `dropped`."""
-        if pending in (None, self.pending):
+        if pending in (None, self.pending) and not discards:
             return replace(self, pending=pending)
         given_up = tuple(file for file in self.files if self.is_pending(file))
         left = tuple(file for file in self.files if not self.is_pending(file))
@@ -78,8 +78,10 @@ class LiveFilesFold:
                 self.now = LiveFiles(adopted, pending=event.pending)
             case Snapshot(adopted=adopted, files=files, dropped=dropped):
                 self.now = dated(LiveFiles(adopted, files, dropped, event.state.contents.pending), block.system_time)
-            case OpenEpoch(pending=pending):
-                self.now = self.now.open(pending)
+            case OpenEpoch(pending=pending, discards=discards):
+                self.now = self.now.open(pending, discards=discards)
+            case Close(holds_back=True) if self.now.pending is not None:
+                self.now = replace(self.now, pending=replace(self.now.pending, held_back=True))
             case AddData():
                 self.before = self.now
                 self.now = replace(self.now, files=(*self.now.files, *(_dated(file, day(block.system_time)) for file in added(event))))

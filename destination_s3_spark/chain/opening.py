@@ -69,6 +69,8 @@ class WriteDisposition(Enum):
     """The session's rows replace all others. Used for sync mode `overwrite` without generations."""
     MAINTAIN = "maintain"
     """The session only cleans up. A pending generation stays pending, and the replay list stays in force."""
+    DISCARD = "discard"
+    """The session drops the rows of a pending generation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +161,7 @@ def pending_in(state: TableState, session: Session) -> Pending | None:
     contents = state.contents
     if session.disposition is WriteDisposition.MAINTAIN:
         return contents.pending
-    if session.disposition is WriteDisposition.APPEND:
+    if session.disposition in {WriteDisposition.APPEND, WriteDisposition.DISCARD}:
         return None
     if session.disposition is WriteDisposition.TRUNCATE:
         # While the table has rows of other generations, this one stays pending: the others may go only once this one is complete.
@@ -232,6 +234,8 @@ def _opening_event(chain: Chain, table: Table, session: Session) -> Seed | OpenE
         contents = chain.state.contents
         if chain.state.unsettled is not None or session.disposition is WriteDisposition.MAINTAIN:
             return OpenEpoch(session.sync_id, contents.generation, session.started_at, contents.pending)
+        if session.disposition is WriteDisposition.DISCARD:
+            return OpenEpoch(session.sync_id, contents.generation, session.started_at, discards=True)
         pending = pending_in(chain.state, session)
         keeps_generation = pending is not None and session.disposition is WriteDisposition.TRUNCATE
         return OpenEpoch(session.sync_id, session.generation_id, session.started_at, pending, keeps_generation)

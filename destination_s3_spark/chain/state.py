@@ -57,12 +57,13 @@ class Counters(Struct, frozen=True):
 class Pending(Struct, frozen=True, rename="camel"):
     """A generation that will replace the table. Its files are those from chain offset `from_offset` on, which nobody reads yet.
 
-    `sync_id`: the sync that began it.
+    `sync_id`: the sync that began it. `held_back`: all of it has landed, but nothing proves that, and it has suspiciously few rows.
     """
 
     generation: int
     from_offset: int
     sync_id: int
+    held_back: bool = False
 
 
 class Leaving(Struct, frozen=True, rename="camel"):

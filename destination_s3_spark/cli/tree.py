@@ -270,6 +270,29 @@ def repair(config: str, stream: str | None, namespace: str | None) -> int:
 
 
 @tree.command()
+@_table_options("Only the rows held back for this stream.")
+def accept(config: str, stream: str | None, namespace: str | None) -> int:
+    """Publish rows that a sync held back.
+
+    A sync that cannot tell whether its source finished holds a full refresh back if it has far fewer rows than the table
+    (tables.unproven_replacement). The rows wait beside the table until this command lets them replace it, discard drops them, or the
+    stream's next sync begins anew.
+    """
+    from destination_s3_spark.cli import replacement_command  # noqa: PLC0415
+
+    return replacement_command.accept(config, stream, namespace)
+
+
+@tree.command()
+@_table_options("Only the rows held back for this stream.")
+def discard(config: str, stream: str | None, namespace: str | None) -> int:
+    """Drop rows that a sync held back, see accept. The tables keep their rows."""
+    from destination_s3_spark.cli import replacement_command  # noqa: PLC0415
+
+    return replacement_command.discard(config, stream, namespace)
+
+
+@tree.command()
 @_table_options("Verify this stream's table only.")
 def verify(config: str, stream: str | None, namespace: str | None) -> int:
     """Check whole tables, and change nothing.

@@ -163,7 +163,6 @@ def reader_line(row: PublisherState) -> str:
 
 def facts(table: TableSummary) -> Mapping[str, str | None]:
     """Return names and values of what a table is, for a list."""
-    pending = table.pending_generation
     return {
         "stream": table.table,
         "table": table.table_id,
@@ -171,15 +170,22 @@ def facts(table: TableSummary) -> Mapping[str, str | None]:
         "mode": table.mode,
         "primary key": ", ".join(table.primary_key),
         "generation": str(table.generation),
-        "pending": None
-        if pending is None
-        else f"generation {pending} waits to replace the table, begun by {session_text(table.pending_since_sync)}",
+        "pending": _pending(table),
         "rows": number_text(table.rows),
         "last sync": _last_sync(table),
         "ended": "cleanly" if table.last_session_end is SyncEnd.CLEAN else "not yet, or not cleanly",
         "settled": _settled(table),
         "replaced": None if not table.replaced_files else _replaced(table),
     }
+
+
+def _pending(table: TableSummary) -> str | None:
+    if table.pending_generation is None:
+        return None
+    if table.held_back:
+        return f"{counted(table.pending_rows, 'row')} held back: accept lets them replace the table, discard drops them"
+    began = session_text(table.pending_since_sync)
+    return f"generation {table.pending_generation} waits to replace the table, begun by {began}"
 
 
 def first_rows(rows: pa.Table, count: int) -> Rows:

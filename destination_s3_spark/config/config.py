@@ -118,6 +118,15 @@ class Batching(Settings):
         title="Batch age (seconds)",
         description="How long a STATE may wait for its batch to be committed. Airbyte expects one at least every 15 minutes.",
     )
+    end_of_input: Literal["needs_state", "completes"] = Field(
+        "needs_state",
+        title="End of the input",
+        description=(
+            "What completes a stream of a caller that sends no stream status (a custom connector, a pipe, PyAirbyte). needs_state: a STATE "
+            "after its last record. completes: the end of the input, for sources that send no STATE. A source that died then looks like "
+            "one that finished, and only tables.unproven_replacement protects the table from what it sent."
+        ),
+    )
     spool_dir: str | None = Field(
         None,
         title="Spool directory",

@@ -144,6 +144,17 @@ class Tables(Settings):
             "small changes cheaper."
         ),
     )
+    unproven_replacement: int = Field(
+        80,
+        ge=0,
+        le=100,
+        title="Least rows of an unproven replacement (%)",
+        description=(
+            "Where Airbyte does not say whether a source finished (a custom connector, a pipe), and its last STATE may be one of many: the "
+            "percentage of a table's rows that the rows of a full refresh must reach to replace them. A smaller or empty one is held back "
+            "beside the table, until the commands accept or discard, or the next sync. 0 lets any replace the table."
+        ),
+    )
     compaction: Literal["auto", "on", "off"] = Field(
         "auto",
         title="Compaction",

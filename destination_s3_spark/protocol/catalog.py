@@ -40,6 +40,8 @@ class Stream:
     generation_id: int
     minimum_generation_id: int
     sync_id: int
+    is_resumable: bool = False
+    """Whether the source sends STATEs within a full refresh, to resume it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +137,7 @@ def _stream(entry: _Entry, without_generations: bool) -> Stream:
         generation_id=generation,
         minimum_generation_id=minimum,
         sync_id=sync_id,
+        is_resumable=entry.described.get("is_resumable") is True,
     )
 
 

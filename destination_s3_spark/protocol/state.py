@@ -68,6 +68,21 @@ class StateMessage:
             return streams
         return () if self.stream is None else (self.stream,)
 
+    def blob_of(self, stream: int) -> bytes | None:
+        """Return the text of the state of one stream that it covers: of a LEGACY state all of it.
+
+        Return None for a GLOBAL state without an entry for the stream.
+        """
+        line = b"%b0%b" % (self.before, self.after)
+        end = len(line) - self.tail
+        if self.kind is StateKind.GLOBAL:
+            entries = ((fields, self.streams.get(described)) for _, _, fields, described in self._entries(line, end))
+            return next((fields.get("stream_state", _ABSENT) for fields, index in entries if index == stream), None)
+        found = _value_of(line, self.start, end, _BLOB_FIELD[self.kind])
+        if found is not None and self.kind is StateKind.STREAM:
+            found = _value_of(line, *found, "stream_state")
+        return _ABSENT if found is None else line[found[0] : found[1]]
+
     def echo(self, record_count: int) -> bytes:
         """Return the line to send back, ending in a newline: as received, with `destinationStats.recordCount` (a double, as in `1000.0`).
 

@@ -122,6 +122,7 @@ def _assembled(
                 limits(config),
                 tables_pool,
                 lambda: OrphanUploads(store, base),
+                end_completes=config.batching.end_of_input == "completes",
             )
         except Exception:
             engine.stop()

@@ -57,6 +57,7 @@ class Checkpoints:
         self._covered: defaultdict[int, int] = defaultdict(int)
         self._counted: defaultdict[int, int] = defaultdict(int)
         self._committed: defaultdict[int, int] = defaultdict(int)
+        self._last_states: dict[int, StateMessage] = {}
 
     def state(self, message: StateMessage, ends: Mapping[int, int], records: Mapping[int, int], now: float) -> None:
         """Register a STATE. `ends` and `records` give the spool offset and the number of records of each stream that it covers."""
@@ -64,6 +65,7 @@ class Checkpoints:
             moved = []
             counted = 0
             for stream in ends:
+                self._last_states[stream] = message
                 counted += records[stream] - self._counted[stream]
                 self._counted[stream] = records[stream]
                 if ends[stream] > self._covered[stream]:
@@ -76,6 +78,11 @@ class Checkpoints:
         """Register the end of a COMPLETE stream. The records after its last STATE become a separate checkpoint."""
         with self._lock:
             self._add_boundary(stream, TableCheckpoint(end, None))
+
+    def state_at(self, stream: int, end: int) -> StateMessage | None:
+        """Return the stream's last STATE, or None if there is none or records up to `end` came after it."""
+        with self._lock:
+            return self._last_states.get(stream) if self._covered[stream] == end else None
 
     def boundaries(self, stream: int) -> tuple[int, ...]:
         """Return the ends of the stream's uncommitted checkpoints, ascending."""

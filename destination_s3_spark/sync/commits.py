@@ -5,7 +5,7 @@ This module upholds the connector's guarantee: a STATE is emitted only after the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from destination_s3_spark.chain.orphan_uploads import OrphanUploads
@@ -65,8 +65,10 @@ class Commits:
             self._emit(replace(state.message, totals=self._totals), state.records)
         return results
 
-    def close(self, orphans: OrphanUploads | None = None) -> None:
+    def close(self, orphans: OrphanUploads | None = None, held_back: Container[int] = ()) -> None:
         """Close every table after a successful sync that has emitted all its STATEs. `orphans`: as in `TableWriter.close`.
+
+        `held_back`: the streams with a pending generation that stays beside its table.
 
         Closing clears the replay list, so closing while a STATE is still waiting would turn a replay into duplicate rows. Raises Bug then.
         """
@@ -74,7 +76,7 @@ class Commits:
             raise Bug("Tables were to be closed while a STATE is still waiting for its records.")
 
         def step(stream: int) -> None:
-            self._writers[stream].close(orphans)
+            self._writers[stream].close(orphans, holds_back=stream in held_back)
 
         self._on_tables(step, self._writers)
 

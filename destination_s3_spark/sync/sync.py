@@ -15,8 +15,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from destination_s3_spark.chain.orphan_uploads import OrphanUploads
+from destination_s3_spark.counted import counted, listed
 from destination_s3_spark.engine.session import Engine
-from destination_s3_spark.errors import TransientError
+from destination_s3_spark.errors import ConfigError, TransientError
 from destination_s3_spark.protocol.catalog import Catalog
 from destination_s3_spark.protocol.messages import Event, Idle, Records, State, Status, StreamStatus
 from destination_s3_spark.storage import doubtful_uploads
@@ -24,6 +25,7 @@ from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.sync.batches import Backlog, Due, Limits, cut_ends, due, pieces, slice_bytes
 from destination_s3_spark.sync.checkpoints import Checkpoints
 from destination_s3_spark.sync.commits import Commits
+from destination_s3_spark.sync.completion import Completion, proved_by
 from destination_s3_spark.sync.open_tables import OpenTables
 from destination_s3_spark.sync.pipeline import AfterLanding, Batch, Pipeline
 from destination_s3_spark.sync.spool import Spool
@@ -31,6 +33,7 @@ from destination_s3_spark.sync.story.phases import Phase, Phases
 from destination_s3_spark.sync.updates import Updates
 from destination_s3_spark.tables.compaction.update import compaction_of, is_compacted
 from destination_s3_spark.tables.due import may_be_due, rewrite_of, update_of
+from destination_s3_spark.tables.held_back import Replacement, suspicious_replacement
 from destination_s3_spark.tables.landing.slices import Slice
 from destination_s3_spark.tables.merge.update import Resources
 from destination_s3_spark.tables.open_table import OpenTable
@@ -38,6 +41,8 @@ from destination_s3_spark.tables.retention import delete_expired
 from destination_s3_spark.tables.stream_table import StreamTable
 from destination_s3_spark.tables.update import Update
 
+MOST_NAMES = 10
+"""Most streams that an error names."""
 LOOK_EVERY_S = 0.05
 """Shortest interval between checks whether a batch is due. A check looks at every stream, and 100,000 events a second may come in."""
 
@@ -47,6 +52,7 @@ class Parts:
     """The parts of a sync. `tables` are by catalog index; `pool` runs S3 calls for many tables.
 
     `resources` may have to wait for Spark. `orphans` lists the open uploads again, including those of task attempts that died.
+    `end_completes`: whether the end of the input completes streams that nothing else completes.
     """
 
     catalog: Catalog
@@ -63,6 +69,7 @@ class Parts:
     limits: Limits
     pool: ThreadPoolExecutor
     orphans: Callable[[], OrphanUploads]
+    end_completes: bool = False
 
 
 class Sync:
@@ -71,8 +78,8 @@ class Sync:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._cut: dict[int, int] = {}
-        self._complete: set[int] = set()
-        self._incomplete: set[int] = set()
+        self._statuses: dict[int, Status] = {}
+        self._held_back: dict[int, Replacement] = {}
         self._next_look = 0.0
         self._doubtful = doubtful_uploads.count()
 
@@ -96,11 +103,10 @@ class Sync:
                 ends = {stream: parts.spool.end(stream) for stream in covered}
                 records = {stream: parts.spool.records(stream) for stream in covered}
                 parts.checkpoints.state(message, ends, records, time.monotonic())
-            case StreamStatus(stream, Status.COMPLETE):
-                self._complete.add(stream)
-                parts.checkpoints.complete(stream, parts.spool.end(stream))
-            case StreamStatus(stream, Status.INCOMPLETE):
-                self._incomplete.add(stream)
+            case StreamStatus(stream, status):
+                self._statuses[stream] = status
+                if status is Status.COMPLETE:
+                    parts.checkpoints.complete(stream, parts.spool.end(stream))
             case Idle():
                 parts.phases.silent()
 
@@ -131,31 +137,30 @@ class Sync:
     def _finish(self) -> None:
         """Commit whole checkpoints, update the tables, join their small files and close them.
 
-        A stream without COMPLETE loses the records that no STATE covers, which the source sends again, and fails the sync.
+        An unfinished stream loses the records that no STATE covers, which the source sends again, and fails the sync.
         """
         parts = self._parts
-        unfinished = self._unfinished()
+        completions = {stream: self._completion(stream) for stream in parts.tables}
         parts.pipeline.wait()
         parts.pipeline.submit(Batch(self._slices(cut_ends(self._backlog(), Due.AGE)), AfterLanding.COMMIT))
         parts.pipeline.wait()
-        self._update(Phase.MERGING, self._due())
+        self._update(Phase.MERGING, self._due(completions))
         self._update(Phase.COMPACTING, self._compactions())
+        unfinished = [stream for stream, completion in completions.items() if completion is Completion.UNFINISHED]
         if unfinished:
-            names = ", ".join(str(parts.catalog.streams[stream].id) for stream in unfinished[:10])
-            raise TransientError(
-                f"The input ended, but {len(unfinished)} of {len(parts.catalog.streams)} streams did not complete ({names}). Everything up "
-                "to their last STATE is committed; run the sync again to go on from there."
-            )
+            raise self._unfinished_error(unfinished)
         with parts.phases.during(Phase.PUBLISHING):
             self._delete_expired()
             self._close()
+        if self._held_back:
+            raise self._held_back_error()
 
     def _close(self) -> None:
         """Show the tables to their readers and close them."""
         parts = self._parts
         parts.open_tables.decide(stream for stream, table in parts.tables.items() if table.writer.state and not table.writer.state.closed)
         lost_attempts = parts.engine.lost_attempts or doubtful_uploads.count() > self._doubtful
-        parts.commits.close(parts.orphans() if lost_attempts else None)
+        parts.commits.close(parts.orphans() if lost_attempts else None, self._held_back)
 
     def _update(self, phase: Phase, updates: Sequence[tuple[StreamId, Update]]) -> None:
         if updates:
@@ -166,16 +171,23 @@ class Sync:
         """Delete what the user does not want to keep any longer, of the tables that this sync has opened."""
         list(self._parts.pool.map(delete_expired, self._parts.open_tables))
 
-    def _due(self) -> list[tuple[StreamId, Update]]:
-        """Open the tables that may be due for an update, and return the due updates with their streams."""
+    def _due(self, completions: Mapping[int, Completion]) -> list[tuple[StreamId, Update]]:
+        """Open the tables that may be due for an update, and return the due updates with their streams.
+
+        Suspicious replacements by streams with unproven completion are held back.
+        """
         parts = self._parts
-        unfinished = set(self._unfinished())
 
         def may_be(stream: int) -> bool:
-            return may_be_due(parts.tables[stream], complete=stream not in unfinished)
+            return may_be_due(parts.tables[stream], complete=completions[stream] is not Completion.UNFINISHED)
 
         due = [stream for stream, may in zip(parts.tables, parts.pool.map(may_be, parts.tables), strict=True) if may]
         self._opened(due)
+        for stream in due:
+            found = suspicious_replacement(parts.open_tables[stream]) if completions[stream] is Completion.UNPROVEN else None
+            if found is not None:
+                self._held_back[stream] = found
+        due = [stream for stream in due if stream not in self._held_back]
         updates = parts.pool.map(lambda stream: update_of(parts.open_tables[stream], parts.resources), due)
         return [(parts.tables[stream].stream.id, one) for stream, one in zip(due, updates, strict=True) if one is not None]
 
@@ -186,19 +198,43 @@ class Sync:
         updates = parts.pool.map(lambda table: compaction_of(table, parts.resources().s3), tables)
         return [(table.stream.id, update) for table, update in zip(tables, updates, strict=True) if update is not None]
 
-    def _unfinished(self) -> Sequence[int]:
-        """Return the streams that did not complete.
-
-        Without generations in the catalog, the end of the input completes the streams without a status.
-        """
+    def _completion(self, stream: int) -> Completion:
+        """Return what the input proves about the stream's end. If the end of the input completes it, commit its last records too."""
         parts = self._parts
-        left = [stream for stream in parts.tables if stream not in self._complete]
+        status, end = self._statuses.get(stream), parts.spool.end(stream)
+        if status is not None or parts.catalog.has_generations:
+            return Completion.PROVED if status is Status.COMPLETE else Completion.UNFINISHED
+        last = parts.checkpoints.state_at(stream, end)
+        found = proved_by(last, stream, parts.catalog.streams[stream], parts.spool.records(stream))
+        if found is Completion.UNFINISHED and parts.end_completes:
+            parts.checkpoints.complete(stream, end)
+            return Completion.UNPROVEN
+        return found
+
+    def _unfinished_error(self, unfinished: Sequence[int]) -> TransientError:
+        parts = self._parts
+        number = f"{len(unfinished)} of {counted(len(parts.tables), 'stream')}"
+        names = listed([str(parts.catalog.streams[stream].id) for stream in unfinished], MOST_NAMES)
         if parts.catalog.has_generations:
-            return left
-        for stream in left:
-            if stream not in self._incomplete:
-                parts.checkpoints.complete(stream, parts.spool.end(stream))
-        return [stream for stream in left if stream in self._incomplete]
+            return TransientError(
+                f"The input ended, but {number} did not complete ({names}). Everything up to their last STATE is committed; run the sync "
+                "again to go on from there."
+            )
+        return TransientError(
+            f"The source did not finish: the input ended, but {number} sent no STATE after their last record ({names}). What their last "
+            "STATE covers is committed, other records are dropped, and no table was replaced by them. The next attempt sends them again: "
+            "look in the source's log for why it ended. If this source never sends a STATE, set batching.end_of_input to completes."
+        )
+
+    def _held_back_error(self) -> ConfigError:
+        parts = self._parts
+        found = [f"{parts.catalog.streams[stream].id} ({replacement})" for stream, replacement in self._held_back.items()]
+        return ConfigError(
+            f"Nothing proves that the source finished, and the new rows of {counted(len(found), 'stream')} are fewer than "
+            f"tables.unproven_replacement allows: {listed(found, MOST_NAMES)}. The tables keep their old rows; the new ones wait beside "
+            "them. If the source did finish, publish the new rows with the command accept; else drop them with discard, or run the sync "
+            "again, which replaces them. A registry entry for the connector (command registry) lets Airbyte say that a source finished."
+        )
 
     def _backlog(self) -> dict[int, Backlog]:
         parts = self._parts

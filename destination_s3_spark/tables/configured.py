@@ -63,6 +63,7 @@ def rules(config: Config) -> Rules:
         options if log.enabled else None,
         tables.raw_retention_days,
         log.retention_days,
+        tables.unproven_replacement,
         tuple(map(_partition_rule, tables.partition_by)),
     )
 

@@ -95,13 +95,15 @@ class TableFactory:
         chain.catch_up()
         return chain
 
-    def of_found(self, found: FoundTable, publishers: Sequence[Publisher]) -> StreamTable:
-        """Make a table from the catalog that its chain recorded last. The session neither adds nor replaces rows."""
+    def of_found(
+        self, found: FoundTable, publishers: Sequence[Publisher], disposition: WriteDisposition = WriteDisposition.MAINTAIN
+    ) -> StreamTable:
+        """Make a table from the catalog that its chain recorded last. The session adds no rows."""
         table = identity_of(found)
         template = self.template
         chain = self.read_chain(found)
         generation = chain.head.contents.generation
-        session = Session(0, generation, self.started_at, WriteDisposition.MAINTAIN)
+        session = Session(0, generation, self.started_at, disposition)
         writer = self._writer(table, session, self.orphans(), chain, publishers)
         stream, fields = _recorded(found, chain.head.schema or {}, generation)
         return StreamTable(stream, fields, writer, self._layout(template, table, RAW_PARQUET), rules(self.config), session, self.store)

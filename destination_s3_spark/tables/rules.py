@@ -43,6 +43,8 @@ class Rules:
     """Days to keep raw files whose rows are in the final table, or None to keep all."""
     change_log_days: int | None = None
     """Days to keep the change log before its newest snapshot, or None to keep all of it."""
+    least_unproven_percent: int = 80
+    """Rows that a replacement on unproven completion must have, in percent of those it replaces, and not none. 0 allows any."""
     partitions: tuple[PartitionRule, ...] = ()
     """The first one that matches a stream divides its table."""
 

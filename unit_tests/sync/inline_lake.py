@@ -108,6 +108,7 @@ class InlineLake:
                 self.limits,
                 tables_pool,
                 lambda: OrphanUploads(store, "lake/"),
+                end_completes=config.batching.end_of_input == "completes",
             )
             try:
                 Sync(parts).run(ProtocolReader(catalog).events(blocks))

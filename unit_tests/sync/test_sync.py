@@ -44,11 +44,6 @@ def test_without_complete_the_tail_is_dropped_and_the_sync_fails(lake: InlineLak
     assert not list(S3Store(lake.settings).list_uploads("lake/"))
 
 
-def test_without_generations_the_end_of_input_completes_a_stream(lake: InlineLake) -> None:
-    lake.sync(catalog("users", ids=False), [records(range(3))])
-    assert lake.ids() == [0, 1, 2]
-
-
 def test_a_replay_after_a_failed_sync_lands_once(lake: InlineLake) -> None:
     sent = [records(range(3)), state(3), records(range(3, 6)), state(6)]
     with pytest.raises(TransientError):

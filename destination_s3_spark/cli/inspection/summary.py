@@ -14,10 +14,10 @@ from destination_s3_spark.cli.inspection.table import InspectedTable
 class TableSummary:
     """A table in one row.
 
-    `rows`, `files` and `bytes` are those of the final table. `replaced_files` left it and are kept for running queries. `last_sync_id` is
-    None if no sync is among the blocks that were read. `last_session_end` is the end of the last session, which may have been a repair.
-    `unsettled_block`: the data block that the next sync or `repair` must finish or take back; `unsettled_is_read` is whether its rows count
-    here.
+    `held_back`: the pending generation waits for accept or discard. `rows`, `files` and `bytes` are those of the final table.
+    `replaced_files` left it and are kept for running queries. `last_sync_id` is None if no sync is among the blocks that were read.
+    `last_session_end` is the end of the last session, which may have been a repair. `unsettled_block`: the data block that the next sync or
+    `repair` must finish or take back; `unsettled_is_read` is whether its rows count here.
     """
 
     namespace: str | None
@@ -29,6 +29,8 @@ class TableSummary:
     generation: int
     pending_generation: int | None
     pending_since_sync: int | None
+    pending_rows: int
+    held_back: bool
     rows: int
     columns: int
     files: int
@@ -68,6 +70,8 @@ def summary(table: InspectedTable) -> TableSummary:
         generation=contents.generation,
         pending_generation=None if contents.pending is None else contents.pending.generation,
         pending_since_sync=None if contents.pending is None else contents.pending.sync_id,
+        pending_rows=contents.pending_rows,
+        held_back=contents.pending is not None and contents.pending.held_back,
         rows=contents.rows,
         columns=len(table.columns or ()),
         files=len(final),

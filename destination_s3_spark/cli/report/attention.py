@@ -40,7 +40,10 @@ def of_table(table: TableFigures) -> Iterator[Finding]:
     if table.open_uploads:
         step = "They belong to the running sync, or to one that died: repair drops those."
         yield Finding(name, f"{counted(table.open_uploads, 'open upload')}, invisible but paid for", step)
-    if about.pending_generation is not None:
+    if about.held_back:
+        step = "If the source did finish, accept lets them replace the table; discard drops them."
+        yield Finding(name, f"{counted(about.pending_rows, 'row')} held back, because nothing proves that the source finished", step)
+    elif about.pending_generation is not None:
         step = "It replaces the table when a sync of it completes."
         yield Finding(name, f"generation {about.pending_generation} waits to replace the table", step)
     for reader in table.readers:

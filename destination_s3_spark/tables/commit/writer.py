@@ -197,9 +197,10 @@ class TableWriter:
         """
         return self._rewrite(files, removed, partial(ReplaceData, operation_count=operation_count, rows_kept=rows_kept))
 
-    def close(self, orphans: OrphanUploads | None = None) -> None:
+    def close(self, orphans: OrphanUploads | None = None, *, holds_back: bool = False) -> None:
         """End the session after a successful sync. Its checkpoints no longer count as replays.
 
+        `holds_back`: the pending generation stays beside the table until somebody decides about it.
         Pass `orphans`, listed after the last land, if a task attempt failed: only that list knows the uploads of failed attempts.
         A table with replaced files to delete is opened even without records. So is one that an earlier session left unclosed: otherwise a
         later sync with equal records would be taken for a replay. A table that stays unopened is published if it is behind.
@@ -221,7 +222,7 @@ class TableWriter:
                 with self._fencing():
                     take_snapshot_when_due(self._chain)
                 show(self.publishers, self.store, self._chain)
-                self._append(Close(sweep(self._chain, self.store)))
+                self._append(Close(sweep(self._chain, self.store), holds_back))
                 self._chain.write_hint()
         self._over = True
 

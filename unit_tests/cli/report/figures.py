@@ -53,6 +53,8 @@ def summary(name: str, syncs: int) -> TableSummary:
         generation=1,
         pending_generation=None,
         pending_since_sync=None,
+        pending_rows=0,
+        held_back=False,
         rows=syncs * ROWS,
         columns=5,
         files=syncs,

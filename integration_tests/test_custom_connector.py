@@ -1,0 +1,116 @@
+"""Syncs as Airbyte runs a custom connector: no ids in the catalog, no stream statuses, and an end of input that proves nothing."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from integration_tests.connector import SCRIPT
+from integration_tests.lake import Lake
+from integration_tests.source import catalog, complete, descriptor, line, state, stream, users
+
+PATHS = (("shop", "users"), ("shop", "events"), ("shop", "orders"))
+BARE: dict[str, Any] = {"generation": None, "minimum_generation": None, "sync_id": None}
+"""The ids as the platform sends them for a custom connector."""
+ALL_MODES = catalog(
+    stream("users", mode="overwrite", **BARE),
+    stream("events", mode="append", **BARE),
+    stream("orders", mode="append_dedup", primary_key=[["id"]], cursor_field=[], **BARE),
+)
+
+
+def injected(name: str) -> bytes:
+    """The empty STATE that the platform sends for a stream of a source that ended with exit code 0."""
+    blob = {"stream_descriptor": descriptor(name, "shop"), "stream_state": {}}
+    return line({"type": "STATE", "state": {"type": "STREAM", "stream": blob}})
+
+
+def sent(ids: Sequence[int], *ends: bytes) -> list[bytes]:
+    return [one for name in ("users", "events", "orders") for one in users(ids, name)] + list(ends)
+
+
+ENDS = tuple(injected(name) for name in ("users", "events", "orders"))
+
+
+def command(lake: Lake, *arguments: str) -> subprocess.CompletedProcess[str]:
+    config = lake.directory / "command.json"
+    config.write_text(json.dumps(lake.connector().config()))
+    asked = [str(SCRIPT), *arguments, "--config", str(config)]
+    return subprocess.run(asked, capture_output=True, text=True, timeout=180, check=False)
+
+
+def test_a_source_that_died_costs_no_row_in_any_mode_and_its_next_attempt_doubles_none(moto_lake: Lake) -> None:
+    connector = moto_lake.connector()
+    connector.write(ALL_MODES, sent(range(10), *ENDS)).expect_success()
+    assert [moto_lake.ids(path) for path in PATHS] == [list(range(10))] * 3
+
+    died = connector.write(ALL_MODES, sent([100, 101], state(1, "events"), *users([102], "events")))
+    error = died.expect_failure("transient_error").error_message
+    assert "did not finish" in error
+    assert "batching.end_of_input" in error
+    assert len(died.state_lines) == 1
+    assert [moto_lake.ids(path) for path in PATHS] == [list(range(10)), [*range(10), 100, 101], list(range(10))]
+    moto_lake.verify()
+
+    connector.write(ALL_MODES, sent([200, 201], *ENDS)).expect_success()
+    assert [moto_lake.ids(path) for path in PATHS] == [[200, 201], [*range(10), 100, 101, 200, 201], [*range(10), 200, 201]]
+    moto_lake.verify_at_rest()
+
+
+def test_nothing_at_all_is_no_empty_source(moto_lake: Lake) -> None:
+    connector = moto_lake.connector()
+    connector.write(ALL_MODES, sent([1, 2], *ENDS)).expect_success()
+    connector.write(ALL_MODES, []).expect_failure("transient_error")
+    assert [moto_lake.ids(path) for path in PATHS] == [[1, 2]] * 3
+    connector.write(ALL_MODES, ENDS).expect_success()
+    assert [moto_lake.ids(path) for path in PATHS] == [[], [1, 2], [1, 2]]
+    moto_lake.verify_at_rest()
+
+
+@pytest.fixture
+def held_back(moto_lake: Lake) -> Lake:
+    """Ten users, and two that a source sent before a checkpoint that may be its last."""
+    one = catalog(stream(mode="overwrite", **BARE))
+    moto_lake.connector().write(one, [*users(range(10)), injected("users")]).expect_success()
+    error = moto_lake.connector().write(one, [*users([100, 101]), state(7)]).expect_failure("config_error").error_message
+    assert "shop.users (2 rows in place of 10)" in error
+    assert "accept" in error
+    assert "discard" in error
+    assert moto_lake.ids() == list(range(10))
+    assert "2 rows held back" in command(moto_lake, "inspect", "users").stdout
+    moto_lake.verify()
+    return moto_lake
+
+
+def test_accept_publishes_what_was_held_back(held_back: Lake) -> None:
+    accepted = command(held_back, "accept", "--stream", "users")
+    assert (accepted.returncode, accepted.stdout) == (0, "shop.users: accepted: 2 rows in place of 10\n"), accepted.stderr
+    assert held_back.ids() == [100, 101]
+    held_back.verify_at_rest()
+    assert command(held_back, "accept").stdout == "nothing is held back\n"
+
+
+def test_discard_drops_what_was_held_back(held_back: Lake) -> None:
+    discarded = command(held_back, "discard")
+    assert (discarded.returncode, discarded.stdout) == (0, "shop.users: discarded: 2 rows in place of 10\n"), discarded.stderr
+    assert held_back.ids() == list(range(10))
+    held_back.verify_at_rest()
+
+
+def test_a_source_without_states_needs_the_users_word(moto_lake: Lake) -> None:
+    connector = moto_lake.connector(batching={"end_of_input": "completes"})
+    connector.write(ALL_MODES, sent([1, 2])).expect_success()
+    connector.write(ALL_MODES, sent([3, 4])).expect_success()
+    assert [moto_lake.ids(path) for path in PATHS] == [[3, 4], [1, 2, 3, 4], [1, 2, 3, 4]]
+    moto_lake.verify_at_rest()
+
+
+def test_a_source_in_a_pipe_may_say_itself_that_a_stream_is_complete(moto_lake: Lake) -> None:
+    ends = [complete(name) for name in ("users", "events", "orders")]
+    moto_lake.connector().write(ALL_MODES, sent([1, 2], *ends)).expect_success()
+    assert [moto_lake.ids(path) for path in PATHS] == [[1, 2]] * 3
+    moto_lake.verify_at_rest()

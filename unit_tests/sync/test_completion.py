@@ -1,0 +1,276 @@
+"""Completion of streams without statuses: what the input proves, and what becomes of tables when it proves too little."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from destination_s3_spark.chain.log import Chain
+from destination_s3_spark.cli import operator_command
+from destination_s3_spark.errors import ConfigError, TransientError
+from destination_s3_spark.protocol.catalog import Catalog, parse_catalog
+from destination_s3_spark.protocol.envelope import read_envelope
+from destination_s3_spark.protocol.state import parse_state
+from destination_s3_spark.storage.s3 import S3Store
+from destination_s3_spark.storage.settings import S3Settings
+from destination_s3_spark.stream_id import StreamId
+from destination_s3_spark.sync.completion import Completion, proved_by
+from unit_tests.sync.inline_lake import InlineLake, line, records, status
+
+SCHEMA = {"type": "object", "properties": {"id": {"type": "integer"}}}
+END = {"__ab_full_refresh_sync_complete": True}
+PROVED, UNPROVEN, UNFINISHED = Completion.PROVED, Completion.UNPROVEN, Completion.UNFINISHED
+COMPLETES: dict[str, Any] = {"batching": {"end_of_input": "completes"}}
+
+
+def catalog(*names: str, mode: str = "overwrite", resumable: bool = False) -> Catalog:
+    """A catalog as a custom connector gets it."""
+    nothing = {"generation_id": None, "minimum_generation_id": None, "sync_id": None}
+    streams = [
+        {
+            "stream": {"name": name, "json_schema": SCHEMA, "supported_sync_modes": ["full_refresh"], "is_resumable": resumable},
+            "sync_mode": "full_refresh",
+            "destination_sync_mode": mode,
+            **nothing,
+        }
+        for name in names
+    ]
+    return parse_catalog(json.dumps({"streams": streams}).encode())
+
+
+def state(blob: Any, stream: str = "users") -> bytes:
+    body = {"type": "STREAM", "stream": {"stream_descriptor": {"name": stream}, "stream_state": blob}}
+    return line({"type": "STATE", "state": body})
+
+
+def global_state(entries: dict[str, Any], shared: Any = None) -> bytes:
+    states = [{"stream_descriptor": {"name": name}, "stream_state": blob} for name, blob in entries.items()]
+    return line({"type": "STATE", "state": {"type": "GLOBAL", "global": {"shared_state": shared, "stream_states": states}}})
+
+
+def legacy_state(blob: Any) -> bytes:
+    return line({"type": "STATE", "state": {"data": blob}})
+
+
+def proof(sent: bytes, *, count: int, resumable: bool = False) -> Completion:
+    message = parse_state(sent.rstrip(b"\n"), read_envelope(sent.rstrip(b"\n")).body, {StreamId(None, "users"): 0})
+    return proved_by(message, 0, catalog("users", resumable=resumable).streams[0], count)
+
+
+@pytest.fixture
+def lake(s3_settings: S3Settings, tmp_path: Path) -> InlineLake:
+    return InlineLake(s3_settings, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("sent", "count", "resumable", "expected"),
+    [
+        (state({}), 3, False, PROVED),  # the platform sends it after the source's exit code 0
+        (state(None), 3, False, PROVED),
+        (state({}), 3, True, UNPROVEN),
+        (state(None), 3, True, UNPROVEN),
+        (state(None), 0, True, PROVED),  # a Clear
+        (state(END), 3, True, PROVED),
+        (state({"__ab_no_cursor_state_message": True}), 0, False, PROVED),
+        (state({**END, "more": 1}), 3, True, PROVED),
+        (state({"__ab_full_refresh_sync_complete": False}), 3, False, UNPROVEN),
+        (state({"states": [{"partition": {}, "cursor": END}]}), 3, True, UNPROVEN),  # another parent may follow
+        (state({"cursor": 7}), 3, False, UNPROVEN),
+        (state({"cursor": 7}), 0, False, UNPROVEN),
+        (state([]), 3, False, UNPROVEN),
+        (state("text"), 3, False, UNPROVEN),
+        (global_state({"users": None}), 0, False, PROVED),  # a Clear
+        (global_state({"users": None}, {"lsn": 1}), 0, True, PROVED),
+        (global_state({"users": None}), 3, False, UNPROVEN),
+        (global_state({"users": {}}), 3, False, UNPROVEN),
+        (global_state({"users": END}, {"lsn": 1}), 3, False, PROVED),
+        (global_state({"other": END}), 3, False, UNPROVEN),
+        (global_state({"other": None}), 0, False, UNPROVEN),  # the source of `other` may have died before the first record of `users`
+        (global_state({}, {"lsn": 1}), 0, False, UNPROVEN),
+        (legacy_state({}), 3, False, PROVED),
+        (legacy_state({"users": 1}), 3, False, UNPROVEN),
+    ],
+)
+def test_what_a_state_after_the_last_record_proves(sent: bytes, count: int, resumable: bool, expected: Completion) -> None:
+    assert proof(sent, count=count, resumable=resumable) is expected
+
+
+def test_without_a_state_a_stream_is_unfinished() -> None:
+    assert proved_by(None, 0, catalog("users").streams[0], 0) is UNFINISHED
+
+
+@pytest.mark.parametrize(
+    "died",
+    [
+        [],
+        [records(range(100, 107))],
+        [records(range(100, 107)), state({"page": 1}), records([107])],
+        [state({}), records(range(100, 107))],
+        [records(range(100, 107)), state({}, "other")],
+        [status("INCOMPLETE"), state({})],
+    ],
+    ids=["nothing", "no state", "behind a state", "only before", "another stream's", "incomplete"],
+)
+def test_a_source_that_died_replaces_nothing(lake: InlineLake, died: Sequence[bytes]) -> None:
+    lake.sync(catalog("users"), [records(range(10)), state({})])
+    raw = raw_rows(lake)
+    with pytest.raises(TransientError, match=r"did not finish.*1 of 1 stream .*users"):
+        lake.sync(catalog("users"), died)
+    assert lake.ids() == list(range(10))
+    assert raw_rows(lake) >= raw
+    lake.sync(catalog("users"), [records(range(200, 205)), state({})])
+    assert lake.ids() == list(range(200, 205))
+    assert not list(S3Store(lake.settings).list_uploads("lake/"))
+
+
+def test_what_the_last_state_covers_is_committed_and_acknowledged_and_the_rest_dropped(lake: InlineLake) -> None:
+    with pytest.raises(TransientError, match="did not finish"):
+        lake.sync(
+            catalog("users", "orders", mode="append"), [records(range(3)), state({"n": 3}), records(range(3, 18)), state({}, "orders")]
+        )
+    assert lake.ids() == [0, 1, 2]
+    assert [count for _, count in lake.acknowledged()] == [3.0, 0.0]
+
+
+def test_streams_that_finished_are_replaced_beside_one_that_did_not(lake: InlineLake) -> None:
+    both = catalog("users", "orders")
+    lake.sync(both, [records(range(3)), records(range(3), "orders"), state({}), state({}, "orders")])
+    with pytest.raises(TransientError, match=r"1 of 2 streams .*\(orders\)"):
+        lake.sync(both, [records([7]), state({}), records([8], "orders")])
+    assert (lake.ids(), lake.ids("orders")) == ([7], [0, 1, 2])
+
+
+def test_an_empty_good_sync_empties_the_table(lake: InlineLake) -> None:
+    for sent in ([records(range(3)), state({})], [state({})]):
+        lake.sync(catalog("users"), sent)
+    assert lake.ids() == []
+
+
+@pytest.mark.parametrize("cleared", [state(None), global_state({"users": None})], ids=["STREAM", "GLOBAL"])
+def test_a_clear_empties_a_table_of_a_resumable_stream(lake: InlineLake, cleared: bytes) -> None:
+    lake.sync(catalog("users", resumable=True), [records(range(3)), state(END)])
+    lake.sync(catalog("users", resumable=True), [cleared])
+    assert lake.ids() == []
+
+
+@pytest.mark.parametrize("sent", [[records(range(100, 108)), state({"page": 8})], [records(range(100, 120)), global_state({})]])
+def test_an_unproven_replacement_of_enough_rows_is_published(lake: InlineLake, sent: Sequence[bytes]) -> None:
+    lake.sync(catalog("users"), [records(range(10)), state({})])
+    lake.sync(catalog("users"), sent)
+    assert min(lake.ids()) == 100
+
+
+@pytest.mark.parametrize(("first", "count"), [(100, 7), (0, 0)])
+def test_an_unproven_replacement_of_too_few_rows_is_held_back(lake: InlineLake, first: int, count: int) -> None:
+    hold_back(lake, range(first, first + count))
+    assert lake.ids() == list(range(10))
+    pending = head(lake).contents.pending
+    assert pending is not None
+    assert pending.held_back
+    assert head(lake).closed
+    assert len(lake.acknowledged()) == 2
+
+
+def test_the_percentage_is_the_users(lake: InlineLake) -> None:
+    lake.sync(catalog("users"), [records(range(10)), state({})])
+    lake.options = {"tables": {"unproven_replacement": 30}}
+    lake.sync(catalog("users"), [records(range(100, 103)), state({"page": 1})])
+    assert lake.ids() == [100, 101, 102]
+    lake.options = {"tables": {"unproven_replacement": 0}}
+    lake.sync(catalog("users"), [state({"page": 1})])
+    assert lake.ids() == []
+
+
+def test_the_next_complete_sync_supersedes_what_was_held_back(lake: InlineLake, tmp_path: Path) -> None:
+    hold_back(lake, range(100, 107))
+    lake.sync(catalog("users"), [records(range(200, 203)), state({})])
+    assert lake.ids() == [200, 201, 202]
+    assert head(lake).contents.pending is None
+    assert decide(lake, tmp_path, "discard") == 0
+
+
+def test_what_was_held_back_cannot_be_accepted_once_another_sync_has_died(lake: InlineLake, tmp_path: Path) -> None:
+    hold_back(lake, range(100, 107))
+    with pytest.raises(TransientError):
+        lake.sync(catalog("users"), [records(range(200, 220)), state({"page": 1}), records([220])])
+    assert decide(lake, tmp_path, "accept") == 0
+    assert lake.ids() == list(range(10))
+
+
+def test_discard_drops_what_was_held_back_and_nothing_else(lake: InlineLake, tmp_path: Path) -> None:
+    lake.sync(catalog("users"), [records(range(10)), state({})])
+    before = all_keys(lake)
+    with pytest.raises(ConfigError):
+        lake.sync(catalog("users"), [records(range(100, 107)), state({"page": 7})])
+    assert decide(lake, tmp_path, "discard") == 0
+    assert head(lake).contents.pending is None
+    assert lake.ids() == list(range(10))
+    assert {key for key in all_keys(lake) if "/chain/" not in key} == {key for key in before if "/chain/" not in key}
+    lake.sync(catalog("users", mode="append"), [records([11]), state({})])
+    assert lake.ids() == [*range(10), 11]
+
+
+def test_a_repair_leaves_held_back_rows_to_the_operator(lake: InlineLake, tmp_path: Path) -> None:
+    hold_back(lake, range(100, 107))
+    assert decide(lake, tmp_path, "repair") == 0
+    pending = head(lake).contents.pending
+    assert pending is not None
+    assert pending.held_back
+
+
+def test_the_end_of_the_input_completes_a_stream_if_the_user_says_so(lake: InlineLake) -> None:
+    lake.options = COMPLETES
+    lake.sync(catalog("users", mode="append"), [records(range(3)), state({"n": 1}), records(range(3, 5))])
+    assert lake.ids() == [0, 1, 2, 3, 4]
+    lake.sync(catalog("users"), [records(range(20, 25))])
+    assert lake.ids() == [20, 21, 22, 23, 24]
+
+
+def test_even_then_a_table_is_not_emptied(lake: InlineLake) -> None:
+    lake.options = COMPLETES
+    lake.sync(catalog("users"), [records(range(3))])
+    with pytest.raises(ConfigError, match=r"users \(0 rows in place of 3\)"):
+        lake.sync(catalog("users"), [])
+    assert lake.ids() == [0, 1, 2]
+
+
+def test_a_status_of_the_source_itself_proves_its_end(lake: InlineLake) -> None:
+    lake.sync(catalog("users"), [records(range(10)), state({})])
+    lake.sync(catalog("users"), [records([100]), status("COMPLETE")])
+    assert lake.ids() == [100]
+
+
+def hold_back(lake: InlineLake, ids: range) -> None:
+    lake.sync(catalog("users"), [records(range(10)), state({})])
+    with pytest.raises(ConfigError, match=rf"users \({len(ids)} rows in place of 10\)"):
+        lake.sync(catalog("users"), [records(ids), state({"page": 7})])
+
+
+def decide(lake: InlineLake, directory: Path, command: str) -> int:
+    settings = lake.settings
+    assert settings.credentials is not None
+    keys = {"access_key_id": settings.credentials.access_key_id, "secret_access_key": settings.credentials.secret_access_key}
+    options = {"s3_bucket_name": settings.bucket, "s3_bucket_path": "lake", "s3_bucket_region": "", "format": lake.format}
+    (directory / "config.json").write_text(json.dumps({**options, **keys, "s3_endpoint": settings.endpoint, **lake.options}))
+    return operator_command([command, "--config", str(directory / "config.json")])
+
+
+def head(lake: InlineLake) -> Any:
+    store = S3Store(lake.settings)
+    prefix = next(found.key for found in store.list("lake/airbyte_internal/") if "/chain/" in found.key).rpartition("/")[0] + "/"
+    chain = Chain(store, prefix, StreamId(None, "users"))
+    chain.read()
+    chain.catch_up()
+    return chain.head
+
+
+def all_keys(lake: InlineLake) -> set[str]:
+    return {found.key for found in S3Store(lake.settings).list("lake/")}
+
+
+def raw_rows(lake: InlineLake) -> set[str]:
+    return {key for key in all_keys(lake) if "/raw/" in key}
