@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, ConfigDict, Field, SecretStr, ValidationError, ValidationInfo, field_validator
 from pydantic_core import ErrorDetails
 
+from destination_s3_spark.config.batching_options import Batching
 from destination_s3_spark.config.format_options import SPELLINGS, Format, with_current_spelling
 from destination_s3_spark.config.iceberg_options import ICEBERG_TYPES
 from destination_s3_spark.config.nearest_name import nearest_name
@@ -100,48 +101,6 @@ class Spark(Settings):
                 "true in spark.conf, and on the cluster, or choose own"
             )
         return credentials
-
-
-class Batching(Settings):
-    """When records are committed, and where they wait until then."""
-
-    max_batch_mb: int = Field(
-        512,
-        ge=1,
-        title="Batch size (MB)",
-        description="Records of all streams together that are committed at once, at the next STATE. Larger batches make larger files.",
-    )
-    max_batch_age_s: int = Field(
-        300,
-        ge=1,
-        le=900,
-        title="Batch age (seconds)",
-        description="How long a STATE may wait for its batch to be committed. Airbyte expects one at least every 15 minutes.",
-    )
-    end_of_input: Literal["needs_state", "completes"] = Field(
-        "needs_state",
-        title="End of the input",
-        description=(
-            "What completes a stream of a caller that sends no stream status (a custom connector, a pipe, PyAirbyte). needs_state: a STATE "
-            "after its last record. completes: the end of the input, for sources that send no STATE. A source that died then looks like "
-            "one that finished, and only tables.unproven_replacement protects the table from what it sent."
-        ),
-    )
-    spool_dir: str | None = Field(
-        None,
-        title="Spool directory",
-        description="The local directory in which records wait for their batch. By default the system's temporary directory.",
-        examples=["/spool"],
-    )
-    max_spool_gb: float = Field(
-        4,
-        gt=0,
-        title="Spool size (GB)",
-        description=(
-            "The local disk space waiting records may take, and events of change logs when the records have left. When it is full, reading "
-            "pauses until some records are uploaded."
-        ),
-    )
 
 
 class S3(Settings):

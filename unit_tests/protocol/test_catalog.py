@@ -63,6 +63,7 @@ def test_a_stream_keeps_what_the_catalog_says_and_unknown_fields_are_ignored() -
             generation_id=7,
             minimum_generation_id=7,
             sync_id=42,
+            is_resumable=True,
         ),
     )
     assert parsed.has_generations

@@ -200,10 +200,9 @@ class TableWriter:
     def close(self, orphans: OrphanUploads | None = None, *, holds_back: bool = False) -> None:
         """End the session after a successful sync. Its checkpoints no longer count as replays.
 
-        `holds_back`: the pending generation stays beside the table until somebody decides about it.
-        Pass `orphans`, listed after the last land, if a task attempt failed: only that list knows the uploads of failed attempts.
-        A table with replaced files to delete is opened even without records. So is one that an earlier session left unclosed: otherwise a
-        later sync with equal records would be taken for a replay. A table that stays unopened is published if it is behind.
+        Pass `orphans`, listed after the last land, if a task attempt failed: only that list knows the uploads of failed attempts. A table
+        with replaced files to delete is opened even without records. So is one that an earlier session left unclosed: otherwise a later sync
+        with equal records would be taken for a replay. A table that stays unopened is published if it is behind. `holds_back`: as in Close.
         """
         with self._ending_on_error():
             if not self._opened:

@@ -1,0 +1,54 @@
+"""Configuration of batches: when records are committed, what completes a stream, and where records wait.
+
+Users read the docstrings, titles and descriptions.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from destination_s3_spark.config.settings_model import Settings
+
+
+class Batching(Settings):
+    """When records are committed, and where they wait until then."""
+
+    max_batch_mb: int = Field(
+        512,
+        ge=1,
+        title="Batch size (MB)",
+        description="Records of all streams together that are committed at once, at the next STATE. Larger batches make larger files.",
+    )
+    max_batch_age_s: int = Field(
+        300,
+        ge=1,
+        le=900,
+        title="Batch age (seconds)",
+        description="How long a STATE may wait for its batch to be committed. Airbyte expects one at least every 15 minutes.",
+    )
+    end_of_input: Literal["needs_state", "completes"] = Field(
+        "needs_state",
+        title="End of the input",
+        description=(
+            "What completes a stream where no stream status comes (a custom connector, a pipe, PyAirbyte): a STATE after its last record, or "
+            "the end of the input, for sources without STATEs. One that died then looks like one that finished, and only "
+            "tables.unproven_replacement protects the table."
+        ),
+    )
+    spool_dir: str | None = Field(
+        None,
+        title="Spool directory",
+        description="The local directory in which records wait for their batch. By default the system's temporary directory.",
+        examples=["/spool"],
+    )
+    max_spool_gb: float = Field(
+        4,
+        gt=0,
+        title="Spool size (GB)",
+        description=(
+            "The local disk space waiting records may take, and events of change logs when the records have left. When it is full, reading "
+            "pauses until some records are uploaded."
+        ),
+    )
