@@ -32,9 +32,9 @@ class Batching(Settings):
         "needs_state",
         title="End of the input",
         description=(
-            "What completes a stream where no stream status comes (a custom connector, a pipe, PyAirbyte): a STATE after its last record, or "
-            "the end of the input, for sources without STATEs. One that died then looks like one that finished, and only "
-            "tables.unproven_replacement protects the table."
+            "What completes a stream where no stream status comes (a custom connector, a pipe, PyAirbyte). needs_state: a STATE after its "
+            "last record. completes: the end of the input, for sources that send no STATE. A source that died then looks like one that "
+            "finished, and only tables.unproven_replacement protects the table from what it sent."
         ),
     )
     spool_dir: str | None = Field(

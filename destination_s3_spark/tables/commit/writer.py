@@ -201,8 +201,8 @@ class TableWriter:
         """End the session after a successful sync. Its checkpoints no longer count as replays.
 
         Pass `orphans`, listed after the last land, if a task attempt failed: only that list knows the uploads of failed attempts. A table
-        with replaced files to delete is opened even without records. So is one that an earlier session left unclosed: otherwise a later sync
-        with equal records would be taken for a replay. A table that stays unopened is published if it is behind. `holds_back`: as in Close.
+        with replaced files to delete is opened even without records. So is one that an earlier session left unclosed: otherwise a later
+        sync with equal records would be taken for a replay. A table that stays unopened is published if behind. `holds_back`: as in Close.
         """
         with self._ending_on_error():
             if not self._opened:
