@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -44,10 +45,8 @@ ONLY_IN = {"boto3": {"storage", "demo"}, "botocore": {"storage", "demo"}, "pyspa
 STDOUT_OWNERS = {"protocol.writer", "cli", "demo"}
 """The protocol goes out in one place. The operator commands talk to a person instead, never during a sync."""
 
-MAX_FILE_LINES = 400
+MAX_FILE_LINES = 500
 MAX_FUNCTION_LINES = 50
-
-FILES = sorted(ROOT.rglob("*.py"))
 
 
 def module_name(path: Path) -> str:
@@ -82,57 +81,70 @@ def own_imports(tree: ast.Module) -> Iterator[tuple[int, str]]:
     return ((line, name.removeprefix(prefix)) for line, name in imported_modules(tree) if name.startswith(prefix))
 
 
-@pytest.fixture(params=FILES, ids=[module_name(path) or PACKAGE for path in FILES])
-def source(request: pytest.FixtureRequest) -> tuple[str, ast.Module, str]:
-    text = request.param.read_text()
-    return module_name(request.param), ast.parse(text), text
+@dataclass(frozen=True)
+class Source:
+    """A file of the package."""
+
+    module: str
+    text: str
+    tree: ast.Module
+
+    @property
+    def room(self) -> str:
+        return self.module.partition(".")[0]
 
 
-def test_imports_go_down_only(source: tuple[str, ast.Module, str]) -> None:
-    module, tree, _ = source
-    upward = [f"{module}.py:{line} imports {name}, which lies above it" for line, name in own_imports(tree) if layer(name) < layer(module)]
+@pytest.fixture(scope="module")
+def sources() -> list[Source]:
+    texts = {module_name(path): path.read_text() for path in sorted(ROOT.rglob("*.py"))}
+    return [Source(module, text, ast.parse(text)) for module, text in texts.items()]
 
+
+def test_imports_go_down_only(sources: list[Source]) -> None:
+    upward = [
+        f"{source.module}.py:{line} imports {name}, which lies above it"
+        for source in sources
+        for line, name in own_imports(source.tree)
+        if layer(name) < layer(source.module)
+    ]
     assert not upward, "\n".join(upward)
 
 
-def test_libraries_with_one_owner_are_imported_there_only(source: tuple[str, ast.Module, str]) -> None:
-    module, tree, _ = source
+def test_libraries_with_one_owner_are_imported_there_only(sources: list[Source]) -> None:
     strays = [
-        f"{module}.py:{line} imports {name}, which only {' and '.join(sorted(ONLY_IN[library]))} may"
-        for line, name in imported_modules(tree)
-        if (library := name.partition(".")[0]) in ONLY_IN and module.partition(".")[0] not in ONLY_IN[library]
+        f"{source.module}.py:{line} imports {name}, which only {' and '.join(sorted(ONLY_IN[library]))} may"
+        for source in sources
+        for line, name in imported_modules(source.tree)
+        if (library := name.partition(".")[0]) in ONLY_IN and source.room not in ONLY_IN[library]
     ]
-
     assert not strays, "\n".join(strays)
 
 
-def test_stdout_has_one_owner(source: tuple[str, ast.Module, str]) -> None:
-    module, tree, _ = source
-    if module in STDOUT_OWNERS or module.partition(".")[0] in STDOUT_OWNERS:
-        return
+def test_stdout_has_one_owner(sources: list[Source]) -> None:
     touches = [
-        f"{module}.py:{node.lineno} touches stdout; only {', '.join(sorted(STDOUT_OWNERS))} may"
-        for node in ast.walk(tree)
+        f"{source.module}.py:{node.lineno} touches stdout; only {', '.join(sorted(STDOUT_OWNERS))} may"
+        for source in sources
+        if source.module not in STDOUT_OWNERS and source.room not in STDOUT_OWNERS
+        for node in ast.walk(source.tree)
         if (isinstance(node, ast.Attribute) and node.attr in ("stdout", "__stdout__") and ast.unparse(node.value) == "sys")
         or (isinstance(node, ast.Call) and ast.unparse(node.func) == "print")
     ]
-
     assert not touches, "\n".join(touches)
 
 
-def test_files_and_functions_stay_small(source: tuple[str, ast.Module, str]) -> None:
-    module, tree, text = source
-    lines = len(text.splitlines())
-    long_functions = [
-        f"{module}.py:{node.lineno} {node.name} has {node.end_lineno - node.lineno + 1} lines, the limit is {MAX_FUNCTION_LINES}"
-        for node in ast.walk(tree)
+def test_files_and_functions_stay_small(sources: list[Source]) -> None:
+    lengths = {source.module: len(source.text.splitlines()) for source in sources}
+    large = [f"{module}.py has {lines} lines, the limit is {MAX_FILE_LINES}: split it by its nouns" for module, lines in lengths.items()
+             if lines > MAX_FILE_LINES]  # fmt: skip
+    large += [
+        f"{source.module}.py:{node.lineno} {node.name} has {node.end_lineno - node.lineno + 1} lines, the limit is {MAX_FUNCTION_LINES}"
+        for source in sources
+        for node in ast.walk(source.tree)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and node.end_lineno is not None
         and node.end_lineno - node.lineno + 1 > MAX_FUNCTION_LINES
     ]
-
-    assert lines <= MAX_FILE_LINES, f"{module}.py has {lines} lines, the limit is {MAX_FILE_LINES}: split it by its nouns"
-    assert not long_functions, "\n".join(long_functions)
+    assert not large, "\n".join(large)
 
 
 def test_the_rules_see_a_violation() -> None:
