@@ -142,9 +142,9 @@ def _stream(entry: _Entry, without_generations: bool) -> Stream:
 
 
 def _refuse_files(entry: _Entry) -> None:
-    for field, value in (("is_file_based", entry.described.get("is_file_based")), ("include_files", entry.configured.get("include_files"))):
-        if value:
-            raise entry.error(field, "this destination writes records, not files; turn file transfer off for this stream.")
+    """Refuse a stream whose files are to be copied. Without them, a file-based stream sends records like any other."""
+    if entry.configured.get("include_files"):
+        raise entry.error("include_files", "this destination writes records, not files; turn file transfer off for this stream.")
 
 
 def _destination_sync_mode(entry: _Entry) -> DestinationSyncMode:

@@ -112,7 +112,7 @@ def test_a_sync_id_alone_does_not_make_generations_optional() -> None:
         ({"destination_sync_mode": None}, "missing"),
         ({"destination_sync_mode": ["append"]}, "destination_sync_mode"),
         ({"include_files": True}, "include_files"),
-        ({"described": {"is_file_based": True}}, "is_file_based"),
+        ({"described": {"is_file_based": True}, "include_files": True}, "include_files"),
         ({"described": {"json_schema": None}}, "json_schema"),
         ({"described": {"json_schema": []}}, "json_schema"),
         ({"primary_key": "id"}, "primary_key"),
@@ -128,6 +128,12 @@ def test_what_is_not_supported_is_refused_by_stream_and_field(changed: dict[str,
     error = error_of(catalog(configured("orders"), configured(**changed)))
     assert "'shop.users'" in error.message
     assert named in error.message
+
+
+@pytest.mark.parametrize("files", [{}, {"include_files": None}, {"include_files": False}])
+def test_a_file_based_stream_without_its_files_is_like_any_other(files: dict[str, Any]) -> None:
+    file_based = parse_catalog(catalog(configured(described={"is_file_based": True}, **files)))
+    assert file_based == parse_catalog(catalog(configured()))
 
 
 def test_a_nested_key_is_no_matter_to_append() -> None:
