@@ -45,7 +45,7 @@ def test_the_start_says_what_where_and_by_what(told: Told) -> None:
     first = told.outcome.log_text.splitlines()[0]
     assert first.startswith(f"destination-s3-spark {version('destination-s3-spark')} syncs 3 streams to {place}: ")
     assert "shop.users (incremental, append), shop.orders (incremental, append_dedup)" in first
-    assert "Spark runs on local[2], records are typed " in first
+    assert "As a connector of the registry: generations and stream statuses. Spark runs on local[2], records are typed " in first
 
 
 def test_each_commit_is_a_line_in_words(told: Told) -> None:

@@ -207,15 +207,14 @@ def test_memory_is_compared_with_what_the_settings_take(monkeypatch: pytest.Monk
     assert look_at_spool_and_memory(monkeypatch, 2 * GIB, spark={"master": f"local[{fitting}]"})["memory"].verdict is Verdict.GOOD
 
 
-def catalog_of(*streams: tuple[str, str], mode: str = "append") -> bytes:
+def catalog_of(*streams: tuple[str, str], mode: str = "append", generations: bool = True) -> bytes:
+    ids = {"generation_id": 0, "minimum_generation_id": 0, "sync_id": 1} if generations else {}
     described = [
         {
             "stream": {"name": name, "namespace": namespace, "json_schema": {"type": "object", "properties": {"id": {"type": "integer"}}}},
             "sync_mode": "full_refresh",
             "destination_sync_mode": mode,
-            "generation_id": 0,
-            "minimum_generation_id": 0,
-            "sync_id": 1,
+            **ids,
         }
         for namespace, name in streams
     ]
@@ -223,11 +222,24 @@ def catalog_of(*streams: tuple[str, str], mode: str = "append") -> bytes:
 
 
 def test_each_stream_of_a_catalog_has_its_path(config: Path, s3_settings: S3Settings) -> None:
-    findings = list(look_at_streams(table_factory(read_config(config)), catalog_of(("shop", "orders"), ("shop", "a/b"))))
+    _, *findings = look_at_streams(table_factory(read_config(config)), catalog_of(("shop", "orders"), ("shop", "a/b")))
 
     assert [finding.verdict for finding in findings] == [Verdict.GOOD, Verdict.GOOD]
     assert findings[0].check == "shop.orders"
     assert f"append into s3://{s3_settings.bucket}/lake/shop/orders/ (files such as " in findings[0].detail
+
+
+@pytest.mark.parametrize(
+    ("generations", "words"),
+    [
+        (True, "As a connector of the registry: generations and stream statuses"),
+        (False, "As a custom connector: no generations, no stream statuses"),
+    ],
+)
+def test_the_catalog_shows_how_the_connector_is_installed(config: Path, generations: bool, words: str) -> None:
+    found = next(look_at_streams(table_factory(read_config(config)), catalog_of(("shop", "orders"), generations=generations)))
+
+    assert (found.check, found.verdict, found.detail) == ("installation", Verdict.GOOD, words)
 
 
 @pytest.mark.parametrize(("catalog", "words"), [(b"{", "catalog"), (catalog_of(("shop", "orders"), mode="append_dedup"), "primary_key")])

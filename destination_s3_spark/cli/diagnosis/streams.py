@@ -1,4 +1,4 @@
-"""Diagnosis of a catalog: where each stream's table is or will be."""
+"""Diagnosis of a catalog: what its sender sends, and where each stream's table is or will be."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from destination_s3_spark.cli.diagnosis.finding import Finding, Verdict
 from destination_s3_spark.errors import SyncError
 from destination_s3_spark.protocol.catalog import parse_catalog
+from destination_s3_spark.sync.story.lines import installation
 from destination_s3_spark.tables.factory import TableFactory
 from destination_s3_spark.tables.stream_table import StreamTable
 
@@ -14,12 +15,14 @@ PART = "streams"
 
 
 def look_at_streams(factory: TableFactory, catalog: bytes) -> Iterator[Finding]:
-    """Yield the resolved path of each stream, or what a sync of the catalog would end with."""
+    """Yield the installation and the resolved path of each stream, or what a sync of the catalog would end with."""
     try:
-        tables = factory.of_catalog(parse_catalog(catalog))
+        parsed = parse_catalog(catalog)
+        tables = factory.of_catalog(parsed)
     except SyncError as error:
         yield Finding(PART, "catalog", Verdict.BAD, error.message)
         return
+    yield Finding(PART, "installation", Verdict.GOOD, installation(parsed))
     for table in tables.values():
         yield Finding(PART, str(table.stream.id), Verdict.GOOD, _paths(factory, table))
 

@@ -32,7 +32,15 @@ def start_line(version: str, typist: str, catalog: Catalog, master: str, place: 
     """Say what is about to happen: by what, on which streams and how, and where to."""
     streams = listed([f"{stream.id} ({modes(stream)})" for stream in catalog.streams], MOST_NAMES)
     number = counted(len(catalog.streams), "stream")
-    return f"destination-s3-spark {version} syncs {number} to {place}: {streams}. Spark runs on {master}, records are typed {typist}."
+    doing = f"destination-s3-spark {version} syncs {number} to {place}: {streams}"
+    return f"{doing}. {installation(catalog)}. Spark runs on {master}, records are typed {typist}."
+
+
+def installation(catalog: Catalog) -> str:
+    """Say as what the caller treats the connector, which the catalog shows, and what it sends."""
+    if catalog.has_generations:
+        return "As a connector of the registry: generations and stream statuses"
+    return "As a custom connector: no generations, no stream statuses"
 
 
 def modes(stream: Stream) -> str:

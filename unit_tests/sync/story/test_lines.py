@@ -64,9 +64,9 @@ FIGURES = SyncFigures(
 )
 
 
-def catalog_of(count: int) -> bytes:
+def catalog_of(count: int, **ids: int) -> bytes:
     described = [
-        {"stream": {"name": f"s{number}", "json_schema": {}}, "sync_mode": "full_refresh", "destination_sync_mode": "append"}
+        {"stream": {"name": f"s{number}", "json_schema": {}}, "sync_mode": "full_refresh", "destination_sync_mode": "append", **ids}
         for number in range(count)
     ]
     return json.dumps({"streams": described}).encode()
@@ -75,12 +75,27 @@ def catalog_of(count: int) -> bytes:
 @pytest.mark.parametrize(
     ("count", "told"),
     [
-        (1, "syncs 1 stream to s3://lake/x/: s0 (full_refresh, append). Spark runs on local[2], records are typed by hand."),
-        (200, "s9 (full_refresh, append) and 190 more. Spark runs on"),
+        (1, "syncs 1 stream to s3://lake/x/: s0 (full_refresh, append). As a custom connector: "),
+        (200, "s9 (full_refresh, append) and 190 more. As a custom connector: "),
     ],
 )
 def test_the_start_names_streams_and_modes_and_shortens_long_lists(count: int, told: str) -> None:
     assert told in start_line("1.2.3", "by hand", parse_catalog(catalog_of(count)), "local[2]", "s3://lake/x/")
+
+
+@pytest.mark.parametrize(
+    ("ids", "installation"),
+    [
+        ({}, "As a custom connector: no generations, no stream statuses"),
+        (
+            {"generation_id": 0, "minimum_generation_id": 0, "sync_id": 1},
+            "As a connector of the registry: generations and stream statuses",
+        ),
+    ],
+)
+def test_the_start_says_how_the_connector_is_installed(ids: dict[str, int], installation: str) -> None:
+    line = start_line("1.2.3", "by hand", parse_catalog(catalog_of(1, **ids)), "local[2]", "s3://lake/x/")
+    assert line.endswith(f"(full_refresh, append). {installation}. Spark runs on local[2], records are typed by hand.")
 
 
 @pytest.mark.parametrize(
