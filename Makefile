@@ -70,9 +70,10 @@ wheels: install ## Build the wheels of the connector and of its kernel (for this
 	@$(BIN)/python -m maturin build --quiet --release --locked --manifest-path kernel/Cargo.toml --out dist
 	@ls dist
 
-spec: install ## Write spec.json anew from the configuration models
+spec: install ## Write spec.json and metadata.json anew from the configuration models and metadata.yaml
 	@$(BIN)/python -m destination_s3_spark.config.specification
-	@echo "==> wrote destination_s3_spark/spec.json"
+	@scripts/metadata-json
+	@echo "==> wrote destination_s3_spark/spec.json and metadata.json"
 
 lock: install ## Write both lock files anew from pyproject.toml
 	@echo "==> resolving requirements.lock and requirements-dev.lock"

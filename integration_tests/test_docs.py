@@ -96,6 +96,7 @@ def workplace(moto: S3Server, environment: dict[str, str], tmp_path_factory: pyt
         )
     )
     (directory / "source.json").write_text("{}")
+    (directory / "oss_registry.json").write_text(json.dumps({"destinations": [], "sources": []}))
     first = catalog(*streams(COLUMNS))
     sync(directory, environment, first, messages(1, "9.99 EUR"))
     columns = {**COLUMNS, "prices": {"id": INTEGER, "price": INTEGER}}

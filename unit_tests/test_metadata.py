@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 import xml.etree.ElementTree as ET
@@ -24,6 +25,11 @@ def test_airbyte_accepts_the_metadata() -> None:
 
     assert metadata.data.connector_type.value == "destination"
     assert str(metadata.data.definition_id) != DESTINATION_S3_ID
+
+
+def test_the_package_has_the_metadata_too() -> None:
+    """From which `registry` makes its entry: `make spec` writes it."""
+    assert json.loads((ROOT / "destination_s3_spark" / "metadata.json").read_bytes()) == METADATA
 
 
 def test_the_platform_will_send_generations_and_statuses() -> None:

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
-from destination_s3_spark.cli.configuration import read_file
+from destination_s3_spark.cli.configuration import read_input
 from destination_s3_spark.cli.terminal import write_json
 from destination_s3_spark.counted import counted
 from destination_s3_spark.protocol.discovered import Choice, configured_catalog, discovered_streams
 
-STANDARD_INPUT = "-"
-
 
 def run(discovered: str, choice: Choice) -> int:
     """Print the configured catalog, and on stderr how each stream is synced. Raises ConfigError when there is no catalog or stream."""
-    text = sys.stdin.buffer.read() if discovered == STANDARD_INPUT else read_file(Path(discovered), "catalog")
-    catalog = configured_catalog(discovered_streams(text), choice)
+    catalog = configured_catalog(discovered_streams(read_input(discovered, "catalog")), choice)
     write_json(catalog)
     sys.stdout.flush()
     for entry in catalog["streams"]:

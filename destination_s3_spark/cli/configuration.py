@@ -1,7 +1,8 @@
-"""Configuration file of an operator command."""
+"""Configuration and other files of an operator command."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,8 @@ import orjson
 
 from destination_s3_spark.config.config import Config
 from destination_s3_spark.errors import ConfigError
+
+STANDARD_INPUT = "-"
 
 
 def read_config(path: Path) -> Config:
@@ -34,3 +37,8 @@ def read_file(path: Path, what: str) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise ConfigError(f"The {what} {path} cannot be read: {error.strerror}.") from error
+
+
+def read_input(path: str, what: str) -> bytes:
+    """Read a file of the command line, or standard input for `-`. Raises ConfigError if the file cannot be read."""
+    return sys.stdin.buffer.read() if path == STANDARD_INPUT else read_file(Path(path), what)

@@ -230,6 +230,23 @@ def catalog(discovered: str, select: tuple[str, ...], sync_mode: str | None, des
 
 
 @tree.command()
+@click.option("--base", metavar="FILE", type=click.Path(), help="A registry, or - for standard input: print a copy that has the entry.")
+@click.option("--image", metavar="NAME:TAG", help="The connector's image, where it has another name or tag than in this release.")
+def registry(base: str | None, image: str | None) -> int:
+    """Make an entry for a connector registry of one's own.
+
+    Prints the connector's entry, or with --base a copy of Airbyte's oss_registry.json that has it, for CONNECTOR_REGISTRY_BASE_URL. A
+    connector of the registry gets generations, stream statuses, refreshes and its memory limits from Airbyte, a custom one does not.
+
+    \b
+    destination-s3-spark registry --base oss_registry.json > with_s3_spark.json
+    """
+    from destination_s3_spark.cli import registry_command  # noqa: PLC0415
+
+    return registry_command.run(base, image)
+
+
+@tree.command()
 @_table_options("The stream whose change log is printed.")
 @click.option("--key", metavar="JSON", help="Only records of rows with this key, such as '{\"id\": 42}'.")
 @click.option("--from", "first", type=click.IntRange(min=1), metavar="N", help="Only records from this sequence number on.")

@@ -12,6 +12,7 @@ import docker
 import pytest
 import yaml
 
+from destination_s3_spark.cli.registry_command import registry_entry
 from integration_tests.image.container import TMPFS, ImageConnector, Limits
 
 pytestmark = pytest.mark.image_tests
@@ -83,6 +84,10 @@ def test_spec_is_the_specification_of_this_checkout(image: str) -> None:
     assert message["type"] == "SPEC"
     expected = json.loads((ROOT / "destination_s3_spark" / "spec.json").read_text())
     assert {name: message["spec"][name] for name in expected} == expected
+
+
+def test_the_registry_entry_is_that_of_this_checkout(image: str) -> None:
+    assert json.loads(run(image, "registry")) == registry_entry()
 
 
 def test_the_platforms_way_of_starting_it_gives_the_same(image: str) -> None:

@@ -77,7 +77,7 @@ def test_each_shell_has_a_completion_script(shell: str, capsys: pytest.CaptureFi
     ("words", "completions"),
     [
         ("destination-s3-spark in", ["inspect"]),
-        ("destination-s3-spark re", ["report", "repair", "rebuild"]),
+        ("destination-s3-spark re", ["report", "registry", "repair", "rebuild"]),
         ("destination-s3-spark wr", ["write"]),
         ("destination-s3-spark check --co", ["--config"]),
     ],

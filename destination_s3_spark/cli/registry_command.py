@@ -1,0 +1,133 @@
+"""Command `registry`: makes the connector's entry in a connector registry, and copies of a registry that have it."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import orjson
+
+from destination_s3_spark.cli.configuration import read_input
+from destination_s3_spark.cli.terminal import write_json
+from destination_s3_spark.counted import counted
+from destination_s3_spark.errors import ConfigError
+
+_PACKAGE = Path(__file__).parents[1]
+_NOT_IN_ENTRIES = {"definitionId", "connectorType", "connectorSubtype", "registryOverrides"}
+"""Fields of metadata.yaml that say where an entry belongs, or that have another name there."""
+_VERSION = re.compile(r"dev.*|\d+\.\d+\.\d+(-.+)?")
+"""Tags that Airbyte reads as a version. It leaves out an entry with any other."""
+
+
+class _Definition(msgspec.Struct, rename="camel"):
+    destination_definition_id: str
+    docker_image_tag: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Registry:
+    """A connector registry. What is not read stays as the bytes it came in."""
+
+    members: Mapping[str, msgspec.Raw]
+    destinations: Sequence[tuple[_Definition, msgspec.Raw]]
+
+    def with_entry(self, entry: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the registry, for `write_json`, with the entry in place of the one of the same definition, else behind all others."""
+        known = self._places(entry)
+        destinations: list[Any] = [_unchanged(raw) for place, (_, raw) in enumerate(self.destinations) if place not in known]
+        destinations.insert(known[0] if known else len(destinations), entry)
+        return {**{name: _unchanged(raw) for name, raw in self.members.items()}, "destinations": destinations}
+
+    def tags(self, entry: Mapping[str, Any]) -> list[str]:
+        """Return the image tags that the registry has for the entry's definition: none or one, unless somebody edited it."""
+        return [self.destinations[place][0].docker_image_tag for place in self._places(entry)]
+
+    def _places(self, entry: Mapping[str, Any]) -> list[int]:
+        wanted = entry["destinationDefinitionId"]
+        return [place for place, (one, _) in enumerate(self.destinations) if one.destination_definition_id.lower() == wanted]
+
+
+def run(base: str | None, image: str | None) -> int:
+    """Print the entry, or a copy of the registry `base` with it, and on stderr what changed there. Raises ConfigError."""
+    entry = registry_entry(image)
+    if base is None:
+        write_json(entry)
+        return 0
+    registry = parse_registry(read_input(base, "registry"), base)
+    write_json(registry.with_entry(entry))
+    sys.stdout.flush()
+    replaced = ", ".join(registry.tags(entry))
+    change = f"replaces {replaced}" if replaced else "is new"
+    known = counted(len(registry.destinations), "destination")
+    sys.stderr.write(f"{entry['dockerRepository']}:{entry['dockerImageTag']} {change} in a registry of {known}\n")
+    return 0
+
+
+def registry_entry(image: str | None = None) -> dict[str, Any]:
+    """Return the connector's entry: its metadata and its specification, as Airbyte's registry shows them.
+
+    Raises ConfigError for an image that Airbyte would not take.
+    """
+    data = json.loads((_PACKAGE / "metadata.json").read_bytes())["data"]
+    overrides = {field: value for field, value in data["registryOverrides"]["oss"].items() if field != "enabled"}
+    named = {} if image is None else _image(image)
+    return {
+        "destinationDefinitionId": data["definitionId"],
+        **{field: value for field, value in data.items() if field not in _NOT_IN_ENTRIES},
+        **overrides,
+        **named,
+        "spec": json.loads((_PACKAGE / "spec.json").read_bytes()),
+        "public": True,
+        "custom": False,
+        "tombstone": False,
+        "language": next(tag.removeprefix("language:") for tag in data["tags"] if tag.startswith("language:")),
+        "packageInfo": {"cdk_version": f"python:{metadata.version('airbyte-cdk')}"},
+    }
+
+
+def _image(text: str) -> dict[str, str]:
+    """Parse NAME:TAG. The name may begin with a host and its port."""
+    name, separator, tag = text.rpartition(":")
+    if not separator or not name or "/" in tag or "@" in name:
+        raise ConfigError(f"--image takes a name and a tag, such as registry.example.com/destination-s3-spark:0.1.0, not {text}.")
+    if not _VERSION.fullmatch(tag):
+        raise ConfigError(f"--image {text}: Airbyte takes versions as tags, such as 0.1.0, 0.1.0-mine or dev; tag the image so.")
+    return {"dockerRepository": name, "dockerImageTag": tag}
+
+
+def parse_registry(text: bytes, path: str) -> Registry:
+    """Parse a registry such as Airbyte's oss_registry.json. Raises ConfigError, which names the path, for anything else."""
+
+    def refuse(problem: str) -> ConfigError:
+        return ConfigError(f"{path} is no connector registry: {problem}. Pass a copy of Airbyte's oss_registry.json with --base.")
+
+    if not text.strip():
+        raise refuse("it is empty, perhaps because the output is written over it")
+    try:
+        members = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise refuse("it is not a JSON object") from error
+    lists: dict[str, list[msgspec.Raw]] = {}
+    for name in ("destinations", "sources"):
+        try:
+            lists[name] = msgspec.json.decode(members[name], type=list[msgspec.Raw])
+        except (KeyError, msgspec.ValidationError) as error:
+            raise refuse(f"it has no list '{name}'") from error
+    destinations = []
+    for number, raw in enumerate(lists["destinations"], start=1):
+        try:
+            destinations.append((msgspec.json.decode(raw, type=_Definition), raw))
+        except msgspec.ValidationError as error:
+            raise refuse(f"destination number {number} has no destinationDefinitionId") from error
+    return Registry(members, destinations)
+
+
+def _unchanged(raw: msgspec.Raw) -> orjson.Fragment:
+    return orjson.Fragment(bytes(raw))
