@@ -226,13 +226,18 @@ def _removed_later(chain: Chain, number: int, voided: set[int]) -> set[str]:
     return {file["key"] for block in later for file in block["event"].get("filesRemoved", ())}
 
 
+def _same(pending: Json, before: Json | None) -> bool:
+    """Whether it is the same generation. Blocks of earlier versions do not say whether one is held back."""
+    return before is not None and {"heldBack": False, **pending} == {"heldBack": False, **before}
+
+
 def _opened(before: Contents, event: Json, where: str) -> Contents:
     """What a session begins with: a generation that is pending may go on, become the table's, or be given up."""
     if event["kind"] == "Seed":
         before = Contents(adopted=list(event["adopted"]))
     pending = event.get("pending")
     discards = event.get("discards", False)
-    if discards or (pending is not None and pending != before.pending):
+    if discards or (pending is not None and not _same(pending, before.pending)):
         assert pending is None or pending["fromOffset"] == before.rows, f"{where}: a pending generation begins at {pending}"
         given_up = [file for file in before.files if before.is_pending(file)]
         left = [file for file in before.files if file not in given_up]
