@@ -5,13 +5,12 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
-import os
 import socket
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import botocore
-from botocore.awsrequest import AWSHTTPConnection, AWSHTTPConnectionPool, AWSHTTPSConnection, AWSHTTPSConnectionPool
+from botocore.awsrequest import AWSHTTPConnectionPool, AWSHTTPSConnectionPool
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
 from botocore.httpsession import URLLib3Session
@@ -21,7 +20,9 @@ from urllib3 import PoolManager
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.storage import credentials
 from destination_s3_spark.storage.answers import require_s3_answers
-from destination_s3_spark.storage.endpoint import check_address, check_endpoint
+from destination_s3_spark.storage.ca_bundle import ca_bundle
+from destination_s3_spark.storage.checked_connections import checked_pools
+from destination_s3_spark.storage.endpoint import S3_ENDPOINT, check_endpoint
 from destination_s3_spark.storage.failures import explain
 from destination_s3_spark.storage.patience import Patience
 from destination_s3_spark.storage.settings import Checksums, ClientLimits, Encryption, S3Settings
@@ -70,8 +71,7 @@ def _built(settings: S3Settings, limits: ClientLimits) -> S3Client:
     if settings.endpoint:
         client.meta.events.register("before-call.s3", _stay_at_the_endpoint)
         client.meta.events.register("before-call.s3.DeleteObjects", _add_content_md5)
-        ca_bundle = session._session.get_config_variable("ca_bundle") or os.environ.get("REQUESTS_CA_BUNDLE")
-        client.meta.events.register("before-send.s3", _CheckedTransport(settings.endpoint, config, ca_bundle or True))
+        client.meta.events.register("before-send.s3", _CheckedTransport(settings.endpoint, config, ca_bundle(settings) or True))
     return client
 
 
@@ -128,8 +128,7 @@ def _add_content_md5(params: dict[str, Any], **_: Any) -> None:
 class _CheckedTransport:
     """Transport that checks the peer address of a connection before it sends the first byte.
 
-    The response of a `before-send` handler replaces botocore's own transport, and an error it raises is not retried. Connections through a
-    proxy are not checked: the operator set the proxy, which resolves names and has its own rules.
+    The response of a `before-send` handler replaces botocore's own transport, and an error it raises is not retried.
     """
 
     def __init__(self, endpoint: str, config: Any, verify: str | bool) -> None:
@@ -150,36 +149,9 @@ class _CheckedTransport:
             raise
 
 
-def _checked(sock: socket.socket, host: str) -> socket.socket:
-    try:
-        check_address(str(sock.getpeername()[0]), host)
-    except ConfigError:
-        sock.close()
-        raise
-    return sock
-
-
-class _CheckedHTTPConnection(AWSHTTPConnection):
-    def _new_conn(self) -> socket.socket:
-        return _checked(super()._new_conn(), self.host)
-
-
-class _CheckedHTTPSConnection(AWSHTTPSConnection):
-    def _new_conn(self) -> socket.socket:
-        return _checked(super()._new_conn(), self.host)
-
-
-class _CheckedHTTPPool(AWSHTTPConnectionPool):
-    ConnectionCls = _CheckedHTTPConnection
-
-
-class _CheckedHTTPSPool(AWSHTTPSConnectionPool):
-    ConnectionCls = _CheckedHTTPSConnection
-
-
 class _CheckedSession(URLLib3Session):
     _manager: PoolManager
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**arguments)
-        self._manager.pool_classes_by_scheme = {"http": _CheckedHTTPPool, "https": _CheckedHTTPSPool}
+        self._manager.pool_classes_by_scheme = checked_pools(S3_ENDPOINT, AWSHTTPConnectionPool, AWSHTTPSConnectionPool)

@@ -1,9 +1,9 @@
-"""Rules for the S3 endpoints that the connector may contact.
+"""The one rule for the addresses that the connector may contact: of the store, of catalogs and their databases, of Spark's masters.
 
-A configured endpoint is an address that an Airbyte user chose and this process connects to. It must therefore not reach services meant for
-the host alone: the cloud's metadata services. Loopback and private networks are normal for MinIO and Ceph. Airbyte Cloud
-(DEPLOYMENT_MODE=CLOUD) allows only https and public addresses. The name is checked before the first request. The address of every
-connection is checked too, because a name may resolve to another address a moment later (DNS rebinding).
+An Airbyte user, or a server that the user chose, names an address, and this process connects to it. It must therefore not reach services
+meant for the host alone: the cloud's metadata services. Loopback and private networks are normal for MinIO and Ceph. Airbyte Cloud
+(DEPLOYMENT_MODE=CLOUD) allows only https and public addresses. The name is checked before a request. The address of every connection is
+checked too (`storage.checked_connections`), because a name may resolve to another address a moment later (DNS rebinding).
 """
 
 from __future__ import annotations
@@ -51,16 +51,20 @@ def check_endpoint(endpoint: str, option: str = S3_ENDPOINT) -> None:
     parts = _parse(endpoint, option)
     if cloud_deployment() and parts.scheme != "https":
         raise ConfigError(f"{option} '{endpoint}' must use https.")
-    port = parts.port or (443 if parts.scheme == "https" else 80)
+    check_host(parts.hostname or "", option, endpoint)
+
+
+def check_host(host: str, option: str, endpoint: str | None = None) -> None:
+    """Raise ConfigError unless connections to the host are allowed. Messages name it by `endpoint`, if given."""
     try:
         # The system's resolver also understands 0x7f.1 and decimal addresses, exactly as the connection will.
-        resolved = socket.getaddrinfo(parts.hostname, port, type=socket.SOCK_STREAM)
+        resolved = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except OSError:
         return
     except ValueError as error:
         raise ConfigError(f"{option} does not hold a valid host name. Write it as https://host or http://host:port.") from error
     for *_, address in resolved:
-        check_address(str(address[0]), endpoint, option)
+        check_address(str(address[0]), endpoint or host, option)
 
 
 def check_address(address: str, endpoint: str, option: str = S3_ENDPOINT) -> None:
