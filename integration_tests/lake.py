@@ -89,7 +89,7 @@ class Lake:
         for chain in chains.values():
             self._verify_table(chain)
         known = {key for chain in chains.values() for key in _named(chain)}
-        others = ("/scratch/", "/iceberg/")
+        others = ("/scratch/", "/_iceberg/")
         keys = [key for key in self.bucket.list_keys(f"{BUCKET_PATH}/") if not any(folder in key for folder in others)]
         found = {key for key in keys if key.endswith(DATA_EXTENSIONS)}
         assert found - known == set(foreign) - known, f"data files no chain names: {sorted(found - known - set(foreign))}"

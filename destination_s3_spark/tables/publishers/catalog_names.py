@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 
 from destination_s3_spark.stream_id import StreamId
 
@@ -16,9 +16,9 @@ def catalog_name(name: str) -> str:
     return _OTHER.sub("_", name.lower())[:_LONGEST]
 
 
-def colliding(names: Mapping[StreamId, tuple[str, ...]]) -> dict[StreamId, StreamId]:
-    """Map each stream whose name in the catalog is also another stream's to that other stream."""
-    owners: dict[tuple[str, ...], list[StreamId]] = {}
+def colliding(names: Mapping[StreamId, Hashable]) -> dict[StreamId, StreamId]:
+    """Map each stream whose name in the catalog, or place in the bucket, is also another stream's to that other stream."""
+    owners: dict[Hashable, list[StreamId]] = {}
     for stream, name in names.items():
         owners.setdefault(name, []).append(stream)
     return {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from io import BytesIO
 from types import TracebackType
 from typing import Any
@@ -12,19 +13,21 @@ from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile, OutputStrea
 from destination_s3_spark.storage.object_store import ObjectNotFound, ObjectStore
 from destination_s3_spark.tables.publishers.publication import NotPublished
 
-STORE, BUCKET = "airbyte.store", "airbyte.bucket"
-"""Catalog properties that hold the store and the name of its bucket."""
-MANIFEST_EXTENSION = ".avro"
-"""Extension of manifests and of lists of manifests."""
+STORE, BUCKET, FOLDER = "airbyte.store", "airbyte.bucket", "airbyte.folder"
+"""Catalog properties that hold the store, the name of its bucket and the key prefix of a table's metadata files."""
+STORE_FILES = f"{__name__}.StoreFiles"
+MANIFEST_EXTENSION, METADATA_EXTENSION = ".avro", ".metadata.json"
+"""Extensions of manifests and of lists of manifests, and of the files that name those lists."""
+LONGEST_LOCATION = 500
 
 
-def io_properties(store: ObjectStore, bucket: str) -> dict[str, Any]:
-    """Return the properties that make a catalog use the store."""
-    return {"py-io-impl": f"{StoreFiles.__module__}.{StoreFiles.__name__}", STORE: store, BUCKET: bucket}
+def io_properties(store: ObjectStore, bucket: str, folder: str) -> dict[str, Any]:
+    """Return the properties that make a catalog use the store, for the metadata files in one folder."""
+    return {"py-io-impl": STORE_FILES, STORE: store, BUCKET: bucket, FOLDER: folder}
 
 
 class StoreFiles(FileIO):
-    """Files of the connector's bucket. An object lives as long as one loaded table."""
+    """Metadata files of one table, in one folder of the connector's bucket. An object lives as long as one loaded table."""
 
     def __init__(self, properties: dict[str, Any]) -> None:
         super().__init__(properties)
@@ -39,8 +42,9 @@ class StoreFiles(FileIO):
         return StoreFile(location, self)
 
     def delete(self, location: str | InputFile | OutputFile) -> None:
-        """Delete the file. A file that is already gone is fine."""
-        self.store.delete([self.key(location if isinstance(location, str) else location.location)])
+        """Delete the file. A file that is already gone is fine, and one elsewhere is left to the catalog that put it there."""
+        with suppress(NotPublished):
+            self.store.delete([self.key(location if isinstance(location, str) else location.location)])
 
     def read(self, key: str) -> bytes:
         """Return the object's bytes. pyiceberg reads manifests, which never change, several times for one commit. Raises ObjectNotFound."""
@@ -59,15 +63,19 @@ class StoreFiles(FileIO):
         return store
 
     def key(self, location: str) -> str:
-        """Return the key at the location. Raises NotPublished if it is in another bucket."""
+        """Return the key of a metadata file. Raises NotPublished if it is no metadata file in the table's folder."""
         parts = urlsplit(location, allow_fragments=False)
-        bucket = self.properties[BUCKET]
-        if parts.scheme not in {"s3", "s3a", "s3n"} or parts.netloc != bucket:
+        folder = self.properties[FOLDER]
+        key = location.partition(f"://{parts.netloc}/")[2]
+        name = key.removeprefix(folder)
+        in_folder = parts.scheme in {"s3", "s3a", "s3n"} and parts.netloc == self.properties[BUCKET] and key.startswith(folder)
+        if not in_folder or "/" in name or not name.endswith((MANIFEST_EXTENSION, METADATA_EXTENSION)):
             raise NotPublished(
-                f"The Iceberg table has its metadata at '{location}', which is not in the bucket '{bucket}' of this connector. If another "
-                "program owns the table, choose another publish.iceberg.namespace; else drop the table, and the next sync makes it again."
+                f"The Iceberg table names '{location[:LONGEST_LOCATION]}' as a file of its metadata, which belongs below "
+                f"'s3://{self.properties[BUCKET]}/{folder}'. If another program owns the table, choose another publish.iceberg.namespace; "
+                "else drop the table in the catalog, without its files, and the next sync makes it again."
             )
-        return location.partition(f"://{bucket}/")[2]
+        return key
 
 
 class StoreFile(InputFile, OutputFile):

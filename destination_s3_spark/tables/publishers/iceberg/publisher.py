@@ -15,16 +15,16 @@ from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.chain.state import TableState
 from destination_s3_spark.config.config import Config
 from destination_s3_spark.config.format_options import ParquetFormat
-from destination_s3_spark.config.iceberg_options import IcebergOptions, IcebergRest, IcebergSql
+from destination_s3_spark.config.iceberg_options import IcebergOptions, IcebergSql
 from destination_s3_spark.errors import ConfigError, SyncError
 from destination_s3_spark.storage.configured import s3_settings
-from destination_s3_spark.storage.endpoint import check_endpoint, cloud_deployment
 from destination_s3_spark.storage.object_store import ObjectStore
 from destination_s3_spark.storage.paths import PathTemplate
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.storage.table_paths import INTERNAL_FOLDER, internal_root
 from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.publishers.catalog_names import catalog_name, colliding
+from destination_s3_spark.tables.publishers.iceberg.addresses import require_allowed
 from destination_s3_spark.tables.publishers.iceberg.columns import iceberg_columns
 from destination_s3_spark.tables.publishers.live_columns import recorded_partitioning, shown_files
 from destination_s3_spark.tables.publishers.publication import NotPublished, PublisherKind
@@ -35,6 +35,8 @@ if TYPE_CHECKING:  # pyiceberg is an extra, and a second of start-up time
 
 NO_NAMESPACE = "default"
 """The Iceberg namespace of streams without a namespace."""
+METADATA_FOLDER = "_iceberg/"
+"""The folder below the table's own that holds its metadata files. Readers of folders pass over names that begin with an underscore."""
 
 
 class IcebergCatalog:
@@ -54,22 +56,27 @@ class IcebergCatalog:
 
 @dataclass(frozen=True, slots=True)
 class IcebergTable:
-    """Publisher of one table. `folder`: the key prefix of the table's chain. `rival`: another stream with the same name in the catalog."""
+    """Publisher of one table.
+
+    `folder`: the key prefix of the table's chain. `rival`: another stream with the same name in the catalog. `neighbour`: another stream
+    whose files lie in the same folder.
+    """
 
     catalog: IcebergCatalog
     identifier: tuple[str, str]
     folder: str
     rival: StreamId | None = None
+    neighbour: StreamId | None = None
 
     name: ClassVar[str] = "iceberg"
 
     def publish(self, store: ObjectStore, state: TableState, live: LiveFiles, last: Shown | None) -> str:  # noqa: ARG002
         """Commit one snapshot with the files that were added and removed since the last one. Return the block as the mark."""
         if state.schema is not None:
-            self._require_own_name()
+            self._require_own_place()
             columns = iceberg_columns(state, live)
             files = {self._uri(file.key): file for file in shown_files(live)}
-            with self.catalog.connection.calls(store) as catalog:
+            with self.catalog.connection.calls(store, self._metadata(state)) as catalog:
                 from destination_s3_spark.tables.publishers.iceberg import table  # noqa: PLC0415
 
                 contents = table.Contents(columns, files, recorded_partitioning(state))
@@ -80,8 +87,8 @@ class IcebergTable:
         """Return the block of the table's last publish. Takes one call of the catalog. A table without columns has nothing to show."""
         if state.schema is None:
             return state.sequence_number
-        self._require_own_name()
-        with self.catalog.connection.calls(store) as catalog:
+        self._require_own_place()
+        with self.catalog.connection.calls(store, self._metadata(state)) as catalog:
             from destination_s3_spark.tables.publishers.iceberg import table  # noqa: PLC0415
 
             found = table.load(catalog, self._place(state))
@@ -92,18 +99,26 @@ class IcebergTable:
         if state.schema is not None:
             iceberg_columns(state, live)
 
-    def _require_own_name(self) -> None:
+    def _require_own_place(self) -> None:
         if self.rival is not None:
             raise NotPublished(
                 f"Stream '{self.rival}' would have the same name {'.'.join(self.identifier)} in the Iceberg catalog. Give the streams "
                 "names or namespaces that differ in more than signs and the case of letters, and leave publish.iceberg.namespace empty."
             )
+        if self.neighbour is not None:
+            raise NotPublished(
+                f"The files of stream '{self.neighbour}' lie in the same folder, and an Iceberg table needs one of its own. Write "
+                "${NAMESPACE} and ${STREAM_NAME} into s3_path_format; tables that exist keep their folders."
+            )
 
     def _place(self, state: TableState) -> Place:
         from destination_s3_spark.tables.publishers.iceberg.table import Place  # noqa: PLC0415
 
-        folder = self._uri(self.folder)
-        return Place(self.identifier, folder, self._uri(state.identity.final_root).rstrip("/"), f"{folder}iceberg")
+        metadata = self._uri(self._metadata(state)).rstrip("/")
+        return Place(self.identifier, self._uri(self.folder), self._uri(state.identity.final_root).rstrip("/"), metadata)
+
+    def _metadata(self, state: TableState) -> str:
+        return f"{state.identity.final_root}{METADATA_FOLDER}"
 
     def _uri(self, key: str) -> str:
         return f"s3://{self.catalog.settings.bucket}/{key}"
@@ -116,8 +131,11 @@ def _of_tables(config: Config, roots: Mapping[StreamId, str], template: PathTemp
         return {}
     catalog = IcebergCatalog(options, s3_settings(config))
     names = {stream: table_name(options, stream) for stream in roots}
-    rivals = colliding(names)
-    return {stream: IcebergTable(catalog, names[stream], internal_root(template, stream), rivals.get(stream)) for stream in roots}
+    rivals, neighbours = colliding(names), colliding(roots)
+    return {
+        stream: IcebergTable(catalog, names[stream], internal_root(template, stream), rivals.get(stream), neighbours.get(stream))
+        for stream in roots
+    }
 
 
 def table_name(options: IcebergOptions, stream: StreamId) -> tuple[str, str]:
@@ -142,10 +160,7 @@ def require_usable(options: IcebergOptions) -> None:
     """Raise ConfigError if the catalog cannot be used by this installation or from this deployment."""
     if find_spec("pyiceberg") is None or (isinstance(options, IcebergSql) and find_spec("sqlalchemy") is None):
         raise ConfigError("publish.iceberg needs a package that is not installed: pip install destination-s3-spark[iceberg]")
-    if isinstance(options, IcebergRest):
-        check_endpoint(options.uri, "publish.iceberg.uri")
-    if isinstance(options, IcebergSql) and cloud_deployment():
-        raise ConfigError("publish.iceberg of type sql cannot be used in Airbyte Cloud. Use a REST catalog or Glue.")
+    require_allowed(options)
 
 
 def _check(config: Config, store: ObjectStore, template: PathTemplate) -> None:
@@ -159,7 +174,7 @@ def _check(config: Config, store: ObjectStore, template: PathTemplate) -> None:
     folder = f"{template.base}{INTERNAL_FOLDER}/check/{name}"
     uri = f"s3://{catalog.settings.bucket}/{folder}"
     try:
-        with catalog.connection.calls(store) as connected:
+        with catalog.connection.calls(store, f"{folder}/") as connected:
             from destination_s3_spark.tables.publishers.iceberg import table  # noqa: PLC0415
 
             table.try_out(connected, table.Place((options.namespace or NO_NAMESPACE, name), uri, uri, uri))

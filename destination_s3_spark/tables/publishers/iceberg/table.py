@@ -95,6 +95,11 @@ def load(catalog: Catalog, place: Place) -> Table | None:
         table = catalog.load_table(place.identifier)
     except (NoSuchTableError, NoSuchNamespaceError):
         return None
+    except FileNotFoundError as gone:
+        raise NotPublished(
+            f"The metadata of the Iceberg table {'.'.join(place.identifier)} is gone from the bucket: '{gone}'. Drop the table in the "
+            "catalog, without its files; the next sync makes it again."
+        ) from gone
     owner = table.properties.get(OWNER)
     if owner != place.owner:
         whose = "it was not made by this connector" if owner is None else f"it belongs to the table under '{owner}'"
@@ -102,7 +107,21 @@ def load(catalog: Catalog, place: Place) -> Table | None:
             f"There is an Iceberg table {'.'.join(place.identifier)} already, and {whose}. Choose another publish.iceberg.namespace, or "
             "drop the table if nobody needs it: the next sync makes it again."
         )
+    _require_unchanged(table, place)
     return table
+
+
+def _require_unchanged(table: Table, place: Place) -> None:
+    """Raise NotPublished if somebody has changed a property that chooses code or places of files."""
+    found = table.properties
+    foreign = sorted(name for name in found if name.endswith("impl"))
+    if found.get(TableProperties.WRITE_METADATA_PATH) != place.metadata:
+        foreign.append(TableProperties.WRITE_METADATA_PATH)
+    if foreign:
+        raise NotPublished(
+            f"The Iceberg table {'.'.join(place.identifier)} has other properties than this connector gave it: {', '.join(foreign)[:200]}. "
+            "Drop the table in the catalog, without its files; the next sync makes it again."
+        )
 
 
 def published_block(table: Table, state: TableState) -> int | None:

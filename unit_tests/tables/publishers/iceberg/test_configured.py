@@ -21,7 +21,7 @@ from destination_s3_spark.storage.paths import PathTemplate
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.stream_id import StreamId
-from destination_s3_spark.tables.publishers.iceberg import connection
+from destination_s3_spark.tables.publishers.iceberg import connection, rest
 from destination_s3_spark.tables.publishers.iceberg.connection import Connection
 from destination_s3_spark.tables.publishers.iceberg.publisher import IcebergTable
 from destination_s3_spark.tables.publishers.publication import NotPublished
@@ -65,7 +65,7 @@ def test_streams_with_the_same_name_are_not_published(tmp_path: Path) -> None:
 
     assert [found[stream].rival for stream in (one, other, third)] == [other, one, None]
     with pytest.raises(NotPublished, match=r"Stream 'shop\.Users' would have the same name shop\.users"):
-        found[one]._require_own_name()
+        found[one]._require_own_place()
 
 
 def test_nothing_is_published_without_a_catalog_or_in_another_format() -> None:
@@ -110,14 +110,55 @@ def test_a_wrong_option_is_named(iceberg: dict[str, Any], problem: str) -> None:
         config(iceberg)
 
 
+def test_tables_of_one_folder_are_not_published() -> None:
+    one, other = StreamId("shop", "users"), StreamId("shop", "orders")
+    found = publishers_of(config(SQL), {one: "lake/all/", other: "lake/all/"}, TEMPLATE)
+    (table,) = (publisher for publisher in found[one] if isinstance(publisher, IcebergTable))
+
+    with pytest.raises(NotPublished, match=r"The files of stream 'shop\.orders' lie in the same folder"):
+        table._require_own_place()
+
+
 def test_secrets_are_not_printed() -> None:
     options = config({"type": "rest", "uri": "http://localhost:1", "credential": "id:hidden", "token": "hidden"})
     assert "hidden" not in repr(options)
 
 
-def test_an_address_of_the_host_itself_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"publish\.iceberg\.uri 'http://169\.254\.169\.254/' leads to 169\.254\.169\.254"):
-        require_publishable(config({"type": "rest", "uri": "http://169.254.169.254/"}), {}, TEMPLATE)
+@pytest.mark.parametrize("option", ["uri", "oauth2_server_uri"])
+def test_an_address_of_the_host_itself_is_refused(option: str) -> None:
+    options = {"type": "rest", "uri": "http://localhost:1/", option: "http://169.254.169.254/"}
+    with pytest.raises(ConfigError, match=rf"publish\.iceberg\.{option} 'http://169\.254\.169\.254/' leads to 169\.254\.169\.254"):
+        require_publishable(config(options), {}, TEMPLATE)
+
+
+@pytest.mark.parametrize(
+    ("uri", "problem"),
+    [
+        ("postgresql://user:hidden@169.254.169.254:80/db", r"publish\.iceberg\.uri '169\.254\.169\.254' leads to 169\.254\.169\.254"),
+        ("postgresql://user:hidden@/db?host=169.254.169.254", "not the URI of a PostgreSQL database with its host"),
+        ("postgresql://user:hidden@localhost/db?host=169.254.169.254", "parameters that it may not have: host"),
+        ("postgresql://user:hidden@localhost/db?sslkey=/etc/key&sslmode=require", "parameters that it may not have: sslkey"),
+        ("mysql://user:hidden@localhost/db", "not the URI of a PostgreSQL database"),
+        ("hidden", "not the URI of a database"),
+    ],
+)
+def test_only_databases_at_allowed_addresses_are_catalogs(uri: str, problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem) as refused:
+        require_publishable(config({"type": "sql", "uri": uri}), {}, TEMPLATE)
+    assert "hidden" not in refused.value.message
+    assert refused.value.__context__ is None
+
+
+def test_a_database_on_another_machine_is_a_catalog() -> None:
+    require_publishable(config({"type": "sql", "uri": "postgresql+psycopg2://u:p@localhost:5432/db?sslmode=require"}), {}, TEMPLATE)
+
+
+@pytest.mark.parametrize("variable", ["KUBERNETES_SERVICE_HOST", "AIRBYTE_ENTRYPOINT", "DEPLOYMENT_MODE"])
+def test_a_file_is_a_catalog_only_on_a_machine_of_the_users_own(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    require_publishable(config(SQL), {}, TEMPLATE)
+    monkeypatch.setenv(variable, "OSS")
+    with pytest.raises(ConfigError, match="is an SQLite file, which would be lost with this container"):
+        require_publishable(config(SQL), {}, TEMPLATE)
 
 
 def test_a_database_is_no_catalog_for_the_cloud(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,11 +221,14 @@ def server() -> Iterator[Any]:
     served.server_close()
 
 
-@pytest.mark.parametrize(("status", "reason"), [(401, "refused the request"), (403, "refused the request"), (503, "could not be reached")])
+@pytest.mark.parametrize(
+    ("status", "reason"),
+    [(401, "refused the request"), (403, "refused the request"), (503, r"in trouble \(ServiceUnavailableError: Nope: no\)")],
+)
 def test_answers_of_a_catalog_are_explained(server: Any, status: int, reason: str) -> None:
     server.status = status
     connected = Connection(IcebergRest(uri=server.uri, token="t"), S3Settings("b"))
-    with pytest.raises(NotPublished, match=reason), connected.calls(FakeStore()):
+    with pytest.raises(NotPublished, match=reason), connected.calls(FakeStore(), "t/"):
         pass
 
 
@@ -192,19 +236,22 @@ def test_a_catalog_that_did_not_answer_is_left_alone_for_a_while(server: Any, mo
     server.status = 503
     connected = Connection(IcebergRest(uri=server.uri), S3Settings("b"))
     for _ in range(3):
-        with pytest.raises(NotPublished, match="could not be reached"), connected.calls(FakeStore()):
+        with pytest.raises(NotPublished, match="in trouble"), connected.calls(FakeStore(), "t/"):
             pass
     assert server.requests == 1
     monkeypatch.setattr(connection, "PAUSE_S", 0.0)
-    with pytest.raises(NotPublished), connected.calls(FakeStore()):
+    with pytest.raises(NotPublished), connected.calls(FakeStore(), "t/"):
         pass
     assert server.requests == 2
 
 
 def test_a_catalog_that_is_silent_does_not_hold_the_sync(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "TIMEOUTS_S", (0.2, 0.2))
+    monkeypatch.setattr(rest, "TIMEOUTS_S", (0.2, 0.2))
     silent = ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler)  # accepts connections, serves none
     connected = Connection(IcebergRest(uri=f"http://127.0.0.1:{silent.server_port}"), S3Settings("b"))
-    with pytest.raises(NotPublished, match=r"could not be reached or did not answer as one \(ReadTimeout\)"), connected.calls(FakeStore()):
+    with (
+        pytest.raises(NotPublished, match=r"could not be reached or did not answer as one \(ReadTimeout\)"),
+        connected.calls(FakeStore(), "t/"),
+    ):
         pass
     silent.server_close()

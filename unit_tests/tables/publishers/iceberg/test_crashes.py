@@ -47,7 +47,7 @@ def replaced(store: FakeStore, folder: Path, sync_id: int) -> None:
 
 def shown(store: FakeStore, folder: Path) -> set[str]:
     """The files that readers of the catalog see. All of them exist."""
-    catalog = SqlCatalog("lake", uri=f"sqlite:///{folder}/catalog.db", **io_properties(store, "bucket"))
+    catalog = SqlCatalog("lake", uri=f"sqlite:///{folder}/catalog.db", **io_properties(store, "bucket", "lake/users/_iceberg/"))
     return {task.file.file_path.removeprefix("s3://bucket/") for task in catalog.load_table(NAME).scan().plan_files()}
 
 
@@ -154,7 +154,7 @@ def test_a_publish_reads_each_metadata_file_once_and_no_data(tmp_path: Path) -> 
     store.calls.clear()
     made.merge([staged(made, store)], (), None)
 
-    gets = [key for name, key in store.calls if name == "get" and "/iceberg/" in key]
+    gets = [key for name, key in store.calls if name == "get" and "/_iceberg/" in key]
     assert sorted(Counter(key for key in gets if key.endswith(".avro")).values()) == [1, 1], "the list and the manifest"
     assert len([key for key in gets if key.endswith(".json")]) == 2, "when the table is loaded, and by the catalog at the commit"
-    assert len([key for name, key in store.calls if name == "put" and "/iceberg/" in key]) == 3
+    assert len([key for name, key in store.calls if name == "put" and "/_iceberg/" in key]) == 3

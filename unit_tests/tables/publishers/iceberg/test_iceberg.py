@@ -112,7 +112,7 @@ def test_the_table_is_made_once_and_says_whose_it_is(lake: Lake) -> None:
 
     bucket = f"s3://{lake.table.settings.bucket}/"
     assert made.location() == f"{bucket}lake/shop/users"
-    assert made.metadata_location.startswith(f"{bucket}{lake.table.table.folder}iceberg/")
+    assert made.metadata_location.startswith(f"{bucket}lake/shop/users/_iceberg/")
     own = {name: value for name, value in made.properties.items() if name.startswith("airbyte.")}
     assert own == {
         "airbyte.table-id": f"{bucket}{lake.table.table.folder}",
@@ -259,7 +259,8 @@ def test_a_table_that_is_not_ours_is_never_changed(lake: Lake, owner: dict[str, 
     catalog = lake.catalog()
     catalog.create_namespace("shop")
     schema = Schema(NestedField(1, "theirs", LongType(), required=False))
-    theirs = catalog.create_table(NAME, schema, f"s3://{lake.table.settings.bucket}/theirs", properties=owner)
+    folder = f"s3://{lake.table.settings.bucket}/lake/shop/users"
+    theirs = catalog.create_table(NAME, schema, folder, properties={**owner, "write.metadata.path": f"{folder}/_iceberg"})
     lake.synced(1, ID, {"id": 1})
     lake.session(2).close()
 
@@ -270,14 +271,30 @@ def test_a_table_that_is_not_ours_is_never_changed(lake: Lake, owner: dict[str, 
     assert "drop the table if nobody needs it" in warnings(caplog)[0]
 
 
-def test_a_table_whose_metadata_is_elsewhere_is_not_ours_either(lake: Lake, caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
+@pytest.mark.parametrize("scheme", ["s3", "file"])
+def test_a_table_whose_metadata_is_elsewhere_is_not_ours_either(
+    lake: Lake, scheme: str, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
     catalog = lake.catalog()
     catalog.create_namespace("shop")
-    catalog.create_table(NAME, Schema(NestedField(1, "theirs", LongType(), required=False)), f"file://{tmp_path}/theirs")
+    place = f"s3://{lake.table.settings.bucket}/theirs" if scheme == "s3" else f"file://{tmp_path}/theirs"
+    catalog.create_table(NAME, Schema(NestedField(1, "theirs", LongType(), required=False)), place)
     lake.synced(1, ID, {"id": 1})
 
     (warning,) = warnings(caplog)
-    assert "which is not in the bucket" in warning
+    assert f"The Iceberg table names '{place}/metadata/0000" in warning
+    assert "choose another publish.iceberg.namespace" in warning
+
+
+def test_a_table_whose_metadata_is_gone_can_be_dropped(lake: Lake, caplog: pytest.LogCaptureFixture) -> None:
+    lake.synced(1, ID, {"id": 1})
+    lake.table.store.delete([found.key for found in lake.table.store.list("lake/shop/users/_iceberg/")])
+    lake.synced(2, ID, {"id": 2})
+    assert "The metadata of the Iceberg table shop.users is gone from the bucket" in warnings(caplog)[0]
+
+    lake.catalog().drop_table(NAME)
+    lake.synced(3, ID, {"id": 3})
+    assert lake.rows("id") == [{"id": 1}, {"id": 2}, {"id": 3}]
 
 
 @pytest.mark.parametrize("adopted", [True, False])
@@ -420,7 +437,7 @@ def test_the_table_of_a_chain_that_was_removed_is_brought_up_to_date(lake: Lake)
     for sync_id in (1, 2, 3):
         lake.synced(sync_id, ID, {"id": sync_id})
     table = lake.table
-    table.store.delete([found.key for found in table.store.list("lake/") if "/iceberg/" not in found.key])
+    table.store.delete([found.key for found in table.store.list("lake/") if "/_iceberg/" not in found.key])
     lake.synced(4, ID, {"id": 4})
 
     assert lake.rows("id") == [{"id": 4}]
@@ -443,7 +460,7 @@ def test_old_snapshots_go_with_their_manifests_and_the_table_stays_readable(lake
     used = {manifest.manifest_path for snapshot in table.snapshots() for manifest in snapshot.manifests(table.io)}
     used |= {snapshot.manifest_list for snapshot in table.snapshots()}
     bucket = f"s3://{lake.table.settings.bucket}/"
-    avro = {f"{bucket}{found.key}" for found in lake.table.store.list(lake.table.table.folder) if found.key.endswith(".avro")}
+    avro = {f"{bucket}{found.key}" for found in lake.table.store.list("lake/") if found.key.endswith(".avro")}
     assert avro == used
     assert lake.rows("id") == [{"id": number} for number in range(1, 6)]
 
