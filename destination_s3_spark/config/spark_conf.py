@@ -6,9 +6,10 @@ An allowed key reaches the session unchanged. Any other key is refused, with a r
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from ipaddress import ip_address
+from urllib.parse import urlsplit
 
 MASTER = r"^(local(\[(\*|[1-9][0-9]*)\])?|spark://[^\s,/]+:[0-9]{1,5}(,[^\s,/]+:[0-9]{1,5})*|yarn|k8s://\S+)$"
 PYTHON = "spark.pyspark.python"
@@ -20,11 +21,12 @@ OWN_OPTION = "set spark.{} of this configuration instead"
 LEAK = "it writes what runs here to a place outside the sync"
 REVEALS = "it would show secrets"
 CONNECT = "Spark Connect is not supported"
+LOCAL_FILE = "it has a file of the connector's machine read, whose content could be sent to the cluster"
 
 REFUSED: tuple[tuple[str, str], ...] = (
     ("spark.master", OWN_OPTION.format("master")),
     ("spark.driver.memory", OWN_OPTION.format("driver_memory")),
-    ("spark.authenticate.secret", OWN_OPTION.format("authenticate_secret")),
+    ("spark.authenticate.secret*", OWN_OPTION.format("authenticate_secret")),
     ("spark.submit.*", "the session is started by this connector, not by spark-submit"),
     ("spark.remote", CONNECT),
     ("spark.api.mode", CONNECT),
@@ -61,7 +63,11 @@ REFUSED: tuple[tuple[str, str], ...] = (
     ("spark.log.level", REVEALS),
     ("spark.logConf", REVEALS),
     ("spark.redaction.*", REVEALS),
-    ("spark.kubernetes.*.oauthToken", REVEALS),
+    ("spark.kubernetes.*oauthToken", REVEALS),
+    ("spark.kubernetes.*File", LOCAL_FILE),
+    ("spark.kerberos.*", LOCAL_FILE),
+    ("spark.ssl.*", f"{LOCAL_FILE}; spark.network.crypto.enabled encrypts without one"),
+    ("*keytab*", LOCAL_FILE),
     ("spark.hadoop.fs.s3*", "S3 is reached without Hadoop here; credentials in Spark's configuration would show up in its logs"),
 )
 """(pattern, reason) of keys that users are likely to try, and of keys that ALLOWED would let through. Case-sensitive, as in Spark."""
@@ -101,10 +107,8 @@ ALLOWED: tuple[str, ...] = (
     "spark.authenticate.*",
     "spark.io.encryption.enabled",
     "spark.io.encryption.key*",
-    "spark.kerberos.*",
     "spark.modify.acls*",
     "spark.security.credentials.*",
-    "spark.ssl.*",
     "spark.ui.view.acls*",
     # Scheduling, and the handling of executors that fail or leave.
     "spark.app.name",
@@ -132,7 +136,42 @@ ALLOWED: tuple[str, ...] = (
     "spark.ui.retained*",
     "spark.ui.reverseProxy*",
     # Kubernetes and YARN.
-    "spark.kubernetes.*",
+    "spark.kubernetes.allocation.batch.*",
+    "spark.kubernetes.allocation.driver.readinessTimeout",
+    "spark.kubernetes.allocation.executor.timeout",
+    "spark.kubernetes.allocation.maxPendingPods",
+    "spark.kubernetes.appKillPodDeletionGracePeriod",
+    "spark.kubernetes.authenticate.executor.serviceAccountName",
+    "spark.kubernetes.container.image",
+    "spark.kubernetes.container.image.pullPolicy",
+    "spark.kubernetes.container.image.pullSecrets",
+    "spark.kubernetes.driver.connectionTimeout",
+    "spark.kubernetes.driver.pod.name",
+    "spark.kubernetes.driver.requestTimeout",
+    "spark.kubernetes.dynamicAllocation.deleteGracePeriod",
+    "spark.kubernetes.executor.annotation.*",
+    "spark.kubernetes.executor.apiPollingInterval",
+    "spark.kubernetes.executor.checkAllContainers",
+    "spark.kubernetes.executor.container.image",
+    "spark.kubernetes.executor.deleteOnTermination",
+    "spark.kubernetes.executor.disableConfigMap",
+    "spark.kubernetes.executor.label.*",
+    "spark.kubernetes.executor.limit.cores",
+    "spark.kubernetes.executor.missingPodDetectDelta",
+    "spark.kubernetes.executor.node.selector.*",
+    "spark.kubernetes.executor.podNamePrefix",
+    "spark.kubernetes.executor.request.cores",
+    "spark.kubernetes.executor.scheduler.name",
+    "spark.kubernetes.executor.secretKeyRef.*",
+    "spark.kubernetes.executor.secrets.*",
+    "spark.kubernetes.executor.useDriverPodIP",
+    "spark.kubernetes.executor.volumes.emptyDir.*",
+    "spark.kubernetes.executor.volumes.persistentVolumeClaim.*",
+    "spark.kubernetes.local.dirs.tmpfs",
+    "spark.kubernetes.memoryOverheadFactor",
+    "spark.kubernetes.namespace",
+    "spark.kubernetes.node.selector.*",
+    "spark.kubernetes.scheduler.name",
     "spark.hadoop.fs.defaultFS",
     "spark.hadoop.yarn.resourcemanager.*",
     "spark.yarn.am.cores",
@@ -149,7 +188,17 @@ ALLOWED: tuple[str, ...] = (
     "spark.yarn.stagingDir",
     "spark.yarn.tags",
 )
-"""Patterns of keys that cannot load code, run code or write anywhere else."""
+"""Patterns of keys that cannot load code, run code, read a file of this machine or write anywhere else."""
+
+ADDRESSES = (
+    "spark.hadoop.fs.defaultFS",
+    "spark.hadoop.yarn.resourcemanager.*address*",
+    "spark.hadoop.yarn.resourcemanager.*hostname*",
+    "spark.yarn.stagingDir",
+)
+"""Patterns of allowed keys whose values name servers to which the driver connects."""
+CLUSTER_API = frozenset({"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"})
+"""Names of the API server of the Kubernetes cluster in which a pod runs."""
 
 # A key with other characters, such as "=", would be misread: Spark's command line takes `key=value`.
 _KEY = re.compile(r"spark(\.[A-Za-z0-9_/-]+)+")
@@ -172,6 +221,32 @@ def addresses(master: str) -> list[tuple[str, int]]:
     return [(host.strip("[]"), int(port)) for host, _, port in parts]
 
 
+def api_server(master: str) -> str | None:
+    """Return the URL of the Kubernetes API server, as Spark reads it, or None for another master."""
+    if not master.startswith("k8s://"):
+        return None
+    address = master.removeprefix("k8s://")
+    return address if "://" in address else f"https://{address}"
+
+
+def is_own_cluster(master: str, environment: Mapping[str, str]) -> bool:
+    """Return whether the master is the API server of the Kubernetes cluster in which this process runs, reached over TLS."""
+    parts = urlsplit(api_server(master) or "")
+    return parts.scheme == "https" and parts.hostname in CLUSTER_API | {environment.get("KUBERNETES_SERVICE_HOST", "")} - {""}
+
+
+def hosts(master: str, conf: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield the hosts, beside a Kubernetes API server, to which the driver connects, each after the option that names it."""
+    if master.startswith("spark://"):
+        yield from (("spark.master", host) for host, _ in addresses(master))
+    for key, value in conf.items():
+        if any(fnmatchcase(key, pattern) for pattern in ADDRESSES):
+            for address in value.split(","):
+                host = urlsplit(address if "://" in address else f"//{address}").hostname
+                if host:
+                    yield f"{key} in spark.conf", host
+
+
 def _is_loopback(host: str) -> bool:
     try:
         return host == "localhost" or ip_address(host).is_loopback
@@ -185,8 +260,7 @@ def is_encrypted(conf: Mapping[str, str]) -> bool:
     def on(key: str) -> bool:
         return conf.get(key, "").strip().lower() == "true"
 
-    over_tls = on("spark.ssl.rpc.enabled") and conf.get("spark.ssl.enabled", "true").strip().lower() == "true"
-    return on("spark.authenticate") and (on("spark.network.crypto.enabled") or over_tls)
+    return on("spark.authenticate") and on("spark.network.crypto.enabled")
 
 
 def is_sensitive(key: str) -> bool:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from destination_s3_spark.config.spark_conf import PYTHON, is_on_this_machine
+from destination_s3_spark.config.spark_conf import PYTHON, api_server, is_on_this_machine, is_own_cluster
 from destination_s3_spark.engine.environment import environment, shortcomings
 from destination_s3_spark.errors import ConfigError, SyncError, TransientError
 
@@ -50,6 +50,18 @@ def conf_of(cluster: Cluster) -> dict[str, str]:
     """Return the properties for the master and the driver's address. The user's own properties override them."""
     driver = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"} if is_on_this_machine(cluster.master) else {}
     return {"spark.master": cluster.master, **driver}
+
+
+def java_options_of(cluster: Cluster) -> tuple[str, ...]:
+    """Return JVM options that keep this machine's own tokens from a Kubernetes API server of the user's choice.
+
+    Spark's Kubernetes client would send the token of a kubeconfig, or of the pod's service account, to any address. The latter goes to the
+    pod's own cluster only.
+    """
+    if api_server(cluster.master) is None:
+        return ()
+    own = "true" if is_own_cluster(cluster.master, os.environ) else "false"
+    return "-Dkubernetes.auth.tryKubeConfig=false", f"-Dkubernetes.auth.tryServiceAccount={own}"
 
 
 @contextmanager

@@ -26,6 +26,7 @@ from destination_s3_spark.engine.cluster import (
     Cluster,
     conf_of,
     giving_up_without_executors,
+    java_options_of,
     no_executors,
     package_archive,
     require_working_executors,
@@ -374,11 +375,14 @@ def _our_conf(settings: SparkSettings) -> dict[str, Any]:
         f'"-Djava.io.tmpdir={settings.local_dir}"',  # a killed JVM leaves native libraries and a directory there
         f'"-Duser.home={settings.local_dir}"',  # a user without an account has no home, and Ivy requires one
         *(() if _has_account() else (f"-Duser.name={USER_WITHOUT_ACCOUNT}",)),
+        *(() if settings.cluster is None else java_options_of(settings.cluster)),
     )
     inside = {
         "spark.master": f"local[{settings.cores},{TASK_ATTEMPTS}]",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
+        # Others on this machine reach the ports too: the containers of a pod share the loopback. Spark makes a secret of its own.
+        "spark.authenticate": "true",
         # Executors on other machines receive the connector's package too late for a daemon module.
         **({"spark.python.daemon.module": worker_daemon.__name__} if shortcuts.enabled() else {}),
     }

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from destination_s3_spark.config.config import MIB, Config, Spark
-from destination_s3_spark.config.spark_conf import PYTHON, is_local
+from destination_s3_spark.config.spark_conf import PYTHON, api_server, hosts, is_local
 from destination_s3_spark.engine.cluster import Cluster
 from destination_s3_spark.engine.memory import container_memory_bytes, jvm_heap_mb
 from destination_s3_spark.engine.session import Engine, Groups, SparkSettings, local_cores
 from destination_s3_spark.engine.startup import class_data
 from destination_s3_spark.errors import ConfigError, lack_error
-from destination_s3_spark.storage.endpoint import cloud_deployment
+from destination_s3_spark.storage.endpoint import check_endpoint, check_host, cloud_deployment
 
 if TYPE_CHECKING:
     from destination_s3_spark.storage.credentials import ExecutorCredentials
@@ -105,7 +105,10 @@ def scratch_directory(config: Config) -> Path:
 
 
 def spark_settings(config: Config, scratch: Path, start_limit_s: float = CLUSTER_START_LIMIT_S) -> SparkSettings:
-    """Return the settings of Spark, with its scratch files below `scratch`. Raises ConfigError for a cluster in Airbyte Cloud."""
+    """Return the settings of Spark, with its scratch files below `scratch`.
+
+    Raises ConfigError for a cluster in Airbyte Cloud, and for one at an address that may not be contacted.
+    """
     spark = config.spark
     heap = _megabytes(spark.driver_memory) if spark.driver_memory else jvm_heap_mb(container_memory_bytes())
     return SparkSettings(
@@ -121,6 +124,10 @@ def spark_settings(config: Config, scratch: Path, start_limit_s: float = CLUSTER
 def _cluster(spark: Spark, start_limit_s: float) -> Cluster:
     if cloud_deployment():
         raise ConfigError("spark.master must be local[...] in Airbyte Cloud, where nothing may reach a connector from outside.")
+    if api := api_server(spark.master):
+        check_endpoint(api, "spark.master")
+    for option, host in hosts(spark.master, spark.conf):
+        check_host(host, option)
     python = spark.conf.get(PYTHON) or f"python{sys.version_info.major}.{sys.version_info.minor}"
     secret = spark.authenticate_secret.get_secret_value() if spark.authenticate_secret else None
     return Cluster(spark.master, python, start_limit_s, secret)

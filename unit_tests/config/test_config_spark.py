@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from destination_s3_spark.config.config import Config, Spark
+from destination_s3_spark.config.spark_conf import hosts, is_own_cluster
 from destination_s3_spark.errors import ConfigError
 
 
@@ -43,7 +44,6 @@ def test_other_masters_are_refused(master: str) -> None:
 
 
 ENCRYPTED = {"spark.authenticate": "true", "spark.network.crypto.enabled": "true"}
-TLS = {"spark.authenticate": "true", "spark.ssl.rpc.enabled": "true"}
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,6 @@ TLS = {"spark.authenticate": "true", "spark.ssl.rpc.enabled": "true"}
         ("spark://127.0.0.1:7077", {}),
         ("spark://localhost:7077,[::1]:7078", {}),
         ("spark://host:7077", ENCRYPTED),
-        ("spark://host:7077", TLS),
         ("yarn", ENCRYPTED),
     ],
 )
@@ -71,7 +70,6 @@ def test_credentials_are_forwarded_where_nobody_else_can_read_them(master: str, 
         ("spark://host:7077", {"spark.authenticate": "true"}),
         ("spark://host:7077", {"spark.network.crypto.enabled": "true"}),
         ("spark://host:7077", {**ENCRYPTED, "spark.authenticate": "false"}),
-        ("spark://host:7077", {**TLS, "spark.ssl.enabled": "false"}),
         ("yarn", {}),
         ("k8s://https://127.0.0.1:443", {}),
     ],
@@ -164,6 +162,23 @@ def test_memory_that_spark_would_misread_is_refused(memory: str) -> None:
         "spark.kubernetes.decommission.script",
         "spark.kubernetes.file.upload.path",
         "spark.kubernetes.authenticate.submission.oauthToken",
+        "spark.kubernetes.authenticate.oauthToken",
+        "spark.kubernetes.authenticate.oauthTokenFile",
+        "spark.kubernetes.authenticate.caCertFile",
+        "spark.kubernetes.authenticate.clientKeyFile",
+        "spark.kubernetes.executor.podTemplateFile",
+        "spark.kubernetes.executor.volumes.hostPath.disk.mount.path",
+        "spark.kubernetes.context",
+        "spark.kubernetes.submitInDriver",
+        "spark.kubernetes.trust.certificates",
+        "spark.authenticate.secret.file",
+        "spark.authenticate.secret.driver.file",
+        "spark.kerberos.keytab",
+        "spark.kerberos.access.hadoopFileSystems",
+        "spark.hadoop.yarn.resourcemanager.keytab",
+        "spark.hadoop.yarn.resourcemanager.webapp.spnego-keytab-file",
+        "spark.ssl.rpc.trustStore",
+        "spark.ssl.keyStore",
         "spark.yarn.jars",
         "spark.yarn.dist.files",
         "spark.yarn.appMasterEnv.PYTHONPATH",
@@ -188,7 +203,6 @@ def test_what_spark_would_read_as_another_key_is_refused(key: str) -> None:
     "key",
     [
         "spark.authenticate",
-        "spark.authenticate.secret.file",
         "spark.cores.max",
         "spark.driver.blockManager.port",
         "spark.driver.host",
@@ -198,10 +212,11 @@ def test_what_spark_would_read_as_another_key_is_refused(key: str) -> None:
         "spark.executor.heartbeatInterval",
         "spark.executor.memoryOverhead",
         "spark.io.encryption.keySizeBits",
-        "spark.kerberos.keytab",
+        "spark.kubernetes.container.image.pullSecrets",
         "spark.kubernetes.executor.container.image",
+        "spark.kubernetes.executor.volumes.emptyDir.spark-local-dir-1.mount.path",
+        "spark.kubernetes.namespace",
         "spark.kubernetes.executor.label.app.kubernetes.io/name",
-        "spark.kubernetes.executor.podTemplateFile",
         "spark.local.dir",
         "spark.memory.fraction",
         "spark.network.crypto.enabled",
@@ -210,7 +225,6 @@ def test_what_spark_would_read_as_another_key_is_refused(key: str) -> None:
         "spark.rpc.askTimeout",
         "spark.scheduler.minRegisteredResourcesRatio",
         "spark.shuffle.service.enabled",
-        "spark.ssl.rpc.trustStore",
         "spark.task.maxFailures",
         "spark.ui.enabled",
         "spark.yarn.queue",
@@ -218,3 +232,33 @@ def test_what_spark_would_read_as_another_key_is_refused(key: str) -> None:
 )
 def test_properties_of_size_network_and_place_pass(key: str) -> None:
     assert parse({"conf": {key: "x"}}).conf == {key: "x"}
+
+
+@pytest.mark.parametrize(
+    ("master", "own"),
+    [
+        ("k8s://https://kubernetes.default.svc", True),
+        ("k8s://kubernetes.default.svc:443", True),
+        ("k8s://https://10.96.0.1:443", True),
+        ("k8s://http://kubernetes.default.svc", False),
+        ("k8s://https://kubernetes.default.svc.example.com", False),
+        ("k8s://https://kubernetes.default.svc@example.com", False),
+        ("spark://kubernetes.default.svc:7077", False),
+    ],
+)
+def test_the_own_cluster_is_known_by_its_addresses(master: str, own: bool) -> None:
+    assert is_own_cluster(master, {"KUBERNETES_SERVICE_HOST": "10.96.0.1"}) is own
+    assert not is_own_cluster("k8s://https://10.96.0.1", {})
+
+
+def test_every_server_of_a_cluster_is_known() -> None:
+    conf = {
+        "spark.hadoop.fs.defaultFS": "hdfs://name-node:8020",
+        "spark.hadoop.yarn.resourcemanager.address": "manager:8032",
+        "spark.hadoop.yarn.resourcemanager.hostname.rm1": "other",
+        "spark.hadoop.yarn.resourcemanager.ha.enabled": "true",
+        "spark.yarn.stagingDir": "file:///staging",
+        "spark.driver.host": "here",
+    }
+    assert [host for _, host in hosts("yarn", conf)] == ["name-node", "manager", "other"]
+    assert [host for _, host in hosts("spark://[::1]:7077,two:7077", {})] == ["::1", "two"]

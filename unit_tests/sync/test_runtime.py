@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import pytest
 
+from destination_s3_spark.config.config import Config
+from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.storage.credentials import ExecutorCredentials
 from destination_s3_spark.storage.settings import AccessKey, S3Settings
-from destination_s3_spark.sync.runtime import with_credentials
+from destination_s3_spark.sync.runtime import spark_settings, with_credentials
 
 PLACE = S3Settings("lake", "eu-central-1", "http://127.0.0.1:9000", expected_bucket_owner="111122223333")
 KEYED = replace(PLACE, credentials=AccessKey("id", "secret"))
@@ -36,3 +39,23 @@ def test_forwarded_credentials_are_those_of_the_moment(monkeypatch: pytest.Monke
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "second")
     assert with_credentials([[task]], ExecutorCredentials.FORWARD) == [[Task(1, replace(PLACE, credentials=AccessKey("second", "secret")))]]
     assert with_credentials([[Task(1, KEYED)]], ExecutorCredentials.FORWARD) == [[Task(1, KEYED)]]
+
+
+@pytest.mark.parametrize(
+    ("spark", "problem"),
+    [
+        ({"master": "spark://host.example:7077,169.254.169.254:80"}, r"spark\.master '169\.254\.169\.254' leads to 169\.254\.169\.254"),
+        ({"master": "k8s://http://169.254.169.254:80"}, r"spark\.master 'http://169\.254\.169\.254:80' leads to"),
+        ({"master": "k8s://169.254.169.254"}, r"spark\.master 'https://169\.254\.169\.254' leads to"),
+        ({"master": "k8s://https://u:p@localhost"}, r"spark\.master must not contain a user name or password"),
+        (
+            {"master": "yarn", "conf": {"spark.hadoop.fs.defaultFS": "hdfs://169.254.169.254:80"}},
+            r"spark\.hadoop\.fs\.defaultFS in spark\.conf",
+        ),
+        ({"master": "yarn", "conf": {"spark.hadoop.yarn.resourcemanager.address": "169.254.169.254:80"}}, "leads to 169"),
+    ],
+)
+def test_a_cluster_at_an_address_of_the_host_itself_is_refused(spark: dict[str, object], problem: str, tmp_path: Path) -> None:
+    needed = {"s3_bucket_name": "lake", "s3_bucket_path": "", "s3_bucket_region": "", "format": {"format_type": "Parquet"}}
+    with pytest.raises(ConfigError, match=problem):
+        spark_settings(Config.parse({**needed, "spark": spark}), tmp_path)
