@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from integration_tests.chain_reader import INTERNAL, Chain, Json, StreamName, read_chains
@@ -120,6 +121,8 @@ class Lake:
         for file, path in zip(chain.files("final"), final, strict=True):
             found, schema = pq.read_schema(path), chain.schemas[file["schemaId"]]
             assert found.equals(schema, check_metadata=False), f"{file['key']}: {found}, not schema {file['schemaId']}: {schema}"
+            recorded = _field_ids(schema)
+            assert None in recorded or _field_ids(found) == recorded, f"{file['key']}: other field ids than schema {file['schemaId']}"
 
     def _verified_files(self, chain: Chain, files: list[Json]) -> list[Path]:
         """Local copies of the files, each as large and with as many rows as its chain says."""
@@ -139,6 +142,16 @@ class Lake:
         lines = self.bucket.read(key).decode().splitlines()
         assert all(line.startswith(start) for line in lines), lines
         return [line.removeprefix(start) for line in lines]
+
+
+def _field_ids(fields: Iterable[pa.Field[Any]]) -> list[int | None]:
+    """The field ids of columns, their members and elements. A schema of earlier versions has none."""
+    found: list[int | None] = []
+    for field in fields:
+        number = (field.metadata or {}).get(b"PARQUET:field_id")
+        found.append(None if number is None else int(number))
+        found += _field_ids(field.type.field(index) for index in range(field.type.num_fields))
+    return found
 
 
 def _named(chain: Chain) -> set[str]:

@@ -1,6 +1,6 @@
 """SetDataSchema event of a table's chain: the columns as JSON and as an Arrow schema, and the changes since the previous schema.
 
-In the Arrow schema the extraction time has the unit of the table's files. Times of day are always Arrow's time64.
+In the Arrow schema the extraction time has the unit of the table's files, and times of day are always Arrow's time64. Its fields carry ids.
 """
 
 from __future__ import annotations
@@ -39,6 +39,8 @@ def to_event(evolution: Evolution, mode: str, primary_key: Sequence[Sequence[str
         event["encodings"] = schema.encodings.to_json()
     if schema.partition is not None:
         event["partition"] = schema.partition.to_json()
+    if schema.field_ids:
+        event["fieldIds"], event["lastFieldId"] = list(schema.field_ids), schema.last_field_id
     return event
 
 
@@ -49,7 +51,11 @@ def from_event(event: Mapping[str, Any]) -> TableSchema:
         retyped = tuple(str(source) for source in event.get("retyped") or ())
         encodings = Encodings.from_json(event["encodings"]) if event.get("encodings") else None
         partition = PartitionSpec.from_json(event["partition"]) if event.get("partition") else None
-        return TableSchema(int(event["schemaId"]), fields, SchemaVer.parse(event["version"]), retyped, encodings, partition)
+        ids = tuple(map(int, event.get("fieldIds") or ()))
+        of = SchemaVer.parse(event["version"]), retyped, encodings, partition, ids, int(event.get("lastFieldId") or 0)
+        schema = TableSchema(int(event["schemaId"]), fields, *of)
+        _ = schema.arrow  # an id for each column
+        return schema
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(
             f"The table's {KIND} block cannot be read ({type(error).__name__}): it is damaged, or a newer connector wrote it. "

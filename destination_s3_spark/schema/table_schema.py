@@ -19,6 +19,7 @@ from destination_s3_spark.schema.airbyte_type import AirbyteType, Field
 from destination_s3_spark.schema.arrow import META_FIELDS, arrow_field, arrow_type
 from destination_s3_spark.schema.change import FIRST_VERSION, Change, ChangeKind, SchemaVer
 from destination_s3_spark.schema.encodings import EXTRACTED_AT, Encodings, has_time
+from destination_s3_spark.schema.field_ids import FieldIds, first_ids, later_ids, with_ids
 from destination_s3_spark.schema.json_schema import StreamFields
 from destination_s3_spark.schema.names import Level, assign_names
 from destination_s3_spark.schema.partitioning import PartitionSpec
@@ -38,6 +39,8 @@ class TableSchema:
     `retyped`: keys of the columns that this schema changed to another type in place. Files of earlier schemas hold them in an older type.
     `encodings`: those of the table's Parquet files. None if no Parquet file was written yet, or only by versions that did not record them.
     `partition`: the division of the table's files, or None if the table has no partitions.
+    `field_ids`: those of `columns` (see `schema.field_ids`). Empty for a schema of a version that did not record them: the first ids hold.
+    `last_field_id`: the greatest id that the table ever had.
     """
 
     schema_id: int
@@ -46,11 +49,30 @@ class TableSchema:
     retyped: tuple[str, ...] = ()
     encodings: Encodings | None = None
     partition: PartitionSpec | None = None
+    field_ids: FieldIds = ()
+    last_field_id: int = 0
+
+    @property
+    def columns(self) -> pa.Schema:
+        """Arrow schema in memory of the connector's own columns, followed by the data columns."""
+        return pa.schema([*META_FIELDS, *(arrow_field(Field(field.source, field.name, field.type)) for field in self.fields)])
 
     @property
     def arrow(self) -> pa.Schema:
-        """Arrow schema in memory of the connector's own columns, followed by the data columns."""
-        return pa.schema([*META_FIELDS, *(arrow_field(Field(field.source, field.name, field.type)) for field in self.fields)])
+        """The columns with their field ids, which Arrow writes into Parquet files."""
+        columns = self.columns
+        return with_ids(columns, self.field_ids or first_ids(columns))
+
+    def after(self, previous: TableSchema | None) -> TableSchema:
+        """Return this schema with field ids, as it follows another one."""
+        columns = self.columns
+        if previous is None:
+            ids = first_ids(columns)
+        else:
+            before = previous.columns
+            known = previous.field_ids or first_ids(before)
+            ids = later_ids(before, known, max(previous.last_field_id, *known), columns)
+        return replace(self, field_ids=ids, last_field_id=max(*ids, 0 if previous is None else previous.last_field_id))
 
     def column(self, source: str) -> TableField | None:
         """Return the column for the values of a JSON key, or None for an unknown key.
@@ -93,7 +115,7 @@ class Evolution:
 def evolve(previous: TableSchema | None, incoming: StreamFields, stream: StreamId, policy: SchemaPolicy) -> Evolution:
     """Evolve the table's schema to include the declared columns. Raises ConfigError for a type conflict if the policy is FAIL."""
     if previous is None:
-        return Evolution(TableSchema(0, _new_columns(incoming, (), [], 0)), ())
+        return Evolution(TableSchema(0, _new_columns(incoming, (), [], 0)).after(None), ())
     placements = _placements(previous, incoming, stream, policy)
     changes = [change for placement in placements.values() for change in placement.changes]
     schema_id = previous.schema_id + 1
@@ -107,7 +129,7 @@ def evolve(previous: TableSchema | None, incoming: StreamFields, stream: StreamI
     retyped = tuple(source for source, placement in placements.items() if placement.retyped)
     version = previous.version.after(tuple(changes))
     schema = TableSchema(schema_id, columns, version, retyped, previous.encodings, previous.partition)
-    return Evolution(schema, tuple(changes))
+    return Evolution(schema.after(previous), tuple(changes))
 
 
 def plan_fields(schema: TableSchema, incoming: Iterable[Field]) -> tuple[Field, ...]:

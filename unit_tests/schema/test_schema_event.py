@@ -51,6 +51,8 @@ def test_the_event_carries_the_columns_the_changes_and_the_stream(event: dict[st
             {"kind": "KeyRemoval", "path": "/a~1b~0c", "old": "string"},
             {"kind": "KeyAddition", "path": "/o", "new": record},
         ],
+        "fieldIds": [1, 2, 3, 4, 5, 6, 13, 7, 8, 9, 10, 11, 12, 14],
+        "lastFieldId": 14,
     }
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from destination_s3_spark.schema.airbyte_type import AirbyteType, Array, Object, Union, option_name
 from destination_s3_spark.schema.arrow import schema_from_text
 from destination_s3_spark.schema.change import ChangeKind
+from destination_s3_spark.schema.field_ids import id_of
 from destination_s3_spark.schema.json_schema import StreamFields, stream_fields
 from destination_s3_spark.schema.policy import SchemaChange, SchemaPolicy
 from destination_s3_spark.schema.schema_event import from_event, to_event
@@ -65,6 +66,21 @@ def assert_in_order(schema: TableSchema) -> None:
     for field in schema.fields:
         assert field.recovered_from is None or (bases[field.recovered_from] == field.source and field.recovered_from < field.id)
     assert max(Counter(field.source for field in schema.fields if field.present).values(), default=0) <= 1
+
+
+def assert_ids_are_new(before: TableSchema | None, after: TableSchema) -> None:
+    """Each column, member and element has an id of its own: its earlier one while its type only grows, else one that never was."""
+    assert len(set(after.field_ids)) == len(after.field_ids)
+    assert after.last_field_id >= max(after.field_ids)
+    if before is None:
+        return
+    new = set(after.field_ids) - set(before.field_ids)
+    assert all(number > before.last_field_id for number in new)
+    old, now = ({field.name: id_of(field) for field in schema.arrow} for schema in (before, after))
+    types = {field.name: field.type for field in before.columns}
+    for field in after.columns:
+        if field.type == types.get(field.name):
+            assert now[field.name] == old[field.name]
 
 
 def assert_nothing_moved(before: TableSchema, evolution: Evolution) -> None:
@@ -126,6 +142,7 @@ def test_over_any_history_and_any_policies_no_column_moves(history: list[tuple[S
         evolution = evolve(schema, declared, STREAM, policy)
         if schema is not None:
             assert_nothing_moved(schema, evolution)
+        assert_ids_are_new(schema, evolution.schema)
         assert_in_order(evolution.schema)
         assert_follows(evolution, declared, policy)
         event = recorded(evolution)

@@ -24,7 +24,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table, TableProperties, Transaction
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Operation, Snapshot
-from pyiceberg.table.update import AssertRefSnapshotId
+from pyiceberg.table.update import AddSchemaUpdate, AssertCurrentSchemaId, AssertRefSnapshotId, SetCurrentSchemaUpdate, TableUpdate
 from pyiceberg.table.update.snapshot import ExpireSnapshots, _ManifestMergeManager, _OverwriteFiles
 from pyiceberg.utils.concurrent import ExecutorFactory
 
@@ -40,7 +40,7 @@ from destination_s3_spark.tables.publishers.iceberg.partitions import (
     shown_partitioning,
 )
 from destination_s3_spark.tables.publishers.iceberg.statistics import metrics
-from destination_s3_spark.tables.publishers.iceberg.types import iceberg_schema, keeps_types
+from destination_s3_spark.tables.publishers.iceberg.types import iceberg_schema
 from destination_s3_spark.tables.publishers.publication import NotPublished
 
 OWNER = "airbyte.table-id"
@@ -332,21 +332,19 @@ class _ReplaceFiles(_OverwriteFiles):
 
 
 def _evolve(transaction: Transaction, columns: pa.Schema) -> None:
-    """Stage the columns: new columns and members get new ids, and so does a column whose type has changed. Raises NotPublished."""
-    wanted = iceberg_schema(columns)
-    types = {field.name: field.field_type for field in wanted.fields}
-    outdated = [
-        field.name
-        for field in transaction.table_metadata.schema().fields
-        if field.name not in types or not keeps_types(field.field_type, types[field.name])
-    ]
-    require_undivided(transaction, outdated)
-    if outdated:
-        update = transaction.update_schema(allow_incompatible_changes=True)
-        for name in outdated:
-            update.delete_column((name,))
-        update.commit()
-    transaction.update_schema().union_by_name(wanted).commit()
+    """Stage the columns under the ids that files have. Catalogs assign ids of their own to a new table. Raises NotPublished."""
+    metadata = transaction.table_metadata
+    wanted, now = iceberg_schema(columns), metadata.schema()
+    ids = {field.name: field.field_id for field in wanted.fields}
+    require_undivided(transaction, [field.name for field in now.fields if ids.get(field.name) != field.field_id])
+    if wanted == now:
+        return
+    known = next((schema.schema_id for schema in metadata.schemas if schema == wanted), None)
+    updates: tuple[TableUpdate, ...] = (SetCurrentSchemaUpdate(schema_id=-1 if known is None else known),)
+    if known is None:
+        number = 1 + max(schema.schema_id for schema in metadata.schemas)
+        updates = (AddSchemaUpdate(schema=Schema(*wanted.fields, schema_id=number)), *updates)  # type: ignore[call-arg]
+    transaction._stage(updates, (AssertCurrentSchemaId(current_schema_id=now.schema_id),))
 
 
 def _is_same(file: DataFile, entry: FileEntry | None) -> bool:

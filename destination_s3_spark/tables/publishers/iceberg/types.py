@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import count
+from typing import Any
 
 import pyarrow as pa
 from pyiceberg.schema import Schema
@@ -20,6 +20,8 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
+from destination_s3_spark.errors import Bug
+from destination_s3_spark.schema.field_ids import children, first_ids, id_of, with_ids
 from destination_s3_spark.tables.publishers.publication import NotPublished
 
 _SCALARS: dict[pa.DataType, IcebergType] = {
@@ -33,35 +35,34 @@ _SCALARS: dict[pa.DataType, IcebergType] = {
 
 
 def iceberg_schema(columns: pa.Schema) -> Schema:
-    """Return the columns as an Iceberg schema. All are optional. The ids are arbitrary, and a catalog assigns its own.
+    """Return the columns as an Iceberg schema with their field ids. All are optional.
 
-    Raises NotPublished for a type without a counterpart.
+    The columns of a schema that an earlier version recorded have no ids, and the first ids hold. Raises NotPublished for a type without a
+    counterpart.
     """
-    ids = count(1)
-    return Schema(*(_field(next(ids), field, ids) for field in columns))
+    if any(id_of(field) is None for field in columns):
+        columns = with_ids(columns, first_ids(columns))
+    return Schema(*map(_field, columns))
 
 
-def keeps_types(old: IcebergType, new: IcebergType) -> bool:
-    """Return whether the new type only adds members to the old one."""
-    if isinstance(old, StructType) and isinstance(new, StructType):
-        members = {field.name: field.field_type for field in old.fields}
-        return all(field.name not in members or keeps_types(members[field.name], field.field_type) for field in new.fields)
-    if isinstance(old, ListType) and isinstance(new, ListType):
-        return keeps_types(old.element_type, new.element_type)
-    return old == new
+def _field(field: pa.Field[Any]) -> NestedField:
+    return NestedField(_id(field), field.name, _type(field.type), required=False)
 
 
-def _field(number: int, field: pa.Field, ids: count[int]) -> NestedField:
-    return NestedField(number, field.name, _type(field.type, ids), required=False)
-
-
-def _type(kind: pa.DataType, ids: count[int]) -> IcebergType:
+def _type(kind: pa.DataType) -> IcebergType:
     if pa.types.is_struct(kind):
-        return StructType(*(_field(next(ids), kind.field(index), ids) for index in range(kind.num_fields)))
+        return StructType(*map(_field, children(kind)))
     if pa.types.is_list(kind):
-        return ListType(element_id=next(ids), element=_type(kind.value_type, ids), element_required=False)
+        return ListType(element_id=_id(kind.value_field), element=_type(kind.value_type), element_required=False)
     if pa.types.is_decimal(kind):
         return DecimalType(kind.precision, kind.scale)
     if kind not in _SCALARS:
         raise NotPublished(f"This version of the connector has no Iceberg type for {kind}. Upgrade the connector.")
     return _SCALARS[kind]
+
+
+def _id(field: pa.Field[Any]) -> int:
+    found = id_of(field)
+    if found is None:
+        raise Bug(f"A field '{field.name}' of a table has no id, and others do.")
+    return found

@@ -14,6 +14,7 @@ from pyiceberg.table import Table
 from destination_s3_spark.chain.files import DataFile, FileKind
 from destination_s3_spark.config.iceberg_options import IcebergSql
 from destination_s3_spark.schema.arrow import META_FIELDS, schema_to_text
+from destination_s3_spark.schema.field_ids import FieldIds, first_ids, later_ids, with_ids
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.commit.writer import TableWriter
 from destination_s3_spark.tables.publishers.iceberg.publisher import IcebergCatalog, IcebergTable
@@ -55,6 +56,7 @@ class Lake:
     def __init__(self, table: Any, folder: Path) -> None:
         self.table = table
         self.folder = folder
+        self._columns, self._ids, self._last_id = pa.schema([]), FieldIds(), 0
 
     def publisher(self) -> IcebergTable:
         return published(self.folder, self.table.settings, self.table.table.folder)
@@ -65,11 +67,17 @@ class Lake:
 
     def set_schema(self, writer: TableWriter, schema_id: int, columns: Sequence[tuple[str, pa.DataType]], **more: object) -> pa.Schema:
         """Make these the data columns, beside the connector's own in microseconds; returns the whole schema."""
-        schema = pa.schema([*OWN_COLUMNS, *columns])
+        schema = self._with_ids(pa.schema([*OWN_COLUMNS, *columns]))
         fields = [{"id": number, "name": name, "source": name} for number, (name, _) in enumerate(columns, start=1)]
         writer.open()
         writer.ensure_schema({"schemaId": schema_id, "version": "1-0-0", "fields": fields, "arrowSchema": schema_to_text(schema), **more})
         return schema
+
+    def _with_ids(self, columns: pa.Schema) -> pa.Schema:
+        """Give the columns field ids, as those that follow the columns before."""
+        ids = later_ids(self._columns, self._ids, self._last_id, columns) if self._ids else first_ids(columns)
+        self._columns, self._ids, self._last_id = columns, ids, max(self._last_id, *ids)
+        return with_ids(columns, ids)
 
     def append(self, writer: TableWriter, schema: pa.Schema, *rows: dict[str, object]) -> DataFile:
         file: DataFile = self.table.stage(writer, FileKind.FINAL, self.table.rows(schema, *rows))

@@ -20,9 +20,11 @@ from pyiceberg.types import LongType, NestedField
 
 from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.errors import Fenced
+from destination_s3_spark.schema.arrow import schema_to_text
+from destination_s3_spark.schema.field_ids import children, id_of
 from destination_s3_spark.tables.publishers.iceberg import table as iceberg_table
 from destination_s3_spark.tables.publishers.publication import Standing, standing
-from unit_tests.tables.publishers.iceberg.lake import MICROS, NAME, Lake, properties
+from unit_tests.tables.publishers.iceberg.lake import MICROS, NAME, OWN_COLUMNS, Lake, properties
 
 ID = [("id", pa.int64())]
 TIMES = datetime(2026, 11, 20, 12, 0, 0, 123456, tzinfo=UTC)
@@ -486,13 +488,58 @@ def test_many_publishes_leave_few_manifests(lake: Lake, monkeypatch: pytest.Monk
     assert lake.rows("id") == [{"id": 0}, {"id": 1}]
 
 
-def test_the_data_files_have_no_field_ids(lake: Lake) -> None:
-    """Which is why the name mapping matters."""
-    lake.synced(1, ID, {"id": 1})
-    (key,) = lake.live()
-    schema = pq.read_schema(pa.BufferReader(lake.table.store.get(key)))
-    assert all("PARQUET:field_id" not in (field.metadata or {}) for field in schema)
+def test_files_and_catalog_have_the_field_ids_of_the_chain(lake: Lake) -> None:
+    """Also after a member has come, and a column has been given another type and the old one again: no id is used twice."""
+    grown = pa.struct([("email", pa.string()), *PERSON])
+    seen = []
+    for number, person, kind in ((0, PERSON, pa.int64()), (1, grown, pa.int64()), (2, grown, pa.string()), (3, grown, pa.int64())):
+        columns = [("people", pa.list_(person)), ("id", kind)]
+        writer = lake.session(number + 1)
+        schema = lake.set_schema(writer, number, columns, **({"retyped": ["id"]} if number >= 2 else {}))
+        lake.merge(writer, schema, {"people": [], "id": number if kind == pa.int64() else "x"})
+        writer.close()
+        (key,) = lake.live()
+        shown = lake.iceberg().schema()
+        seen.append({shown.find_column_name(number): number for number in shown.field_ids})
+        assert ids_of(pq.read_schema(pa.BufferReader(lake.table.store.get(key)))) == seen[-1]
+
+    names = ("people", "people.element", "people.element.name", "people.element.email", "id")
+    first, second, third, fourth = ({name: found.get(name) for name in names} for found in seen)
+    assert first["people.element.email"] is None
+    assert {**first, "people.element.email": second["people.element.email"]} == second
+    assert len({first["id"], third["id"], fourth["id"], *filter(None, second.values())}) == 7
+    assert {**second, "id": third["id"]} == third
+    assert {**second, "id": fourth["id"]} == fourth
+
+
+def test_files_without_field_ids_are_found_by_the_names(lake: Lake) -> None:
+    """Files of an earlier version have none, nor has the chain's schema. Later files have those that the catalog has given them."""
+    writer = lake.session(1)
+    schema = pa.schema([*OWN_COLUMNS, ("id", pa.int64())])
+    fields = [{"id": 1, "name": "id", "source": "id"}]
+    writer.open()
+    writer.ensure_schema({"schemaId": 0, "version": "1-0-0", "fields": fields, "arrowSchema": schema_to_text(schema)})
+    lake.append(writer, schema, {"id": 1})
+    writer.close()
+    assert lake.rows("id") == [{"id": 1}]
+    lake.synced(2, [("id", pa.int64()), ("name", pa.string())], {"id": 2, "name": "x"}, schema_id=1)
+
+    assert sorted(lake.rows("id", "name"), key=str) == [{"id": 1, "name": None}, {"id": 2, "name": "x"}]
     assert "schema.name-mapping.default" in lake.iceberg().properties
+
+
+def ids_of(schema: pa.Schema) -> dict[str, int | None]:
+    """The field ids of a file's columns, by the paths that Iceberg gives them."""
+    found: dict[str, int | None] = {}
+
+    def walk(field: pa.Field[Any], path: str) -> None:
+        found[path] = id_of(field)
+        for child in children(field.type):
+            walk(child, f"{path}.{'element' if pa.types.is_list(field.type) else child.name}")
+
+    for column in schema:
+        walk(column, column.name)
+    return found
 
 
 def test_a_type_without_a_counterpart_is_refused_and_ends_nothing(lake: Lake, caplog: pytest.LogCaptureFixture) -> None:
