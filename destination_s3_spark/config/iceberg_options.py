@@ -66,13 +66,13 @@ class IcebergGlue(Settings):
 
 
 class IcebergSql(Settings):
-    """A database that Iceberg's JDBC catalogs share."""
+    """A PostgreSQL database that Iceberg's JDBC catalogs share."""
 
     model_config = ConfigDict(title="SQL database")
     type: Literal["sql"] = "sql"
     uri: SecretStr = Field(
         title="Database URI",
-        description="The URI of the database with user and password, as SQLAlchemy reads it.",
+        description="The URI of the PostgreSQL database with user and password, as SQLAlchemy reads it.",
         examples=["postgresql+psycopg2://airbyte:password@db.example.com/iceberg"],
         json_schema_extra=SECRET,
     )

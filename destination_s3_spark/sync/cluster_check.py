@@ -19,7 +19,7 @@ from destination_s3_spark.storage.paths import PathTemplate
 from destination_s3_spark.storage.table_paths import INTERNAL_FOLDER
 from destination_s3_spark.storage.upload_probe import UploadProbe, try_upload
 from destination_s3_spark.sync.check import CHECK_LIMITS
-from destination_s3_spark.sync.runtime import engine_of, scratch_directory
+from destination_s3_spark.sync.runtime import engine_of, require_allowed, scratch_directory
 
 MASTER_LIMIT_S = 5.0
 START_LIMIT_S = 120.0
@@ -35,6 +35,7 @@ def check_cluster(config: Config, template: PathTemplate) -> None:
     master = config.spark.master
     if is_local(master):
         return
+    require_allowed(config.spark)
     if master.startswith("spark://"):
         _reach(addresses(master), master)
     with ExitStack() as stack:

@@ -121,13 +121,18 @@ def spark_settings(config: Config, scratch: Path, start_limit_s: float = CLUSTER
     )
 
 
-def _cluster(spark: Spark, start_limit_s: float) -> Cluster:
+def require_allowed(spark: Spark) -> None:
+    """Raise ConfigError for a cluster in Airbyte Cloud, and for one at an address that may not be contacted."""
     if cloud_deployment():
         raise ConfigError("spark.master must be local[...] in Airbyte Cloud, where nothing may reach a connector from outside.")
     if api := api_server(spark.master):
         check_endpoint(api, "spark.master")
     for option, host in hosts(spark.master, spark.conf):
         check_host(host, option)
+
+
+def _cluster(spark: Spark, start_limit_s: float) -> Cluster:
+    require_allowed(spark)
     python = spark.conf.get(PYTHON) or f"python{sys.version_info.major}.{sys.version_info.minor}"
     secret = spark.authenticate_secret.get_secret_value() if spark.authenticate_secret else None
     return Cluster(spark.master, python, start_limit_s, secret)

@@ -35,3 +35,8 @@ def test_masters_that_do_not_answer_are_named(host: str) -> None:
 def test_a_port_that_is_none_is_an_address_where_nobody_answers() -> None:
     with pytest.raises(ConfigError, match="No Spark master answers"):
         check_cluster(on("spark://127.0.0.1:99999"), TEMPLATE)
+
+
+def test_a_master_at_an_address_of_the_host_itself_is_not_even_contacted() -> None:
+    with pytest.raises(ConfigError, match=r"spark\.master '169\.254\.169\.254' leads to 169\.254\.169\.254"):
+        check_cluster(on("spark://169.254.169.254:80"), TEMPLATE)

@@ -13,6 +13,7 @@ from pydantic import SecretStr
 from pyiceberg import exceptions
 from pyiceberg.catalog import Catalog
 from requests import RequestException
+from requests.exceptions import SSLError
 
 from destination_s3_spark.config.iceberg_options import IcebergOptions
 from destination_s3_spark.errors import ConfigError, SyncError
@@ -80,7 +81,12 @@ class Connection:
                 f"The Iceberg catalog refused the request ({kind}{self._said(error)}). Check the credentials in publish.iceberg and their "
                 "permissions on the namespace."
             )
-        if isinstance(error, _TROUBLED):
+        if isinstance(error, SSLError):
+            reason = (
+                f"The TLS connection to the Iceberg catalog failed ({kind}). If its certificate is not trusted, point AWS_CA_BUNDLE at the "
+                "file with its authority."
+            )
+        elif isinstance(error, _TROUBLED):
             reason = f"The Iceberg catalog answered that it is in trouble ({kind}{self._said(error)}). Look into the catalog's own log."
         elif isinstance(error, _SILENT) or is_unreachable(error) or kind == "OperationalError":
             said = self._said(error) if kind == "OperationalError" else ""

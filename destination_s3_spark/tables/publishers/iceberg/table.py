@@ -256,7 +256,8 @@ class _Change:
         lists = {snapshot.manifest_list for snapshot in self._expired}
         bucket = f"{self._place.metadata}/"
         folder = bucket.partition("://")[2].partition("/")[2]
-        store.delete(sorted(folder + path.removeprefix(bucket) for path in gone | lists if path.startswith(bucket)))
+        names = {path.removeprefix(bucket) for path in gone | lists if path.startswith(bucket)}
+        store.delete(sorted(folder + name for name in names if "/" not in name))
 
     def _change_files(self, transaction: Transaction) -> str:
         """Stage a snapshot with the difference of the files. Return the id of the snapshot that the table will have."""
