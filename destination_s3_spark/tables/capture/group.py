@@ -240,7 +240,7 @@ class MergeLog:
             return None
         fields = tuple(Field(column.source, column.name, column.type) for column in table.schema.fields if column.recovered_from is None)
         stream = table.stream
-        return RowPlan(stream.id, stream.sync_id, stream.generation_id, fields, table.schema.arrow, Values.TYPED)
+        return RowPlan(stream.id, stream.sync_id, stream.generation_id, fields, table.schema.columns, Values.TYPED)
 
 
 def file_count(size: int, target_file_bytes: int, cores: int, least_bytes: int) -> int:

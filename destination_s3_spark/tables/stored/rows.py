@@ -118,8 +118,8 @@ def cast_rows(table: pa.Table, stored: TableSchema, wanted: TableSchema, misfits
     If misfits are refused, raises DoesNotFit for values that the type cannot hold, for integers with more digits than a double, and for
     timestamps that would lose their time of day as dates.
     """
-    batches = project(table, stored.arrow).to_batches()
-    return pa.Table.from_batches([_cast_batch(batch, stored, wanted, misfits) for batch in batches], wanted.arrow)
+    batches = project(table, stored.columns).to_batches()
+    return pa.Table.from_batches([_cast_batch(batch, stored, wanted, misfits) for batch in batches], wanted.columns)
 
 
 def _cast_batch(batch: pa.RecordBatch, stored: TableSchema, wanted: TableSchema, misfits: Misfits) -> pa.RecordBatch:
@@ -136,7 +136,7 @@ def _cast_batch(batch: pa.RecordBatch, stored: TableSchema, wanted: TableSchema,
         meta = own[2]
         changes.entries.extend(stored_changes(meta))
         own[2] = meta_array(meta.field("sync_id"), changes.in_order(), meta.type)
-    return pa.RecordBatch.from_arrays([*own, *columns], schema=wanted.arrow)
+    return pa.RecordBatch.from_arrays([*own, *columns], schema=wanted.columns)
 
 
 def _flows(origin: TableField, column: TableField, wanted: TableSchema) -> bool:
