@@ -130,8 +130,8 @@ class Tables(Settings):
         "hard",
         title="CDC deletion mode",
         description=(
-            "What a deletion does to a deduplicated table: hard removes the row, soft keeps it with _ab_cdc_deleted_at set. Only for "
-            "sources that report deletions."
+            "What a deletion does to a deduplicated table: hard removes the row, soft keeps it with its values and sets "
+            "_ab_cdc_deleted_at. Only for sources that report deletions."
         ),
     )
     target_file_mb: int = Field(

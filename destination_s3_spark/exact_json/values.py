@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -54,6 +54,18 @@ def split_object(text: Text) -> dict[str, bytes]:
         return _scanned(line.decode())
     except (UnicodeDecodeError, RecursionError):
         return {member.key: line[member.start : member.end] for member in members(line)}
+
+
+def object_text(values: Mapping[str, bytes]) -> bytes:
+    """Return the object with these members, the inverse of `split_object`. The values are texts."""
+    return b"{" + b",".join(_name(key) + b":" + text for key, text in values.items()) + b"}"
+
+
+def _name(key: str) -> bytes:
+    try:
+        return json.dumps(key, ensure_ascii=False).encode()
+    except UnicodeEncodeError:  # half a surrogate pair, which only an escape can express
+        return json.dumps(key).encode()
 
 
 def _scanned(text: str) -> dict[str, bytes]:

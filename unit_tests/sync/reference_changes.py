@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,6 +25,15 @@ class Record:
     @property
     def age(self) -> tuple[int, int, int]:
         return (-1 if self.lsn is None else self.lsn), self.extracted_at, self.offset
+
+    @property
+    def given(self) -> frozenset[str]:
+        """The columns the record has values for."""
+        return frozenset({"id", *(name for name, value in self.values.items() if value != PLACEHOLDER)})
+
+    def over(self, before: Row) -> Row:
+        """The row that the record makes of the one before it."""
+        return {"id": self.id} | {name: value if name in self.given else before.get(name) for name, value in self.values.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +59,15 @@ class Event:
 
 @dataclass
 class Table:
-    """The rows there are, and how old the newest version of each key is, a deletion included."""
+    """The rows there are, and how old the newest version of each key is, a deletion included.
+
+    `deleted` are the rows that a table with soft deletions has besides them, and `origins` how old the values of each row are.
+    """
 
     rows: dict[int, Row] = field(default_factory=dict)
     ages: dict[int, tuple[int, int]] = field(default_factory=dict)
+    deleted: dict[int, Row] = field(default_factory=dict)
+    origins: dict[int, tuple[float, ...]] = field(default_factory=dict)
 
     def merge(self, records: Iterable[Record]) -> list[Event]:
         """Take the records of a sync; returns the events in the order of the log."""
@@ -64,6 +79,7 @@ class Table:
             position = -1
             for record in sorted(of_key, key=lambda record: record.age):
                 if id_ in self.ages and record.age[:2] <= self.ages[id_]:
+                    self._apply_late(record)
                     continue  # what the table has is newer, or as old
                 event = self._apply(record)
                 if event is not None:
@@ -71,21 +87,28 @@ class Table:
                     found.append(Event(*event, position))
             newest = max(of_key, key=lambda record: record.age).age[:2]
             self.ages[id_] = max(self.ages.get(id_, newest), newest)
+        self.origins = {id_: (*age[:2], math.inf) for id_, age in self.origins.items()}
         return sorted(found, key=lambda event: event.position)
 
     def _apply(self, record: Record) -> tuple[str, int, Row, Row, frozenset[str]] | None:
         before = self.rows.get(record.id)
         if record.deleted:
             self.rows.pop(record.id, None)
+            self.deleted[record.id] = before or self.deleted.get(record.id) or {"id": record.id, **dict.fromkeys(record.values)}
             return None if before is None else ("D", record.id, {}, before, frozenset())
-        given = frozenset({"id", *(name for name, value in record.values.items() if value != PLACEHOLDER)})
-        row: Row = {"id": record.id}
-        for name, value in record.values.items():
-            row[name] = value if name in given else (before or {}).get(name)
+        row = record.over(before or {})
         self.rows[record.id] = row
+        self.deleted.pop(record.id, None)
+        self.origins[record.id] = record.age
         if before == row:
             return None
-        return ("I" if before is None else "U"), record.id, row, before or {}, given
+        return ("I" if before is None else "U"), record.id, row, before or {}, record.given
+
+    def _apply_late(self, record: Record) -> None:
+        """A row that arrives after its deletion gives it its values, unless it has those of a newer one."""
+        if not record.deleted and record.id in self.deleted and record.age > self.origins.get(record.id, ()):
+            self.deleted[record.id] = record.over(self.deleted[record.id])
+            self.origins[record.id] = record.age
 
 
 def replayed(rows: dict[int, Row], log: Iterable[Mapping[str, Any]], columns: Iterable[str]) -> dict[int, Row]:

@@ -264,6 +264,30 @@ def test_a_soft_deletion_is_one_in_the_log(make_lake: Callable[..., InlineLake])
     assert sorted(stored(lake)) == [1, 2]
 
 
+@pytest.mark.parametrize("file_format", ["Parquet", "JSONL"])
+def test_a_log_of_soft_deletions_makes_the_rows_that_are_not_deleted(make_lake: Callable[..., InlineLake], file_format: str) -> None:
+    lake = make_lake(file_format, {"cdc_deletion_mode": "soft"}, before_image="ALL")
+    lake.merge_limits = {"least_file_bytes": 6_000}
+    chance, source, table = random.Random(file_format), Source(), Table()
+    rows: dict[int, Row] = {}
+    for number in range(1, 5):
+        records = [
+            replace(record, values=dict.fromkeys(record.values)) if record.deleted else record
+            for record in source.random_records(chance, 2 * KEYS, number * 5)
+        ]
+        expected = table.merge(records)
+        run(lake, records, number)
+
+        found = records_of(lake, manifests(lake)[-1])
+        if number > 1:
+            assert [(record["new"], record["old"]) for record in found] == [event.images("ALL", "UPDATED") for event in expected]
+        rows = replayed(rows, found, COLUMNS)
+        assert rows == table.rows
+        assert stored(lake) == table.rows | table.deleted
+    assert len(table.deleted) > 10
+    assert any(any(row[name] for name in ("amount", "name", "tags")) for row in table.deleted.values())
+
+
 def test_a_merge_that_changes_nothing_adds_nothing(make_lake: Callable[..., InlineLake]) -> None:
     lake, source = make_lake(), Source()
     run(lake, [source.record(1, 1, name="a")], 1)

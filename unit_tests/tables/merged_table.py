@@ -52,6 +52,7 @@ FIELDS = (
 )
 TYPED = pa.schema([*META_FIELDS, *map(arrow_field, FIELDS)])
 HARD = KeySpec(FIELDS[:1], FIELDS[1], FIELDS[2], CdcDeletion.HARD)
+SOFT = replace(HARD, deletion=CdcDeletion.SOFT)
 CELLS = pa.schema([*META_FIELDS, *(pa.field(each.name, pa.string()) for each in FIELDS)])
 FORMATS: dict[str, tuple[FileOptions, RowPlan | None]] = {
     "parquet": (ParquetOptions(Codec.ZSTD, row_group_bytes=4096), None),
@@ -69,15 +70,11 @@ def table_format(name: str = "parquet", spec: KeySpec = HARD, target_file_bytes:
 
 
 def record(version: Any) -> dict[str, Any]:
-    key, cursor = version.key[0], version.cursor
-    deleted_at = "2026-01-01" if version.deleted else None
-    return {
-        "id": key,
-        "updated": cursor,
-        "_ab_cdc_deleted_at": deleted_at,
-        "number": version.number,
-        "text": sha256(b"%d" % version.number).hexdigest(),
-    }
+    """What a source sends for a version. A deletion has no values."""
+    own = {"id": version.key[0], "updated": version.cursor, "_ab_cdc_deleted_at": "2026-01-01" if version.deleted else None}
+    if version.deleted:
+        return {**own, "number": None, "text": None}
+    return {**own, "number": version.number, "text": sha256(b"%d" % version.number).hexdigest()}
 
 
 def batches(versions: Sequence[Any]) -> tuple[pa.RecordBatch, pa.RecordBatch]:
@@ -186,7 +183,15 @@ class Table:
 
     def numbers(self) -> list[list[int]]:
         """What readers see of each final file, in the order of keys."""
-        return [numbers_in(self.store.get(file.key), self.form.options) for file in self.files.values()]
+        return [[int(row["number"]) for row in rows_in(self.store.get(file.key), self.form.options)] for file in self.files.values()]
+
+    def shown(self) -> list[tuple[str | None, int | None, bool, int | None]]:
+        """The key, the cursor, whether it is marked as deleted, and the number of each row that readers see, in the order of keys."""
+        return [
+            (row["id"] or None, number_of(row["updated"]), bool(row["_ab_cdc_deleted_at"]), number_of(row["number"]))
+            for file in self.files.values()
+            for row in rows_in(self.store.get(file.key), self.form.options)
+        ]
 
     def stored(self, kind: FileKind) -> list[pa.Table]:
         found = {FileKind.FINAL: self.files, FileKind.STATE: self.states}.get(kind, {file.key: file for file in self.dead})
@@ -203,15 +208,20 @@ def key_range(file: DataFile | FileEntry | RunFile) -> KeyRange:
     return file.keys
 
 
-def numbers_in(body: bytes, options: FileOptions) -> list[int]:
+def number_of(cell: Any) -> int | None:
+    """A number of a row; CSV has it as text."""
+    return None if cell in (None, "") else int(cell)
+
+
+def rows_in(body: bytes, options: FileOptions) -> list[dict[str, Any]]:
     match options:
         case ParquetOptions():
-            return list(pq.read_table(io.BytesIO(body))["number"].to_pylist())
+            return list(pq.read_table(io.BytesIO(body)).to_pylist())
         case AvroOptions():
-            return [row["number"] for row in fastavro.reader(io.BytesIO(body))]
+            return [dict(row) for row in fastavro.reader(io.BytesIO(body)) if isinstance(row, dict)]
         case JsonlOptions():
-            return [json.loads(line)["_airbyte_data"]["number"] for line in gzip.decompress(body).splitlines()]
+            return [json.loads(line)["_airbyte_data"] for line in gzip.decompress(body).splitlines()]
         case CsvOptions():
-            return [int(row["number"]) for row in csv.DictReader(io.StringIO(gzip.decompress(body).decode(), newline=""))]
+            return list(csv.DictReader(io.StringIO(gzip.decompress(body).decode(), newline="")))
         case other:
             raise AssertionError(f"no reader of {other}")

@@ -31,6 +31,16 @@ def surviving(history: Iterable[Version]) -> list[Version]:
     return [max(versions[key], key=_age) for key in sorted(versions)]
 
 
+def softly(history: Iterable[Version]) -> list[tuple[Version, Version]]:
+    """With soft deletions: the version of each key that counts, and the one whose values its row has.
+
+    A deletion has those of the newest version that is none, wherever in the history that is; its own only where there is none.
+    """
+    versions = list(history)
+    rows = {key_rank(row.key): row for row in surviving(version for version in versions if not version.deleted)}
+    return [(found, rows.get(key_rank(found.key), found) if found.deleted else found) for found in surviving(versions)]
+
+
 def key_rank(key: tuple[Any, ...]) -> tuple[Any, ...]:
     """What a key sorts by: nulls first, not-a-number last; equal for equal keys."""
     return tuple((0,) if value is None else (2,) if _is_nan(value) else (1, value) for value in key)

@@ -24,7 +24,7 @@ from destination_s3_spark.errors import disk_error
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.capture.events import POSITION
-from destination_s3_spark.tables.capture.history import Indices
+from destination_s3_spark.tables.runs.winners import Indices
 from destination_s3_spark.tables.stored.presence import present
 
 RUNS_SHARE = 24

@@ -20,10 +20,10 @@ from destination_s3_spark.change_log.events import IN_NEW, IN_OLD, AfterImage, B
 from destination_s3_spark.decoding.plain_temporal import plain_temporals
 from destination_s3_spark.schema.airbyte_type import Scalar
 from destination_s3_spark.schema.arrow import contiguous
-from destination_s3_spark.tables.capture.history import Flags, History, Indices
+from destination_s3_spark.tables.capture.history import History
 from destination_s3_spark.tables.capture.provided import Provided
 from destination_s3_spark.tables.runs.keys import OFFSET
-from destination_s3_spark.tables.runs.winners import EXTRACTED_AT
+from destination_s3_spark.tables.runs.winners import EXTRACTED_AT, Flags, Indices
 
 UPDATED_AT = "_ab_cdc_updated_at"
 """The field in which CDC sources report the time of a change."""

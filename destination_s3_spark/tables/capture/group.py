@@ -29,7 +29,7 @@ from destination_s3_spark.tables.capture.events import Images, cursor_members
 from destination_s3_spark.tables.capture.local_disk import LocalDisk
 from destination_s3_spark.tables.capture.output import SPANS, WRITE_BYTES, ChangeOutput, Counts, LoggedRange, LogTask, Span
 from destination_s3_spark.tables.open_table import OpenTable
-from destination_s3_spark.tables.runs.keys import CdcDeletion
+from destination_s3_spark.tables.runs.keys import CDC_FIELDS
 from destination_s3_spark.tables.runs.merged_rows import complete_rows
 from destination_s3_spark.tables.runs.row_streams import ROUNDS_SHARE, Source, row_streams
 from destination_s3_spark.tables.runs.sorted_file import ARROW_BYTES
@@ -37,8 +37,6 @@ from destination_s3_spark.tables.runs.staged_file import StagedFile, pieces
 from destination_s3_spark.tables.runs.table_format import TableFormat
 from destination_s3_spark.tables.update import Steps, Work
 
-CDC_FIELDS = "_ab_cdc_"
-"""Prefix of the fields in which a source reports the position of a change in its own log. They are not data of the row."""
 EVENT_ROWS = 4
 """Factor from the bytes of records to those of their events. An event has a new and an old row, and text takes about twice the memory."""
 COMPRESSION = 2
@@ -127,7 +125,6 @@ class MergeLog:
             images=self._images,
             options=self._options,
             plan=self._plan(),
-            soft=self._soft(),
             sources=sources,
             keys=keys,
             scratch=table.layout.scratch_prefix(token),
@@ -226,13 +223,6 @@ class MergeLog:
         self._parts += 1
         return f"{self._table.layout.changes}{name.file_name(self._options.extension)}"
 
-    def _soft(self) -> str | None:
-        """Return the column that marks kept rows as deleted, or None if deleted rows are removed."""
-        spec = self._table.spec
-        if spec is None or spec.deleted_at is None or spec.deletion is CdcDeletion.HARD:
-            return None
-        return spec.deleted_at.name
-
     def _plan(self) -> RowPlan | None:
         """Return the plan that types text rows for the log, or None if rows are typed already."""
         table = self._table
@@ -268,7 +258,7 @@ def snapshot_file(task: SnapshotTask) -> LoggedRange:
     has_cursor = task.table.spec.cursor is not None
     with (
         row_streams([task.source], task.table.form, (b"", None), task.budget_bytes, task.s3) as streams,
-        ChangeOutput(task.log, has_cursor, task.budget_bytes, task.s3) as log,
+        ChangeOutput(task.log, has_cursor, task.table.form.soft, task.budget_bytes, task.s3) as log,
     ):
         for rows in complete_rows(streams, task.budget_bytes // ROUNDS_SHARE):
             log.take(rows)

@@ -7,16 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from destination_s3_spark.tables.runs.keys import OFFSET
-from destination_s3_spark.tables.runs.winners import STORED_OFFSET, Ranking
-
-Indices: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
-Flags: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
+from destination_s3_spark.tables.runs.soft_deletions import Resolution
+from destination_s3_spark.tables.runs.winners import BURIED_OFFSET, Flags, Indices, Ranking
 
 
 @dataclass(frozen=True)
@@ -35,9 +32,9 @@ class History:
     @classmethod
     def of(cls, merged: pa.Table, ranking: Ranking, gone: Flags, *, net: bool = False) -> History:
         """Derive the history from rows and their ranking. `gone` flags deletions. With `net` only the newest record of a key counts."""
-        stored = (np.asarray(merged[OFFSET]) == STORED_OFFSET)[ranking.order]
+        stored: Flags = (np.asarray(merged[OFFSET]) >= BURIED_OFFSET)[ranking.order]
         group = np.cumsum(ranking.first) - 1
-        seen = np.cumsum(stored)
+        seen: Indices = np.cumsum(stored)
         seen -= (seen - stored)[ranking.first][group]
         # Records that rank below the newest stored row of their key, live or deleted, are too old to count.
         record = (seen == 0) & ranking.first if net else seen == 0
@@ -46,6 +43,13 @@ class History:
         kept = np.flatnonzero((record | (stored & (seen == 1))) & has_records[group])
         rows = ranking.order[kept]
         return cls(rows, group[kept], record[kept], gone[rows])
+
+    @classmethod
+    def of_late(cls, made_of: Resolution) -> History:
+        """Make the history of rows that arrived after their deletion: each of them, followed by the table's deleted row."""
+        pairs = np.stack([made_of.values[made_of.late], made_of.table], axis=1).ravel()
+        record = np.tile([True, False], len(made_of.late))
+        return cls(pairs, made_of.late.repeat(2), record, np.zeros(len(pairs), np.bool_))
 
     @cached_property
     def on_live(self) -> Flags:

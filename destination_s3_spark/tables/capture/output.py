@@ -28,11 +28,12 @@ from destination_s3_spark.storage.staging import StagedFileSink
 from destination_s3_spark.tables.capture.event_runs import RUNS_SHARE, EventRun, piece_bytes, write_run
 from destination_s3_spark.tables.capture.events import OPERATIONS, POSITION, Events, Images, Values
 from destination_s3_spark.tables.capture.history import History
-from destination_s3_spark.tables.capture.provided import DATA, has_placeholder, may_have_placeholder, provided
+from destination_s3_spark.tables.capture.provided import has_placeholder, may_have_placeholder, provided
 from destination_s3_spark.tables.capture.toast import fill_placeholders
 from destination_s3_spark.tables.runs.keys import DELETED
+from destination_s3_spark.tables.runs.soft_deletions import DATA, Resolution, SoftDeletions, with_tombstones
 from destination_s3_spark.tables.runs.staged_file import StagedFile, pieces
-from destination_s3_spark.tables.runs.winners import ranking
+from destination_s3_spark.tables.runs.winners import Ranking, ranking
 from destination_s3_spark.tables.stored.rows import retyped_rows
 
 SPANS = 1024
@@ -76,8 +77,6 @@ class LogTask:
     options: ChangeLogOptions
     plan: RowPlan | None
     """The plan that types text rows. None if rows are typed already."""
-    soft: str | None
-    """The column that marks a kept row as deleted. None if deleted rows are removed."""
     sources: tuple[tuple[str, str], ...]
     """The name of each column and its JSON key."""
     keys: tuple[str, ...]
@@ -106,9 +105,10 @@ class LoggedRange:
 class ChangeOutput:
     """Output of a merge task to the change log. A context manager that drops staged files when it is left with an error."""
 
-    def __init__(self, task: LogTask, has_cursor: bool, budget_bytes: int, s3: S3Settings) -> None:
+    def __init__(self, task: LogTask, has_cursor: bool, soft: SoftDeletions | None, budget_bytes: int, s3: S3Settings) -> None:
         self._task = task
         self._has_cursor = has_cursor
+        self._soft = soft
         self._s3 = s3
         self._stack = ExitStack()
         shown = [*task.images.columns.row_schema.names, *(field.name for _, field in task.images.cursor)]
@@ -124,22 +124,24 @@ class ChangeOutput:
         self._stack.__exit__(kind, error, trace)
 
     def take(self, rows: pa.Table) -> pa.Table:
-        """Log the changes that the rows make, and return the winners. `rows` must hold all rows of their keys."""
-        task = self._task
+        """Log the changes that the rows make, and return the winners and tombstones. `rows` must hold all rows of their keys."""
+        task, soft = self._task, self._soft
         ranked = ranking(rows, self._has_cursor)
-        best = rows.take(pa.array(ranked.winners))
+        made_of = Resolution.of_winners(ranked.winners) if soft is None else soft.resolution(rows, ranked)
+        best = rows.take(pa.array(ranked.winners)) if soft is None else soft.completed(rows, made_of)
         if task.kind is not LogKind.SNAPSHOT or may_have_placeholder(rows, of_text=task.plan is not None):
-            history = History.of(rows, ranked, np.asarray(rows[DELETED].combine_chunks()), net=task.kind is LogKind.UPSERTS)
+            history = self._history(rows, ranked)
             if len(history.rows):
                 values = self._values(rows, history)
-                if values.provided:
-                    best = fill_placeholders(best, values, dict(task.sources), of_text=task.plan is not None)
+                best = self._filled(best, values, made_of)
                 self._log(rows, values)
+            if len(made_of.late):
+                best = self._filled(best, self._values(rows, History.of_late(made_of)), made_of)
         if task.kind is LogKind.SNAPSHOT:
             live = best.filter(pc.invert(best[DELETED]))
             if len(live):
                 self._rows.write(self._showable(live))
-        return best
+        return with_tombstones(best, rows, made_of)
 
     def finish(self) -> LoggedRange:
         """Stage the open files and runs, and return all output of the task."""
@@ -158,6 +160,16 @@ class ChangeOutput:
             shown = [values.take(field.name, events.rows[::-1]) for field in task.images.columns.fields]
             self._rows.write(pa.table(shown, schema=task.images.columns.row_schema))
 
+    def _history(self, rows: pa.Table, ranked: Ranking) -> History:
+        history = History.of(rows, ranked, np.asarray(rows[DELETED].combine_chunks()), net=self._task.kind is LogKind.UPSERTS)
+        return history if self._soft is None else replace(history, gone=history.gone | self._soft.deletes(rows, history.rows))
+
+    def _filled(self, best: pa.Table, values: Values, made_of: Resolution) -> pa.Table:
+        """Fill the placeholders in the winners that have their values from rows of the history."""
+        if not values.provided:
+            return best
+        return fill_placeholders(best, values, made_of.values, dict(self._task.sources), of_text=self._task.plan is not None)
+
     def _values(self, rows: pa.Table, history: History) -> Values:
         """Return the typed columns of the history's rows."""
         stored = rows.select(self._needed).take(pa.array(history.rows))
@@ -166,9 +178,6 @@ class ChangeOutput:
             has_text = np.asarray(stored[DATA].combine_chunks().is_valid())  # tombstones of the table have none
             at = np.maximum(np.cumsum(has_text) - 1, 0)
             stored = _typed(stored.filter(pa.array(has_text)), self._task.plan)
-        if self._task.soft is not None:
-            deleted = stored[self._task.soft].combine_chunks().is_valid().to_numpy(zero_copy_only=False)
-            history = replace(history, gone=history.gone | (deleted[at] if len(deleted) else False))
         found = {}
         for field in self._task.images.columns.fields:
             if field.name not in self._task.images.columns.key and has_placeholder(stored[field.name]):
@@ -180,8 +189,8 @@ class ChangeOutput:
         task = self._task
         if task.plan is not None:
             live = _typed(live, task.plan)
-        if task.soft is not None:
-            live = live.filter(live[task.soft].is_null())
+        if self._soft is not None:
+            live = live.filter(live[self._soft.deleted_at.name].is_null())
         return live.select(task.images.columns.row_schema.names).cast(task.images.columns.row_schema)
 
 

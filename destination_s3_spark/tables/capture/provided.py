@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from destination_s3_spark.tables.capture.history import Flags, History
+from destination_s3_spark.tables.capture.history import History
+from destination_s3_spark.tables.runs.soft_deletions import DATA
+from destination_s3_spark.tables.runs.winners import Flags
 
-DATA = "_airbyte_data"
-"""The column that holds the record's JSON text in raw rows."""
 PLACEHOLDER = "__debezium_unavailable_value"
 
 

@@ -85,7 +85,7 @@ def combine_runs(task: CombineTask) -> CombinedRun:
     """Merge runs, which must have rows, into one run. Arrivals do not change. Raises ConfigError, TransientError or DataError."""
     files: list[FileEntry] = []
     with row_streams(task.sources, task.form, (b"", None), task.budget_bytes, task.s3) as streams:
-        tables = merged_rows(streams, task.form.spec.cursor is not None)
+        tables = merged_rows(streams, task.form.spec.cursor is not None, task.form.soft)
         batches = chain.from_iterable(pieces(rows, task.piece_bytes) for rows in tables)
         while (first := next(batches, None)) is not None:
             staged = _staged(task, f"{task.scratch}{len(files)}.parquet", chain([first], batches))

@@ -24,7 +24,7 @@ from destination_s3_spark.tables.runs.keys import DELETED, KEY, OFFSET
 from destination_s3_spark.tables.runs.sorted_file import SortedFileWriter
 from destination_s3_spark.tables.runs.staged_file import StagedFile, columns, pieces, tombstone_file, tombstones
 from destination_s3_spark.tables.runs.table_format import PIECE_BYTES, FileKeys, FileSize, TableFormat
-from destination_s3_spark.tables.runs.winners import STORED_OFFSET
+from destination_s3_spark.tables.runs.winners import BURIED_OFFSET
 from destination_s3_spark.tables.stored.rows import retyped_rows
 
 
@@ -59,7 +59,7 @@ class MergeOutput:
         deleted = winners[DELETED]
         live = winners
         if pc.any(deleted).as_py():
-            self._bury(winners.filter(pc.and_(deleted, pc.not_equal(winners[OFFSET], STORED_OFFSET))))
+            self._bury(winners.filter(pc.and_(deleted, pc.less(winners[OFFSET], BURIED_OFFSET))))
             live = winners.filter(pc.invert(deleted))
         for batch in pieces(live, min(PIECE_BYTES, int(self._size.full) // 4 + 1)):
             partitioning = self._table.spec.partitioning

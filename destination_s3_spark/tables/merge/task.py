@@ -104,12 +104,12 @@ def merge_range(task: MergeTask) -> MergedRange:
 
 
 def _merge(task: MergeTask, streams: list[RowStream], output: MergeOutput) -> LoggedRange | None:
-    has_cursor = task.table.spec.cursor is not None
+    has_cursor, soft = task.table.spec.cursor is not None, task.table.form.soft
     if task.log is None:
-        for rows in merged_rows(streams, has_cursor):
-            output.write(rows)
+        for rows in merged_rows(streams, has_cursor, soft):
+            output.write(rows if soft is None else soft.applied(rows))
         return None
-    with ChangeOutput(task.log, has_cursor, task.budget_bytes, task.s3) as log:
+    with ChangeOutput(task.log, has_cursor, soft, task.budget_bytes, task.s3) as log:
         for rows in complete_rows(streams, task.budget_bytes // ROUNDS_SHARE):
             output.write(log.take(rows))
         return log.finish()

@@ -33,6 +33,7 @@ from destination_s3_spark.tables.runs.keys import KeySpec, keys_of, lower, parti
 from destination_s3_spark.tables.runs.row_streams import Source
 from destination_s3_spark.tables.runs.sorted_file import row_group_keys, sorted_index
 from destination_s3_spark.tables.runs.table_format import FileKeys, TableFormat
+from destination_s3_spark.tables.runs.winners import EARLIER
 from destination_s3_spark.tables.stored.presence import present
 from destination_s3_spark.tables.stored.rewrite import Stored
 from destination_s3_spark.tables.stored.rows import Misfits
@@ -46,9 +47,6 @@ FILES_OF_A_TABLE = 96
 An update of 1 % of the keys, all neighbours, then touches two files as a rule, which are together 3 % of the table at most. With the
 default target size, files of a table of 10 GB have more than half of that size.
 """
-EARLIER = 2**62
-"""Added to the arrivals of stored rows that are merged as runs. They then win ties with landed rows, like the rows of table files."""
-
 
 logger = logging.getLogger("airbyte")
 
@@ -204,7 +202,7 @@ def _inputs(table: OpenTable, live: LiveFiles, form: TableFormat, s3: S3Settings
     old_tombstones = [file for file in buried if file not in tombstones]
     if old_tombstones:
         logger.warning(
-            "stream %s: deletions of %d keys under an earlier primary key are dropped, because they do not apply to the current key",
+            "stream %s: tombstones of %d keys under an earlier primary key are dropped, because they do not apply to the current key",
             table.stream.id, sum(file.rows for file in old_tombstones),
         )  # fmt: skip
     return _Inputs(

@@ -44,6 +44,9 @@ DELETED = "_airbyte_deleted"
 OFFSET = "_airbyte_offset"
 """Control column: the position of the row in the order of arrival, int64."""
 
+CDC_FIELDS = "_ab_cdc_"
+"""Prefix of the fields in which a source reports a change and its position in its own log. They are not data of the row."""
+
 RAW_ID, META = META_FIELDS[0].name, META_FIELDS[2].name
 
 BOUND_BYTES = 64
@@ -58,7 +61,7 @@ _SIGN = np.uint64(1 << 63)
 
 
 class CdcDeletion(Enum):
-    """The effect of a record with `_ab_cdc_deleted_at`. HARD removes the row of its key, SOFT keeps the record as the row."""
+    """The effect of a record with `_ab_cdc_deleted_at`. HARD removes the row of its key, SOFT marks it and keeps its values."""
 
     HARD = "hard"
     SOFT = "soft"

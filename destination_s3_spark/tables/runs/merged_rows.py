@@ -3,8 +3,9 @@
 Input: for each source, tables in merge form (`tables.runs.sorted_file`) with ascending keys. Each source is read once, one portion ahead.
 
 A round has a bound: the least key at which any source must read on. It takes the rows up to this key from every source and reduces them to
-winners. All rows of these keys are then known, except for the last key, and only its winner waits for the next round. Memory is a few
-portions per source, even if one key has more versions than fit, because each round reduces its rows.
+winners. All rows of these keys are then known, except for the last key, and only its winner waits for the next round. With soft deletions,
+all decisive rows take the place of a winner. Memory is a few portions per source, even if one key has more versions than fit, because each
+round reduces its rows.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from destination_s3_spark.tables.runs.keys import KEY
+from destination_s3_spark.tables.runs.soft_deletions import SoftDeletions
 from destination_s3_spark.tables.runs.winners import winners
 
 
@@ -94,16 +96,18 @@ class RowStream:
         return self._rows
 
 
-def merged_rows(streams: Iterable[RowStream], has_cursor: bool) -> Iterator[pa.Table]:
-    """Yield the winners of all keys in merge form, as tables with ascending keys."""
+def merged_rows(streams: Iterable[RowStream], has_cursor: bool, soft: SoftDeletions | None = None) -> Iterator[pa.Table]:
+    """Yield the winners of all keys in merge form, as tables with ascending keys. With soft deletions, yield all decisive rows."""
     pending: list[pa.Table] = []
     reading = _Reading(streams)
     while parts := reading.next_round():
-        best = winners(pa.concat_tables([*pending, *parts]), has_cursor)
-        # Copy the row, because a slice would keep the whole table in memory.
-        pending = [best.take([len(best) - 1])]
-        if len(best) > 1:
-            yield best.slice(0, len(best) - 1)
+        rows = pa.concat_tables([*pending, *parts])
+        best = winners(rows, has_cursor) if soft is None else soft.decisive(rows, has_cursor)
+        last = _first_of(best, best[KEY][len(best) - 1].as_py())
+        # Copy the rows of the last key, because a slice would keep the whole table in memory.
+        pending = [best.take(np.arange(last, len(best)))]
+        if last:
+            yield best.slice(0, last)
     yield from pending
 
 

@@ -37,7 +37,8 @@ from destination_s3_spark.tables.runs.keys import (
     key_column,
     key_range,
 )
-from destination_s3_spark.tables.runs.winners import EXTRACTED_AT, STORED_OFFSET, sorted_by_key
+from destination_s3_spark.tables.runs.soft_deletions import SoftDeletions
+from destination_s3_spark.tables.runs.winners import BURIED_OFFSET, EXTRACTED_AT, STORED_OFFSET, sorted_by_key
 
 RUN_OPTIONS = ParquetOptions(codec=Codec.ZSTD, row_group_bytes=512 * 2**10, dictionary=Dictionary.OFF)
 """Options of runs and tombstones.
@@ -212,6 +213,8 @@ class MergeForm:
     payload: pa.Schema
     spec: KeySpec
     project: Callable[[pa.Table], pa.Table]
+    soft: SoftDeletions | None = None
+    """The table's soft deletions, or None if it has none."""
 
     @property
     def schema(self) -> pa.Schema:
@@ -294,7 +297,8 @@ class SortedFile:
             columns += [stored[DELETED], pc.add(stored[OFFSET], self._offset)]
         else:
             deleted = self._kind is FileKind.TOMBSTONE
-            columns += [pa.repeat(deleted, len(stored)), pa.repeat(pa.scalar(STORED_OFFSET, pa.int64()), len(stored))]
+            offset = BURIED_OFFSET if deleted else STORED_OFFSET
+            columns += [pa.repeat(deleted, len(stored)), pa.repeat(pa.scalar(offset, pa.int64()), len(stored))]
         return pa.table(columns, schema=self._form.schema)
 
     def _cursor(self, stored: pa.Table, payload: pa.Table, cursor: Field) -> Any:

@@ -15,6 +15,7 @@ from destination_s3_spark.formats.parquet import ParquetOptions
 from destination_s3_spark.schema.arrow import RAW_SCHEMA
 from destination_s3_spark.tables.partitioned_files import key_in
 from destination_s3_spark.tables.runs.keys import CURSOR, KEY, KeySpec
+from destination_s3_spark.tables.runs.soft_deletions import SoftDeletions
 from destination_s3_spark.tables.runs.sorted_file import MergeForm
 from destination_s3_spark.tables.stored.rows import project
 
@@ -52,7 +53,8 @@ class TableFormat:
     def form(self) -> MergeForm:
         """The form in which the table's rows are merged: typed, or as the text from the source."""
         payload = self.columns.arrow if self.plan is None else RAW_SCHEMA
-        return MergeForm(payload, self.spec, partial(project, schema=payload))
+        soft = SoftDeletions.of(self.spec, self.columns, of_text=self.plan is not None)
+        return MergeForm(payload, self.spec, partial(project, schema=payload), soft)
 
     @property
     def has_state(self) -> bool:

@@ -1,8 +1,8 @@
 """Choice of the row that a deduplicated table keeps for each key.
 
 Input: rows in merge form (payload columns and the control columns of `tables.runs.keys`) in any order. Output: one row per key. The winner
-is the first row by cursor descending with nulls last, then `_airbyte_extracted_at` descending, then arrival descending. The module knows
-neither files nor ranges of keys.
+is the first row by cursor descending with nulls last, then `_airbyte_extracted_at` descending, then arrival descending. A tombstone never
+outranks a row that the table has beside it. The module knows neither files nor ranges of keys.
 """
 
 from __future__ import annotations
@@ -19,11 +19,15 @@ from destination_s3_spark.tables.runs.keys import CURSOR, KEY, OFFSET
 
 EXTRACTED_AT = "_airbyte_extracted_at"
 STORED_OFFSET = 2**63 - 1
-"""The `_airbyte_offset` of rows and tombstones already in the table. They count as the latest arrivals, so a tie changes nothing."""
+"""The `_airbyte_offset` of rows in the table. They count as the latest arrivals, so a tie changes nothing."""
+BURIED_OFFSET = STORED_OFFSET - 1
+"""The `_airbyte_offset` of tombstones in the table. In a tie the row beside them stays, and later arrivals change nothing."""
+EARLIER = 2**62
+"""Added to the `_airbyte_offset` of the table's rows that are merged as runs. They win ties with landed rows, like rows of table files."""
 
 _GROUP = "group"
-_Indices: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
-_Flags: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
+Indices: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
+Flags: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +37,18 @@ class Ranking:
     `order` holds the indices of the rows. `first` flags the positions in `order` where a key starts.
     """
 
-    order: _Indices
-    first: _Flags
+    order: Indices
+    first: Flags
+
+    @classmethod
+    def of_ranked(cls, rows: pa.Table) -> Ranking:
+        """Make the ranking of rows that are already in the order of a ranking."""
+        return cls(np.arange(len(rows)), _starts(contiguous(rows[KEY])))
 
     @property
-    def winners(self) -> _Indices:
+    def winners(self) -> Indices:
         """The index of the winner of each key, in the order of the keys."""
-        winning: _Indices = self.order[self.first]
+        winning: Indices = self.order[self.first]
         return winning
 
 
@@ -76,17 +85,33 @@ def key_order(keys: pa.BinaryArray) -> pa.UInt64Array:
     return pc.sort_indices(keys)
 
 
-def _ranked(rows: pa.Table, indices: _Indices, groups: _Indices, has_cursor: bool) -> _Indices:
+def _ranked(rows: pa.Table, indices: Indices, groups: Indices, has_cursor: bool) -> Indices:
     """Return the order of the rows at `indices` by group, winners first."""
     names = [CURSOR, EXTRACTED_AT, OFFSET] if has_cursor else [EXTRACTED_AT, OFFSET]
     narrow = rows.select(names).take(pa.array(indices)).append_column(_GROUP, pa.array(groups))
     by: list[tuple[str, Literal["ascending", "descending"]]] = [(_GROUP, "ascending"), *((name, "descending") for name in names)]
     # Arrow sorts nulls last in either direction, and NaN before them.
-    ranked: _Indices = np.asarray(pc.sort_indices(narrow.combine_chunks(), sort_keys=by), np.int64)
-    return ranked
+    ranked: Indices = np.asarray(pc.sort_indices(narrow.combine_chunks(), sort_keys=by), np.int64)
+    offsets = np.asarray(contiguous(narrow[OFFSET]))[ranked]
+    if not (offsets == BURIED_OFFSET).any():
+        return ranked
+    return ranked[_below_rows(offsets, groups[ranked])]
 
 
-def _starts(keys: pa.BinaryArray) -> _Flags:
+def _below_rows(offsets: Indices, groups: Indices) -> Indices:
+    """Return the order in which tombstones that outrank a row of the table come last in their group.
+
+    Both were compared when the row was written. They may compare differently now, because a tombstone has no value of a new cursor.
+    """
+    places = np.arange(len(offsets))
+    row_at = np.full(groups[-1] + 1, -1)
+    row_at[groups[offsets == STORED_OFFSET]] = places[offsets == STORED_OFFSET]
+    outranks = (offsets == BURIED_OFFSET) & (row_at[groups] > places)
+    order: Indices = np.lexsort((places, outranks, groups)) if outranks.any() else places
+    return order
+
+
+def _starts(keys: pa.BinaryArray) -> Flags:
     """Flag each key that differs from the previous one."""
     first = np.ones(len(keys), np.bool_)
     if len(keys) > 1:

@@ -25,11 +25,11 @@ from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.merge.combining import CombineTask, combine_runs
 from destination_s3_spark.tables.merge.plan import Sizes
 from destination_s3_spark.tables.merge.task import CompactTask, compact_tombstones, merge_range
-from destination_s3_spark.tables.runs.keys import KEY, CdcDeletion
+from destination_s3_spark.tables.runs.keys import KEY
 from destination_s3_spark.tables.runs.row_streams import Source
 from destination_s3_spark.tables.runs.sorted_file import FIRST_KEYS
 from unit_tests.tables import reference_merge
-from unit_tests.tables.merged_table import FIELDS, FORMATS, HARD, STREAM, TYPED, Table, batches, key_range, table_format
+from unit_tests.tables.merged_table import FIELDS, FORMATS, HARD, SOFT, STREAM, TYPED, Table, batches, key_range, table_format
 
 
 @pytest.fixture
@@ -152,12 +152,33 @@ def test_a_late_older_row_stays_deleted_and_its_tombstone_is_not_written_again(t
     assert table.numbers() == [[5, 4]]
 
 
-def test_soft_deletions_are_rows(s3_settings: S3Settings, version: Any) -> None:
-    table = Table(s3_settings, table_format(spec=replace(HARD, deletion=CdcDeletion.SOFT)))
-    [merged] = table.merge([table.run([version(1, "a"), version(2, "a", cursor=1, deleted=True)])])
+def test_a_soft_deletion_keeps_the_values_of_its_row(s3_settings: S3Settings, version: Any) -> None:
+    table = Table(s3_settings, table_format(spec=SOFT))
+    table.merge([table.run([version(1, "a"), version(2, "a", cursor=1, deleted=True), version(3, "b", deleted=True)])])
+    assert table.shown() == [("a", 1, True, 1), ("b", 0, True, None)]
+    [rows] = table.stored(FileKind.FINAL)
+    assert rows["_airbyte_raw_id"].to_pylist() == [str(UUID(int=2)), str(UUID(int=3))]
 
-    assert table.numbers() == [[2]]
-    assert [file.kind for file in merged.files] == [FileKind.FINAL]
+
+@pytest.mark.parametrize("name", list(FORMATS))
+def test_a_table_with_soft_deletions_is_what_the_reference_says(s3_settings: S3Settings, version: Any, name: str) -> None:
+    target, budget = 12_000, 100_000
+    table = Table(s3_settings, table_format(name, SOFT, target))
+    seen: list[Any] = []
+    for sync, keys in enumerate([300, 250, 300]):
+        arrived = history(version, sync, sync * 1000, 700, keys)
+        parts = [arrived[start : start + 100] for start in range(0, 700, 100)]
+        runs = [table.run(part, part[0].number) for part in parts]
+        sources = tuple(Source(FileKind.DELTA, one.key, one.size, one.offset, one.groups[0].first) for one in runs[::2])
+        done = combine_runs(CombineTask(sources, table.form.form, f"scratch/{sync}/", budget, s3_settings, 10_000, 4_000))
+        table.merge([*map(table.object_run, done.files), *runs[1::2]], Sizes(target, budget))
+        # In a tie the row of an earlier sync stays, and the later one of the same sync.
+        seen += [replace(one, offset=one.offset - 10_000 * sync) for one in arrived]
+        assert table.shown() == [
+            (one.key[0], one.cursor, one.deleted, None if values.deleted else values.number) for one, values in reference_merge.softly(seen)
+        ]
+    assert len(table.files) > 3
+    assert sum(file.rows for file in table.dead) > 50
 
 
 def test_a_tie_keeps_the_row_of_the_table_and_inside_a_sync_the_last_arrival(table: Table, version: Any) -> None:

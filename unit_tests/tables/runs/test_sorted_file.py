@@ -40,7 +40,7 @@ from destination_s3_spark.tables.runs.sorted_file import (
     sorted_index,
     tombstone_schema,
 )
-from destination_s3_spark.tables.runs.winners import EXTRACTED_AT, STORED_OFFSET, winners
+from destination_s3_spark.tables.runs.winners import BURIED_OFFSET, EXTRACTED_AT, STORED_OFFSET, winners
 from unit_tests.tables import reference_merge
 from unit_tests.tables.sorted_files import (
     GONE,
@@ -225,7 +225,7 @@ def test_a_tombstone_is_a_stored_deletion_without_payload(payload: pa.Schema) ->
     found = read(sorted_file(tombstones()), FileKind.TOMBSTONE, encoded(2), form=form(payload=payload))
     assert found.schema.equals(form(payload=payload).schema)
     assert all(field.nullable for field in found.schema)
-    known = {KEY: encoded(2), CURSOR: None, DELETED: True, OFFSET: STORED_OFFSET, EXTRACTED_AT: tombstones()[EXTRACTED_AT][1].as_py()}
+    known = {KEY: encoded(2), CURSOR: None, DELETED: True, OFFSET: BURIED_OFFSET, EXTRACTED_AT: tombstones()[EXTRACTED_AT][1].as_py()}
     assert found.to_pylist() == [dict.fromkeys(payload.names) | known]
 
 
@@ -333,7 +333,7 @@ def test_files_merge_to_what_the_reference_finds(
     rank = reference_merge.key_rank
     arrived = [row for rows in slices for row in rows]
     table = [
-        reference_merge.Version(-number, key, *rest, STORED_OFFSET)
+        reference_merge.Version(-number, key, *rest, BURIED_OFFSET if rest[-1] else STORED_OFFSET)
         for number, (key, rest) in enumerate(sorted(stored.items(), key=lambda row: rank(row[0])), start=1)
     ]
     arrivals = [reference_merge.Version(number, key, *rest, number) for number, (key, rest) in enumerate(arrived)]

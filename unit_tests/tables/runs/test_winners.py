@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
+from itertools import permutations
 from typing import Any
 
 import pyarrow as pa
@@ -11,7 +13,7 @@ from hypothesis import strategies as st
 from destination_s3_spark.schema.airbyte_type import Scalar
 from destination_s3_spark.schema.arrow import arrow_type
 from destination_s3_spark.tables.runs.keys import CURSOR, DELETED, KEY, OFFSET, encode_key
-from destination_s3_spark.tables.runs.winners import EXTRACTED_AT, STORED_OFFSET, key_order, sorted_by_key, winners
+from destination_s3_spark.tables.runs.winners import BURIED_OFFSET, EXTRACTED_AT, STORED_OFFSET, key_order, sorted_by_key, winners
 from unit_tests.tables import reference_merge
 
 CURSORS = {
@@ -27,7 +29,7 @@ KEYS = st.tuples(st.none() | st.integers(-1, 1), st.none() | st.sampled_from([""
 Versions = list[Any]
 
 
-def merge_form(versions: Versions, cursor: Scalar | None, chunk_rows: int = 5) -> pa.Table:
+def merge_form(versions: Sequence[Any], cursor: Scalar | None, chunk_rows: int = 5) -> pa.Table:
     """The versions as rows to be merged, in chunks; the payload is each version's number and a nested column."""
     columns = {
         "number": pa.array([version.number for version in versions], pa.int64()),
@@ -92,8 +94,16 @@ def test_one_order_decides(version: Any, winner: tuple[Any, ...], loser: tuple[A
 
 
 def test_a_tombstone_of_the_table_outlives_a_late_older_row(version: Any) -> None:
-    found = winners(merge_form([version(1, 5, 5, 0), version(2, 6, 4, STORED_OFFSET, deleted=True)], Scalar.INTEGER), True)
-    assert found.select([DELETED, OFFSET]).to_pylist() == [{DELETED: True, OFFSET: STORED_OFFSET}]
+    found = winners(merge_form([version(1, 5, 5, 0), version(2, 6, 4, BURIED_OFFSET, deleted=True)], Scalar.INTEGER), True)
+    assert found.select([DELETED, OFFSET]).to_pylist() == [{DELETED: True, OFFSET: BURIED_OFFSET}]
+
+
+@pytest.mark.parametrize("tombstone", [(None, 9), (None, 5)], ids=["newer by what is left to compare", "tie"])
+def test_a_tombstone_never_removes_the_row_that_the_table_has_beside_it(version: Any, tombstone: tuple[Any, int]) -> None:
+    rows = [version(1, *tombstone, BURIED_OFFSET, deleted=True), version(2, None, 5, STORED_OFFSET), version(3, None, 1, 0)]
+    other = reference_merge.Version(4, (2, None), None, 1, True, BURIED_OFFSET)
+    for order in permutations([*rows, other]):
+        assert winners(merge_form(order, Scalar.INTEGER), True)["number"].to_pylist() == [2, 4]
 
 
 def test_without_a_cursor_the_time_of_extraction_decides(version: Any) -> None:

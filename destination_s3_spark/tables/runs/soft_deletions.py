@@ -1,0 +1,210 @@
+"""Rows of softly deleted keys, each made of its deletion and of the row that the deletion deletes.
+
+Input: rows in merge form and their ranking. If the winner of a key is a deletion, its row has the key, the cursor, the `_ab_cdc_` fields
+and the connector's own columns of the deletion. It keeps all other values of the newest row of the key that is no deletion. Without such
+a row it is the deletion as sent. So it does not matter in which order the versions of a key arrive.
+
+A deleted row in the table does not tell how old the values are that it keeps. A tombstone remembers the cursor and the extraction time of
+the row they come from. A row that arrives late replaces them only if it ranks above this tombstone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from destination_s3_spark.decoding.plan import RowPlan
+from destination_s3_spark.exact_json.values import object_text, split_object
+from destination_s3_spark.formats.file_writer import FileColumns
+from destination_s3_spark.schema.airbyte_type import Field
+from destination_s3_spark.schema.arrow import META_FIELDS, RAW_SCHEMA, arrow_field, contiguous
+from destination_s3_spark.tables.runs.keys import CDC_FIELDS, DELETED, META, OFFSET, CdcDeletion, KeySpec
+from destination_s3_spark.tables.runs.row_edits import edited
+from destination_s3_spark.tables.runs.winners import EARLIER, Flags, Indices, Ranking, ranking
+from destination_s3_spark.tables.stored.rows import retyped_rows
+
+DATA = RAW_SCHEMA.names[-1]
+"""The column that holds the record's JSON text in raw rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """The rows that make the row of each key, as indices, in the order of the keys."""
+
+    winners: Indices
+    values: Indices
+    """The row whose values each key's row has: the winner itself, unless it is a deletion of another row."""
+    origins: Indices
+    """The rows that tombstones have to remember, because their values are in the row of a deletion."""
+    late: Indices
+    """The numbers of the keys whose values come from a row that is older than the table's deleted row."""
+    table: Indices
+    """The table's deleted row of each key in `late`."""
+
+    @classmethod
+    def of_winners(cls, winners: Indices) -> Resolution:
+        """Return the resolution of rows among which no row deletes another one softly."""
+        none = np.zeros(0, np.int64)
+        return cls(winners, winners, none, none, none)
+
+
+@dataclass(frozen=True, slots=True)
+class SoftDeletions:
+    """The soft deletions of a table. Picklable."""
+
+    deleted_at: Field
+    deciding: frozenset[str]
+    """The JSON keys of the key and the cursor, which a deleted row has from its deletion."""
+    kept: frozenset[str]
+    """The columns whose values a deleted row keeps. Empty for text rows, which keep members of their record."""
+    plan: RowPlan | None
+    """The plan that types the deletion field of text rows. None if rows are typed."""
+
+    @classmethod
+    def of(cls, spec: KeySpec, columns: FileColumns, *, of_text: bool) -> SoftDeletions | None:
+        """Return the soft deletions of a table with final files of these columns, or None if it cannot have any."""
+        if spec.deleted_at is None or spec.deletion is CdcDeletion.HARD:
+            return None
+        deciding = frozenset(field.source for field in (*spec.key, *(() if spec.cursor is None else (spec.cursor,))))
+        kept = frozenset(field.name for field in columns.fields if not _is_of_deletion(field.source, deciding))
+        arrow = pa.schema([*META_FIELDS, arrow_field(spec.deleted_at)])
+        plan = RowPlan(columns.stream, 0, 0, (spec.deleted_at,), arrow) if of_text else None
+        return cls(spec.deleted_at, deciding, kept, plan)
+
+    def decisive(self, rows: pa.Table, has_cursor: bool) -> pa.Table:
+        """Return the rows that decide what the row of each key is: its winner, and below a deletion at most three others.
+
+        They are in the order of their ranking. Rows that decide among some of a key's rows also decide among all of them.
+        """
+        ranked = ranking(rows, has_cursor)
+        versions = self._versions(rows, ranked)
+        if versions is None:
+            return rows.take(pa.array(ranked.winners))
+        found = np.concatenate([np.flatnonzero(ranked.first), versions.row, versions.tombstone, versions.stored])
+        places = np.unique(found[found < len(ranked.order)])
+        return rows.take(pa.array(ranked.order[places]))
+
+    def applied(self, decisive: pa.Table) -> pa.Table:
+        """Return the row of each key, followed by the tombstones to write."""
+        ranked = Ranking.of_ranked(decisive)
+        if ranked.first.all():
+            return decisive
+        resolution = self.resolution(decisive, ranked)
+        return with_tombstones(self.completed(decisive, resolution), decisive, resolution)
+
+    def resolution(self, rows: pa.Table, ranked: Ranking) -> Resolution:
+        """Find the rows that make the row of each key."""
+        versions = self._versions(rows, ranked)
+        if versions is None:
+            return Resolution.of_winners(ranked.winners)
+        deletes_row = versions.row < versions.tombstone
+        is_marked = versions.stored < len(ranked.order)
+        values = np.where(deletes_row, versions.row, np.where(is_marked, versions.stored, np.flatnonzero(ranked.first)))
+        late = np.flatnonzero(deletes_row & (versions.stored < versions.row))
+        order = ranked.order
+        return Resolution(ranked.winners, order[values], order[versions.row[deletes_row]], late, order[versions.stored[late]])
+
+    def completed(self, rows: pa.Table, resolution: Resolution) -> pa.Table:
+        """Return the row of each key."""
+        winners, values = resolution.winners, resolution.values
+        changed = np.flatnonzero(winners != values)
+        if not len(changed):
+            return rows.take(pa.array(winners))
+        columns = [rows[name].take(pa.array(values if name in self.kept else winners)) for name in rows.column_names]
+        best = pa.table(columns, schema=rows.schema)
+        if self.plan is not None:
+            texts = rows[DATA].take(pa.array(values))
+            best = edited(best, DATA, changed, lambda row, deletion: self._record(deletion, texts[row].as_py()))
+        metas = contiguous(rows[META].take(pa.array(values[changed])))
+        has_changes = _has_changes(metas) | _has_changes(contiguous(best[META].take(pa.array(changed))))
+        of_values = dict(zip(changed[has_changes].tolist(), metas.filter(pa.array(has_changes)).to_pylist(), strict=True))
+        return edited(best, META, changed[has_changes], lambda row, deletion: self._meta(deletion, of_values[row]))
+
+    def deletes(self, rows: pa.Table, at: Indices) -> Flags:
+        """Flag the rows at these indices that delete their key softly."""
+        if self.plan is None:
+            marked = np.asarray(contiguous(rows[self.deleted_at.name]).is_valid())[at]
+        else:
+            marked = self._typed_deletes(rows.select(RAW_SCHEMA.names).take(pa.array(at)), self.plan)
+        flags: Flags = marked & ~np.asarray(contiguous(rows[DELETED]))[at]
+        return flags
+
+    def _typed_deletes(self, rows: pa.Table, plan: RowPlan) -> Flags:
+        has_text = np.asarray(contiguous(rows[DATA]).is_valid())  # tombstones of the table have none
+        batches = rows.filter(pa.array(has_text)).cast(RAW_SCHEMA).to_batches()
+        marks = [np.asarray(typed[self.deleted_at.name].is_valid()) for _, typed in retyped_rows(batches, plan)]
+        flags = np.zeros(len(rows), np.bool_)
+        flags[has_text] = np.concatenate([np.zeros(0, np.bool_), *marks])
+        return flags
+
+    def _versions(self, rows: pa.Table, ranked: Ranking) -> _Versions | None:
+        """Find the versions below the winner of each key whose winner is a deletion, or return None if no such key has any."""
+        order, starts = ranked.order, np.flatnonzero(ranked.first)
+        contested = starts[np.diff(np.append(starts, len(order))) > 1]
+        deleted = contested[self.deletes(rows, order[contested])] if len(contested) else contested
+        if not len(deleted):
+            return None
+        group = np.cumsum(ranked.first) - 1
+        is_deleted = np.zeros(len(starts), np.bool_)
+        is_deleted[group[deleted]] = True
+        places = np.flatnonzero(is_deleted[group])
+        versions = order[places]
+        buried, deletes = np.asarray(contiguous(rows[DELETED]))[versions], self.deletes(rows, versions)
+        stored = deletes & (np.asarray(contiguous(rows[OFFSET]))[versions] >= EARLIER)
+
+        def first(flags: Flags) -> Indices:
+            keys, at = np.unique(group[places[flags]], return_index=True)
+            found = np.full(len(starts), len(order), np.int64)
+            found[keys] = places[flags][at]
+            return found
+
+        return _Versions(first(~buried & ~deletes), first(buried), first(stored))
+
+    def _record(self, deletion: str, row: str) -> str:
+        """Return the JSON of a deleted row from the records of its deletion and of the row."""
+        own = {name: text for name, text in split_object(deletion.encode()).items() if _is_of_deletion(name, self.deciding)}
+        kept = {name: text for name, text in split_object(row.encode()).items() if not _is_of_deletion(name, self.deciding)}
+        return object_text(kept | own).decode()
+
+    def _meta(self, deletion: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
+        """Return the deletion's metadata with the changes made to the values that the row has from either."""
+        own = [change for change in deletion["changes"] if _is_of_deletion(change["field"] or "", self.deciding)]
+        kept = [change for change in row["changes"] if not _is_of_deletion(change["field"] or "", self.deciding)]
+        return {**deletion, "changes": [*kept, *own]}
+
+
+@dataclass(frozen=True, slots=True)
+class _Versions:
+    """For each key, the positions in a ranking of versions below a deletion. A version that does not exist has the number of all rows."""
+
+    row: Indices
+    """The newest row that is no deletion."""
+    tombstone: Indices
+    """The newest tombstone."""
+    stored: Indices
+    """The newest deletion that is a row of the table."""
+
+
+def with_tombstones(best: pa.Table, rows: pa.Table, resolution: Resolution) -> pa.Table:
+    """Append the tombstones that remember how old the values of deleted rows are."""
+    if not len(resolution.origins):
+        return best
+    origins = rows.take(pa.array(resolution.origins))
+    for name, value in ((DELETED, pa.scalar(True)), (OFFSET, pa.scalar(0, pa.int64()))):
+        number = origins.schema.get_field_index(name)
+        origins = origins.set_column(number, origins.schema.field(number), pa.repeat(value, len(origins)))
+    return pa.concat_tables([best, origins])
+
+
+def _is_of_deletion(source: str, deciding: frozenset[str]) -> bool:
+    """Tell whether a deleted row has the field of this JSON key from its deletion."""
+    return source in deciding or source.startswith(CDC_FIELDS)
+
+
+def _has_changes(metas: pa.StructArray) -> Flags:
+    flags: Flags = np.asarray(pc.greater(pc.list_value_length(metas.field("changes")).fill_null(0), 0))
+    return flags

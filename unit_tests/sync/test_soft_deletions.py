@@ -1,0 +1,186 @@
+"""Soft deletions through whole syncs, in tables of every format: what a deleted row shows, and that its history does not matter."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from destination_s3_spark.protocol.catalog import Catalog, parse_catalog
+from destination_s3_spark.storage.settings import S3Settings
+from unit_tests.sync.inline_lake import InlineLake, line, state, status
+from unit_tests.sync.partitioned_lake import partitioned, rebuilt
+
+FORMATS: dict[str, dict[str, Any]] = {
+    "Parquet": {"format_type": "Parquet"},
+    "Avro": {"format_type": "Avro", "compression_codec": {"codec": "no compression"}},
+    "JSONL": {"format_type": "JSONL", "compression": {"compression_type": "No Compression"}},
+}
+SOFT = {"cdc_deletion_mode": "soft"}
+GONE = {"_ab_cdc_deleted_at": "2026-01-01T00:00:00Z"}
+COLUMNS: dict[str, Any] = {
+    "id": {"type": "integer"},
+    "name": {"type": "string"},
+    "amount": {"type": "integer"},
+    "_ab_cdc_lsn": {"type": "integer"},
+    "_ab_cdc_deleted_at": {"type": "string"},
+}
+Data = Mapping[str, Any]
+
+
+@pytest.fixture(params=list(FORMATS))
+def lake(request: pytest.FixtureRequest, s3_settings: S3Settings, tmp_path: Path) -> InlineLake:
+    return InlineLake(s3_settings, tmp_path, format=FORMATS[request.param], options={"tables": SOFT})
+
+
+@pytest.fixture
+def parquet(s3_settings: S3Settings, tmp_path: Path) -> InlineLake:
+    return InlineLake(s3_settings, tmp_path, format=FORMATS["Parquet"], options={"tables": SOFT})
+
+
+def users(
+    columns: dict[str, Any] | None = None, *key: str, generation: int = 1, minimum: int = 0, mode: str = "append_dedup", cursor: bool = True
+) -> Catalog:
+    entry = {
+        "stream": {
+            "name": "users",
+            "json_schema": {"type": "object", "properties": COLUMNS if columns is None else columns},
+            "supported_sync_modes": ["incremental"],
+        },
+        "sync_mode": "incremental",
+        "destination_sync_mode": mode,
+        "primary_key": [[field] for field in key or ("id",)],
+        "cursor_field": ["_ab_cdc_lsn"] if cursor else [],
+        "generation_id": generation,
+        "minimum_generation_id": minimum,
+        "sync_id": generation,
+    }
+    return parse_catalog(json.dumps({"streams": [entry]}).encode())
+
+
+def sync(lake: InlineLake, at: int, *sent: Data, catalog: Catalog | None = None) -> None:
+    """A sync of records that are extracted at this second."""
+    lines = (line({"type": "RECORD", "record": {"stream": "users", "emitted_at": 1_000 * at, "data": dict(data)}}) for data in sent)
+    lake.sync(catalog or users(), [*lines, state(at), status("COMPLETE")])
+
+
+def rows(lake: InlineLake) -> list[dict[str, Any]]:
+    """The rows of the table by id, without nulls."""
+    found: list[dict[str, Any]] = []
+    for body in lake.files(".parquet"):
+        found += pq.read_table(pa.BufferReader(body)).to_pylist()
+    for body in lake.files(".avro"):
+        found += fastavro.reader(pa.BufferReader(body))
+    for body in lake.files(".jsonl"):
+        found += [{**json.loads(text), **json.loads(text)["_airbyte_data"]} for text in body.splitlines()]
+    return sorted(({name: value for name, value in row.items() if value is not None} for row in found), key=lambda row: row.get("id", 0))
+
+
+def data(lake: InlineLake) -> list[dict[str, Any]]:
+    """The values of the rows that are not the connector's own. A value of `_ab_cdc_deleted_at` is True."""
+    return [
+        {name: name == "_ab_cdc_deleted_at" or value for name, value in row.items() if not name.startswith("_airbyte_")}
+        for row in rows(lake)
+    ]
+
+
+def test_a_deleted_row_keeps_its_values_over_syncs(lake: InlineLake) -> None:
+    sync(lake, 1, {"id": 1, "name": "a", "amount": 1, "_ab_cdc_lsn": 1}, {"id": 2, "name": "b", "_ab_cdc_lsn": 1})
+    sync(lake, 2, {"id": 1, "_ab_cdc_lsn": 5, **GONE}, {"id": 3, "_ab_cdc_lsn": 9, **GONE}, catalog=users(generation=2))
+    deleted = {"id": 1, "name": "a", "amount": 1, "_ab_cdc_lsn": 5, "_ab_cdc_deleted_at": True}
+    kept = {"id": 2, "name": "b", "_ab_cdc_lsn": 1}
+    assert data(lake) == [deleted, kept, {"id": 3, "_ab_cdc_lsn": 9, "_ab_cdc_deleted_at": True}]
+    [first, _, _] = rows(lake)
+    own = first["_airbyte_extracted_at"], first["_airbyte_generation_id"], first["_airbyte_meta"]
+    assert own[1:] == (2, {"sync_id": 2, "changes": []})
+    assert own[0] in (2_000, 2_000_000) or own[0].timestamp() == 2
+
+    late = {"id": 3, "name": "late", "_ab_cdc_lsn": 4}
+    sync(lake, 3, {"id": 1, "name": "older", "_ab_cdc_lsn": 0}, late, {"id": 2, "name": "b2", "_ab_cdc_lsn": 2}, {**kept, **GONE})
+    assert data(lake) == [deleted, {**kept, "name": "b2", "_ab_cdc_lsn": 2}, {**late, "_ab_cdc_lsn": 9, "_ab_cdc_deleted_at": True}]
+    sync(lake, 4, {"id": 1, "name": "newer", "_ab_cdc_lsn": 3}, {"id": 3, "name": "older", "_ab_cdc_lsn": 3})
+    before = data(lake)
+    assert before == [
+        {"id": 1, "name": "newer", "_ab_cdc_lsn": 5, "_ab_cdc_deleted_at": True},
+        {**kept, "name": "b2", "_ab_cdc_lsn": 2},
+        {**late, "_ab_cdc_lsn": 9, "_ab_cdc_deleted_at": True},
+    ]
+    rebuilt(lake)
+    assert data(lake) == before
+    sync(lake, 5, {"id": 1, "amount": 7, "_ab_cdc_lsn": 6}, {"id": 3, "_ab_cdc_lsn": 10, **GONE})
+    assert [data(lake)[place] for place in (0, 2)] == [
+        {"id": 1, "amount": 7, "_ab_cdc_lsn": 6},
+        {**late, "_ab_cdc_lsn": 10, "_ab_cdc_deleted_at": True},
+    ]
+
+
+def test_a_refresh_leaves_no_values_behind_unless_it_keeps_the_rows(lake: InlineLake) -> None:
+    sync(lake, 1, {"id": 1, "name": "a", "_ab_cdc_lsn": 1}, {"id": 2, "name": "b", "_ab_cdc_lsn": 1})
+    sync(lake, 2, {"id": 1, "_ab_cdc_lsn": 2, **GONE}, catalog=users(generation=2))
+    assert data(lake)[0]["name"] == "a"
+    sync(lake, 3, {"id": 1, "_ab_cdc_lsn": 3, **GONE}, catalog=users(generation=3, minimum=3))
+    assert data(lake) == [{"id": 1, "_ab_cdc_lsn": 3, "_ab_cdc_deleted_at": True}]
+
+
+def test_a_refresh_that_goes_on_has_the_deletions_of_its_generation_without_older_values(parquet: InlineLake) -> None:
+    sync(parquet, 1, {"id": 1, "name": "a", "_ab_cdc_lsn": 1})
+    sync(parquet, 2, {"id": 1, "_ab_cdc_lsn": 2, **GONE}, catalog=users(generation=2))
+    sync(parquet, 3, {"id": 2, "name": "b", "_ab_cdc_lsn": 3}, catalog=users(generation=2, minimum=2))
+    assert data(parquet) == [{"id": 1, "_ab_cdc_lsn": 2, "_ab_cdc_deleted_at": True}, {"id": 2, "name": "b", "_ab_cdc_lsn": 3}]
+
+
+def test_columns_that_come_or_change_their_type_between_a_row_and_its_deletion(parquet: InlineLake) -> None:
+    parquet.options = {"tables": {**SOFT, "schema_change": "rewrite"}}
+    early = {name: column for name, column in COLUMNS.items() if name != "_ab_cdc_deleted_at"}
+    sync(parquet, 1, *({"id": id_, "name": "a", "amount": 7, "_ab_cdc_lsn": 1} for id_ in (1, 2)), catalog=users(early))
+    sync(parquet, 2, {"id": 1, "new": "x", "_ab_cdc_lsn": 2, **GONE}, catalog=users({**COLUMNS, "new": {"type": "string"}}))
+    assert data(parquet)[0] == {"id": 1, "name": "a", "amount": 7, "_ab_cdc_lsn": 2, "_ab_cdc_deleted_at": True}
+    retyped = users({**COLUMNS, "new": {"type": "string"}, "amount": {"type": "string"}})
+    for lsn in (3, 4):
+        sync(parquet, lsn, *({"id": id_, "_ab_cdc_lsn": lsn, **GONE} for id_ in (1, 2)), catalog=retyped)
+        assert data(parquet) == [{"id": id_, "name": "a", "amount": "7", "_ab_cdc_lsn": lsn, "_ab_cdc_deleted_at": True} for id_ in (1, 2)]
+
+
+def test_another_key_or_cursor_loses_no_values(parquet: InlineLake) -> None:
+    parquet.options = {"tables": {**SOFT, "raw_tables": False}}
+    sync(parquet, 1, {"id": 1, "name": "a", "amount": 7, "_ab_cdc_lsn": 1}, {"id": 1, "name": "a", "_ab_cdc_lsn": 2, **GONE})
+    by_name = users(None, "id", "name")
+    for at in (3, 4):
+        sync(parquet, at, {"id": 1, "name": "a", "_ab_cdc_lsn": at, **GONE}, catalog=by_name)
+        assert data(parquet) == [{"id": 1, "name": "a", "amount": 7, "_ab_cdc_lsn": at, "_ab_cdc_deleted_at": True}]
+    sync(parquet, 5, {"id": 1, "name": "a", "_ab_cdc_lsn": 1, **GONE}, catalog=users(None, "id", "name", cursor=False))
+    assert data(parquet) == [{"id": 1, "name": "a", "amount": 7, "_ab_cdc_lsn": 1, "_ab_cdc_deleted_at": True}]
+
+
+def test_rows_that_were_appended_are_deleted_by_deletions_that_were(parquet: InlineLake) -> None:
+    sync(parquet, 1, {"id": 1, "name": "a", "_ab_cdc_lsn": 1}, {"id": 1, "_ab_cdc_lsn": 2, **GONE}, catalog=users(mode="append"))
+    sync(parquet, 2, {"id": 2, "name": "b", "_ab_cdc_lsn": 3})
+    assert data(parquet)[0] == {"id": 1, "name": "a", "_ab_cdc_lsn": 2, "_ab_cdc_deleted_at": True}
+
+
+def test_another_mode_of_deletion_leaves_deleted_rows_as_they_are(lake: InlineLake) -> None:
+    sync(lake, 1, *({"id": id_, "name": "a", "_ab_cdc_lsn": 1} for id_ in (1, 2)), {"id": 1, "_ab_cdc_lsn": 2, **GONE})
+    lake.options = {"tables": {"cdc_deletion_mode": "hard"}}
+    sync(lake, 2, {"id": 1, "name": "older", "_ab_cdc_lsn": 1}, {"id": 2, "_ab_cdc_lsn": 2, **GONE}, {"id": 3, "_ab_cdc_lsn": 1})
+    deleted = {"id": 1, "name": "a", "_ab_cdc_lsn": 2, "_ab_cdc_deleted_at": True}
+    assert data(lake) == [deleted, {"id": 3, "_ab_cdc_lsn": 1}]
+    lake.options = {"tables": SOFT}
+    sync(lake, 3, {"id": 2, "_ab_cdc_lsn": 3, **GONE}, {"id": 2, "name": "older", "_ab_cdc_lsn": 1}, {"id": 1, "_ab_cdc_lsn": 4, **GONE})
+    assert data(lake)[:2] == [{**deleted, "_ab_cdc_lsn": 4}, {"id": 2, "_ab_cdc_lsn": 3, "_ab_cdc_deleted_at": True}]
+
+
+def test_a_deleted_row_stays_in_its_partition_and_a_key_that_does_not_fit_is_found_by_its_text(parquet: InlineLake) -> None:
+    parquet.options = partitioned({"stream": "users", "column": "name", "transform": "identity"}, **SOFT)
+    catalog, huge = users(None, "id", "name"), 10**19
+    sync(parquet, 1, *({"id": id_, "name": "a", "amount": 1, "_ab_cdc_lsn": 1} for id_ in (1, huge, huge + 1)), catalog=catalog)
+    sync(parquet, 2, *({"id": id_, "name": "a", "_ab_cdc_lsn": 2, **GONE} for id_ in (1, huge)), catalog=catalog)
+    assert sorted((row.get("id"), row["_ab_cdc_lsn"], row["amount"]) for row in rows(parquet) if "id" in row) == [(1, 2, 1)]
+    assert sorted((row["_ab_cdc_lsn"], row["amount"]) for row in rows(parquet) if "id" not in row) == [(1, 1), (2, 1)]
+    changes = {row["_ab_cdc_lsn"]: row["_airbyte_meta"]["changes"] for row in rows(parquet) if "id" not in row}
+    assert [[change["field"] for change in found] for found in changes.values()] == [["id"], ["id"]]
