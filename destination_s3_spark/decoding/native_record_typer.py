@@ -241,7 +241,8 @@ class NativeRecordTyper(RecordTyper):
         ]
         for at in self._key_numbers:
             self._record_rounded(at, columns[at], _BlockTexts(block, lines, (), None), 0, changes)
-        emitted_at = given.field(0)
+        # A copy, because any array of the kernel keeps all columns in memory, and raw rows, which have the times, are kept longer.
+        emitted_at = pa.array(given.field(0).to_numpy().copy())
         order = _order(block.rows, odd_rows)
         if order is not None:
             emitted_at = joined([emitted_at, *(unit.emitted_at for unit in units)], pa.int64()).take(order)
