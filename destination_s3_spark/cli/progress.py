@@ -58,8 +58,15 @@ class Progress:
             sys.stderr.flush()
 
     def _draw(self) -> None:
-        note = TextColumn("{task.fields[note]}")
-        columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), note)
+        note = TextColumn("{task.fields[note]}", markup=False)
+        columns = (
+            SpinnerColumn(),
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            note,
+        )
         # Text on stdout goes through the bar's console only if it appears on the same screen.
         with Bar(*columns, console=Console(stderr=True), transient=True, redirect_stdout=sys.stdout.isatty()) as bar:
             task = bar.add_task(self._doing, total=self._total, note=self._note)

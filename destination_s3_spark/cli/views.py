@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from destination_s3_spark.chain.files import FileKind
-from destination_s3_spark.cli.inspection.commits import Commit, session_text
+from destination_s3_spark.cli.inspection.commits import Commit, session_label, session_text
 from destination_s3_spark.cli.inspection.files import FileTotals, Standing, TableFile
 from destination_s3_spark.cli.inspection.readers import PublisherState, ReaderState
 from destination_s3_spark.cli.inspection.schemas import Column, SchemaChange
@@ -80,7 +80,7 @@ SCHEMAS = (
     Cell("types", lambda s: " -> ".join(text for text in (s.old, s.new) if text)),
 )
 SYNCS = (
-    Cell("sync", lambda s: session_text(s.sync_id).removeprefix("sync ")),
+    Cell("sync", lambda s: session_label(s.sync_id)),
     Cell("started (UTC)", lambda s: moment(s.started_at)),
     Cell("took", lambda s: duration_text(s.duration_s), number=True),
     Cell("ended", lambda s: s.end.value),
@@ -92,7 +92,7 @@ SYNCS = (
     Cell("blocks", lambda s: f"{s.first_block}-{s.last_block}", number=True),
 )
 VALUES = (
-    Cell("sync", lambda v: session_text(v.sync_id).removeprefix("sync ")),
+    Cell("sync", lambda v: session_label(v.sync_id)),
     Cell("time (UTC)", lambda v: moment(v.time)),
     Cell("field", lambda v: v.field or "(not recorded)"),
     Cell("change", lambda v: v.change),
@@ -229,7 +229,7 @@ def _label(kind: FileKind, standing: Standing) -> str:
 def _last_sync(table: TableSummary) -> str | None:
     if table.last_sync_id is None:
         return "none among the blocks that were read"
-    return f"{table.last_sync_id}, started {moment(table.last_sync_started_at)}, epoch {table.epoch}"
+    return f"{session_label(table.last_sync_id)}, started {moment(table.last_sync_started_at)}, epoch {table.epoch}"
 
 
 def _replaced(table: TableSummary) -> str:

@@ -52,3 +52,13 @@ class Batching(Settings):
             "pauses until some records are uploaded."
         ),
     )
+    max_line_mb: int = Field(
+        256,
+        ge=1,
+        le=1024,
+        title="Longest line (MB)",
+        description=(
+            "A longer line of the input ends the sync: it is broken, or its record needs more memory than there is, about 20 times its "
+            "size."
+        ),
+    )

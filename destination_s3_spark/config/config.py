@@ -22,7 +22,7 @@ from destination_s3_spark.config.nearest_name import nearest_name
 from destination_s3_spark.config.settings_model import OpenSettings, Settings, Shape
 from destination_s3_spark.config.spark_conf import MASTER, is_encrypted, is_on_this_machine, refusal
 from destination_s3_spark.config.table_options import ChangeLog, Publish, Tables
-from destination_s3_spark.config.unknown_options import did_you_mean, unknown_options
+from destination_s3_spark.config.unknown_options import UnknownOption, did_you_mean, unknown_options
 from destination_s3_spark.errors import ConfigError
 
 Region = Literal[
@@ -273,6 +273,7 @@ class Config(OpenSettings):
             config = cls.model_validate(with_current_spellings(options))
         except ValidationError as error:
             problems = [_problem(found, options) for found in error.errors()]
+            problems += [str(option) for option in cls.unknown_beside_refused(options) if option.ours]
         else:
             # Only a configuration for this connector can mean these options, so no configuration of destination-s3 is refused.
             problems = [str(option) for option in unknown_options(config, options) if option.ours]
@@ -280,6 +281,19 @@ class Config(OpenSettings):
                 return config
         # Raised outside the handler: the ValidationError contains the values and must not become the context.
         raise ConfigError("The configuration cannot be used: " + "; ".join(problems) + ".")
+
+    @classmethod
+    def unknown_beside_refused(cls, options: Mapping[str, Any]) -> list[UnknownOption]:
+        """Return the unknown options of a configuration of which others are refused. Parts that allow none are left out."""
+        given = options.get("format")
+        kind = with_current_spelling(given).get("format_type") if isinstance(given, Mapping) else None
+        least = {"s3_bucket_name": "bucket", "s3_bucket_path": "", "s3_bucket_region": "", "format": {"format_type": kind}}
+        try:
+            like = cls.model_validate(least)
+        except ValidationError:
+            like = cls.model_validate({**least, "format": {"format_type": "Parquet"}})
+            options = {name: value for name, value in options.items() if name != "format"}
+        return [option for option in unknown_options(like, options) if len(option.path) == 1 or option.path[0] == "format"]
 
     @field_validator("secret_access_key")
     @classmethod

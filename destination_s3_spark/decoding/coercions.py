@@ -24,7 +24,8 @@ _NUMBER_STARTS = frozenset(b"-0123456789")
 
 _NUMBER = re.compile(rb"([+-]?)(\d*)(?:\.(\d*))?(?:[eE]([+-]?\d+))?")
 _INTEGER_TEXT = re.compile(rb"[+-]?\d+")
-_NUMERIC_TEXT = re.compile(rb"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
+_NUMERIC_TEXT = re.compile(rb"[+-]?(?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][+-]?\d++)?")
+"""The quantifiers are possessive: a pattern that gives back digits takes quadratic time for a long text that is no number after all."""
 _PLAIN_INTEGER = re.compile(rb"-?\d{1,18}")
 
 

@@ -94,13 +94,14 @@ class Node:
     """A (nested) column. `number` is its ordinal in a pre-order walk of all columns, and `end` is the number after its last descendant.
 
     `stored` is the type of the kernel's array, which is null for a type that the kernel does not support. `final` is the table's type.
+    `column` converts odd values. It is None for a node with children, whose odd values are those of the children.
     """
 
     number: int
     end: int
     sources: tuple[str, ...]
     children: tuple[Node, ...]
-    column: Column
+    column: Column | None
     final: pa.DataType
     stored: pa.DataType
     spec: Spec
@@ -240,7 +241,8 @@ class NativeRecordTyper(RecordTyper):
         ]
         for at in self._key_numbers:
             self._record_rounded(at, columns[at], _BlockTexts(block, lines, (), None), 0, changes)
-        emitted_at = given.field(0)
+        # A copy, because any array of the kernel keeps all columns in memory, and raw rows, which have the times, are kept longer.
+        emitted_at = pa.array(given.field(0).to_numpy().copy())
         order = _order(block.rows, odd_rows)
         if order is not None:
             emitted_at = joined([emitted_at, *(unit.emitted_at for unit in units)], pa.int64()).take(order)
@@ -309,7 +311,6 @@ def _order(rows: int, odd: Sequence[int]) -> pa.Array[Any] | None:
 
 def _node(of: AirbyteType, final: pa.DataType, number: int, *, of_key: bool = False) -> Node:
     """Return the node of a column and its descendants. Raises ValueError if a stored type differs from the kernel's."""
-    column = key_column_of(of, final) if of_key else column_of(of, final)
     match of:
         case Object(fields) if fields:
             _require([field.name for field in fields] == [field.name for field in final])
@@ -319,13 +320,15 @@ def _node(of: AirbyteType, final: pa.DataType, number: int, *, of_key: bool = Fa
             sources = tuple(field.source for field in fields)
             spec = Spec("object", children=[(source.encode(), child.spec) for source, child in zip(sources, children, strict=True)])
             stored = pa.struct([field.with_type(child.stored) for field, child in zip(final, children, strict=True)])
-            return Node(number, children[-1].end, sources, tuple(children), column, final, stored, spec)
+            return Node(number, children[-1].end, sources, tuple(children), None, final, stored, spec)
         case Array(items):
             _require(pa.types.is_list(final))
             child = _node(items, final.value_type, number + 1)
             spec = Spec("array", children=[(b"", child.spec)])
             stored = pa.list_(final.value_field.with_type(child.stored))
-            return Node(number, child.end, (), (child,), column, final, stored, spec)
+            return Node(number, child.end, (), (child,), None, final, stored, spec)
+    column = key_column_of(of, final) if of_key else column_of(of, final)
+    match of:
         case Scalar():
             kind, stored = of.value, _LAYOUTS.get(of, pa.string())
         case Decimal(precision, scale):
@@ -359,8 +362,8 @@ def _completed(array: pa.Array[Any], node: Node, trail: Trail, left: _Left) -> p
     odd = left.odd.get(node.number)
     if odd is not None and len(odd.nulled):
         left.changes.nulled_run(trail, odd.nulled)
-    if not node.children:
-        return _with_values(array, node, trail, odd, left)
+    if node.column is not None:
+        return _with_values(array, node, node.column, trail, left)
     if array.type == node.final and not any(node.number < number < node.end for number in left.odd):
         return array
     if pa.types.is_list(node.final):
@@ -375,12 +378,13 @@ def _completed(array: pa.Array[Any], node: Node, trail: Trail, left: _Left) -> p
     return pa.Array.from_buffers(node.final, len(array), buffers, array.null_count, children=children)
 
 
-def _with_values(array: pa.Array[Any], node: Node, trail: Trail, odd: _Odd | None, left: _Left) -> pa.Array[Any]:
+def _with_values(array: pa.Array[Any], node: Node, column: Column, trail: Trail, left: _Left) -> pa.Array[Any]:
     """Return a column without children, completed with its odd values, which are converted from their texts."""
+    odd = left.odd.get(node.number)
     if odd is None or not len(odd.positions):
         return array if array.type == node.final else pa.nulls(len(array), node.final)
     texts = [left.lines[start:end] for start, end in zip(odd.starts.tolist(), odd.ends.tolist(), strict=True)]
-    values = TextColumn(node.column).array(texts, SomePlaces(trail.places(), odd.positions.tolist()), left.changes)
+    values = TextColumn(column).array(texts, SomePlaces(trail.places(), odd.positions.tolist()), left.changes)
     if array.type != node.final:
         order = np.full(len(array), -1)
         order[odd.positions] = np.arange(len(values))

@@ -27,6 +27,8 @@ _CHUNK_INDEXES = (4, 6)
 """Fields of ColumnChunk. The last two are the positions of indexes."""
 _PAGES = (9, 10, 11, 14)
 """Fields of ColumnMetaData: the positions of data pages, index pages, dictionary and bloom filter."""
+_KINDS = (_LIST, _I64, _LIST)
+"""Types of the schema, the number of rows and the row groups."""
 _MOST_GROUPS = 2**15 - 1
 """Most row groups of a file, because their ordinals have 16 bits."""
 
@@ -39,6 +41,10 @@ class _Value(NamedTuple):
 
 
 _Fields = dict[int, _Value]
+
+
+class DamagedFooter(ValueError):
+    """The end of a file is not the footer of a Parquet file. The message says what is wrong, and quotes nothing of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,19 +68,31 @@ class Footer:
 def footer_bytes(tail: bytes) -> int:
     """Return the size of the footer, its length and the magic number, given the last 8 bytes of a file or more.
 
-    Raises ValueError if the file is not Parquet.
+    Raises DamagedFooter if the file is not Parquet.
     """
-    if tail[-4:] != MAGIC:
-        raise ValueError("not a Parquet file")
+    if tail[-4:] != MAGIC or len(tail) < 8:
+        raise DamagedFooter("the file does not end like a Parquet file")
     length: int = _LENGTH.unpack(tail[-8:-4])[0]
     return length + 8
 
 
 def read_footer(tail: bytes, size: int) -> Footer:
-    """Decode the footer of a file of `size` bytes, given its last bytes with the whole footer. Raises ValueError or IndexError."""
+    """Decode the footer of a file of `size` bytes, given its last bytes with the whole footer. Raises DamagedFooter."""
     taken = footer_bytes(tail)
-    fields, _ = _read_struct(tail[len(tail) - taken : -8], 0)
+    if taken > len(tail):
+        raise DamagedFooter("it is longer than the file")
+    try:
+        fields, _ = _read_struct(tail[len(tail) - taken : -8], 0)
+    except (ValueError, IndexError, RecursionError, MemoryError, OverflowError):
+        raise DamagedFooter("it cannot be decoded") from None
+    if _kinds(fields) != _KINDS:
+        raise DamagedFooter("it lacks what a footer has")
     return Footer(fields, size - taken)
+
+
+def _kinds(fields: _Fields) -> tuple[int, ...]:
+    """Return the types of the fields that every footer has."""
+    return tuple(fields[number].type for number in (_SCHEMA, _ROWS, _ROW_GROUPS) if number in fields)
 
 
 def joinable(footers: Sequence[Footer]) -> bool:
@@ -88,12 +106,16 @@ def joined_footer(footers: Sequence[Footer]) -> bytes:
     """Return the end of a file that begins with all pages of the first file and goes on with the pages of the others.
 
     Copy bytes 0 to `pages_end` of the first file, and 4 to `pages_end` of each other one. The files must be `joinable`.
+    Raises DamagedFooter.
     """
     groups: list[_Fields] = []
     ordinals = count()
     shift = 0
     for footer in footers:
-        groups += [_moved_group(group, shift, next(ordinals)) for group in footer.fields[_ROW_GROUPS].value[1]]
+        try:
+            groups += [_moved_group(group, shift, next(ordinals)) for group in footer.fields[_ROW_GROUPS].value[1]]
+        except (LookupError, TypeError, AttributeError):
+            raise DamagedFooter("its row groups lack what such groups have") from None
         shift += footer.pages_end - len(MAGIC)
     fields = {
         **footers[0].fields,

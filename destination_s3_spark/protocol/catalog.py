@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
 from destination_s3_spark.errors import ConfigError
+from destination_s3_spark.exact_json.values import split_array, split_object
 from destination_s3_spark.stream_id import StreamId
 
 PLATFORM_NEEDED = "0.63.7"
@@ -97,7 +99,9 @@ def parse_catalog(text: bytes) -> Catalog:
 def _configured_streams(text: bytes) -> list[Any]:
     try:
         document = json.loads(text)
-    except (ValueError, RecursionError) as error:
+    except RecursionError:
+        raise _nested_too_deep(text) from None
+    except ValueError as error:
         raise ConfigError("The catalog is not JSON; pass the configured catalog of the connection with --catalog.") from error
     streams = document.get("streams") if isinstance(document, dict) else None
     if not isinstance(streams, list):
@@ -105,6 +109,21 @@ def _configured_streams(text: bytes) -> list[Any]:
     if not streams:
         raise ConfigError("The catalog has no streams; select at least one stream in the connection.")
     return streams
+
+
+def _nested_too_deep(text: bytes) -> ConfigError:
+    """Return the error for a catalog that is nested too deep to be read as JSON. It names the first stream of which that is true."""
+    with suppress(ValueError, KeyError):  # not a catalog after all
+        for configured in split_array(split_object(text)["streams"]):
+            try:
+                json.loads(configured)
+            except RecursionError:
+                described = split_object(split_object(configured)["stream"])
+                name, namespace = (json.loads(described.get(field, b"null")) for field in ("name", "namespace"))
+                stream = StreamId.of(namespace, name)
+                advice = "Correct the schema in the source, or deselect the stream in the connection."
+                return ConfigError(f"Catalog, stream '{stream}', json_schema: is nested too deep to be read. {advice}", stream=stream)
+    return ConfigError("The catalog is nested too deep to be read; pass the configured catalog of the connection with --catalog.")
 
 
 def _entry(number: int, configured: object) -> _Entry:

@@ -64,7 +64,7 @@ class InputCounts:
 
     `ignored` counts, by type, messages without meaning for a destination (LOG, CONTROL, unknown types, most TRACEs). `blank` and `noise`
     count lines without a message; `first_without_message` is the byte offset of the first one. `unknown_streams` counts records of streams
-    that are not in the catalog.
+    that are not in the catalog, by stream for the first ones, and under None for all others.
     """
 
     bytes: int = 0
@@ -75,4 +75,4 @@ class InputCounts:
     noise: int = 0
     first_without_message: int | None = None
     ignored: Counter[str] = field(default_factory=Counter)
-    unknown_streams: Counter[StreamId] = field(default_factory=Counter)
+    unknown_streams: Counter[StreamId | None] = field(default_factory=Counter)

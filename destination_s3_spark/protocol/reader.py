@@ -29,6 +29,11 @@ logger = logging.getLogger(__name__)
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _BLANKS = b" \t\r"
+_COMPRESSED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"\xfd7zXZ": "xz", b"PK\x03\x04": "zip"}
+"""First bytes of compressed files."""
+MOST_UNKNOWN_NAMED = 100
+"""Unknown streams that are named in a warning each."""
+MIB = 2**20
 _MESSAGE = re.compile(rb'"type"\s*:\s*"(?:RECORD|STATE)"')
 _STREAM_NAME = re.compile(rb'"stream": ?"([^"\\]*)"')
 
@@ -36,7 +41,9 @@ _STREAM_NAME = re.compile(rb'"stream": ?"([^"\\]*)"')
 class ProtocolReader:
     """Reader of the messages of one sync. `counts` is up to date after each event."""
 
-    def __init__(self, catalog: Catalog) -> None:
+    def __init__(self, catalog: Catalog, longest_line: int = 256 * MIB) -> None:
+        """`longest_line` is in bytes; lines up to a block longer are read too."""
+        self._longest_line = longest_line
         self.counts = InputCounts()
         self._ids = tuple(stream.id for stream in catalog.streams)
         self._indexes = {stream: index for index, stream in enumerate(self._ids)}
@@ -50,14 +57,18 @@ class ProtocolReader:
         Raises DataError for an unreadable message.
         """
         unfinished: list[bytes] = []
+        length = 0
         for block in blocks:
             first, last = block.find(b"\n") + 1, block.rfind(b"\n") + 1
             if not last:
                 unfinished.append(block)
+                length += len(block)
+                if length > self._longest_line:
+                    raise self._too_long(unfinished[0])
                 yield Idle()
                 continue
             line = b"".join([*unfinished, block[:first]])
-            unfinished = [block[last:]]
+            unfinished, length = [block[last:]], len(block) - last
             yield from _or_idle(chain(self._read(line, 0, len(line)), self._read(block, first, last), self._hand_on()))
         line = b"".join(unfinished)
         if line:
@@ -67,9 +78,11 @@ class ProtocolReader:
 
     def _read(self, text: bytes, start: int, end: int) -> Iterator[Event]:
         """Read the whole lines in this range. Yield the events other than records, each after the records before it."""
-        if not self.counts.bytes and text.startswith(BYTE_ORDER_MARK, start):
-            start += len(BYTE_ORDER_MARK)
-            self.counts.bytes = len(BYTE_ORDER_MARK)
+        if not self.counts.bytes:
+            _require_plain(text)
+            if text.startswith(BYTE_ORDER_MARK, start):
+                start += len(BYTE_ORDER_MARK)
+                self.counts.bytes = len(BYTE_ORDER_MARK)
         before = self.counts.bytes - start
         at = start
         while (at := self._router.route(text, at, end, before + at)) < end:
@@ -127,9 +140,7 @@ class ProtocolReader:
     def _record(self, line: bytes, stream: StreamId, names_namespace: bool, offset: int) -> int | None:
         index = self._indexes.get(stream)
         if index is None:
-            if stream not in self.counts.unknown_streams:
-                logger.warning("Records of stream '%s' are ignored: it is not in the catalog of this sync.", stream)
-            self.counts.unknown_streams[stream] += 1
+            self._ignore_record(stream)
             return None
         if index in self._complete:
             raise DataError(
@@ -140,6 +151,18 @@ class ProtocolReader:
             )
         self._routes.learn(line, stream, names_namespace=names_namespace, index=index)
         return index
+
+    def _ignore_record(self, stream: StreamId) -> None:
+        """Count a record of an unknown stream, and warn of the stream once, unless there are too many of them."""
+        unknown = self.counts.unknown_streams
+        if stream in unknown or None in unknown:
+            unknown[stream if stream in unknown else None] += 1
+        elif len(unknown) < MOST_UNKNOWN_NAMED:
+            logger.warning("Records of stream '%s' are ignored: it is not in the catalog of this sync.", stream)
+            unknown[stream] = 1
+        else:
+            logger.warning("Records of more than %d streams are ignored: they are not in the catalog of this sync.", MOST_UNKNOWN_NAMED)
+            unknown[None] = 1
 
     def _status(self, trace: bytes) -> StreamStatus | None:
         """Return a terminal stream status. Other TRACEs, a repeated COMPLETE and unknown streams are only counted."""
@@ -156,6 +179,14 @@ class ProtocolReader:
     def _ignore(self, kind: str) -> None:
         self.counts.ignored[kind] += 1
 
+    def _too_long(self, beginning: bytes) -> DataError:
+        return self._unreadable(
+            beginning,
+            self.counts.bytes,
+            f"it is longer than the {self._longest_line // MIB:,} MB that batching.max_line_mb allows. Raise it if the source has such "
+            "records and the container about 20 times as much memory",
+        )
+
     def _unreadable(self, line: bytes, offset: int, problem: str) -> DataError:
         head = line[: line.find(DATA_KEY)] if DATA_KEY in line else line[:4096]
         named = _STREAM_NAME.search(head)
@@ -166,6 +197,13 @@ class ProtocolReader:
             "report the broken message to the source connector's maintainers and run the sync again.",
             stream=stream,
         )
+
+
+def _require_plain(text: bytes) -> None:
+    """Raise DataError for the beginning of a compressed file, in which no message would be found."""
+    for beginning, name in _COMPRESSED.items():
+        if text.startswith(beginning):
+            raise DataError(f"The input is no messages but a file compressed by {name}. Decompress it on its way to this connector.")
 
 
 def _or_idle(events: Iterator[Event]) -> Iterator[Event]:

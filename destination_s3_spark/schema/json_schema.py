@@ -33,6 +33,8 @@ _WELL_KNOWN_TYPES: Mapping[str, Scalar] = {
 }
 _WELL_KNOWN_PREFIX = "WellKnownTypes.json#/definitions/"
 _UNION_KEYWORDS = ("oneOf", "anyOf", "allOf")
+MOST_LEVELS = 50
+"""Most levels of nested types in a column. Arrow hands over at most 64, and other formats and readers end below 100."""
 
 
 class Unfit(Enum):
@@ -103,11 +105,32 @@ def _stream_properties(json_schema: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _column(schema: object, source: str, unfit: Unfit, rules: _Rules) -> Draft:
     try:
+        _require_shallow(schema, source)
         return _draft(schema, (source,), rules)
     except MisfitError:
         if unfit is Unfit.FAIL:
             raise
         return Scalar.STRING
+
+
+def _require_shallow(schema: object, source: str) -> None:
+    """Raise MisfitError for a type with too many levels. What runs over a schema later is recursive; this is not."""
+    waiting = [(schema, 1)]
+    while waiting:
+        schema, level = waiting.pop()
+        if not isinstance(schema, Mapping):
+            continue
+        if level > MOST_LEVELS:
+            raise MisfitError((source,), f"its type is nested deeper than the {MOST_LEVELS} levels that can be stored")
+        declared = schema.get("type")
+        options = _once(declared) if isinstance(declared, list) else []
+        # A union by a list of types has a level of its own, although the schemas of its options are this one.
+        below = level + (2 if sum(option != "null" for option in options) > 1 else 1)
+        properties, items = schema.get("properties"), schema.get("items")
+        nested = list(properties.values()) if isinstance(properties, Mapping) else []
+        for part in (items, *(schema.get(keyword) for keyword in _UNION_KEYWORDS), declared):
+            nested += part if isinstance(part, list) else [part]
+        waiting += [(part, below) for part in nested]
 
 
 def _draft(schema: object, path: tuple[str, ...], rules: _Rules) -> Draft:
@@ -120,7 +143,7 @@ def _draft(schema: object, path: tuple[str, ...], rules: _Rules) -> Draft:
         declared = schema["type"]
         if isinstance(declared, list):
             # The schema holds the keywords of all listed types: {"type": ["object", "array"], "properties": …, "items": …}.
-            options = ({**schema, "type": option} if isinstance(option, str) else option for option in declared)
+            options = ({**schema, "type": option} if isinstance(option, str) else option for option in _once(declared))
             return merge_options([_draft(option, path, rules) for option in options], path, rules.conflicts)
         return _typed(schema, declared, path, rules)
     if "$ref" in schema:
@@ -133,6 +156,11 @@ def _draft(schema: object, path: tuple[str, ...], rules: _Rules) -> Draft:
     if "properties" in schema:
         return _object(schema, path, rules)
     return _array(schema, path, rules) if "items" in schema else Scalar.STRING
+
+
+def _once(declared: Sequence[object]) -> list[object]:
+    """Return the listed types without repetitions: reading a schema twice at each of many levels would never end."""
+    return list({option if isinstance(option, str) else id(option): option for option in declared}.values())
 
 
 def _typed(schema: Mapping[str, Any], declared: object, path: tuple[str, ...], rules: _Rules) -> Draft:
@@ -215,13 +243,19 @@ def _fields(properties: Mapping[str, Draft], level: Level) -> tuple[Field, ...]:
 
 def _admits_null(schema: object) -> bool:
     """Return whether the JSON schema allows null: by type, by enum or by an option of a union."""
-    if not isinstance(schema, Mapping):
-        return schema == "null"
-    declared = schema.get("type")
-    types: Sequence[object] = declared if isinstance(declared, list) else [declared]
-    enum = schema.get("enum")
-    options = [option for keyword in _UNION_KEYWORDS if isinstance(schema.get(keyword), list) for option in schema[keyword]]
-    return "null" in types or (isinstance(enum, list) and None in enum) or any(_admits_null(option) for option in options)
+    waiting = [schema]
+    while waiting:
+        schema = waiting.pop()
+        if not isinstance(schema, Mapping):
+            if schema == "null":
+                return True
+            continue
+        declared, enum = schema.get("type"), schema.get("enum")
+        types: Sequence[object] = declared if isinstance(declared, list) else [declared]
+        if "null" in types or (isinstance(enum, list) and None in enum):
+            return True
+        waiting += [option for keyword in _UNION_KEYWORDS if isinstance(schema.get(keyword), list) for option in schema[keyword]]
+    return False
 
 
 def _show(value: object) -> str:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from destination_s3_spark.chain.orphan_uploads import OrphanUploads
-from destination_s3_spark.config.config import Config
+from destination_s3_spark.config.config import MIB, Config
 from destination_s3_spark.config.spark_conf import is_local
 from destination_s3_spark.protocol.catalog import Catalog
 from destination_s3_spark.protocol.input_stream import read_blocks
@@ -51,7 +51,7 @@ def write(
     config: Config, catalog: Catalog, fd: int, output: ProtocolWriter, runtime: Runtime, s3_limits: ClientLimits = USUAL_LIMITS
 ) -> None:
     """Sync the messages from the file descriptor and emit STATEs on `output`. Raises SyncError."""
-    reader = ProtocolReader(catalog)
+    reader = ProtocolReader(catalog, config.batching.max_line_mb * MIB)
     s3 = replace(s3_settings(config), limits=s3_limits)
     started_at = datetime.now(UTC)
     story = Story(catalog, reader.counts, Phases())

@@ -20,6 +20,7 @@ from threading import Lock
 
 from destination_s3_spark.errors import disk_error
 from destination_s3_spark.protocol.messages import Records
+from destination_s3_spark.tables.landing.extents import read_blocks
 from destination_s3_spark.tables.landing.slices import Extent, Slice
 
 READ_BYTES = 2**20
@@ -165,7 +166,7 @@ class Spool:
                 if place.offset > start.offset:
                     slices.append(self._slice(stream, spool, start, place, boundaries))
                     start = place
-            spool.marks = [last, *(mark for mark in spool.marks if mark.offset > last.offset)]
+            spool.marks = [last, *spool.marks[bisect_right(spool.marks, last.offset, key=lambda mark: mark.offset) :]]
             spool.segments[-1].sealed = True  # later lines must not delay the deletion of these files
             return slices
 
@@ -246,7 +247,7 @@ class Spool:
         """Return the last line end at or before an offset of the uncut part, with the number of records before it."""
         mark = spool.marks[bisect_right(spool.marks, target, key=lambda mark: mark.offset) - 1]
         offset, records, position = mark.offset, mark.records, mark.offset
-        for block in _blocks(_extents(spool, mark.offset, target)):
+        for block in read_blocks(_extents(spool, mark.offset, target), READ_BYTES):
             records += block.count(b"\n")
             newline = block.rfind(b"\n")
             if newline >= 0:
@@ -263,18 +264,6 @@ def _extents(spool: _StreamSpool, start: int, end: int) -> Iterator[Extent]:
             yield Extent(str(segment.path), first - segment.start, last - segment.start)
 
 
-def _blocks(extents: Iterator[Extent]) -> Iterator[bytes]:
-    """Yield the bytes of the extents in blocks of at most READ_BYTES."""
-    for extent in extents:
-        with Path(extent.path).open("rb") as file:
-            file.seek(extent.start)
-            left = extent.end - extent.start
-            while left:
-                block = file.read(min(left, READ_BYTES))
-                yield block
-                left -= len(block)
-
-
 def _input_offset(segment: _Segment, record: int) -> int:
     """Return the record's offset in the input: its run's offset plus the lengths of the run's earlier lines."""
     runs = array("Q")
@@ -283,8 +272,8 @@ def _input_offset(segment: _Segment, record: int) -> int:
     with segment.path.open("rb") as lines:
         for offset, records in zip(runs[::2], runs[1::2], strict=True):
             if before < records:
-                return offset + sum(len(next(lines)) for _ in range(before))
+                return offset + sum(len(lines.readline()) for _ in range(before))
             before -= records
             for _ in range(records):
-                next(lines)
+                lines.readline()
     raise IndexError(f"record {record} is not in the spool")

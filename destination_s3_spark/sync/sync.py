@@ -10,6 +10,7 @@ The main thread reads. `Pipeline` lands and commits one batch at a time. Only `C
 from __future__ import annotations
 
 import time
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -276,6 +277,6 @@ class Sync:
             start = self._cut.get(stream, 0)
             most = parts.open_tables[stream].most_slice_bytes(parts.resources().budget_bytes)
             count = pieces(stop - start, slice_target, most)
-            cut += parts.spool.cut(stream, stop, count, [b for b in boundaries if start < b <= stop])
+            cut += parts.spool.cut(stream, stop, count, boundaries[bisect_right(boundaries, start) : bisect_right(boundaries, stop)])
             self._cut[stream] = stop
         return cut

@@ -28,15 +28,16 @@ def replaced_by_pending(live: LiveFiles, kept: Kept = NOTHING, lasting: Collecti
     return [*adopted, *old, *live.dropped]
 
 
-def raw_twin(live: LiveFiles, file: FileEntry) -> FileEntry | None:
-    """Return the raw file with exactly the rows of this file in the same order, or None if there is none.
+def raw_twins(live: LiveFiles, files: Sequence[FileEntry]) -> dict[str, FileEntry | None]:
+    """Return, by the key of each file, the raw file with exactly its rows in the same order, or None if there is none.
 
     A file of a partition has none, because its offset does not tell which rows it has.
     """
-    if file.offset is None or file.partition is not None:
-        return None
-    raw = live.of(FileKind.RAW)
-    return next((twin for twin in raw if twin.offset == file.offset and twin.rows == file.rows), None)
+    raw: dict[tuple[int | None, int], FileEntry] = {}
+    for twin in live.of(FileKind.RAW):
+        raw.setdefault((twin.offset, twin.rows), twin)
+    placed = {file.key for file in files if file.offset is not None and file.partition is None}
+    return {file.key: raw.get((file.offset, file.rows)) if file.key in placed else None for file in files}
 
 
 def raw_covers(table: OpenTable, live: LiveFiles) -> bool:
@@ -51,7 +52,7 @@ def stored(table: OpenTable, live: LiveFiles, files: Sequence[FileEntry], misfit
 
     Raises ConfigError for a file that needs raw rows which were not kept.
     """
-    twins = {file.key: raw_twin(live, file) for file in files}
+    twins = raw_twins(live, files)
     own = list(table.writer.map_files(lambda file: twins[file.key] is None and _has_raw_rows(file, s3), files))
     raw = {file.key: twins[file.key] or file for file, has_raw_rows in zip(files, own, strict=True) if has_raw_rows or twins[file.key]}
     cast = [file for file in files if file.key not in raw]

@@ -127,9 +127,24 @@ fn roomy<T>(like: &[T]) -> Vec<T> {
     Vec::with_capacity(like.len() + like.len() / 16)
 }
 
+/// Number of values from which a column without any takes its zeros from the system, which gives no memory for them until they are written.
+const MANY_ZEROS: usize = 1 << 16;
+
+fn fill_zeros<T: Clone + Default>(values: &mut Vec<T>, len: usize) {
+    if values.is_empty() && len >= MANY_ZEROS {
+        *values = vec![T::default(); len];
+    } else {
+        values.resize(len, T::default());
+    }
+}
+
 fn repeat_last(offsets: &mut Vec<i32>, len: usize) {
     let last = offsets[offsets.len() - 1];
-    offsets.resize(len + 1, last);
+    if offsets.len() == 1 && last == 0 && len >= MANY_ZEROS {
+        *offsets = vec![0; len + 1];
+    } else {
+        offsets.resize(len + 1, last);
+    }
 }
 
 /// Consume an object, and write its members at `position` of their columns.
@@ -378,11 +393,11 @@ impl Column {
         }
         self.len = len;
         match &mut self.body {
-            Body::Boolean(values) => values.resize(len, 0),
-            Body::Integer(values) | Body::Time { values, .. } | Body::Timestamp { values, .. } => values.resize(len, 0),
-            Body::Number(values) => values.resize(len, 0.0),
-            Body::Decimal { values, .. } => values.resize(len, 0),
-            Body::Date(values) => values.resize(len, 0),
+            Body::Boolean(values) => fill_zeros(values, len),
+            Body::Integer(values) | Body::Time { values, .. } | Body::Timestamp { values, .. } => fill_zeros(values, len),
+            Body::Number(values) => fill_zeros(values, len),
+            Body::Decimal { values, .. } => fill_zeros(values, len),
+            Body::Date(values) => fill_zeros(values, len),
             Body::Text(texts) | Body::Json { texts, .. } | Body::Cell(texts) => repeat_last(&mut texts.offsets, len),
             Body::Array { offsets, .. } => repeat_last(offsets, len),
             Body::Object { .. } | Body::Other => {} // members are filled at the end of the block

@@ -269,3 +269,20 @@ def test_a_bad_configuration_ends_with_exit_code_1_in_words_and_as_json(
 def test_a_configuration_that_is_not_there_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert operator_command(["doctor", "--config", str(tmp_path / "none.json")]) == 1
     assert "cannot be read" in capsys.readouterr().err
+
+
+def test_misspelt_options_are_named_although_another_is_refused() -> None:
+    misspelt = {"s3_pth_format": "x", "format": {"format_type": "Parquet", "blok_size_mb": 3}, "batchng": {}}
+    refused, *doubts = look_at_options({**OPTIONS, **misspelt, "batching": {"max_batch_mb": "many"}})
+    assert refused.verdict is Verdict.BAD
+    assert "batching.max_batch_mb" in refused.detail
+    assert "batchng: there is no such option (did you mean batching?)" in refused.detail
+    assert {doubt.verdict for doubt in doubts} == {Verdict.DOUBTFUL}
+    assert {doubt.detail.split(":")[0] for doubt in doubts} == {"s3_pth_format", "format.blok_size_mb"}
+
+
+@pytest.mark.parametrize("kind", ["Excel", None, 5])
+def test_a_refused_format_does_not_hide_what_is_misspelt(kind: Any) -> None:
+    refused, doubt = look_at_options({**OPTIONS, "format": {"format_type": kind, "odd": 1}, "s3_pth_format": "x"})
+    assert (refused.verdict, doubt.verdict) == (Verdict.BAD, Verdict.DOUBTFUL)
+    assert doubt.detail.startswith("s3_pth_format: ")

@@ -60,7 +60,7 @@ SCRIPT = """
 import sys, time
 from destination_s3_spark.cli import progress
 progress.SHOWN_AFTER_S = float(sys.argv[1])
-with progress.Progress("repairing tables", 4) as shown:
+with progress.Progress(sys.argv[2], 4) as shown:
     for number in range(4):
         time.sleep(0.3)
         sys.stdout.write(f"[{number}] done\\n")
@@ -69,13 +69,13 @@ with progress.Progress("repairing tables", 4) as shown:
 """
 
 
-def run_in_terminal(shown_after_s: float, **streams: int) -> tuple[str, str]:
+def run_in_terminal(shown_after_s: float, doing: str = "repairing tables", **streams: int) -> tuple[str, str]:
     """What the script writes to a terminal, and to a pipe if its stdout is one."""
     main, other = pty.openpty()
     stdout = streams.get("stdout", other)
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
     process = subprocess.Popen(
-        [sys.executable, "-c", SCRIPT, str(shown_after_s)], stdout=stdout, stderr=other, stdin=other, env=environment
+        [sys.executable, "-c", SCRIPT, str(shown_after_s), doing], stdout=stdout, stderr=other, stdin=other, env=environment
     )
     os.close(other)
     written = b""
@@ -106,3 +106,11 @@ def test_no_bar_is_drawn_for_what_is_over_soon() -> None:
     screen, _ = run_in_terminal(progress.SHOWN_AFTER_S)
 
     assert screen.replace("\r", "") == "".join(f"[{number}] done\n" for number in range(4))
+
+
+def test_names_with_square_brackets_are_shown_as_they_are() -> None:
+    """Rich would take [/nope] for the end of markup that never began."""
+    screen, _ = run_in_terminal(0.1, doing="looking at [/nope] and [bold]x[/bold]")
+
+    assert "looking at [/nope] and [bold]x[/bold]" in screen
+    assert "Traceback" not in screen

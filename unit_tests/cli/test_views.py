@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from destination_s3_spark.cli import views
+from destination_s3_spark.cli.inspection.commits import session_label, session_text
 
 
 @pytest.mark.parametrize(
@@ -35,3 +36,8 @@ def test_first_rows_show_the_data_columns_that_fit() -> None:
 
     assert [cell.title for cell in shown.cells] == ["id", "column0", "column1", "column2", "and 6 more columns"]
     assert [[cell.text(row) for cell in shown.cells[:2]] for row in shown.rows] == [["1", "v" * 25 + "…"]]
+
+
+def test_a_sync_without_an_id_is_no_sync_0() -> None:
+    assert [session_label(number) for number in (None, 0, 7)] == ["maintenance", "no sync id", "7"]
+    assert [session_text(number) for number in (None, 0, 7)] == ["maintenance", "no sync id", "sync 7"]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import random
+from contextlib import suppress
 from datetime import UTC, date, datetime, time
 from typing import Any
 
@@ -14,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from destination_s3_spark.formats.parquet_footer import Footer, footer_bytes, joinable, joined_footer, read_footer
+from destination_s3_spark.formats.parquet_footer import DamagedFooter, Footer, footer_bytes, joinable, joined_footer, read_footer
 
 SCHEMA = pa.schema(
     [
@@ -106,5 +108,25 @@ def test_files_that_differ_are_not_joined() -> None:
 
 
 def test_what_is_no_parquet_is_refused() -> None:
-    with pytest.raises(ValueError, match="not a Parquet file"):
+    with pytest.raises(DamagedFooter, match="does not end like a Parquet file"):
         footer_bytes(b"something else")
+
+
+def footer_of_nothing() -> bytes:
+    """The least that a footer can be: its length and the magic number."""
+    return bytes(4) + b"PAR1"
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_a_damaged_footer_is_refused_or_read(seed: int) -> None:
+    """Whatever its bytes are, it ends in no other error."""
+    chosen = random.Random(seed)
+    file = written([{"id": number, "text": "x"} for number in range(20)])
+    start = len(file) - footer_bytes(file)
+    damaged = bytearray(file)
+    for _ in range(chosen.choice((1, 3, 30))):
+        damaged[chosen.randrange(start, len(file) - 4)] = chosen.randrange(256)
+    tail = bytes(damaged[chosen.choice((0, start, len(file) - chosen.randrange(4, 200))) :])
+    with suppress(DamagedFooter):
+        found = read_footer(tail, len(file))
+        assert len(joined_footer([found, found])) > len(footer_of_nothing())

@@ -165,3 +165,17 @@ def test_a_nameless_stream_is_named_by_its_number(entry: Any) -> None:
 
 def test_a_namespace_that_is_no_text_is_refused() -> None:
     assert "namespace" in error_of(catalog(configured(described={"namespace": 5}))).message
+
+
+@pytest.mark.parametrize("levels", [1_000, 20_000])
+def test_a_schema_that_is_nested_too_deep_to_be_read_names_its_stream(levels: int) -> None:
+    sound, deep = configured("sound"), configured("deep", described={"json_schema": "DEEP"})
+    schema = '{"properties":{"inner":' * levels + '{"type":"string"}' + "}}" * levels
+    error = error_of(catalog(sound, deep).replace(b'"DEEP"', schema.encode()))
+    assert error.stream == StreamId("shop", "deep")
+    assert "'shop.deep', json_schema: is nested too deep" in error.message
+
+
+@pytest.mark.parametrize("text", ["[" * 9_999, '{"streams":' + "[" * 9_999 + "]" * 9_999 + "}", '{"a":' * 9_999 + "1" + "}" * 9_999])
+def test_what_is_nested_too_deep_and_no_catalog_is_refused(text: str) -> None:
+    assert "nested too deep" in error_of(text.encode()).message

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import gzip
+import lzma
 from collections import Counter
+from collections.abc import Callable, Iterator
 
 import pytest
+import zstandard
 
 from destination_s3_spark.errors import DataError
 from destination_s3_spark.protocol.messages import Idle
-from destination_s3_spark.protocol.reader import ProtocolReader
+from destination_s3_spark.protocol.reader import MIB, MOST_UNKNOWN_NAMED, ProtocolReader
 from unit_tests.protocol.source_lines import CatalogOf, Tell, in_blocks, lines, record, state, status
 
 IGNORED = [
@@ -75,3 +79,47 @@ def test_noise_between_records_keeps_offsets_exact(catalog_of: CatalogOf, story:
     told = story(ProtocolReader(catalog_of("users")).events([text]))
     size = len(record()) + 1
     assert [event[2] for event in told] == [0, size + 6, 2 * size + 7, 3 * size + 7]
+
+
+@pytest.mark.parametrize("filler", [b"x", b" ", b"{"])
+@pytest.mark.parametrize("block_bytes", [1000, MIB])
+def test_a_line_without_an_end_is_refused_once_it_is_too_long(catalog_of: CatalogOf, filler: bytes, block_bytes: int) -> None:
+    before = lines(record(), record())
+    taken = 0
+
+    def endless() -> Iterator[bytes]:
+        nonlocal taken
+        yield before + b'{"type":"RECORD","record":{"stream":"users","data":{"text":"'
+        for _ in range(10 * MIB // block_bytes):
+            taken += block_bytes
+            yield filler * block_bytes
+
+    reader = ProtocolReader(catalog_of("users"), 3 * MIB)
+    with pytest.raises(DataError, match=rf"of stream 'users' at byte {len(before)} .* longer than the 3 MB that batching\.max_line_mb"):
+        list(reader.events(endless()))
+    assert taken <= 4 * MIB
+    assert reader.counts.records == 2
+
+
+def test_the_longest_line_is_read(catalog_of: CatalogOf, story: Tell) -> None:
+    long = lines(record(data='{"text":"' + "x" * (3 * MIB - 200) + '"}'))
+    assert 3 * MIB - 200 < len(long) <= 3 * MIB
+    told = story(ProtocolReader(catalog_of("users"), 3 * MIB).events(in_blocks(long + long, 1000)))
+    assert [line for _, line, _ in told] == [long, long]
+
+
+def test_only_the_first_unknown_streams_are_named(catalog_of: CatalogOf, caplog: pytest.LogCaptureFixture) -> None:
+    reader = ProtocolReader(catalog_of("users"))
+    names = [f"unknown {at % 250}" for at in range(1000)]
+    list(reader.events([lines(*(record(name) for name in names))]))
+    assert len(caplog.records) == MOST_UNKNOWN_NAMED + 1
+    assert f"more than {MOST_UNKNOWN_NAMED} streams" in caplog.text
+    assert (len(reader.counts.unknown_streams), reader.counts.unknown_streams.total()) == (MOST_UNKNOWN_NAMED + 1, 1000)
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, lzma.compress, zstandard.ZstdCompressor().compress])
+@pytest.mark.parametrize("block_bytes", [5, 10_000])
+def test_a_compressed_input_is_said_to_be_one(catalog_of: CatalogOf, pack: Callable[[bytes], bytes], block_bytes: int) -> None:
+    packed = pack(lines(*(record(data=f'{{"n":{number}}}') for number in range(1000))))
+    with pytest.raises(DataError, match="no messages but a file compressed by"):
+        list(ProtocolReader(catalog_of("users")).events(in_blocks(packed, block_bytes)))

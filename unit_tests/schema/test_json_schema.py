@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pickle
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -7,8 +9,9 @@ import pytest
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.schema.airbyte_type import AirbyteType, Array, Field, Object, Scalar, SchemalessArray, SchemalessObject, Union
 from destination_s3_spark.schema.draft import UnionConflicts
-from destination_s3_spark.schema.json_schema import StreamFields, Unfit, stream_fields
+from destination_s3_spark.schema.json_schema import MOST_LEVELS, StreamFields, Unfit, stream_fields
 from destination_s3_spark.stream_id import StreamId
+from unit_tests.cpu_limit import cpu_limit
 
 STREAM = StreamId("shop", "users")
 WELL_KNOWN = "WellKnownTypes.json#/definitions/"
@@ -299,3 +302,63 @@ def test_required_are_listed_columns_that_are_never_null() -> None:
 @pytest.mark.parametrize("required", [None, True, "id"])
 def test_other_forms_of_required_mean_nothing(required: object) -> None:
     assert stream_fields({"properties": {"id": STRING}, "required": required}, STREAM).required == frozenset()
+
+
+def objects(levels: int) -> dict[str, Any]:
+    """That many objects in each other, and a string inside."""
+    nested: dict[str, Any] = STRING
+    for _ in range(levels):
+        nested = properties(inner=nested)
+    return nested
+
+
+def arrays(levels: int) -> dict[str, Any]:
+    nested: dict[str, Any] = STRING
+    for _ in range(levels):
+        nested = {"type": "array", "items": nested}
+    return nested
+
+
+def nullable(levels: int) -> dict[str, Any]:
+    nested: dict[str, Any] = STRING
+    for _ in range(levels):
+        nested = {"type": ["null", "object"], "properties": {"inner": nested}}
+    return nested
+
+
+def unions(levels: int) -> dict[str, Any]:
+    """Unions of text and the next object, which are two levels each."""
+    nested: dict[str, Any] = STRING
+    for _ in range(levels // 2):
+        nested = {"type": ["object", "string"], "properties": {"inner": nested}}
+    return nested
+
+
+def options(levels: int) -> dict[str, Any]:
+    nested: dict[str, Any] = STRING
+    for _ in range(levels // 2):
+        nested = one_of(properties(inner=nested), STRING)
+    return nested
+
+
+DEEP = [objects, arrays, nullable, unions, options]
+
+
+@pytest.mark.parametrize("deep", DEEP)
+def test_types_nest_up_to_a_limit(deep: Callable[[int], dict[str, Any]]) -> None:
+    within = deep(MOST_LEVELS - 1)
+    (field,) = stream_fields(properties(tree=within), STREAM).fields
+    assert pickle.loads(pickle.dumps(field)) == field
+    for levels in (MOST_LEVELS + 1, 200, 400):
+        with pytest.raises(ConfigError, match=rf'^Stream "shop\.users", field "tree": .* deeper than the {MOST_LEVELS} levels'):
+            stream_fields(properties(tree=deep(levels)), STREAM)
+        (text,) = stream_fields({**properties(tree=deep(levels)), "required": ["tree"]}, STREAM, Unfit.TEXT).fields
+        assert text.type is Scalar.STRING
+
+
+def test_a_type_listed_twice_is_read_once() -> None:
+    nested: dict[str, Any] = INTEGER
+    for _ in range(MOST_LEVELS - 1):
+        nested = {"type": ["object", "object"], "properties": {"inner": nested}}
+    with cpu_limit(10):
+        stream_fields(properties(tree=nested), STREAM)

@@ -14,13 +14,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from destination_s3_spark.chain.events import MergeData
-from destination_s3_spark.chain.files import FileKind
+from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.log import Chain
+from destination_s3_spark.errors import DataError
 from destination_s3_spark.protocol.catalog import Catalog, parse_catalog
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.compaction.groups import LEAST_FILES
+from destination_s3_spark.tables.compaction.join import joined_in_store
 from destination_s3_spark.tables.due import rebuild_of
 from destination_s3_spark.tables.factory import TableFactory
 from destination_s3_spark.tables.merge.update import Resources
@@ -244,3 +246,38 @@ def test_a_load_makes_files_of_about_the_target_size(mode: str, format_options: 
     assert sum(sizes) > 2 * target
     assert sizes[-1] <= 1.5 * target
     assert sizes[rests] >= target / 2
+
+
+DAMAGE = [lambda file: file[:20], lambda file: file[:-30] + b"\x99" * 22 + file[-8:], lambda file: file[:-8] + b"\xff" * 4 + file[-4:]]
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+@pytest.mark.parametrize("format_options", FORMATS, ids=lambda options: options["format_type"])
+def test_a_damaged_file_is_not_joined_and_the_sync_goes_on(
+    format_options: dict[str, Any], damage: Any, lake: InlineLake, caplog: pytest.LogCaptureFixture
+) -> None:
+    lake.format = format_options
+    for number in range(1, LEAST_FILES):
+        sync(lake, number)
+    store = S3Store(lake.settings)
+    victim = chain(lake).live_files().of(FileKind.RAW)[3]
+    store.put(victim.key, damage(store.get(victim.key)))
+    sync(lake, LEAST_FILES)
+    assert compactions(lake) == []
+    assert "small files were not joined" in caplog.text
+    assert victim.key in {file.key for file in chain(lake).live_files().files}
+    assert not list(store.list_uploads("lake/"))
+
+
+def test_a_damaged_footer_of_a_large_file_keeps_it_from_being_copied(lake: InlineLake, caplog: pytest.LogCaptureFixture) -> None:
+    store = S3Store(lake.settings)
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table({"id": pa.array(range(1_000_000))}), sink, use_dictionary=False, compression="none")
+    sound = sink.getvalue().to_pybytes()
+    files = []
+    for number, content in enumerate([sound, DAMAGE[1](sound)]):
+        store.put(f"lake/{number}.parquet", content)
+        files.append(FileEntry(FileKind.FINAL, f"lake/{number}.parquet", 1_000_000, len(content), offset=number * 1_000_000))
+    with pytest.raises(DataError, match=r"footer of 'lake/1\.parquet' is damaged"):
+        joined_in_store((files[0], files[1]), "lake/joined.parquet", store)
+    assert not list(store.list_uploads("lake/"))

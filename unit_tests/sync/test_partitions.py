@@ -18,7 +18,7 @@ from destination_s3_spark.schema.partitioning import NULL_PARTITION
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables import partitioned_files
-from destination_s3_spark.tables.row_sources import raw_twin
+from destination_s3_spark.tables.row_sources import raw_twins
 from destination_s3_spark.tables.stored import rewrite
 from unit_tests.sync.inline_lake import InlineLake
 from unit_tests.sync.partitioned_lake import (
@@ -73,8 +73,8 @@ def test_a_file_of_a_partition_has_no_raw_twin() -> None:
     raw = FileEntry(FileKind.RAW, "raw", 6, 1, offset=0)
     joined = FileEntry(FileKind.FINAL, "final", 6, 1, offset=0, partition="2026-11-20")
     live = LiveFiles(files=(raw, joined))
-    assert raw_twin(live, joined) is None
-    assert raw_twin(live, replace(joined, partition=None)) == raw
+    assert raw_twins(live, [joined]) == {joined.key: None}
+    assert raw_twins(live, [replace(joined, partition=None)]) == {joined.key: raw}
 
 
 @pytest.mark.parametrize("raw", [True, False])

@@ -20,6 +20,9 @@ def look_at_options(options: Mapping[str, Any]) -> Iterator[Finding]:
         doubtful = doubts(config, options)
     except ConfigError as error:
         yield Finding(PART, "options", Verdict.BAD, error.message)
+        for option in Config.unknown_beside_refused(options):
+            if not option.ours:  # those of this connector are in the error
+                yield Finding(PART, "options", Verdict.DOUBTFUL, str(option))
         return
     for doubt in doubtful:
         yield Finding(PART, "options", Verdict.DOUBTFUL, doubt)

@@ -124,9 +124,9 @@ def _summary(block: Block) -> str:
     match block.event:
         case Seed() as event:
             adopted = f", {counted(len(event.adopted), 'file')} adopted" if event.adopted else ""
-            return f"table {event.stream} begins, {_opener_text(event.sync_id)}, generation {event.generation_id}{adopted}"
+            return f"table {event.stream} begins, {session_text(event.sync_id)}, generation {event.generation_id}{adopted}"
         case OpenEpoch() as event:
-            return f"epoch {block.epoch}, {_opener_text(event.sync_id)}, generation {event.generation_id}"
+            return f"epoch {block.epoch}, {session_text(event.sync_id)}, generation {event.generation_id}"
         case SetDataSchema() as event:
             return _schema_summary(event)
         case AddData() as event:
@@ -144,12 +144,15 @@ def _summary(block: Block) -> str:
 
 
 def session_text(sync_id: int | None) -> str:
-    """Name the session of this sync id. The operators' commands open tables without one."""
-    return "maintenance" if sync_id is None else f"sync {sync_id}"
-
-
-def _opener_text(sync_id: int) -> str:
+    """Name the session of this sync id. The operators' commands open tables without one, and a catalog without ids gives 0."""
+    if sync_id is None:
+        return "maintenance"
     return f"sync {sync_id}" if sync_id else "no sync id"
+
+
+def session_label(sync_id: int | None) -> str:
+    """Name the session where the word sync stands already: above a column or under an axis."""
+    return session_text(sync_id).removeprefix("sync ")
 
 
 def _schema_summary(event: SetDataSchema) -> str:

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from destination_s3_spark.cli.inspection.commits import session_text
+from destination_s3_spark.cli.inspection.commits import session_label, session_text
 from destination_s3_spark.cli.inspection.syncs import Sync
 from destination_s3_spark.cli.inspection.values import ChangedValue
 from destination_s3_spark.cli.report.chart import Absent, Datum, Mark, Numbers, bars
@@ -69,7 +69,7 @@ def quality(table: TableFigures) -> Quality | Absent:
         _lead(total, newest, len(syncs)),
         tuple(_bars(group, syncs, scale) for group in ordered[:FIELDS_DRAWN]),
         f"{scale.ticks[-1].text} %",
-        place_ticks([str(sync.sync_id) for sync in syncs]),
+        place_ticks([session_label(sync.sync_id) for sync in syncs]),
         "sync (id), oldest first",
         _numbers([value for _, value in found]),
         _remark(len(groups), len(found), len(syncs), every),
@@ -120,7 +120,7 @@ def _bars(group: Sequence[tuple[int, ChangedValue]], syncs: Sequence[Sync], scal
 def _numbers(values: Sequence[ChangedValue]) -> Numbers:
     rows = (
         (
-            Datum(session_text(value.sync_id).removeprefix("sync "), value.sync_id),
+            Datum(session_label(value.sync_id), value.sync_id),
             Datum(moment(value.time)),
             Datum(value.field or "(not recorded)"),
             Datum(value.change or "?"),

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Literal
 
 from destination_s3_spark.chain.files import FileKind
-from destination_s3_spark.cli.inspection.commits import Commit, session_text
+from destination_s3_spark.cli.inspection.commits import Commit, session_label, session_text
 from destination_s3_spark.cli.inspection.files import Standing
 from destination_s3_spark.cli.inspection.syncs import Sync, SyncEnd
 from destination_s3_spark.cli.report.chart import LAST_PLACE, Absent, Chart, Datum, Numbers, bars, steps, thinned
@@ -142,7 +142,7 @@ def _of_syncs(title: str, lead: str, table: TableFigures, syncs: Sequence[Sync],
     ends = [end for end in SyncEnd if any(sync.end is end for sync in syncs)]
     rows = (
         (
-            Datum(str(sync.sync_id), sync.sync_id),
+            Datum(session_label(sync.sync_id), sync.sync_id),
             Datum(moment(sync.started_at)),
             Datum(duration_text(sync.duration_s), sync.duration_s),
             _number(sync.rows),
@@ -155,7 +155,7 @@ def _of_syncs(title: str, lead: str, table: TableFigures, syncs: Sequence[Sync],
         title,
         lead,
         scale,
-        place_ticks([str(sync.sync_id) for sync in syncs]),
+        place_ticks([session_label(sync.sync_id) for sync in syncs]),
         "sync (id), oldest first",
         bars(values, scale, titles, [LOOKS[sync.end] for sync in syncs]),
         Numbers(("sync", "started (UTC)", "took", "rows", "rows per second", "ended"), tuple(rows)),

@@ -7,11 +7,11 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from destination_s3_spark.chain.files import DataFile, FileEntry, generation_metadata
-from destination_s3_spark.errors import Bug, SyncError
+from destination_s3_spark.errors import Bug, DataError, SyncError
 from destination_s3_spark.formats.file_format import DifferentColumns, FileOptions
 from destination_s3_spark.formats.file_statistics import united
 from destination_s3_spark.formats.parquet import ParquetOptions
-from destination_s3_spark.formats.parquet_footer import Footer, footer_bytes, joinable, joined_footer, read_footer
+from destination_s3_spark.formats.parquet_footer import DamagedFooter, Footer, footer_bytes, joinable, joined_footer, read_footer
 from destination_s3_spark.storage.object_store import LEAST_PART_BYTES, ObjectNotFound, ObjectRange, ObjectStore
 from destination_s3_spark.storage.ranged import TAIL_BYTES, RangedFile
 from destination_s3_spark.storage.settings import S3Settings
@@ -20,6 +20,7 @@ from destination_s3_spark.tables.compaction.groups import Group
 from destination_s3_spark.tables.stored.presence import present
 
 _MAGIC_BYTES = 4
+_RESTORE = "Restore the file from a backup, or run a refresh."
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,11 @@ def joined_in_store(group: Group, key: str, store: ObjectStore) -> DataFile | No
     rows = sum(file.rows for file in group)
     if sum(footer.rows for footer in footers) != rows:
         raise Bug(f"Files of {rows} rows have {sum(footer.rows for footer in footers)} rows by their footers; nothing was changed.")
-    upload = store.stage_joined(ranges, joined_footer(footers), key, generation_metadata(group[0].generation_id))
+    try:
+        footer = joined_footer(footers)
+    except DamagedFooter as error:
+        raise DataError(f"The footer of one of the files from '{group[0].key}' on is damaged: {error}. {_RESTORE}") from None
+    upload = store.stage_joined(ranges, footer, key, generation_metadata(group[0].generation_id))
     return _entry(group, DataFile(group[0].kind, upload, rows))
 
 
@@ -74,6 +79,8 @@ def join_files(task: JoinTask) -> DataFile | NotJoined:
         return _joined(task)
     except SyncError as error:
         return NotJoined(f"{type(error).__name__}: {error}")
+    except Exception as error:  # noqa: BLE001 (what a damaged file raises depends on its format, and no row needs the joined file)
+        return NotJoined(f"one of the files from '{task.group[0].key}' on cannot be read ({type(error).__name__})")
 
 
 def _joined(task: JoinTask) -> DataFile | NotJoined:
@@ -102,10 +109,13 @@ def _footer(file: FileEntry, store: ObjectStore) -> Footer:
         raise ObjectNotFound(file.key)
     taken = min(file.bytes, TAIL_BYTES)
     tail = store.get_range(file.key, file.bytes - taken, file.bytes, file.bytes)
-    needed = footer_bytes(tail)
-    if needed > taken:
-        tail = store.get_range(file.key, file.bytes - needed, file.bytes, file.bytes)
-    return read_footer(tail, file.bytes)
+    try:
+        needed = footer_bytes(tail)
+        if taken < needed <= file.bytes:
+            tail = store.get_range(file.key, file.bytes - needed, file.bytes, file.bytes)
+        return read_footer(tail, file.bytes)
+    except DamagedFooter as error:
+        raise DataError(f"The footer of '{file.key}' is damaged: {error}. {_RESTORE}") from None
 
 
 def _entry(group: Group, staged: DataFile) -> DataFile:

@@ -7,10 +7,9 @@ it goes. Nothing becomes visible. Memory is bounded by a block and two row group
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 from types import TracebackType
 from typing import Protocol
 
@@ -27,13 +26,11 @@ from destination_s3_spark.schema.arrow import RAW_SCHEMA
 from destination_s3_spark.schema.partitioning import Partitioning
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.storage.staging import StagedFileSink
+from destination_s3_spark.tables.landing.blocks import blocks, leaves, shares
 from destination_s3_spark.tables.landing.slices import Segment, Slice, StagedSlice
 from destination_s3_spark.tables.partitioned_files import PartitionedFiles
 from destination_s3_spark.tables.runs.keys import KeySpec
 from destination_s3_spark.tables.runs.sorted_file import RunFile
-
-BLOCK_BYTES = 4 * 2**20
-"""Size of the lines typed at once: large enough for columnar processing, small enough for the CPU caches and to bound memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,19 +77,22 @@ def land_slice(task: LandTask) -> StagedSlice:
     by_field: Counter[ChangedField] = Counter()
     with ExitStack() as stack:
         files = [stack.enter_context(_staged_rows(target, task)) for target in task.targets]
-        records = multiset = 0
-        for lines, end in _blocks(task.slice):
-            block = _typed(typer, lines, task, sum(s.records for s in segments) + records)
+        stops = {*task.slice.boundaries, task.slice.end}
+        records = multiset = landed = 0
+        for block in blocks(task.slice, leaves(task.plan.table_schema)):
+            typed = _typed(typer, block.lines, task, landed)
             for file in files:
-                file.write(block)
-            records += block.records
-            multiset += block.multiset
-            changes.update(block.changes)
-            misfits.update(block.misfits)
-            by_field.update(changed_values(block.final))
-            if end in task.slice.boundaries or end == task.slice.end:
-                segments.append(Segment(end, records, multiset % 2**128))
-                records = multiset = 0
+                file.write(typed)
+            landed += typed.records
+            changes.update(typed.changes)
+            misfits.update(typed.misfits)
+            by_field.update(changed_values(typed.final))
+            for share in shares(block, typed, task.slice.boundaries):
+                records += share.records
+                multiset += share.multiset
+                if share.end in stops:
+                    segments.append(Segment(share.end, records, multiset % 2**128))
+                    records = multiset = 0
         staged = tuple(staged for file in files for staged in file.stage(task.slice.records))
     return StagedSlice(task.slice.start, task.slice.end, task.schema_id, staged, tuple(segments), dict(changes), dict(misfits), by_field)
 
@@ -190,23 +190,3 @@ def _require_all(records: int, rows: int) -> None:
     """Raise Bug unless each record became a row."""
     if rows != records:
         raise Bug(f"A slice of {records} records was landed as {rows} rows; nothing was committed.")
-
-
-def _blocks(piece: Slice) -> Iterator[tuple[bytes, int]]:
-    """Yield the slice's lines in blocks of about BLOCK_BYTES, cut at its boundaries, each with the spool offset of its end."""
-    position = piece.start
-    stops = iter((*piece.boundaries, piece.end))
-    stop = next(stops)
-    for extent in piece.extents:
-        with Path(extent.path).open("rb") as file:
-            file.seek(extent.start)
-            left = extent.end - extent.start
-            while left:
-                while stop <= position:
-                    stop = next(stops)
-                lines = file.read(min(BLOCK_BYTES, left, stop - position))
-                if not lines.endswith(b"\n"):
-                    lines += file.readline()
-                left -= len(lines)
-                position += len(lines)
-                yield lines, position

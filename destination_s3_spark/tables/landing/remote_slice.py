@@ -17,6 +17,7 @@ from destination_s3_spark.engine.cluster import scratch_directory
 from destination_s3_spark.errors import TransientError
 from destination_s3_spark.storage.object_store import ObjectNotFound, ObjectStore
 from destination_s3_spark.storage.s3 import S3Store
+from destination_s3_spark.tables.landing.extents import ExtentFile
 from destination_s3_spark.tables.landing.land import LandTask, land_slice
 from destination_s3_spark.tables.landing.slices import Extent, Slice, StagedSlice
 
@@ -90,13 +91,9 @@ def _blocks(piece: Slice) -> Iterator[bytes]:
     """Yield the slice's bytes in blocks of READ_BYTES. The last block may be shorter."""
     rest = b""
     for extent in piece.extents:
-        with Path(extent.path).open("rb") as file:
-            file.seek(extent.start)
-            left = extent.end - extent.start
-            while left:
-                block = file.read(min(left, READ_BYTES - len(rest)))
-                left -= len(block)
-                rest += block
+        with ExtentFile(extent) as file:
+            while file.left:
+                rest += file.read(READ_BYTES - len(rest))
                 if len(rest) == READ_BYTES:
                     yield rest
                     rest = b""
