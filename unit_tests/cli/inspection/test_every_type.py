@@ -44,7 +44,8 @@ KEYS: Mapping[AirbyteType, tuple[Any, str]] = {
 
 def merged_table(of: AirbyteType) -> InspectedTable:
     """A table with the type in every place, sorted by a key of it where that is possible."""
-    fields = [Field(*[name] * 2, kind) for name, kind in {"c": of, "item": Array(of), "member": Object((Field("m", "m", of),))}.items()]
+    kinds: dict[str, AirbyteType] = {"c": of, "item": Array(of), "member": Object((Field("m", "m", of),))}
+    fields = [Field(name, name, kind) for name, kind in kinds.items()]
     schema = {
         **SCHEMA.schema,
         "primaryKey": [["c"]],
