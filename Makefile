@@ -16,7 +16,7 @@ export PYTHON
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-readers test-without-kernel coverage check check-kernel fuzz wheels spec lock base-image image image-test
+.PHONY: help install demo test test-readers test-trino test-without-kernel coverage check check-kernel fuzz wheels spec lock base-image image image-test
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -30,14 +30,19 @@ $(STAMP): requirements-dev.lock pyproject.toml scripts/install scripts/install-c
 demo: install ## Run a sync of an invented shop into a local S3 server and read the tables back
 	@$(BIN)/destination-s3-spark demo
 
-test: install ## Run all tests but those of the image and of Spark 4.1
+test: install ## Run all tests but those of the image, of other readers and of Trino
 	@echo "==> running the tests"
-	@$(PYTEST) -m "not image_tests and not reader_tests" $(PYTEST_ARGS)
+	@$(PYTEST) -m "not image_tests and not reader_tests and not trino_tests" $(PYTEST_ARGS)
 
-test-readers: install ## Read published tables with Spark 4.1 (some 600 MB once; four minutes)
+test-readers: install ## Read published tables with Spark 4.1, ClickHouse, DuckDB and Daft (some 900 MB once; six minutes)
 	@scripts/install-readers
-	@echo "==> reading published tables with Spark 4.1"
+	@echo "==> reading published tables with Spark 4.1, ClickHouse, DuckDB and Daft"
 	@$(BIN)/python -m pytest -m reader_tests integration_tests/readers $(PYTEST_ARGS)
+
+test-trino: install ## Read published tables with Trino, before a release (some 850 MB once; five minutes)
+	@scripts/install-trino
+	@echo "==> reading published tables with Trino"
+	@$(BIN)/python -m pytest -m trino_tests integration_tests/trino $(PYTEST_ARGS)
 
 coverage: install ## Run the unit tests, and fail when they run less of the package than they did
 	@echo "==> measuring what the unit tests run"

@@ -145,6 +145,31 @@ def test_the_statement_for_spark_works(synced: Lake, tmp_path: Path, spark_sessi
     assert found[2][5] == "2026-01-02 03:04:05"
 
 
+def test_decimals_are_keys_and_columns_of_every_statement(moto: S3Server, tmp_path: Path) -> None:
+    lake = Lake(new_bucket(moto), tmp_path)
+    schema = {
+        "type": "object",
+        "properties": {"id": {"type": "number", "multipleOf": 0.01}, "wei": {"type": "integer", "airbyte_type": "big_integer"}},
+    }
+    options: dict[str, Any] = {"tables": {"declared_decimals": True}, "publish": {"delta": True}}
+    merged = catalog(stream(schema=schema, mode="append_dedup", primary_key=[["id"]]))
+    data = [record({"id": -0.5, "wei": 10**20}), record({"id": 12345678901.25, "wei": 1}), state(2), complete()]
+    lake.connector(**options).write(merged, data).expect_success()
+
+    (final,) = (file for file in json.loads(inspect(lake, "users", "files", "--output", "json", **options)) if file["kind"] == "final")
+    assert (final["first_key"], final["last_key"]) == ("-0.50", "12345678901.25")
+    for engine in ("athena", "trino", "spark", "redshift", "databricks"):
+        statement = inspect(lake, "users", "--ddl", engine, **{**options, "publish": {}})
+        assert statement.lower().count("decimal(38,") == 2, statement
+        assert "Left out" not in statement
+    config = tmp_path / "report-config.json"
+    config.write_text(json.dumps(lake.connector(**options).config()))
+    done = subprocess.run(
+        [str(SCRIPT), "report", "--config", str(config), "--out", str(tmp_path / "page.html")], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 @pytest.mark.parametrize(
     ("engine", "words"),
     [
@@ -153,7 +178,7 @@ def test_the_statement_for_spark_works(synced: Lake, tmp_path: Path, spark_sessi
             ["CREATE EXTERNAL TABLE", "`lines` array<struct<count:bigint>>", "SymlinkTextInputFormat", "_symlink_format_manifest/'"],
         ),
         ("redshift", ["CREATE EXTERNAL TABLE", '"name" varchar(65535)', "SymlinkTextInputFormat"]),
-        ("trino", ["CREATE TABLE", '"address" row("number" bigint, "street" varchar)', "external_location = 's3://"]),
+        ("trino", ["CREATE TABLE", '"address" row("number" bigint,"street" varchar)', "external_location = 's3://"]),
     ],
 )
 def test_the_other_engines_have_statements_too(synced: Lake, engine: str, words: list[str]) -> None:

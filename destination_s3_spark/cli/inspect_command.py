@@ -17,11 +17,12 @@ from destination_s3_spark.cli.configuration import read_config
 from destination_s3_spark.cli.inspection.commits import Commit, commits
 from destination_s3_spark.cli.inspection.ddl import SqlEngine, ddl
 from destination_s3_spark.cli.inspection.files import TableFile, file_totals, table_files
-from destination_s3_spark.cli.inspection.readers import ReaderState, readers
+from destination_s3_spark.cli.inspection.readers import PublisherState, ReaderState, readers
 from destination_s3_spark.cli.inspection.schemas import Column, columns, schema_changes
 from destination_s3_spark.cli.inspection.summary import TableSummary, summary
 from destination_s3_spark.cli.inspection.syncs import Sync, syncs
 from destination_s3_spark.cli.inspection.table import InspectedTable, read_head, read_table
+from destination_s3_spark.cli.inspection.unread import UnreadTable, shown_or_unread
 from destination_s3_spark.cli.inspection.values import ChangedValue, changed_values
 from destination_s3_spark.cli.progress import Progress
 from destination_s3_spark.cli.terminal import Output, Rows, Terminal, Width, write_json, write_rows
@@ -76,26 +77,37 @@ class Look:
 
 
 def run(config_path: str, chosen: Chosen, look: Look) -> int:
-    """Print all tables, one table or a view of it. Raises ConfigError if the configuration is wrong or there is no such table."""
+    """Print all tables, one table or a view of it. Return 1 if a table could not be read; the others are printed.
+
+    Raises ConfigError if the configuration is wrong or there is no such table.
+    """
     factory = table_factory(read_config(Path(config_path)))
     terminal = Terminal(look.width)
     with ThreadPoolExecutor(TABLES_AT_ONCE, "tables") as pool:
         found = replace(factory, map_tables=pool.map).find()
     publishers = factory.publishers(found)
     if chosen.table is None:
-        _all_tables(factory, publishers, found, look.output, terminal)
-        return 0
+        return _told(_all_tables(factory, publishers, found, look.output, terminal))
     tables = choose(factory, found, chosen)
     if look.output is not Output.TABLE:
         _require_one(tables)
-    for table in tables:
+
+    def show(table: FoundTable) -> None:
         with Progress(f"reading the chain of {table.stream}"):
             read = read_table(factory, table, publishers[table.stream] if look.view is None else (), look.most_blocks)
         if look.view is None:
             _one_table(read, look.output, terminal)
         else:
             _one_view(read, look.view, look.output, terminal)
-    return 0
+
+    return _told([unread for table in tables if (unread := shown_or_unread(table, show)) is not None])
+
+
+def _told(unread: Sequence[UnreadTable]) -> int:
+    """Say on stderr which tables could not be read, and return the exit code."""
+    for table in unread:
+        sys.stderr.write(f"{table.table}: {table.reason}\n")
+    return 1 if unread else 0
 
 
 def print_ddl(config_path: str, chosen: Chosen, engine: SqlEngine) -> int:
@@ -142,25 +154,35 @@ def _schema_bytes(schema: pa.Schema, form: SchemaForm) -> bytes:
     return bare_flatbuffer(schema) if form is SchemaForm.ODF else schema.serialize().to_pybytes()
 
 
-def _all_tables(factory: TableFactory, publishers: Publishers, found: Sequence[FoundTable], output: Output, terminal: Terminal) -> None:
+def _all_tables(
+    factory: TableFactory, publishers: Publishers, found: Sequence[FoundTable], output: Output, terminal: Terminal
+) -> list[UnreadTable]:
+    """Print a line for each table. Return those that could not be read."""
     with ThreadPoolExecutor(TABLES_AT_ONCE, "tables") as pool, Progress("reading tables", len(found)) as progress:
 
-        def read(table: FoundTable) -> InspectedTable:
+        def read(table: FoundTable) -> tuple[TableSummary, tuple[PublisherState, ...]]:
             head = read_head(factory, table, publishers[table.stream])
-            progress.advance()
-            return head
+            return summary(head), readers(head)
 
-        tables = list(pool.map(read, found))
-    rows = [summary(table) for table in tables]
+        def told(table: FoundTable) -> tuple[TableSummary, tuple[PublisherState, ...]] | UnreadTable:
+            shown = shown_or_unread(table, read)
+            progress.advance()
+            return shown
+
+        every = list(pool.map(told, found))
+    unread = [one for one in every if isinstance(one, UnreadTable)]
+    tables = [one for one in every if not isinstance(one, UnreadTable)]
+    rows = [row for row, _ in tables]
     write_rows(views.summaries(rows, factory.place), output, TableSummary, terminal)
     if output is not Output.TABLE or not rows:
-        return
-    behind = [state for table in tables for state in readers(table) if state.state is not ReaderState.CURRENT]
+        return unread
+    behind = [state for _, states in tables for state in states if state.state is not ReaderState.CURRENT]
     if behind:
         terminal.say("\nReaders do not see the last data of:", style="bold")
         for state in behind:
             terminal.say(f"{state.table}, {views.reader_line(state)}")
     terminal.say("\nMore about one of them: inspect TABLE, inspect TABLE files|schema|syncs|values|commits")
+    return unread
 
 
 def _one_table(table: InspectedTable, output: Output, terminal: Terminal) -> None:

@@ -11,11 +11,12 @@ from pathlib import Path
 
 from destination_s3_spark.cli.configuration import read_config
 from destination_s3_spark.cli.inspection.table import MOST_BLOCKS, read_table
+from destination_s3_spark.cli.inspection.unread import UnreadTable, shown_or_unread
 from destination_s3_spark.cli.progress import Progress
-from destination_s3_spark.cli.report.figures import TableFigures, UnreadTable, table_figures
+from destination_s3_spark.cli.report.figures import TableFigures, table_figures
 from destination_s3_spark.cli.report.page import page, render
 from destination_s3_spark.counted import counted
-from destination_s3_spark.errors import ConfigError, DataError
+from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.tables.factory import TableFactory, table_factory
 from destination_s3_spark.tables.found import FoundTable
 
@@ -67,13 +68,13 @@ def _read(factory: TableFactory, found: Sequence[FoundTable], most_blocks: int) 
     publishers, uploads = factory.publishers(found), factory.orphans()
     with ThreadPoolExecutor(TABLES_AT_ONCE, "tables") as pool, Progress("reading tables", len(found)) as progress:
 
-        def read(table: FoundTable) -> TableFigures | UnreadTable:
-            try:
-                # Only the figures are kept: the blocks of very many tables would fill the memory.
-                return table_figures(read_table(factory, table, publishers[table.stream], most_blocks), uploads)
-            except DataError as error:
-                return UnreadTable(str(table.stream), error.message)
-            finally:
-                progress.advance()
+        def read(table: FoundTable) -> TableFigures:
+            # Only the figures are kept: the blocks of very many tables would fill the memory.
+            return table_figures(read_table(factory, table, publishers[table.stream], most_blocks), uploads)
 
-        return list(pool.map(read, found))
+        def told(table: FoundTable) -> TableFigures | UnreadTable:
+            figures = shown_or_unread(table, read)
+            progress.advance()
+            return figures
+
+        return list(pool.map(told, found))

@@ -15,7 +15,7 @@ COMPLETION_VARIABLE = "_DESTINATION_S3_SPARK_COMPLETE"
 """Environment variable through which a shell asks for completions."""
 SHELLS = ("bash", "zsh", "fish")
 VIEWS = ("files", "schema", "syncs", "values", "commits")
-ENGINES = ("athena", "trino", "spark", "duckdb", "redshift")
+ENGINES = ("athena", "trino", "spark", "duckdb", "clickhouse", "redshift", "databricks", "snowflake")
 DEMO_RECORDS = 50_000
 
 Option = Callable[[Callable[..., int]], Callable[..., int]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -11,10 +11,10 @@ from msgspec import Struct
 class FileStatistics(Struct, frozen=True):
     """Bounds and null counts of a file's columns, ready for JSON. Members of structs are in nested dicts.
 
-    `min` and `max` have every column that is not inside a list, except times of day in Parquet's TIME and columns without a value. A struct
-    without any bounded member is an empty dict. `nulls` has the null counts of the same columns, also of those without a value; a member is
-    null where its struct is. All three are empty if some value has no bound in this form, because a reader (delta-rs) that finds bounds for
-    some columns of a file only returns too few rows.
+    `min` and `max` have every column that is not inside a list, except times of day in Parquet's TIME and columns without a value. A column
+    with a value that has no bound in this form, such as a date in year 0, has NO_BOUND in both. A struct without any bounded member is an
+    empty dict. `nulls` has the null counts of the same columns, also of those without a value; a member is null where its struct is. All
+    three are empty if the nulls are not known.
 
     Numbers and booleans are JSON's. An infinite bound is the text "Infinity" or "-Infinity", dates are "2026-11-20", and timestamps
     "2026-11-20T12:00:00.123Z", rounded outwards to milliseconds. Texts are cut to 32 characters, with U+10FFFF appended to a cut maximum.
@@ -28,8 +28,10 @@ class FileStatistics(Struct, frozen=True):
         return hash(frozenset(self.nulls))  # not of the dicts, which have no hash, nor of their order
 
 
+NO_BOUND = None
+"""Bound of a column with a value that cannot be bounded."""
 UNBOUNDED = FileStatistics()
-"""Statistics of a file that has a value without a bound."""
+"""Statistics of a file of which no more than its rows is known."""
 
 
 def united(parts: Sequence[FileStatistics | None]) -> FileStatistics | None:
@@ -46,10 +48,25 @@ def united(parts: Sequence[FileStatistics | None]) -> FileStatistics | None:
     )
 
 
+def unbounded_columns(files: Iterable[FileStatistics]) -> frozenset[str]:
+    """Return the names of the columns that have NO_BOUND, themselves or in a member, in one of the files."""
+    return frozenset(name for file in files for name, bound in file.min.items() if _holds_no_bound(bound))
+
+
+def _holds_no_bound(bound: Any) -> bool:
+    return any(map(_holds_no_bound, bound.values())) if isinstance(bound, dict) else bound is NO_BOUND
+
+
 def _combined(trees: Sequence[dict[str, Any]], combine: Callable[[list[Any]], Any]) -> dict[str, Any]:
     names = dict.fromkeys(name for tree in trees for name in tree)
     found = {name: [tree[name] for tree in trees if name in tree] for name in names}
-    return {name: _combined(values, combine) if isinstance(values[0], dict) else combine(values) for name, values in found.items()}
+    return {name: _of_column(values, combine) for name, values in found.items()}
+
+
+def _of_column(values: list[Any], combine: Callable[[list[Any]], Any]) -> Any:
+    if NO_BOUND in values:
+        return NO_BOUND
+    return _combined(values, combine) if isinstance(values[0], dict) else combine(values)
 
 
 def _order(bounds: list[Any]) -> Callable[[Any], Any] | None:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from destination_s3_spark.formats.file_statistics import UNBOUNDED, FileStatistics
+from destination_s3_spark.formats.file_statistics import NO_BOUND, UNBOUNDED, FileStatistics
 
 MOST_COLUMNS = 500
 """The number of bounded columns and members above which a file has no statistics, because they would make its entry too large."""
@@ -46,6 +46,10 @@ class _Unbounded(Exception):
     """A value has no bound in the form of the statistics."""
 
 
+class _Uncounted(Exception):
+    """The footer does not say how many nulls a column has."""
+
+
 class _Node(NamedTuple):
     """A column or member outside of lists. `leaf` is the number of its Parquet column, None for a struct."""
 
@@ -72,22 +76,20 @@ class LongTexts:
 
 def footer_statistics(footer: pq.FileMetaData, long_texts: Mapping[int, Bounds] | None = None) -> FileStatistics:
     """Return the statistics of a file from its footer. `long_texts` are the bounds that the footer lacks, by the number of the column."""
-    bounded = _bounded(footer.schema.to_arrow_schema())
     groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
     statistics = FileStatistics({}, {}, {})
-    try:
-        for node, convert in bounded:
-            if node.leaf is None:
-                for tree in (statistics.min, statistics.max, statistics.nulls):
-                    _put(tree, node.path, {})
-                continue
-            bounds, nulls = _of_leaf([group.column(node.leaf) for group in groups], node.type, (long_texts or {}).get(node.leaf))
-            _put(statistics.nulls, node.path, nulls)
-            if bounds is not None and convert is not None:
-                _put(statistics.min, node.path, convert(bounds[0], False))
-                _put(statistics.max, node.path, convert(bounds[1], True))
-    except _Unbounded:
-        return UNBOUNDED
+    for node, convert in _bounded(footer.schema.to_arrow_schema()):
+        if node.leaf is None or convert is None:
+            for tree in (statistics.min, statistics.max, statistics.nulls):
+                _put(tree, node.path, {})
+            continue
+        chunks = [group.column(node.leaf) for group in groups]
+        try:
+            _put(statistics.nulls, node.path, sum(map(_nulls, chunks)))
+        except _Uncounted:
+            return UNBOUNDED  # delta-rs takes a column without a null count for one without nulls
+        for tree, bound in zip((statistics.min, statistics.max), _bounds(chunks, node, convert, long_texts or {}), strict=False):
+            _put(tree, node.path, bound)
     return statistics
 
 
@@ -140,19 +142,34 @@ def _leaves(kind: pa.DataType) -> int:
     return sum(_leaves(kind.field(index).type) for index in range(kind.num_fields)) if pa.types.is_nested(kind) else 1
 
 
-def _of_leaf(chunks: Iterable[pq.ColumnChunkMetaData], kind: pa.DataType, long_texts: Bounds | None) -> tuple[Bounds | None, int]:
-    """Return the bounds of a column, None if it has no value, and its number of nulls."""
-    bounds, nulls = long_texts, 0
+def _nulls(chunk: pq.ColumnChunkMetaData) -> int:
+    found = chunk.statistics
+    if found is None or not found.has_null_count:
+        raise _Uncounted
+    return int(found.null_count)
+
+
+def _bounds(
+    chunks: Iterable[pq.ColumnChunkMetaData], node: _Node, convert: _Convert, long_texts: Mapping[int, Bounds]
+) -> tuple[()] | Bounds:
+    """Return the bounds of a leaf in the form of the statistics: nothing if it has no value, and twice None if a value has no bound."""
+    try:
+        found = _stored_bounds(chunks, node.type, None if node.leaf is None else long_texts.get(node.leaf))
+        return () if found is None else (convert(found[0], False), convert(found[1], True))
+    except _Unbounded:
+        return NO_BOUND, NO_BOUND
+
+
+def _stored_bounds(chunks: Iterable[pq.ColumnChunkMetaData], kind: pa.DataType, long_texts: Bounds | None) -> Bounds | None:
+    """Return the bounds of a column, None if it has no value."""
+    bounds = long_texts
     for chunk in chunks:
-        found = chunk.statistics
-        if found is None or not found.has_null_count:
-            raise _Unbounded
-        nulls += found.null_count
-        if found.has_min_max:
+        if chunk.statistics.has_min_max:
+            found = chunk.statistics
             bounds = _wider(bounds, (_comparable(found.min_raw, kind), _comparable(found.max_raw, kind)))
-        elif found.null_count < chunk.num_values and long_texts is None:
+        elif chunk.statistics.null_count < chunk.num_values and long_texts is None:
             raise _Unbounded
-    return bounds, nulls
+    return bounds
 
 
 def _comparable(raw: Any, kind: pa.DataType) -> Any:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from destination_s3_spark import tables
 from integration_tests.connector import BUCKET_PATH, Connector, Message, Outcome
 from integration_tests.lake import Lake
 from integration_tests.readers.conditions import conditions
+from integration_tests.readers.engines import Engines
 from integration_tests.readers.spark41 import Spark41
 from integration_tests.source import catalog, complete, record, state, stream
 from integration_tests.table_readers import Row, by_raw_id, neutral
@@ -19,10 +21,19 @@ NAME = "users"
 
 @dataclass(frozen=True)
 class Readers:
-    """Spark 4.1 and the catalog that it reads Iceberg tables from."""
+    """The catalog of the Iceberg tables, and readers that are started when a test first needs them."""
 
-    spark: Spark41
     catalog: str
+    start_spark: Callable[[], Spark41]
+    start_engines: Callable[[], Engines]
+
+    @cached_property
+    def spark(self) -> Spark41:
+        return self.start_spark()
+
+    @cached_property
+    def engines(self) -> Engines:
+        return self.start_engines()
 
 
 @dataclass
@@ -97,7 +108,7 @@ class PublishedTable:
         rows = self.chain_rows()
         expected, wanted = [neutral(row) for row in rows], list(conditions(rows)) if filters else []
         for table in (self.delta, self.iceberg):
-            assert (differences := list(_differences(self.rows(table), expected))) == [], f"{table}: {differences}"
+            assert (differences := list(differences_of(self.rows(table), expected))) == [], f"{table}: {differences}"
             if not wanted:
                 continue
             found = self.readers.spark.counts(table, [condition.sql for condition in wanted])
@@ -106,7 +117,7 @@ class PublishedTable:
         return rows
 
 
-def _differences(found: Sequence[Row], expected: Sequence[Row]) -> Iterator[tuple[Any, ...]]:
+def differences_of(found: Sequence[Row], expected: Sequence[Row]) -> Iterator[tuple[Any, ...]]:
     """(id, column, value found, value expected) where they differ, and the numbers of rows if they do."""
     if len(found) != len(expected):
         yield "rows", len(found), len(expected)

@@ -105,7 +105,7 @@ def test_with_a_stream_its_state_columns_and_blocks_are_shown(
     assert "Table shop.orders" in text
     assert "block 2 is written and all its files are there" in text
     assert [line.split() for line in text.splitlines() if line.startswith("final ")][1] == ["final", "1", "1", "100", "B"]
-    assert ["id", "int64"] in [line.split() for line in text.splitlines()]
+    assert ["id", "int64", "0"] in [line.split() for line in text.splitlines()]
     (sync,) = (line.split() for line in text[text.index("Last syncs") :].splitlines() if line.startswith("5 "))
     assert sync[-9:] == ["still", "open", "1", "100", "B", "0", "1", "0", "0-2"]
 
@@ -411,6 +411,20 @@ def test_a_damaged_first_block_is_an_error(config: Path, store: S3Store, capsys:
     assert operator_command(["inspect", "--config", str(config)]) == 1
 
     assert "is not the first block of a chain" in capsys.readouterr().err
+
+
+def test_a_damaged_table_does_not_hide_the_others(
+    config: Path, store: S3Store, make_chain: Callable[[str | None, str], str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_chain("shop", "orders")
+    damaged = make_chain("shop", "users")
+    store.put(f"{damaged}{block_name(2)}", b"no block")
+
+    assert operator_command(["inspect", "--config", str(config)]) == 1
+    ended = capsys.readouterr()
+    assert "shop.orders" in ended.out
+    assert "shop.users" not in ended.out
+    assert ended.err.startswith("shop.users: ")
 
 
 def test_reading_a_table_changes_nothing(config: Path, store: S3Store, make_chain: Callable[[str | None, str], str]) -> None:

@@ -8,9 +8,11 @@ import pyarrow as pa
 import pytest
 
 from destination_s3_spark.chain.blocks import block_name
-from destination_s3_spark.chain.files import FileKind
+from destination_s3_spark.chain.files import FileKind, KeyRange
 from destination_s3_spark.cli import operator_command
+from destination_s3_spark.schema.airbyte_type import Field, Scalar
 from destination_s3_spark.storage.s3 import S3Store
+from destination_s3_spark.tables.runs.keys import CdcDeletion, KeySpec
 
 
 @pytest.fixture
@@ -58,6 +60,28 @@ def test_a_damaged_table_does_not_hide_the_others(
     ended = capsys.readouterr()
     assert ended.err.startswith("shop.users: ")
     assert "shop.users</strong> could not be read: " in page.read_text()
+    assert "<h2>shop.orders</h2>" in page.read_text()
+
+
+def test_an_error_that_was_not_foreseen_does_not_hide_the_other_tables(
+    config: Path, page: Path, make_table: Callable[..., Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    make(make_table, "orders")
+    odd = make_table("shop", "users")
+    writer = odd.writer(sync_id=5, generation_id=2)
+    odd.set_schema(writer, 0, [("id", pa.int64())], primaryKey=[["id"]], cursor=[])
+    spec = KeySpec((Field("id", "id", Scalar.INTEGER),), None, None, CdcDeletion.HARD)
+    odd.commit(writer, odd.stage(writer, FileKind.FINAL, b"x", keys=KeyRange("no digits", "no digits", spec.fingerprint)))
+    writer.close()
+
+    assert report(config, page) == 1
+    assert operator_command(["inspect", "users", "files", "--config", str(config)]) == 1
+
+    told = capsys.readouterr().err.splitlines()
+    assert len(told) == 2
+    for line in told:
+        assert line.startswith("shop.users: an error that was not foreseen, ValueError in keys.py, line ")
+        assert line.endswith("Please report this.")
     assert "<h2>shop.orders</h2>" in page.read_text()
 
 

@@ -19,11 +19,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from destination_s3_spark.chain.files import FileEntry, FileKind
+from destination_s3_spark.delta_log.actions import Metadata, Protocol, encode_commit
+from destination_s3_spark.delta_log.schema_text import delta_columns
 from destination_s3_spark.formats import parquet_statistics
-from destination_s3_spark.formats.file_statistics import UNBOUNDED, FileStatistics, united
+from destination_s3_spark.formats.file_statistics import UNBOUNDED, FileStatistics, unbounded_columns, united
 from destination_s3_spark.formats.parquet import ParquetFile, ParquetOptions, gathered_statistics
 from destination_s3_spark.formats.parquet_statistics import completed, footer_statistics
 from destination_s3_spark.schema.encodings import Encodings, TimeEncoding
+from destination_s3_spark.tables.publishers.delta_files import add_actions, configuration
+from unit_tests.chain.fake_store import FakeStore
 
 DAY_MS, DAY_US = 86_400_000, 86_400_000_000
 FIRST_DAY, LAST_DAY = (day.toordinal() - date(1970, 1, 1).toordinal() for day in (date.min, date.max))
@@ -123,10 +128,19 @@ def test_a_column_without_values_has_only_its_nulls() -> None:
         (MOMENT, [FIRST_DAY * DAY_US - 1]),
     ],
 )
-def test_a_value_without_a_bound_leaves_the_file_without_statistics(kind: pa.DataType, values: list[Any]) -> None:
-    raw = pa.array(values, pa.int32() if pa.types.is_date(kind) else kind if pa.types.is_decimal(kind) else None)
-    rows = pa.table({"c": raw.cast(kind), "other": pa.array([1])})
-    assert written(rows)[1] == UNBOUNDED
+def test_a_value_without_a_bound_leaves_only_its_column_without_bounds(kind: pa.DataType, values: list[Any]) -> None:
+    raw = pa.array([*values, None], pa.int32() if pa.types.is_date(kind) else kind if pa.types.is_decimal(kind) else None)
+    column = raw.cast(kind)
+    rows = pa.table({"c": column, "s": pa.StructArray.from_arrays([column], ["c"]), "other": [1, 2]})
+    assert written(rows)[1] == FileStatistics(
+        {"c": None, "s": {"c": None}, "other": 1}, {"c": None, "s": {"c": None}, "other": 2}, {"c": 1, "s": {"c": 1}, "other": 0}
+    )
+
+
+def test_a_footer_without_null_counts_has_no_statistics() -> None:
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"a": [1], "b": [2]}), sink, write_statistics=["a"])
+    assert footer_statistics(pq.ParquetFile(sink).metadata) == UNBOUNDED
 
 
 def test_a_file_of_too_many_columns_has_no_statistics(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,7 +157,9 @@ def test_long_texts_are_bounded_over_all_row_groups() -> None:
     assert footer.num_row_groups == 5
     assert (found.min["c"], found.max["c"], found.nulls["c"]) == ("b" * 32, "z", 1)
     assert (found.min["s"], found.max["s"], found.nulls["s"]) == ({"t": "b" * 32}, {"t": "z"}, {"t": 1})
-    assert footer_statistics(footer) == UNBOUNDED
+    without_them = footer_statistics(footer)
+    assert (without_them.min, without_them.max) == ({"c": None, "s": {"t": None}},) * 2
+    assert without_them.nulls == found.nulls
 
 
 def test_without_the_option_nothing_is_gathered() -> None:
@@ -266,15 +282,24 @@ def test_joined_files_are_bounded_if_all_their_parts_are() -> None:
     assert united([found, None]) is None
 
 
+def test_a_column_of_joined_files_is_bounded_if_it_is_in_all_of_them() -> None:
+    parts = [
+        FileStatistics({"a": 1, "s": {"x": None, "y": 1}}, {"a": 2, "s": {"x": None, "y": 1}}, {"a": 0, "s": {"x": 1, "y": 0}}),
+        FileStatistics({"a": None, "s": {"x": 5}}, {"a": None, "s": {"x": 5}}, {"a": 1, "s": {"x": 0, "y": 3}}),
+    ]
+    for order in (parts, parts[::-1]):
+        assert united(order) == FileStatistics(
+            {"a": None, "s": {"x": None, "y": 1}}, {"a": None, "s": {"x": None, "y": 1}}, {"a": 1, "s": {"x": 1, "y": 3}}
+        )
+        assert unbounded_columns(order) == {"a", "s"}
+    assert unbounded_columns([UNBOUNDED, FileStatistics({"a": 0, "s": {}}, {"a": 0, "s": {}}, {"a": 0, "s": {}})]) == frozenset()
+
+
 ROWS = [
     {"a": number, "f": float(number), "s": f"{number:02}" * 20, "m": datetime(2026, 1, 1 + number, tzinfo=UTC),
      "d": date(2026, 1, 1 + number), "b": number % 2 == 0, "st": {"x": number}, "p": Decimal(number) - Decimal("2.10")}
     for number in range(5)
 ]  # fmt: skip
-DELTA_TYPES = {
-    "a": "long", "f": "double", "s": "string", "m": "timestamp", "d": "date", "b": "boolean", "new": "long", "p": "decimal(38,2)",
-    "late": "decimal(12,2)",
-}  # fmt: skip
 DELTA_SCHEMA = pa.schema(
     [("a", pa.int64()), ("f", pa.float64()), ("s", pa.string()), ("m", MOMENT), ("d", pa.date32()), ("b", pa.bool_()), ("new", pa.int64()),
      ("p", pa.decimal128(38, 2)), ("late", pa.decimal128(12, 2)), ("st", pa.struct([("x", pa.int64())]))]
@@ -307,36 +332,29 @@ FILTERS = [
 
 def test_delta_rs_finds_every_row_with_them(tmp_path: Path) -> None:
     deltalake = pytest.importorskip("deltalake")
-    struct = {"type": "struct", "fields": [{"name": "x", "type": "long", "nullable": True, "metadata": {}}]}
-    fields = [{"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in (DELTA_TYPES | {"st": struct}).items()]
-    meta = {"id": "0", "format": {"provider": "parquet", "options": {}}, "partitionColumns": [], "configuration": {}, "createdTime": 0}
-    schema = json.dumps({"type": "struct", "fields": fields})
-    actions: list[Any] = [
-        {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}},
-        {"metaData": meta | {"schemaString": schema}},
-    ]
-    everything = []
-    for number, rows in enumerate(FILES):
-        present = [field for field in DELTA_SCHEMA if field.name in rows[0]]
-        table = pa.Table.from_pylist(rows, pa.schema(present))
-        everything.append(table)
-        path = tmp_path / f"{number}.parquet"
-        with path.open("wb") as sink:
-            file = ParquetFile(sink, table.schema, ParquetOptions(statistics=True))
-            for batch in table.to_batches():
-                file.write(batch)
-            file.close()
-        assert file.statistics is not None
-        found = completed(file.statistics, DELTA_SCHEMA, len(rows))
-        stats = {"numRecords": len(rows)} | (
-            {"minValues": found.min, "maxValues": found.max, "nullCount": found.nulls} if found.nulls else {}
-        )
-        add = {"path": path.name, "partitionValues": {}, "size": path.stat().st_size, "modificationTime": 0, "dataChange": True}
-        actions.append({"add": add | {"stats": msgspec.json.encode(stats).decode()}})
+    tables = [pa.Table.from_pylist(rows, pa.schema([field for field in DELTA_SCHEMA if field.name in rows[0]])) for rows in FILES]
+    entries = {f"{number}.parquet": _entry(tmp_path / f"{number}.parquet", table) for number, table in enumerate(tables)}
+    columns = delta_columns(DELTA_SCHEMA)
+    # The chain describes all files, so that none is read.
+    adds = add_actions(FakeStore(), entries, DELTA_SCHEMA, 0, None).values()
+    body = encode_commit(
+        [Protocol(1, 2), Metadata("0", columns.schema_string, [], configuration(columns, entries.values())), *adds],
+    )
     (tmp_path / "_delta_log").mkdir()
-    (tmp_path / "_delta_log" / f"{0:020}.json").write_text("\n".join(map(json.dumps, actions)))
+    (tmp_path / "_delta_log" / f"{0:020}.json").write_bytes(body)
 
+    assert all('"minValues":{"a":' in (add.stats or "") for add in adds), "every file is bounded by the columns that can be"
     dataset = deltalake.DeltaTable(str(tmp_path)).to_pyarrow_dataset()
-    expected = pa.concat_tables(everything, promote_options="default").select(DELTA_SCHEMA.names)
+    expected = pa.concat_tables(tables, promote_options="default").select(DELTA_SCHEMA.names)
     for condition in FILTERS:
         assert dataset.to_table(filter=condition).num_rows == expected.filter(condition).num_rows, str(condition)
+
+
+def _entry(path: Path, table: pa.Table) -> FileEntry:
+    """Write a file of the table."""
+    with path.open("wb") as sink:
+        file = ParquetFile(sink, table.schema, ParquetOptions(statistics=True))
+        for batch in table.to_batches():
+            file.write(batch)
+        file.close()
+    return FileEntry(FileKind.FINAL, path.name, len(table), path.stat().st_size, statistics=file.statistics)

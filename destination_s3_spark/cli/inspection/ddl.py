@@ -2,96 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from enum import Enum
 from urllib.parse import urlsplit
 
-import pyarrow as pa
-
-from destination_s3_spark.chain.files import FileKind
+from destination_s3_spark.cli.inspection.source import Source
 from destination_s3_spark.cli.inspection.table import InspectedTable
 from destination_s3_spark.config.config import Config
 from destination_s3_spark.config.format_options import ParquetFormat
+from destination_s3_spark.config.iceberg_options import IcebergSql
 from destination_s3_spark.errors import ConfigError
-from destination_s3_spark.formats.parquet import ParquetOptions
-from destination_s3_spark.formats.registry import chosen_format, format_of
-from destination_s3_spark.schema.encodings import DESTINATION_S3, stored_schema
-from destination_s3_spark.schema.schema_event import from_event
-from destination_s3_spark.tables.configured import final_options
-from destination_s3_spark.tables.publishers.hive_types import hive_columns
+from destination_s3_spark.formats.registry import chosen_format
+from destination_s3_spark.tables.publishers.catalog_names import catalog_name
+from destination_s3_spark.tables.publishers.iceberg.publisher import NO_NAMESPACE, table_name
+from destination_s3_spark.tables.publishers.sql_types import HIVE, REDSHIFT, SPARK, TRINO, Dialect, sql_columns
 from destination_s3_spark.tables.publishers.symlink import MANIFEST
 
 
 class SqlEngine(Enum):
-    """An engine with a dialect of its own."""
+    """An engine with a statement of its own."""
 
     ATHENA = "athena"
     TRINO = "trino"
     SPARK = "spark"
     DUCKDB = "duckdb"
+    CLICKHOUSE = "clickhouse"
     REDSHIFT = "redshift"
+    DATABRICKS = "databricks"
+    SNOWFLAKE = "snowflake"
 
 
-@dataclass(frozen=True, slots=True)
-class _Dialect:
-    """The names of an engine's types, and how it quotes names. `member` joins name and type of a struct's member."""
+UNTRIED = {SqlEngine.ATHENA, SqlEngine.REDSHIFT, SqlEngine.DATABRICKS, SqlEngine.SNOWFLAKE}
+"""Engines for which there was no account. Their statements follow their makers' documentation."""
 
-    engine: str
-    quote: str
-    scalars: dict[str, str]
-    array: Callable[[str], str]
-    struct: Callable[[Iterable[str]], str]
-    member: Callable[[str, str], str]
-
-    def name(self, text: str) -> str:
-        """Return a quoted name."""
-        return self.quote + text.replace(self.quote, self.quote * 2) + self.quote
-
-    def type(self, kind: pa.DataType) -> str | None:
-        """Return the name of a type, or None if the engine cannot read it."""
-        if pa.types.is_struct(kind):
-            members = [(field.name, self.type(field.type)) for field in kind]
-            known = [self.member(name, text) for name, text in members if text is not None]
-            return self.struct(known) if len(known) == len(members) else None
-        if pa.types.is_list(kind):
-            item = self.type(kind.value_type)
-            return None if item is None else self.array(item)
-        return self.scalars.get("timestamp" if pa.types.is_timestamp(kind) else str(kind))
-
-
-_HIVE = _Dialect(
-    "Athena",
-    "`",
-    {"string": "string", "bool": "boolean", "int64": "bigint", "double": "double", "date32[day]": "date", "timestamp": "timestamp"},
-    lambda item: f"array<{item}>",
-    lambda members: f"struct<{','.join(members)}>",
-    lambda name, text: f"{name}:{text}",
-)
-_SPARK = _Dialect(
-    "Spark",
-    "`",
-    {name: text.upper() for name, text in _HIVE.scalars.items()},
-    lambda item: f"ARRAY<{item}>",
-    lambda members: f"STRUCT<{', '.join(members)}>",
-    lambda name, text: f"`{name.replace('`', '``')}`: {text}",
-)
-_TRINO = _Dialect(
-    "Trino",
-    '"',
-    {**_HIVE.scalars, "string": "varchar"},
-    lambda item: f"array({item})",
-    lambda members: f"row({', '.join(members)})",
-    lambda name, text: '"' + name.replace('"', '""') + f'" {text}',
-)
-_REDSHIFT = _Dialect(
-    "Redshift",
-    '"',
-    {**_HIVE.scalars, "string": "varchar(65535)", "double": "double precision"},
-    lambda item: f"array<{item}>",
-    lambda members: f"struct<{', '.join(members)}>",
-    lambda name, text: f"{name}:{text}",
-)
 _MANIFEST_FORMAT = """ROW FORMAT SERDE 'org.apache.hadoop.hive.ql.io.parquet.serde.ParquetHiveSerDe'
 STORED AS INPUTFORMAT 'org.apache.hadoop.hive.ql.io.SymlinkTextInputFormat'
 OUTPUTFORMAT 'org.apache.hadoop.hive.ql.io.HiveIgnoreKeyTextOutputFormat'"""
@@ -101,74 +43,129 @@ _FOLDER_FORMAT = "STORED AS PARQUET"
 def ddl(table: InspectedTable, config: Config, engine: SqlEngine) -> str:
     """Return the statement that defines the table in an engine. Columns that the engine cannot read become comments.
 
-    Raises ConfigError if the table has no schema yet, or if the engine has no statement for files of its format.
+    Raises ConfigError if the table has no schema yet, or if the engine has no statement for the table's files.
     """
     if table.columns is None:
         raise ConfigError(f"The table of stream {table.stream} has no schema yet: no record of it was ever committed.")
-    if engine is SqlEngine.DUCKDB:
-        return _duckdb(table, config)
-    if not isinstance(config.format, ParquetFormat):
+    if engine is not SqlEngine.DUCKDB and not isinstance(config.format, ParquetFormat):
         raise ConfigError(
             f"There is a statement for {engine.value} for Parquet tables only, and the configured format is "
             f"{chosen_format(config.format).title}. Of the engines, duckdb also reads JSON Lines and CSV."
         )
+    untried = f"-- Not tried with {engine.value.capitalize()}, for want of an account.\n" if engine in UNTRIED else ""
+    return untried + _statement(Source(table, config), engine)
+
+
+def _statement(source: Source, engine: SqlEngine) -> str:
     match engine:
-        case SqlEngine.SPARK:
-            return _spark(table, config)
-        case SqlEngine.TRINO:
-            return _trino(table, config)
         case SqlEngine.ATHENA:
-            return _hive(table, config, _HIVE, "CREATE EXTERNAL TABLE IF NOT EXISTS")
+            return _athena_delta(source) if source.has_delta_log else _hive(source, HIVE, "CREATE EXTERNAL TABLE IF NOT EXISTS")
         case SqlEngine.REDSHIFT:
-            return _hive(table, config, _REDSHIFT, "CREATE EXTERNAL TABLE")
+            return _hive(source, REDSHIFT, "CREATE EXTERNAL TABLE")
+        case SqlEngine.SPARK:
+            return _spark(source, "s3a")
+        case SqlEngine.DATABRICKS:
+            return _databricks_delta(source) if source.has_delta_log else _spark(source, "s3")
+        case SqlEngine.TRINO:
+            return _trino(source)
+        case SqlEngine.DUCKDB:
+            return _duckdb(source)
+        case SqlEngine.CLICKHOUSE:
+            return _clickhouse(source)
+        case SqlEngine.SNOWFLAKE:
+            return _snowflake(source)
 
 
-def _hive(table: InspectedTable, config: Config, dialect: _Dialect, create: str) -> str:
-    root, location = _root(table, config, "s3"), _FOLDER_FORMAT
-    if config.publish.symlink:
+def _athena_delta(source: Source) -> str:
+    """Return the statement for a Delta table: Athena takes the columns from the log."""
+    return (
+        f"CREATE EXTERNAL TABLE IF NOT EXISTS {_qualified(source, HIVE)}\n"
+        f"LOCATION {_escaped(source.uri('s3'))}\nTBLPROPERTIES ('table_type' = 'DELTA');\n"
+    )
+
+
+def _hive(source: Source, dialect: Dialect, create: str) -> str:
+    root, location = source.uri("s3"), _FOLDER_FORMAT
+    if source.config.publish.symlink:
         root, location = root + MANIFEST.rpartition("/")[0] + "/", _MANIFEST_FORMAT
-    comments, columns = _columns(table, config, dialect)
-    return f"{comments}{create} {_qualified(table, dialect)} (\n{columns}\n)\n{location}\nLOCATION {_text(root)};\n"
+    comments, columns = _columns(source, dialect)
+    return f"{comments}{create} {_qualified(source, dialect)} (\n{columns}\n)\n{location}\nLOCATION {_escaped(root)};\n"
 
 
-def _spark(table: InspectedTable, config: Config) -> str:
-    depth = max(_depths(table), default=0)
-    options = "\nOPTIONS (recursiveFileLookup 'true')" if depth else ""
-    database = f"CREATE DATABASE IF NOT EXISTS {_SPARK.name(table.stream.namespace)};\n" if table.stream.namespace else ""
-    comments, columns = _columns(table, config, _SPARK)
+def _spark(source: Source, scheme: str) -> str:
+    options = "\nOPTIONS (recursiveFileLookup 'true')" if any(source.depths) else ""
+    comments, columns = _columns(source, SPARK)
     return (
-        f"{comments}{database}CREATE TABLE IF NOT EXISTS {_qualified(table, _SPARK)} (\n{columns}\n)\n"
-        f"USING parquet{options}\nLOCATION {_text(_root(table, config, 's3a'))};\n"
+        f"{comments}{_spark_database(source)}CREATE TABLE IF NOT EXISTS {_qualified(source, SPARK)} (\n{columns}\n)\n"
+        f"USING parquet{options}\nLOCATION {_escaped(source.uri(scheme))};\n"
     )
 
 
-def _trino(table: InspectedTable, config: Config) -> str:
-    comments, columns = _columns(table, config, _TRINO)
+def _databricks_delta(source: Source) -> str:
+    """Return the statement for a Delta table. Databricks refuses to read such a folder as Parquet."""
+    create = f"CREATE TABLE IF NOT EXISTS {_qualified(source, SPARK)}\nUSING DELTA\nLOCATION {_escaped(source.uri('s3'))};\n"
+    return _spark_database(source) + create
+
+
+def _spark_database(source: Source) -> str:
+    return f"CREATE DATABASE IF NOT EXISTS {SPARK.name(source.names[0])};\n" if len(source.names) > 1 else ""
+
+
+def _trino(source: Source) -> str:
+    publish = source.config.publish
+    schema, name = catalog_name(source.table.stream.namespace or NO_NAMESPACE), catalog_name(source.table.stream.name)
+    shown = ""
+    if publish.iceberg is not None:
+        there = ".".join(map(TRINO.name, ("iceberg", *table_name(publish.iceberg, source.table.stream))))
+        shown = (
+            "-- Nothing is to be defined for a catalog `iceberg` with connector.name=iceberg and the catalog of publish.iceberg.\n"
+            f"SELECT * FROM {there};\n"
+        )
+    if source.has_delta_log:
+        return shown + (
+            "-- For a catalog `delta` with connector.name=delta_lake and delta.register-table-procedure.enabled=true.\n"
+            "-- Trino reads the timestamps of Delta tables in milliseconds, rounded; those of Iceberg tables are exact.\n"
+            f'CREATE SCHEMA IF NOT EXISTS delta."{schema}";\n'
+            f"CALL delta.system.register_table(schema_name => {_text(schema)}, table_name => {_text(name)}, "
+            f"table_location => {_text(source.uri('s3'))});\n"
+        )
+    return shown or _trino_folder(source)
+
+
+def _trino_folder(source: Source) -> str:
+    needed = ["hive.timestamp-precision=MICROSECONDS, or it reads milliseconds, rounded"]
+    if any(source.depths):
+        needed.insert(0, "hive.recursive-directories=true, or the table is empty")
+    catalog = "".join(f"-- The catalog, connector.name=hive, needs {option}.\n" for option in needed)
+    comments, columns = _columns(source, TRINO)
     return (
-        f"{comments}CREATE TABLE IF NOT EXISTS {_qualified(table, _TRINO)} (\n{columns}\n)\n"
-        f"WITH (format = 'PARQUET', external_location = {_text(_root(table, config, 's3'))});\n"
+        f"{catalog}-- While files are replaced, it shows rows twice: publish.delta and publish.iceberg never do.\n"
+        f"{comments}CREATE TABLE IF NOT EXISTS {_qualified(source, TRINO)} (\n{columns}\n)\n"
+        f"WITH (format = 'PARQUET', external_location = {_text(source.uri('s3'))});\n"
     )
 
 
-def _duckdb(table: InspectedTable, config: Config) -> str:
-    chosen = chosen_format(config.format)
-    root = _root(table, config, "s3")
-    patterns = [f"{root}{'*/' * depth}*{_extension(table, config)}" for depth in sorted(_depths(table)) or [0]]
+def _duckdb(source: Source) -> str:
+    quoted = TRINO.name
+    schema = f"CREATE SCHEMA IF NOT EXISTS {quoted(source.names[0])};\n" if len(source.names) > 1 else ""
+    view = ".".join(map(quoted, source.names))
+    reader = f"delta_scan({_text(source.uri('s3'))})" if source.has_delta_log else _duckdb_files(source)
+    return f"{_duckdb_secret(source.config)}{schema}CREATE OR REPLACE VIEW {view} AS\nSELECT * FROM {reader};\n"
+
+
+def _duckdb_files(source: Source) -> str:
+    chosen = chosen_format(source.config.format)
+    patterns = [f"{source.uri('s3')}{'*/' * depth}*{source.extension}" for depth in sorted(source.depths) or [0]]
     files = f"[{', '.join(map(_text, patterns))}]"
     match chosen.format_type:
         case "Parquet":
-            reader = f"read_parquet({files}, union_by_name = true)"
+            return f"read_parquet({files}, union_by_name = true)"
         case "JSONL":
-            reader = f"read_json({files}, format = 'newline_delimited', union_by_name = true)"
+            return f"read_json({files}, format = 'newline_delimited', union_by_name = true)"
         case "CSV":
-            reader = f"read_csv({files}, union_by_name = true)"
+            return f"read_csv({files}, union_by_name = true)"
         case _:
             raise ConfigError(f"There is no statement for duckdb for files of the format {chosen.title}.")
-    quoted = _TRINO.name
-    names = [name for name in (table.stream.namespace, table.stream.name) if name]
-    schema = f"CREATE SCHEMA IF NOT EXISTS {quoted(names[0])};\n" if len(names) > 1 else ""
-    view = ".".join(map(quoted, names))
-    return f"{_duckdb_secret(config)}{schema}CREATE OR REPLACE VIEW {view} AS\nSELECT * FROM {reader};\n"
 
 
 def _duckdb_secret(config: Config) -> str:
@@ -182,45 +179,72 @@ def _duckdb_secret(config: Config) -> str:
     return f"-- For access to the bucket, once per session: CREATE SECRET ({', '.join(options)});\n"
 
 
-def _columns(table: InspectedTable, config: Config, dialect: _Dialect) -> tuple[str, str]:
+def _clickhouse(source: Source) -> str:
+    """Return a view over the Delta table. Of a folder, ClickHouse takes the columns of the first file."""
+    if not source.has_delta_log:
+        raise _needs_a_publisher("clickhouse", "publish.delta")
+    config = source.config
+    bucket = (
+        f"{config.s3_endpoint.rstrip('/')}/{config.s3_bucket_name}"
+        if config.s3_endpoint
+        else f"https://{config.s3_bucket_name}.s3.{config.s3_bucket_region}.amazonaws.com"
+    )
+    database = f"CREATE DATABASE IF NOT EXISTS {_clickhouse_name(source.names[0])};\n" if len(source.names) > 1 else ""
+    view = ".".join(map(_clickhouse_name, source.names))
+    return (
+        "-- For access to the bucket, give the key and its secret as two more arguments, or a named collection in place of all.\n"
+        f"{database}CREATE OR REPLACE VIEW {view} AS\nSELECT * FROM deltaLake({_escaped(f'{bucket}/{source.root}')});\n"
+    )
+
+
+def _clickhouse_name(text: str) -> str:
+    return "`" + text.replace("\\", "\\\\").replace("`", "\\`") + "`"
+
+
+def _snowflake(source: Source) -> str:
+    volume = f"-- `lake` is an external volume on {source.config.s3_bucket_name}."
+    create = f"CREATE ICEBERG TABLE IF NOT EXISTS {_qualified(source, TRINO)}\n  EXTERNAL_VOLUME = 'lake'\n"
+    iceberg = source.config.publish.iceberg
+    if source.has_delta_log:
+        return (
+            f"{volume} Once: CREATE CATALOG INTEGRATION delta CATALOG_SOURCE = OBJECT_STORE TABLE_FORMAT = DELTA ENABLED = TRUE;\n"
+            f"{create}  CATALOG = 'delta'\n  BASE_LOCATION = {_escaped(source.root)};\n"
+        )
+    if iceberg is None or isinstance(iceberg, IcebergSql):
+        raise _needs_a_publisher("snowflake", "publish.delta, or publish.iceberg with a REST catalog or AWS Glue")
+    schema, name = table_name(iceberg, source.table.stream)
+    return (
+        f"{volume} `iceberg` is a catalog integration for the catalog of publish.iceberg.\n"
+        f"{create}  CATALOG = 'iceberg'\n  CATALOG_NAMESPACE = {_escaped(schema)}\n  CATALOG_TABLE_NAME = {_escaped(name)};\n"
+    )
+
+
+def _needs_a_publisher(engine: str, options: str) -> ConfigError:
+    return ConfigError(f"There is no statement for {engine} for the files alone. Set {options}; the next sync publishes the table.")
+
+
+def _columns(source: Source, dialect: Dialect) -> tuple[str, str]:
     """Return comments about the columns that the engine cannot read, and the list of the others, as they are stored."""
-    recorded = from_event(table.state.schema or {})
-    options = final_options(config)
-    encodings = recorded.encodings or (options.encodings if isinstance(options, ParquetOptions) else DESTINATION_S3)
-    columns = stored_schema(recorded.arrow, encodings)
-    odd = set(hive_columns(columns)[1]) if dialect in (_HIVE, _REDSHIFT) else set()
-    types = [(field.name, None if field.name in odd else dialect.type(field.type)) for field in columns]
-    left_out = [_comment(name) for name, text in types if text is None]
-    what = "a time of day or such a name of a member" if odd else "a time of day"
-    comments = "".join(f"-- Left out, because {dialect.engine} has no type for {what}: {name}\n" for name in left_out)
-    return comments, ",\n".join(f"  {dialect.name(name)} {text}" for name, text in types if text is not None)
+    found = sql_columns(source.fields(), dialect)
+    comments = "".join(
+        f"-- Left out, because {dialect.engine} has no type for {_line(what)}: {_line(name)}\n" for name, what in found.left_out
+    )
+    return comments, ",\n".join(f"  {dialect.name(name)} {text}" for name, text in found.typed)
 
 
-def _qualified(table: InspectedTable, dialect: _Dialect) -> str:
-    return ".".join(dialect.name(name) for name in (table.stream.namespace, table.stream.name) if name)
-
-
-def _root(table: InspectedTable, config: Config, scheme: str) -> str:
-    return f"{scheme}://{config.s3_bucket_name}/{table.state.identity.final_root}"
-
-
-def _depths(table: InspectedTable) -> set[int]:
-    """Return the numbers of folders between the final root and the live files."""
-    return {key.removeprefix(table.state.identity.final_root).count("/") for key in _keys(table)}
-
-
-def _extension(table: InspectedTable, config: Config) -> str:
-    extension = final_options(config).extension
-    return extension if all(key.endswith(extension) for key in _keys(table) if format_of(key) is not None) else ""
-
-
-def _keys(table: InspectedTable) -> list[str]:
-    return [*(file.key for file in table.files_of(FileKind.FINAL)), *table.readable.live.adopted]
+def _qualified(source: Source, dialect: Dialect) -> str:
+    return ".".join(map(dialect.name, source.names))
 
 
 def _text(text: str) -> str:
+    """Return a text of standard SQL."""
     return "'" + text.replace("'", "''") + "'"
 
 
-def _comment(text: str) -> str:
+def _escaped(text: str) -> str:
+    """Return a text for engines in whose texts a backslash begins an escape."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def _line(text: str) -> str:
     return " ".join(text.split())

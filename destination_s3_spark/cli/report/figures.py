@@ -34,14 +34,6 @@ class TableFigures:
     open_uploads: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class UnreadTable:
-    """A table that could not be read, and why."""
-
-    table: str
-    reason: str
-
-
 def table_figures(table: InspectedTable, uploads: OrphanUploads) -> TableFigures:
     """Return the figures of a table."""
     return TableFigures(

@@ -11,9 +11,10 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from destination_s3_spark.cli.inspection.syncs import Sync
+from destination_s3_spark.cli.inspection.unread import UnreadTable
 from destination_s3_spark.cli.report.attention import Finding, findings
 from destination_s3_spark.cli.report.chart import HEIGHT, WIDTH, Absent, Chart, steps, thinned
-from destination_s3_spark.cli.report.figures import TableFigures, UnreadTable
+from destination_s3_spark.cli.report.figures import TableFigures
 from destination_s3_spark.cli.report.history import Timeline, timeline
 from destination_s3_spark.cli.report.quality import Quality, quality
 from destination_s3_spark.cli.report.scales import number_scale

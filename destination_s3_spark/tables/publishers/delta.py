@@ -228,10 +228,9 @@ class DeltaTable:
         partition = None if partitioning is None else partition_column(partitioning)
         columns = delta_columns(stored, partition)
         table_id = str(uuid5(NAMESPACE_URL, f"{identity.final_root}#{identity.table_id}"))
-        metadata = Metadata(
-            table_id, columns.schema_string, [] if partition is None else [partition.name], CONFIGURATION | configuration(columns)
-        )
         files = {file.key.removeprefix(root): file for file in _published_files(live)}
+        properties = CONFIGURATION | configuration(columns, files.values())
+        metadata = Metadata(table_id, columns.schema_string, [] if partition is None else [partition.name], properties)
         time, last_data = _millis(state.system_time), state.last_data or 0
         return _Target(state.sequence_number, time, last_data, metadata, stored, columns.left_out, files, partitioning)
 

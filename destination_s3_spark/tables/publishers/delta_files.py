@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -12,7 +13,7 @@ import pyarrow as pa
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.delta_log.actions import Add
 from destination_s3_spark.delta_log.schema_text import DeltaColumns
-from destination_s3_spark.formats.file_statistics import UNBOUNDED, FileStatistics
+from destination_s3_spark.formats.file_statistics import NO_BOUND, UNBOUNDED, FileStatistics, unbounded_columns
 from destination_s3_spark.formats.parquet_statistics import completed
 from destination_s3_spark.schema.partitioning import Partitioning
 from destination_s3_spark.storage.object_store import ObjectNotFound, ObjectStore
@@ -29,6 +30,9 @@ META = "_airbyte_meta"
 """A struct with a list and without nulls. Its statistics are left out; see `configuration`."""
 
 
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9_]+")
+
+
 class _Stats(msgspec.Struct, rename="camel", omit_defaults=True):
     """The text of `stats`."""
 
@@ -38,15 +42,22 @@ class _Stats(msgspec.Struct, rename="camel", omit_defaults=True):
     null_count: dict[str, object] = {}
 
 
-def configuration(columns: DeltaColumns) -> dict[str, str]:
+def configuration(columns: DeltaColumns, files: Iterable[FileEntry]) -> dict[str, str]:
     """Return the table property that keeps readers from statistics which they misread.
 
     Polars 2.1 fails on a filter on a struct if its statistics lack a member, as they lack lists. Without statistics of the struct,
-    delta-rs 1.6 loses the rows in which it is null. With this property, both are right. Structs without nulls need no property.
+    delta-rs 1.6 loses the rows in which it is null, and it loses rows of every file that has no bounds of a column with values. With this
+    property, both are right. Structs without nulls need no property.
     """
-    if not set(columns.partly_bounded) - {META}:
+    unbounded = unbounded_columns(file.statistics for file in files if file.statistics is not None)
+    if not {*columns.partly_bounded, *unbounded} - {META}:
         return {}
-    return {STATS_COLUMNS: ",".join(name for name in columns.names if name not in columns.partly_bounded)}
+    return {STATS_COLUMNS: ",".join(_quoted(name) for name in columns.names if name not in {*columns.partly_bounded, *unbounded})}
+
+
+def _quoted(name: str) -> str:
+    """Return the name as the property has it. delta-rs ignores a property with another name that has no quotes."""
+    return name if _PLAIN_NAME.fullmatch(name) else f"`{name.replace('`', '``')}`"
 
 
 def is_described(file: FileEntry) -> bool:
@@ -93,13 +104,15 @@ def _in_chain(file: FileEntry) -> StoredFile:
 
 def _read(store: ObjectStore, file: FileEntry) -> StoredFile:
     try:
-        return statistics_of(store, file.key)
+        found = statistics_of(store, file.key)
     except (ObjectNotFound, pa.ArrowException, OSError):
         if file.kind is not FileKind.ADOPTED:
             return _in_chain(file)  # nothing is lost but the statistics
         raise NotPublished(
             f"its file '{file.key}' is gone or is not Parquet. Restore it from a backup or a bucket version, or refresh the stream."
         ) from None
+    # The chain does not know these statistics, so `configuration` cannot count on them.
+    return found._replace(statistics=UNBOUNDED) if unbounded_columns([found.statistics]) else found
 
 
 def _add(path: str, values: dict[str, str | None], file: StoredFile, columns: pa.Schema, time: int) -> Add:
@@ -108,6 +121,10 @@ def _add(path: str, values: dict[str, str | None], file: StoredFile, columns: pa
 
 def _text(rows: int, statistics: FileStatistics) -> str:
     low, high, nulls = (
-        {name: of for name, of in tree.items() if name != META} for tree in (statistics.min, statistics.max, statistics.nulls)
+        {name: of for name, of in _known(tree).items() if name != META} for tree in (statistics.min, statistics.max, statistics.nulls)
     )
     return msgspec.json.encode(_Stats(rows, low, high, nulls)).decode()
+
+
+def _known(tree: Mapping[str, object]) -> dict[str, object]:
+    return {name: _known(of) if isinstance(of, dict) else of for name, of in tree.items() if of is not NO_BOUND}

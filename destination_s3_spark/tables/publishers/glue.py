@@ -6,14 +6,12 @@ Glue holds no data and no list of files. A table is registered once, and again w
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 from uuid import uuid4
-
-import pyarrow as pa
 
 from destination_s3_spark.chain.hint import Shown
 from destination_s3_spark.chain.live_files import LiveFiles
@@ -21,6 +19,7 @@ from destination_s3_spark.chain.state import TableState
 from destination_s3_spark.config.config import Config
 from destination_s3_spark.config.format_options import ParquetFormat
 from destination_s3_spark.errors import ConfigError
+from destination_s3_spark.schema.airbyte_type import Field, Scalar
 from destination_s3_spark.storage.configured import s3_settings
 from destination_s3_spark.storage.glue import GlueChanged, GlueFailed, GlueTables
 from destination_s3_spark.storage.object_store import ObjectStore
@@ -29,9 +28,9 @@ from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.storage.table_paths import internal_root, overlaps
 from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.publishers.catalog_names import catalog_name, colliding
-from destination_s3_spark.tables.publishers.hive_types import hive_columns
-from destination_s3_spark.tables.publishers.live_columns import recorded_columns, stored_columns
+from destination_s3_spark.tables.publishers.live_columns import recorded_fields, stored_columns
 from destination_s3_spark.tables.publishers.publication import NotPublished, PublisherKind
+from destination_s3_spark.tables.publishers.sql_types import HIVE, sql_columns
 from destination_s3_spark.tables.publishers.symlink import MANIFEST
 
 OWNER = "airbyte.table-id"
@@ -44,30 +43,41 @@ NAMESPACE = "${NAMESPACE}"
 
 logger = logging.getLogger("airbyte")
 
-Define = Callable[[str, pa.Schema], dict[str, Any]]
+_PARQUET_SERDE = "org.apache.hadoop.hive.ql.io.parquet.serde.ParquetHiveSerDe"
+
+Columns = Sequence[Field]
+Define = Callable[[str, Columns], dict[str, Any]]
 """Makes the parts of a definition that depend on how the table is read, from the URI of its folder and its columns."""
 
 
-def symlink_definition(folder: str, columns: pa.Schema) -> dict[str, Any]:
+def symlink_definition(folder: str, columns: Columns) -> dict[str, Any]:
     """Return the definition of a table that is read through its symlink manifest."""
-    fitting, _ = hive_columns(columns)
     return {
         "Parameters": {"EXTERNAL": "TRUE", "classification": "parquet"},
         "StorageDescriptor": {
-            "Columns": [{"Name": name, "Type": kind} for name, kind in fitting],
+            "Columns": [{"Name": name, "Type": kind} for name, kind in sql_columns(columns, HIVE).typed],
             "Location": f"{folder}{MANIFEST.rpartition('/')[0]}/",
             "InputFormat": "org.apache.hadoop.hive.ql.io.SymlinkTextInputFormat",
             "OutputFormat": "org.apache.hadoop.hive.ql.io.HiveIgnoreKeyTextOutputFormat",
-            "SerdeInfo": {"SerializationLibrary": "org.apache.hadoop.hive.ql.io.parquet.serde.ParquetHiveSerDe"},
+            "SerdeInfo": {"SerializationLibrary": _PARQUET_SERDE},
         },
     }
 
 
-def delta_definition(folder: str, columns: pa.Schema) -> dict[str, Any]:  # noqa: ARG001 - engines take the columns from the log
-    """Return the definition of a table that is read through its Delta log."""
+def delta_definition(folder: str, columns: Columns) -> dict[str, Any]:  # noqa: ARG001 - engines take the columns from the log
+    """Return the definition of a table that is read through its Delta log.
+
+    Trino takes the location from the SerDe's `path`, where Spark writes it, and its Hive catalogs fail for a table without a SerDe.
+    """
     return {
         "Parameters": {"EXTERNAL": "TRUE", "table_type": "DELTA", "spark.sql.sources.provider": "delta"},
-        "StorageDescriptor": {"Columns": [], "Location": folder},
+        "StorageDescriptor": {
+            "Columns": [],
+            "Location": folder,
+            "InputFormat": "org.apache.hadoop.hive.ql.io.parquet.MapredParquetInputFormat",
+            "OutputFormat": "org.apache.hadoop.hive.ql.io.parquet.MapredParquetOutputFormat",
+            "SerdeInfo": {"SerializationLibrary": _PARQUET_SERDE, "Parameters": {"path": folder, "serialization.format": "1"}},
+        },
     }
 
 
@@ -102,7 +112,8 @@ class GlueTable:
     def publish(self, store: ObjectStore, state: TableState, live: LiveFiles, last: Shown | None) -> str:  # noqa: ARG002
         """Register the table, or its new columns. Return the block as the mark."""
         if state.schema is not None:
-            columns = stored_columns(state, live)
+            stored_columns(state, live)
+            columns = recorded_fields(state)
             wanted = self._definition(state, columns)
             for _ in range(TRIES):
                 with suppress(GlueChanged), _failures():
@@ -120,11 +131,11 @@ class GlueTable:
             found = self._found()
         if found is None:
             return None
-        wanted = self._definition(state, recorded_columns(state))
+        wanted = self._definition(state, recorded_fields(state))
         if _is_registered(found, wanted):
             return state.sequence_number
-        if found["StorageDescriptor"].get("Location") != wanted["StorageDescriptor"]["Location"]:
-            return None  # readers look for a Delta log or a manifest that is no longer written
+        if not _is_read_alike(found, wanted):
+            return None  # readers look for a Delta log or a manifest that is no longer written, or do not find it
         return int(found["Parameters"].get(BLOCK, "0"))
 
     def require_fitting(self, store: ObjectStore, state: TableState, live: LiveFiles) -> None:  # noqa: ARG002
@@ -144,8 +155,8 @@ class GlueTable:
         self.catalog.tables.update(database, _with_block(_merged(found, wanted), block), str(found.get("VersionId", "")))
         return True
 
-    def _warn_of_columns(self, columns: pa.Schema) -> None:
-        _, left_out = hive_columns(columns)
+    def _warn_of_columns(self, columns: Columns) -> None:
+        left_out = [name for name, _ in sql_columns(columns, HIVE).left_out]
         if left_out and self.define is symlink_definition:
             logger.warning(
                 "columns that Athena has no type for are not registered in Glue for %s: %s", ".".join(self.identifier), ", ".join(left_out)
@@ -168,7 +179,7 @@ class GlueTable:
             )
         return found
 
-    def _definition(self, state: TableState, columns: pa.Schema) -> dict[str, Any]:
+    def _definition(self, state: TableState, columns: Columns) -> dict[str, Any]:
         definition = self.define(self._uri(state.identity.final_root), columns)
         parameters = {**definition["Parameters"], OWNER: self._owner}
         return {**definition, "Name": self.identifier[1], "TableType": "EXTERNAL_TABLE", "Parameters": parameters}
@@ -182,14 +193,24 @@ class GlueTable:
 
 
 def _is_registered(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    """Return whether the table has the wanted columns, location and parameters, whatever else it has.
+    """Return whether the table has the wanted columns, parameters and way of reading, whatever else it has.
 
     Engines may add the columns of a Delta table, which is registered without any.
     """
+    columns = [{key: column[key] for key in ("Name", "Type")} for column in found["StorageDescriptor"].get("Columns", ())]
+    same = wanted["StorageDescriptor"]["Columns"] in ([], columns) and wanted["Parameters"].items() <= found["Parameters"].items()
+    return same and _is_read_alike(found, wanted)
+
+
+def _is_read_alike(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    """Return whether readers find the same files with the same formats."""
     have, want = found["StorageDescriptor"], wanted["StorageDescriptor"]
-    columns = [{key: column[key] for key in ("Name", "Type")} for column in have.get("Columns", ())]
-    same = all(have.get(key) == value for key, value in want.items() if key not in ("Columns", "SerdeInfo"))
-    return same and want["Columns"] in ([], columns) and wanted["Parameters"].items() <= found["Parameters"].items()
+    serde, wanted_serde = have.get("SerdeInfo", {}), want["SerdeInfo"]
+    return (
+        all(have.get(key) == want[key] for key in ("Location", "InputFormat", "OutputFormat"))
+        and serde.get("SerializationLibrary") == wanted_serde["SerializationLibrary"]
+        and wanted_serde.get("Parameters", {}).items() <= serde.get("Parameters", {}).items()
+    )
 
 
 def _merged(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
@@ -256,7 +277,7 @@ def _check(config: Config, store: ObjectStore, template: PathTemplate) -> None: 
     if options is None:
         return
     database, name = table_name(options.database, StreamId(None, f"airbyte_check_{uuid4().hex}"))
-    definition = symlink_definition(f"s3://{config.s3_bucket_name}/{template.base}", pa.schema([("id", pa.int64())]))
+    definition = symlink_definition(f"s3://{config.s3_bucket_name}/{template.base}", [Field("id", "id", Scalar.INTEGER)])
     try:
         tables = GlueTables(s3_settings(config))
         existed = tables.has_database(database)

@@ -14,6 +14,7 @@ from destination_s3_spark.schema.arrow import schema_from_text
 from destination_s3_spark.schema.encodings import DESTINATION_S3, Encodings, stored_schema
 from destination_s3_spark.schema.partitioning import Partitioning
 from destination_s3_spark.schema.schema_event import from_event
+from destination_s3_spark.schema.stored_fields import stored_fields
 from destination_s3_spark.tables.publishers.publication import NotPublished
 
 
@@ -37,6 +38,12 @@ def recorded_columns(state: TableState) -> pa.Schema:
     recorded = state.schema or {}
     encodings = Encodings.from_json(recorded["encodings"]) if recorded.get("encodings") else DESTINATION_S3
     return stored_schema(schema_from_text(recorded["arrowSchema"]), encodings)
+
+
+def recorded_fields(state: TableState) -> tuple[Field, ...]:
+    """Return the columns of files that are written now as Airbyte types. The table must have a schema."""
+    schema = from_event(state.schema or {})
+    return stored_fields(schema, schema.encodings or DESTINATION_S3)
 
 
 def recorded_partitioning(state: TableState) -> Partitioning | None:

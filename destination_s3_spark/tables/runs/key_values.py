@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import decimal
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 
 from destination_s3_spark.chain.files import KeyRange
-from destination_s3_spark.schema.airbyte_type import Field
+from destination_s3_spark.schema.airbyte_type import MAX_PRECISION, Field
 from destination_s3_spark.schema.arrow import arrow_type
 from destination_s3_spark.tables.runs.keys import KeySpec, lower, partition_end, upper
 
 _SIGN = 1 << 63
 _END_OF_TEXT = b"\x00\x00"
 _CUT = "…"
+_EXACT = decimal.Context(prec=MAX_PRECISION)
 
 
 def key_bounds(keys: KeyRange, specs: Sequence[KeySpec]) -> tuple[str, str] | None:
@@ -75,8 +78,10 @@ def _fixed_value(encoded: bytes, kind: pa.DataType) -> tuple[str, bytes]:
     if pa.types.is_floating(kind):
         bits = number ^ _SIGN if number & _SIGN else ~number & (2 * _SIGN - 1)
         return str(pa.array([bits], pa.uint64()).view(kind)[0].as_py()), rest
-    signed = pa.array([number - (1 << (8 * width - 1))], pa.int32() if width == 4 else pa.int64())
-    return _moment(signed.view(kind)[0]), rest
+    signed = number - (1 << (8 * width - 1))
+    if pa.types.is_decimal(kind):
+        return f"{Decimal(signed).scaleb(-kind.scale, _EXACT):f}", rest
+    return _moment(pa.array([signed], pa.int32() if width == 4 else pa.int64()).view(kind)[0]), rest
 
 
 def _moment(value: pa.Scalar[Any]) -> str:

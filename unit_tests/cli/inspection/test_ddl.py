@@ -1,30 +1,95 @@
+"""SQL statements for every engine: every type in every place, names and paths that need quotes, and what each way of reading needs."""
+
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 import pytest
 
-from destination_s3_spark.chain.events import (
-    SetDataSchema,
-)
+from destination_s3_spark.chain.events import SetDataSchema
 from destination_s3_spark.chain.files import FileEntry, FileKind
-from destination_s3_spark.cli.inspection.ddl import SqlEngine, ddl
+from destination_s3_spark.cli.inspection.ddl import UNTRIED, SqlEngine, ddl
+from destination_s3_spark.cli.tree import ENGINES
 from destination_s3_spark.config.config import Config
+from destination_s3_spark.errors import ConfigError
+from destination_s3_spark.schema.airbyte_type import AirbyteType, Array, Field, Object, Union
+from destination_s3_spark.schema.type_text import type_to_json
 from unit_tests.cli.inspection.hand_made_chain import KEYED, SCHEMA, SEED, HandMadeChain, add_data
+from unit_tests.schema.every_type import EVERY_TYPE, TIMES
 
 ODD = {"kind": "object", "fields": [{"source": "a:b", "name": "a:b", "type": "string"}]}
-TIMES = {"kind": "array", "items": "time_without_timezone"}
-CONFIG = Config.parse(
-    {"s3_bucket_name": "la'ke", "s3_bucket_path": "lake", "s3_bucket_region": "us-east-1", "format": {"format_type": "Parquet"}}
-)
+TIMES_LIST = {"kind": "array", "items": "time_without_timezone"}
+REST = {"type": "rest", "uri": "https://catalog.example.com"}
 
 
-def statement(engine: SqlEngine, *columns: tuple[str, Any]) -> str:
+def config(bucket: str = "lake", **options: Any) -> Config:
+    place = {"s3_bucket_name": bucket, "s3_bucket_path": "lake", "s3_bucket_region": "us-east-1"}
+    return Config.parse({**place, "format": {"format_type": "Parquet"}, **options})
+
+
+def statement(engine: SqlEngine, *columns: tuple[str, Any], **options: Any) -> str:
     """The statement for a table with these columns."""
     fields = [{"id": number, "name": name, "source": name, "type": kind, "addedIn": 0} for number, (name, kind) in enumerate(columns)]
-    chain = HandMadeChain().append(SEED).append(SetDataSchema({**SCHEMA.schema, "fields": fields})).append(add_data(0, 5))
-    return ddl(chain.inspected(), CONFIG, engine)
+    chain = HandMadeChain().append(SEED).append(SetDataSchema({**SCHEMA.schema, "fields": fields}))
+    return ddl(chain.inspected(), config(**options), engine)
+
+
+def test_the_command_offers_every_engine() -> None:
+    assert set(ENGINES) == {engine.value for engine in SqlEngine}
+
+
+WITH_COLUMNS: Mapping[SqlEngine, tuple[str, str, str]] = {
+    SqlEngine.ATHENA: ("decimal(38,9)", "array<decimal(38,9)>", "struct<m:decimal(38,9)>"),
+    SqlEngine.REDSHIFT: ("decimal(38,9)", "array<decimal(38,9)>", "struct<m:decimal(38,9)>"),
+    SqlEngine.SPARK: ("DECIMAL(38,9)", "ARRAY<DECIMAL(38,9)>", "STRUCT<`m`:DECIMAL(38,9)>"),
+    SqlEngine.DATABRICKS: ("DECIMAL(38,9)", "ARRAY<DECIMAL(38,9)>", "STRUCT<`m`:DECIMAL(38,9)>"),
+    SqlEngine.TRINO: ("decimal(38,9)", "array(decimal(38,9))", 'row("m" decimal(38,9))'),
+}
+"""The engines whose statements list columns, and how they write a decimal, a list of it and a struct with it."""
+
+
+def places(of: AirbyteType) -> dict[str, AirbyteType]:
+    """A type as a column, in a list, in an object and in a union."""
+    found: dict[str, AirbyteType] = {"column": of, "list": Array(of), "member": Object((Field("m", "m", of),))}
+    return found if isinstance(of, Union) else {**found, "option": Union((of, Object((Field("other", "other", of),))))}
+
+
+@pytest.mark.parametrize("engine", WITH_COLUMNS)
+@pytest.mark.parametrize("of", EVERY_TYPE.values(), ids=EVERY_TYPE)
+def test_every_type_in_every_place_has_a_type_or_is_left_out_as_a_time_of_day(engine: SqlEngine, of: AirbyteType) -> None:
+    columns = [(place, type_to_json(kind)) for place, kind in places(of).items()]
+    text = statement(engine, *columns)
+    left_out = {line.rpartition(": ")[2] for line in text.splitlines() if line.startswith("-- Left out")}
+    listed = [line.strip().split(" ", 1)[0].strip('"`') for line in text.splitlines() if line.startswith("  ")]
+
+    assert left_out == ({place for place, _ in columns} if of in TIMES else set()), text
+    assert (
+        set(listed) - {"_airbyte_raw_id", "_airbyte_extracted_at", "_airbyte_meta", "_airbyte_generation_id"}
+        == {place for place, _ in columns} - left_out
+    )
+    assert all("has no type for a time of day" in line for line in text.splitlines() if line.startswith("-- Left out"))
+
+
+@pytest.mark.parametrize(("engine", "spelt"), WITH_COLUMNS.items())
+def test_decimals_are_spelt_with_their_digits(engine: SqlEngine, spelt: tuple[str, str, str]) -> None:
+    decimal = EVERY_TYPE["decimal"]
+    text = statement(engine, *((place, type_to_json(kind)) for place, kind in list(places(decimal).items())[:3]))
+    assert all(f" {kind}" in text for kind in spelt), text
+
+
+@pytest.mark.parametrize("engine", [*WITH_COLUMNS])
+def test_times_of_day_that_are_stored_as_integers_are_listed(engine: SqlEngine) -> None:
+    text = statement(engine, ("clocks", TIMES_LIST), format={"format_type": "Parquet", "time_encoding": "int64"})
+    assert "Left out" not in text
+    assert "bigint" in text.lower().split("clocks")[1]
+
+
+@pytest.mark.parametrize("engine", SqlEngine)
+def test_what_was_not_tried_says_so(engine: SqlEngine) -> None:
+    first = statement(engine, ("id", "integer"), publish={"delta": True}).splitlines()[0]
+    assert first.startswith("-- Not tried with ") == (engine in UNTRIED)
 
 
 @pytest.mark.parametrize(
@@ -32,14 +97,29 @@ def statement(engine: SqlEngine, *columns: tuple[str, Any]) -> str:
     [(SqlEngine.ATHENA, True), (SqlEngine.REDSHIFT, True), (SqlEngine.SPARK, False), (SqlEngine.TRINO, False)],
 )
 def test_columns_that_an_engine_cannot_read_are_left_out_and_named(engine: SqlEngine, left_out: bool) -> None:
-    text = statement(engine, ("id", "integer"), ("odd", ODD), ("times", TIMES))
+    text = statement(engine, ("id", "integer"), ("odd", ODD), ("times", TIMES_LIST))
 
-    comments = [line.rpartition(": ")[2] for line in text.splitlines() if line.startswith("-- Left out")]
-    assert comments == (["odd", "times"] if left_out else ["times"])
-    assert "//la''ke/" in text
+    comments = [line.partition("no type for ")[2] for line in text.splitlines() if line.startswith("-- Left out")]
+    assert comments == (["a member of the name a:b: odd"] if left_out else []) + ["a time of day: times"]
 
 
-@pytest.mark.parametrize(("engine", "quoted"), [(SqlEngine.SPARK, '`a``b"c` STRING'), (SqlEngine.TRINO, '"a`b""c" varchar')])
+@pytest.mark.parametrize("publish", [{}, {"delta": True}], ids=["files", "Delta"])
+@pytest.mark.parametrize("engine", SqlEngine)
+def test_paths_are_quoted_as_the_engine_reads_texts(engine: SqlEngine, publish: Mapping[str, Any]) -> None:
+    if not publish and engine in {SqlEngine.CLICKHOUSE, SqlEngine.SNOWFLAKE}:
+        return
+    seed = msgspec.structs.replace(SEED, final_root="a'b\\c/shop/orders/")
+    chain = HandMadeChain().append(seed).append(KEYED)
+    text = ddl(chain.inspected(), config(publish=publish), engine)
+
+    standard = engine in {SqlEngine.TRINO, SqlEngine.DUCKDB}
+    assert ("a''b\\c/shop" if standard else "a\\'b\\\\c/shop") in text, text
+
+
+@pytest.mark.parametrize(
+    ("engine", "quoted"),
+    [(SqlEngine.ATHENA, '`a``b"c` string'), (SqlEngine.SPARK, '`a``b"c` STRING'), (SqlEngine.TRINO, '"a`b""c" varchar')],
+)
 def test_names_are_quoted(engine: SqlEngine, quoted: str) -> None:
     assert quoted in statement(engine, ('a`b"c', "string"))
 
@@ -49,5 +129,53 @@ def test_files_in_folders_below_the_root_are_found() -> None:
     deep = msgspec.structs.replace(add_data(0, 5), files=(final,))
     chain = HandMadeChain().append(SEED).append(KEYED).append(deep)
 
-    assert "shop/orders/*/*/*.parquet'" in ddl(chain.inspected(), CONFIG, SqlEngine.DUCKDB)
-    assert "recursiveFileLookup 'true'" in ddl(chain.inspected(), CONFIG, SqlEngine.SPARK)
+    inspected = chain.inspected()
+    assert "shop/orders/*/*/*.parquet'" in ddl(inspected, config(), SqlEngine.DUCKDB)
+    assert "recursiveFileLookup 'true'" in ddl(inspected, config(), SqlEngine.SPARK)
+    assert "hive.recursive-directories=true" in ddl(inspected, config(), SqlEngine.TRINO)
+    assert "hive.recursive-directories" not in statement(SqlEngine.TRINO, ("id", "integer"))
+
+
+DELTA_STATEMENTS = {
+    SqlEngine.ATHENA: "CREATE EXTERNAL TABLE IF NOT EXISTS `shop`.`orders`\nLOCATION 's3://lake/lake/shop/orders/'\n"
+    "TBLPROPERTIES ('table_type' = 'DELTA');\n",
+    SqlEngine.DATABRICKS: "USING DELTA\nLOCATION 's3://lake/lake/shop/orders/';\n",
+    SqlEngine.DUCKDB: "SELECT * FROM delta_scan('s3://lake/lake/shop/orders/');\n",
+    SqlEngine.CLICKHOUSE: "SELECT * FROM deltaLake('https://lake.s3.us-east-1.amazonaws.com/lake/shop/orders/');\n",
+    SqlEngine.TRINO: "CALL delta.system.register_table(schema_name => 'shop', table_name => 'orders', "
+    "table_location => 's3://lake/lake/shop/orders/');\n",
+    SqlEngine.SNOWFLAKE: "CATALOG = 'delta'\n  BASE_LOCATION = 'lake/shop/orders/';\n",
+    SqlEngine.SPARK: "USING parquet\nLOCATION 's3a://lake/lake/shop/orders/';\n",
+    SqlEngine.REDSHIFT: "LOCATION 's3://lake/lake/shop/orders/_symlink_format_manifest/';\n",
+}
+
+
+@pytest.mark.parametrize("engine", SqlEngine)
+def test_a_delta_table_is_read_as_one_where_the_engine_can(engine: SqlEngine) -> None:
+    assert statement(engine, ("id", "integer"), publish={"delta": True}).endswith(DELTA_STATEMENTS[engine])
+
+
+def test_an_endpoint_is_part_of_the_address_for_clickhouse() -> None:
+    text = statement(SqlEngine.CLICKHOUSE, ("id", "integer"), publish={"delta": True}, s3_endpoint="http://127.0.0.1:9000")
+    assert "deltaLake('http://127.0.0.1:9000/lake/lake/shop/orders/')" in text
+
+
+def test_trino_is_told_of_the_iceberg_table() -> None:
+    there = 'SELECT * FROM "iceberg"."shop"."orders";\n'
+    assert statement(SqlEngine.TRINO, ("id", "integer"), publish={"iceberg": REST}).endswith(there)
+    both = statement(SqlEngine.TRINO, ("id", "integer"), publish={"iceberg": {**REST, "namespace": "raw"}, "delta": True})
+    assert '"iceberg"."raw"."orders"' in both
+    assert "register_table" in both
+
+
+def test_snowflake_takes_the_iceberg_table_from_its_catalog() -> None:
+    text = statement(SqlEngine.SNOWFLAKE, ("id", "integer"), publish={"iceberg": REST})
+    assert "CATALOG_NAMESPACE = 'shop'\n  CATALOG_TABLE_NAME = 'orders';\n" in text
+
+
+@pytest.mark.parametrize("publish", [{}, {"iceberg": {"type": "sql", "uri": "sqlite:////tmp/x.db"}}])
+def test_engines_that_read_no_folder_name_the_option_that_is_missing(publish: Mapping[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=r"no statement for snowflake for the files alone. Set publish\.delta"):
+        statement(SqlEngine.SNOWFLAKE, ("id", "integer"), publish=publish)
+    with pytest.raises(ConfigError, match=r"no statement for clickhouse for the files alone. Set publish\.delta;"):
+        statement(SqlEngine.CLICKHOUSE, ("id", "integer"), publish=publish)

@@ -12,9 +12,10 @@ from destination_s3_spark.cli.inspection.files import Standing
 from destination_s3_spark.cli.inspection.readers import PublisherState, ReaderState
 from destination_s3_spark.cli.inspection.schemas import SchemaChange
 from destination_s3_spark.cli.inspection.syncs import SyncEnd
+from destination_s3_spark.cli.inspection.unread import UnreadTable
 from destination_s3_spark.cli.report.attention import findings
 from destination_s3_spark.cli.report.chart import HEIGHT, WIDTH, Absent, Chart, thinned
-from destination_s3_spark.cli.report.figures import TableFigures, UnreadTable
+from destination_s3_spark.cli.report.figures import TableFigures
 from destination_s3_spark.cli.report.history import timeline
 from destination_s3_spark.cli.report.page import page, render
 from destination_s3_spark.cli.report.quality import FIELDS_DRAWN, Quality, quality

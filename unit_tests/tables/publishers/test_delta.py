@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import timedelta
+from datetime import date, timedelta
+from decimal import Decimal
 from typing import Any
 
 import deltalake
+import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from deltalake.exceptions import DeltaError
 
 from destination_s3_spark.chain.files import FileKind
+from destination_s3_spark.delta_log.actions import Add, decode_commit
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.tables.publishers.delta import DeltaTable
 from unit_tests.tables.publishers.delta_readers import DeltaReaders
@@ -73,6 +78,65 @@ def test_a_query_that_was_planned_before_a_merge_finds_its_files(table: Any) -> 
     merged(table, 4, 4)
     with pytest.raises(OSError, match=r"(?i)not found|404"):
         later.to_pyarrow_table()
+
+
+def test_rows_are_found_while_a_value_has_no_bound_and_after_it_is_gone(table: Any) -> None:
+    """delta-rs loses rows of a file that lacks bounds of a column, unless the log says that the column has no statistics."""
+    columns = [("id", pa.int64()), ("total, gross", pa.decimal128(38, 2)), ("day", pa.date32())]
+    kept = [{"id": 0, "total, gross": Decimal(10**20)}, {"id": 1, "total, gross": Decimal(1), "day": date(2026, 1, 1)}]
+
+    def write(sync_id: int, *rows: dict[str, object], merge: bool = False) -> None:
+        writer = table.writer(sync_id, publishers=[DeltaTable()])
+        typed = table.rows(table.set_schema(writer, 0, columns), *rows)
+        if merge:
+            writer.merge([table.stage(writer, FileKind.FINAL, typed)], writer.live_files().of(FileKind.FINAL), None)
+        else:
+            table.commit(writer, table.stage(writer, FileKind.FINAL, typed), table.stage(writer, FileKind.RAW, typed))
+        writer.close()
+
+    def found(condition: Any) -> list[int]:
+        dataset = readers(table).table().to_pyarrow_dataset()
+        return sorted(dataset.to_table(filter=condition)["id"].to_pylist())
+
+    total = pc.field("total, gross")
+    write(1, *kept)
+    write(2, {"id": 2, "total, gross": Decimal(7), "day": date(2026, 1, 2)})
+    assert found(total > pa.scalar(Decimal(5), pa.decimal128(38, 2))) == [0, 2]
+    assert found(total < pa.scalar(Decimal(5), pa.decimal128(38, 2))) == [1]
+    assert found(pc.field("day") == date(2026, 1, 1)) == [1]
+    assert readers(table).polars().filter(pl.col("id") >= 1, pl.col("total, gross") < 8).collect()["id"].sort().to_list() == [1, 2]
+    first, second = (_bounds(table, version) for version in range(2))
+    assert (first["id"], first["day"], second["id"], second["total, gross"]) == ((0, 1), ("2026-01-01",) * 2, (2, 2), (7.0, 7.0))
+    assert "total, gross" not in first
+
+    write(3, {"id": 3, "total, gross": Decimal(9)}, merge=True)
+    assert "delta.dataSkippingStatsColumns" not in readers(table).table().metadata().configuration
+    assert found(total > pa.scalar(Decimal(5), pa.decimal128(38, 2))) == [3]
+
+
+def test_a_file_that_the_chain_does_not_describe_has_all_bounds_or_none(table: Any) -> None:
+    columns = [("id", pa.int64()), ("total", pa.decimal128(38, 2))]
+    writer = table.writer(1, publishers=[DeltaTable()])
+    schema = table.set_schema(writer, 0, columns)
+    for number, total in enumerate((Decimal(10**20), Decimal(7))):
+        rows = table.rows(schema, {"id": number, "total": total})
+        final = replace(table.stage(writer, FileKind.FINAL, rows), statistics=None)
+        table.commit(writer, final, table.stage(writer, FileKind.RAW, rows))
+    writer.close()
+
+    dataset = readers(table).table().to_pyarrow_dataset()
+    total = pc.field("total")
+    found = [dataset.to_table(filter=total > pa.scalar(Decimal(least), pa.decimal128(38, 2))).num_rows for least in (5, 10)]
+    assert found == [2, 1]
+    assert sorted(str(file.partition_expression).count("7.00") for file in dataset.get_fragments()) == [0, 2]
+
+
+def _bounds(table: Any, version: int) -> dict[str, tuple[Any, Any]]:
+    """The bounds of the columns of the one file that a version of the log adds."""
+    body = S3Store(table.settings).get(f"{table.table.final_root}_delta_log/{version:020}.json")
+    (add,) = (action for action in decode_commit(body) if isinstance(action, Add))
+    stats = json.loads(add.stats or "{}")
+    return {name: (low, stats["maxValues"][name]) for name, low in stats["minValues"].items()}
 
 
 ATTEMPTS: dict[str, Callable[[DeltaReaders], object]] = {

@@ -206,6 +206,8 @@ def test_a_delta_table_is_registered_by_its_folder_alone(table: Any, glue: Any, 
 
     assert found["StorageDescriptor"]["Location"] == f"s3://{table.settings.bucket}/lake/shop/users/"
     assert found["StorageDescriptor"]["Columns"] == []
+    serde = found["StorageDescriptor"]["SerdeInfo"]
+    assert serde["Parameters"] == {"path": found["StorageDescriptor"]["Location"], "serialization.format": "1"}
     assert (found["Parameters"]["table_type"], found["Parameters"]["spark.sql.sources.provider"]) == ("DELTA", "delta")
     synced(table, 2, publisher(table, database))
     manifest = registered(glue, database)
@@ -213,6 +215,22 @@ def test_a_delta_table_is_registered_by_its_folder_alone(table: Any, glue: Any, 
     assert "table_type" not in manifest["Parameters"], "or Athena would look for a Delta log there"
     synced(table, 3, publisher(table, database, define=delta_definition))
     assert registered(glue, database)["Parameters"].keys() == found["Parameters"].keys()
+
+
+def test_a_delta_table_that_was_registered_without_the_path_is_put_right(table: Any, glue: Any, database: str) -> None:
+    """Trino reads no table without it."""
+    shown = publisher(table, database, define=delta_definition)
+    synced(table, 1, shown)
+    found = registered(glue, database)
+    kept = {key: found[key] for key in ("Name", "TableType", "Parameters")}
+    bare = {"Columns": [], "Location": found["StorageDescriptor"]["Location"]}
+    for storage in (bare, {**bare, "SerdeInfo": {}}, {**found["StorageDescriptor"], "SerdeInfo": {"Parameters": {"path": "s3://other/"}}}):
+        glue.update_table(DatabaseName=database, TableInput={**kept, "StorageDescriptor": storage})
+        writer = table.writer(2, publishers=[shown])
+        assert standing(shown, table.store, writer.state, writer.live_files()).block is None
+        writer.close()  # a sync without records for the table
+
+        assert registered(glue, database)["StorageDescriptor"] == found["StorageDescriptor"]
 
 
 def test_an_idle_sync_registers_the_manifest_after_the_delta_log_is_gone(table: Any, glue: Any, database: str) -> None:

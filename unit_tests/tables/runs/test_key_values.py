@@ -1,19 +1,20 @@
 from __future__ import annotations
 
 import math
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time
+from decimal import Decimal as PyDecimal
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from destination_s3_spark.schema.airbyte_type import Field, Scalar
+from destination_s3_spark.schema.airbyte_type import AirbyteType, Decimal, Field, Scalar
 from destination_s3_spark.schema.arrow import arrow_type
 from destination_s3_spark.tables.runs.key_values import key_bounds
 from destination_s3_spark.tables.runs.keys import CdcDeletion, KeySpec, encode_key, key_range
 
 
-def shown(kinds: list[Scalar], *keys: list[Any]) -> tuple[str, str] | None:
+def shown(kinds: list[AirbyteType], *keys: list[Any]) -> tuple[str, str] | None:
     """The bounds of a file with these two keys."""
     spec = KeySpec(tuple(Field(f"k{n}", f"k{n}", kind) for n, kind in enumerate(kinds)), None, None, CdcDeletion.HARD)
     columns = [pa.array([key[n] for key in keys], arrow_type(kind)) for n, kind in enumerate(kinds)]
@@ -33,11 +34,20 @@ MOMENT = datetime(2026, 1, 2, 3, 4, 5, 678, tzinfo=UTC)
         (Scalar.BOOLEAN, False, True, ("false", "true")),
         (Scalar.DATE, date(1, 1, 1), date(9999, 12, 31), ("0001-01-01", "9999-12-31")),
         (Scalar.TIMESTAMP_WITH_TIMEZONE, MOMENT, MOMENT, ("2026-01-02T03:04:05.000678+00:00",) * 2),
+        (
+            Decimal(38, 9),
+            PyDecimal("-" + "9" * 29 + ".000000001"),
+            PyDecimal("0.000000001"),
+            ("-" + "9" * 29 + ".000000001", "0.000000001"),
+        ),
+        (Decimal(12, 2), None, PyDecimal("7.10"), ("null", "7.10")),
+        (Decimal(38, 0), PyDecimal(-(10**38) + 1), PyDecimal(10**38 - 1), ("-" + "9" * 38, "9" * 38)),
+        (Scalar.TIME_WITH_TIMEZONE, time(1, 2, 3), time(23, 59, 59, 1), ("01:02:03", "23:59:59.000001")),
         (Scalar.STRING, "a\x00b", "ü", ("a\x00b", "ü")),
         (Scalar.STRING, "", "\x00", ("", "\x00")),
     ],
 )
-def test_the_bounds_are_the_keys(kind: Scalar, first: Any, last: Any, texts: tuple[str, str]) -> None:
+def test_the_bounds_are_the_keys(kind: AirbyteType, first: Any, last: Any, texts: tuple[str, str]) -> None:
     assert shown([kind], [first], [last]) == texts
 
 

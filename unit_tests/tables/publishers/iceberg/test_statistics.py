@@ -205,6 +205,17 @@ def test_a_filter_opens_the_files_that_it_needs(lake: Lake, monkeypatch: pytest.
     assert lake.iceberg().scan("id = 12", selected_fields=("id",)).to_arrow()["id"].to_pylist() == [12]
 
 
+def test_a_file_with_a_value_that_has_no_bound_is_skipped_by_its_other_columns(lake: Lake) -> None:
+    columns = [("id", pa.int64()), ("price", pa.decimal128(38, 2))]
+    for sync_id, price in enumerate((Decimal(10**20), Decimal(5))):
+        lake.synced(sync_id + 1, columns, {"id": sync_id, "price": price}, {"id": sync_id, "price": None})
+
+    conditions = {"id = 0": 1, "id = 1": 1, "price = 5.00": 2, f"price = {10**20}.00": 1, "price is null": 2}
+    assert {condition: opened(lake, condition) for condition in conditions} == conditions
+    found = lake.iceberg().scan(f"price = {10**20}.00", selected_fields=("id",)).to_arrow()
+    assert found["id"].to_pylist() == [0]
+
+
 def test_files_of_earlier_columns_are_still_skipped(lake: Lake) -> None:
     lake.synced(1, EVERY_TYPE, row(1))
     lake.synced(2, [("new", pa.int64()), *EVERY_TYPE], row(20) | {"new": 1}, schema_id=1)

@@ -1,0 +1,112 @@
+"""Readings of published tables by ClickHouse, DuckDB's own extensions and Daft, also by the statements of `inspect --ddl`."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from destination_s3_spark import tables
+from integration_tests.connector import BUCKET_PATH, SCRIPT, TIMEOUT_S
+from integration_tests.readers.conditions import clickhouse_literal, conditions, duckdb_literal
+from integration_tests.readers.published_table import NAME, PublishedTable, differences_of
+from integration_tests.readers.test_spark import FILTERED, PROPERTIES, changes, person
+from integration_tests.source import EMITTED_AT_MS
+from integration_tests.table_readers import Row, by_raw_id, neutral
+
+pytestmark = [pytest.mark.reader_tests, pytest.mark.xdist_group("readers")]
+
+
+def folder(table: PublishedTable) -> str:
+    return f"{table.lake.bucket.name}/{BUCKET_PATH}/{table.namespace}/{NAME}"
+
+
+def clickhouse_delta(table: PublishedTable) -> str:
+    return f"deltaLake('{table.lake.bucket.server.endpoint}/{folder(table)}/')"
+
+
+WAYS: dict[str, tuple[str, Callable[[PublishedTable], str]]] = {
+    "ClickHouse deltaLake": ("clickhouse", clickhouse_delta),
+    "DuckDB delta_scan": ("duckdb", lambda table: f"delta_scan('s3://{folder(table)}')"),
+    "DuckDB Iceberg": ("duckdb", lambda table: f"lake.{table.namespace}.{NAME}"),
+    "Daft Delta": ("daft", lambda table: f"s3://{folder(table)}"),
+}
+"""The engine of each way of reading, and the table in its words."""
+LITERALS = {"clickhouse": (clickhouse_literal, "`"), "duckdb": (duckdb_literal, '"')}
+
+
+def rows(table: PublishedTable, way: str) -> list[Row]:
+    engine, words = WAYS[way]
+    query = words(table) if engine == "daft" else f"SELECT * FROM {words(table)}"
+    return by_raw_id([neutral(row) for row in table.readers.engines.rows(engine, query)])
+
+
+def expect_equal_readings(table: PublishedTable, *, filters: bool = False) -> list[Row]:
+    """Every engine reads the chain's rows in every way, and finds them by every condition; returns them."""
+    stored = table.chain_rows()
+    for way, (engine, words) in WAYS.items():
+        expected = as_shown(table, engine, stored)
+        assert (differences := list(differences_of(rows(table, way), expected))) == [], f"{way}: {differences}"
+        if filters and engine in LITERALS:
+            wanted = list(conditions(stored, *LITERALS[engine]))
+            found = table.readers.engines.counts(engine, words(table), [condition.sql for condition in wanted])
+            wrong = [(one.sql, one.found, number) for one, number in zip(wanted, found, strict=True) if one.found != number]
+            assert wrong == [], f"{way}: {wrong}"
+    return stored
+
+
+def as_shown(table: PublishedTable, engine: str, stored: Sequence[Row]) -> list[Row]:
+    """The rows in neutral form. ClickHouse has no null lists and objects: it shows empty lists, and objects of nulls."""
+    if engine != "clickhouse":
+        return [neutral(row) for row in stored]
+    columns = tables.read(table.connector.config(), NAME, table.namespace).schema
+    return [neutral({column.name: _without_null_containers(row[column.name], column.type) for column in columns}) for row in stored]
+
+
+def _without_null_containers(value: Any, kind: pa.DataType) -> Any:
+    if pa.types.is_struct(kind):
+        return {member.name: _without_null_containers((value or {}).get(member.name), member.type) for member in kind}
+    if pa.types.is_list(kind):
+        return [_without_null_containers(item, kind.value_type) for item in value or []]
+    return value
+
+
+@pytest.mark.parametrize("mode", ["append", "append_dedup"])
+def test_values_and_filters_after_every_kind_of_change(mode: str, table: PublishedTable) -> None:
+    table.mode = mode
+    sizes = [len(expect_equal_readings(table, filters=change in FILTERED)) for change in changes(table)]
+    assert sizes == ([12, 20, 24, 27, 3] if mode == "append" else [12, 16, 18, 20, 3])
+
+
+def test_values_that_have_no_bound_are_found_with_their_neighbours(table: PublishedTable) -> None:
+    table.sync([person(number) for number in range(4)], PROPERTIES, EMITTED_AT_MS)
+    table.sync([person(number, big=10**30 + number) for number in range(5, 8)], PROPERTIES, EMITTED_AT_MS)
+    expect_equal_readings(table, filters=True)
+
+
+@pytest.mark.parametrize("engine", ["duckdb", "clickhouse"])
+def test_the_printed_statement_defines_the_table(engine: str, table: PublishedTable) -> None:
+    """Its partitions are those of days, and of none."""
+    table.partition_by = [{"column": "day", "transform": "year"}]
+    table.sync(map(person, range(12)), PROPERTIES, EMITTED_AT_MS)
+    table.readers.engines.run(engine, statement(table, engine))
+
+    table.sync(map(person, range(12, 15)), PROPERTIES, EMITTED_AT_MS + 1000)
+
+    quote = LITERALS[engine][1]
+    view = ".".join(f"{quote}{name}{quote}" for name in (table.namespace, NAME))
+    found = by_raw_id([neutral(row) for row in table.readers.engines.rows(engine, f"SELECT * FROM {view}")])
+    expected = as_shown(table, engine, table.chain_rows())
+    assert len(found) == 15
+    assert [{name: row[name] for name in expected[0]} for row in found] == expected
+
+
+def statement(table: PublishedTable, engine: str) -> str:
+    config = table.lake.directory / "config.json"
+    config.write_text(json.dumps(table.connector.config()))
+    command = [str(SCRIPT), "inspect", NAME, "--namespace", table.namespace, "--ddl", engine, "--config", str(config)]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=TIMEOUT_S).stdout

@@ -1,0 +1,32 @@
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from destination_s3_spark.schema.airbyte_type import AirbyteType, Array, Field, Object, Union
+from destination_s3_spark.schema.arrow import META_FIELDS, arrow_field, arrow_type
+from destination_s3_spark.schema.encodings import Encodings, TimeEncoding, stored_schema
+from destination_s3_spark.schema.stored_fields import OWN_FIELDS, stored_fields
+from destination_s3_spark.schema.table_schema import TableField, TableSchema
+from unit_tests.schema.every_type import EVERY_TYPE
+
+
+def test_the_own_columns_are_those_of_every_table() -> None:
+    assert [field.name for field in OWN_FIELDS] == [column.name for column in META_FIELDS]
+    for field, column in zip(OWN_FIELDS, META_FIELDS, strict=True):
+        if not pa.types.is_timestamp(column.type):  # whose unit is an encoding
+            assert arrow_type(field.type) == column.type
+
+
+@pytest.mark.parametrize("time", TimeEncoding)
+@pytest.mark.parametrize("of", EVERY_TYPE.values(), ids=EVERY_TYPE)
+def test_they_are_the_columns_of_the_files(of: AirbyteType, time: TimeEncoding) -> None:
+    kinds = [of, Array(of), Object((Field("m", "m", of),)), Array(Object((Field("m", "m", of),)))]
+    if not isinstance(of, Union):
+        kinds.append(Union((of, Object((Field("x", "x", of),)))))
+    schema = TableSchema(0, tuple(TableField(number, f"c{number}", f"c{number}", kind, 0) for number, kind in enumerate(kinds)))
+    encodings = Encodings(time=time)
+
+    found = pa.schema([arrow_field(field) for field in stored_fields(schema, encodings)[len(OWN_FIELDS) :]])
+
+    assert found == pa.schema(list(stored_schema(schema.arrow, encodings))[len(META_FIELDS) :])
