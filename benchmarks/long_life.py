@@ -35,7 +35,7 @@ from machine import describe_machine
 from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.cli.inspection.table import read_table
 from destination_s3_spark.config.config import Config
-from destination_s3_spark.engine.session import Engine, Progress
+from destination_s3_spark.engine.engine import Engine, Progress
 from destination_s3_spark.protocol.catalog import Catalog, parse_catalog
 from destination_s3_spark.protocol.writer import ProtocolWriter
 from destination_s3_spark.storage.configured import s3_settings

@@ -114,13 +114,13 @@ def _write(config: Path, catalog: Path, output: ProtocolWriter, s3_limits: Clien
         early = shortened and bytes_waiting(stdin) >= RECORDS_BYTES
         with shortcuts.importing():
             if early:
-                runtime.engine.launch()
+                runtime.engine.session.launch()
             # This import takes half a second, about as long as the JVM needs to start.
             from destination_s3_spark.sync.assembly import write as write_sync  # noqa: PLC0415
             from destination_s3_spark.sync.doubts import doubts  # noqa: PLC0415
 
         if shortened:
-            runtime.engine.fork_template()
+            runtime.engine.session.fork_template()
         if early:
             runtime.engine.start()
         for doubt in doubts(parsed, options):

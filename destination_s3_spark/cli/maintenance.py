@@ -10,7 +10,7 @@ from pathlib import Path
 
 from destination_s3_spark.cli.configuration import read_config
 from destination_s3_spark.cli.progress import Progress
-from destination_s3_spark.engine.session import Engine
+from destination_s3_spark.engine.engine import Engine
 from destination_s3_spark.storage import doubtful_uploads
 from destination_s3_spark.storage.configured import s3_settings
 from destination_s3_spark.sync.runtime import runtime_for, task_bytes

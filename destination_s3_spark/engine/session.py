@@ -1,8 +1,4 @@
-"""Spark session of a sync: one per process, started in the background while records are already being read.
-
-Spark schedules, retries, isolates and scales functions over tasks, on this machine or on a cluster. The records stay in the Python workers:
-a task carries file extents and keys, never rows.
-"""
+"""Spark session of a sync: one per process, started in the background while records are already being read."""
 
 from __future__ import annotations
 
@@ -13,19 +9,17 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
-from uuid import uuid4
+from typing import TYPE_CHECKING, Any
 
 from destination_s3_spark.config.spark_conf import is_sensitive
 from destination_s3_spark.engine.cluster import (
     Cluster,
     conf_of,
-    giving_up_without_executors,
     java_options_of,
     no_executors,
     package_archive,
@@ -33,25 +27,15 @@ from destination_s3_spark.engine.cluster import (
     told_the_secret,
 )
 from destination_s3_spark.engine.cpus import available_cpus
-from destination_s3_spark.engine.failures import Symptom, job_failure, start_failure, symptom
+from destination_s3_spark.engine.failures import Symptom, start_failure, symptom
 from destination_s3_spark.engine.jvm import Jvm
-from destination_s3_spark.engine.memory import OOM_KILL_FILES, oom_kills
-from destination_s3_spark.engine.outcome import Failed, guarded
+from destination_s3_spark.engine.memory import oom_kills
 from destination_s3_spark.engine.startup import shortcuts, worker_daemon
 from destination_s3_spark.engine.startup.worker_template import fork_template
 from destination_s3_spark.errors import SyncError
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
-
-Task = TypeVar("Task")
-Result = TypeVar("Result")
-
-Progress = Callable[[int, int], None]
-"""Receives the number of completed groups of tasks and the total number of groups."""
-
-Groups = Sequence[Sequence[Any]]
-"""Tasks of a job by group. The tasks of a group run one after another on one worker."""
 
 GOODBYE_S = 3.0
 """Seconds for a cluster to release its executors. After that it notices by itself that the driver is gone."""
@@ -90,23 +74,15 @@ def local_cores(master: str) -> int:
     return int(count or 1)
 
 
-class Engine:
-    """Runner of functions over tasks on Spark. `start` returns at once; `run` waits for the session.
+class Session:
+    """The Spark session of this process. `start` returns at once; `ready` waits for the session.
 
-    `tasks` names the module of these functions. Workers import it and its dependencies while the first records are still being read.
-    `prepare` receives the tasks of each job before they leave this process and returns them in the form executors need.
+    `tasks` names the module of the functions to run. Workers import it and its dependencies while the first records are still being read.
     """
 
-    def __init__(
-        self,
-        settings: SparkSettings,
-        tasks: str = __name__,
-        prepare: Callable[[Groups], Groups] = lambda groups: groups,
-        oom_kill_files: tuple[Path, ...] = OOM_KILL_FILES,
-    ) -> None:
-        self._settings = settings
+    def __init__(self, settings: SparkSettings, tasks: str, oom_kill_files: tuple[Path, ...]) -> None:
+        self.settings = settings
         self._tasks = tasks
-        self._prepare = prepare
         self._context: SparkContext | None = None
         self._failure: Exception | None = None
         self._jvm: Jvm | None = None
@@ -114,17 +90,6 @@ class Engine:
         self._template: Path | None = None
         self._oom_kill_files = oom_kill_files
         self._oom_kills_before = oom_kills(oom_kill_files)
-        self.lost_attempts = False
-        """Whether an earlier attempt of a task or of a request to begin an upload failed: either may have left an upload behind."""
-
-    @property
-    def cores(self) -> int:
-        """Number of tasks that run in parallel. On a cluster this waits for the session."""
-        if self._settings.cluster is None:
-            return self._settings.cores
-        context = self._ready()
-        with self._told_as_transient():
-            return int(context.defaultParallelism)
 
     @property
     def starting(self) -> bool:
@@ -152,8 +117,8 @@ class Engine:
 
     def fork_template(self) -> None:
         """Fork the process that will fork the workers, with the modules imported so far. This process must not have threads yet."""
-        self._settings.local_dir.mkdir(parents=True, exist_ok=True)
-        address = self._settings.local_dir / "template"
+        self.settings.local_dir.mkdir(parents=True, exist_ok=True)
+        address = self.settings.local_dir / "template"
         if fork_template(address, worker_daemon.serve):
             self._template = address
 
@@ -163,56 +128,26 @@ class Engine:
             self._starter = threading.Thread(target=self._start, name="spark-start", daemon=True)
             self._starter.start()
 
-    def run(
-        self, function: Callable[[Task], Result], groups: Sequence[Sequence[Task]], progress: Progress | None = None
-    ) -> list[list[Result]]:
-        """Apply the function to every task. The tasks of a group run one after another on one worker. Results have the shape of `groups`.
-
-        `progress` is called at intervals with the number of completed groups. Raises the first SyncError of a task unchanged. Any other
-        exception of a task becomes a Bug without its text.
-        """
-        if not groups:
-            return []
-        context = self._ready()
-        prepared = list(self._prepare(groups))
-        with (
-            self._told_as_transient(),
-            self._not_for_ever(context),
-            _watched(context, len(prepared), progress, self._settings.progress_every_s),
-        ):
-            outcomes = context.parallelize(prepared, len(prepared)).map(guarded(function)).collect()
-        done: list[list[Result]] = []
-        for outcome in outcomes:
-            if isinstance(outcome, Failed):
-                raise outcome.error
-            self.lost_attempts = self.lost_attempts or outcome.lost_attempts
-            done.append(outcome.results)
-        return done
-
-    def _not_for_ever(self, context: SparkContext) -> AbstractContextManager[None]:
-        """Give up when a cluster has no executors. Spark itself would wait for them indefinitely."""
-        cluster = self._settings.cluster
-        return nullcontext() if cluster is None else giving_up_without_executors(context, cluster, self._settings.conf)
-
-    @contextmanager
-    def _told_as_transient(self) -> Iterator[None]:
-        """Turn every error of Spark inside into a TransientError. A SyncError passes unchanged."""
-        try:
-            yield
-        except SyncError:
-            raise
-        except Exception as error:
-            raise job_failure(self._symptom(error), TASK_ATTEMPTS, on_cluster=self._settings.cluster is not None) from error
-
-    def _symptom(self, error: Exception | None) -> Symptom:
-        return symptom(error, self._jvm, kernel_killed=oom_kills(self._oom_kill_files) > self._oom_kills_before)
+    def ready(self) -> SparkContext:
+        """Start the session if nobody has, and wait for it. Raises SyncError."""
+        self.start()
+        assert self._starter is not None  # noqa: S101 (start() has just set it)
+        cluster = self.settings.cluster
+        self._starter.join(None if cluster is None else cluster.start_limit_s)
+        if self._context is None:
+            if isinstance(self._failure, SyncError):
+                raise self._failure
+            if cluster is not None and self._failure is None:
+                raise no_executors(cluster, self.settings.conf)
+            raise start_failure(self.symptom(self._failure)) from self._failure
+        return self._context
 
     def stop(self) -> None:
         """Kill the JVM immediately. All results are on S3 by now, so a slow shutdown has no benefit."""
         jvm = self._launched()
         if jvm is None:
             return
-        if self._settings.cluster is not None and self._context is not None:
+        if self.settings.cluster is not None and self._context is not None:
             # A cluster that is notified frees the executors at once.
             goodbye = threading.Thread(target=_say_goodbye, args=(self._context,), name="spark-goodbye", daemon=True)
             goodbye.start()
@@ -235,27 +170,18 @@ class Engine:
             self._starter.join(0.01)
         return self._jvm
 
-    def _ready(self) -> SparkContext:
-        self.start()
-        assert self._starter is not None  # noqa: S101 (start() has just set it)
-        cluster = self._settings.cluster
-        self._starter.join(None if cluster is None else cluster.start_limit_s)
-        if self._context is None:
-            if isinstance(self._failure, SyncError):
-                raise self._failure
-            if cluster is not None and self._failure is None:
-                raise no_executors(cluster, self._settings.conf)
-            raise start_failure(self._symptom(self._failure)) from self._failure
-        return self._context
+    def symptom(self, error: Exception | None) -> Symptom:
+        """Diagnose an exception of Spark, and the state of the JVM."""
+        return symptom(error, self._jvm, kernel_killed=oom_kills(self._oom_kill_files) > self._oom_kills_before)
 
     def _start(self) -> None:
         try:
-            with told_the_secret(self._settings.cluster, self._settings.local_dir) as arguments:
+            with told_the_secret(self.settings.cluster, self.settings.local_dir) as arguments:
                 self._jvm = self._jvm or self._launch(arguments)
                 context = _spark_context(self._jvm, self._conf(), self._worker_environment())
-            slots = self._settings.cores
-            if self._settings.cluster is not None:
-                context.addPyFile(str(package_archive(self._settings.local_dir)))
+            slots = self.settings.cores
+            if self.settings.cluster is not None:
+                context.addPyFile(str(package_archive(self.settings.local_dir)))
                 require_working_executors(context)
                 slots = context.defaultParallelism
             if self._template is None:  # the template has imported everything
@@ -265,14 +191,14 @@ class Engine:
             self._failure = error
 
     def _launch(self, arguments: Sequence[str]) -> Jvm:
-        self._settings.local_dir.mkdir(parents=True, exist_ok=True)
-        _prepare_environment(self._settings.cluster)
+        self.settings.local_dir.mkdir(parents=True, exist_ok=True)
+        _prepare_environment(self.settings.cluster)
         # The session takes sensitive options from its own configuration, because a command line would expose them.
         shown = {key: value for key, value in self._conf().items() if not is_sensitive(key)}
-        return Jvm(shown, arguments, self._settings.local_dir)
+        return Jvm(shown, arguments, self.settings.local_dir)
 
     def _conf(self) -> dict[str, Any]:
-        return {**_our_conf(self._settings), **self._settings.conf}
+        return {**_our_conf(self.settings), **self.settings.conf}
 
     def _worker_environment(self) -> dict[str, str]:
         if not shortcuts.enabled():
@@ -283,40 +209,6 @@ class Engine:
 
 def _import(module: str, _slot: int) -> None:
     importlib.import_module(module)
-
-
-@contextmanager
-def _watched(context: SparkContext, groups: int, progress: Progress | None, every_s: float) -> Iterator[None]:
-    """Report the progress of the job that runs inside to `progress`."""
-    if progress is None:
-        yield
-        return
-    name = uuid4().hex
-    over = threading.Event()
-
-    def watch() -> None:
-        while not over.wait(every_s):
-            try:
-                done = _completed_tasks(context, name)
-            except Exception:  # noqa: BLE001 (the JVM is gone, and its job reports that)
-                return
-            progress(done, groups)
-
-    context.setJobGroup(name, "progress is watched")
-    watcher = threading.Thread(target=watch, name="spark-progress", daemon=True)
-    watcher.start()
-    try:
-        yield
-    finally:
-        over.set()
-
-
-def _completed_tasks(context: SparkContext, group: str) -> int:
-    """Return the number of completed tasks in all jobs of a job group."""
-    tracker = context.statusTracker()
-    jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group)]
-    stages = [tracker.getStageInfo(int(stage)) for job in jobs if job is not None for stage in job.stageIds]
-    return sum(stage.numCompletedTasks for stage in stages if stage is not None)
 
 
 def _say_goodbye(context: SparkContext) -> None:

@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from destination_s3_spark.config.config import Config
 from destination_s3_spark.config.spark_conf import addresses, is_local
-from destination_s3_spark.engine.session import Engine
+from destination_s3_spark.engine.engine import Engine
 from destination_s3_spark.errors import ConfigError, SyncError, TransientError
 from destination_s3_spark.storage.configured import s3_settings
 from destination_s3_spark.storage.paths import PathTemplate

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 
-from destination_s3_spark.engine.session import Engine
+from destination_s3_spark.engine.engine import Engine
 from destination_s3_spark.errors import DataError
 from destination_s3_spark.storage.credentials import forwardable
 from destination_s3_spark.storage.settings import S3Settings

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from destination_s3_spark.engine.session import Engine
+from destination_s3_spark.engine.engine import Engine
 from destination_s3_spark.errors import SyncError
 from destination_s3_spark.storage.object_store import ObjectStore
 from destination_s3_spark.sync.open_tables import OpenTables

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from destination_s3_spark.chain.orphan_uploads import OrphanUploads
 from destination_s3_spark.counted import counted, listed
-from destination_s3_spark.engine.session import Engine
+from destination_s3_spark.engine.engine import Engine
 from destination_s3_spark.errors import ConfigError, TransientError
 from destination_s3_spark.protocol.catalog import Catalog
 from destination_s3_spark.protocol.messages import Event, Idle, Records, State, Status, StreamStatus

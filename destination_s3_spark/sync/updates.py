@@ -9,7 +9,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any
 
-from destination_s3_spark.engine.session import Engine, Progress
+from destination_s3_spark.engine.engine import Engine, Progress
 from destination_s3_spark.errors import Bug, SyncError
 from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.sync.batches import grouped

@@ -24,7 +24,8 @@ SESSION = """
 import sys, tempfile
 from pathlib import Path
 from destination_s3_spark.engine.startup import class_data
-from destination_s3_spark.engine.session import Engine, SparkSettings
+from destination_s3_spark.engine.engine import Engine
+from destination_s3_spark.engine.session import SparkSettings
 
 log = Path("/tmp/classes.log")
 options = (*class_data.java_options(), f"-Xlog:class+load:file={log}")

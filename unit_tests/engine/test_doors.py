@@ -14,7 +14,8 @@ from py4j.protocol import Py4JJavaError
 from pyspark import SparkContext
 
 from destination_s3_spark.engine.cluster import Cluster, java_options_of
-from destination_s3_spark.engine.session import Engine, SparkSettings
+from destination_s3_spark.engine.engine import Engine
+from destination_s3_spark.engine.session import SparkSettings
 from destination_s3_spark.errors import SyncError
 
 

@@ -11,8 +11,9 @@ import pytest
 from pyspark import SparkContext, cloudpickle
 
 from destination_s3_spark.engine.cpus import available_cpus
+from destination_s3_spark.engine.engine import Engine
 from destination_s3_spark.engine.outcome import Failed, guarded
-from destination_s3_spark.engine.session import Engine, SparkSettings, local_cores
+from destination_s3_spark.engine.session import SparkSettings, local_cores
 from destination_s3_spark.errors import Bug, DataError, TransientError
 from destination_s3_spark.stream_id import StreamId
 
@@ -112,7 +113,7 @@ def test_a_jvm_that_is_being_launched_is_ended_before_its_directory_goes(tmp_pat
 def test_a_jvm_launched_ahead_is_the_one_that_is_used_and_ended(tmp_path: Path) -> None:
     others = set(psutil.Process().children())
     engine = Engine(SparkSettings(1, 512, tmp_path / "spark", {}))
-    engine.launch()
+    engine.session.launch()
     assert {thread.name for thread in threading.enumerate()} & {"spark-launch", "spark-start"} == set()
     (launched,) = set(psutil.Process().children()) - others
     assert engine.run(_double, [[4]]) == [[8]]
@@ -134,7 +135,7 @@ def test_a_jvm_that_dies_between_jobs_or_in_one_ends_the_sync_with_a_transient_e
 
 def test_a_jvm_launched_ahead_can_be_stopped_at_once(tmp_path: Path) -> None:
     engine = Engine(SparkSettings(1, 512, tmp_path / "spark", {}))
-    engine.launch()
+    engine.session.launch()
     engine.stop()
     assert [child for child in psutil.Process().children(recursive=True) if child.name() == "java"] == []
 
@@ -142,7 +143,7 @@ def test_a_jvm_launched_ahead_can_be_stopped_at_once(tmp_path: Path) -> None:
 def test_a_jvm_that_cannot_be_launched_ahead_is_told_of_when_it_is_needed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("SPARK_HOME", str(tmp_path / "nowhere"))
     engine = Engine(SparkSettings(1, 512, tmp_path / "spark", {}))
-    engine.launch()
+    engine.session.launch()
     with pytest.raises(TransientError, match="Spark did not start"):
         engine.run(_double, [[1]])
     engine.stop()
@@ -201,6 +202,16 @@ def test_a_task_whose_worker_died_runs_again_and_the_engine_remembers(engine: En
     assert engine.lost_attempts is False
     assert engine.run(_die_once, [[str(tmp_path / "died")]])[0][0] != os.getpid()
     assert engine.lost_attempts is True
+
+
+def test_a_job_that_fails_leaves_what_its_other_tasks_have_staged(tmp_path: Path) -> None:
+    engine = Engine(SparkSettings(1, 512, tmp_path, {}))
+    engine.run(_double, [[1]])
+    assert engine.lost_attempts is False
+    with pytest.raises(DataError):
+        engine.run(_refuse, [[1], [2]])
+    assert engine.lost_attempts is True
+    engine.stop()
 
 
 def test_workers_that_always_die_end_the_sync_with_a_transient_error(engine: Engine) -> None:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from destination_s3_spark.engine.session import Engine, SparkSettings
+from destination_s3_spark.engine.engine import Engine
+from destination_s3_spark.engine.session import SparkSettings
 from destination_s3_spark.sync.runtime import TASKS
 
 

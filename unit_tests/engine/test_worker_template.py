@@ -22,7 +22,8 @@ ENGINE = """
 import logging, os, signal, sys
 from pathlib import Path
 import destination_s3_spark.tables.landing.land, pyspark
-from destination_s3_spark.engine.session import Engine, SparkSettings
+from destination_s3_spark.engine.engine import Engine
+from destination_s3_spark.engine.session import SparkSettings
 scratch = Path(sys.argv[1])
 held = (scratch / "held").open("w")
 logging.root.addHandler(logging.StreamHandler(sys.stdout))
@@ -67,8 +68,8 @@ def gone(process: psutil.Process) -> bool:
 
 def test_workers_have_what_the_driver_imported_and_nothing_else_of_it(tmp_path: Path) -> None:
     check = """
-    engine.launch()
-    engine.fork_template()
+    engine.session.launch()
+    engine.session.fork_template()
     (((imported, files, handlers, terminated, daemon, environment),),) = engine.run(worker, [[0]])
     assert imported
     assert not [file for file in files if file == str(scratch / "held")], files
@@ -84,7 +85,7 @@ def test_workers_have_what_the_driver_imported_and_nothing_else_of_it(tmp_path: 
 
 def test_a_daemon_that_dies_is_followed_by_one_of_its_own_imports(tmp_path: Path) -> None:
     check = """
-    engine.fork_template()
+    engine.session.fork_template()
     (((imported, *_, daemon, _),),) = engine.run(worker, [[0]])
     assert imported
     os.killpg(daemon, signal.SIGKILL)
@@ -98,7 +99,7 @@ def test_a_daemon_that_dies_is_followed_by_one_of_its_own_imports(tmp_path: Path
 def test_a_directory_may_have_a_longer_name_than_the_address_of_a_socket(tmp_path: Path) -> None:
     check = """
     here = os.getcwd()
-    engine.fork_template()
+    engine.session.fork_template()
     assert os.getcwd() == here
     (((imported, *_),),) = engine.run(worker, [[0]])
     assert imported

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from destination_s3_spark.chain.orphan_uploads import OrphanUploads
 from destination_s3_spark.config.config import Config
+from destination_s3_spark.engine.engine import Engine
 from destination_s3_spark.errors import SyncError
 from destination_s3_spark.protocol.catalog import Catalog, parse_catalog
 from destination_s3_spark.protocol.reader import ProtocolReader
@@ -53,9 +54,9 @@ class InlineEngine:
 
 @dataclass
 class InlineLake:
-    """A bucket, and syncs into it. `cluster`: an engine whose tasks do not see the spool, nor files of each other.
+    """A bucket, and syncs into it. `spark`: a real engine on this machine.
 
-    `merge_limits`: fields of `Resources`.
+    `cluster`: an engine whose tasks do not see the spool, nor files of each other. `merge_limits`: fields of `Resources`.
     """
 
     settings: S3Settings
@@ -64,6 +65,7 @@ class InlineLake:
     states: list[dict[str, Any]] = field(default_factory=list)
     format: dict[str, Any] = field(default_factory=lambda: {"format_type": "Parquet"})
     options: Mapping[str, Any] = field(default_factory=dict)
+    spark: Engine | None = None
     cluster: Any = None
     local_disk_bytes: int = 2**30
     merge_budget_bytes: int = 2**26
@@ -89,7 +91,7 @@ class InlineLake:
             commits = Commits({i: table.writer for i, table in tables.items()}, checkpoints, self._emit, tables_pool.map)
             spool = Spool(self.directory / "spool", self.limits.spool_bytes)
             phases = Phases()
-            engine: Any = self.cluster or InlineEngine()
+            engine: Any = self.cluster or self.spark or InlineEngine()
             land = RemoteLanding(engine, store, open_tables).land if self.cluster else None
             pipeline = Pipeline(open_tables, spool, engine, commits, self.settings, phases, land)
             disk = None if self.cluster else LocalDisk(self.directory / "events", self.local_disk_bytes)

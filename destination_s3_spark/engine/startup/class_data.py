@@ -10,7 +10,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from destination_s3_spark.engine.session import Engine, SparkSettings
+from destination_s3_spark.engine.engine import Engine
+from destination_s3_spark.engine.session import SparkSettings
 from destination_s3_spark.engine.startup import shortcuts
 
 ARCHIVE = Path(sys.prefix) / "share" / "destination-s3-spark" / "spark.jsa"

@@ -10,7 +10,7 @@ from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as installed_version
 
 from destination_s3_spark.config.config import Config
-from destination_s3_spark.engine.session import Engine
+from destination_s3_spark.engine.engine import Engine
 from destination_s3_spark.kernel import HOW_LINES_ARE_TYPED
 from destination_s3_spark.protocol.catalog import Catalog
 from destination_s3_spark.protocol.messages import InputCounts
@@ -74,7 +74,7 @@ class Story:
             records_per_s=(records - records_before) / passed,
             bytes_per_s=(size - size_before) / passed,
             records_committed=sum(table.writer.written.records + table.writer.written.replayed for table in self._tables.values()),
-            spark_starting=self._engine is not None and self._engine.starting,
+            spark_starting=self._engine is not None and self._engine.session.starting,
             activities=self.phases.active,
             silent_s=None if silent is None else self._clock() - silent,
         )

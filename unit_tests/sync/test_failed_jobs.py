@@ -1,0 +1,203 @@
+"""Whole syncs on Spark in which a job fails after its tasks have staged their files: no upload is left open for ever."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from destination_s3_spark.engine.engine import Engine, Groups
+from destination_s3_spark.engine.session import SparkSettings
+from destination_s3_spark.errors import Bug, TransientError
+from destination_s3_spark.protocol.catalog import Catalog, parse_catalog
+from destination_s3_spark.storage.s3 import S3Store
+from destination_s3_spark.storage.settings import S3Settings
+from destination_s3_spark.tables.capture.group import RenderTask, SnapshotTask
+from destination_s3_spark.tables.compaction.groups import LEAST_FILES
+from destination_s3_spark.tables.compaction.join import JoinTask
+from destination_s3_spark.tables.landing.land import LandTask
+from destination_s3_spark.tables.merge.sorting import SortTask
+from destination_s3_spark.tables.merge.task import CompactTask, MergeTask
+from destination_s3_spark.tables.stored.rewrite import RewriteTask
+from unit_tests.sync.inline_lake import InlineLake, line, state, status
+
+STREAMS = ("orders", "users")
+APPEND, DEDUP = "append", "append_dedup"
+LOGGED = {"change_log": {"enabled": True, "format": "jsonl"}}
+COMPACTED = {"tables": {"compaction": "on"}}
+REWRITING = {"tables": {"schema_change": "rewrite"}}
+EVERY_TIME = 1_000
+
+
+@dataclass(frozen=True)
+class Step:
+    """A sync of both streams. `note`: the type of a column; `deleted`: ids whose rows the source has deleted."""
+
+    ids: Sequence[int]
+    mode: str = APPEND
+    generation: int = 1
+    minimum: int = 0
+    note: str = "string"
+    deleted: Sequence[int] = ()
+    complete: bool = True
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def catalog(self) -> Catalog:
+        deletion = {"type": "string", "format": "date-time"}
+        properties = {"id": {"type": "integer"}, "note": {"type": self.note}, "_ab_cdc_deleted_at": deletion}
+        entry = {
+            "sync_mode": "incremental",
+            "destination_sync_mode": self.mode,
+            "primary_key": [["id"]],
+            "cursor_field": [],
+            "generation_id": self.generation,
+            "minimum_generation_id": self.minimum,
+            "sync_id": 1,
+        }
+        schema = {"json_schema": {"type": "object", "properties": properties}, "supported_sync_modes": ["incremental"]}
+        return parse_catalog(json.dumps({"streams": [{"stream": {"name": name, **schema}, **entry} for name in STREAMS]}).encode())
+
+    def messages(self) -> Iterator[bytes]:
+        for name in STREAMS:
+            for id_ in (*self.ids, *self.deleted):
+                data = {"id": id_, "note": noise(id_) if self.note == "string" else id_}
+                gone = {"_ab_cdc_deleted_at": "2026-01-01T00:00:00Z"} if id_ in self.deleted else {}
+                yield line({"type": "RECORD", "record": {"stream": name, "emitted_at": 2 if gone else 1, "data": data | gone}})
+            yield state(len(self.ids), name)
+            yield status("COMPLETE" if self.complete else "INCOMPLETE", name)
+
+
+@dataclass(frozen=True)
+class Case:
+    """Syncs before the one with the failure, that one, and the ids that both tables have afterwards."""
+
+    kind: type
+    before: Sequence[Step]
+    last: Step
+    ids: Sequence[int]
+    given_up: bool = False
+    """Whether a sync goes on without what fails."""
+
+
+CASES = {
+    "landing": Case(LandTask, [], Step([1, 2]), [1, 2]),
+    "merge": Case(MergeTask, [Step([1, 2], DEDUP)], Step([2, 3], DEDUP), [1, 2, 3]),
+    "merge of what was an append table": Case(SortTask, [Step([1, 2])], Step([2, 3], DEDUP), [1, 2, 3]),
+    "tombstones": Case(
+        CompactTask,
+        [Step([1, 2, 3, 4], DEDUP), Step([], DEDUP, deleted=[1]), Step([], DEDUP, deleted=[4])],
+        Step([], DEDUP, deleted=[2]),
+        [3],
+    ),
+    "refresh of a deduplicated table": Case(MergeTask, [Step([1, 2], DEDUP)], Step([3], DEDUP, 2, 2), [3]),
+    "refresh of an append table": Case(
+        RewriteTask, [Step([1]), Step([2], APPEND, 2, 2, "integer", complete=False)], Step([3], APPEND, 2, 2), [2, 3]
+    ),
+    "change of a type": Case(RewriteTask, [Step([1], note="integer")], Step([2], options=REWRITING), [1, 2]),
+    "append update": Case(RewriteTask, [Step([1]), Step([2], APPEND, 2, 2, "integer", complete=False)], Step([3], APPEND, 2), [1, 2, 3]),
+    "compaction": Case(
+        JoinTask, [Step([n]) for n in range(1, LEAST_FILES)], Step([99], options=COMPACTED), [*range(1, LEAST_FILES), 99], given_up=True
+    ),
+    "changes": Case(RenderTask, [Step([1, 2], DEDUP, options=LOGGED)], Step([2, 3], DEDUP, options=LOGGED), [1, 2, 3]),
+    "snapshot of changes": Case(SnapshotTask, [Step(range(500), DEDUP)], Step([7], DEDUP, options=LOGGED), range(500)),
+}
+
+
+class Failing:
+    """Adds a task that fails to some jobs: all other tasks of the job run as well, as Spark does not stop them."""
+
+    def __init__(self) -> None:
+        self.kind: type | None = None
+        self.times = 0
+        self.failed = 0
+
+    def prepare(self, groups: Groups) -> Groups:
+        if self.kind is None or type(groups[0][0]) is not self.kind or self.failed == self.times:
+            return groups
+        self.failed += 1
+        return [*groups, [None]]
+
+    def fail(self, kind: type | None, times: int) -> None:
+        self.kind, self.times, self.failed = kind, times, 0
+
+
+@pytest.fixture(scope="module")
+def failing() -> Failing:
+    return Failing()
+
+
+@pytest.fixture(scope="module")
+def spark(failing: Failing, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    settings = SparkSettings(2, 512, tmp_path_factory.mktemp("spark"), {})
+    engine = Engine(settings, "destination_s3_spark.tables.landing.land", failing.prepare)
+    yield engine
+    engine.stop()
+
+
+@pytest.fixture
+def lake(spark: Engine, s3_settings: S3Settings, tmp_path: Path) -> InlineLake:
+    spark.lost_attempts = False
+    return InlineLake(s3_settings, tmp_path, spark=spark, merge_limits={"least_file_bytes": 2_000, "most_tombstone_files": 1})
+
+
+def noise(seed: int) -> str:
+    return "".join(random.Random(seed).choices("abcdefghijklmnopqrstuvwxyz", k=60))
+
+
+def sync(lake: InlineLake, step: Step) -> None:
+    lake.options = step.options
+    lake.sync(step.catalog(), step.messages())
+
+
+def begin(lake: InlineLake, case: Case) -> None:
+    spark, lake.spark = lake.spark, None  # only the last sync needs it
+    for step in case.before:
+        if step.complete:
+            sync(lake, step)
+        else:
+            with pytest.raises(TransientError, match="did not complete"):
+                sync(lake, step)
+    lake.spark = spark
+
+
+def expect_at_rest(lake: InlineLake, case: Case) -> None:
+    store = S3Store(lake.settings)
+    assert list(store.list_uploads("")) == []
+    assert [found.key for found in store.list("") if "/scratch/" in found.key] == []
+    for name in STREAMS:
+        files = [pq.read_table(pa.BufferReader(body)) for body in lake.files(".parquet", name)]
+        assert sorted(value for file in files for value in file["id"].to_pylist()) == sorted(case.ids), name
+
+
+TOGETHER = {name: case for name, case in CASES.items() if case.kind is not LandTask}
+
+
+@pytest.mark.parametrize("case", TOGETHER.values(), ids=TOGETHER)
+def test_what_two_tables_failed_in_together_each_does_alone(lake: InlineLake, failing: Failing, case: Case) -> None:
+    begin(lake, case)
+    failing.fail(case.kind, 1)
+    sync(lake, case.last)
+    assert failing.failed == 1
+    expect_at_rest(lake, case)
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_what_always_fails_ends_the_sync_and_the_next_one_clears_up(lake: InlineLake, failing: Failing, case: Case) -> None:
+    begin(lake, case)
+    failing.fail(case.kind, EVERY_TIME)
+    if case.given_up:
+        sync(lake, case.last)
+        assert failing.failed == 1 + len(STREAMS)
+    else:
+        with pytest.raises(Bug, match="A Spark task stopped"):
+            sync(lake, case.last)
+        failing.fail(None, 0)
+        sync(lake, case.last)
+    expect_at_rest(lake, case)
