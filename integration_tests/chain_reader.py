@@ -131,6 +131,15 @@ class Chain:
         return [names[path[0]] for path in schema["primaryKey"]]
 
 
+def lost_uploads(bucket: Bucket) -> list[str]:
+    """The keys of open uploads that no sync will ever look for: those of tables whose last session ended cleanly, and of no table."""
+    uploads = bucket.open_uploads()
+    if not uploads:
+        return []
+    unclean = [str(chain.events("Seed")[0]["tableNumber"]) for chain in read_chains(bucket).values() if not chain.closed]
+    return [key for key in uploads if not any(f"{number}" in key for number in unclean)]
+
+
 def read_chains(bucket: Bucket) -> dict[StreamName, Chain]:
     """Every table's chain in the bucket, verified, by stream."""
     blocks: dict[str, list[tuple[int, bytes]]] = {}

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from integration_tests.ceph_rgw import CephMissingError, ceph_rgw, ensure_installed
+from integration_tests.chain_reader import lost_uploads
 from integration_tests.lake import Lake
 from integration_tests.s3_proxy import S3Proxy, s3_proxy
-from integration_tests.servers import S3Server, moto_server, new_bucket
+from integration_tests.servers import BUCKETS, S3Server, moto_server, new_bucket
 
 
 @pytest.fixture(scope="session")
@@ -45,6 +46,22 @@ def strict_server(request: pytest.FixtureRequest) -> S3Server:
         name = "ceph" if os.environ.get("CI") == "true" else "moto"
     server: S3Server = request.getfixturevalue(name)
     return server
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _buckets_of_the_module() -> Iterator[None]:
+    yield
+    BUCKETS.clear()
+
+
+@pytest.fixture(autouse=True)
+def _no_upload_is_lost() -> Iterator[None]:
+    """Whatever a test does, it leaves no upload open that no later sync would abort."""
+    before = len(BUCKETS)
+    yield
+    lost = {bucket.name: lost_uploads(bucket) for bucket in BUCKETS}
+    del BUCKETS[before:]
+    assert not any(lost.values()), lost
 
 
 @pytest.fixture

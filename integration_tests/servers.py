@@ -91,10 +91,15 @@ class Bucket:
         return replace(self, server=self.server.through(endpoint))
 
 
+BUCKETS: list[Bucket] = []
+"""The buckets of the test module that runs."""
+
+
 def new_bucket(server: S3Server) -> Bucket:
-    name = f"it-{secrets.token_hex(6)}"
-    server.client().create_bucket(Bucket=name)
-    return Bucket(server, name)
+    bucket = Bucket(server, f"it-{secrets.token_hex(6)}")
+    server.client().create_bucket(Bucket=bucket.name)
+    BUCKETS.append(bucket)
+    return bucket
 
 
 def free_port() -> int:

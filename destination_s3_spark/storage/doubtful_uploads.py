@@ -1,6 +1,6 @@
-"""Count of CreateMultipartUpload requests that this process repeated after an attempt without a response.
+"""Count of the times that this process may have left an upload open without anyone knowing of it, so that only a listing finds it.
 
-The store may have begun one upload per attempt. The ids of the others are unknown, so only a listing finds them.
+Either an attempt to begin an upload had no response, and the store may have begun one; or an upload that nobody needs could not be aborted.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ _count = 0
 
 
 def note() -> None:
-    """Count one more repeated request."""
+    """Count one more time."""
     global _count  # noqa: PLW0603 (one count per process, because clients are shared too)
     with _COUNTING:
         _count += 1
 
 
 def count() -> int:
-    """Return the number of repeated requests so far."""
+    """Return the number of times so far."""
     return _count

@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -259,13 +259,19 @@ class S3Store:
             with self.translated(doing):
                 yield upload_id
         except BaseException:
-            with suppress(SyncError):  # Report the first failure, not the abort's. The next opening aborts the upload.
+            try:
                 self.abort_upload(key, upload_id)
+            except SyncError:  # the first failure is the one to report
+                doubtful_uploads.note()
             raise
 
     def begin_upload(self, key: str, metadata: Mapping[str, str]) -> str:
         """Begin a multipart upload and return its id. Raises botocore's exceptions."""
-        answer = self.client.create_multipart_upload(Bucket=self._bucket, Key=key, Metadata=metadata, ContentType=_CONTENT_TYPE)
+        try:
+            answer = self.client.create_multipart_upload(Bucket=self._bucket, Key=key, Metadata=metadata, ContentType=_CONTENT_TYPE)
+        except Exception:
+            doubtful_uploads.note()
+            raise
         if answer["ResponseMetadata"]["RetryAttempts"]:
             doubtful_uploads.note()
         return answer["UploadId"]

@@ -9,6 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 
 from destination_s3_spark.errors import Bug, SyncError
+from destination_s3_spark.storage import doubtful_uploads
 from destination_s3_spark.storage.object_store import StagedUpload
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import ClientLimits, S3Settings
@@ -117,7 +118,7 @@ class StagedFileSink:
         return self._staged
 
     def abort(self) -> None:
-        """Abort the upload without raising. The next opening of the table aborts what remains."""
+        """Abort the upload without raising. If that fails, the end of the sync or the next opening of the table aborts it."""
         self.closed = True
         self._pieces.clear()
         # S3 may keep a part that arrives after the abort, so wait for the parts in flight first.
@@ -128,6 +129,7 @@ class StagedFileSink:
             self._store.hasty().abort_upload(self._key, self._upload_id)
         except SyncError as error:
             logger.warning("An upload was left behind: %s", error)
+            doubtful_uploads.note()
         self._upload_id = None
 
     def __enter__(self) -> StagedFileSink:

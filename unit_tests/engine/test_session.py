@@ -199,19 +199,18 @@ def test_a_worker_says_on_stderr_where_any_other_error_was_raised(capsys: pytest
 
 
 def test_a_task_whose_worker_died_runs_again_and_the_engine_remembers(engine: Engine, tmp_path: Path) -> None:
-    assert engine.lost_attempts is False
+    engine.lost_attempts = False
     assert engine.run(_die_once, [[str(tmp_path / "died")]])[0][0] != os.getpid()
     assert engine.lost_attempts is True
 
 
-def test_a_job_that_fails_leaves_what_its_other_tasks_have_staged(tmp_path: Path) -> None:
-    engine = Engine(SparkSettings(1, 512, tmp_path, {}))
+def test_a_job_that_fails_leaves_what_its_other_tasks_have_staged(engine: Engine) -> None:
+    engine.lost_attempts = False
     engine.run(_double, [[1]])
     assert engine.lost_attempts is False
     with pytest.raises(DataError):
         engine.run(_refuse, [[1], [2]])
     assert engine.lost_attempts is True
-    engine.stop()
 
 
 def test_workers_that_always_die_end_the_sync_with_a_transient_error(engine: Engine) -> None:

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -22,6 +24,7 @@ from destination_s3_spark.storage.object_store import (
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import ClientLimits, S3Settings
 from destination_s3_spark.storage.staging import StagedFileSink
+from unit_tests.conftest import Call, S3Proxy
 from unit_tests.storage.limits import ONCE, TWICE
 
 Refuse = Callable[..., Any]
@@ -325,6 +328,25 @@ def test_a_server_that_does_not_answer_in_time(s3_settings: S3Settings, s3_proxy
     with pytest.raises(TransientError, match="time"):
         store.get("k")
     released.set()
+
+
+def test_an_upload_that_may_have_begun_or_cannot_be_aborted_is_counted(s3_settings: S3Settings, moto_endpoint: str, s3_error: Any) -> None:
+    proxy = S3Proxy(urlsplit(moto_endpoint).netloc)  # its own, because a store is remembered to be in trouble
+    store = S3Store(replace(s3_settings, endpoint=proxy.endpoint), TWICE)
+    store.put("source", b"x")
+
+    def refusing(operations: Sequence[str], call: Call) -> Any:
+        return s3_error(503, "SlowDown") if call.operation in operations else call.forward()
+
+    before = doubtful_uploads.count()
+    for failing in (["CreateMultipartUpload"], ["UploadPart", "UploadPartCopy", "AbortMultipartUpload"]):
+        proxy.script = partial(refusing, failing)
+        with pytest.raises(TransientError):
+            store.stage_copy("source", "k")
+        with pytest.raises(TransientError):
+            stage(store, "k", limits=TWICE)
+    assert doubtful_uploads.count() == before + 4
+    proxy.close()
 
 
 @pytest.mark.parametrize("begin", ["StagedFileSink", "stage_copy"])
