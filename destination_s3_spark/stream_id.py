@@ -6,6 +6,8 @@ from fnmatch import fnmatchcase
 
 from msgspec import Struct
 
+from destination_s3_spark.printable import LINE_END, printable
+
 
 class StreamId(Struct, frozen=True, order=True):
     """Namespace and name of a stream as in the catalog. An empty namespace equals a missing one."""
@@ -23,4 +25,5 @@ class StreamId(Struct, frozen=True, order=True):
         return fnmatchcase(self.name, pattern) or (self.namespace is not None and fnmatchcase(f"{self.namespace}.{self.name}", pattern))
 
     def __str__(self) -> str:
-        return self.name if self.namespace is None else f"{self.namespace}.{self.name}"
+        """Return the name as people are shown it, on one line."""
+        return printable(self.name if self.namespace is None else f"{self.namespace}.{self.name}", LINE_END)

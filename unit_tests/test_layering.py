@@ -37,7 +37,7 @@ LAYERS = [
     {"protocol"},
     {"config"},
     {"errors"},
-    {"counted", "exact_json", "kernel", "stream_id"},
+    {"counted", "exact_json", "kernel", "printable", "stream_id"},
 ]
 """From the top down. A module belongs to the layer of the longest name that it begins with."""
 

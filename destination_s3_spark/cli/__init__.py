@@ -8,12 +8,13 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 
+from destination_s3_spark.cli.filtered import filtered_output
 from destination_s3_spark.errors import SyncError
 
 EXIT_FAILED = 1
 EXIT_INTERRUPTED = 130
 
-_PLAIN = {"═": "=", "─": "-", "…": "~", "✓": "+", "✗": "x", "→": ">"}
+_PLAIN = {"␤": "|", "═": "=", "─": "-", "…": "~", "✓": "+", "✗": "x", "→": ">"}
 """Replacements for characters in reports that the terminal's character set lacks."""
 
 
@@ -22,11 +23,16 @@ def operator_command(argv: Sequence[str]) -> int:
 
     Errors are reported on stderr.
     """
-    from destination_s3_spark.cli import tree  # noqa: PLC0415 (click is for operators only)
-
     if isinstance(sys.stdout, io.TextIOWrapper):
         codecs.register_error("plain", _plain)
         sys.stdout.reconfigure(errors="plain")
+    with filtered_output():
+        return _run(argv)
+
+
+def _run(argv: Sequence[str]) -> int:
+    from destination_s3_spark.cli import tree  # noqa: PLC0415 (click is for operators only)
+
     try:
         code = tree.run(argv)
         sys.stdout.flush()

@@ -7,6 +7,7 @@ import sys
 from destination_s3_spark.cli.configuration import read_input
 from destination_s3_spark.cli.terminal import write_json
 from destination_s3_spark.counted import counted
+from destination_s3_spark.printable import LINE_END, printable
 from destination_s3_spark.protocol.discovered import Choice, configured_catalog, discovered_streams
 
 
@@ -19,6 +20,7 @@ def run(discovered: str, choice: Choice) -> int:
         key = ", ".join(".".join(path) for path in entry["primary_key"]) or "none"
         cursor = ".".join(entry["cursor_field"]) or "none"
         modes = f"{entry['sync_mode']}, {entry['destination_sync_mode']}"
-        sys.stderr.write(f"{entry['stream']['name']}: {modes}, key {key}, cursor {cursor}\n")
+        described = f"{entry['stream']['name']}: {modes}, key {key}, cursor {cursor}"
+        sys.stderr.write(f"{printable(described, LINE_END)}\n")
     sys.stderr.write(f"{counted(len(catalog['streams']), 'stream')}\n")
     return 0

@@ -20,6 +20,7 @@ from destination_s3_spark.change_log.reading import ChangeLog, Interval
 from destination_s3_spark.cli.configuration import read_config
 from destination_s3_spark.cli.progress import Progress
 from destination_s3_spark.errors import ConfigError
+from destination_s3_spark.printable import printable_json
 from destination_s3_spark.storage.configured import path_template, s3_settings
 from destination_s3_spark.storage.object_store import ObjectStore
 from destination_s3_spark.storage.ranged import RangedFile
@@ -57,7 +58,7 @@ def run(config_path: str, name: str, namespace: str | None, wanted: Wanted) -> i
     shown = nullcontext(None) if sys.stdout.isatty() else Progress("reading the change log")
     with suppress(BrokenPipeError), shown as progress:  # the reader closed the pipe early (`| head`)
         for number, record in enumerate(_records(log, wanted), start=1):
-            sys.stdout.buffer.write(orjson.dumps(record, default=_number, option=orjson.OPT_APPEND_NEWLINE))
+            sys.stdout.buffer.write(printable_json(orjson.dumps(record, default=_number, option=orjson.OPT_APPEND_NEWLINE)))
             if progress is not None:
                 progress.update(number, note="records printed")
     return 0

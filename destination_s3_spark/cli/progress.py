@@ -11,6 +11,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
 
+from destination_s3_spark.cli.filtered import filtered_output, unfiltered
+from destination_s3_spark.printable import LINE_END, printable
+
 SHOWN_AFTER_S = 2.0
 """Seconds after which a bar appears. What is over by then shows none."""
 LINE_EVERY_S = 10.0
@@ -21,7 +24,7 @@ class Progress:
     """Display of the progress of one thing. `update` may be called from any thread, as often as one likes."""
 
     def __init__(self, doing: str, total: int | None = None, *, line_every_s: float = LINE_EVERY_S) -> None:
-        self._doing = doing
+        self._doing = printable(doing, LINE_END)
         self._total = total
         self._done = 0
         self._note = ""
@@ -46,7 +49,7 @@ class Progress:
 
     def update(self, done: int, total: int | None = None, note: str = "") -> None:
         """Set what is done so far. `total` replaces the total if given, `note` is shown behind the numbers."""
-        self._done, self._total, self._note = done, self._total if total is None else total, note
+        self._done, self._total, self._note = done, self._total if total is None else total, printable(note, LINE_END)
 
     def _watch(self) -> None:
         if sys.stderr.isatty():
@@ -68,7 +71,8 @@ class Progress:
             note,
         )
         # Text on stdout goes through the bar's console only if it appears on the same screen.
-        with Bar(*columns, console=Console(stderr=True), transient=True, redirect_stdout=sys.stdout.isatty()) as bar:
+        console = Console(file=unfiltered(sys.stderr))
+        with Bar(*columns, console=console, transient=True, redirect_stdout=sys.stdout.isatty()) as bar, filtered_output():
             task = bar.add_task(self._doing, total=self._total, note=self._note)
             while not self._over.wait(REDRAWN_EVERY_S):
                 bar.update(task, completed=self._done, total=self._total, note=self._note)

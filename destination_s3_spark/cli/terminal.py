@@ -18,6 +18,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from destination_s3_spark.cli.filtered import unfiltered
+from destination_s3_spark.printable import printable, printable_json, spreadsheet_cell
+
 UNBOUNDED = 100_000
 """Width of output that nothing may cut: files, pipes, and terminals with --wide."""
 
@@ -65,7 +68,7 @@ class Terminal:
     def __init__(self, width: Width = Width.OF_TERMINAL) -> None:
         bounded = width is Width.OF_TERMINAL and sys.stdout.isatty()
         self._console = Console(
-            file=sys.stdout, width=None if bounded else UNBOUNDED, markup=False, emoji=False, highlight=False, soft_wrap=False
+            file=unfiltered(sys.stdout), width=None if bounded else UNBOUNDED, markup=False, emoji=False, highlight=False, soft_wrap=False
         )
 
     @property
@@ -114,18 +117,13 @@ class Terminal:
         self._console.print(table)
 
 
-def printable(text: str) -> str:
-    """Return the text without control characters, which could take the terminal over. Names come from sources."""
-    return text if text.isprintable() else "".join(c if c.isprintable() or c == "\n" else "�" for c in text)
-
-
 def write_json(value: Any) -> None:
     """Write a value as one indented JSON document in UTF-8: dataclasses become objects, their properties are left out."""
-    _write_bytes(orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
+    _write_bytes(printable_json(orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)))
 
 
 def write_csv(rows: Iterable[Any], fields: Sequence[str]) -> None:
-    """Write dataclasses as CSV in UTF-8 with a header. Nested values are JSON, and None is empty."""
+    """Write dataclasses as CSV in UTF-8 with a header, for spreadsheets. Nested values are JSON, and None is empty."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(fields)
@@ -156,4 +154,5 @@ def _csv_value(value: Any) -> Any:
         return value.value
     if isinstance(value, datetime):
         return value.isoformat()
-    return orjson.dumps(value).decode() if isinstance(value, tuple | list | dict) else value
+    text = orjson.dumps(value).decode() if isinstance(value, tuple | list | dict) else value
+    return spreadsheet_cell(text) if isinstance(text, str) else text

@@ -1,6 +1,6 @@
 """Writer of protocol messages, the only access to stdout: one message per line, flushed before each call returns.
 
-STATE lines are sent unchanged. Text for users (`FOR_PEOPLE`) passes the secret filter first.
+STATE lines are sent unchanged. Text for users (`FOR_PEOPLE`) passes the secret filter first, and loses what cannot be printed.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import orjson
 
 from destination_s3_spark.errors import Bug, FailureType, SyncError, TransientError, causes_of, frames_of
+from destination_s3_spark.printable import printable
 from destination_s3_spark.protocol.secrets import SecretFilter
 from destination_s3_spark.stream_id import StreamId
 
@@ -97,7 +98,7 @@ class ProtocolWriter:
         """
         if isinstance(value, str):
             text = value.encode("utf-8", "replace").decode()
-            return self._filter.masked(text) if field in FOR_PEOPLE else text
+            return printable(self._filter.masked(text)) if field in FOR_PEOPLE else text
         if isinstance(value, dict):
             return {key: self._filtered(item, key) for key, item in value.items()}
         if isinstance(value, list):

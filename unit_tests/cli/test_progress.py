@@ -69,13 +69,28 @@ with progress.Progress(sys.argv[2], 4) as shown:
 """
 
 
-def run_in_terminal(shown_after_s: float, doing: str = "repairing tables", **streams: int) -> tuple[str, str]:
+HOSTILE_SCRIPT = """
+import sys, time
+from destination_s3_spark.cli import progress
+from destination_s3_spark.cli.filtered import filtered_output
+progress.SHOWN_AFTER_S = float(sys.argv[1])
+name = "[/nope][link=http://evil]x[/link]\\x1b]0;owned\\x07\\nline"
+with filtered_output(), progress.Progress("rewriting " + name, 2) as shown:
+    time.sleep(0.4)
+    sys.stdout.write(name + " is well\\n")
+    sys.stderr.write(name + " is bad\\n")
+    shown.update(1, note=name)
+    time.sleep(0.3)
+"""
+
+
+def run_in_terminal(shown_after_s: float, doing: str = "repairing tables", script: str = SCRIPT, **streams: int) -> tuple[str, str]:
     """What the script writes to a terminal, and to a pipe if its stdout is one."""
     main, other = pty.openpty()
     stdout = streams.get("stdout", other)
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
     process = subprocess.Popen(
-        [sys.executable, "-c", SCRIPT, str(shown_after_s), doing], stdout=stdout, stderr=other, stdin=other, env=environment
+        [sys.executable, "-c", script, str(shown_after_s), doing], stdout=stdout, stderr=other, stdin=other, env=environment
     )
     os.close(other)
     written = b""
@@ -93,6 +108,15 @@ def test_on_a_terminal_there_is_a_bar_and_lines_stay_whole() -> None:
     assert "repairing tables" in screen
     assert "━" in screen
     assert [f"[{number}] done" in screen for number in range(4)] == [True] * 4
+
+
+def test_names_in_and_beside_a_bar_are_neither_markup_nor_sequences() -> None:
+    screen, _ = run_in_terminal(0.1, script=HOSTILE_SCRIPT)
+
+    assert "rewriting [/nope][link=http://evil]x[/link]�]0;owned�␤line" in screen
+    assert [f"�]0;owned�\nline is {word}" in screen.replace("\r", "") for word in ("well", "bad")] == [True, True]
+    assert "\x1b]" not in screen
+    assert "\x07" not in screen
 
 
 def test_a_bar_leaves_a_piped_stdout_alone() -> None:

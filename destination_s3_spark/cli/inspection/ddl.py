@@ -12,6 +12,7 @@ from destination_s3_spark.config.format_options import ParquetFormat
 from destination_s3_spark.config.iceberg_options import IcebergSql
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.formats.registry import chosen_format
+from destination_s3_spark.printable import printable
 from destination_s3_spark.tables.publishers.catalog_names import catalog_name
 from destination_s3_spark.tables.publishers.iceberg.publisher import NO_NAMESPACE, table_name
 from destination_s3_spark.tables.publishers.sql_types import HIVE, REDSHIFT, SPARK, TRINO, Dialect, sql_columns
@@ -198,7 +199,7 @@ def _clickhouse(source: Source) -> str:
 
 
 def _clickhouse_name(text: str) -> str:
-    return "`" + text.replace("\\", "\\\\").replace("`", "\\`") + "`"
+    return "`" + printable(text, "_").replace("\\", "\\\\").replace("`", "\\`") + "`"
 
 
 def _snowflake(source: Source) -> str:

@@ -8,6 +8,7 @@ from datetime import datetime
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.cli.inspection.syncs import Sync, SyncEnd, syncs
 from destination_s3_spark.cli.inspection.table import InspectedTable
+from destination_s3_spark.stream_id import StreamId
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ class TableSummary:
     @property
     def table(self) -> str:
         """The stream's name with its namespace."""
-        return self.stream if self.namespace is None else f"{self.namespace}.{self.stream}"
+        return str(StreamId(self.namespace, self.stream))
 
 
 def summary(table: InspectedTable) -> TableSummary:

@@ -19,9 +19,9 @@ from destination_s3_spark.cli.report.history import Timeline, timeline
 from destination_s3_spark.cli.report.quality import Quality, quality
 from destination_s3_spark.cli.report.scales import number_scale
 from destination_s3_spark.cli.report.table_charts import END_TEXTS, LOOKS, data_commits, points_of, table_charts
-from destination_s3_spark.cli.terminal import printable
 from destination_s3_spark.cli.words import duration_text, moment, number_text, size_text
 from destination_s3_spark.counted import counted
+from destination_s3_spark.printable import printable
 
 OPEN_TABLES = 8
 """Most tables whose sections are open when the page is."""

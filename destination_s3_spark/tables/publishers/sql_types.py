@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from destination_s3_spark.printable import printable
 from destination_s3_spark.schema.airbyte_type import (
     AirbyteType,
     Array,
@@ -45,8 +46,8 @@ class Dialect:
     member_names: re.Pattern[str] | None = None
 
     def name(self, text: str) -> str:
-        """Return a quoted name."""
-        return self.quote + text.replace(self.quote, self.quote * 2) + self.quote
+        """Return a quoted name, without control characters: statements are copied from terminals."""
+        return self.quote + printable(text, "_").replace(self.quote, self.quote * 2) + self.quote
 
 
 HIVE = Dialect(

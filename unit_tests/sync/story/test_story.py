@@ -94,7 +94,7 @@ def test_a_source_is_silent_since_its_first_silence(clock: Clock) -> None:
 def test_rates_are_those_since_the_pulse_before(clock: Clock) -> None:
     story, read = story_of(clock), [0, 0]
     spool: Any = SimpleNamespace(totals=lambda: tuple(read))
-    engine: Any = SimpleNamespace(starting=False)
+    engine: Any = SimpleNamespace(session=SimpleNamespace(starting=False))
     story.watch({}, spool, engine)
     clock.now, read = 110.0, [1_000, 50_000]
     assert (story.pulse().records_per_s, story.pulse().seconds) == (100.0, 10.0)
