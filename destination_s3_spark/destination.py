@@ -10,7 +10,6 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from shutil import rmtree
 from typing import Any
 
 import orjson
@@ -36,7 +35,7 @@ from destination_s3_spark.sync.check import check as check_connection
 from destination_s3_spark.sync.cluster_check import check_cluster
 from destination_s3_spark.sync.doubts import doubts
 from destination_s3_spark.sync.in_process import write_messages
-from destination_s3_spark.sync.runtime import scratch_directory
+from destination_s3_spark.sync.scratch import scratch_directory
 from destination_s3_spark.tables.publishers.registry import check_publishers
 
 logger = logging.getLogger("airbyte")
@@ -54,7 +53,8 @@ class DestinationS3Spark(Destination):
             parsed = Config.parse(config)
             doubtful = doubts(parsed, config)
             template = path_template(parsed, datetime.now(UTC), sync_id=0)
-            rmtree(scratch_directory(parsed))
+            with scratch_directory(parsed):
+                pass
             settings = s3_settings(parsed)
             check_connection(settings, template)
             check_publishers(parsed, S3Store(settings, CHECK_LIMITS), template)

@@ -39,6 +39,27 @@ def test_workers_are_forked_from_a_fork_of_the_connector(moto_lake: Lake) -> Non
         sync.send(complete()).end_input().finish().expect_success()
 
 
+def test_the_spool_of_a_killed_sync_goes_with_the_next_and_no_process_below_it_keeps_it(moto_lake: Lake) -> None:
+    spools = moto_lake.directory / "spools"
+    spools.mkdir()
+    connector = moto_lake.connector(batching={"max_batch_age_s": 1, "spool_dir": str(spools)})
+    with connector.start(CATALOG) as sync:
+        sync.send(*users(range(50)), state(0)).wait_for_states(1)  # by now there are a JVM and forked workers
+        family = sync.family()
+        family[0].kill()
+        _, alive = psutil.wait_procs(family[1:], timeout=60)
+        assert alive == []
+    (left,) = spools.iterdir()
+    assert (left / "spool").exists()
+    with connector.start(CATALOG) as sync:
+        sync.send(*users(range(50, 60)), state(1)).wait_for_states(1)
+        assert not left.exists()
+        assert len(list(spools.iterdir())) == 1
+        outcome = sync.send(complete()).end_input().finish().expect_success()
+    assert f"removed {left}" in outcome.log_text
+    assert list(spools.iterdir()) == []
+
+
 def test_a_sync_without_shortcuts_writes_the_same_tables(moto_lake: Lake) -> None:
     made = {}
     for name, environment in (("short", {}), ("plain", {SHORTCUTS: "off"})):

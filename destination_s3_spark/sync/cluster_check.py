@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import socket
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,7 +18,8 @@ from destination_s3_spark.storage.paths import PathTemplate
 from destination_s3_spark.storage.table_paths import INTERNAL_FOLDER
 from destination_s3_spark.storage.upload_probe import UploadProbe, try_upload
 from destination_s3_spark.sync.check import CHECK_LIMITS
-from destination_s3_spark.sync.runtime import engine_of, require_allowed, scratch_directory
+from destination_s3_spark.sync.runtime import engine_of, require_allowed
+from destination_s3_spark.sync.scratch import scratch_directory
 
 MASTER_LIMIT_S = 5.0
 START_LIMIT_S = 120.0
@@ -39,8 +39,7 @@ def check_cluster(config: Config, template: PathTemplate) -> None:
     if master.startswith("spark://"):
         _reach(addresses(master), master)
     with ExitStack() as stack:
-        scratch = scratch_directory(config)
-        stack.callback(shutil.rmtree, scratch, ignore_errors=True)
+        scratch = stack.enter_context(scratch_directory(config))
         engine = engine_of(config, scratch, START_LIMIT_S)
         stack.callback(engine.stop)
         key = f"{template.base}{INTERNAL_FOLDER}/check/{uuid4().hex}/executor"

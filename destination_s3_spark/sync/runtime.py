@@ -1,10 +1,8 @@
-"""Engine of a sync as configured, and its directory on the local disk."""
+"""Engine of a sync as configured, and the limits of its memory."""
 
 from __future__ import annotations
 
-import shutil
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -20,6 +18,7 @@ from destination_s3_spark.engine.session import SparkSettings, local_cores
 from destination_s3_spark.engine.startup import class_data
 from destination_s3_spark.errors import ConfigError, lack_error
 from destination_s3_spark.storage.endpoint import check_endpoint, check_host, cloud_deployment
+from destination_s3_spark.sync.scratch import scratch_directory
 
 if TYPE_CHECKING:
     from destination_s3_spark.storage.credentials import ExecutorCredentials
@@ -51,8 +50,7 @@ def runtime_for(config: Config) -> Iterator[Runtime]:
 
     Raises ConfigError, and TransientError when the body ran out of threads, files or memory.
     """
-    scratch = scratch_directory(config)
-    try:
+    with scratch_directory(config) as scratch:
         engine = engine_of(config, scratch / "spark")
         try:
             yield Runtime(engine, scratch)
@@ -63,8 +61,6 @@ def runtime_for(config: Config) -> Iterator[Runtime]:
             raise lack from error
         finally:
             engine.stop()
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
 
 
 def engine_of(config: Config, scratch: Path, start_limit_s: float = CLUSTER_START_LIMIT_S) -> Engine:
@@ -93,16 +89,6 @@ def with_credentials(groups: Groups, credentials: ExecutorCredentials) -> list[l
         return [dressed(task) for task in tasks]
 
     return [all_of(tasks) for tasks in groups]
-
-
-def scratch_directory(config: Config) -> Path:
-    """Create a new directory for the spool and for Spark, which the caller must remove. Raises ConfigError if it cannot be created."""
-    parent = config.batching.spool_dir
-    try:
-        return Path(tempfile.mkdtemp(prefix="destination-s3-spark-", dir=parent))
-    except OSError as error:
-        where = f"spool directory {parent}" if parent else "system's temporary directory"
-        raise ConfigError(f"The {where} cannot be written ({error.strerror}). Set batching.spool_dir to a writable directory.") from error
 
 
 def spark_settings(config: Config, scratch: Path, start_limit_s: float = CLUSTER_START_LIMIT_S) -> SparkSettings:

@@ -21,7 +21,8 @@ from destination_s3_spark.engine.memory import container_memory_bytes
 from destination_s3_spark.errors import SyncError
 from destination_s3_spark.storage.paths import PathTemplate
 from destination_s3_spark.sync.cluster_check import check_cluster
-from destination_s3_spark.sync.runtime import TASK_MIN_BYTES, WORKER_BYTES, engine_of, scratch_directory, spark_settings, task_bytes
+from destination_s3_spark.sync.runtime import TASK_MIN_BYTES, WORKER_BYTES, engine_of, spark_settings, task_bytes
+from destination_s3_spark.sync.scratch import scratch_directory
 
 PART = "machine"
 LEAST_JAVA = 17
@@ -74,8 +75,7 @@ def _local_spark(config: Config) -> Finding:
     """Start Spark, and run a task in a Python worker."""
     begun = time.monotonic()
     with ExitStack() as stack:
-        scratch = scratch_directory(config)
-        stack.callback(shutil.rmtree, scratch, ignore_errors=True)
+        scratch = stack.enter_context(scratch_directory(config))
         engine = engine_of(config, scratch / "spark")
         stack.callback(engine.stop)
         try:
@@ -97,10 +97,10 @@ def _cluster(config: Config, template: PathTemplate) -> Finding:
 
 def _spool(config: Config) -> Finding:
     try:
-        scratch = scratch_directory(config)
+        with scratch_directory(config):
+            pass
     except SyncError as error:
         return Finding(PART, "spool directory", Verdict.BAD, error.message)
-    shutil.rmtree(scratch)
     directory = config.batching.spool_dir or tempfile.gettempdir()
     free, most = shutil.disk_usage(directory).free, int(config.batching.max_spool_gb * GIB)
     room = f"{directory} has {size_text(free)} free, and up to {size_text(most)} may wait there (batching.max_spool_gb)"
