@@ -7,6 +7,7 @@ these models (see `specification`): users read their titles, their descriptions 
 from __future__ import annotations
 
 import re
+import ssl
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -130,6 +131,16 @@ class S3(Settings):
         title="Checksums",
         description="When requests carry a checksum. By default when_supported on AWS, and when_required with an S3 endpoint set.",
     )
+    ca_certificate: str | None = Field(
+        None,
+        title="CA certificate",
+        description=(
+            "Certificates of your own authorities as PEM text, for a store or a catalog whose TLS certificate no public authority has "
+            "issued. They are trusted besides the public ones, for S3 and all other servers that the connector calls."
+        ),
+        examples=["-----BEGIN CERTIFICATE-----\n...\n-----END CERTIFICATE-----"],
+        json_schema_extra={"multiline": True},
+    )
     single_writer: bool = Field(
         False,
         title="Single writer",
@@ -138,6 +149,19 @@ class S3(Settings):
             "time. Nothing checks it, and data is lost if it is not true."
         ),
     )
+
+    @field_validator("ca_certificate")
+    @classmethod
+    def _is_certificate(cls, text: str | None) -> str | None:
+        if text is None:
+            return None
+        if "PRIVATE KEY" in text:
+            raise ValueError("has a private key. Only the certificates belong here, and the key is known now: replace it")
+        try:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=text)
+        except (ssl.SSLError, TypeError, ValueError):
+            raise ValueError("is not a certificate in PEM form. Paste all of the file, with its line ends") from None
+        return text
 
     @field_validator("kms_key_id")
     @classmethod

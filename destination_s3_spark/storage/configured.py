@@ -25,6 +25,7 @@ def s3_settings(config: Config) -> S3Settings:
         expected_bucket_owner=s3.expected_bucket_owner,
         checksums=Checksums(s3.checksums) if s3.checksums else None,
         single_writer=s3.single_writer,
+        ca_certificate=s3.ca_certificate,
     )
 
 

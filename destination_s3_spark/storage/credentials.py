@@ -17,6 +17,7 @@ from botocore.config import Config
 from botocore.credentials import AssumeRoleCredentialFetcher, CredentialProvider, DeferredRefreshableCredentials
 from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
 
+from destination_s3_spark.storage.ca_bundle import ca_bundle, certificates
 from destination_s3_spark.storage.failures import explain
 from destination_s3_spark.storage.patience import Patience
 from destination_s3_spark.storage.settings import AccessKey, ClientLimits, S3Settings
@@ -27,15 +28,24 @@ EXTERNAL_ID_VARIABLE = "AWS_ASSUME_ROLE_EXTERNAL_ID"
 
 def session(settings: S3Settings, limits: ClientLimits) -> boto3.Session:
     """Return a boto3 session that signs with the credentials of the settings."""
+    core, region = _core(settings), settings.region or None
     keys = settings.credentials
     if keys is not None:
-        return boto3.Session(keys.access_key_id, keys.secret_access_key, keys.session_token, region_name=settings.region or None)
-    core = botocore.session.Session()
+        return boto3.Session(keys.access_key_id, keys.secret_access_key, keys.session_token, region, core)
     if settings.role_arn:
         resolver = core.get_component("credential_provider")
         # The role precedes the environment: the environment's keys are the base of the role, not the identity to write with.
         resolver.insert_before("env", _AssumedRole(settings.role_arn, settings, limits))
-    return boto3.Session(botocore_session=core, region_name=settings.region or None)
+    return boto3.Session(botocore_session=core, region_name=region)
+
+
+def _core(settings: S3Settings) -> botocore.session.Session:
+    """Return a botocore session whose clients all trust the authorities of the settings, also those that fetch credentials."""
+    core = botocore.session.Session()
+    authorities = ca_bundle(settings)
+    if authorities is not None:
+        core.set_config_variable("ca_bundle", authorities)
+    return core
 
 
 def forwardable(settings: S3Settings) -> S3Settings:
@@ -66,7 +76,11 @@ class ExecutorCredentials(Enum):
 
 
 def for_executors(settings: S3Settings, credentials: ExecutorCredentials) -> S3Settings:
-    """Return the settings for tasks on a cluster. Forwarded credentials may expire: call this for each job. Raises like `forwardable`."""
+    """Return the settings for tasks on a cluster, which trust the authorities that the driver trusts.
+
+    Forwarded credentials may expire: call this for each job. Raises like `forwardable`.
+    """
+    settings = replace(settings, ca_certificate=certificates(settings))
     if credentials is ExecutorCredentials.FORWARD:
         return forwardable(settings)
     return replace(settings, credentials=None, role_arn=None)
@@ -85,7 +99,7 @@ class _AssumedRole(CredentialProvider):
         self._limits = limits
 
     def load(self) -> DeferredRefreshableCredentials:
-        base = botocore.session.Session()
+        base = _core(self._settings)
         source = base.get_credentials()
         if source is None:
             raise NoCredentialsError

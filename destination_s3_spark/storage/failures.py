@@ -122,7 +122,10 @@ def explain(error: BotoCoreError | ClientError, doing: str, settings: S3Settings
     if isinstance(error, ParamValidationError):
         return ConfigError(f"{doing}: S3 cannot accept a setting. Check s3_bucket_name '{settings.bucket}', role_arn and the external id.")
     if _untrusted_certificate(error):
-        return ConfigError(f"{doing}: the TLS certificate of {place} is not trusted. Point AWS_CA_BUNDLE at the file with its authority.")
+        return ConfigError(
+            f"{doing}: the TLS certificate of {place} is not trusted. Set s3.ca_certificate to the certificate of its authority, or "
+            "AWS_CA_BUNDLE to a file with it."
+        )
     if isinstance(error, UnreadableAnswer):
         return TransientError(
             f"{doing}: the response from {place} was not an S3 response. Check that s3_endpoint is the address of the S3 API, not of a "

@@ -59,8 +59,8 @@ class S3Settings:
     `region` empty means the environment's region, or any region with an endpoint. `endpoint` None means AWS. `credentials` None means
     `role_arn` if given, else AWS's default chain. `checksums` None means `when_required` with an endpoint, because many S3-compatible
     stores refuse boto3's newer checksum headers, and `when_supported` without. `single_writer` gives up conditional creates for stores that
-    ignore them. The user then guarantees that no second sync writes to the same tables, because no fence protects them. `limits` apply
-    wherever the settings are used.
+    ignore them. The user then guarantees that no second sync writes to the same tables, because no fence protects them. `ca_certificate`
+    has authorities as PEM text, which are trusted besides the usual ones. `limits` apply wherever the settings are used.
     """
 
     bucket: str
@@ -73,4 +73,5 @@ class S3Settings:
     expected_bucket_owner: str | None = None
     checksums: Checksums | None = None
     single_writer: bool = False
+    ca_certificate: str | None = field(default=None, repr=False)
     limits: ClientLimits = USUAL_LIMITS

@@ -148,6 +148,23 @@ def test_options_are_good_doubtful_or_bad() -> None:
     assert ["s3_bucket_name" in doubtful[0].detail, "{date}" in doubtful[1].detail] == [True, True]
 
 
+@pytest.mark.parametrize(
+    ("endpoint", "uri", "in_the_open"),
+    [
+        ("http://minio:9000", "http://catalog.lan/api", ["s3_endpoint", "publish.iceberg.uri"]),
+        ("https://minio:9000", "https://catalog.lan/api", []),
+        ("http://127.0.0.1:9000", "http://localhost:8181", []),
+        (None, "http://10.0.0.7:8181", ["publish.iceberg.uri"]),
+    ],
+)
+def test_servers_of_other_machines_without_tls_are_named(endpoint: str | None, uri: str, in_the_open: list[str]) -> None:
+    iceberg = {"type": "rest", "uri": uri, "warehouse": "w"}
+    found = list(look_at_options({**OPTIONS, "s3_endpoint": endpoint, "publish": {"iceberg": iceberg}}))
+
+    assert [finding.check for finding in found if "plain http" in finding.detail] == in_the_open
+    assert {finding.verdict for finding in found if finding.check in in_the_open} <= {Verdict.DOUBTFUL}
+
+
 def java(directory: Path, said: str) -> Path:
     """A JAVA_HOME whose java says this."""
     (directory / "bin").mkdir()

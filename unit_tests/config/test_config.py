@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
+import certifi
 import pytest
 
 from destination_s3_spark.config.config import Config, with_current_spellings
@@ -347,3 +349,24 @@ def test_a_required_option_under_another_name_is_found() -> None:
         ConfigError, match=re.escape("s3_bucket_name: is required and missing (s3_bukcet_name is given, which is no option)")
     ):
         Config.parse(options)
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("ca.pem", "is not a certificate in PEM form"),
+        ("-----BEGIN CERTIFICATE-----\nZ\n-----END CERTIFICATE-----", "is not a certificate in PEM form"),
+        ("-----BEGIN CERTIFICATE----- Grüße", "is not a certificate in PEM form"),
+        ("-----BEGIN PRIVATE KEY-----\nsecret\n-----END PRIVATE KEY-----", "has a private key"),
+    ],
+)
+def test_a_certificate_that_is_none_is_refused_without_its_text(text: str, what: str) -> None:
+    with pytest.raises(ConfigError, match=f"s3.ca_certificate.*{what}") as raised:
+        parse(s3={"ca_certificate": text})
+    assert "secret" not in raised.value.message
+
+
+def test_a_certificate_is_taken_as_it_is() -> None:
+    text = Path(certifi.where()).read_text(encoding="utf-8").split("\n\n")[1]
+    certificate = text[text.index("-----BEGIN") :]
+    assert parse(s3={"ca_certificate": certificate}).s3.ca_certificate == certificate.strip()

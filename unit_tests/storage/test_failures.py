@@ -80,6 +80,7 @@ def test_errors_without_an_answer() -> None:
         assert isinstance(explain(lost, "Writing", SETTINGS), TransientError)
         assert no_answer(lost)
     untrusted = exceptions.SSLError(endpoint_url="https://s3.example", error=OSError("[SSL: CERTIFICATE_VERIFY_FAILED] self-signed"))
+    assert "s3.ca_certificate" in explain(untrusted, "Writing", SETTINGS).message
     assert "AWS_CA_BUNDLE" in explain(untrusted, "Writing", SETTINGS).message
     assert isinstance(explain(untrusted, "Writing", SETTINGS), ConfigError)
     assert not no_answer(untrusted)

@@ -83,8 +83,8 @@ class Connection:
             )
         if isinstance(error, SSLError):
             reason = (
-                f"The TLS connection to the Iceberg catalog failed ({kind}). If its certificate is not trusted, point AWS_CA_BUNDLE at the "
-                "file with its authority."
+                f"The TLS connection to the Iceberg catalog failed ({kind}). If its certificate is not trusted, set "
+                "s3.ca_certificate to the certificate of its authority, or AWS_CA_BUNDLE to a file with it."
             )
         elif isinstance(error, _TROUBLED):
             reason = f"The Iceberg catalog answered that it is in trouble ({kind}{self._said(error)}). Look into the catalog's own log."

@@ -155,7 +155,7 @@ def test_the_authorities_are_those_of_the_store(tmp_path: Path, monkeypatch: pyt
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
     with served(HostileCatalog(), context) as server:
-        with pytest.raises(NotPublished, match=r"\(SSLError\)\. If its certificate is not trusted, point AWS_CA_BUNDLE"):
+        with pytest.raises(NotPublished, match=r"\(SSLError\)\. If its certificate is not trusted, set s3\.ca_certificate"):
             load(server, token="ours")
         monkeypatch.setenv("AWS_CA_BUNDLE", str(certificate))
         monkeypatch.setenv("REQUESTS_CA_BUNDLE", certifi.where())
