@@ -1,5 +1,6 @@
 # The connector's image: Airbyte's Python base, a JRE for Spark, the locked packages, and the connector on top. `make image` builds it.
 # Any Debian with Python 3.11 or later can be the base: --build-arg BASE_IMAGE=... (`make base-image` makes one from Debian's packages).
+# A tag may move. A release names what it was tested on: BASE_IMAGE=docker.io/airbyte/python-connector-base:4.1.0@sha256:...
 ARG BASE_IMAGE=docker.io/airbyte/python-connector-base:4.1.0
 
 # The locked packages in an environment without pip, less what the connector never loads. What builds them stays behind in this stage.
@@ -12,12 +13,12 @@ WORKDIR /src
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 \
     PIP_CACHE_DIR=/var/cache/pip
 # A machine behind a proxy or a mirror passes its settings as secrets: they are mounted for one command and stored nowhere.
-COPY requirements.lock ./
+COPY requirements.lock requirements-build.lock ./
 RUN --mount=type=secret,id=pip.conf,target=/etc/pip.conf \
     --mount=type=secret,id=ca-certificates \
     --mount=type=cache,target=/var/cache/pip \
     if [ -s /run/secrets/ca-certificates ]; then export PIP_CERT=/run/secrets/ca-certificates; fi \
- && /build/bin/pip install --quiet 'setuptools>=77' wheel \
+ && /build/bin/pip install --quiet --require-hashes --requirement requirements-build.lock \
  && /build/bin/pip --python /opt/destination-s3-spark/bin/python install --quiet --require-hashes --requirement requirements.lock
 COPY scripts/trim-packages scripts/order-jars scripts/
 RUN PIP=/build/bin/pip scripts/trim-packages /opt/destination-s3-spark \
@@ -30,11 +31,9 @@ RUN scripts/install-cargo
 COPY kernel ./kernel
 RUN --mount=type=secret,id=pip.conf,target=/etc/pip.conf \
     --mount=type=secret,id=ca-certificates \
-    --mount=type=cache,target=/var/cache/pip \
     --mount=type=cache,target=/var/cache/cargo/registry \
     export CARGO_HOME=/var/cache/cargo \
- && if [ -s /run/secrets/ca-certificates ]; then export PIP_CERT=/run/secrets/ca-certificates CARGO_HTTP_CAINFO=/run/secrets/ca-certificates; fi \
- && /build/bin/pip install --quiet 'maturin>=1.9,<2' \
+ && if [ -s /run/secrets/ca-certificates ]; then export CARGO_HTTP_CAINFO=/run/secrets/ca-certificates; fi \
  && /build/bin/maturin build --quiet --release --locked --manifest-path kernel/Cargo.toml --out /wheels
 
 FROM kernel AS connector

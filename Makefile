@@ -9,6 +9,9 @@ IMAGE ?= airbyte/destination-s3-spark:dev
 BASE_IMAGE ?=
 LOCAL_BASE := destination-s3-spark-base:local
 COMPILE := $(BIN)/python -m uv pip compile --quiet --generate-hashes --no-header --no-emit-index-url --no-annotate --universal --python-version 3.11
+# What builds the image's packages. pyproject.toml and kernel/pyproject.toml name the same.
+BUILD_TOOLS := 'setuptools>=77' wheel 'maturin>=1.9,<2'
+CYCLONEDX := 11.12.0
 PYTEST := $(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadgroup --no-loadscope-reorder
 KERNEL := kernel/Cargo.toml kernel/Cargo.lock kernel/pyproject.toml $(wildcard kernel/src/*.rs)
 export PYTHON
@@ -16,7 +19,7 @@ export PYTHON
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-readers test-trino test-without-kernel coverage check check-kernel fuzz wheels spec lock base-image image image-test
+.PHONY: help install demo test test-readers test-trino test-without-kernel coverage check check-kernel fuzz wheels spec lock sbom audit base-image image image-test
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -80,10 +83,17 @@ spec: install ## Write spec.json and metadata.json anew from the configuration m
 	@scripts/metadata-json
 	@echo "==> wrote destination_s3_spark/spec.json and metadata.json"
 
-lock: install ## Write both lock files anew from pyproject.toml
-	@echo "==> resolving requirements.lock and requirements-dev.lock"
+lock: install ## Write the lock files anew from pyproject.toml and the build tools
+	@echo "==> resolving requirements.lock, requirements-dev.lock and requirements-build.lock"
 	@$(COMPILE) --extra iceberg --output-file requirements.lock pyproject.toml
 	@$(COMPILE) --extra iceberg --extra dev --output-file requirements-dev.lock pyproject.toml
+	@printf '%s\n' $(BUILD_TOOLS) | $(COMPILE) --output-file requirements-build.lock -
+
+sbom: install ## Write what the connector is made of (Python, Rust, Spark's jars) as CycloneDX to dist/sbom.cdx.json
+	@$(BIN)/python -m uv tool run --python $(BIN)/python --from 'cyclonedx-python-lib[json-validation]==$(CYCLONEDX)' python scripts/sbom dist/sbom.cdx.json
+
+audit: install ## Ask for known vulnerabilities of the locked packages and crates; needs the network
+	@scripts/audit
 
 base-image: ## Make a base image from this machine's Debian packages, for where none can be pulled
 	@scripts/base-image $(LOCAL_BASE)

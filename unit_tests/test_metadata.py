@@ -16,7 +16,7 @@ METADATA: dict[str, Any] = yaml.safe_load((ROOT / "metadata.yaml").read_text())
 DATA: dict[str, Any] = METADATA["data"]
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
-LOCK_FILES = ["requirements.lock", "requirements-dev.lock"]
+LOCK_FILES = ["requirements.lock", "requirements-dev.lock", "requirements-build.lock"]
 DESTINATION_S3_ID = "4816b78f-1489-44c1-9060-4b19d5fa9362"
 
 
@@ -103,7 +103,18 @@ def test_a_lock_file_pins_by_hash_and_names_no_host(lock_file: str) -> None:
     assert "--index-url" not in text
 
 
-@pytest.mark.parametrize("lock_file", LOCK_FILES)
+def test_the_tools_that_build_the_image_are_locked_as_the_projects_name_them() -> None:
+    named = [tomllib.loads((ROOT / file).read_text())["build-system"]["requires"] for file in ("pyproject.toml", "kernel/pyproject.toml")]
+    (line,) = re.findall(r"^BUILD_TOOLS := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    tools = line.replace("'", "").split()
+    locked = set(re.findall(r"^([a-z0-9._-]+)==", (ROOT / "requirements-build.lock").read_text(), re.MULTILINE))
+
+    assert {requirement for requires in named for requirement in requires} == set(tools) - {"wheel"}
+    assert {re.split(r"[<>=]", tool)[0] for tool in tools} <= locked
+    assert "pip install --quiet '" not in (ROOT / "Dockerfile").read_text(), "a package without a hash"
+
+
+@pytest.mark.parametrize("lock_file", ["requirements.lock", "requirements-dev.lock"])
 def test_every_declared_dependency_is_locked(lock_file: str) -> None:
     locked = set(re.findall(r"^([a-z0-9._-]+)(?:\[[^\]]*\])?==", (ROOT / lock_file).read_text(), re.MULTILINE))
     # The image is made of requirements.lock, and catalogs of Iceberg are to work in it.
