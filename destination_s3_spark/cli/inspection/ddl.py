@@ -134,7 +134,7 @@ def _trino(source: Source) -> str:
 
 
 def _trino_folder(source: Source) -> str:
-    needed = ["hive.timestamp-precision=MICROSECONDS, or it reads milliseconds, rounded"]
+    needed = ["hive.timestamp-precision=MICROSECONDS, or it refuses timestamp(6)"]
     if any(source.depths):
         needed.insert(0, "hive.recursive-directories=true, or the table is empty")
     catalog = "".join(f"-- The catalog, connector.name=hive, needs {option}.\n" for option in needed)

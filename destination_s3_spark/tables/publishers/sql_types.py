@@ -63,7 +63,7 @@ SPARK = Dialect(
     "ARRAY<{}>", "STRUCT<{}>", "{quoted}:{type}",
 )  # fmt: skip
 TRINO = Dialect(
-    "Trino", '"', "varchar", "boolean", "bigint", "double", "decimal", "date", "timestamp",
+    "Trino", '"', "varchar", "boolean", "bigint", "double", "decimal", "date", "timestamp(6)",
     "array({})", "row({})", "{quoted} {type}",
 )  # fmt: skip
 

@@ -155,6 +155,13 @@ def test_a_delta_table_is_read_as_one_where_the_engine_can(engine: SqlEngine) ->
     assert statement(engine, ("id", "integer"), publish={"delta": True}).endswith(DELTA_STATEMENTS[engine])
 
 
+def test_trino_is_told_the_precision_that_it_must_be_configured_for() -> None:
+    """Trino refuses a column of another precision than that of its catalog."""
+    text = statement(SqlEngine.TRINO, ("at", "timestamp_with_timezone"))
+    assert '"at" timestamp(6)' in text
+    assert "hive.timestamp-precision=MICROSECONDS" in text
+
+
 def test_an_endpoint_is_part_of_the_address_for_clickhouse() -> None:
     text = statement(SqlEngine.CLICKHOUSE, ("id", "integer"), publish={"delta": True}, s3_endpoint="http://127.0.0.1:9000")
     assert "deltaLake('http://127.0.0.1:9000/lake/lake/shop/orders/')" in text

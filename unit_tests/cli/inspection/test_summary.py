@@ -68,7 +68,7 @@ def test_syncs_without_an_id_are_syncs() -> None:
     found = chain.inspected()
 
     assert [sync.sync_id for sync in syncs(found.blocks)] == [0]
-    assert str(views.facts(summary(found))["last sync"]).startswith("0, started 2026-03-01 12:30:00")
+    assert str(views.facts(summary(found))["last sync"]).startswith("no sync id, started 2026-03-01 12:30:00")
     assert commits(found)[0].summary == "table shop.orders begins, no sync id, generation 3"
 
 
