@@ -194,8 +194,9 @@ def _live(life: Life, syncs: int) -> None:
             life.sync()
         cost, count = meter.take(), age - before
         factory = table_factory(life.config)
-        found = factory.find()
-        tables = [read_table(factory, table, factory.publishers(found)[table.stream]) for table in found]
+        every = factory.find()
+        found, publishers = every.tables, factory.publishers(every)
+        tables = [read_table(factory, table, publishers[table.stream]) for table in found]
         inspected = meter.take()
         _read_without_hint(factory)
         unhinted = meter.take()
@@ -220,8 +221,8 @@ def _live(life: Life, syncs: int) -> None:
 
 
 def _read_without_hint(factory: TableFactory) -> None:
-    for found in factory.find():
-        chain = Chain(factory.store, found.chain_prefix, found.stream)
+    for found in factory.find().tables:
+        chain = Chain(factory.store, found.table)
         chain.catch_up()
         chain.live_files()
 

@@ -18,7 +18,7 @@ import pytest
 from moto.server import ThreadedMotoServer
 
 from destination_s3_spark.chain.files import DataFile, FileKind, KeyRange
-from destination_s3_spark.chain.opening import Session, Table
+from destination_s3_spark.chain.opening import Session
 from destination_s3_spark.chain.orphan_uploads import OrphanUploads
 from destination_s3_spark.formats.parquet_statistics import footer_statistics
 from destination_s3_spark.schema.airbyte_type import AirbyteType, Array, Decimal, Field, Object, Scalar
@@ -28,11 +28,11 @@ from destination_s3_spark.storage.client import s3_client
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import AccessKey, ClientLimits, S3Settings
 from destination_s3_spark.storage.staging import StagedFileSink
-from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.commit.batch import TableCheckpoint
 from destination_s3_spark.tables.commit.writer import TableWriter, WriterDependencies
 from destination_s3_spark.tables.landing.slices import Segment, StagedSlice
 from destination_s3_spark.tables.publishers.publication import Publisher
+from unit_tests.places import table_of
 
 REGION = "us-east-1"
 
@@ -227,9 +227,7 @@ class SmallTable:
     def __init__(self, settings: S3Settings, namespace: str | None = "shop", name: str = "users") -> None:
         self.settings = settings
         self.store = S3Store(settings)
-        stream, table_id = StreamId(namespace, name), f"{namespace or ''}_raw__stream_{name}"
-        root = f"lake/{namespace}/{name}/" if namespace else f"lake/{name}/"
-        self.table = Table(stream, table_id, f"lake/airbyte_internal/{table_id}/", root)
+        self.table = table_of(name, namespace)
         self._sent = 0
         self._checkpoints = 0
 

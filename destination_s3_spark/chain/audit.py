@@ -11,27 +11,44 @@ from destination_s3_spark.chain.blocks import Block
 from destination_s3_spark.chain.events import Snapshot
 from destination_s3_spark.chain.files import FileEntry
 from destination_s3_spark.chain.fold import InvalidChain, Rule, fold, resume
-from destination_s3_spark.chain.hint import BadHint, decode_hint
+from destination_s3_spark.chain.hint import HINT_NAME, MOST_HINT_BYTES, BadHint, Known, decode_hint
 from destination_s3_spark.chain.live_files import LiveFiles, LiveFilesFold, with_generations
 from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.chain.state import TableState
 from destination_s3_spark.errors import DataError
+from destination_s3_spark.storage.object_store import ObjectNotFound, ObjectStore, ObjectTooLarge
 
 
 @dataclass(slots=True)
 class Audit:
-    """The result of reading a whole chain. `problems` are for users. After the first problem of a block, later blocks are not read."""
+    """The result of reading a whole chain. After the first problem of a block, later blocks are not read.
 
+    `problems` and `remarks` are for users; only problems call for action. `hinted`: the state and files at the block of the hint.
+    """
+
+    hint: Known | None = None
+    hinted: tuple[TableState, LiveFiles] | None = None
     blocks: int = 0
     state: TableState | None = None
     live: LiveFilesFold = field(default_factory=LiveFilesFold)
-    hashes: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
 
 
-def audit(chain: Chain) -> Audit:
+def read_hint(store: ObjectStore, chain: Chain) -> Known | str:
+    """Return the contents of the hint, or why readers ignore it. Raises TransientError or ConfigError."""
+    try:
+        known = decode_hint(store.get(f"{chain.prefix}{HINT_NAME}", MOST_HINT_BYTES))
+    except ObjectNotFound:
+        return "there is no hint; the next sync writes one"
+    except (BadHint, ObjectTooLarge):
+        return "the hint is damaged; readers ignore it"
+    return known
+
+
+def audit(chain: Chain, hint: Known | str) -> Audit:
     """Fold every block up to the head of a chain that has been read. One GET per block. Raises TransientError or ConfigError."""
-    found = Audit()
+    found = Audit(None if isinstance(hint, str) else hint, remarks=[hint] if isinstance(hint, str) else [])
     try:
         for block, digest in chain.all_blocks():
             _add(found, block, digest)
@@ -41,20 +58,42 @@ def audit(chain: Chain) -> Audit:
         found.problems.append(error.message)
     if not found.problems and found.state is not None:
         found.problems += _differences(found.state, found.live.now, chain)
+    found.problems += list(_hint_problems(found, chain))
     return found
 
 
-def check_hint(body: bytes, found: Audit) -> list[str]:
-    """Return what is wrong with a hint. A wrong hint is harmless: the next session that closes replaces it."""
-    try:
-        hinted = decode_hint(body).state
-    except BadHint:
-        return ["the hint is damaged; readers ignore it"]
-    if hinted.sequence_number >= len(found.hashes):
-        return []  # written after the audit
-    if hinted.block_hash != found.hashes[hinted.sequence_number]:
-        return [f"the hint names another block {hinted.sequence_number} than the chain has"]
-    return []
+def _hint_problems(found: Audit, chain: Chain) -> Iterator[str]:
+    """Yield what the hint says about the table that its chain does not. Sessions begin with the hint, so this is a problem."""
+    hint, place = found.hint, f"{chain.prefix}{HINT_NAME}"
+    if hint is None or (found.hinted is None and not found.problems):
+        return  # there is none, or it was written after the audit
+    if found.hinted is None:
+        yield (
+            f"{place} names block {hint.state.sequence_number}; if the chain never had the blocks from {found.blocks} on, somebody else "
+            "wrote it, and readers do without it once it is deleted"
+        )
+        return
+    state, files = found.hinted
+    theirs = with_generations(hint.state, files)
+    if not _agree(state, theirs) or (hint.live is not None and _files(hint.live) != _files(files)):
+        yield f"{place} describes another table than the chain does. It is only a copy: delete it before the next sync"
+
+
+def _agree(state: TableState, theirs: TableState) -> bool:
+    """Tell whether two states are the same, as far as the version that wrote `theirs` knew it."""
+    if None in (state.schema_blocks, theirs.schema_blocks):
+        state, theirs = replace(state, schema_blocks=None), replace(theirs, schema_blocks=None)
+    if None in [one.block for one in theirs.contents.leaving]:
+        state, theirs = _without_blocks(state), _without_blocks(theirs)
+    # A writer's own state names the kind of its schema's event, a state read from blocks does not.
+    state, theirs = _without_kind(state), _without_kind(theirs)
+    # The block itself may say that the last data block is settled.
+    return theirs in (state, replace(state, settled=state.last_data, unsettled=None))
+
+
+def _without_blocks(state: TableState) -> TableState:
+    leaving = tuple(replace(one, block=None) for one in state.contents.leaving)
+    return replace(state, contents=replace(state.contents, leaving=leaving))
 
 
 def _add(found: Audit, block: Block, digest: str) -> None:
@@ -67,23 +106,18 @@ def _add(found: Audit, block: Block, digest: str) -> None:
     else:
         found.state = fold(found.state, block, digest)
         found.live.add(block)
-    found.hashes.append(digest)
     found.blocks += 1
+    if found.hint is not None and found.hint.state.sequence_number == block.sequence_number:
+        found.hinted = found.state, found.live.now
 
 
 def _check_snapshot(state: TableState, live: LiveFiles, block: Block, event: Snapshot) -> None:
     """Raise InvalidChain unless the Snapshot holds the fold of the blocks before it, as far as the version that wrote it knew it."""
     theirs = event.state
-    if None in (state.schema_blocks, theirs.schema_blocks):
-        state, theirs = replace(state, schema_blocks=None), replace(theirs, schema_blocks=None)
     if theirs.contents.current_from is None:
         contents = replace(state.contents, current_from=None, earlier_rows=theirs.contents.earlier_rows)
         state = replace(state, contents=contents)
-    # A writer's own state names the kind of its schema's event, a state read from blocks does not.
-    state, theirs = _without_kind(state), _without_kind(theirs)
-    # The block itself may say that the last data block is settled.
-    settled = replace(state, settled=block.settled, unsettled=None) if block.settled == state.last_data else state
-    if theirs not in (state, settled):
+    if not _agree(state, theirs):
         raise InvalidChain(Rule.SNAPSHOT, f"block {block.sequence_number}: its state differs")
     if (_names(event.files), event.adopted, _names(event.dropped)) != (_names(live.files), live.adopted, _names(live.dropped)):
         raise InvalidChain(Rule.SNAPSHOT, f"block {block.sequence_number}: its files differ")
@@ -93,6 +127,12 @@ def _without_kind(state: TableState) -> TableState:
     if state.schema is None:
         return state
     return replace(state, schema={name: value for name, value in state.schema.items() if name != "kind"})
+
+
+def _files(live: LiveFiles) -> LiveFiles:
+    """Return the files as every version lists them: without their days and statistics."""
+    plain = [tuple(replace(file, landed_on=None, statistics=None) for file in files) for files in (live.files, live.dropped)]
+    return LiveFiles(live.adopted, plain[0], plain[1], live.pending)
 
 
 def _names(files: tuple[FileEntry, ...]) -> list[tuple[str, int, int]]:

@@ -16,6 +16,8 @@ from destination_s3_spark.chain.events import DATA_FIELDS, FORMAT_VERSION, Event
 from destination_s3_spark.errors import Bug, ConfigError
 
 BLOCK_FORMAT = 1
+MOST_BLOCK_BYTES = 2**29
+"""Largest block. A Snapshot of a million files is smaller."""
 
 
 class UnreadableBlock(Exception):
@@ -115,7 +117,7 @@ def decode(body: bytes) -> Block:
         if envelope.format > BLOCK_FORMAT:
             raise _newer(f"block format {envelope.format}")
         event = _decode_event(bytes(envelope.event))
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UnreadableBlock(str(error)) from error
     return Block(
         envelope.sequence_number,

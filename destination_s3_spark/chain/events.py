@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct
 
-from destination_s3_spark.chain.files import FileEntry
+from destination_s3_spark.chain.files import Count, FileEntry
 from destination_s3_spark.chain.operation_count import OperationCount
 from destination_s3_spark.chain.state import Checkpoint, Opener, Pending, TableState
 from destination_s3_spark.stream_id import StreamId
@@ -89,8 +89,8 @@ class SetDataSchema:
 class OffsetInterval(Struct, frozen=True):
     """Rows `start` to `end`, both inclusive, counted from 0 over the table's lifetime."""
 
-    start: int
-    end: int
+    start: Count
+    end: Count
 
 
 class ChangedValues(Struct, frozen=True):

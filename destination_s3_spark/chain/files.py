@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import Annotated, TypeAlias
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from destination_s3_spark.formats.file_statistics import FileStatistics
@@ -21,6 +22,11 @@ GENERATION_METADATA = "ab-generation-id"
 def generation_metadata(generation_id: int | None) -> dict[str, str]:
     """Return the object metadata of a file with rows of this generation."""
     return {GENERATION_METADATA: str(generation_id)}
+
+
+Count: TypeAlias = Annotated[int, Meta(ge=0, le=2**60)]
+"""A number of rows, files, blocks or bytes, or an offset. Sums of a few of them fit into 64 bits."""
+Hex: TypeAlias = Annotated[str, Meta(pattern="^(?:[0-9a-f]{2})*$")]
 
 
 class FileKind(Enum):
@@ -43,8 +49,8 @@ class FileKind(Enum):
 class KeyRange(Struct, frozen=True):
     """Bounds of the encoded keys in a sorted file, in hex. Long keys are cut to valid bounds. `of`: fingerprint of the key's columns."""
 
-    first: str
-    last: str
+    first: Hex
+    last: Hex
     of: str
 
 
@@ -87,14 +93,14 @@ class FileEntry(Struct, frozen=True, rename="camel", omit_defaults=True):
 
     kind: FileKind
     key: str
-    rows: int
-    bytes: int
+    rows: Count
+    bytes: Count
     upload_id: str | None = None
     part_etags: tuple[str, ...] = ()
     keys: KeyRange | None = None
     schema_id: int | None = None
     generation_id: int | None = None
-    offset: int | None = None
+    offset: Count | None = None
     statistics: FileStatistics | None = None
     landed_on: int | None = None
     partition: str | None = None

@@ -13,6 +13,7 @@ from destination_s3_spark.chain.blocks import Block
 from destination_s3_spark.chain.events import (
     AddData,
     Close,
+    Event,
     MergeData,
     OpenEpoch,
     ReplaceData,
@@ -53,6 +54,7 @@ class Rule(Enum):
     FILES_REMOVED = "only files that are there can be removed"
     NO_OP = "the event changes nothing"
     VOID = "Void takes back the unsettled data block before it"
+    TERRITORY = "a chain is that of the folder it lies in, and names only files of its own table"
     SNAPSHOT = "a Snapshot carries the fold of the blocks before it"
 
 
@@ -221,7 +223,7 @@ def _merge_data(state: TableState, number: int, event: MergeData) -> TableState:
     if not event.files and not event.files_removed:
         raise InvalidChain(Rule.NO_OP, f"block {number}")
     contents = _exchanged(state.contents, event.files, event.files_removed)
-    contents = replace(contents, operation_count=event.operation_count, leaving=_leaving(contents, event))
+    contents = replace(contents, operation_count=event.operation_count, leaving=_leaving(contents, number, event))
     return _rewritten(state, number, event, contents)
 
 
@@ -243,7 +245,7 @@ def _replace_data(state: TableState, number: int, event: ReplaceData) -> TableSt
         begun_by=event.sync_id,
         operation_count=event.operation_count,
         current_from=0,
-        leaving=_leaving(left, event),
+        leaving=_leaving(left, number, event),
     )
     return _rewritten(state, number, event, contents)
 
@@ -271,11 +273,18 @@ def _exchanged(before: Contents, files: tuple[FileEntry, ...], removed: tuple[Fi
     return replace(before, held={kind: counters for kind, counters in held.items() if counters.files}, adopted=adopted)
 
 
-def _leaving(before: Contents, event: MergeData | ReplaceData) -> tuple[Leaving, ...]:
-    kept = [file for file in event.files_removed if file.kind in SEEN_BY_READERS]
+def files_kept(event: Event) -> tuple[FileEntry, ...]:
+    """Return the files that an event replaces and keeps for a while."""
+    if not isinstance(event, MergeData | ReplaceData) or event.keep_until is None:
+        return ()
+    return tuple(file for file in event.files_removed if file.kind in SEEN_BY_READERS)
+
+
+def _leaving(before: Contents, number: int, event: MergeData | ReplaceData) -> tuple[Leaving, ...]:
+    kept = files_kept(event)
     if event.keep_until is None or not kept:
         return before.leaving
-    return (*before.leaving, Leaving(event.keep_until, tuple(file.key for file in kept), sum(file.bytes for file in kept)))
+    return (*before.leaving, Leaving(event.keep_until, tuple(file.key for file in kept), sum(file.bytes for file in kept), number))
 
 
 def _closed(state: TableState, event: Close) -> Contents:

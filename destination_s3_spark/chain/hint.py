@@ -10,12 +10,14 @@ import hashlib
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain
 
 import msgspec
 
 from destination_s3_spark.chain.blocks import canonical
 from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.chain.state import TableState
+from destination_s3_spark.chain.territory import Table, keys_of_live, keys_of_state
 
 HINT_NAME = "hint.json"
 PLAIN_FILES = 500
@@ -24,6 +26,10 @@ PLAIN_BYTES = 2**20
 """Largest size of a hint with a plain list. Statistics of wide tables can make a short list large."""
 MAX_BYTES = 4 * 2**20
 """Largest compressed list. A larger one is read from the blocks when needed, because every sync reads and writes the hint."""
+MOST_HINT_BYTES = 64 * 2**20
+"""Largest hint that is read or written. The list is at most MAX_BYTES of it; columns and checkpoints take the rest."""
+MOST_LIST_BYTES = 256 * 2**20
+"""Largest list after decompression. Keys are compressed to a twentieth at best."""
 
 _LEVEL = 1
 """Level of compression. The keys of a table's files are so similar that higher levels save little."""
@@ -87,7 +93,31 @@ def decode_hint(body: bytes) -> Known:
         known = _KNOWN.decode(hint.known)
         if known.compressed is None:
             return known
-        live = _LIVE.decode(zlib.decompress(base64.b64decode(known.compressed)))
+        live = _LIVE.decode(_decompressed(base64.b64decode(known.compressed)))
         return msgspec.structs.replace(known, live=live, compressed=None)
-    except (msgspec.DecodeError, UnicodeDecodeError, zlib.error, ValueError):
+    except (msgspec.DecodeError, UnicodeDecodeError, zlib.error, ValueError, RecursionError):
         raise BadHint from None
+
+
+def _decompressed(body: bytes) -> bytes:
+    decompressor = zlib.decompressobj()
+    text = decompressor.decompress(body, MOST_LIST_BYTES)
+    if not decompressor.eof:
+        raise BadHint
+    return text
+
+
+def require_plausible(known: Known, table: Table) -> None:
+    """Raise BadHint unless a session of the table may have written the hint.
+
+    A session writes it after its Close, when everything is settled, and names only objects of its own table. What this cannot detect is
+    confirmed from blocks before anything is deleted.
+    """
+    state, live = known.state, known.live or LiveFiles()
+    contents = state.contents
+    named = chain(keys_of_state(state), keys_of_live(live))
+    if table.flaw(state.identity) or table.territory(state.identity.final_root).foreign_key(named) is not None:
+        raise BadHint
+    ends = [file.offset + file.rows for file in live.files if file.offset is not None and file.partition is None]
+    if state.unsettled is not None or max(contents.landed + contents.pending_rows, *ends, 0) > contents.next_offset:
+        raise BadHint

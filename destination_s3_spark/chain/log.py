@@ -7,22 +7,22 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Any
 
 from msgspec.structs import replace
 
-from destination_s3_spark.chain.blocks import Block, UnreadableBlock, block_hash, block_name, decode, encode
+from destination_s3_spark.chain.blocks import MOST_BLOCK_BYTES, Block, UnreadableBlock, block_hash, block_name, decode, encode
 from destination_s3_spark.chain.events import Event, OpenEpoch, Seed, SetDataSchema, Snapshot
-from destination_s3_spark.chain.fold import InvalidChain, fold, resume
-from destination_s3_spark.chain.hint import HINT_NAME, BadHint, Shown, decode_hint, encode_hint
+from destination_s3_spark.chain.fold import InvalidChain, Rule, fold, resume
+from destination_s3_spark.chain.hint import HINT_NAME, MOST_HINT_BYTES, BadHint, Shown, decode_hint, encode_hint, require_plausible
 from destination_s3_spark.chain.live_files import LiveFiles, LiveFilesFold, dated, with_generations
-from destination_s3_spark.chain.state import TableState
+from destination_s3_spark.chain.state import Identity, TableState
+from destination_s3_spark.chain.territory import Table, Territory, keys_of_event
 from destination_s3_spark.errors import Bug, DataError, SyncError, TransientError
-from destination_s3_spark.storage.object_store import ObjectExists, ObjectNotFound, ObjectStore, OutcomeUnknown
-from destination_s3_spark.stream_id import StreamId
+from destination_s3_spark.storage.object_store import ObjectExists, ObjectNotFound, ObjectStore, ObjectTooLarge, OutcomeUnknown
 
 CREATE_TRIES = 8
 """Attempts to create a block while the outcome is unknown and the object does not exist."""
@@ -55,13 +55,15 @@ class BlockTaken(Exception):
 
 
 class Chain:
-    """The chain under `prefix` (ends in `/`). `state` is the fold of the blocks read or written so far, None if no block is known."""
+    """The chain of a table. `state` is the fold of the blocks read or written so far, None if no block is known."""
 
-    def __init__(self, store: ObjectStore, prefix: str, stream: StreamId, clock: Clock = utc_now) -> None:
+    def __init__(self, store: ObjectStore, table: Table, clock: Clock = utc_now) -> None:
         self._store = store
-        self._prefix = prefix
-        self._stream = stream
+        self.table = table
+        self._prefix = table.chain_prefix
+        self._stream = table.stream
         self._clock = clock
+        self._territory = table.territory(table.final_root)
         self.state: TableState | None = None
         self.shown: dict[str, Shown] = {}
         """The state that each publisher last showed readers, by publisher name. The marks are stored in the hint."""
@@ -71,7 +73,17 @@ class Chain:
         """The reasons of the publishers that did not show readers the table the last time, by publisher name."""
         self._live: LiveFilesFold | None = None
         self._from_hint = False
-        self._hint_number: int | None = None
+        self.hint_number: int | None = None
+        """Number of the last block that the hint covers, if the state began with a hint."""
+        self.confirmed = True
+        """Whether the state follows from blocks alone. What only a hint says must not be the reason to delete anything."""
+
+    @property
+    def territory(self) -> Territory:
+        """The keys that are the table's."""
+        if self.state is not None and self.state.identity.final_root != self._territory.root:
+            self._territory = self.table.territory(self.state.identity.final_root)
+        return self._territory
 
     @property
     def prefix(self) -> str:
@@ -91,19 +103,18 @@ class Chain:
         The hint of a closed session may be out of date; `catch_up` and `append` detect that. From any other hint, read on to the head.
         """
         try:
-            hint = self._store.get(self._prefix + HINT_NAME)
+            known = decode_hint(self._store.get(self._prefix + HINT_NAME, MOST_HINT_BYTES))
+            require_plausible(known, self.table)
         except ObjectNotFound:
             return
-        try:
-            known = decode_hint(hint)
-        except BadHint:
+        except (BadHint, ObjectTooLarge):
             self._distrust_hint()
         else:
             self.state = known.state
             self._live = None if known.live is None else LiveFilesFold(dated(known.live, known.state.system_time))
             self.shown = {name: Shown(mark, known.live) for name, mark in known.shown.items()}
-            self._from_hint = True
-            self._hint_number = known.state.sequence_number
+            self._from_hint, self.confirmed = True, False
+            self.hint_number = known.state.sequence_number
             if known.state.contents.current_from is None:
                 self.state = with_generations(known.state, self.live_files())
             if not known.state.closed:
@@ -113,7 +124,7 @@ class Chain:
         # The blocks are the source of truth; the hint is only a copy.
         logger.warning("the hint of table %s does not agree with its chain and is ignored", self._stream)
         self.state = self._live = None
-        self._from_hint = False
+        self._from_hint, self.confirmed = False, True
         self.catch_up()
 
     def catch_up(self) -> None:
@@ -142,6 +153,8 @@ class Chain:
             event=event,
         )
         body = encode(block)
+        if len(body) > MOST_BLOCK_BYTES:
+            raise Bug(f"Table {self._stream}: a block of {len(body):,} bytes is too large.")
         try:
             after = fold(state, block, block_hash(body))
         except InvalidChain as error:
@@ -160,9 +173,15 @@ class Chain:
 
     def anew(self) -> Chain:
         """Return a separate copy of this chain, read up to the current head, for a caller that only reads."""
-        chain = Chain(self._store, self._prefix, self._stream, self._clock)
+        chain = Chain(self._store, self.table, self._clock)
         chain.shown, chain.not_shown = dict(self.shown), self.not_shown
         chain.read()
+        chain.catch_up()
+        return chain
+
+    def of_blocks_alone(self) -> Chain:
+        """Return a separate copy of this chain, read without the hint. One GET per block since the last Snapshot."""
+        chain = Chain(self._store, self.table, self._clock)
         chain.catch_up()
         return chain
 
@@ -193,8 +212,12 @@ class Chain:
         """Store the state as a hint for the next reader. A failure is only logged: it costs that reader time and nothing else."""
         live = None if self._live is None else self._live.now
         marks = {name: shown.mark for name, shown in self.shown.items()}
+        body = encode_hint(self.head, live, marks)
+        if len(body) > MOST_HINT_BYTES:
+            logger.debug("hint of table %s not written: %d bytes are too many", self._stream, len(body))
+            return
         try:
-            self._store.put(self._prefix + HINT_NAME, encode_hint(self.head, live, marks))
+            self._store.put(self._prefix + HINT_NAME, body)
         except (SyncError, OutcomeUnknown) as error:
             logger.debug("hint of table %s not written: %s", self._stream, error)
 
@@ -212,14 +235,14 @@ class Chain:
         Sends one GET per block, in parallel for longer ranges.
         """
         numbers = range(self.head.snapshot or 0, self.head.sequence_number + 1) if numbers is None else numbers
-        yield from map(self._decode, numbers, self._bodies(numbers))
+        yield from map(self._decode_own, numbers, self._bodies(numbers))
 
     def all_blocks(self) -> Iterator[tuple[Block, str]]:
         """Yield every block from the Seed to the head, each with its hash. Raises DataError when one is missing or unreadable."""
         for start in range(0, self.head.sequence_number + 1, BLOCKS_IN_MEMORY):
             numbers = range(start, min(start + BLOCKS_IN_MEMORY, self.head.sequence_number + 1))
             for number, body in zip(numbers, self._bodies(numbers), strict=True):
-                yield self._decode(number, body), block_hash(body)
+                yield self._decode_own(number, body), block_hash(body)
 
     def _bodies(self, numbers: Sequence[int]) -> Iterator[bytes]:
         if len(numbers) < PARALLEL_FROM:
@@ -254,7 +277,7 @@ class Chain:
             fold = LiveFilesFold()
             for block in self.blocks():
                 fold.add(block)
-                if block.sequence_number == self._hint_number:
+                if block.sequence_number == self.hint_number:
                     self.shown = {name: Shown(shown.mark, shown.live or fold.now) for name, shown in self.shown.items()}
             self._live = fold
         return self._live
@@ -265,6 +288,7 @@ class Chain:
         head = self._find_head(known, bodies)
         self.shown_is_complete = self.shown_is_complete and head == known
         pending: list[tuple[Block, str]] = []
+        start: list[Block] = []
         state = self.state
         live = LiveFilesFold() if state is None else self._live
         for number in range(head, known, -1):
@@ -275,10 +299,14 @@ class Chain:
                 live = LiveFilesFold()
                 live.add(block)
                 state = with_generations(state, live.now)
+                start = [block]
                 break
             pending.append((block, digest))
         for block, digest in reversed(pending):
             state = fold(state, block, digest)
+        if state is not None and head > known:
+            self._require_own(state.identity, (*start, *(block for block, _ in pending)))
+            self.confirmed = self.confirmed or bool(start)
         for block, _ in reversed(pending):
             if live is not None:
                 live.add(block)
@@ -323,7 +351,7 @@ class Chain:
 
     def _get(self, number: int) -> bytes | None:
         try:
-            return self._store.get(self._prefix + block_name(number))
+            return self._store.get(self._prefix + block_name(number), MOST_BLOCK_BYTES)
         except ObjectNotFound:
             return None
 
@@ -338,6 +366,24 @@ class Chain:
             return decode(body)
         except UnreadableBlock as error:
             raise self._damaged(f"block {number} cannot be read: {error}") from error
+
+    def _decode_own(self, number: int, body: bytes) -> Block:
+        block = self._decode(number, body)
+        try:
+            self._require_own(self.head.identity, (block,))
+        except InvalidChain as error:
+            raise self._damaged(str(error)) from error
+        return block
+
+    def _require_own(self, identity: Identity, blocks: Iterable[Block]) -> None:
+        """Raise InvalidChain if the chain is not that of its folder, or if a block names a key that is not the table's."""
+        if flaw := self.table.flaw(identity):
+            raise InvalidChain(Rule.TERRITORY, flaw)
+        territory = self.table.territory(identity.final_root)
+        for block in blocks:
+            key = territory.foreign_key(keys_of_event(block.event))
+            if key is not None:
+                raise InvalidChain(Rule.TERRITORY, f"block {block.sequence_number} names '{key}'")
 
     def _damaged(self, what: str) -> DataError:
         return DataError(

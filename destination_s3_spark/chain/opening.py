@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
@@ -15,6 +14,7 @@ from destination_s3_spark.chain.precedence import Precedence, TakenOver
 from destination_s3_spark.chain.schema_history import with_schema_blocks
 from destination_s3_spark.chain.settle import Publish, complete, delete_voided, finish, take_back
 from destination_s3_spark.chain.state import Pending, TableState
+from destination_s3_spark.chain.territory import Table
 from destination_s3_spark.chain.tokens import parse_token, table_number
 from destination_s3_spark.errors import Fenced, TransientError
 from destination_s3_spark.storage.object_store import ObjectStore
@@ -23,39 +23,11 @@ from destination_s3_spark.stream_id import StreamId
 OPEN_TRIES = 32
 """Attempts to append the opening block. Each failed attempt means that another writer has made progress."""
 
-CHAIN_FOLDER = "chain/"
-"""Subfolder of a table's folder that holds its blocks."""
-
 SNAPSHOT_EVERY = 100
 """Blocks after which a Snapshot is due. A reader without a hint folds about this many blocks."""
 FILES_PER_BLOCK = 10
 """Most files that a Snapshot lists for each block since the last one. A table of many files thus gets fewer Snapshots: with a constant
 distance, the bytes of its chain would grow with the square of its age."""
-
-
-def _adopt_nothing() -> Sequence[str]:
-    return ()
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """The location of a table. `folder`: `<root>/airbyte_internal/<table>/`. `adopt` returns the keys that a new table takes over."""
-
-    stream: StreamId
-    table_id: str
-    folder: str
-    final_root: str
-    adopt: Callable[[], Sequence[str]] = _adopt_nothing
-
-    @property
-    def chain_prefix(self) -> str:
-        """Key prefix of the blocks."""
-        return f"{self.folder}{CHAIN_FOLDER}"
-
-    @property
-    def scratch_prefix(self) -> str:
-        """Key prefix of rows that merges are sorting and of lines that wait for cluster executors. No block names these objects."""
-        return f"{self.folder}scratch/"
 
 
 class WriteDisposition(Enum):
@@ -129,7 +101,7 @@ def open_table(
             chain.append(_opening_event(chain, table, session))
         uploads = scratch = 0
         if not clean or session.disposition is WriteDisposition.MAINTAIN:
-            uploads = orphans.abort(chain.head.identity.table_number, chain.head.epoch)
+            uploads = orphans.abort(chain.territory, chain.head.epoch)
             scratch = _delete_scratch(store, table, chain.head)
         take_snapshot_when_due(chain)
     except BlockTaken as taken:

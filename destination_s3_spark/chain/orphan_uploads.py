@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from collections import defaultdict
 
+from destination_s3_spark.chain.territory import Territory
 from destination_s3_spark.chain.tokens import Token, parse_token
 from destination_s3_spark.storage.object_store import ObjectStore
 
@@ -21,18 +22,18 @@ class OrphanUploads:
         self._lock = threading.Lock()
         self._by_table: dict[int, list[tuple[Token, str, str]]] | None = None
 
-    def abort(self, table_number: int, before_epoch: int) -> int:
+    def abort(self, territory: Territory, before_epoch: int) -> int:
         """Abort the table's uploads from epochs before `before_epoch` and return their number.
 
         Every block of those epochs must be settled, because it may need these uploads until then.
         """
-        found = self._found(table_number, before_epoch)
+        found = [upload for upload in self._found(territory.number, before_epoch) if territory.may_write(upload[1])]
         for _, key, upload_id in found:
             self._store.abort_upload(key, upload_id)
         return len(found)
 
     def count(self, table_number: int, before_epoch: int) -> int:
-        """Return the number of uploads that `abort` would abort."""
+        """Return the number of uploads from epochs before `before_epoch`."""
         return len(self._found(table_number, before_epoch))
 
     def _found(self, table_number: int, before_epoch: int) -> list[tuple[Token, str, str]]:

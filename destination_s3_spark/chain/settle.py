@@ -11,10 +11,13 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Protocol, TypeVar
 
+from destination_s3_spark.chain.confirmation import expired_files
 from destination_s3_spark.chain.events import Void
 from destination_s3_spark.chain.files import FileEntry
 from destination_s3_spark.chain.log import Chain
+from destination_s3_spark.errors import TransientError
 from destination_s3_spark.storage.object_store import ObjectStore, OutcomeUnknown, UploadFailed
+from destination_s3_spark.stream_id import StreamId
 
 COMPLETE_TRIES = 3
 """Attempts to complete an upload while the outcome is unknown and the object does not exist. After them the upload counts as gone: a store
@@ -62,7 +65,7 @@ def sweep(chain: Chain, store: ObjectStore) -> datetime | None:
     Without that Close, the next session deletes the files again, which changes nothing.
     """
     now = chain.now()
-    expired = chain.head.contents.expired(now)
+    expired = expired_files(chain, now)
     if not expired:
         return None
     store.delete(expired)
@@ -85,6 +88,15 @@ def take_back(chain: Chain, store: ObjectStore) -> bool:
     chain.append(Void(undo.sequence_number))
     delete_voided(chain, store)
     return True
+
+
+def taken_back(stream: StreamId, number: int) -> TransientError:
+    """Return the error for a writer that has taken its own block back."""
+    return TransientError(
+        f"Uploads of table {stream} disappeared before they were complete, so block {number} was taken back. Nothing is lost: try again. "
+        "If it happens again, look for a bucket lifecycle rule that aborts incomplete uploads early.",
+        stream=stream,
+    )
 
 
 def delete_voided(chain: Chain, store: ObjectStore) -> None:

@@ -7,12 +7,13 @@ The state holds everything a writer needs to continue and is small enough for th
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
-from destination_s3_spark.chain.files import FileEntry, FileKind
+from destination_s3_spark.chain.files import Count, FileEntry, FileKind
 from destination_s3_spark.chain.operation_count import OperationCount
+from destination_s3_spark.chain.tokens import MAX_EPOCH
 from destination_s3_spark.stream_id import StreamId
 
 
@@ -49,9 +50,9 @@ class Identity(Struct, frozen=True, rename="camel"):
 class Counters(Struct, frozen=True):
     """Totals over the live files of one kind."""
 
-    rows: int = 0
-    files: int = 0
-    bytes: int = 0
+    rows: Count = 0
+    files: Count = 0
+    bytes: Count = 0
 
 
 class Pending(Struct, frozen=True, rename="camel"):
@@ -61,17 +62,21 @@ class Pending(Struct, frozen=True, rename="camel"):
     """
 
     generation: int
-    from_offset: int
+    from_offset: Count
     sync_id: int
     held_back: bool = False
 
 
 class Leaving(Struct, frozen=True, rename="camel"):
-    """Replaced files that stay in the store until a time, for queries that were planned before the replacement."""
+    """Replaced files that stay in the store until a time, for queries that were planned before the replacement.
+
+    `block`: the number of the block that replaced them. None if a connector version wrote the state that did not record it.
+    """
 
     until: datetime
     keys: tuple[str, ...]
-    bytes: int
+    bytes: Count
+    block: Count | None = None
 
 
 class Contents(Struct, frozen=True, rename="camel"):
@@ -79,23 +84,23 @@ class Contents(Struct, frozen=True, rename="camel"):
 
     generation: int
     """The current generation: that of the last session, or of the last ReplaceData after it."""
-    next_offset: int = 0
+    next_offset: Count = 0
     held: dict[str, Counters] = {}
     """Totals of the live files that the chain added, by kind."""
-    adopted: int = 0
+    adopted: Count = 0
     """Number of live files that destination-s3 wrote."""
-    landed: int = 0
+    landed: Count = 0
     """Rows that landed since the table was last replaced, merged or not, without `pending_rows`."""
     pending: Pending | None = None
-    pending_rows: int = 0
+    pending_rows: Count = 0
     """Rows of the pending generation."""
     begun_by: int = 0
     """The sync that last replaced the table or found it empty."""
     operation_count: OperationCount | None = None
     """Count at the end of the change log. None if there is no change log or it does not cover the whole final table."""
-    earlier_rows: int = 0
+    earlier_rows: Count = 0
     """Rows of `landed` that came in under a generation other than the current one."""
-    current_from: int | None = None
+    current_from: Count | None = None
     """Offset from which rows came in under the current generation. None if a connector version wrote the state that did not track this."""
     leaving: tuple[Leaving, ...] = ()
     """Replaced files that are not deleted yet, one entry for each block that replaced some, oldest first."""
@@ -150,10 +155,10 @@ class TableState(Struct, frozen=True, rename="camel"):
     """The fold of the blocks 0 to `sequence_number`."""
 
     identity: Identity
-    sequence_number: int
+    sequence_number: Count
     block_hash: str
     system_time: datetime
-    epoch: int
+    epoch: Annotated[int, Meta(ge=1, le=MAX_EPOCH)]
     opener: Opener
     contents: Contents
     settled: int | None = None

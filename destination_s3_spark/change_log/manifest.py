@@ -54,7 +54,7 @@ class Manifest(msgspec.Struct, frozen=True, rename="camel"):
         """Parse the bytes of the object with this key. Raises DataError, which names the key, when they are not a manifest we can read."""
         try:
             return msgspec.json.decode(data, type=cls)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise DataError(f"The manifest {key} of a change log cannot be read: {error}. Was it written by a newer version?") from error
 
 

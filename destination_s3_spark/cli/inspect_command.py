@@ -22,7 +22,7 @@ from destination_s3_spark.cli.inspection.schemas import Column, columns, schema_
 from destination_s3_spark.cli.inspection.summary import TableSummary, summary
 from destination_s3_spark.cli.inspection.syncs import Sync, syncs
 from destination_s3_spark.cli.inspection.table import InspectedTable, read_head, read_table
-from destination_s3_spark.cli.inspection.unread import UnreadTable, shown_or_unread
+from destination_s3_spark.cli.inspection.unread import shown_or_unread
 from destination_s3_spark.cli.inspection.values import ChangedValue, changed_values
 from destination_s3_spark.cli.progress import Progress
 from destination_s3_spark.cli.terminal import Output, Rows, Terminal, Width, write_json, write_rows
@@ -30,7 +30,7 @@ from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.schema.flatbuffer import bare_flatbuffer
 from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.factory import TableFactory, table_factory
-from destination_s3_spark.tables.found import FoundTable
+from destination_s3_spark.tables.found import FoundTable, FoundTables, UnreadTable
 from destination_s3_spark.tables.publishers.publication import Publisher
 
 Publishers: TypeAlias = Mapping[StreamId, Sequence[Publisher]]
@@ -137,9 +137,9 @@ def export_schema(config_path: str, chosen: Chosen, file: Path, form: SchemaForm
     return 0
 
 
-def choose(factory: TableFactory, found: Sequence[FoundTable], chosen: Chosen) -> list[FoundTable]:
+def choose(factory: TableFactory, found: FoundTables, chosen: Chosen) -> list[FoundTable]:
     """Choose the tables of a name. Raises ConfigError when there are none."""
-    exact = [table for table in found if str(table.stream) == chosen.table and chosen.namespace is None]
+    exact = [table for table in found.tables if str(table.stream) == chosen.table and chosen.namespace is None]
     return exact or factory.choose(found, chosen.table or "", chosen.namespace)
 
 
@@ -154,11 +154,9 @@ def _schema_bytes(schema: pa.Schema, form: SchemaForm) -> bytes:
     return bare_flatbuffer(schema) if form is SchemaForm.ODF else schema.serialize().to_pybytes()
 
 
-def _all_tables(
-    factory: TableFactory, publishers: Publishers, found: Sequence[FoundTable], output: Output, terminal: Terminal
-) -> list[UnreadTable]:
+def _all_tables(factory: TableFactory, publishers: Publishers, found: FoundTables, output: Output, terminal: Terminal) -> list[UnreadTable]:
     """Print a line for each table. Return those that could not be read."""
-    with ThreadPoolExecutor(TABLES_AT_ONCE, "tables") as pool, Progress("reading tables", len(found)) as progress:
+    with ThreadPoolExecutor(TABLES_AT_ONCE, "tables") as pool, Progress("reading tables", len(found.tables)) as progress:
 
         def read(table: FoundTable) -> tuple[TableSummary, tuple[PublisherState, ...]]:
             head = read_head(factory, table, publishers[table.stream])
@@ -169,8 +167,8 @@ def _all_tables(
             progress.advance()
             return shown
 
-        every = list(pool.map(told, found))
-    unread = [one for one in every if isinstance(one, UnreadTable)]
+        every = list(pool.map(told, found.tables))
+    unread = [*found.unread, *(one for one in every if isinstance(one, UnreadTable))]
     tables = [one for one in every if not isinstance(one, UnreadTable)]
     rows = [row for row, _ in tables]
     write_rows(views.summaries(rows, factory.place), output, TableSummary, terminal)

@@ -16,6 +16,7 @@ from destination_s3_spark.storage.configured import s3_settings
 from destination_s3_spark.sync.runtime import runtime_for, task_bytes
 from destination_s3_spark.sync.updates import Updates
 from destination_s3_spark.tables.factory import TableFactory, table_factory
+from destination_s3_spark.tables.found import UnreadTable
 from destination_s3_spark.tables.merge.update import Resources
 from destination_s3_spark.tables.open_table import OpenTable
 from destination_s3_spark.tables.stream_table import StreamTable
@@ -26,13 +27,14 @@ CALLS_AT_ONCE = 16
 
 @dataclass(frozen=True, slots=True)
 class Workshop:
-    """The resources of a command, and the tables that it works on."""
+    """The resources of a command, the tables that it works on, and those that it cannot work on."""
 
     factory: TableFactory
     engine: Engine
     pool: ThreadPoolExecutor
     resources: Resources
     tables: tuple[StreamTable, ...]
+    unread: tuple[UnreadTable, ...]
 
     def run(self, table: OpenTable, update: Update) -> None:
         """Run an update to its end, and show how far it is. Raises SyncError."""
@@ -63,7 +65,7 @@ def workshop(config_path: str, name: str | None, namespace: str | None) -> Itera
     config = read_config(Path(config_path))
     factory = table_factory(config)
     every = factory.find()
-    found = every if name is None else factory.choose(every, name, namespace)
+    found = every.tables if name is None else factory.choose(every, name, namespace)
     with ExitStack() as stack:
         pool = stack.enter_context(ThreadPoolExecutor(CALLS_AT_ONCE))
         engine = stack.enter_context(runtime_for(config)).engine
@@ -72,4 +74,4 @@ def workshop(config_path: str, name: str | None, namespace: str | None) -> Itera
         publishers = factory.publishers(every)
         resources = Resources(s3_settings(config), task_bytes(config), engine.cores, disk=None)
         tables = tuple(factory.of_found(table, publishers[table.stream]) for table in found)
-        yield Workshop(factory, engine, pool, resources, tables)
+        yield Workshop(factory, engine, pool, resources, tables, every.unread if name is None else ())

@@ -14,11 +14,16 @@ KINDS = (FileKind.FINAL, FileKind.RAW)
 
 
 def run(config_path: str, name: str | None, namespace: str | None) -> int:
-    """Join the small files of the tables of a stream, or of all tables, also where syncs do not. Raises SyncError."""
+    """Join the small files of the tables of a stream, or of all tables, also where syncs do not. Return 1 if a table cannot be read.
+
+    Raises SyncError.
+    """
     with workshop(config_path, name, namespace) as tools:
         for table in tools.tables:
             _optimize(tools, table)
-    return 0
+        for unread in tools.unread:
+            sys.stdout.write(f"{unread.table}: failed. {unread.reason}\n")
+    return 1 if tools.unread else 0
 
 
 def _optimize(tools: Workshop, closed: StreamTable) -> None:

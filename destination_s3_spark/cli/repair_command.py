@@ -11,7 +11,7 @@ from destination_s3_spark.cli.progress import Progress
 from destination_s3_spark.counted import counted
 from destination_s3_spark.errors import SyncError
 from destination_s3_spark.tables.commit.repair import Repair, repair
-from destination_s3_spark.tables.factory import identity_of, table_factory
+from destination_s3_spark.tables.factory import table_factory
 from destination_s3_spark.tables.publishers.symlink import SymlinkManifest
 
 
@@ -22,24 +22,28 @@ def run(config_path: str, name: str | None, namespace: str | None) -> int:
     """
     factory = table_factory(read_config(Path(config_path)))
     found = factory.find()
-    chosen = found if name is None else factory.choose(found, name, namespace)
-    if not chosen:
+    chosen = found.tables if name is None else factory.choose(found, name, namespace)
+    unread = found.unread if name is None else ()
+    total = len(chosen) + len(unread)
+    if not total:
         sys.stdout.write(f"No tables under {factory.place}.\n")
         return 0
     publishers, orphans = factory.publishers(found), factory.orphans()
-    failed = 0
+    failed = len(unread)
     with Progress("repairing tables", len(chosen)) as progress:
         for number, table in enumerate(chosen, start=1):
             try:
-                repaired = repair(factory.store, identity_of(table), publishers[table.stream], orphans, factory.started_at)
+                repaired = repair(factory.store, table.table, publishers[table.stream], orphans, factory.started_at)
                 said = _done(repaired)
                 failed += 1 if repaired is not None and repaired.refused else 0
             except SyncError as error:
                 said = f"failed. {error.message}"
                 failed += 1
-            sys.stdout.write(f"[{number}/{len(chosen)}] {table.stream}: {said}\n")
+            sys.stdout.write(f"[{number}/{total}] {table.stream}: {said}\n")
             sys.stdout.flush()
             progress.advance()
+    for number, other in enumerate(unread, start=len(chosen) + 1):
+        sys.stdout.write(f"[{number}/{total}] {other.table}: failed. {other.reason}\n")
     return 1 if failed else 0
 
 

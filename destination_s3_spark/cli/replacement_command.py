@@ -40,7 +40,7 @@ def discard(config_path: str, name: str | None, namespace: str | None) -> int:
 def _held_back(factory: TableFactory, name: str | None, namespace: str | None) -> list[FoundTable]:
     """Find the tables with rows that are held back. No block tells more than the head of the chain."""
     every = factory.find()
-    chosen = every if name is None else factory.choose(every, name, namespace)
+    chosen = every.tables if name is None else factory.choose(every, name, namespace)
     return [found for found in chosen if held_back_in(factory.read_chain(found).head) is not None]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -11,14 +10,14 @@ from pathlib import Path
 
 from destination_s3_spark.cli.configuration import read_config
 from destination_s3_spark.cli.inspection.table import MOST_BLOCKS, read_table
-from destination_s3_spark.cli.inspection.unread import UnreadTable, shown_or_unread
+from destination_s3_spark.cli.inspection.unread import shown_or_unread
 from destination_s3_spark.cli.progress import Progress
 from destination_s3_spark.cli.report.figures import TableFigures, table_figures
 from destination_s3_spark.cli.report.page import page, render
 from destination_s3_spark.counted import counted
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.tables.factory import TableFactory, table_factory
-from destination_s3_spark.tables.found import FoundTable
+from destination_s3_spark.tables.found import FoundTable, FoundTables, UnreadTable
 
 FINDERS = 16
 TABLES_AT_ONCE = 4
@@ -54,19 +53,19 @@ def write(factory: TableFactory, out: Path, most_blocks: int = MOST_BLOCKS) -> W
         found = replace(factory, map_tables=pool.map).find()
     read = _read(factory, found, most_blocks)
     tables = [table for table in read if isinstance(table, TableFigures)]
-    unread = tuple(table for table in read if isinstance(table, UnreadTable))
+    unread = (*found.unread, *(table for table in read if isinstance(table, UnreadTable)))
     place = f"s3://{factory.config.s3_bucket_name}/{factory.template.base}"
     shown = page(place, tables, unread, datetime.now(UTC))
     try:
         out.write_text(render(shown), encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"The page cannot be written to {out}: {error.strerror}.") from error
-    return Written(len(read), len(shown.findings), unread)
+    return Written(len(tables) + len(unread), len(shown.findings), unread)
 
 
-def _read(factory: TableFactory, found: Sequence[FoundTable], most_blocks: int) -> list[TableFigures | UnreadTable]:
+def _read(factory: TableFactory, found: FoundTables, most_blocks: int) -> list[TableFigures | UnreadTable]:
     publishers, uploads = factory.publishers(found), factory.orphans()
-    with ThreadPoolExecutor(TABLES_AT_ONCE, "tables") as pool, Progress("reading tables", len(found)) as progress:
+    with ThreadPoolExecutor(TABLES_AT_ONCE, "tables") as pool, Progress("reading tables", len(found.tables)) as progress:
 
         def read(table: FoundTable) -> TableFigures:
             # Only the figures are kept: the blocks of very many tables would fill the memory.
@@ -77,4 +76,4 @@ def _read(factory: TableFactory, found: Sequence[FoundTable], most_blocks: int) 
             progress.advance()
             return figures
 
-        return list(pool.map(told, found))
+        return list(pool.map(told, found.tables))

@@ -116,7 +116,7 @@ def decode_commit(body: bytes) -> Iterator[Protocol | Metadata | Transaction | R
             continue
         try:
             line = _DECODER.decode(text)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise MalformedCommit(str(error)) from None
         for action in (line.protocol, line.meta_data, line.txn, line.remove, line.add):
             if action is not UNSET:

@@ -145,7 +145,7 @@ def _options(endpoint: str) -> dict[str, Any]:
 
 def _show(config: Config) -> None:
     factory, terminal = table_factory(config), Terminal()
-    tables = [read_table(factory, table) for table in factory.find()]
+    tables = [read_table(factory, table) for table in factory.find().tables]
     terminal.section("Tables")
     terminal.table(views.summaries([summary(table) for table in tables], factory.place))
     for table in tables:
@@ -168,7 +168,7 @@ def _show_delta_tables(config: Config, endpoint: str) -> None:
         terminal.say("delta-rs is not installed; to read these tables with it: pip install deltalake")
         return
     factory = table_factory(config)
-    roots = [read_table(factory, table).state.identity.final_root for table in factory.find()]
+    roots = [read_table(factory, table).state.identity.final_root for table in factory.find().tables]
     read = delta_tables.read([f"s3://{BUCKET}/{root}" for root in roots], endpoint, KEY_ID, SECRET_KEY, REGION)
     terminal.table(Rows(read, DELTA_TABLES, "no tables"))
     sys.stdout.flush()

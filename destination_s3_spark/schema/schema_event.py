@@ -5,13 +5,16 @@ In the Arrow schema the extraction time has the unit of the table's files, and t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
+import pyarrow as pa
+
 from destination_s3_spark.errors import DataError
-from destination_s3_spark.schema.arrow import schema_to_text
+from destination_s3_spark.schema.arrow import schema_from_text, schema_to_text
 from destination_s3_spark.schema.change import Change, SchemaVer
-from destination_s3_spark.schema.encodings import DESTINATION_S3, Encodings, with_unit
+from destination_s3_spark.schema.encodings import DESTINATION_S3, Encodings, stored_schema, with_unit
 from destination_s3_spark.schema.partitioning import PartitionSpec
 from destination_s3_spark.schema.table_schema import Evolution, TableField, TableSchema
 from destination_s3_spark.schema.type_text import type_from_json, type_to_json
@@ -46,7 +49,7 @@ def to_event(evolution: Evolution, mode: str, primary_key: Sequence[Sequence[str
 
 def from_event(event: Mapping[str, Any]) -> TableSchema:
     """Return the schema that an event records, ignoring unknown keys. Raises DataError when a needed key is missing or malformed."""
-    try:
+    with _readable():
         fields = tuple(_field_from_json(field) for field in event["fields"])
         retyped = tuple(str(source) for source in event.get("retyped") or ())
         encodings = Encodings.from_json(event["encodings"]) if event.get("encodings") else None
@@ -56,7 +59,26 @@ def from_event(event: Mapping[str, Any]) -> TableSchema:
         schema = TableSchema(int(event["schemaId"]), fields, *of)
         _ = schema.arrow  # an id for each column
         return schema
-    except (KeyError, TypeError, ValueError) as error:
+
+
+def arrow_from_event(event: Mapping[str, Any]) -> pa.Schema:
+    """Return the columns that an event records, as Arrow types. Raises DataError when they are missing or malformed."""
+    with _readable():
+        return schema_from_text(event["arrowSchema"])
+
+
+def stored_from_event(event: Mapping[str, Any]) -> pa.Schema:
+    """Return the columns that an event records, as the table's Parquet files store them. Raises DataError as `arrow_from_event` does."""
+    with _readable():
+        encodings = Encodings.from_json(event["encodings"]) if event.get("encodings") else DESTINATION_S3
+        return stored_schema(arrow_from_event(event), encodings)
+
+
+@contextmanager
+def _readable() -> Iterator[None]:
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError, OSError, pa.ArrowException) as error:
         raise DataError(
             f"The table's {KIND} block cannot be read ({type(error).__name__}): it is damaged, or a newer connector wrote it. "
             "Upgrade the connector, or restore the object from a backup of the bucket."

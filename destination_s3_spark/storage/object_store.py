@@ -12,9 +12,24 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
+from destination_s3_spark.errors import DataError
+
+MOST_BYTES = 2**30
+"""Largest object that is read as a whole, if the reader knows no lower limit. An object takes its size in memory, and more when decoded."""
+
 
 class ObjectNotFound(Exception):
     """No object exists at this key (404)."""
+
+
+class ObjectTooLarge(DataError):
+    """The object is larger than any that this connector writes at such a key."""
+
+    def __init__(self, key: str, size: int, most_bytes: int) -> None:
+        super().__init__(
+            f"'{key}' has {size:,} bytes, and such an object may have {most_bytes:,} at most, so it was not read. Did something else write "
+            "to it? Restore it from a backup or an older version."
+        )
 
 
 class ObjectChanged(Exception):
@@ -78,8 +93,8 @@ class StagedUpload:
 class ObjectStore(Protocol):
     """S3 operations of the driver. Executors use only `storage.staging`."""
 
-    def get(self, key: str) -> bytes:
-        """Return the object's bytes. Raises ObjectNotFound."""
+    def get(self, key: str, most_bytes: int = MOST_BYTES) -> bytes:
+        """Return the object's bytes. Raises ObjectNotFound. Raises ObjectTooLarge, without reading it, for a larger object."""
 
     def get_range(self, key: str, start: int, end: int, size: int) -> bytes:
         """Return the bytes from `start` (inclusive) to `end` (exclusive), at least one, of an object of `size` bytes.

@@ -21,11 +21,13 @@ from destination_s3_spark.storage import doubtful_uploads
 from destination_s3_spark.storage.client import s3_client
 from destination_s3_spark.storage.failures import code, denied, explain, no_answer, refused_for_good, status
 from destination_s3_spark.storage.object_store import (
+    MOST_BYTES,
     ObjectChanged,
     ObjectExists,
     ObjectInfo,
     ObjectNotFound,
     ObjectRange,
+    ObjectTooLarge,
     OutcomeUnknown,
     StagedUpload,
     UploadFailed,
@@ -73,22 +75,22 @@ class S3Store:
         self._copy_part_bytes = limits.copy_part_bytes
         self._bucket = settings.bucket
 
-    def get(self, key: str) -> bytes:
-        """Return the object's bytes. Raises ObjectNotFound."""
-        return self._read(key, None)
+    def get(self, key: str, most_bytes: int = MOST_BYTES) -> bytes:
+        """Return the object's bytes. Raises ObjectNotFound. Raises ObjectTooLarge, without reading it, for a larger object."""
+        return self._read(key, None, most_bytes)
 
     def get_range(self, key: str, start: int, end: int, size: int) -> bytes:
         """Return the bytes from `start` (inclusive) to `end` (exclusive), at least one, of an object of `size` bytes.
 
         Raises ObjectNotFound. Raises DataError if the object has another size, because it is then not the object that was written.
         """
-        return self._read(key, _Range(start, end, size))
+        return self._read(key, _Range(start, end, size), end - start)
 
-    def _read(self, key: str, part: _Range | None) -> bytes:
+    def _read(self, key: str, part: _Range | None, most_bytes: int) -> bytes:
         last = time.monotonic() + self._limits.patience_s - self._limits.read_timeout_s
         for wait in (*_WAITS_S, None):
             with self.translated(f"Reading {self._url(key)}"):
-                body = self._open(key, part)
+                body = self._open(key, part, most_bytes)
                 try:
                     return body.read()
                 except BotoCoreError:
@@ -98,18 +100,22 @@ class S3Store:
             _pause(wait)
         raise Bug("The last try of a read neither returned nor raised.")
 
-    def _open(self, key: str, part: _Range | None) -> StreamingBody:
+    def _open(self, key: str, part: _Range | None, most_bytes: int) -> StreamingBody:
         try:
             if part is None:
-                return self.client.get_object(Bucket=self._bucket, Key=key)["Body"]
-            answer = self.client.get_object(Bucket=self._bucket, Key=key, Range=f"bytes={part.start}-{part.end - 1}")
+                answer = self.client.get_object(Bucket=self._bucket, Key=key)
+            else:
+                answer = self.client.get_object(Bucket=self._bucket, Key=key, Range=f"bytes={part.start}-{part.end - 1}")
         except ClientError as error:
             if status(error) == 404 and code(error) != "NoSuchBucket":
                 raise ObjectNotFound(key) from error
             if status(error) != 416:
                 raise
             raise self._other_size(key) from error
-        if answer.get("ContentRange") != f"bytes {part.start}-{part.end - 1}/{part.size}":
+        if part is None and answer["ContentLength"] > most_bytes:
+            answer["Body"].close()
+            raise ObjectTooLarge(key, answer["ContentLength"], most_bytes)
+        if part is not None and answer.get("ContentRange") != f"bytes {part.start}-{part.end - 1}/{part.size}":
             answer["Body"].close()
             raise self._other_size(key)
         return answer["Body"]

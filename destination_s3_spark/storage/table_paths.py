@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.storage.names import namespace_folder, safe_characters, safe_segments, stream_folder, stream_hash
@@ -65,7 +65,7 @@ def resolve_roots(
     destination-s3. The order of `streams` has no effect. Raises ConfigError if the template itself names a folder of the connector.
     """
     recorded, streams = recorded or {}, set(streams)
-    own_folders = (f"{template.base}{INTERNAL_FOLDER}/", f"{template.base}{CHANGES_FOLDER}/")
+    own_folders = _own_folders(template)
     if (shared := template.final_root(_NEUTRAL)).startswith(own_folders):
         raise ConfigError(
             f"s3_path_format puts tables into '{shared}', but this connector keeps '{INTERNAL_FOLDER}' and '{CHANGES_FOLDER}' "
@@ -79,6 +79,36 @@ def resolve_roots(
         roots[stream] = _free_root(stream, template, taken)
         taken.add(roots[stream], template.identity(stream))
     return roots
+
+
+def root_flaw(root: str, stream: StreamId, template: PathTemplate, roots: Callable[[], Mapping[StreamId, str]]) -> str | None:
+    """Return why a recorded root cannot be the stream's, or None. `roots` gives those of all tables, asked for only if need be.
+
+    A root that the template does not give is legitimate: a table keeps its root when the templates change. But it must be below the
+    constant part of the bucket path, and not in a folder that the template gives to another table alone.
+    """
+    if not root.startswith(template.base) or root.startswith(_own_folders(template)):
+        return f"its final root '{root}' is not in the bucket path, or in a folder of the connector"
+    if _is_usual(root, stream, template):
+        return None
+    for other, theirs in roots().items():
+        is_alone = template.identity(other)[-2:-1] == ("name",) and _is_usual(theirs, other, template)
+        if other != stream and is_alone and root.startswith(theirs):
+            return f"its final root '{root}' is in the folder of stream '{other}'"
+    return None
+
+
+def _is_usual(root: str, stream: StreamId, template: PathTemplate) -> bool:
+    """Tell whether the template gives this root to the stream, alone or beside others, which adds the stream's hash to a segment."""
+    suffix = f"_{stream_hash(stream)}"
+    usual, found = template.final_root(stream).split("/"), root.split("/")
+    return len(usual) == len(found) and all(
+        segment == plain or segment.removeprefix(plain).replace(suffix, "") == "" for segment, plain in zip(found, usual, strict=True)
+    )
+
+
+def _own_folders(template: PathTemplate) -> tuple[str, str]:
+    return f"{template.base}{INTERNAL_FOLDER}/", f"{template.base}{CHANGES_FOLDER}/"
 
 
 def overlaps(roots: Mapping[StreamId, str], template: PathTemplate) -> dict[StreamId, str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
@@ -14,17 +13,17 @@ from pyarrow.fs import S3FileSystem
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.chain.log import Chain
-from destination_s3_spark.chain.opening import CHAIN_FOLDER
 from destination_s3_spark.chain.readable import readable
+from destination_s3_spark.chain.table_store import TableStore
 from destination_s3_spark.config.config import Config
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.formats.registry import chosen_format, format_of
-from destination_s3_spark.schema.arrow import META_FIELDS, RAW_SCHEMA, schema_from_text
+from destination_s3_spark.schema.arrow import META_FIELDS, RAW_SCHEMA
+from destination_s3_spark.schema.schema_event import arrow_from_event
 from destination_s3_spark.storage.arrow_filesystem import arrow_filesystem
-from destination_s3_spark.storage.configured import path_template, s3_settings
-from destination_s3_spark.storage.s3 import S3Store
-from destination_s3_spark.storage.table_paths import internal_root
+from destination_s3_spark.storage.configured import s3_settings
 from destination_s3_spark.stream_id import StreamId
+from destination_s3_spark.tables.factory import table_factory
 
 HEADS_AT_ONCE = 16
 PARQUET = ds.ParquetFileFormat()
@@ -42,16 +41,16 @@ def read(config: Mapping[str, Any], name: str, namespace: str | None = None) -> 
     """
     parsed = Config.parse(config)
     settings = s3_settings(parsed)
-    store = S3Store(settings)
     stream = StreamId.of(namespace, name)
-    folder = internal_root(path_template(parsed, datetime.now(UTC), sync_id=0), stream)
-    chain = Chain(store, f"{folder}{CHAIN_FOLDER}", stream)
-    chain.read()
-    chain.catch_up()
+    factory = table_factory(parsed)
+    chain = factory.chain_of(stream)
+    store = TableStore(factory.store, chain)
     if chain.state is None:
-        raise ConfigError(f"There is no table of stream '{stream}' at s3://{settings.bucket}/{folder}. Check the name and the bucket path.")
+        place = f"s3://{settings.bucket}/{chain.table.folder}"
+        raise ConfigError(f"There is no table of stream '{stream}' at {place}. Check the name and the bucket path.")
     with ThreadPoolExecutor(HEADS_AT_ONCE, "heads") as pool:
         live = readable(chain, store, pool.map).live
+        list(pool.map(store.require, live.adopted))
     files, of_text = _parquet_files(live, parsed, f"s3://{settings.bucket}/{chain.head.identity.final_root}")
     schema = RAW_SCHEMA if of_text else _typed_schema(chain, files)
     return _dataset(files, schema, arrow_filesystem(settings), settings.bucket)
@@ -92,7 +91,7 @@ def _typed_schema(chain: Chain, files: Sequence[FileEntry]) -> pa.Schema | None:
     payload = state.schema
     if ids and -1 < max(ids) < state.types_since:
         payload = chain.schemas([max(ids)])[max(ids)]
-    return None if payload is None else schema_from_text(payload["arrowSchema"])
+    return None if payload is None else arrow_from_event(payload)
 
 
 def _dataset(files: Sequence[FileEntry], schema: pa.Schema | None, filesystem: S3FileSystem, bucket: str) -> ds.Dataset:

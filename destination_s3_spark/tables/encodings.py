@@ -20,7 +20,7 @@ from destination_s3_spark.formats.parquet import ParquetOptions
 from destination_s3_spark.schema.arrow import META_FIELDS
 from destination_s3_spark.schema.encodings import DESTINATION_S3, Encodings, TimeEncoding, has_time
 from destination_s3_spark.schema.schema_event import from_event
-from destination_s3_spark.storage.object_store import ObjectNotFound, ObjectStore
+from destination_s3_spark.storage.object_store import ObjectNotFound
 from destination_s3_spark.storage.ranged import RangedFile
 from destination_s3_spark.tables.commit.generation import NOTHING, Kept
 from destination_s3_spark.tables.commit.writer import TableWriter
@@ -33,9 +33,7 @@ class EncodingChange(NamedTuple):
     now: Encodings
 
 
-def choose(
-    writer: TableWriter, chosen: Encodings | None, disposition: WriteDisposition, kept: Kept, store: ObjectStore
-) -> EncodingChange | None:
+def choose(writer: TableWriter, chosen: Encodings | None, disposition: WriteDisposition, kept: Kept) -> EncodingChange | None:
     """Choose the encodings of an open table. `chosen` are the configured ones, or None if final files are not Parquet.
 
     Return None if neither an earlier session nor this one writes final files in Parquet. Raises DataError or TransientError.
@@ -47,7 +45,7 @@ def choose(
         return None if recorded is None else EncodingChange(recorded, recorded)
     if contents.empty:
         return EncodingChange(chosen, chosen)
-    before = recorded or _found(writer, chosen, store)
+    before = recorded or _found(writer, chosen)
     if kept.adopted or (contents.adopted and contents.pending is None):
         return EncodingChange(before, DESTINATION_S3)
     return EncodingChange(before, chosen if begins_generation(contents, disposition, kept) else before)
@@ -60,7 +58,7 @@ def begins_generation(contents: Contents, disposition: WriteDisposition, kept: K
     return not contents.pending_rows and kept == NOTHING
 
 
-def _found(writer: TableWriter, chosen: Encodings, store: ObjectStore) -> Encodings:
+def _found(writer: TableWriter, chosen: Encodings) -> Encodings:
     """Return the encodings of a table whose chain does not record them.
 
     Versions that did not record them wrote extraction times in milliseconds. How they stored times of day is in the files.
@@ -74,7 +72,7 @@ def _found(writer: TableWriter, chosen: Encodings, store: ObjectStore) -> Encodi
         if is_run or not file.key.endswith(ParquetOptions.extension):
             continue
         # A file that something else deleted must not prevent appending.
-        with suppress(ObjectNotFound), closing(RangedFile(store, file.key, file.bytes)) as source:
+        with suppress(ObjectNotFound), closing(RangedFile(writer.store, file.key, file.bytes)) as source:
             stored = {field.name: field.type for field in pq.read_schema(source)}
             found = {encoding for field in columns if field.name in stored for encoding in _times(stored[field.name], field.type)}
             return Encodings(time=found.pop() if len(found) == 1 else chosen.time)

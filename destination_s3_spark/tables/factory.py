@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from destination_s3_spark.chain.log import Chain
-from destination_s3_spark.chain.opening import CHAIN_FOLDER, Session, Table, WriteDisposition
+from destination_s3_spark.chain.opening import Session, WriteDisposition
 from destination_s3_spark.chain.orphan_uploads import OrphanUploads
 from destination_s3_spark.chain.precedence import Precedence
 from destination_s3_spark.chain.settle import MapCalls
+from destination_s3_spark.chain.territory import Table
 from destination_s3_spark.config.config import Config
 from destination_s3_spark.decoding.plan import Values
 from destination_s3_spark.errors import ConfigError
@@ -26,13 +27,13 @@ from destination_s3_spark.storage.configured import path_template, s3_settings
 from destination_s3_spark.storage.object_store import ObjectStore
 from destination_s3_spark.storage.paths import PathTemplate
 from destination_s3_spark.storage.s3 import S3Store
-from destination_s3_spark.storage.table_paths import INTERNAL_FOLDER, changes_root, internal_root, overlaps, resolve_roots, table_id
+from destination_s3_spark.storage.table_paths import INTERNAL_FOLDER, changes_root, overlaps, resolve_roots, root_flaw
 from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.commit.adoption import earlier_files
 from destination_s3_spark.tables.commit.writer import TableWriter, WriterDependencies
 from destination_s3_spark.tables.configured import RAW_PARQUET, decimals, final_options, rules
 from destination_s3_spark.tables.dedup import is_deduplicated
-from destination_s3_spark.tables.found import FoundTable, choose, find_tables
+from destination_s3_spark.tables.found import FoundTable, FoundTables, KnownRoots, find_tables, located
 from destination_s3_spark.tables.layout import Layout
 from destination_s3_spark.tables.publishers.publication import Publisher
 from destination_s3_spark.tables.publishers.registry import publishers_of, require_publishable
@@ -62,7 +63,8 @@ class TableFactory:
         declared = [self._declared(stream) for stream in catalog.streams]
         streams = [stream.id for stream in catalog.streams]
         template = path_template(self.config, self.started_at, catalog.streams[0].sync_id)
-        chains = dict(zip(streams, self.map_tables(lambda stream: self._read_hint(template, stream), streams), strict=True))
+        known = self._roots(template)
+        chains = dict(zip(streams, self.map_tables(lambda stream: self._read_hint(template, stream, known), streams), strict=True))
         recorded = {stream: chain.state.identity.final_root for stream, chain in chains.items() if chain.state is not None}
         roots = {stream: root for stream, root in resolve_roots(streams, template, recorded).items() if stream in chains}
         require_own_roots(catalog, roots, template)
@@ -71,27 +73,34 @@ class TableFactory:
         orphans = OrphanUploads(self.store, template.base)
         tables = {}
         for index, (stream, fields) in enumerate(zip(catalog.streams, declared, strict=True)):
-            table = self._identity(stream.id, template, roots[stream.id])
+            table = self._adopting(chains[stream.id].table, template, roots[stream.id])
             session = Session(stream.sync_id, stream.generation_id, self.started_at, write_disposition(stream))
             writer = self._writer(table, session, orphans, chains[stream.id], publishers[stream.id])
             layout = self._layout(template, table, RAW_PARQUET if self.config.tables.raw_tables else None)
-            tables[index] = StreamTable(stream, fields, writer, layout, rules(self.config), session, self.store)
+            tables[index] = StreamTable(stream, fields, writer, layout, rules(self.config), session)
         for made in tables.values():
             made.check_schema()
         return tables
 
-    def find(self) -> list[FoundTable]:
-        """Find the tables of the bucket path by their chains. Raises DataError when a chain has no Seed."""
-        return find_tables(self.store, self.folder, self.map_tables)
+    def find(self) -> FoundTables:
+        """Find the tables of the bucket path by their chains."""
+        return find_tables(self.store, self.template, self.map_tables)
 
-    def choose(self, found: Sequence[FoundTable], name: str, namespace: str | None) -> list[FoundTable]:
+    def choose(self, found: FoundTables, name: str, namespace: str | None) -> list[FoundTable]:
         """Choose the tables of the streams with this name, and this namespace if given. Raises ConfigError when there are none."""
-        return choose(found, name, namespace, self.place)
+        return found.choose(name, namespace, self.place)
 
     def read_chain(self, found: FoundTable) -> Chain:
         """Read the chain of a table to its head. Raises DataError when it is damaged."""
-        chain = Chain(self.store, found.chain_prefix, found.stream)
+        chain = Chain(self.store, found.table)
         chain.read()
+        chain.catch_up()
+        return chain
+
+    def chain_of(self, stream: StreamId) -> Chain:
+        """Read the chain of a stream's table to its head. Its state is None if there is no table."""
+        template = self.template
+        chain = self._read_hint(template, stream, self._roots(template))
         chain.catch_up()
         return chain
 
@@ -99,18 +108,17 @@ class TableFactory:
         self, found: FoundTable, publishers: Sequence[Publisher], disposition: WriteDisposition = WriteDisposition.MAINTAIN
     ) -> StreamTable:
         """Make a table from the catalog that its chain recorded last. The session adds no rows."""
-        table = identity_of(found)
-        template = self.template
+        table, template = found.table, self.template
         chain = self.read_chain(found)
         generation = chain.head.contents.generation
         session = Session(0, generation, self.started_at, disposition)
         writer = self._writer(table, session, self.orphans(), chain, publishers)
         stream, fields = _recorded(found, chain.head.schema or {}, generation)
-        return StreamTable(stream, fields, writer, self._layout(template, table, RAW_PARQUET), rules(self.config), session, self.store)
+        return StreamTable(stream, fields, writer, self._layout(template, table, RAW_PARQUET), rules(self.config), session)
 
-    def publishers(self, every: Sequence[FoundTable]) -> dict[StreamId, tuple[Publisher, ...]]:
+    def publishers(self, every: FoundTables) -> dict[StreamId, tuple[Publisher, ...]]:
         """Make the publishers of found tables by the same rules as in a sync. `every` holds all tables of the bucket path."""
-        return publishers_of(self.config, {found.stream: found.seed.final_root for found in every}, self.template)
+        return publishers_of(self.config, every.roots, self.template)
 
     def orphans(self) -> OrphanUploads:
         """Make the list of the bucket path's open uploads. It is requested from the store on first use."""
@@ -136,19 +144,24 @@ class TableFactory:
         conflicts = UnionConflicts(self.config.tables.union_conflicts)
         return stream_fields(stream.json_schema, stream.id, unfit, conflicts, decimals(self.config))
 
-    def _read_hint(self, template: PathTemplate, stream: StreamId) -> Chain:
+    def _read_hint(self, template: PathTemplate, stream: StreamId, known: KnownRoots) -> Chain:
         """Read the table's chain from its hint, usually one request. The writer catches up with later blocks."""
-        chain = Chain(self.store, f"{internal_root(template, stream)}{CHAIN_FOLDER}", stream)
+        table = located(stream, template, template.final_root(stream))
+        chain = Chain(self.store, replace(table, root_flaw=lambda root: root_flaw(root, stream, template, known)))
         chain.read()
         return chain
 
-    def _identity(self, stream: StreamId, template: PathTemplate, root: str) -> Table:
-        def adopt() -> list[str]:
-            if template.identity(stream)[-2:-1] != ("name",):
-                return []  # in a folder of many streams nothing tells which stream a file belongs to
-            return earlier_files(self.store, template.key_pattern(stream, root), root, table_id(stream), self.map_files)
+    def _roots(self, template: PathTemplate) -> KnownRoots:
+        # Tables are read by the threads of `map_tables`, which must not wait for each other.
+        return KnownRoots(lambda: find_tables(self.store, template, self.map_files).roots)
 
-        return Table(stream, table_id(stream), internal_root(template, stream), root, adopt)
+    def _adopting(self, table: Table, template: PathTemplate, root: str) -> Table:
+        def adopt() -> list[str]:
+            if template.identity(table.stream)[-2:-1] != ("name",):
+                return []  # in a folder of many streams nothing tells which stream a file belongs to
+            return earlier_files(self.store, template.key_pattern(table.stream, root), root, table.table_id, self.map_files)
+
+        return replace(table, final_root=root, adopt=adopt)
 
     def _writer(self, table: Table, session: Session, orphans: OrphanUploads, chain: Chain, publishers: Sequence[Publisher]) -> TableWriter:
         dependencies = WriterDependencies(
@@ -161,17 +174,13 @@ class TableFactory:
         return TableWriter(self.store, table, session, orphans, dependencies)
 
     def _layout(self, template: PathTemplate, table: Table, raw: ParquetOptions | None) -> Layout:
-        return Layout(template, table.final_root, table.folder, changes_root(template, table.stream), final_options(self.config), raw)
+        changes = changes_root(template, table.stream)
+        return Layout(template, table.final_root, table.folder, changes, final_options(self.config), raw)
 
 
 def table_factory(config: Config) -> TableFactory:
     """Make the factory for an operator's command."""
     return TableFactory(config, S3Store(s3_settings(config)), datetime.now(UTC))
-
-
-def identity_of(found: FoundTable) -> Table:
-    """Return the identity and folders of a found table."""
-    return Table(found.stream, found.seed.table_id, found.folder, found.seed.final_root)
 
 
 def require_primary_keys(catalog: Catalog) -> None:

@@ -16,7 +16,6 @@ from destination_s3_spark.schema.json_schema import StreamFields
 from destination_s3_spark.schema.partitioning import Partitioning, PartitionSpec
 from destination_s3_spark.schema.schema_event import from_event, to_event
 from destination_s3_spark.schema.table_schema import Evolution, TableSchema, evolve
-from destination_s3_spark.storage.object_store import ObjectStore
 from destination_s3_spark.tables.commit.generation import Kept, kept_rows
 from destination_s3_spark.tables.commit.writer import TableWriter
 from destination_s3_spark.tables.dedup import deciding_fields, is_deduplicated, key_spec
@@ -38,7 +37,7 @@ def write_disposition(stream: Stream) -> WriteDisposition:
 
 @dataclass(frozen=True, slots=True)
 class StreamTable:
-    """A stream's table before this sync writes to it. `session` is the session of its writer, `store` the bucket.
+    """A stream's table before this sync writes to it. `session` is the session of its writer.
 
     The final format of `layout` has the encodings of new tables.
     """
@@ -49,7 +48,6 @@ class StreamTable:
     layout: Layout
     rules: Rules
     session: Session
-    store: ObjectStore
 
     @property
     def deduplicated(self) -> bool:
@@ -81,7 +79,7 @@ class StreamTable:
         self._refuse_adopted(state, kept)
         pending = state.contents.pending is not None
         configured = self.layout.final.encodings if isinstance(self.layout.final, ParquetOptions) else None
-        encodings = choose(self.writer, configured, self.session.disposition, kept, self.store)
+        encodings = choose(self.writer, configured, self.session.disposition, kept)
         partition = self._partition(state, kept)
         before = partition if state.contents.empty else recorded_partition(state)
         evolution = self._evolve(state, partition, replaces=pending).partitioned(before, partition)

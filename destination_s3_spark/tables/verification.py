@@ -15,19 +15,19 @@ from itertools import pairwise
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from destination_s3_spark.chain.audit import Audit, audit, check_hint
+from destination_s3_spark.chain.audit import Audit, audit, read_hint
 from destination_s3_spark.chain.files import FileEntry, FileKind
-from destination_s3_spark.chain.hint import HINT_NAME
 from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.chain.readable import Readable, readable
 from destination_s3_spark.chain.settle import MapCalls
+from destination_s3_spark.chain.table_store import TableStore
 from destination_s3_spark.chain.tokens import parse_token
+from destination_s3_spark.counted import counted
 from destination_s3_spark.errors import Bug, DataError
 from destination_s3_spark.formats.parquet import ParquetOptions
-from destination_s3_spark.storage.object_store import ObjectNotFound
+from destination_s3_spark.storage.object_store import ObjectNotFound, ObjectStore
 from destination_s3_spark.storage.ranged import RangedFile
-from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.tables.found import FoundTable
 from destination_s3_spark.tables.runs.keys import BOUND_BYTES
 from destination_s3_spark.tables.runs.sorted_file import sorted_index
@@ -52,30 +52,31 @@ class Verified:
     remarks: tuple[str, ...]
 
 
-def verify(store: S3Store, found: FoundTable, map_files: MapCalls = map) -> Verified:
+def verify(bucket: ObjectStore, found: FoundTable, map_files: MapCalls = map) -> Verified:
     """Verify a table.
 
     Takes one GET per block and per Parquet file, and one LIST per 1,000 objects. Raises TransientError or ConfigError.
     """
     for look in range(LOOKS):
-        chain = Chain(store, found.chain_prefix, found.stream)
+        chain = Chain(bucket, found.table)
         try:
             chain.read()
             chain.catch_up()
+            hint = read_hint(bucket, chain)
         except DataError as error:
             return Verified(0, 0, 0, 0, (error.message,), ())
-        audited = audit(chain)
-        result = _verified(store, found, chain, audited, map_files)
+        audited = audit(chain, hint)
+        result = _verified(TableStore(bucket, chain), found, chain, audited, map_files)
         if not result.problems or look == LOOKS - 1 or chain.successor() is None:
             break
     return result
 
 
-def _verified(store: S3Store, found: FoundTable, chain: Chain, audited: Audit, map_files: MapCalls) -> Verified:
+def _verified(store: ObjectStore, found: FoundTable, chain: Chain, audited: Audit, map_files: MapCalls) -> Verified:
     seen = readable(chain, store, map_files)
     live = seen.live
     problems = [*audited.problems, *_missing(store, found, chain, live)]
-    remarks = list(_remarks(store, chain, audited, seen))
+    remarks = [*audited.remarks, *_remarks(chain, seen)]
     footed = [file for file in live.files if file.key.endswith(ParquetOptions.extension)]
     if not any("is gone" in problem for problem in problems):
         problems += [problem for problem in map_files(partial(footer_problem, store), footed) if problem is not None]
@@ -86,10 +87,10 @@ def _verified(store: S3Store, found: FoundTable, chain: Chain, audited: Audit, m
     return Verified(audited.blocks, len(live.files) + len(live.adopted), len(footed), seen.contents.rows, tuple(problems), tuple(remarks))
 
 
-def _missing(store: S3Store, found: FoundTable, chain: Chain, live: LiveFiles) -> Iterator[str]:
+def _missing(store: ObjectStore, found: FoundTable, chain: Chain, live: LiveFiles) -> Iterator[str]:
     """Yield the files of the chain that the store does not have as they were written, and the objects that no block names."""
     root, number = chain.head.identity.final_root, chain.head.identity.table_number
-    folders = [root, *(f"{found.folder}{folder}" for folder in DATA_FOLDERS)]
+    folders = [root, *(f"{found.table.folder}{folder}" for folder in DATA_FOLDERS)]
     sizes = {info.key: info.size for folder in folders for info in store.list(folder)}
     named = [*live.files, *live.dropped]
     gone = [file.key for file in named if file.key not in sizes]
@@ -99,29 +100,29 @@ def _missing(store: S3Store, found: FoundTable, chain: Chain, live: LiveFiles) -
     yield from _counted(changed, "has another size than the one that was written", "have other sizes than those that were written")
     unsettled = chain.head.unsettled
     leaving = () if unsettled is None else (*(file.key for file in unsettled.files), *(unsettled.removed or ()))
-    known = {*(file.key for file in named), *live.adopted, *leaving}
+    known = {*(file.key for file in named), *live.adopted, *leaving, *chain.head.contents.kept_keys}
     stray = [key for key in sizes.keys() - known if (token := parse_token(key)) is not None and token.table_number == number]
     yield from _counted(sorted(stray), "is not part of the table, but in its folders", "are not part of the table, but in its folders")
 
 
-def _remarks(store: S3Store, chain: Chain, audited: Audit, seen: Readable) -> Iterator[str]:
-    try:
-        yield from check_hint(store.get(f"{chain.prefix}{HINT_NAME}"), audited)
-    except ObjectNotFound:
-        yield "there is no hint; the next sync writes one"
+def _remarks(chain: Chain, seen: Readable) -> Iterator[str]:
     if seen.left_out is not None:
         yield f"block {seen.left_out} is not finished and does not count: the next sync or `repair` finishes it or takes it back"
     if not chain.head.closed:
         yield "the last sync is running or did not end cleanly"
+    kept = chain.head.contents.leaving
+    if kept:
+        files = counted(sum(len(one.keys) for one in kept), "replaced file")
+        yield f"{files} stay for running queries (publish.keep_replaced_minutes), the last until {max(one.until for one in kept):%F %T} UTC"
     raw = sum(file.rows for file in seen.live.of(FileKind.RAW) if not seen.live.is_pending(file))
     if raw != seen.contents.landed:
         yield f"the raw table has {raw:,} of the {seen.contents.landed:,} records that came in"
 
 
-def footer_problem(store: S3Store, file: FileEntry) -> str | None:
+def footer_problem(store: ObjectStore, file: FileEntry) -> str | None:
     """Return what the footer of a Parquet file says against its entry. One GET for most files."""
     try:
-        with closing(RangedFile(store.settings, file.key, file.bytes)) as source:
+        with closing(RangedFile(store, file.key, file.bytes)) as source:
             rows = pq.read_metadata(source).num_rows
             if rows != file.rows:
                 return f"{file.key} has {rows:,} rows, its block says {file.rows:,}"

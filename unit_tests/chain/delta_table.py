@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Set
 
 from destination_s3_spark.chain.live_files import LiveFiles
-from destination_s3_spark.chain.opening import Table
 from destination_s3_spark.chain.state import TableState
+from destination_s3_spark.chain.territory import Table
 from destination_s3_spark.delta_log.log import LOG_FOLDER, DeltaLog, DeltaState
 from destination_s3_spark.storage.object_store import ObjectStore
 from destination_s3_spark.tables.publishers.delta import DeltaTable

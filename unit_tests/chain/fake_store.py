@@ -11,11 +11,13 @@ from typing import TypeVar
 
 from destination_s3_spark.errors import TransientError
 from destination_s3_spark.storage.object_store import (
+    MOST_BYTES,
     ObjectChanged,
     ObjectExists,
     ObjectInfo,
     ObjectNotFound,
     ObjectRange,
+    ObjectTooLarge,
     OutcomeUnknown,
     StagedUpload,
     UploadFailed,
@@ -75,10 +77,12 @@ class FakeStore:
     def names(self) -> list[str]:
         return [name for name, _ in self.calls]
 
-    def get(self, key: str) -> bytes:
+    def get(self, key: str, most_bytes: int = MOST_BYTES) -> bytes:
         def effect() -> bytes:
             if key not in self.objects:
                 raise ObjectNotFound(key)
+            if len(self.objects[key]) > most_bytes:
+                raise ObjectTooLarge(key, len(self.objects[key]), most_bytes)
             return self.objects[key]
 
         return self._call("get", key, effect)

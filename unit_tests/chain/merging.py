@@ -17,9 +17,10 @@ from destination_s3_spark.chain.blocks import Block, block_name, decode
 from destination_s3_spark.chain.events import AddData, MergeData, ReplaceData, Void
 from destination_s3_spark.chain.files import DataFile, FileEntry, FileKind
 from destination_s3_spark.chain.log import Chain
-from destination_s3_spark.chain.opening import Session, Table, WriteDisposition
+from destination_s3_spark.chain.opening import Session, WriteDisposition
 from destination_s3_spark.chain.orphan_uploads import OrphanUploads
 from destination_s3_spark.chain.state import TableState
+from destination_s3_spark.chain.territory import Table
 from destination_s3_spark.delta_log.log import LOG_FOLDER
 from destination_s3_spark.errors import Fenced, SyncError, TransientError
 from destination_s3_spark.formats.file_statistics import UNBOUNDED
@@ -110,7 +111,7 @@ class WatchedBucket:
     def check(self, expected: Counter[int]) -> None:
         """After a sync that succeeded: exactly the expected rows, in the chain and for a glob, and nothing left over."""
         self.store.hook = None
-        chain, hinted = (Chain(self.store, TABLE.chain_prefix, TABLE.stream) for _ in range(2))
+        chain, hinted = (Chain(self.store, TABLE) for _ in range(2))
         chain.catch_up()
         hinted.read()
         hinted.catch_up()

@@ -10,19 +10,19 @@ from datetime import UTC, datetime
 import pyarrow as pa
 
 from destination_s3_spark.chain.files import DataFile, FileKind
-from destination_s3_spark.chain.opening import Session, Table, WriteDisposition
+from destination_s3_spark.chain.opening import Session, WriteDisposition
 from destination_s3_spark.chain.orphan_uploads import OrphanUploads
 from destination_s3_spark.decoding.changed_values import ChangedField
 from destination_s3_spark.formats.file_statistics import UNBOUNDED
 from destination_s3_spark.schema.arrow import schema_to_text
-from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.commit.batch import TableCheckpoint
 from destination_s3_spark.tables.commit.writer import TableWriter, WriterDependencies
 from destination_s3_spark.tables.landing.slices import Segment, StagedSlice
 from destination_s3_spark.tables.publishers.publication import Publisher
 from unit_tests.chain.fake_store import FakeStore
+from unit_tests.places import table_of
 
-TABLE = Table(StreamId("shop", "users"), "users", "lake/airbyte_internal/users/", "lake/users/")
+TABLE = replace(table_of("users", "shop"), final_root="lake/users/")
 CHAIN = TABLE.chain_prefix
 SCHEMA = {"schemaId": 0, "fields": [], "arrowSchema": schema_to_text(pa.schema([("id", pa.int64())]))}
 STARTED = datetime(2026, 5, 4, 3, 2, 1, tzinfo=UTC)
@@ -62,7 +62,7 @@ def staged(
 
 
 def _folder(kind: FileKind) -> str:
-    return TABLE.final_root if kind is FileKind.FINAL else f"lake/{kind.value}/"
+    return TABLE.final_root if kind is FileKind.FINAL else f"{TABLE.folder}{kind.value}/"
 
 
 def land(into: TableWriter, store: FakeStore, start: int, end: int) -> None:

@@ -14,8 +14,9 @@ from enum import Enum
 
 from destination_s3_spark.chain.files import DataFile, FileKind
 from destination_s3_spark.chain.log import Chain
-from destination_s3_spark.chain.opening import Session, Table
+from destination_s3_spark.chain.opening import Session
 from destination_s3_spark.chain.orphan_uploads import OrphanUploads
+from destination_s3_spark.chain.territory import Table
 from destination_s3_spark.errors import Fenced, SyncError, TransientError
 from destination_s3_spark.protocol.state import StateKind, StateMessage
 from destination_s3_spark.stream_id import StreamId
@@ -283,7 +284,7 @@ def result(world: World, shape: Shape, attempts: int) -> Result:
     store.hook = None
     in_chain: Counter[tuple[int, int]] = Counter()
     for stream in range(len(shape.totals)):
-        chain, hinted = (Chain(store, table(stream).chain_prefix, table(stream).stream) for _ in range(2))
+        chain, hinted = (Chain(store, table(stream)) for _ in range(2))
         chain.catch_up()
         hinted.read()
         hinted.catch_up()

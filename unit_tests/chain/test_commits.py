@@ -10,7 +10,7 @@ from typing import TypeVar
 import pytest
 
 from destination_s3_spark.chain.files import FileKind
-from destination_s3_spark.chain.opening import Session, Table
+from destination_s3_spark.chain.opening import Session
 from destination_s3_spark.chain.orphan_uploads import OrphanUploads
 from destination_s3_spark.chain.settle import MapCalls
 from destination_s3_spark.errors import Bug, TransientError
@@ -21,6 +21,7 @@ from destination_s3_spark.sync.commits import Commits
 from destination_s3_spark.tables.commit.writer import TableWriter, WriterDependencies
 from unit_tests.chain.fake_store import FakeStore, Fault
 from unit_tests.chain.one_table import staged
+from unit_tests.places import PlainTable
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -35,7 +36,7 @@ class TwoTables:
         self.emitted: list[tuple[str, int]] = []
         self.totals: list[dict[int, Totals]] = []
         session, orphans = Session(1, 0, datetime(2026, 1, 1, tzinfo=UTC)), OrphanUploads(self.store, "lake/")
-        both = [Table(StreamId(None, name), name, f"lake/internal/{name}/", f"lake/{name}/") for name in ("a", "b")]
+        both = [PlainTable(StreamId(None, name), name, f"lake/internal/{name}/", f"lake/{name}/") for name in ("a", "b")]
         self.writers = {stream: TableWriter(self.store, table, session, orphans) for stream, table in enumerate(both)}
         self.commits = Commits(self.writers, self.checkpoints, self._emit, map_tables)
 
@@ -148,7 +149,7 @@ def test_uploads_of_one_table_may_be_completed_side_by_side() -> None:
         return found
 
     tables = TwoTables()
-    table = Table(StreamId(None, "c"), "c", "lake/internal/c/", "lake/c/")
+    table = PlainTable(StreamId(None, "c"), "c", "lake/internal/c/", "lake/c/")
     session = Session(1, 0, datetime(2026, 1, 1, tzinfo=UTC))
     tables.writers[0] = TableWriter(
         tables.store, table, session, OrphanUploads(tables.store, "lake/"), WriterDependencies(map_files=map_files)

@@ -37,7 +37,7 @@ def data(store: FakeStore) -> set[str]:
 
 
 def head(store: FakeStore) -> TableState:
-    chain = Chain(store, CHAIN, TABLE.stream)
+    chain = Chain(store, TABLE)
     chain.read()
     chain.catch_up()
     return chain.head

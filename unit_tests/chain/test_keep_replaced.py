@@ -43,7 +43,7 @@ def sync_at(store: FakeStore, hour: int, keep: timedelta = KEEP) -> None:
 
 
 def chain_of(store: FakeStore) -> Chain:
-    chain = Chain(store, CHAIN, TABLE.stream)
+    chain = Chain(store, TABLE)
     chain.read()
     chain.catch_up()
     return chain

@@ -13,16 +13,18 @@ from destination_s3_spark.chain import hint
 from destination_s3_spark.chain.blocks import canonical, decode, encode
 from destination_s3_spark.chain.events import AddData, Close, Event, OpenEpoch, SetDataSchema, Snapshot, Void
 from destination_s3_spark.chain.files import FileEntry, FileKind, KeyRange
-from destination_s3_spark.chain.hint import MAX_BYTES, PLAIN_FILES
+from destination_s3_spark.chain.hint import HINT_NAME, MAX_BYTES, PLAIN_FILES
 from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.chain.state import Pending
 from destination_s3_spark.formats.file_statistics import FileStatistics
-from destination_s3_spark.stream_id import StreamId
 from unit_tests.chain.built_chain import OPEN, SCHEMA, SEED, T0, Builder, add, begin, chain, file, live_files, merge, publish
 from unit_tests.chain.fake_store import FakeStore
+from unit_tests.places import PlainTable
 
 DELTA = (FileKind.RAW, FileKind.DELTA)
+PLAIN = PlainTable(SEED.stream, SEED.table_id, "", SEED.final_root)
+HINT = PLAIN.chain_prefix + HINT_NAME
 ADOPTED = file(FileKind.ADOPTED, "adopted.parquet", 0)
 
 
@@ -173,7 +175,7 @@ def test_the_counters_agree_with_the_list() -> None:
 
 def on_store(store: FakeStore, files: int, adopted: int, statistics: FileStatistics | None = None) -> Chain:
     """A closed chain with a pending generation, and its hint."""
-    writer = Chain(store, "chain/", StreamId(None, "t"), lambda: datetime(2026, 1, 1, tzinfo=UTC))
+    writer = Chain(store, PLAIN, lambda: datetime(2026, 1, 1, tzinfo=UTC))
     seed = replace(SEED, adopted=tuple(f"adopted-{number}" for number in range(adopted)), pending=Pending(0, 0, 7))
     added = several_files(0, [1] * files, (FileKind.DELTA,))
     added = replace(added, files=tuple(replace(file, statistics=statistics) for file in added.files))
@@ -187,7 +189,7 @@ def on_store(store: FakeStore, files: int, adopted: int, statistics: FileStatist
 
 
 def reader(store: FakeStore) -> Chain:
-    made = Chain(store, "chain/", StreamId(None, "t"))
+    made = Chain(store, PLAIN)
     made.read()
     return made
 
@@ -207,17 +209,17 @@ def test_the_list_of_a_table_of_many_files_is_compressed() -> None:
     store = FakeStore()
     writer = on_store(store, 20 * PLAIN_FILES, 0)
 
-    assert len(store.objects["chain/hint.json"]) < len(canonical(writer.live_files())) / 5
+    assert len(store.objects[HINT]) < len(canonical(writer.live_files())) / 5
 
 
 @pytest.mark.parametrize("damage", [b"!", b"AAAA"])
 def test_a_hint_with_a_damaged_list_is_ignored(damage: bytes) -> None:
     store = FakeStore()
     writer = on_store(store, PLAIN_FILES + 1, 0)
-    head = msgspec.json.decode(store.objects["chain/hint.json"])
+    head = msgspec.json.decode(store.objects[HINT])
     head["known"]["compressed"] = damage.decode()
     head["checksum"] = hashlib.sha256(canonical(head["known"])).hexdigest()
-    store.objects["chain/hint.json"] = canonical(head)
+    store.objects[HINT] = canonical(head)
 
     assert reader(store).live_files() == writer.live_files()
 
@@ -227,7 +229,7 @@ def test_the_hint_of_a_table_of_too_many_files_leaves_them_to_the_blocks(files: 
     monkeypatch.setattr(hint, "MAX_BYTES", 100)
     store = FakeStore()
     writer = on_store(store, files, adopted)
-    assert len(store.objects["chain/hint.json"]) < 3000
+    assert len(store.objects[HINT]) < 3000
     found = reader(store)
 
     assert found.live_files() == writer.live_files()
@@ -239,7 +241,7 @@ def test_the_hint_compresses_files_whose_statistics_are_large() -> None:
     store = FakeStore()
     columns = {f"column {number}": "x" * 32 for number in range(1_000)}
     writer = on_store(store, 40, adopted=0, statistics=FileStatistics(columns, columns, dict.fromkeys(columns, 0)))
-    assert len(store.objects["chain/hint.json"]) < MAX_BYTES
+    assert len(store.objects[HINT]) < MAX_BYTES
     found = reader(store)
 
     assert found.live_files() == writer.live_files()
@@ -262,7 +264,7 @@ def test_blocks_behind_a_hint_count_whether_it_has_the_list_or_not() -> None:
 def test_reading_a_chain_without_a_hint_fetches_each_block_once() -> None:
     store = FakeStore()
     writer = on_store(store, 3, adopted=1)
-    del store.objects["chain/hint.json"]
+    del store.objects[HINT]
     store.calls.clear()
     found = reader(store)
     found.catch_up()

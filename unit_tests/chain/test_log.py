@@ -10,19 +10,19 @@ import pytest
 from destination_s3_spark.chain.events import Close, OpenEpoch, Seed, SetDataSchema
 from destination_s3_spark.chain.log import CREATE_TRIES, BlockTaken, Chain
 from destination_s3_spark.chain.opening import SNAPSHOT_EVERY, take_snapshot_when_due
+from destination_s3_spark.chain.tokens import table_number
 from destination_s3_spark.errors import Bug, DataError, TransientError
-from destination_s3_spark.stream_id import StreamId
 from unit_tests.chain.fake_store import FakeStore, Fault
+from unit_tests.chain.one_table import TABLE
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
-PREFIX = "lake/airbyte_internal/users/chain/"
-STREAM = StreamId("shop", "users")
-SEED = Seed(STREAM, "users", 1, "lake/users/", (), 7, 0, T0)
+PREFIX = TABLE.chain_prefix
+SEED = Seed(TABLE.stream, TABLE.table_id, table_number(TABLE.table_id), TABLE.final_root, (), 7, 0, T0)
 OPEN = OpenEpoch(8, 0, T0)
 
 
 def chain(store: FakeStore) -> Chain:
-    return Chain(store, PREFIX, STREAM, lambda: T0)
+    return Chain(store, TABLE, lambda: T0)
 
 
 def key(number: int) -> str:
@@ -183,7 +183,7 @@ def test_a_changed_block_is_damage(body: bytes | None, what: str) -> None:
 def test_system_time_never_goes_backwards_though_the_clock_does() -> None:
     store = FakeStore()
     times = iter([T0, T0 - timedelta(days=1), T0 + timedelta(seconds=1)])
-    writer = Chain(store, PREFIX, STREAM, lambda: next(times))
+    writer = Chain(store, TABLE, lambda: next(times))
     for event in (SEED, SetDataSchema({"schemaId": 0}), Close()):
         writer.append(event)
 

@@ -13,11 +13,14 @@ from destination_s3_spark.tables.found import find_tables
 from unit_tests.chain.built_chain import SEED, T0, add
 from unit_tests.chain.fake_store import FakeStore
 from unit_tests.chain.one_table import CHAIN, TABLE, synced
+from unit_tests.places import TEMPLATE, PlainTable
+
+PLAIN = PlainTable(SEED.stream, SEED.table_id, "lake/airbyte_internal/users/", SEED.final_root)
 
 
 def chain_of(store: FakeStore, syncs: int, schema_every: int = 10**6) -> Chain:
     """A chain of syncs that each append two files."""
-    made = Chain(store, CHAIN, TABLE.stream, lambda: T0)
+    made = Chain(store, PLAIN, lambda: T0)
     made.append(SEED)
     schema = 0
     for number in range(syncs):
@@ -36,7 +39,7 @@ def chain_of(store: FakeStore, syncs: int, schema_every: int = 10**6) -> Chain:
 
 
 def opened(store: FakeStore) -> Chain:
-    chain = Chain(store, CHAIN, TABLE.stream, lambda: T0)
+    chain = Chain(store, PLAIN, lambda: T0)
     chain.read()
     return chain
 
@@ -89,8 +92,8 @@ def test_finding_tables_takes_no_call_per_object() -> None:
     store.objects["lake/airbyte_internal/other/notes.txt"] = b"of somebody else"
     store.calls.clear()
 
-    (found,) = find_tables(store, "lake/airbyte_internal/")
-    assert (found.stream, found.folder) == (TABLE.stream, TABLE.folder)
+    (found,) = find_tables(store, TEMPLATE).tables
+    assert (found.stream, found.table.folder) == (TABLE.stream, TABLE.folder)
     seed = f"{CHAIN}{block_name(0)}"
     assert store.calls == [
         ("folders", "lake/airbyte_internal/"),

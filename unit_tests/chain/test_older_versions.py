@@ -15,9 +15,11 @@ from destination_s3_spark.chain.state import Checkpoint, Contents, Pending, Tabl
 from destination_s3_spark.stream_id import StreamId
 from unit_tests.chain.built_chain import T0, file
 from unit_tests.chain.fake_store import FakeStore
+from unit_tests.places import PlainTable
 
-PREFIX = "lake/airbyte_internal/users/chain/"
 STREAM = StreamId("shop", "users")
+PLAIN = PlainTable(STREAM, "users", "lake/airbyte_internal/users/", "lake/users/")
+PREFIX = PLAIN.chain_prefix
 APPENDED = (FileKind.RAW, FileKind.FINAL)
 MERGED = FileEntry(FileKind.FINAL, "merged", 15, 150, "upload", ("e",), KeyRange("00", "ff", "k"), 0, 2)
 
@@ -50,7 +52,7 @@ def without_generations(state: TableState) -> TableState:
 
 def older_chain(store: FakeStore, events: Sequence[Event], *, snapshot: bool) -> None:
     """A chain that is not closed, with a Snapshot of the earlier version in it or a hint beside it."""
-    chain = Chain(store, PREFIX, STREAM, lambda: T0)
+    chain = Chain(store, PLAIN, lambda: T0)
     for event in events:
         chain.append(event)
         chain.mark_settled()
@@ -64,7 +66,7 @@ def older_chain(store: FakeStore, events: Sequence[Event], *, snapshot: bool) ->
 
 
 def read(store: FakeStore) -> Chain:
-    chain = Chain(store, PREFIX, STREAM, lambda: T0)
+    chain = Chain(store, PLAIN, lambda: T0)
     chain.read()
     chain.catch_up()
     return chain

@@ -85,6 +85,9 @@ def test_what_is_pending_in_a_session(
     assert opened.head.contents.pending == pending, "the block that says so is a valid one"
 
 
+TABLE_NUMBER = table_number(TABLE.table_id)
+
+
 def test_own_rows_without_a_sync_number_always_replace() -> None:
     table = chain(replace(SEED, adopted=(), sync_id=0), SCHEMA_EVENT, replace(add(0, 9), sync_id=0))
 
@@ -184,12 +187,12 @@ def test_scratch_is_not_looked_for_after_a_session_that_closed() -> None:
 
 def long_chain(store: FakeStore, blocks: int) -> Chain:
     """A table that was added to in many sessions, with Snapshots; closed, and with a hint."""
-    made = Chain(store, CHAIN, TABLE.stream, lambda: STARTED)
-    made.append(Seed(TABLE.stream, TABLE.table_id, table_number(TABLE.table_id), TABLE.final_root, (), 1, 0, STARTED))
+    made = Chain(store, TABLE, lambda: STARTED)
+    made.append(Seed(TABLE.stream, TABLE.table_id, TABLE_NUMBER, TABLE.final_root, (), 1, 0, STARTED))
     made.append(SetDataSchema(SCHEMA))
     while made.head.sequence_number < blocks:
         offset = made.head.contents.next_offset
-        entry = FileEntry(FileKind.FINAL, f"{offset}", 1, 1, "upload", ("etag",))
+        entry = FileEntry(FileKind.FINAL, f"{TABLE.final_root}{Token(TABLE_NUMBER, 1, offset)}.parquet", 1, 1, "upload", ("etag",))
         checkpoint = Checkpoint(f"{offset}", 1, "00", 0)
         interval = OffsetInterval(offset, offset)
         made.append(AddData(0, 1, 0, offset - 1 if offset else None, interval, (entry,), (checkpoint,), {}))

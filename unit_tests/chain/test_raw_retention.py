@@ -22,7 +22,7 @@ from destination_s3_spark.tables.publishers.symlink import MANIFEST, SymlinkMani
 from destination_s3_spark.tables.retention import delete_expired_raw, expired_raw
 from unit_tests.chain.built_chain import T0, file
 from unit_tests.chain.fake_store import Completes, Crash, FakeStore, Fault
-from unit_tests.chain.one_table import CHAIN, FIRST, STARTED, TABLE, kinds, land
+from unit_tests.chain.one_table import FIRST, STARTED, TABLE, kinds, land
 
 DAYS = 3
 TODAY = day(T0)
@@ -42,13 +42,13 @@ def sync_on(store: FakeStore, number: int, keep: int | None = DAYS) -> None:
 
 
 def live_of(store: FakeStore) -> LiveFiles:
-    chain = Chain(store, CHAIN, TABLE.stream)
+    chain = Chain(store, TABLE)
     chain.catch_up()
     return chain.live_files()
 
 
 def raw_objects(store: FakeStore) -> list[str]:
-    return sorted(key for key in store.objects if key.startswith("lake/raw/"))
+    return sorted(key for key in store.objects if key.startswith(f"{TABLE.folder}raw/"))
 
 
 def test_raw_files_go_after_their_days_and_final_files_stay() -> None:
@@ -155,7 +155,7 @@ def test_the_block_names_the_files_as_a_merge_does() -> None:
     store = FakeStore()
     for number in range(5):
         sync_on(store, number)
-    chain = Chain(store, CHAIN, TABLE.stream)
+    chain = Chain(store, TABLE)
     chain.catch_up()
     (merge,) = [block.event for block in chain.blocks() if isinstance(block.event, MergeData)]
 

@@ -16,7 +16,7 @@ from destination_s3_spark.tables.commit.repair import Repair, repair
 from destination_s3_spark.tables.commit.writer import TableWriter
 from destination_s3_spark.tables.publishers.symlink import MANIFEST, SymlinkManifest
 from unit_tests.chain.fake_store import Crash, FakeStore, Fault
-from unit_tests.chain.one_table import CHAIN, FIRST, SCHEMA, SECOND, STARTED, TABLE, crashed, kinds, land, staged, synced, writer
+from unit_tests.chain.one_table import FIRST, SCHEMA, SECOND, STARTED, TABLE, crashed, kinds, land, staged, synced, writer
 
 MANIFEST_KEY = TABLE.final_root + MANIFEST
 
@@ -26,7 +26,7 @@ def repaired(store: FakeStore, manifest: SymlinkManifest | None = None) -> Repai
 
 
 def head(store: FakeStore) -> TableState:
-    chain = Chain(store, CHAIN, TABLE.stream)
+    chain = Chain(store, TABLE)
     chain.catch_up()
     return chain.head
 

@@ -15,7 +15,7 @@ LATER_SYNCS = 60
 
 
 def live_keys(store: FakeStore) -> set[str]:
-    chain = Chain(store, CHAIN, TABLE.stream)
+    chain = Chain(store, TABLE)
     chain.catch_up()
     return {file.key for file in chain.live_files().of(FileKind.FINAL)}
 
@@ -67,7 +67,7 @@ def test_without_the_block_after_its_head_it_would_lose_rows_silently() -> None:
     result = asleep.commit([FIRST])
 
     assert result.rows == 10, "the writer believes it, and its STATE goes out"
-    chain = Chain(store, CHAIN, TABLE.stream)
+    chain = Chain(store, TABLE)
     chain.read()
     chain.catch_up()
     lost = [

@@ -212,13 +212,16 @@ def test_uploads_of_a_dead_task_attempt_are_dropped_at_close() -> None:
     store = FakeStore()
     made = writer(store)
     land(made, store, 0, 100)
-    store.stage(f"lake/raw/f-{made.next_token()}.parquet", b"nobody knows me")
-    store.stage("lake/raw/f-00000000010000000100000001.parquet", b"another table's")
-    store.stage("lake/raw/foreign.parquet", b"another tool's")
+    store.stage(f"{TABLE.folder}raw/f-{made.next_token()}.parquet", b"nobody knows me")
+    store.stage(f"{TABLE.folder}raw/f-00000000010000000100000001.parquet", b"another table's")
+    store.stage(f"{TABLE.folder}raw/foreign.parquet", b"another tool's")
     made.commit([FIRST])
     made.close(OrphanUploads(store, "lake/"))
 
-    assert [key for key, _ in store.uploads.values()] == ["lake/raw/f-00000000010000000100000001.parquet", "lake/raw/foreign.parquet"]
+    assert [key for key, _ in store.uploads.values()] == [
+        f"{TABLE.folder}raw/f-00000000010000000100000001.parquet",
+        f"{TABLE.folder}raw/foreign.parquet",
+    ]
 
 
 def test_adopted_files_are_asked_for_once_when_the_table_is_seeded() -> None:
@@ -253,7 +256,7 @@ def test_a_snapshot_is_taken_when_the_last_one_is_far_and_carries_the_files() ->
     assert state.snapshot == kinds(store).index("Snapshot")
     assert len(made.live_files().files) == 2 * syncs
     assert len(store.calls) < 30
-    full = Chain(store, CHAIN, TABLE.stream)
+    full = Chain(store, TABLE)
     full.catch_up()
     assert full.state == state
 

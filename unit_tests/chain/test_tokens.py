@@ -8,6 +8,9 @@ from destination_s3_spark.chain.orphan_uploads import OrphanUploads
 from destination_s3_spark.chain.tokens import Token, parse_token, table_number
 from destination_s3_spark.errors import Bug
 from unit_tests.chain.fake_store import FakeStore
+from unit_tests.places import table_of
+
+OWN = table_number(table_of("users").table_id)
 
 TOKEN = Token(1234567890, 3, 17)
 TEXT = "12345678900000000300000017"
@@ -64,13 +67,15 @@ def test_only_the_tables_own_older_uploads_are_aborted_and_the_list_is_made_once
     store = FakeStore()
     keys = {
         name: f"lake/{name}-{token}.parquet"
-        for name, token in [("old", Token(7, 1, 1)), ("now", Token(7, 2, 1)), ("other", Token(8, 1, 1))]
+        for name, token in [("old", Token(OWN, 1, 1)), ("now", Token(OWN, 2, 1)), ("other", Token(8, 1, 1))]
     }
-    for key in (*keys.values(), "lake/foreign.parquet", "elsewhere/f-" + str(Token(7, 1, 2))):
+    another = f"lake/airbyte_internal/another/raw/f-{Token(OWN, 1, 3)}.parquet"
+    apart = f"elsewhere/f-{Token(OWN, 1, 2)}"
+    for key in (*keys.values(), "lake/foreign.parquet", another, apart):
         store.stage(key, b"")
-    orphans = OrphanUploads(store, "lake/")
+    orphans, territory = OrphanUploads(store, "lake/"), table_of("users").territory("lake/")
 
-    assert (orphans.abort(7, 2), orphans.abort(9, 5)) == (1, 0)
+    assert (orphans.abort(territory, 2), orphans.abort(table_of("others").territory("lake/"), 5)) == (1, 0)
     left = {key for key, _ in store.uploads.values()}
-    assert left == {keys["now"], keys["other"], "lake/foreign.parquet", "elsewhere/f-" + str(Token(7, 1, 2))}
+    assert left == {keys["now"], keys["other"], "lake/foreign.parquet", another, apart}
     assert store.names().count("list_uploads") == 1

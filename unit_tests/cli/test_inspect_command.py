@@ -32,9 +32,9 @@ from destination_s3_spark.cli.tree import ENGINES, VIEWS
 from destination_s3_spark.schema.arrow import META_FIELDS, schema_to_text
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
-from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.factory import table_factory
 from destination_s3_spark.tables.publishers.symlink import MANIFEST, SEQUENCE, SymlinkManifest
+from unit_tests.places import table_of
 from unit_tests.schema.bare_flatbuffer import schema_from_bare_flatbuffer
 
 STARTED = datetime(2026, 3, 1, tzinfo=UTC)
@@ -162,7 +162,8 @@ def schema(number: int, version: str, fields: list[dict[str, object]], changes: 
 def test_every_schema_is_shown_also_those_before_a_snapshot(
     config: Path, store: S3Store, make_chain: Callable[[str | None, str], str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    chain = Chain(store, make_chain("shop", "orders"), StreamId("shop", "orders"))
+    make_chain("shop", "orders")
+    chain = Chain(store, table_of("orders", "shop"))
     chain.catch_up()
     chain.mark_settled()
     amount = {"id": 1, "name": "amount", "source": "amount", "type": "integer", "addedIn": 0}
@@ -188,7 +189,8 @@ def test_every_schema_is_shown_also_those_before_a_snapshot(
 def test_a_recovered_column_says_what_it_holds(
     config: Path, store: S3Store, make_chain: Callable[[str | None, str], str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    chain = Chain(store, make_chain("shop", "orders"), StreamId("shop", "orders"))
+    make_chain("shop", "orders")
+    chain = Chain(store, table_of("orders", "shop"))
     chain.catch_up()
     chain.mark_settled()
     amount = {"id": 1, "name": "amount", "source": "amount", "type": "integer", "addedIn": 0}
@@ -432,7 +434,7 @@ def test_reading_a_table_changes_nothing(config: Path, store: S3Store, make_chai
     before = {item.key: store.get(item.key) for item in store.list("")}
 
     factory = table_factory(read_config(config))
-    (found,) = factory.find()
+    (found,) = factory.find().tables
     table = read_table(factory, found)
 
     assert [block.sequence_number for block in table.blocks] == [0, 1, 2]

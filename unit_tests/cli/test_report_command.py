@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -69,9 +70,9 @@ def test_an_error_that_was_not_foreseen_does_not_hide_the_other_tables(
     make(make_table, "orders")
     odd = make_table("shop", "users")
     writer = odd.writer(sync_id=5, generation_id=2)
-    odd.set_schema(writer, 0, [("id", pa.int64())], primaryKey=[["id"]], cursor=[])
+    odd.set_schema(writer, 0, [("id", pa.int64())], primaryKey=7, cursor=[])
     spec = KeySpec((Field("id", "id", Scalar.INTEGER),), None, None, CdcDeletion.HARD)
-    odd.commit(writer, odd.stage(writer, FileKind.FINAL, b"x", keys=KeyRange("no digits", "no digits", spec.fingerprint)))
+    odd.commit(writer, odd.stage(writer, FileKind.FINAL, b"x", keys=KeyRange("01", "01", spec.fingerprint)))
     writer.close()
 
     assert report(config, page) == 1
@@ -80,7 +81,7 @@ def test_an_error_that_was_not_foreseen_does_not_hide_the_other_tables(
     told = capsys.readouterr().err.splitlines()
     assert len(told) == 2
     for line in told:
-        assert line.startswith("shop.users: an error that was not foreseen, ValueError in keys.py, line ")
+        assert re.match(r"shop\.users: an error that was not foreseen, \w+ in \w+\.py, line ", line)
         assert line.endswith("Please report this.")
     assert "<h2>shop.orders</h2>" in page.read_text()
 

@@ -89,7 +89,7 @@ def test_a_deletion_vector_is_noticed() -> None:
     assert add.deletion_vector == {"storageType": "u"}
 
 
-@pytest.mark.parametrize("body", [b"{", b"[]", b'{"add":{"path":1}}', b'{"txn":{}}', b"\xff", encode_commit([ADD])[:-9]])
+@pytest.mark.parametrize("body", [b"{", b"[]", b'{"add":{"path":1}}', b'{"txn":{}}', b"\xff", encode_commit([ADD])[:-9], b"[" * 200_000])
 def test_bytes_that_are_no_commit_are_refused(body: bytes) -> None:
     with pytest.raises(MalformedCommit):
         list(decode_commit(body))

@@ -9,7 +9,7 @@ from destination_s3_spark.errors import DataError
 from destination_s3_spark.schema.arrow import schema_from_text
 from destination_s3_spark.schema.json_schema import stream_fields
 from destination_s3_spark.schema.policy import SchemaPolicy
-from destination_s3_spark.schema.schema_event import from_event, to_event
+from destination_s3_spark.schema.schema_event import arrow_from_event, from_event, stored_from_event, to_event
 from destination_s3_spark.schema.table_schema import Evolution, evolve
 from destination_s3_spark.stream_id import StreamId
 
@@ -81,6 +81,14 @@ def test_an_event_of_another_form_is_refused(event: dict[str, Any], key: str, va
     event[key] = value
     with pytest.raises(DataError, match="SetDataSchema block cannot be read"):
         from_event(event)
+
+
+@pytest.mark.parametrize("value", [None, 7, "", "AAAA", "no base64", "/////wAAAAA="])
+def test_columns_that_are_no_arrow_schema_are_refused(event: dict[str, Any], value: object) -> None:
+    event["arrowSchema"] = value
+    for columns_of in (arrow_from_event, stored_from_event):
+        with pytest.raises(DataError, match="SetDataSchema block cannot be read"):
+            columns_of(event)
 
 
 def test_an_unknown_type_asks_for_a_newer_connector(event: dict[str, Any]) -> None:

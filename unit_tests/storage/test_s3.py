@@ -17,6 +17,7 @@ from destination_s3_spark.storage.object_store import (
     ObjectExists,
     ObjectInfo,
     ObjectNotFound,
+    ObjectTooLarge,
     OutcomeUnknown,
     StagedUpload,
     UploadFailed,
@@ -43,6 +44,13 @@ def test_an_object_comes_back_with_its_bytes_size_and_metadata(store: S3Store) -
     info = store.head("a/é x+y&z.json")
     assert info == ObjectInfo("a/é x+y&z.json", 5)
     assert info.metadata == {"ab-generation-id": "7"}
+
+
+def test_an_object_that_is_too_large_is_not_read(store: S3Store) -> None:
+    store.put("large", b"x" * 100)
+    assert store.get("large", most_bytes=100) == b"x" * 100
+    with pytest.raises(ObjectTooLarge, match=r"'large' has 100 bytes, and such an object may have 99 at most, so it was not read"):
+        store.get("large", most_bytes=99)
 
 
 def test_what_is_not_there_is_said_to_be_not_there(store: S3Store) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.storage.paths import PathTemplate
-from destination_s3_spark.storage.table_paths import internal_root, overlaps, raw_table_name, resolve_roots, table_id
+from destination_s3_spark.storage.table_paths import internal_root, overlaps, raw_table_name, resolve_roots, root_flaw, table_id
 from destination_s3_spark.stream_id import StreamId
 
 START = datetime(2020, 1, 2, tzinfo=UTC)
@@ -186,3 +186,33 @@ def test_a_thousand_streams_resolve_quickly_and_apart() -> None:
     streams = [StreamId(f"n{i % 7}", f"s^{i}" if i % 2 else f"s_{i}") for i in range(1000)]
     roots = resolve_roots(streams, template())
     assert len(set(roots.values())) == 1000
+
+
+def nobody_is_asked() -> dict[StreamId, str]:
+    raise AssertionError("the other tables were looked up")
+
+
+@settings(deadline=None)
+@given(st.lists(STREAMS, min_size=1, max_size=6), st.sampled_from([None, "${STREAM_NAME}/", "${NAMESPACE}/", "${YEAR}/"]))
+def test_the_root_that_a_stream_gets_is_its_own_without_a_look_at_others(streams: list[StreamId], path: str | None) -> None:
+    for stream, root in resolve_roots(streams, template(path), {}).items():
+        assert root_flaw(root, stream, template(path), nobody_is_asked) is None
+
+
+@pytest.mark.parametrize(
+    "root", ["", "finance/", "lakes/", "lake/airbyte_internal/", "lake/airbyte_changes/shop/", "lake/airbyte_internal/x/"]
+)
+def test_a_root_outside_of_the_bucket_path_or_in_a_folder_of_the_connector_is_nobodys(root: str) -> None:
+    assert "is not in the bucket path" in (root_flaw(root, StreamId(None, "airbyte_internal"), template(), nobody_is_asked) or "")
+
+
+def test_a_root_of_earlier_path_options_stays_unless_it_is_in_the_folder_of_another_table() -> None:
+    mine, other, shared = StreamId(None, "users"), StreamId("shop", "orders"), StreamId(None, "events")
+    roots = {mine: "lake/old/users/", other: "lake/shop/orders/", shared: "lake/"}
+
+    assert root_flaw("lake/old/users/", mine, template(), lambda: roots) is None
+    for root in ("lake/shop/orders/", "lake/shop/orders/_delta_log/"):
+        assert "is in the folder of stream 'shop.orders'" in (root_flaw(root, mine, template(), lambda: roots) or "")
+    # A folder that tables share, and one that its own table has from earlier options, are nobody's alone.
+    assert root_flaw("lake/2025/", mine, template("${YEAR}/"), lambda: roots) is None
+    assert root_flaw("lake/anywhere/deep/", mine, template(), lambda: roots) is None

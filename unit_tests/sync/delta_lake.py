@@ -15,7 +15,7 @@ from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.tables.commit.repair import Repair, repair
 from destination_s3_spark.tables.compaction import groups, update
 from destination_s3_spark.tables.due import rebuild_of
-from destination_s3_spark.tables.factory import TableFactory, identity_of
+from destination_s3_spark.tables.factory import TableFactory
 from destination_s3_spark.tables.merge.update import Resources
 from destination_s3_spark.tables.stream_table import StreamTable
 from unit_tests.sync.inline_lake import InlineLake, line, state, status
@@ -54,13 +54,13 @@ class DeltaLake(InlineLake):
 
     def repair(self) -> Repair | None:
         factory, table = self._found()
-        (found,) = factory.find()
-        return repair(factory.store, identity_of(found), table.writer.publishers, factory.orphans(), factory.started_at)
+        (found,) = factory.find().tables
+        return repair(factory.store, found.table, table.writer.publishers, factory.orphans(), factory.started_at)
 
     def _found(self) -> tuple[TableFactory, StreamTable]:
         factory = TableFactory(self.config(), S3Store(self.settings), datetime.now(UTC))
-        (found,) = factory.find()
-        return factory, factory.of_found(found, factory.publishers([found])[found.stream])
+        (found,) = factory.find().tables
+        return factory, factory.of_found(found, factory.publishers(factory.find())[found.stream])
 
     def raw_config(self) -> dict[str, Any]:
         keys = self.settings.credentials

@@ -18,12 +18,12 @@ from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.protocol.catalog import Catalog, parse_catalog
 from destination_s3_spark.schema.partitioning import NULL_PARTITION
 from destination_s3_spark.storage.s3 import S3Store
-from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.due import rebuild_of
 from destination_s3_spark.tables.factory import TableFactory
 from destination_s3_spark.tables.found import find_tables
 from destination_s3_spark.tables.merge.update import Resources
 from destination_s3_spark.tables.verification import verify
+from unit_tests.places import TEMPLATE, table_of
 from unit_tests.sync.inline_lake import InlineLake, line, state, status
 
 CHAIN = "lake/airbyte_internal/_raw__stream_users/chain/"
@@ -76,7 +76,7 @@ def messages(records: Iterable[dict[str, Any]], *, complete: bool = True) -> Ite
 
 
 def chain(lake: InlineLake) -> Chain:
-    found = Chain(S3Store(lake.settings), CHAIN, StreamId(None, "users"))
+    found = Chain(S3Store(lake.settings), table_of("users"))
     found.read()
     found.catch_up()
     return found
@@ -109,7 +109,7 @@ def check(lake: InlineLake, ids: Iterable[int], folder: str = "at_day", value: A
         found += [row["id"] for row in rows]
     assert sorted(found) == sorted(ids)
     store = S3Store(lake.settings)
-    (table,) = find_tables(store, "lake/airbyte_internal/")
+    (table,) = find_tables(store, TEMPLATE).tables
     assert verify(store, table).problems == ()
     stored = {info.key for info in store.list("lake/users/") if info.key.endswith((".parquet", ".avro")) and "_delta_log" not in info.key}
     assert stored == {file.key for file in finals(lake)}
@@ -117,7 +117,7 @@ def check(lake: InlineLake, ids: Iterable[int], folder: str = "at_day", value: A
 
 def rebuilt(lake: InlineLake) -> None:
     factory = TableFactory(lake.config(), S3Store(lake.settings), datetime.now(UTC))
-    (found,) = factory.find()
+    (found,) = factory.find().tables
     table = factory.of_found(found, ()).open()
     update = rebuild_of(table, Resources(lake.settings, 2**26, 2, None))
     work = next(update)

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pytest
 
+from destination_s3_spark.chain import territory
 from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.chain.hint import Shown
 from destination_s3_spark.chain.live_files import LiveFiles
@@ -85,11 +86,11 @@ class Listing:
 
     def publish(self, store: ObjectStore, state: TableState, live: LiveFiles, last: Shown | None) -> str:
         shown = {"block": state.sequence_number, "rows": [file.rows for file in live.of(FileKind.FINAL)]}
-        store.put(f"{state.identity.final_root}_listing.json", json.dumps(shown).encode())
+        store.put(f"{state.identity.final_root}_listing/table.json", json.dumps(shown).encode())
         return str(state.sequence_number)
 
     def published(self, store: ObjectStore, state: TableState) -> int:
-        return int(json.loads(store.get(f"{state.identity.final_root}_listing.json"))["block"])
+        return int(json.loads(store.get(f"{state.identity.final_root}_listing/table.json"))["block"])
 
     def require_fitting(self, store: ObjectStore, state: TableState, live: LiveFiles) -> None:
         pass
@@ -121,6 +122,7 @@ def catalog(mode: str, generation: int = 1, minimum: int = 0) -> Catalog:
 def _entered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(formats, "FORMATS", [*formats.FORMATS, FEATHER])
     monkeypatch.setattr(publishers, "PUBLISHERS", [*publishers.PUBLISHERS, LISTING])
+    monkeypatch.setattr(territory, "PUBLISHED_FOLDERS", (*territory.PUBLISHED_FOLDERS, "_listing/"))
 
 
 @pytest.mark.parametrize("mode", ["append", "append_dedup"])
@@ -140,7 +142,7 @@ def test_a_new_publisher_shows_the_table_after_every_change(s3_settings: S3Setti
     shown = []
     for generation, ids in ((1, range(10)), (1, range(5, 15)), (2, range(3)), (2, ())):
         lake.sync(catalog("append_dedup", generation, generation), [records(ids), state(1), status("COMPLETE")])
-        (body,) = lake.files("_listing.json")
+        (body,) = lake.files("_listing/table.json")
         shown.append(sum(json.loads(body)["rows"]))
     assert shown == [10, 15, 3, 3]
     assert len(lake.files("_symlink_format_manifest/manifest")) == 1

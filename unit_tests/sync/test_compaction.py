@@ -20,12 +20,12 @@ from destination_s3_spark.errors import DataError
 from destination_s3_spark.protocol.catalog import Catalog, parse_catalog
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
-from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.compaction.groups import LEAST_FILES
 from destination_s3_spark.tables.compaction.join import joined_in_store
 from destination_s3_spark.tables.due import rebuild_of
 from destination_s3_spark.tables.factory import TableFactory
 from destination_s3_spark.tables.merge.update import Resources
+from unit_tests.places import table_of
 from unit_tests.sync.inline_lake import InlineLake, line, state, status
 
 CHAIN = "lake/airbyte_internal/_raw__stream_users/chain/"
@@ -70,7 +70,7 @@ def sync(lake: InlineLake, number: int, mode: str = "append", schema: dict[str, 
 
 
 def chain(lake: InlineLake) -> Chain:
-    found = Chain(S3Store(lake.settings), CHAIN, StreamId(None, "users"))
+    found = Chain(S3Store(lake.settings), table_of("users"))
     found.read()
     found.catch_up()
     return found
@@ -149,7 +149,7 @@ def test_a_table_is_rebuilt_from_joined_raw_files(lake: InlineLake) -> None:
         sync(lake, number)
     before = rows(lake)
     factory = TableFactory(lake.config(), S3Store(lake.settings), datetime.now(UTC))
-    (found,) = factory.find()
+    (found,) = factory.find().tables
     table = factory.of_found(found, ()).open()
     resources = Resources(lake.settings, 2**26, 2, None)
     update = rebuild_of(table, resources)

@@ -19,6 +19,7 @@ from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.sync.completion import Completion, proved_by
+from unit_tests.places import table_of
 from unit_tests.sync.inline_lake import InlineLake, line, records, status
 
 SCHEMA = {"type": "object", "properties": {"id": {"type": "integer"}}}
@@ -260,9 +261,7 @@ def decide(lake: InlineLake, directory: Path, command: str) -> int:
 
 
 def head(lake: InlineLake) -> Any:
-    store = S3Store(lake.settings)
-    prefix = next(found.key for found in store.list("lake/airbyte_internal/") if "/chain/" in found.key).rpartition("/")[0] + "/"
-    chain = Chain(store, prefix, StreamId(None, "users"))
+    chain = Chain(S3Store(lake.settings), table_of("users"))
     chain.read()
     chain.catch_up()
     return chain.head

@@ -20,8 +20,8 @@ from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.protocol.catalog import Catalog, parse_catalog
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
-from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.sync.batches import Limits
+from unit_tests.places import table_of
 from unit_tests.sync.inline_lake import InlineLake, line, state, status
 
 CHAIN = "lake/airbyte_internal/_raw__stream_users/chain/"
@@ -63,7 +63,7 @@ def noise(number: int) -> str:
 
 
 def live(lake: InlineLake) -> LiveFiles:
-    chain = Chain(S3Store(lake.settings), CHAIN, StreamId(None, "users"))
+    chain = Chain(S3Store(lake.settings), table_of("users"))
     chain.read()
     chain.catch_up()
     return chain.live_files()
@@ -122,7 +122,7 @@ def test_more_runs_than_a_task_can_hold_are_combined_first_and_arrival_still_dec
     syncs = [[rows(({"id": i, "note": f"{version}"} for i in range(version, 20)), 1), state(version)] for version in range(9)]
     lake.sync(dedup_catalog(), [*(block for blocks in syncs for block in blocks), status("COMPLETE")])
     store = S3Store(lake.settings)
-    chain = Chain(store, CHAIN, StreamId(None, "users"))
+    chain = Chain(store, table_of("users"))
     chain.read()
     chain.catch_up()
     landed = [file for block in chain.blocks() if isinstance(block.event, AddData) for file in block.event.files]

@@ -23,11 +23,11 @@ from destination_s3_spark.protocol.catalog import Catalog, parse_catalog
 from destination_s3_spark.schema.arrow import META_FIELDS
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
-from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.due import rebuild_of
 from destination_s3_spark.tables.factory import TableFactory
 from destination_s3_spark.tables.merge.update import Resources
 from destination_s3_spark.tables.update import Update
+from unit_tests.places import table_of
 from unit_tests.sync.inline_lake import InlineLake, line, state, status
 
 CHAIN = "lake/airbyte_internal/_raw__stream_users/chain/"
@@ -92,7 +92,7 @@ def cut(lake: InlineLake, of: Catalog, ids: Sequence[int]) -> None:
 
 
 def chain(lake: InlineLake) -> Chain:
-    found = Chain(S3Store(lake.settings), CHAIN, StreamId(None, "users"))
+    found = Chain(S3Store(lake.settings), table_of("users"))
     found.read()
     found.catch_up()
     return found
@@ -222,7 +222,7 @@ def test_a_rebuild_keeps_the_encodings(lake: InlineLake, mode: str) -> None:
     before = chain(lake).live_files().of(FileKind.FINAL)
     choose(lake)
     factory = TableFactory(lake.config(), S3Store(lake.settings), chain(lake).head.system_time)
-    (found,) = factory.find()
+    (found,) = factory.find().tables
     table = factory.of_found(found, ()).open()
     run(rebuild_of(table, Resources(lake.settings, 2**26, 2, None)))
     table.writer.close()

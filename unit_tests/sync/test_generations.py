@@ -20,7 +20,7 @@ from destination_s3_spark.errors import ConfigError, TransientError
 from destination_s3_spark.protocol.catalog import Catalog, parse_catalog
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
-from destination_s3_spark.stream_id import StreamId
+from unit_tests.places import table_of
 from unit_tests.sync.inline_lake import InlineLake, line, state, status
 
 APPEND, DEDUP, OVERWRITE = "append", "append_dedup", "overwrite"
@@ -222,7 +222,7 @@ def test_rows_below_the_minimum_go_and_those_of_the_generation_stay(lake: Inline
     check(lake, NAMED)
 
     for number, case in enumerate(NAMED):
-        chain = Chain(S3Store(lake.settings), f"lake/airbyte_internal/_raw__stream_s{number:05}/chain/", StreamId(None, f"s{number:05}"))
+        chain = Chain(S3Store(lake.settings), table_of(f"s{number:05}"))
         chain.read()
         contents, live = chain.head.contents, chain.live_files()
         assert contents.landed == sum(file.rows for file in live.of(FileKind.RAW)), f"{case}: the raw table has other rows than the table"

@@ -15,6 +15,7 @@ from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.found import find_tables
 from destination_s3_spark.tables.verification import verify
+from unit_tests.places import TEMPLATE
 from unit_tests.sync.inline_lake import InlineLake
 from unit_tests.sync.partitioned_lake import (
     DAILY,
@@ -69,7 +70,7 @@ def test_deduplicated_tables_whose_key_has_the_column(format_type: str, lake: In
                 assert (row["id"], moment(row["at"])) not in rows
                 rows[row["id"], moment(row["at"])] = row["kind"]
         assert rows == latest(*sent)
-        (table,) = find_tables(S3Store(lake.settings), "lake/airbyte_internal/")
+        (table,) = find_tables(S3Store(lake.settings), TEMPLATE).tables
         assert verify(S3Store(lake.settings), table).problems == ()
     assert len(finals(lake)) > 6
     assert len({file.key for file in finals(lake)}) == len(finals(lake))

@@ -44,7 +44,7 @@ def test_raw_files_go_and_the_final_table_stays(s3_settings: S3Settings, tmp_pat
         today[0] += timedelta(days=1)
     store = S3Store(s3_settings)
     factory = TableFactory(lake.config(), store, datetime.now(UTC))
-    (found,) = factory.find()
+    (found,) = factory.find().tables
     live = factory.read_chain(found).live_files()
 
     assert len(live.of(FileKind.RAW)) == 3 == len([info for info in store.list("lake/airbyte_internal/") if "/raw/" in info.key])

@@ -22,7 +22,6 @@ from destination_s3_spark.protocol.catalog import Catalog, parse_catalog
 from destination_s3_spark.storage.object_store import ObjectNotFound
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
-from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.compaction.groups import LEAST_FILES
 from destination_s3_spark.tables.configured import final_options
 from destination_s3_spark.tables.due import rebuild_of
@@ -30,6 +29,7 @@ from destination_s3_spark.tables.factory import TableFactory
 from destination_s3_spark.tables.merge.update import Resources
 from destination_s3_spark.tables.stored.footer import statistics_of
 from destination_s3_spark.tables.update import Update
+from unit_tests.places import table_of
 from unit_tests.sync.inline_lake import InlineLake, line, state, status
 
 CHAIN = "lake/airbyte_internal/_raw__stream_users/chain/"
@@ -75,7 +75,7 @@ def messages(ids: Sequence[int], word: str = "COMPLETE") -> list[bytes]:
 
 
 def chain(lake: InlineLake) -> Chain:
-    found = Chain(S3Store(lake.settings), CHAIN, StreamId(None, "users"))
+    found = Chain(S3Store(lake.settings), table_of("users"))
     found.read()
     found.catch_up()
     return found
@@ -83,7 +83,7 @@ def chain(lake: InlineLake) -> Chain:
 
 def finals(lake: InlineLake) -> tuple[FileEntry, ...]:
     """The final files, as the hint and as the blocks have them."""
-    found = Chain(S3Store(lake.settings), CHAIN, StreamId(None, "users"))
+    found = Chain(S3Store(lake.settings), table_of("users"))
     found.catch_up()
     live = found.live_files()
     assert live == chain(lake).live_files()
@@ -126,7 +126,7 @@ def test_retyped_and_rebuilt_files_have_them(lake: InlineLake, mode: str) -> Non
     lake.sync(catalog(mode), messages([1, 2]))
     lake.sync(catalog(mode, of_id=NUMBER), messages([3]))
     require_true(lake, [1, 2, 3])
-    (found,) = (factory := TableFactory(lake.config(), S3Store(lake.settings), chain(lake).head.system_time)).find()
+    (found,) = (factory := TableFactory(lake.config(), S3Store(lake.settings), chain(lake).head.system_time)).find().tables
     table = factory.of_found(found, ()).open()
     run(rebuild_of(table, Resources(lake.settings, 2**26, 2, None)))
     table.writer.close()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,7 +16,7 @@ import pytest
 from msgspec.structs import replace
 
 from destination_s3_spark.chain import opening
-from destination_s3_spark.chain.blocks import block_name
+from destination_s3_spark.chain.blocks import block_name, canonical
 from destination_s3_spark.chain.files import FileEntry, FileKind, KeyRange
 from destination_s3_spark.chain.hint import HINT_NAME
 from destination_s3_spark.chain.live_files import LiveFiles
@@ -57,7 +59,7 @@ def make_lake(s3_settings: S3Settings, tmp_path: Path) -> Make:
 
 def verified(lake: InlineLake) -> Verified:
     store = S3Store(lake.settings)
-    (found,) = TableFactory(lake.config(), store, datetime.now(UTC)).find()
+    (found,) = TableFactory(lake.config(), store, datetime.now(UTC)).find().tables
     return verify(store, found)
 
 
@@ -99,6 +101,38 @@ def test_a_refreshed_table_and_one_with_a_change_log_have_none(make_lake: Make) 
     sync(lake, 5, "id", generation=2)
     sync(lake, 6, "id", generation=2)
 
+    assert verified(lake).problems == ()
+
+
+def test_files_that_stay_for_a_while_are_a_remark(make_lake: Make) -> None:
+    lake = make_lake("id", publish={"keep_replaced_minutes": 60})
+    result = verified(lake)
+
+    assert result.problems == ()
+    (remark,) = result.remarks
+    assert re.fullmatch(r"\d replaced files stay for running queries \(publish\.keep_replaced_minutes\), the last until .* UTC", remark)
+
+
+def test_a_hint_that_says_something_else_than_the_chain_is_a_problem(make_lake: Make) -> None:
+    lake = make_lake(None)
+    store = S3Store(lake.settings)
+    (key,) = keys(lake, HINT_NAME)
+    whole = store.get(key)
+    for change in (
+        lambda known: known["state"]["contents"].update(nextOffset=10**9),
+        lambda known: known["state"].update(epoch=7),
+        lambda known: known["state"].update(sequenceNumber=99),
+        lambda known: known["live"]["files"].pop(),
+        lambda known: known["live"]["files"][0].update(rows=4),
+        lambda known: known["live"].update(dropped=[known["live"]["files"].pop()]),
+    ):
+        hint = json.loads(whole)
+        change(hint["known"])
+        hint["checksum"] = hashlib.sha256(canonical(hint["known"])).hexdigest()
+        store.put(key, canonical(hint))
+
+        assert any(key in problem for problem in verified(lake).problems)
+    store.put(key, whole)
     assert verified(lake).problems == ()
 
 
@@ -206,8 +240,8 @@ def test_a_block_that_counts_other_rows_than_its_file_is_a_problem(make_lake: Ma
     pq.write_table(pa.concat_tables([rows, rows]), sink)
     assert other != target
     # Only the footer tells: the sizes in the chain are those of the object.
-    (found,) = TableFactory(lake.config(), store, datetime.now(UTC)).find()
-    chain = Chain(store, found.chain_prefix, found.stream)
+    (found,) = TableFactory(lake.config(), store, datetime.now(UTC)).find().tables
+    chain = Chain(store, found.table)
     chain.read()
     entry = next(file for file in chain.live_files().files if file.key == target)
     store.put(target, sink.getvalue())

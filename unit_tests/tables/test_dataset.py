@@ -41,7 +41,7 @@ def append(table: Any, writer: Any, *numbers: int) -> Any:
 
 
 def chain(table: Any) -> Chain:
-    found = Chain(table.store, table.table.chain_prefix, table.table.stream)
+    found = Chain(table.store, table.table)
     found.catch_up()
     return found
 

@@ -15,7 +15,8 @@ from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.chain.readable import Readable, readable
 from destination_s3_spark.chain.schema_history import schema_history
 from destination_s3_spark.chain.state import TableState
-from destination_s3_spark.schema.arrow import schema_from_text
+from destination_s3_spark.chain.table_store import TableStore
+from destination_s3_spark.schema.schema_event import arrow_from_event
 from destination_s3_spark.storage.object_store import ObjectStore
 from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.factory import TableFactory
@@ -54,7 +55,7 @@ class InspectedTable:
     @property
     def columns(self) -> pa.Schema | None:
         """Schema of the final table, or None before the first schema."""
-        return None if self.state.schema is None else schema_from_text(self.state.schema["arrowSchema"])
+        return None if self.state.schema is None else arrow_from_event(self.state.schema)
 
     def files_of(self, kind: FileKind) -> tuple[FileEntry, ...]:
         """Return the live files of a kind."""
@@ -93,9 +94,10 @@ def read_file(store: ObjectStore, file: FileEntry) -> pa.Table:
 
 
 def _standings(factory: TableFactory, chain: Chain, seen: Readable, publishers: Sequence[Publisher]) -> tuple[Standing, ...]:
-    return tuple(standing(publisher, factory.store, chain.head, seen.live) for publisher in publishers)
+    store = TableStore(factory.store, chain)
+    return tuple(standing(publisher, store, chain.head, seen.live) for publisher in publishers)
 
 
 def _seen(factory: TableFactory, chain: Chain) -> Readable:
     with ThreadPoolExecutor(HEADS_AT_ONCE, "heads") as pool:
-        return readable(chain, factory.store, pool.map)
+        return readable(chain, TableStore(factory.store, chain), pool.map)

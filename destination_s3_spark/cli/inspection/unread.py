@@ -4,22 +4,13 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 from destination_s3_spark.errors import REPORT, Bug, DataError, SyncError
-from destination_s3_spark.tables.found import FoundTable
+from destination_s3_spark.tables.found import FoundTable, UnreadTable
 
 Shown = TypeVar("Shown")
-
-
-@dataclass(frozen=True, slots=True)
-class UnreadTable:
-    """A table that could not be read, and why."""
-
-    table: str
-    reason: str
 
 
 def shown_or_unread(table: FoundTable, show: Callable[[FoundTable], Shown]) -> Shown | UnreadTable:

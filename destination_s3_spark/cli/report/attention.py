@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from destination_s3_spark.cli.inspection.readers import PublisherState, ReaderState
 from destination_s3_spark.cli.inspection.syncs import SyncEnd
-from destination_s3_spark.cli.inspection.unread import UnreadTable
 from destination_s3_spark.cli.report.figures import TableFigures
 from destination_s3_spark.cli.words import moment, number_text
 from destination_s3_spark.counted import counted
+from destination_s3_spark.tables.found import UnreadTable
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from destination_s3_spark.cli.inspection.syncs import Sync
-from destination_s3_spark.cli.inspection.unread import UnreadTable
 from destination_s3_spark.cli.report.attention import Finding, findings
 from destination_s3_spark.cli.report.chart import HEIGHT, WIDTH, Absent, Chart, steps, thinned
 from destination_s3_spark.cli.report.figures import TableFigures
@@ -22,6 +21,7 @@ from destination_s3_spark.cli.report.table_charts import END_TEXTS, LOOKS, data_
 from destination_s3_spark.cli.words import duration_text, moment, number_text, size_text
 from destination_s3_spark.counted import counted
 from destination_s3_spark.printable import printable
+from destination_s3_spark.tables.found import UnreadTable
 
 OPEN_TABLES = 8
 """Most tables whose sections are open when the page is."""

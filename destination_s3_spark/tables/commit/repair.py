@@ -13,10 +13,11 @@ from functools import partial
 
 from destination_s3_spark.chain.events import Close
 from destination_s3_spark.chain.log import BlockTaken, Chain
-from destination_s3_spark.chain.opening import Leftovers, Session, Table, WriteDisposition, dead_scratch, fenced, open_table
+from destination_s3_spark.chain.opening import Leftovers, Session, WriteDisposition, dead_scratch, fenced, open_table
 from destination_s3_spark.chain.orphan_uploads import OrphanUploads
 from destination_s3_spark.chain.settle import sweep
-from destination_s3_spark.chain.state import TableState
+from destination_s3_spark.chain.table_store import TableStore
+from destination_s3_spark.chain.territory import Table
 from destination_s3_spark.storage.object_store import ObjectStore
 from destination_s3_spark.tables.publishers.publication import Publisher, Standing, show_checked, standing, withdraw_forgotten
 
@@ -38,20 +39,21 @@ class Repair:
 
 
 def repair(
-    store: ObjectStore, table: Table, publishers: Sequence[Publisher], orphans: OrphanUploads, started_at: datetime
+    bucket: ObjectStore, table: Table, publishers: Sequence[Publisher], orphans: OrphanUploads, started_at: datetime
 ) -> Repair | None:
     """Repair an existing table. Return None without writing anything if it needs no repair.
 
     A table that only lacks publications which their publishers refuse is not written to either. A sync that is writing to the table is
     fenced. Raises Fenced when a sync takes the table over meanwhile, TransientError or DataError.
     """
-    chain = Chain(store, table.chain_prefix, table.stream)
+    chain = Chain(bucket, table)
+    store = TableStore(bucket, chain)
     chain.read()
     chain.catch_up()
     withdrawn = withdraw_forgotten(publishers, store, chain.head)
     if chain.head.unsettled is None:
         standings = [standing(publisher, store, chain.head, chain.live_files()) for publisher in publishers]
-        if not chain.head.contents.expired(chain.now()) and not _has_leftovers(store, table, standings, orphans, chain.head):
+        if not chain.head.contents.expired(chain.now()) and not _has_leftovers(store, chain, standings, orphans):
             refused = {found.name: found.refusal for found in standings if found.refusal is not None}
             return Repair(Leftovers(True, None, 0, 0), refused=refused, withdrawn=withdrawn) if refused or withdrawn else None
 
@@ -70,11 +72,12 @@ def repair(
     return Repair(leftovers, published, chain.not_shown, withdrawn)
 
 
-def _has_leftovers(store: ObjectStore, table: Table, standings: Sequence[Standing], orphans: OrphanUploads, state: TableState) -> bool:
+def _has_leftovers(store: ObjectStore, chain: Chain, standings: Sequence[Standing], orphans: OrphanUploads) -> bool:
     """Tell whether a settled table has outdated publications, orphan uploads or dead scratch objects."""
+    state = chain.head
     epochs = state.epoch + 1
     return (
         any(found.refusal is None and found.is_behind(state.last_data) for found in standings)
-        or orphans.count(state.identity.table_number, epochs) > 0
-        or bool(dead_scratch(store, table, state, epochs))
+        or orphans.count(chain.territory.number, epochs) > 0
+        or bool(dead_scratch(store, chain.table, state, epochs))
     )

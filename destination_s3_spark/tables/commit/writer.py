@@ -17,17 +17,20 @@ from typing import Any
 import msgspec
 
 from destination_s3_spark.chain.blocks import as_recorded
+from destination_s3_spark.chain.confirmation import confirm_removal
 from destination_s3_spark.chain.events import AddData, Close, Event, MergeData, OffsetInterval, ReplaceData, SetDataSchema
 from destination_s3_spark.chain.files import DataFile, FileEntry, FileKind
 from destination_s3_spark.chain.live_files import LiveFiles, day
 from destination_s3_spark.chain.log import BlockTaken, Chain, Clock, utc_now
-from destination_s3_spark.chain.opening import Session, Table, fenced, open_table, take_snapshot_when_due
+from destination_s3_spark.chain.opening import Session, fenced, open_table, take_snapshot_when_due
 from destination_s3_spark.chain.operation_count import OperationCount
 from destination_s3_spark.chain.orphan_uploads import OrphanUploads
 from destination_s3_spark.chain.precedence import Precedence
 from destination_s3_spark.chain.replay import ReplayGuard
-from destination_s3_spark.chain.settle import MapCalls, complete, finish, sweep, take_back
+from destination_s3_spark.chain.settle import MapCalls, complete, finish, sweep, take_back, taken_back
 from destination_s3_spark.chain.state import TableState
+from destination_s3_spark.chain.table_store import TableStore
+from destination_s3_spark.chain.territory import Table
 from destination_s3_spark.chain.tokens import Token
 from destination_s3_spark.errors import Bug, DataError, Fenced, SyncError, TransientError
 from destination_s3_spark.schema.schema_event import from_event
@@ -64,21 +67,20 @@ class TableWriter:
         self, store: ObjectStore, table: Table, session: Session, orphans: OrphanUploads, dependencies: WriterDependencies | None = None
     ) -> None:
         dependencies = dependencies or WriterDependencies()
-        self.store = store
         self._table = table
         self._session = session
         self._orphans = orphans
-        self._keep_replaced = dependencies.keep_replaced
-        self._precedence = dependencies.precedence
+        self._keep_replaced, self._precedence = dependencies.keep_replaced, dependencies.precedence
         self.map_files, self.publishers = dependencies.map_files, dependencies.publishers
-        self._chain = dependencies.chain or Chain(store, table.chain_prefix, table.stream, dependencies.clock)
+        self._chain = dependencies.chain or Chain(store, table, dependencies.clock)
+        self.store = TableStore(store, self._chain)
         self._guard = ReplayGuard(())
         self._staged: list[StagedSlice] = []
         self._staged_end = self._committed_end = 0
         self._files_named = 0
         self._opened = self._over = False
         self.written = Written()  # by this session
-        self._show_checked = partial(show_checked, self.publishers, store)
+        self._show_checked = partial(show_checked, self.publishers, self.store)
         self.first_of_day = False  # whether no other session wrote to the table on the UTC day of this one
 
     @property
@@ -217,7 +219,7 @@ class TableWriter:
                 self._abort(file for staged in self._staged for file in staged.files)
                 self._staged = []
                 if orphans is not None:
-                    orphans.abort(self._chain.head.identity.table_number, self._chain.head.epoch + 1)
+                    orphans.abort(self._chain.territory, self._chain.head.epoch + 1)
                 with self._fencing():
                     take_snapshot_when_due(self._chain)
                 show(self.publishers, self.store, self._chain)
@@ -281,6 +283,7 @@ class TableWriter:
         self._need_open()
         with self._ending_on_error():
             files = tuple(self._written_out(FileEntry.of(file)) for file in staged)
+            confirm_removal(self._chain, removed, files)
             try:
                 self._append(
                     event(
@@ -355,11 +358,7 @@ class TableWriter:
             if not take_back(self._chain, self.store):
                 finish(self._chain, self.store, self._show_checked)
                 return
-        raise TransientError(
-            f"Uploads of table {self._table.stream} disappeared before they were complete, so block {number} was taken back. Nothing "
-            "is lost: try again. If it happens again, look for a bucket lifecycle rule that aborts incomplete uploads early.",
-            stream=self._table.stream,
-        )
+        raise taken_back(self._table.stream, number)
 
     @contextmanager
     def _fencing(self) -> Iterator[None]:

@@ -240,7 +240,7 @@ class DeltaTable:
             return None
         try:
             mark = msgspec.json.decode(last.mark, type=_Mark)
-        except msgspec.DecodeError:  # of another version of the connector
+        except (msgspec.DecodeError, RecursionError):  # of another version of the connector, or damaged
             return None
         paths = {file.key.removeprefix(state.identity.final_root) for file in _published_files(last.live)}
         if mark.files != _digest(paths) or mark.seen < _millis(self.clock() - MARK_TRUSTED):

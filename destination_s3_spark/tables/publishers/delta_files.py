@@ -90,7 +90,10 @@ def with_columns(adds: Iterable[Add], columns: pa.Schema) -> dict[str, Add]:
     """Return those of the actions whose statistics lack a column of a later schema, with the column's null count."""
     widened = {}
     for add in adds:
-        stats = msgspec.json.decode(add.stats or '{"numRecords":0}', type=_Stats)
+        try:
+            stats = msgspec.json.decode(add.stats or '{"numRecords":0}', type=_Stats)
+        except (msgspec.DecodeError, RecursionError):  # of another program
+            continue
         known = FileStatistics(stats.min_values, stats.max_values, stats.null_count)
         text = _text(stats.num_records, completed(known, columns, stats.num_records))
         if add.stats is not None and text != add.stats:

@@ -10,10 +10,9 @@ from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.chain.state import TableState
 from destination_s3_spark.schema.airbyte_type import Field
-from destination_s3_spark.schema.arrow import schema_from_text
-from destination_s3_spark.schema.encodings import DESTINATION_S3, Encodings, stored_schema
+from destination_s3_spark.schema.encodings import DESTINATION_S3
 from destination_s3_spark.schema.partitioning import Partitioning
-from destination_s3_spark.schema.schema_event import from_event
+from destination_s3_spark.schema.schema_event import from_event, stored_from_event
 from destination_s3_spark.schema.stored_fields import stored_fields
 from destination_s3_spark.tables.publishers.publication import NotPublished
 
@@ -34,10 +33,8 @@ def stored_columns(state: TableState, live: LiveFiles) -> pa.Schema:
 
 
 def recorded_columns(state: TableState) -> pa.Schema:
-    """Return the columns of files that are written now. The table must have a schema."""
-    recorded = state.schema or {}
-    encodings = Encodings.from_json(recorded["encodings"]) if recorded.get("encodings") else DESTINATION_S3
-    return stored_schema(schema_from_text(recorded["arrowSchema"]), encodings)
+    """Return the columns of files that are written now. The table must have a schema. Raises DataError if its record is damaged."""
+    return stored_from_event(state.schema or {})
 
 
 def recorded_fields(state: TableState) -> tuple[Field, ...]:

@@ -23,7 +23,7 @@ from destination_s3_spark.storage.object_store import ObjectChanged, ObjectInfo,
 from destination_s3_spark.storage.paths import PathTemplate
 from destination_s3_spark.storage.table_paths import overlaps
 from destination_s3_spark.stream_id import StreamId
-from destination_s3_spark.tables.publishers.publication import PublisherKind
+from destination_s3_spark.tables.publishers.publication import NotPublished, PublisherKind
 
 MANIFEST = "_symlink_format_manifest/manifest"
 """Key of the manifest below a table's final root. Readers of the root itself skip folders that begin with `_`."""
@@ -31,6 +31,8 @@ SEQUENCE = "ab-chain-sequence"
 """Object metadata: number of the chain's newest block at the time of the manifest."""
 TIME = "ab-chain-time"
 """Object metadata: that block's system time. It identifies the manifest of a table that was removed and created again."""
+OWNER = "ab-chain-table"
+"""Object metadata: the id of the table. Earlier versions did not write it."""
 REPLACE_TRIES = 8
 """Most attempts to replace a manifest while other writers replace it at the same time."""
 
@@ -48,16 +50,18 @@ class SymlinkManifest:
     def publish(self, store: ObjectStore, state: TableState, live: LiveFiles, last: Shown | None) -> str:
         """Replace the table's manifest unless it is of a later block, and return its ETag as the mark. Raises TransientError.
 
-        A table without files gets an empty manifest, which engines read as a table without rows.
+        Raises NotPublished for a manifest of another table or program. A table without files gets an empty manifest, which engines read as
+        a table without rows.
         """
         key = state.identity.final_root + MANIFEST
         body = "".join(f"s3://{self.bucket}/{key}\n" for key in published_keys(live)).encode()
-        metadata = {SEQUENCE: str(state.sequence_number), TIME: _time(state)}
+        metadata = {SEQUENCE: str(state.sequence_number), TIME: _time(state), OWNER: state.identity.table_id}
         etag = None if last is None else last.mark
         for _ in range(REPLACE_TRIES):
             try:
                 return store.replace(key, body, metadata, etag)
             except ObjectChanged as changed:
+                _require_own(changed.now, state)
                 # The sequence number of our own block means that this put succeeded and its response was lost.
                 if changed.now is not None and _sequence(changed.now) >= state.sequence_number and _written(changed.now) >= _time(state):
                     return changed.now.etag
@@ -73,8 +77,9 @@ class SymlinkManifest:
         info = store.head(state.identity.final_root + MANIFEST)
         return None if info is None or _sequence(info) < 0 else _sequence(info)
 
-    def require_fitting(self, store: ObjectStore, state: TableState, live: LiveFiles) -> None:
-        """Accept every table: a manifest lists files of any kind."""
+    def require_fitting(self, store: ObjectStore, state: TableState, live: LiveFiles) -> None:  # noqa: ARG002
+        """Accept every table, because a manifest lists files of any kind. Raises NotPublished for another's manifest in its place."""
+        _require_own(store.head(state.identity.final_root + MANIFEST), state)
 
 
 def published_keys(live: LiveFiles) -> list[str]:
@@ -107,6 +112,18 @@ def _require_publishable(config: Config, roots: Mapping[StreamId, str], template
 
 def _wanted(config: Config) -> bool:
     return config.publish.symlink and isinstance(config.format, ParquetFormat)
+
+
+def _require_own(manifest: ObjectInfo | None, state: TableState) -> None:
+    """Raise NotPublished if the manifest is that of another table, or if this connector did not write it."""
+    if manifest is None:
+        return
+    owner = manifest.metadata.get(OWNER, state.identity.table_id)
+    if _sequence(manifest) < 0 or owner != state.identity.table_id:
+        raise NotPublished(
+            f"'{manifest.key}' is the manifest of another table or program, which is never overwritten. Choose another path for the "
+            "stream, or remove that object."
+        )
 
 
 def _sequence(manifest: ObjectInfo) -> int:

@@ -12,7 +12,6 @@ from destination_s3_spark.cli.inspection.files import Standing
 from destination_s3_spark.cli.inspection.readers import PublisherState, ReaderState
 from destination_s3_spark.cli.inspection.schemas import SchemaChange
 from destination_s3_spark.cli.inspection.syncs import SyncEnd
-from destination_s3_spark.cli.inspection.unread import UnreadTable
 from destination_s3_spark.cli.report.attention import findings
 from destination_s3_spark.cli.report.chart import HEIGHT, WIDTH, Absent, Chart, thinned
 from destination_s3_spark.cli.report.figures import TableFigures
@@ -20,6 +19,7 @@ from destination_s3_spark.cli.report.history import timeline
 from destination_s3_spark.cli.report.page import page, render
 from destination_s3_spark.cli.report.quality import FIELDS_DRAWN, Quality, quality
 from destination_s3_spark.cli.report.table_charts import duration, files_by_size, growth, points_of, throughput
+from destination_s3_spark.tables.found import UnreadTable
 from unit_tests.cli.report.figures import ROWS, START, at, commit, figures, file, sync, value
 
 EMPTY = replace(figures(syncs=0), schemas=())

@@ -23,6 +23,7 @@ from destination_s3_spark.tables.publishers.publication import Publisher, standi
 from destination_s3_spark.tables.publishers.registry import publishers_of, require_publishable
 from destination_s3_spark.tables.publishers.symlink import (
     MANIFEST,
+    OWNER,
     SEQUENCE,
     SymlinkManifest,
     published_keys,
@@ -148,9 +149,7 @@ def test_a_fenced_writer_that_published_an_older_state_says_so_and_the_newer_one
     assert ids_through_the_manifest(table) == [1, 2]
 
 
-@pytest.mark.parametrize(
-    ("stored", "current"), [(None, False), ({}, False), ({SEQUENCE: "x"}, False), ({SEQUENCE: "1"}, False), ({SEQUENCE: "2"}, True)]
-)
+@pytest.mark.parametrize(("stored", "current"), [(None, False), ({SEQUENCE: "1"}, False), ({SEQUENCE: "2"}, True)])
 def test_a_manifest_is_current_when_it_is_not_older_than_the_last_data(table: Any, stored: dict[str, str] | None, current: bool) -> None:
     writer = session(table, 1)
     append(table, writer, 1)
@@ -160,6 +159,29 @@ def test_a_manifest_is_current_when_it_is_not_older_than_the_last_data(table: An
 
     found = standing(SymlinkManifest(table.settings.bucket), table.store, writer.state, writer.live_files())
     assert found.is_behind(writer.state.last_data) is not current
+
+
+@pytest.mark.parametrize("metadata", [{}, {SEQUENCE: "x"}, {SEQUENCE: "0", OWNER: "_raw__stream_orders"}])
+def test_a_manifest_of_another_table_or_program_stays(table: Any, metadata: dict[str, str], caplog: pytest.LogCaptureFixture) -> None:
+    key = table.table.final_root + MANIFEST
+    table.store.put(key, b"theirs", metadata)
+    writer = session(table, 1)
+    append(table, writer, 1)
+    writer.close()
+
+    assert table.store.get(key) == b"theirs"
+    assert f"'{key}' is the manifest of another table or program, which is never overwritten" in caplog.text
+    found = standing(SymlinkManifest(table.settings.bucket), table.store, writer.state, writer.live_files())
+    assert "is never overwritten" in (found.refusal or "")
+
+
+def test_a_manifest_of_an_earlier_version_is_replaced(table: Any) -> None:
+    table.store.put(table.table.final_root + MANIFEST, b"old", {SEQUENCE: "0"})
+    writer = session(table, 1)
+    append(table, writer, 1)
+    writer.close()
+
+    assert ids_through_the_manifest(table) == [1]
 
 
 def test_parquet_tables_have_a_manifest_unless_it_is_switched_off() -> None:

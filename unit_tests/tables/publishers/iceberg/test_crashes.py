@@ -19,7 +19,7 @@ from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.commit.writer import TableWriter
 from destination_s3_spark.tables.publishers.iceberg.files import io_properties
 from unit_tests.chain.fake_store import Crash, FakeStore, Fault
-from unit_tests.chain.one_table import CHAIN, TABLE, writer
+from unit_tests.chain.one_table import TABLE, writer
 from unit_tests.tables.publishers.iceberg.lake import NAME, OWN_COLUMNS, published
 
 SETTINGS = S3Settings("bucket")
@@ -52,7 +52,7 @@ def shown(store: FakeStore, folder: Path) -> set[str]:
 
 
 def live(store: FakeStore) -> set[str]:
-    chain = Chain(store, CHAIN, TABLE.stream)
+    chain = Chain(store, TABLE)
     chain.catch_up()
     return {file.key for file in chain.live_files().of(FileKind.FINAL)}
 

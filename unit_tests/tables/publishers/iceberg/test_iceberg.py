@@ -18,7 +18,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import LongType, NestedField
 
-from destination_s3_spark.chain.files import FileKind
+from destination_s3_spark.chain.files import GENERATION_METADATA, FileKind
 from destination_s3_spark.errors import Fenced
 from destination_s3_spark.schema.arrow import schema_to_text
 from destination_s3_spark.schema.field_ids import children, id_of
@@ -304,7 +304,7 @@ def test_files_of_destination_s3_are_refused_until_a_refresh(lake: Lake, adopted
     table = lake.table
     if adopted:
         key = f"{table.table.final_root}2026_01_01_1.parquet"
-        table.store.put(key, b"")
+        table.store.put(key, b"", {GENERATION_METADATA: "0"})
         table.table = type(table.table)(table.table.stream, table.table.table_id, table.table.folder, table.table.final_root, lambda: [key])
     writer = lake.session(1)
     schema = lake.set_schema(writer, 0, ID) if adopted else table.set_schema(writer, 0, ID)

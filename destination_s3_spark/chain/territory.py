@@ -1,0 +1,193 @@
+"""Location of a table in the bucket, and the keys that are its own.
+
+Chains and hints name objects by key. Anyone who may write one of them could name any object of the bucket, so every key is checked against
+the table's territory before it is used.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeAlias
+
+from destination_s3_spark.chain.events import AddData, Event, MergeData, ReplaceData, Seed, Snapshot
+from destination_s3_spark.chain.files import FileEntry, FileKind
+from destination_s3_spark.chain.live_files import LiveFiles
+from destination_s3_spark.chain.state import Identity, TableState
+from destination_s3_spark.chain.tokens import parse_token, table_number
+from destination_s3_spark.storage.table_paths import CHANGES_FOLDER
+from destination_s3_spark.stream_id import StreamId
+
+CHAIN_FOLDER = "chain/"
+"""Subfolder of a table's folder that holds its blocks."""
+SCRATCH_FOLDER = "scratch/"
+"""Subfolder of a table's folder for temporary objects. No block names them."""
+PUBLISHED_FOLDERS = ("_delta_log/", "_iceberg/", "_symlink_format_manifest/")
+"""Subfolders of a table's final root that publishers write."""
+
+Named: TypeAlias = tuple[str, bool]
+"""A key in a block or a hint, and whether the file may be an adopted one."""
+
+_STEPS = frozenset({".", ".."})
+"""Path segments that a client may resolve, so that the object is another one than the key says."""
+
+
+def _adopt_nothing() -> Sequence[str]:
+    return ()
+
+
+def _no_other_root(root: str) -> str | None:
+    return f"its final root is '{root}'"
+
+
+def _no_pattern(root: str) -> re.Pattern[str] | None:  # noqa: ARG001
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The location of a table.
+
+    `folder`: `<base>airbyte_internal/<table>/`. `changes`: the folder of its change log, None without one. `adopt` returns the keys that a
+    new table takes over. `root_flaw` returns why another final root than `final_root` cannot be the table's, or None if it can.
+    `pattern` returns the pattern of the keys of destination-s3's files under a final root.
+    """
+
+    stream: StreamId
+    table_id: str
+    folder: str
+    final_root: str
+    adopt: Callable[[], Sequence[str]] = _adopt_nothing
+    changes: str | None = None
+    root_flaw: Callable[[str], str | None] = _no_other_root
+    pattern: Callable[[str], re.Pattern[str] | None] = _no_pattern
+
+    @property
+    def chain_prefix(self) -> str:
+        """Key prefix of the blocks."""
+        return f"{self.folder}{CHAIN_FOLDER}"
+
+    @property
+    def scratch_prefix(self) -> str:
+        """Key prefix of rows that merges are sorting and of lines that wait for cluster executors. No block names these objects."""
+        return f"{self.folder}{SCRATCH_FOLDER}"
+
+    def territory(self, root: str) -> Territory:
+        """Return the keys that are the table's if its final files are under `root`."""
+        return Territory(self, root)
+
+    def flaw(self, identity: Identity) -> str | None:
+        """Return why a chain with this identity cannot be the one in this folder, or None."""
+        if identity.stream != self.stream:
+            return f"it says that it is the chain of stream {identity.stream}"
+        if (identity.table_id, identity.table_number) != (self.table_id, table_number(self.table_id)):
+            return f"it says that it is the chain of table '{identity.table_id}', number {identity.table_number}"
+        return None if identity.final_root == self.final_root else self.root_flaw(identity.final_root)
+
+
+class Territory:
+    """The keys of a table whose final files are under `root`."""
+
+    def __init__(self, table: Table, root: str) -> None:
+        self._table = table
+        self.root = root
+        self.number = table_number(table.table_id)
+        internal = _parent(table.folder)
+        self._of_others = (internal, f"{_parent(internal)}{CHANGES_FOLDER}/")
+        self._published = tuple(f"{root}{folder}" for folder in PUBLISHED_FOLDERS)
+
+    def names(self, key: str, *, adopted: bool) -> bool:
+        """Tell whether a block may name the key as that of a data file, which has the table's number in its name unless it was adopted."""
+        token = parse_token(key)
+        if not _STEPS.isdisjoint(key.split("/")) or (token is not None and token.table_number != self.number):
+            return False
+        if token is None:
+            return adopted and self._is_final(key)
+        if key.startswith(self._table.folder):
+            return not key.startswith(self._table.chain_prefix)
+        return self._is_of_log(key) or self._is_final(key)
+
+    def holds(self, key: str) -> bool:
+        """Tell whether the key is the table's: one of its own folders', a publication, or a key that a block may name."""
+        if not _STEPS.isdisjoint(key.split("/")):
+            return False
+        return key.startswith((self._table.folder, *self._published)) or self._is_of_log(key) or self.names(key, adopted=True)
+
+    def may_delete(self, key: str) -> bool:
+        """Tell whether the object may be deleted. Nothing ever deletes blocks."""
+        return self.holds(key) and not key.startswith(self._table.chain_prefix)
+
+    def may_write(self, key: str) -> bool:
+        """Tell whether the object may be written. Only the chain itself writes blocks and its hint, and nobody writes adopted files."""
+        return self.may_delete(key) and (parse_token(key) is not None or not self._is_final(key))
+
+    def may_list(self, prefix: str) -> bool:
+        """Tell whether objects under the prefix may be the table's."""
+        return prefix.startswith((self._table.folder, self.root, *filter(None, [self._table.changes])))
+
+    def is_own_by_name(self, key: str) -> bool:
+        """Tell whether the key alone shows whose object it is. Of the others, the ones to be adopted, only the metadata does."""
+        return parse_token(key) is not None or not self._is_final(key) or self._matches(key)
+
+    def foreign_key(self, named: Iterable[Named]) -> str | None:
+        """Return the first key that no block of the table may name, or None."""
+        return next((key for key, adopted in named if not self.names(key, adopted=adopted)), None)
+
+    def _is_of_log(self, key: str) -> bool:
+        # The folder of a stream without a namespace also contains the folders of a namespace with the stream's name.
+        changes = self._table.changes
+        return changes is not None and key.startswith(changes) and "/" not in key[len(changes) :]
+
+    def _is_final(self, key: str) -> bool:
+        return key.startswith(self.root) and not key.startswith((*self._of_others, *self._published))
+
+    def _matches(self, key: str) -> bool:
+        return self._pattern is not None and self._pattern.fullmatch(key) is not None
+
+    @cached_property
+    def _pattern(self) -> re.Pattern[str] | None:
+        return self._table.pattern(self.root)
+
+
+def keys_of_event(event: Event) -> Iterator[Named]:
+    """Yield the keys that an event names."""
+    match event:
+        case Seed(adopted=adopted):
+            yield from _all(adopted)
+        case AddData(files=files):
+            yield from _files(files)
+        case MergeData() | ReplaceData():
+            yield from _files((*event.files, *event.files_removed))
+        case Snapshot():
+            yield from _all(event.adopted)
+            yield from _files((*event.files, *event.dropped))
+            yield from keys_of_state(event.state)
+
+
+def keys_of_state(state: TableState) -> Iterator[Named]:
+    """Yield the keys that a state names."""
+    yield from _all(state.contents.kept_keys)
+    if state.unsettled is not None:
+        yield from _files(state.unsettled.files)
+        yield from _all(state.unsettled.removed or ())
+        yield from _all(state.unsettled.before.kept_keys)
+
+
+def keys_of_live(live: LiveFiles) -> Iterator[Named]:
+    """Yield the keys of a table's files."""
+    yield from _all(live.adopted)
+    yield from _files((*live.files, *live.dropped))
+
+
+def _all(keys: Iterable[str]) -> Iterator[Named]:
+    return ((key, True) for key in keys)
+
+
+def _files(files: Iterable[FileEntry]) -> Iterator[Named]:
+    return ((file.key, file.kind is FileKind.ADOPTED) for file in files)
+
+
+def _parent(folder: str) -> str:
+    return folder[: folder.rstrip("/").rfind("/") + 1]
