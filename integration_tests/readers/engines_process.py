@@ -17,6 +17,7 @@ import duckdb
 import duckdb_extensions
 import pyarrow as pa
 from chdb.session import Session
+from pyiceberg.catalog import load_catalog
 
 Row = dict[str, Any]
 Answer = Mapping[str, Any]
@@ -29,7 +30,7 @@ def main() -> None:
     settings = next(requests)
     engines: Mapping[str, Callable[[str], list[Row]]] = {
         "duckdb": duckdb_reader(settings),
-        "clickhouse": clickhouse_reader(),
+        "clickhouse": clickhouse_reader(settings),
         "daft": daft_reader(settings),
     }
     send({"rows": []}, answers)
@@ -78,8 +79,13 @@ def duckdb_reader(settings: Mapping[str, str]) -> Callable[[str], list[Row]]:
     return read
 
 
-def clickhouse_reader() -> Callable[[str], list[Row]]:
+def clickhouse_reader(settings: Mapping[str, str]) -> Callable[[str], list[Row]]:
     session = Session()
+    session.query("SET allow_experimental_database_iceberg = 1")
+    session.query(
+        f"CREATE DATABASE lake ENGINE = DataLakeCatalog('{settings['catalog']}/v1', '{settings['key']}', '{settings['secret']}') "
+        f"SETTINGS catalog_type = 'rest', storage_endpoint = '{settings['endpoint']}', warehouse = 'lake'"
+    )
 
     def read(query: str) -> list[Row]:
         found = session.query(query, "ArrowStream").bytes()
@@ -98,8 +104,16 @@ def daft_reader(settings: Mapping[str, str]) -> Callable[[str], list[Row]]:
     )
     config = daft.io.IOConfig(s3=s3)
 
-    def read(uri: str) -> list[Row]:
-        return rows(daft.read_deltalake(uri, io_config=config).to_arrow())
+    s3_options = {"s3.endpoint": settings["endpoint"], "s3.access-key-id": settings["key"], "s3.secret-access-key": settings["secret"]}
+    catalog = load_catalog("lake", type="rest", uri=settings["catalog"], **s3_options)
+
+    def read(name: str) -> list[Row]:
+        frame = (
+            daft.read_deltalake(name, io_config=config)
+            if name.startswith("s3://")
+            else daft.read_iceberg(catalog.load_table(name), io_config=config)
+        )
+        return rows(frame.to_arrow())
 
     return read
 

@@ -33,7 +33,9 @@ WAYS: dict[str, tuple[str, Callable[[PublishedTable], str]]] = {
     "ClickHouse deltaLake": ("clickhouse", clickhouse_delta),
     "DuckDB delta_scan": ("duckdb", lambda table: f"delta_scan('s3://{folder(table)}')"),
     "DuckDB Iceberg": ("duckdb", lambda table: f"lake.{table.namespace}.{NAME}"),
+    "ClickHouse Iceberg": ("clickhouse", lambda table: f"lake.`{table.namespace}.{NAME}`"),
     "Daft Delta": ("daft", lambda table: f"s3://{folder(table)}"),
+    "Daft Iceberg": ("daft", lambda table: f"{table.namespace}.{NAME}"),
 }
 """The engine of each way of reading, and the table in its words."""
 LITERALS = {"clickhouse": (clickhouse_literal, "`"), "duckdb": (duckdb_literal, '"')}
