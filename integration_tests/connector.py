@@ -210,6 +210,10 @@ class Sync:
         (jvm,) = (member for member in self.family() if member.name() == "java")
         return jvm
 
+    @property
+    def ended(self) -> bool:
+        return self._process.poll() is not None
+
     def family(self) -> list[psutil.Process]:
         """The connector's process and all below it, such as Spark's JVM; empty when it has ended."""
         with contextlib.suppress(psutil.NoSuchProcess):
