@@ -28,7 +28,7 @@ class ReplayGuard:
         position = self._position
         for count, checkpoint in enumerate(incoming):
             position = self._find(checkpoint) if position is None else position + 1
-            if position >= len(self._committed) or self._committed[position] != checkpoint:
+            if position >= len(self._committed) or not checkpoint.is_replay_of(self._committed[position]):
                 return count
         return len(incoming)
 
@@ -44,6 +44,6 @@ class ReplayGuard:
     def _find(self, checkpoint: Checkpoint) -> int:
         """Return the rightmost position of the checkpoint, or the length of the list if it is absent."""
         for position in range(len(self._committed) - 1, -1, -1):
-            if self._committed[position] == checkpoint:
+            if checkpoint.is_replay_of(self._committed[position]):
                 return position
         return len(self._committed)

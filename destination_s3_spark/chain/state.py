@@ -21,13 +21,22 @@ class Checkpoint(Struct, frozen=True, rename="camel"):
     """A table's share of a checkpoint, recorded to recognise its replay.
 
     `state_hash`: SHA-256 of the state blob in hex, null for the records after a stream's last STATE. `multiset_hash`: 32 hex digits, the
-    sum of the records' xxh3_128 modulo 2**128, which is independent of their order.
+    sum of the records' xxh3_128 modulo 2**128, which is independent of their order. `sync_id`: the sync that committed it, 0 if unknown.
     """
 
     state_hash: str | None
     records: int
     multiset_hash: str
     generation: int
+    sync_id: int = 0
+
+    def is_replay_of(self, earlier: Checkpoint) -> bool:
+        """Tell whether an attempt after the one that committed `earlier` sends the same records again.
+
+        Another attempt of a sync may have another generation: the platform gives one to each stream that it reads from the start.
+        """
+        same = (self.state_hash, self.records, self.multiset_hash) == (earlier.state_hash, earlier.records, earlier.multiset_hash)
+        return same and (self.generation == earlier.generation or self.sync_id == earlier.sync_id != 0)
 
 
 class Opener(Struct, frozen=True, rename="camel"):

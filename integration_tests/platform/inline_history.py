@@ -80,9 +80,8 @@ class History:
     def _ideal(self, feed: Feed) -> IdealTable:
         mode = feed.mode
         deduplicated = mode == "append_dedup" or (mode == "overwrite_dedup" and self.definition is Definition.REGISTRY)
-        # The blob of a GLOBAL state is another one at every reading, and what cannot be resumed is read again in a generation of its own.
-        exact = self.speaks is Speaks.STREAM and (not feed.is_full_refresh or feed.resumable or self.definition is Definition.CUSTOM)
-        return IdealTable(feed, deduplicated, exact_replays=exact)
+        # The blob of a GLOBAL state is another one at every reading.
+        return IdealTable(feed, deduplicated, exact_replays=self.speaks is Speaks.STREAM)
 
     def _job(self) -> Iterator[str]:
         job = self.connection.start_job(*self._kind())

@@ -82,7 +82,7 @@ def test_the_envelope_and_the_event_have_the_published_fields() -> None:
                     "partEtags": ["etag-1", "etag-2"],
                 }
             ],
-            "checkpoints": [{"stateHash": "ab" * 32, "records": 3, "multisetHash": "0" * 32, "generation": 0}],
+            "checkpoints": [{"stateHash": "ab" * 32, "records": 3, "multisetHash": "0" * 32, "generation": 0, "syncId": 0}],
             "changes": {"NULLED": 2},
             "changedValues": [],
         },

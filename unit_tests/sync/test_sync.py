@@ -7,6 +7,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,17 @@ def test_a_replay_after_a_failed_sync_lands_once(lake: InlineLake) -> None:
     lake.sync(catalog("users"), [*sent, records([6]), status("COMPLETE")])
     assert lake.ids() == [0, 1, 2, 3, 4, 5, 6]
     assert [count for _, count in lake.acknowledged()] == [3.0, 3.0, 3.0, 3.0]
+
+
+@pytest.mark.parametrize(("sync_id", "times"), [(1, 1), (2, 2)], ids=["another attempt", "a refresh that keeps the records"])
+def test_records_of_a_new_generation_are_a_replay_only_in_the_same_sync(lake: InlineLake, sync_id: int, times: int) -> None:
+    sent = [records(range(3)), state(3)]
+    with pytest.raises(TransientError):
+        lake.sync(catalog("users"), sent)
+    again = catalog("users")
+    streams = tuple(replace(stream, generation_id=2, sync_id=sync_id) for stream in again.streams)
+    lake.sync(replace(again, streams=streams), [*sent, status("COMPLETE")])
+    assert lake.ids() == sorted([0, 1, 2] * times)
 
 
 def test_two_successful_syncs_of_the_same_data_land_twice(lake: InlineLake) -> None:

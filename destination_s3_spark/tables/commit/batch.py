@@ -6,8 +6,11 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
 from destination_s3_spark.chain.events import ChangedValues
 from destination_s3_spark.chain.fold import REPLAY_LIMIT
+from destination_s3_spark.chain.opening import Session
 from destination_s3_spark.chain.replay import ReplayGuard
 from destination_s3_spark.chain.state import Checkpoint
 from destination_s3_spark.decoding.changed_values import ChangedField
@@ -106,7 +109,7 @@ def flaw_of(staged: StagedSlice, start: int, schema_id: int | None) -> str | Non
     return None
 
 
-def cut_batch(slices: Sequence[StagedSlice], checkpoints: Sequence[TableCheckpoint], generation: int, start: int) -> Batch:
+def cut_batch(slices: Sequence[StagedSlice], checkpoints: Sequence[TableCheckpoint], session: Session, start: int) -> Batch:
     """Make the batch of these slices, which begin at `start`. Checkpoints without records of this table are left out."""
     segments = [segment for staged in slices for segment in staged.segments]
     ends: list[int] = []
@@ -122,7 +125,7 @@ def cut_batch(slices: Sequence[StagedSlice], checkpoints: Sequence[TableCheckpoi
         records, multiset = _count(segments[first:used])
         if records:
             ends.append(checkpoint.end)
-            found.append(Checkpoint(checkpoint.state_hash, records, f"{multiset:032x}", generation))
+            found.append(Checkpoint(checkpoint.state_hash, records, f"{multiset:032x}", session.generation_id, session.sync_id))
     return Batch(tuple(slices), tuple(ends), tuple(found))
 
 
@@ -133,5 +136,4 @@ def _count(segments: Sequence[Segment]) -> tuple[int, int]:
 
 def _sum(checkpoints: Sequence[Checkpoint]) -> Checkpoint:
     multiset = sum(int(checkpoint.multiset_hash, 16) for checkpoint in checkpoints) % MULTISET_MODULUS
-    last = checkpoints[-1]
-    return Checkpoint(last.state_hash, sum(checkpoint.records for checkpoint in checkpoints), f"{multiset:032x}", last.generation)
+    return replace(checkpoints[-1], records=sum(checkpoint.records for checkpoint in checkpoints), multiset_hash=f"{multiset:032x}")

@@ -323,7 +323,7 @@ class TableWriter:
             raise self._bug(f"a commit at byte {end} of the spool would cut a staged slice in two")
         count = sum(staged.end <= end for staged in self._staged)
         taken, self._staged = self._staged[:count], self._staged[count:]
-        batch = cut_batch(taken, checkpoints, self._session.generation_id, self._committed_end)
+        batch = cut_batch(taken, checkpoints, self._session, self._committed_end)
         self._committed_end = end
         return batch
 
