@@ -121,7 +121,7 @@ class Updates:
             self._warned = True
             logger.warning(
                 "Half of the 2 hours that Airbyte allows a destination after the end of the input are over. If Airbyte stops this "
-                "sync, nothing is lost: the next one continues the merge. Give the connector more CPUs, or sync more often."
+                "sync, nothing is lost, but the next one begins the merge anew. Give the connector more CPUs, or sync more often."
             )
 
 

@@ -385,6 +385,21 @@ def test_rows_of_one_key_that_fill_many_portions_keep_their_order(make_lake: Cal
     assert stored(lake)[1]["name"] == records[-1].values["name"]
 
 
+def test_a_log_has_every_version_of_runs_that_are_combined_first(make_lake: Callable[..., InlineLake]) -> None:
+    lake, source = make_lake(), Source()
+    run(lake, [source.record(id_, 0, name="first") for id_ in range(20)], 1)
+    lake.merge_budget_bytes = 1
+    lake.limits = Limits(batch_bytes=100, age_s=900, spool_bytes=100)
+    records = [source.record(id_, lsn, name=f"{lsn}") for lsn in range(1, 10) for id_ in range(20)]
+    pieces = [lines(records[start : start + 20]) + state(start) for start in range(0, len(records), 20)]
+    lake.sync(cdc_catalog(), [*pieces, status("COMPLETE")])
+
+    found = records_of(lake, manifests(lake)[-1])
+
+    assert [(record["key"]["id"], record["cursor"]["_ab_cdc_lsn"]) for record in found] == [(one.id, one.lsn) for one in records]
+    assert {row["name"] for row in stored(lake).values()} == {"9"}
+
+
 def test_headers_and_text_formats_are_gzip_files_that_any_tool_reads(make_lake: Callable[..., InlineLake]) -> None:
     lake, source = make_lake(format="replicant_csv", include_header=True), Source()
     run(lake, [source.record(1, 1, name="a")], 1)

@@ -2,7 +2,7 @@
 
 A merge task holds some rows of each run with keys of its range, and its memory is bounded. Input: any number of runs. Output: runs with the
 same winners, few enough for a task to hold a portion of all runs with overlapping keys. If keys arrive in order, runs do not overlap and
-stay unchanged.
+stay unchanged. For a change log, the output has all rows of the input, because the log has every version of a key.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from destination_s3_spark.chain.files import DataFile, FileEntry, FileKind
 from destination_s3_spark.errors import Bug
@@ -20,7 +21,7 @@ from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.storage.staging import StagedFileSink
 from destination_s3_spark.tables.merge.plan import deepest
 from destination_s3_spark.tables.runs.keys import KEY, keys_of, lower, upper
-from destination_s3_spark.tables.runs.merged_rows import merged_rows
+from destination_s3_spark.tables.runs.merged_rows import RowStream, complete_rows, merged_rows
 from destination_s3_spark.tables.runs.row_streams import Source, row_streams
 from destination_s3_spark.tables.runs.sorted_file import ARROW_BYTES, PIECE_BYTES, RUN_OPTIONS, MergeForm, SortedFileWriter, run_schema
 from destination_s3_spark.tables.runs.staged_file import StagedFile, columns, pieces, visible_run
@@ -34,13 +35,17 @@ PORTIONS = 5
 
 @dataclass(frozen=True, slots=True)
 class CombineTask:
-    """Runs to combine into one run with the winner of each key, written as scratch objects `<scratch><number>.parquet`."""
+    """Runs to combine into one run, written as scratch objects `<scratch><number>.parquet`.
+
+    The run has all their rows if `every_version`, else the winner of each key.
+    """
 
     sources: tuple[Source, ...]
     form: MergeForm
     scratch: str
     budget_bytes: int
     s3: S3Settings
+    every_version: bool = False
     object_bytes: int = COMBINED_BYTES
     piece_bytes: int = PIECE_BYTES
 
@@ -62,7 +67,13 @@ class Combined:
 
 
 def combined(
-    runs: Sequence[FileEntry], form: MergeForm, next_scratch: Callable[[], str], budget_bytes: int, s3: S3Settings
+    runs: Sequence[FileEntry],
+    form: MergeForm,
+    next_scratch: Callable[[], str],
+    budget_bytes: int,
+    s3: S3Settings,
+    *,
+    every_version: bool = False,
 ) -> Steps[Combined]:
     """Combine runs, as steps of an update, until they are few enough for tasks of this budget.
 
@@ -71,7 +82,11 @@ def combined(
     scratch: list[str] = []
     while _deepest(runs) * PORTIONS > budget_bytes:
         groups = list(_groups(runs, budget_bytes))
-        tasks = [CombineTask(tuple(map(_source, group)), form, next_scratch(), budget_bytes, s3) for group in groups if len(group) > 1]
+        tasks = [
+            CombineTask(tuple(map(_source, group)), form, next_scratch(), budget_bytes, s3, every_version)
+            for group in groups
+            if len(group) > 1
+        ]
         if not tasks:
             break
         done = yield from Work(combine_runs, tasks, lambda task: sum(source.size for source in task.sources)).results()
@@ -85,12 +100,22 @@ def combine_runs(task: CombineTask) -> CombinedRun:
     """Merge runs, which must have rows, into one run. Arrivals do not change. Raises ConfigError, TransientError or DataError."""
     files: list[FileEntry] = []
     with row_streams(task.sources, task.form, (b"", None), task.budget_bytes, task.s3) as streams:
-        tables = merged_rows(streams, task.form.spec.cursor is not None, task.form.soft)
+        tables = _every_version(streams, task.piece_bytes) if task.every_version else _winners(streams, task.form)
         batches = chain.from_iterable(pieces(rows, task.piece_bytes) for rows in tables)
         while (first := next(batches, None)) is not None:
             staged = _staged(task, f"{task.scratch}{len(files)}.parquet", chain([first], batches))
             files.append(visible_run(staged, task.s3))
     return CombinedRun(tuple(files), sum(stream.taken for stream in streams))
+
+
+def _winners(streams: Iterable[RowStream], form: MergeForm) -> Iterator[pa.Table]:
+    return merged_rows(streams, form.spec.cursor is not None, form.soft)
+
+
+def _every_version(streams: Iterable[RowStream], table_bytes: int) -> Iterator[pa.Table]:
+    """Yield all rows in the order of their keys."""
+    for rows in complete_rows(streams, table_bytes):
+        yield rows.take(pc.sort_indices(rows[KEY]))
 
 
 def _staged(task: CombineTask, key: str, batches: Iterable[pa.RecordBatch]) -> DataFile:

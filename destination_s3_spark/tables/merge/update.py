@@ -113,9 +113,10 @@ def _steps(table: OpenTable, live: LiveFiles, form: TableFormat, inputs: _Inputs
         done = yield from Work(sort_rows, _sort_tasks(table, inputs, form, resources), lambda task: task.stored.file.bytes).results()
         sorted_runs = list(_with_arrivals(inputs, done))
     found = [*inputs.runs, *sorted_runs]
-    waiting = yield from combined(found, form.form, partial(_next_scratch, table), resources.budget_bytes, resources.s3)
-    plan = _plan(table, inputs, waiting.runs, form, resources)
     log = _log(table, inputs, resources)
+    scratch = partial(_next_scratch, table)
+    waiting = yield from combined(found, form.form, scratch, resources.budget_bytes, resources.s3, every_version=log is not None)
+    plan = _plan(table, inputs, waiting.runs, form, resources)
     ranges: list[MergedRange] = []
     if plan.pieces:
         tasks = [_task(table, piece, plan.row_bytes, form, resources, log) for piece in plan.pieces]
