@@ -36,7 +36,8 @@ def test_a_good_setup_has_no_cross_and_nothing_is_left_behind(strict_lake: Lake,
     assert (code, {finding["verdict"] for finding in findings} - {"good", "doubtful"}) == (0, set())
     checks = {finding["check"] for finding in findings}
     assert {"options", "endpoint", "clock", "conditional writes (If-None-Match)", "spool directory", "memory", "Java", "Spark"} <= checks
-    (users,) = [finding for finding in findings if finding["part"] == "streams"]
+    mode, users = [finding for finding in findings if finding["part"] == "streams"]
+    assert "generations and stream statuses" in mode["detail"]
     assert f"s3://{strict_lake.bucket.name}/lake/" in users["detail"]
     assert (strict_lake.bucket.list_keys(), strict_lake.bucket.open_uploads()) == ([], [])
 

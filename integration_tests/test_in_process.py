@@ -38,7 +38,8 @@ def run(lake: Lake, breaks: bool) -> list[str]:
     without_ids = stream()
     for name in ("generation_id", "minimum_generation_id", "sync_id"):
         del without_ids[name]
-    lines = [line.decode() for line in [*users(range(3)), state(3), *users([3])]]
+    tail = users([3]) if breaks else [*users([3]), state(4)]
+    lines = [line.decode() for line in [*users(range(3)), state(3), *tail]]
     answers = Path(lake.directory) / "answers.txt"
     work = {
         "config": lake.connector().config(),
@@ -53,8 +54,8 @@ def run(lake: Lake, breaks: bool) -> list[str]:
     return answers.read_text().splitlines()
 
 
-def test_messages_of_this_process_are_synced_and_their_end_is_complete(moto_lake: Lake) -> None:
-    assert run(moto_lake, breaks=False) == ["3 3.0"]
+def test_messages_of_this_process_are_synced(moto_lake: Lake) -> None:
+    assert run(moto_lake, breaks=False) == ["3 3.0", "4 1.0"]
     assert moto_lake.ids() == [0, 1, 2, 3]
     moto_lake.verify_at_rest()
 

@@ -18,7 +18,7 @@ from destination_s3_spark.storage.object_store import ObjectChanged, ObjectStore
 from destination_s3_spark.tables.commit.repair import repair
 from destination_s3_spark.tables.commit.writer import TableWriter
 from destination_s3_spark.tables.publishers.publication import NotPublished
-from destination_s3_spark.tables.publishers.symlink import MANIFEST, SEQUENCE, SymlinkManifest
+from destination_s3_spark.tables.publishers.symlink import MANIFEST, OWNER, SEQUENCE, SymlinkManifest
 from unit_tests.chain.fake_store import FakeStore, Fault
 from unit_tests.chain.one_table import CHAIN, FIRST, STARTED, TABLE, kinds, land, staged, synced, writer
 
@@ -240,6 +240,7 @@ def test_a_manifest_that_others_always_replace_is_a_transient_error() -> None:
     def interfere(number: int, name: str) -> None:
         if name == "replace":
             store.objects[KEY] = str(number).encode()
+            store.metadata[KEY] = {SEQUENCE: "0", OWNER: TABLE.table_id}
 
     store.hook = interfere
     with pytest.raises(TransientError, match=r"manifest of table shop\.users"):

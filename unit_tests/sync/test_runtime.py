@@ -22,6 +22,13 @@ class Task:
     s3: S3Settings
 
 
+@pytest.fixture(autouse=True)
+def _usual_authorities(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tasks carry the authorities that the environment names."""
+    for name in ("AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE"):
+        monkeypatch.delenv(name, raising=False)
+
+
 @pytest.mark.parametrize("settings", [PLACE, KEYED, BY_ROLE])
 def test_executors_with_credentials_of_their_own_learn_nothing_of_ours(settings: S3Settings) -> None:
     groups = with_credentials([[Task(1, settings)], [Task(2, settings), Task(3, PLACE)]], ExecutorCredentials.OWN)

@@ -170,7 +170,9 @@ def test_a_table_with_soft_deletions_is_what_the_reference_says(s3_settings: S3S
         parts = [arrived[start : start + 100] for start in range(0, 700, 100)]
         runs = [table.run(part, part[0].number) for part in parts]
         sources = tuple(Source(FileKind.DELTA, one.key, one.size, one.offset, one.groups[0].first) for one in runs[::2])
-        done = combine_runs(CombineTask(sources, table.form.form, f"scratch/{sync}/", budget, s3_settings, 10_000, 4_000))
+        done = combine_runs(
+            CombineTask(sources, table.form.form, f"scratch/{sync}/", budget, s3_settings, object_bytes=10_000, piece_bytes=4_000)
+        )
         table.merge([*map(table.object_run, done.files), *runs[1::2]], Sizes(target, budget))
         # In a tie the row of an earlier sync stays, and the later one of the same sync.
         seen += [replace(one, offset=one.offset - 10_000 * sync) for one in arrived]
