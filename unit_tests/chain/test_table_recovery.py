@@ -216,12 +216,12 @@ def test_a_replay_may_begin_anywhere_in_the_list() -> None:
         (TableCheckpoint(100, "first"), Segment(100, 10, 501), 0),
         (TableCheckpoint(100, "first"), Segment(100, 10, 500), 1),
     ],
-    ids=["other state", "a tail", "other records", "other generation"],
+    ids=["other state", "a tail", "other records", "another generation of another sync"],
 )
 def test_a_checkpoint_that_differs_lands(checkpoint: TableCheckpoint, segment: Segment, generation: int) -> None:
     store = FakeStore()
     crashed(store, FIRST)
-    made = writer(store, generation_id=generation)
+    made = writer(store, 1 + generation, generation)
     made.stage(staged(made, store, 0, 100, [segment]))
 
     assert made.commit([checkpoint]).rows == 10
