@@ -105,8 +105,8 @@ def test_the_data_block_says_everything_about_the_commit() -> None:
         "prevOffset": None,
         "offsetInterval": {"start": 0, "end": 19},
         "checkpoints": [
-            {"stateHash": "first", "records": 10, "multisetHash": "f" * 32, "generation": 3},
-            {"stateHash": "second", "records": 10, "multisetHash": f"{1004:032x}", "generation": 3},
+            {"stateHash": "first", "records": 10, "multisetHash": "f" * 32, "generation": 3, "syncId": 7},
+            {"stateHash": "second", "records": 10, "multisetHash": f"{1004:032x}", "generation": 3, "syncId": 7},
         ],
         "changes": {"WHY": 2},
         "changedValues": [{"field": "id", "change": "NULLED", "reason": "WHY", "values": 2}],
