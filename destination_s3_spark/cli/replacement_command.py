@@ -11,14 +11,15 @@ from destination_s3_spark.cli.maintenance import Workshop, workshop
 from destination_s3_spark.tables import held_back
 from destination_s3_spark.tables.due import update_of
 from destination_s3_spark.tables.factory import TableFactory, table_factory
-from destination_s3_spark.tables.found import FoundTable
+from destination_s3_spark.tables.found import FoundTable, FoundTables
 from destination_s3_spark.tables.held_back import held_back_in
 from destination_s3_spark.tables.stream_table import StreamTable
 
 
 def accept(config_path: str, name: str | None, namespace: str | None) -> int:
     """Let the rows held back for a stream, or for all streams, replace those of their tables. Raises SyncError."""
-    if not _held_back(table_factory(read_config(Path(config_path))), name, namespace):
+    factory = table_factory(read_config(Path(config_path)))
+    if not _held_back(factory, factory.find(), name, namespace):
         return _nothing()
     with workshop(config_path, name, namespace) as tools:
         for table in tools.tables:
@@ -29,17 +30,17 @@ def accept(config_path: str, name: str | None, namespace: str | None) -> int:
 def discard(config_path: str, name: str | None, namespace: str | None) -> int:
     """Drop the rows held back for a stream, or for all streams. The tables keep their rows. Raises SyncError."""
     factory = table_factory(read_config(Path(config_path)))
-    held = _held_back(factory, name, namespace)
-    publishers = factory.publishers(factory.find()) if held else {}
+    every = factory.find()
+    held = _held_back(factory, every, name, namespace)
+    publishers = factory.publishers(every) if held else {}
     for found in held:
         table = factory.of_found(found, publishers[found.stream], WriteDisposition.DISCARD)
         _say(table, f"discarded: {held_back.discard(table.writer)}")
     return 0 if held else _nothing()
 
 
-def _held_back(factory: TableFactory, name: str | None, namespace: str | None) -> list[FoundTable]:
-    """Find the tables with rows that are held back. No block tells more than the head of the chain."""
-    every = factory.find()
+def _held_back(factory: TableFactory, every: FoundTables, name: str | None, namespace: str | None) -> list[FoundTable]:
+    """Choose the tables with rows that are held back. No block tells more than the head of the chain."""
     chosen = every.tables if name is None else factory.choose(every, name, namespace)
     return [found for found in chosen if held_back_in(factory.read_chain(found).head) is not None]
 
