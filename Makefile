@@ -79,10 +79,11 @@ wheels: install ## Build the wheels of the connector and of its kernel (for this
 	@$(BIN)/python -m maturin build --quiet --release --locked --manifest-path kernel/Cargo.toml --out dist
 	@ls dist
 
-spec: install ## Write spec.json and metadata.json anew from the configuration models and metadata.yaml
+spec: install ## Write spec.json, docs/options.md and metadata.json anew from the configuration models and metadata.yaml
 	@$(BIN)/python -m destination_s3_spark.config.specification
+	@$(BIN)/python -m destination_s3_spark.config.options_page
 	@scripts/metadata-json
-	@echo "==> wrote destination_s3_spark/spec.json and metadata.json"
+	@echo "==> wrote destination_s3_spark/spec.json and metadata.json, and docs/options.md"
 
 lock: install ## Write the lock files anew from pyproject.toml and the build tools
 	@echo "==> resolving requirements.lock, requirements-dev.lock and requirements-build.lock"

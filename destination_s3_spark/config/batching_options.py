@@ -9,7 +9,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from destination_s3_spark.config.settings_model import Settings
+from destination_s3_spark.config.settings_model import Settings, documented
 
 
 class Batching(Settings):
@@ -20,6 +20,7 @@ class Batching(Settings):
         ge=1,
         title="Batch size (MB)",
         description="Records of all streams together that are committed at once, at the next STATE. Larger batches make larger files.",
+        examples=[1024],
     )
     max_batch_age_s: int = Field(
         300,
@@ -27,6 +28,7 @@ class Batching(Settings):
         le=900,
         title="Batch age (seconds)",
         description="How long a STATE may wait for its batch to be committed. Airbyte expects one at least every 15 minutes.",
+        examples=[60],
     )
     end_of_input: Literal["needs_state", "completes"] = Field(
         "needs_state",
@@ -36,6 +38,7 @@ class Batching(Settings):
             "last record. completes: the end of the input, for sources that send no STATE. A source that died then looks like one that "
             "finished, and only tables.unproven_replacement protects the table from what it sent."
         ),
+        json_schema_extra=documented(page="guarantees.md#when-a-stream-is-complete"),
     )
     spool_dir: str | None = Field(
         None,
@@ -51,6 +54,7 @@ class Batching(Settings):
             "The local disk space waiting records may take, and events of change logs when the records have left. When it is full, reading "
             "pauses until some records are uploaded."
         ),
+        examples=[20],
     )
     max_line_mb: int = Field(
         256,
@@ -61,4 +65,6 @@ class Batching(Settings):
             "A longer line of the input ends the sync: it is broken, or its record needs more memory than there is, about 20 times its "
             "size."
         ),
+        examples=[512],
+        json_schema_extra=documented(page="guarantees.md#limits"),
     )

@@ -20,7 +20,7 @@ from destination_s3_spark.config.batching_options import Batching
 from destination_s3_spark.config.format_options import SPELLINGS, Format, with_current_spelling
 from destination_s3_spark.config.iceberg_options import ICEBERG_TYPES
 from destination_s3_spark.config.nearest_name import nearest_name
-from destination_s3_spark.config.settings_model import OpenSettings, Settings, Shape
+from destination_s3_spark.config.settings_model import Applies, OpenSettings, Settings, Shape, documented
 from destination_s3_spark.config.spark_conf import MASTER, is_encrypted, is_on_this_machine, refusal
 from destination_s3_spark.config.table_options import ChangeLog, Publish, Tables
 from destination_s3_spark.config.unknown_options import UnknownOption, did_you_mean, unknown_options
@@ -53,6 +53,7 @@ class Spark(Settings):
             "its standalone master; yarn and k8s are untested."
         ),
         examples=["local[*]", "local[4]", "spark://spark-master:7077"],
+        json_schema_extra=documented(page="cluster.md"),
     )
     driver_memory: Annotated[str, Shape(r"^[1-9][0-9]*[mg]$", "512m or 1g")] | None = Field(
         None,
@@ -68,11 +69,13 @@ class Spark(Settings):
             "such as those that load other code, choose other executables or write event logs."
         ),
         examples=[{"spark.python.worker.memory": "1g"}],
+        json_schema_extra=documented(page="cluster.md#spark-properties"),
     )
     authenticate_secret: SecretStr | None = Field(
         None,
         title="Secret of the cluster",
         description="The secret that a standalone cluster with spark.authenticate shares with its applications.",
+        examples=["a-shared-secret"],
         json_schema_extra={"airbyte_secret": True},
     )
     executor_credentials: Literal["own", "forward"] = Field(
@@ -82,6 +85,7 @@ class Spark(Settings):
             "How executors on a cluster reach the bucket: own means by AWS's default chain on their machines, forward sends them this "
             "connector's credentials with each job, which takes an authenticated and encrypted cluster. Without meaning for local[...]."
         ),
+        json_schema_extra=documented(page="cluster.md#credentials"),
     )
 
     @field_validator("conf")
@@ -111,6 +115,7 @@ class S3(Settings):
         None,
         title="Server-side encryption",
         description="The encryption asked for with every object. By default the bucket's own setting decides.",
+        json_schema_extra=documented(Applies.NEW_FILES),
     )
     kms_key_id: str | None = Field(
         None,
@@ -118,7 +123,7 @@ class S3(Settings):
         title="KMS key",
         description="The key for server-side encryption with KMS: its ID, ARN or alias. By default AWS's own key for S3.",
         examples=["arn:aws:kms:eu-central-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab"],
-        json_schema_extra={"airbyte_secret": False},
+        json_schema_extra={"airbyte_secret": False, **documented(Applies.NEW_FILES, page="iam-policy.md")},
     )
     expected_bucket_owner: Annotated[str, Shape(r"^[0-9]{12}$", "a 12-digit AWS account ID")] | None = Field(
         None,
@@ -136,7 +141,8 @@ class S3(Settings):
         title="CA certificate",
         description=(
             "Certificates of your own authorities as PEM text, for a store or a catalog whose TLS certificate no public authority has "
-            "issued. They are trusted besides the public ones, for S3 and all other servers that the connector calls."
+            "issued. They are trusted besides the public ones, for S3 and all other servers that the connector calls. AWS_CA_BUNDLE in "
+            "the environment names a file that replaces the public ones."
         ),
         examples=["-----BEGIN CERTIFICATE-----\n...\n-----END CERTIFICATE-----"],
         json_schema_extra={"multiline": True},
@@ -148,6 +154,7 @@ class S3(Settings):
             "Only for a store without conditional writes (If-None-Match): states that no two syncs ever write the same table at the same "
             "time. Nothing checks it, and data is lost if it is not true."
         ),
+        json_schema_extra=documented(page="guarantees.md#what-it-rests-on"),
     )
 
     @field_validator("ca_certificate")
@@ -210,13 +217,16 @@ class Config(OpenSettings):
     role_arn: str | None = Field(
         None,
         title="Role ARN",
-        description="An AWS role to assume when no access key is given.",
+        description=(
+            "An AWS role to assume when no access key is given. The external ID of its trust policy comes from the environment variable "
+            "AWS_ASSUME_ROLE_EXTERNAL_ID."
+        ),
         examples=["arn:aws:iam::123456789:role/ExternalIdIsYourWorkspaceId"],
-        json_schema_extra={"order": 2},
+        json_schema_extra={"order": 2, **documented(page="iam-policy.md#keys-and-roles")},
     )
     s3_bucket_name: Annotated[str, Shape(r"^(arn:\S+|[^/:\s]+)$", "my-bucket, without s3:// and without a path")] = Field(
         title="S3 Bucket Name",
-        description="The bucket the tables are written to. It must exist.",
+        description="The bucket the tables are written to. It must exist. Another bucket or path starts new tables there.",
         examples=["airbyte_sync"],
         json_schema_extra={"order": 3},
     )
@@ -236,28 +246,30 @@ class Config(OpenSettings):
         title="Output Format",
         description="The format of the final tables' files.",
         discriminator="format_type",
-        json_schema_extra={"order": 6},
+        json_schema_extra={"order": 6, **documented(Applies.NEW_FILES, page="formats.md")},
     )
     s3_endpoint: Annotated[str, AfterValidator(_endpoint_url)] | None = Field(
         None,
         title="S3 Endpoint",
-        description="The URL of an S3-compatible store. Leave it empty for AWS.",
+        description="The URL of an S3-compatible store. Leave it empty for AWS. Metadata services of clouds are refused.",
         examples=["http://localhost:9000"],
         json_schema_extra={"order": 7},
     )
     s3_path_format: str | None = Field(
         None,
         title="S3 Path Format",
-        description="How directories under the bucket path are named. By default as in the example.",
+        description=(
+            "How directories under the bucket path are named. By default as in the example. A table keeps the constant folder it began in."
+        ),
         examples=["${NAMESPACE}/${STREAM_NAME}/${YEAR}_${MONTH}_${DAY}_${EPOCH}_"],
-        json_schema_extra={"order": 8},
+        json_schema_extra={"order": 8, **documented(Applies.NEW_FILES, page="integrations/destinations/s3-spark.md#naming")},
     )
     file_name_pattern: str | None = Field(
         None,
         title="File Name Pattern",
         description="How files are named. By default {part_number}{format_extension}. A unique number is added before the extension.",
         examples=["{date}", "{date:yyyy_MM}", "{timestamp}", "{part_number}", "{sync_id}"],
-        json_schema_extra={"order": 9},
+        json_schema_extra={"order": 9, **documented(Applies.NEW_FILES, page="integrations/destinations/s3-spark.md#naming")},
     )
     tables: Tables = Field(
         default_factory=Tables,

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, field_validator
 
-from destination_s3_spark.config.settings_model import OpenSettings
+from destination_s3_spark.config.settings_model import Applies, OpenSettings, documented
 
 Flattening = Literal["No flattening", "Root level flattening"]
 ParquetCodec = Literal["UNCOMPRESSED", "SNAPPY", "GZIP", "LZO", "BROTLI", "LZ4", "ZSTD"]
@@ -77,7 +77,7 @@ class AvroDeflate(OpenSettings):
 
     model_config = ConfigDict(title="Deflate")
     codec: Literal["Deflate"] = "Deflate"
-    compression_level: int = Field(0, ge=0, le=9, title="Deflate Level", description="0 stores fastest, 9 compresses most.")
+    compression_level: int = Field(0, ge=0, le=9, title="Deflate Level", description="0 stores fastest, 9 compresses most.", examples=[6])
 
 
 class AvroBzip2(OpenSettings):
@@ -92,7 +92,7 @@ class AvroXz(OpenSettings):
 
     model_config = ConfigDict(title="xz")
     codec: Literal["xz"] = "xz"
-    compression_level: int = Field(6, ge=0, le=9, title=LEVEL, description="0 is fastest, 9 compresses most.")
+    compression_level: int = Field(6, ge=0, le=9, title=LEVEL, description="0 is fastest, 9 compresses most.", examples=[9])
 
 
 class AvroZstandard(OpenSettings):
@@ -100,7 +100,7 @@ class AvroZstandard(OpenSettings):
 
     model_config = ConfigDict(title="zstandard")
     codec: Literal["zstandard"] = "zstandard"
-    compression_level: int = Field(3, ge=-5, le=22, title=LEVEL, description="-5 is fastest, 22 compresses most.")
+    compression_level: int = Field(3, ge=-5, le=22, title=LEVEL, description="-5 is fastest, 22 compresses most.", examples=[9])
     include_checksum: bool = Field(False, title="Include Checksum", description="Whether each block carries a checksum of its content.")
 
 
@@ -145,24 +145,28 @@ class ParquetFormat(OpenSettings):
         ge=1,
         title="Block Size (Row Group Size) (MB)",
         description="How much data of a file stands together in one row group. Larger groups read faster and take more memory to write.",
+        examples=[64],
     )
     max_padding_size_mb: int = Field(
         8,
         ge=0,
         title="Max Padding Size (MB)",
         description="Accepted so that configurations of destination-s3 work unchanged. It has no effect: no padding is written.",
+        examples=[8],
     )
     page_size_kb: int = Field(
         1024,
         ge=1,
         title="Page Size (KB)",
         description="The smallest piece a reader must decompress to see one value. Very small pages compress badly.",
+        examples=[256],
     )
     dictionary_page_size_kb: int = Field(
         1024,
         ge=1,
         title="Dictionary Page Size (KB)",
         description="How large the dictionary of a column may grow inside a row group before plain encoding takes over.",
+        examples=[512],
     )
     dictionary_encoding: bool = Field(
         True,
@@ -174,17 +178,18 @@ class ParquetFormat(OpenSettings):
         title="Time Encoding",
         description=(
             "How times of day are stored: as Parquet's TIME in UTC, as plain integers (microseconds since midnight) for readers without "
-            "TIME, or as local, TIME without a time zone, which Spark 4.3 and DuckDB read as their own type. Takes effect for new tables "
-            "and at refreshes."
+            "TIME, or as local, TIME without a time zone, which Spark 4.3 and DuckDB read as their own type."
         ),
+        json_schema_extra=documented(Applies.NEW_TABLES, page="formats.md#encodings-of-a-table"),
     )
     extracted_at_encoding: ExtractedAtEncoding | None = Field(
         None,
         title="Extraction Time Encoding",
         description=(
-            "The unit of _airbyte_extracted_at. The default is milliseconds, as in destination-s3. Takes effect for new tables and at "
-            "refreshes."
+            "The unit of _airbyte_extracted_at. The default is milliseconds, as in destination-s3, and microseconds with publish.delta or "
+            "publish.iceberg."
         ),
+        json_schema_extra=documented(Applies.NEW_TABLES, page="formats.md#encodings-of-a-table"),
     )
 
     @field_validator("compression_codec")

@@ -39,20 +39,36 @@ class IcebergRest(Settings):
         examples=["https://catalog.example.com/api/catalog"],
     )
     warehouse: str | None = Field(
-        None, title="Warehouse", description="The name of the catalog or warehouse, where the server has several."
+        None,
+        title="Warehouse",
+        description="The name of the catalog or warehouse, where the server has several.",
+        examples=["lake"],
     )
     credential: SecretStr | None = Field(
         None,
         title="Credential",
         description="The client id and the client secret for OAuth2, separated by a colon.",
         json_schema_extra=SECRET,
+        examples=["id:secret"],
     )
-    token: SecretStr | None = Field(None, title="Token", description="A bearer token, in place of a credential.", json_schema_extra=SECRET)
+    token: SecretStr | None = Field(
+        None,
+        title="Token",
+        description="A bearer token, in place of a credential.",
+        json_schema_extra=SECRET,
+        examples=["eyJhbGciOi..."],
+    )
     scope: str | None = Field(
-        None, title="Scope", description="The OAuth2 scope to ask for, for example PRINCIPAL_ROLE:ALL of Polaris. By default catalog."
+        None,
+        title="Scope",
+        description="The OAuth2 scope to ask for, for example PRINCIPAL_ROLE:ALL of Polaris. By default catalog.",
+        examples=["PRINCIPAL_ROLE:ALL"],
     )
     oauth2_server_uri: Annotated[str, AfterValidator(_http_url)] | None = Field(
-        None, title="OAuth2 server URI", description="The URL that issues tokens. By default that of the catalog itself."
+        None,
+        title="OAuth2 server URI",
+        description="The URL that issues tokens. By default that of the catalog itself.",
+        examples=["https://login.example.com/oauth/token"],
     )
     namespace: Namespace | None = NAMESPACE
 
@@ -77,7 +93,10 @@ class IcebergSql(Settings):
         json_schema_extra=SECRET,
     )
     catalog_name: str = Field(
-        "default", title="Catalog name", description="The name under which the database keeps the tables. Readers must use the same."
+        "default",
+        title="Catalog name",
+        description="The name under which the database keeps the tables. Readers must use the same.",
+        examples=["lake"],
     )
     namespace: Namespace | None = NAMESPACE
 

@@ -1,14 +1,28 @@
-"""Base models of the configuration: handling of blank text, and text that must match a pattern."""
+"""Base models of the configuration: handling of blank text, text that must match a pattern, and what documentation says of an option."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler, model_validator
 from pydantic_core import CoreSchema, core_schema
+
+
+class Applies(StrEnum):
+    """Since when a changed option holds for a table that exists already."""
+
+    AT_ONCE = "at once"
+    NEW_FILES = "new files"
+    NEW_TABLES = "new tables and refreshes"
+
+
+def documented(applies: Applies | None = None, page: str | None = None) -> dict[str, Any]:
+    """Return what `docs/options.md` says of an option and the form does not. `applies` is otherwise that of its group, or at once."""
+    return {key: value for key, value in (("applies", applies), ("page", page)) if value is not None}
 
 
 class Settings(BaseModel):

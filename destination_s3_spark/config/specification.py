@@ -12,10 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from destination_s3_spark.config.config import ADVANCED, Config
+from destination_s3_spark.config.settings_model import Applies
 
 SPEC_FILE = Path(__file__).parents[1] / "spec.json"
 DOCUMENTATION_URL = "https://docs.airbyte.com/integrations/destinations/s3-spark"
 
+FOR_DOCUMENTATION = ("applies", "page")
+"""What options say of themselves for `options_page`. The form shows the first in the description where it matters most."""
+AT_REFRESHES = " Takes effect for new tables and at refreshes."
 NOT_FOR_AIRBYTE = ("$defs", "$ref", "discriminator", "format", "writeOnly")
 
 
@@ -33,14 +37,32 @@ def specification() -> dict[str, Any]:
 
 def connection_specification() -> dict[str, Any]:
     """Return the JSON schema of a configuration."""
-    schema = Config.model_json_schema()
-    plain = _plain(schema, schema["$defs"])
-    del plain["description"]  # the form has a title, and Config's docstring is for developers
+    plain = _for_the_form(documented_schema())
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",
         **plain,
         "groups": [{"id": ADVANCED, "title": "Advanced"}],
     }
+
+
+def documented_schema() -> dict[str, Any]:
+    """Return the same schema with what options say of themselves for documentation."""
+    schema = Config.model_json_schema()
+    plain = _plain(schema, schema["$defs"])
+    del plain["description"]  # the form has a title, and Config's docstring is for developers
+    return plain
+
+
+def _for_the_form(schema: Any) -> Any:
+    """Take `FOR_DOCUMENTATION` out at every level. Options have these names nowhere."""
+    if isinstance(schema, list):
+        return [_for_the_form(value) for value in schema]
+    if not isinstance(schema, dict):
+        return schema
+    plain = {key: _for_the_form(value) for key, value in schema.items() if key not in FOR_DOCUMENTATION}
+    if schema.get("applies") == Applies.NEW_TABLES:
+        plain["description"] += AT_REFRESHES
+    return plain
 
 
 def _plain(schema: Mapping[str, Any], models: Mapping[str, Any]) -> dict[str, Any]:

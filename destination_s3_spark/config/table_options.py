@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from pydantic import Field, ValidationInfo, field_validator
 
 from destination_s3_spark.config.iceberg_options import IcebergOptions
-from destination_s3_spark.config.settings_model import Settings, Shape
+from destination_s3_spark.config.settings_model import Applies, Settings, Shape, documented
 
 
 class DecimalColumn(Settings):
@@ -53,6 +53,7 @@ class PartitionBy(Settings):
     transform: Literal["identity", "year", "month", "day", "hour"] = Field(
         title="Transform",
         description="The part of the value that divides the rows: all of it, or the year, month, day or hour in UTC it lies in.",
+        examples=["day"],
     )
     name: Annotated[str, Shape(r"^[A-Za-z][A-Za-z0-9_]*$", "order_day")] | None = Field(
         None,
@@ -76,6 +77,7 @@ class Tables(Settings):
         True,
         title="Keep raw tables",
         description="Whether each stream also keeps a raw table: every record as the JSON text it came in, next to its typed row.",
+        json_schema_extra=documented(Applies.NEW_FILES),
     )
     raw_retention_days: int | None = Field(
         None,
@@ -85,6 +87,8 @@ class Tables(Settings):
             "Number of days after which raw files are deleted, if their rows are in the final table. By default they are kept. Without "
             "them a table cannot be rebuilt from its raw table."
         ),
+        examples=[30],
+        json_schema_extra=documented(page="operations.md#retention"),
     )
     schema_change: Literal["recover", "rewrite", "fail"] = Field(
         "recover",
@@ -93,6 +97,7 @@ class Tables(Settings):
             "What a source does to a table by declaring another type for a column: recover keeps the column and adds another one for the "
             "new type, rewrite gives the column the new type and rewrites the table, fail ends the sync."
         ),
+        json_schema_extra=documented(page="migrations.md"),
     )
     union_conflicts: Literal["fail", "union", "text"] = Field(
         "fail",
@@ -101,6 +106,7 @@ class Tables(Settings):
             "What becomes of a member that the objects of one union declare differently, in Avro and Parquet: fail ends the sync at its "
             "start, union keeps the values of both declarations as destination-s3 does, text makes the member a string."
         ),
+        json_schema_extra=documented(page="migrations.md#contradicting-unions"),
     )
     declared_decimals: bool = Field(
         False,
@@ -109,6 +115,7 @@ class Tables(Settings):
             "Whether numbers that their schema declares exact (multipleOf, or airbyte_type big_number or big_integer) are stored as "
             "decimals of 38 digits in Avro and Parquet. Without it, numbers are doubles, as in destination-s3."
         ),
+        json_schema_extra=documented(page="formats.md#decimals"),
     )
     decimal_columns: list[DecimalColumn] = Field(
         [],
@@ -117,14 +124,16 @@ class Tables(Settings):
             "Number columns to store as decimals in Avro and Parquet, whether or not their schema says so. Of several entries that match a "
             "column, the first one applies."
         ),
+        json_schema_extra=documented(page="formats.md#decimals"),
     )
     partition_by: list[PartitionBy] = Field(
         [],
         title="Partitions",
         description=(
             "Columns that divide the files of Parquet and Avro tables into folders such as created_at_day=2026-11-20/, so that readers "
-            "skip files. Of several entries that match a stream, the first one applies. Takes effect for new tables and at refreshes."
+            "skip files. Of several entries that match a stream, the first one applies."
         ),
+        json_schema_extra=documented(Applies.NEW_TABLES, page="partitions.md"),
     )
     cdc_deletion_mode: Literal["hard", "soft"] = Field(
         "hard",
@@ -133,6 +142,7 @@ class Tables(Settings):
             "What a deletion does to a deduplicated table: hard removes the row, soft keeps it with its values and sets "
             "_ab_cdc_deleted_at. Only for sources that report deletions."
         ),
+        json_schema_extra=documented(page="dedup.md#deletions"),
     )
     target_file_mb: int = Field(
         128,
@@ -143,6 +153,8 @@ class Tables(Settings):
             "The size that files grow to as a table grows. A small deduplicated table has smaller files, because they make "
             "small changes cheaper."
         ),
+        examples=[256],
+        json_schema_extra=documented(Applies.NEW_FILES),
     )
     unproven_replacement: int = Field(
         80,
@@ -154,6 +166,8 @@ class Tables(Settings):
             "percentage of a table's rows that the rows of a full refresh must reach to replace them. A smaller or empty one is held back "
             "beside the table, until the commands accept or discard, or the next sync. 0 lets any replace the table."
         ),
+        examples=[50],
+        json_schema_extra=documented(page="guarantees.md#when-a-stream-is-complete"),
     )
     compaction: Literal["auto", "on", "off"] = Field(
         "auto",
@@ -162,6 +176,7 @@ class Tables(Settings):
             "Whether small files of an append table are joined at the end of a sync. While one file replaces others, a reader that lists "
             "the folder may see their rows twice. auto does it for tables that have a publisher, such as the symlink manifest."
         ),
+        json_schema_extra=documented(page="readers.md#compaction"),
     )
 
 
@@ -172,6 +187,7 @@ class ChangeLog(Settings):
         False,
         title="Keep a change log",
         description="Whether the changes of deduplicated tables are also written to a log. Every stream then needs a primary key.",
+        json_schema_extra=documented(page="change-log.md"),
     )
     format: Literal["replicant_csv", "replicant_json", "jsonl", "parquet"] = Field(
         "replicant_csv",
@@ -180,15 +196,25 @@ class ChangeLog(Settings):
             "replicant_csv and replicant_json are those of Arcion Replicant, with all values as text; jsonl and parquet keep the columns' "
             "types."
         ),
+        json_schema_extra=documented(Applies.NEW_FILES, page="change-log.md#formats"),
     )
     before_image: Literal["KEY", "ALL"] = Field(
-        "KEY", title="Before image", description="The columns whose old values an update or a deletion shows: those of the key, or all."
+        "KEY",
+        title="Before image",
+        description="The columns whose old values an update or a deletion shows: those of the key, or all.",
+        json_schema_extra=documented(Applies.NEW_FILES),
     )
     after_image: Literal["UPDATED", "ALL"] = Field(
-        "UPDATED", title="After image", description="The columns whose new values an update shows: those it changed, or all."
+        "UPDATED",
+        title="After image",
+        description="The columns whose new values an update shows: those it changed, or all.",
+        json_schema_extra=documented(Applies.NEW_FILES),
     )
     include_header: bool = Field(
-        False, title="Header line", description="Whether each file of replicant_csv begins with the names of its columns."
+        False,
+        title="Header line",
+        description="Whether each file of replicant_csv begins with the names of its columns.",
+        json_schema_extra=documented(Applies.NEW_FILES),
     )
     retention_days: int | None = Field(
         None,
@@ -197,6 +223,8 @@ class ChangeLog(Settings):
         description=(
             "Number of days after which the part of a change log before its newest snapshot is deleted. By default all of it is kept."
         ),
+        examples=[90],
+        json_schema_extra=documented(page="change-log.md#objects"),
     )
 
 
@@ -220,27 +248,31 @@ class Publish(Settings):
             "Whether each Parquet table has a list of its files (_symlink_format_manifest/manifest), through which Athena, Trino, Redshift "
             "and Hive see every change at once. Tables that share a folder have none."
         ),
+        json_schema_extra=documented(page="readers.md#the-symlink-manifest"),
     )
     delta: bool = Field(
         False,
         title="Delta table",
         description=(
             "Whether each table is also a Delta table (_delta_log), so that Delta readers see every change at once. Only for Parquet and "
-            "for tables with a folder of their own."
+            "for tables with a folder of their own. Switching it off removes the log."
         ),
+        json_schema_extra=documented(page="readers.md#delta-tables"),
     )
     glue: Glue | None = Field(
         None,
         title="AWS Glue",
         description="The database in which each table is registered, as a Delta table if delta is on, otherwise with its symlink manifest.",
+        json_schema_extra=documented(page="readers.md#aws-glue"),
     )
     iceberg: Annotated[IcebergOptions, Field(discriminator="type")] | None = Field(
         None,
         title="Iceberg",
         description=(
             "The catalog in which each Parquet table is also an Apache Iceberg table. The table's own files are its data files, and its "
-            "metadata is below airbyte_internal/."
+            "metadata is in _iceberg/ in the table's folder."
         ),
+        json_schema_extra=documented(page="readers.md#iceberg"),
     )
     keep_replaced_minutes: int = Field(
         0,
@@ -252,6 +284,8 @@ class Publish(Settings):
             "were planned before still find them. Programs that read all files of a folder then see such rows twice. By default replaced "
             "files are deleted at once."
         ),
+        examples=[240],
+        json_schema_extra=documented(page="readers.md#keeping-replaced-files"),
     )
 
     @field_validator("keep_replaced_minutes")

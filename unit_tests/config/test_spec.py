@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import jsonschema
@@ -12,7 +12,9 @@ from airbyte_cdk.test.standard_tests._spec_lint import assert_spec_is_valid
 from airbyte_cdk.utils.airbyte_secrets_utils import get_secrets
 
 from destination_s3_spark.config.config import Config
-from destination_s3_spark.config.specification import SPEC_FILE, specification
+from destination_s3_spark.config.options_page import PAGE_FILE, options_page
+from destination_s3_spark.config.settings_model import Applies
+from destination_s3_spark.config.specification import AT_REFRESHES, SPEC_FILE, specification
 from destination_s3_spark.errors import ConfigError
 
 SPEC: dict[str, Any] = json.loads(SPEC_FILE.read_text())
@@ -167,7 +169,7 @@ def test_variants_are_objects_with_a_fixed_required_value() -> None:
 def test_only_idioms_the_platform_knows_are_used() -> None:
     text = SPEC_FILE.read_text()
 
-    for idiom in ("$ref", "$defs", "anyOf", "allOf", '"null"', "writeOnly", '"discriminator"'):
+    for idiom in ('"applies"', '"page"', "$ref", "$defs", "anyOf", "allOf", '"null"', "writeOnly", '"discriminator"'):
         assert idiom not in text, idiom
 
 
@@ -241,8 +243,23 @@ def test_what_the_spec_refuses_the_connector_refuses(changes: dict[str, Any]) ->
         Config.parse(config)
 
 
-def test_the_readme_explains_every_option() -> None:
-    readme = (Path(__file__).parents[2] / "README.md").read_text()
-    options = [path for path, schema in parts(SCHEMA) if path and "[" not in path and "properties" not in schema]
+def test_the_page_of_options_is_what_the_models_say() -> None:
+    assert options_page() == PAGE_FILE.read_text(), "docs/options.md is out of date: run `make spec`"
 
-    assert [path for path in options if f"`{path}`" not in readme] == []
+
+def test_the_page_has_a_row_for_every_option_with_an_example_and_since_when_it_applies() -> None:
+    rows = [line.split(" | ") for line in options_page().splitlines() if line.startswith("| `")]
+    options = {
+        re.sub(r"\[\d+\]", "", path) for path, schema in parts(SCHEMA) if "title" in schema and "const" not in schema and path[-1:] != "]"
+    }
+    groups = {"format", "tables", "change_log", "publish", "batching", "s3", "spark"}
+
+    assert {row[0].strip("| `") for row in rows} == {path for path in options if path} - groups
+    assert all(len(row) == 6 and all(row) and row[4] not in {"`null`", "`{}`", "`[]`"} for row in rows)
+    assert {row[5].rstrip(" |") for row in rows} == set(Applies)
+
+
+def test_the_form_says_which_options_wait_for_a_refresh() -> None:
+    waiting = [path for path, schema in parts(SCHEMA) if schema.get("description", "").endswith(AT_REFRESHES)]
+
+    assert [path.rpartition(".")[2] for path in waiting] == ["time_encoding", "extracted_at_encoding", "partition_by"]
