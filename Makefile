@@ -31,7 +31,7 @@ $(STAMP): requirements-dev.lock pyproject.toml scripts/install scripts/install-c
 	@touch $@
 
 demo: install ## Run a sync of an invented shop into a local S3 server and read the tables back
-	@$(BIN)/destination-s3-spark demo
+	@$(BIN)/python -m demo
 
 test: install ## Run all tests but those of the image, of other readers and of Trino
 	@scripts/install-sources || echo "==> the sources that tests read from could not be installed; those tests are skipped"

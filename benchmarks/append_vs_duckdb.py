@@ -22,14 +22,13 @@ from typing import TYPE_CHECKING
 import boto3
 import pyarrow as pa
 import pyarrow.parquet as pq
-import target
-import workload
 from botocore.config import Config
-from machine import describe_machine
-from process_tree import Sampler
-from workload import Workload
 
-from destination_s3_spark.demo.connector import COMMAND
+from benchmarks import target, workload
+from benchmarks.machine import describe_machine
+from benchmarks.process_tree import Sampler
+from benchmarks.workload import Workload
+from demo.connector import COMMAND
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client

@@ -16,12 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import boto3
-import invoices
 import numpy as np
-import sync_run
-import target
-from invoices import Invoices
-from machine import describe_machine
+
+from benchmarks import invoices, sync_run, target
+from benchmarks.invoices import Invoices
+from benchmarks.machine import describe_machine
 
 FORMATS = ("replicant_csv", "replicant_json", "jsonl", "parquet")
 ALL_IMAGES = {"before_image": "ALL", "after_image": "ALL"}

@@ -18,16 +18,12 @@ from pathlib import Path
 
 import boto3
 import psutil
-import target
-import workload
-from append_vs_duckdb import Bucket, timed
-from machine import describe_machine
-from workload import Workload
 
-from destination_s3_spark.demo.connector import COMMAND
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
+from benchmarks import target, workload
+from benchmarks.append_vs_duckdb import Bucket, timed
+from benchmarks.machine import describe_machine
+from benchmarks.workload import Workload
+from demo.connector import COMMAND
 from integration_tests.spark_cluster import SparkCluster, spark_cluster
 
 INTERVAL_S = 0.1

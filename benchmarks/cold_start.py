@@ -14,8 +14,8 @@ import tempfile
 import time
 from pathlib import Path
 
-import target
-from machine import describe_machine
+from benchmarks import target
+from benchmarks.machine import describe_machine
 
 STREAMS, RECORDS = 3, 100
 BUCKET = "benchmark"

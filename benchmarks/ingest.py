@@ -18,9 +18,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-import workload
-from machine import describe_machine
-from workload import Workload
+from benchmarks import workload
+from benchmarks.machine import describe_machine
+from benchmarks.workload import Workload
 
 WAYS = ("events", "events + spool", "CDK loop")
 
@@ -65,7 +65,7 @@ def _median(results: list[dict[str, Any]], figure: str) -> float:
 
 def _run(way: str, work: Workload, stdin: str, spool_dir: str | None) -> dict[str, Any]:
     """One measurement in a process of its own; its clock starts after the imports."""
-    command = [sys.executable, __file__, "--way", way, "--catalog", str(work.catalog_path)]
+    command = [sys.executable, "-m", "benchmarks.ingest", "--way", way, "--catalog", str(work.catalog_path)]
     command += ["--spool-dir", spool_dir] if spool_dir else []
     with work.path.open("rb") as file:
         feeder = subprocess.Popen(["cat"], stdin=file, stdout=subprocess.PIPE) if stdin == "pipe" else None

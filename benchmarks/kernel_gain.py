@@ -15,15 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import target
-import workload
-from machine import describe_machine
-from process_tree import measured
-from workload import Workload
-
-from destination_s3_spark.demo import shop
-from destination_s3_spark.demo.connector import COMMAND
-from destination_s3_spark.demo.shop import Shop
+from benchmarks import target, workload
+from benchmarks.machine import describe_machine
+from benchmarks.process_tree import measured
+from benchmarks.workload import Workload
+from demo import shop
+from demo.connector import COMMAND
+from demo.shop import Shop
 
 FORMATS: dict[str, dict[str, Any]] = {
     "Parquet": {"format_type": "Parquet", "compression_codec": "SNAPPY"},

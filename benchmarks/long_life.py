@@ -28,10 +28,9 @@ from typing import Any, TypeVar
 
 import orjson
 import psutil
-import sync_run
-import target
-from machine import describe_machine
 
+from benchmarks import sync_run, target
+from benchmarks.machine import describe_machine
 from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.cli.inspection.table import read_table
 from destination_s3_spark.config.config import Config

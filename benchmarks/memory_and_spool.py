@@ -14,13 +14,12 @@ import tempfile
 import time
 from pathlib import Path
 
-import target
-from machine import describe_machine
-from process_tree import Sampler
-
-from destination_s3_spark.demo import shop
-from destination_s3_spark.demo.connector import COMMAND
-from destination_s3_spark.demo.shop import Shop
+from benchmarks import target
+from benchmarks.machine import describe_machine
+from benchmarks.process_tree import Sampler
+from demo import shop
+from demo.connector import COMMAND
+from demo.shop import Shop
 
 SPOOL_GB = 1
 

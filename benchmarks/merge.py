@@ -20,14 +20,13 @@ from pathlib import Path
 
 import boto3
 import duckdb
-import invoices
 import numpy as np
-import sync_run
-import target
-from invoices import Integers, Invoices
-from machine import describe_machine
-from sync_run import SyncRun
-from table_log import Merge, TableLog
+
+from benchmarks import invoices, sync_run, target
+from benchmarks.invoices import Integers, Invoices
+from benchmarks.machine import describe_machine
+from benchmarks.sync_run import SyncRun
+from benchmarks.table_log import Merge, TableLog
 
 RIVAL = Path(__file__).with_name("spark_rival.py")
 KEYS_PER_ROW = 0.8

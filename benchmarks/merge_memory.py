@@ -16,16 +16,14 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import boto3
-import container
-import invoices
 import numpy as np
-import sync_run
-import target
-from container import Container
-from invoices import LINE_BYTES, Invoices
-from machine import describe_machine
-from sync_run import SyncRun
-from table_log import TableLog
+
+from benchmarks import container, invoices, sync_run, target
+from benchmarks.container import Container
+from benchmarks.invoices import LINE_BYTES, Invoices
+from benchmarks.machine import describe_machine
+from benchmarks.sync_run import SyncRun
+from benchmarks.table_log import TableLog
 
 PREFIX = "merge-memory"
 CHUNKS_AT_ONCE = 100

@@ -18,14 +18,13 @@ from pathlib import Path
 from typing import Any
 
 import boto3
-import target
-import workload
-from append_vs_duckdb import Bucket, timed
-from machine import describe_machine
-from process_tree import measured
-from workload import Workload
 
-from destination_s3_spark.demo.connector import COMMAND
+from benchmarks import target, workload
+from benchmarks.append_vs_duckdb import Bucket, timed
+from benchmarks.machine import describe_machine
+from benchmarks.process_tree import measured
+from benchmarks.workload import Workload
+from demo.connector import COMMAND
 
 INSTALL_TIMEOUT_S = 600
 

@@ -12,13 +12,12 @@ from pathlib import Path
 
 import boto3
 import numpy as np
-import target
-import workload
-from append_vs_duckdb import Bucket, Run, timed
-from machine import describe_machine
-from workload import Workload
 
-from destination_s3_spark.demo.connector import COMMAND
+from benchmarks import target, workload
+from benchmarks.append_vs_duckdb import Bucket, Run, timed
+from benchmarks.machine import describe_machine
+from benchmarks.workload import Workload
+from demo.connector import COMMAND
 
 
 def main() -> None:

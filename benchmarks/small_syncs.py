@@ -18,12 +18,11 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-import sync_run
-import target
-from machine import describe_machine
-from process_tree import Sampler
 
-from destination_s3_spark.demo.shop import MIX, NAMESPACE, Shop
+from benchmarks import sync_run, target
+from benchmarks.machine import describe_machine
+from benchmarks.process_tree import Sampler
+from demo.shop import MIX, NAMESPACE, Shop
 
 RECORDS = 100
 BARE_SESSION = """

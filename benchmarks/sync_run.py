@@ -10,9 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from process_tree import Sampler
-
-from destination_s3_spark.demo.connector import COMMAND
+from benchmarks.process_tree import Sampler
+from demo.connector import COMMAND
 
 COMMITTED = ": committed "
 SUMMARY_PREFIX = "sync summary as JSON: "

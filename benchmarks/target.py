@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from destination_s3_spark.demo import server
+from demo import server
 
 
 @contextmanager

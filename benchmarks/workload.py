@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from destination_s3_spark.demo import shop
-from destination_s3_spark.demo.shop import Shop
+from demo import shop
+from demo.shop import Shop
 
 CACHE = Path(tempfile.gettempdir()) / "destination-s3-spark-benchmarks"
 CHECKPOINT_RECORDS = 10_000

@@ -10,28 +10,28 @@ from pathlib import Path
 
 import pytest
 
-BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+ROOT = Path(__file__).parents[1]
 
 pytestmark = pytest.mark.slow
 
 
 def run(program: str, arguments: list[str], scratch: Path) -> str:
-    command = [sys.executable, str(BENCHMARKS / program), *arguments]
+    command = [sys.executable, "-m", f"benchmarks.{program}", *arguments]
     environment = {**os.environ, "TMPDIR": str(scratch)}
-    finished = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False, env=environment)
+    finished = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False, env=environment, cwd=ROOT)
     assert finished.returncode == 0, finished.stdout + finished.stderr
     return finished.stdout
 
 
 def test_append_vs_duckdb_compares_both_on_a_dirty_input(tmp_path: Path) -> None:
-    output = run("append_vs_duckdb.py", ["--size-mb", "3", "--runs", "1", "--dirty-share", "0.01", "--raw-tables", "on"], tmp_path)
+    output = run("append_vs_duckdb", ["--size-mb", "3", "--runs", "1", "--dirty-share", "0.01", "--raw-tables", "on"], tmp_path)
 
     assert re.search(r"^workload: 3 MB, 3,84\d records, seed 7, dirty 0.01$", output, re.MULTILINE)
     assert re.search(r"^ratio ours/DuckDB: \d+\.\d\d; median \d+\.\d\d$", output, re.MULTILINE)
 
 
 def test_memory_and_spool_reports_what_one_long_checkpoint_took(tmp_path: Path) -> None:
-    output = run("memory_and_spool.py", ["--size-gb", "0.003"], tmp_path)
+    output = run("memory_and_spool", ["--size-gb", "0.003"], tmp_path)
 
     assert re.search(r"^sent 0\.00 GB .* 3 STATE back, exit code 0$", output, re.MULTILINE)
     memory, spool = map(int, re.search(r"process tree (\d+) MB, peak spool (\d+) MB", output).groups())  # type: ignore[union-attr]
@@ -40,14 +40,14 @@ def test_memory_and_spool_reports_what_one_long_checkpoint_took(tmp_path: Path) 
 
 
 def test_small_syncs_are_compared_with_a_bare_session(tmp_path: Path) -> None:
-    output = run("small_syncs.py", ["--runs", "1", "--streams", "2", "5"], tmp_path)
+    output = run("small_syncs", ["--runs", "1", "--streams", "2", "5"], tmp_path)
 
     assert re.search(r"^2 streams / bare Spark session: \d+\.\d\d by the clock, \d+\.\d\d in CPU time$", output, re.MULTILINE)
     assert re.search(r"^5 streams / 2 streams: \d+\.\d\d by the clock, \d+\.\d\d in CPU time$", output, re.MULTILINE)
 
 
 def test_scaling_reports_sizes_and_cores(tmp_path: Path) -> None:
-    output = run("scaling.py", ["--sizes-mb", "2", "3"], tmp_path)
+    output = run("scaling", ["--sizes-mb", "2", "3"], tmp_path)
 
     assert len(re.findall(r"^ +[23] MB, [12] at once: .* CPU s, .* peak \d+ MB$", output, re.MULTILINE)) == 4
     assert re.search(r"^2 at once: .* CPU s \+ .* CPU s/GB, at most \d+% off that line$", output, re.MULTILINE)
@@ -58,14 +58,14 @@ def test_peers_that_cannot_be_installed_are_said_to_be_skipped(tmp_path: Path) -
     no_directory = tmp_path / "file"
     no_directory.touch()
 
-    output = run("peers.py", ["--size-mb", "1", "--sample-mb", "1", "--cache", str(no_directory / "peers")], tmp_path)
+    output = run("peers", ["--size-mb", "1", "--sample-mb", "1", "--cache", str(no_directory / "peers")], tmp_path)
 
     skipped = re.findall(r"^(.*?) +skipped: ", output, re.MULTILINE)
     assert skipped == ["dlt (rows)", "Singer target-jsonl", "Sling 1.4.11", "PyAirbyte to DuckDB"]
 
 
 def test_merge_compares_updates_with_spark(tmp_path: Path) -> None:
-    output = run("merge.py", ["--rows", "20000", "--runs", "1", "--driver-memory", "512m"], tmp_path)
+    output = run("merge", ["--rows", "20000", "--runs", "1", "--driver-memory", "512m"], tmp_path)
 
     assert re.search(r"^table: 20,000 rows, 2 MB in \d files; ", output, re.MULTILINE)
     medians = output.split("medians\n")[1]
@@ -82,7 +82,7 @@ def test_merge_compares_updates_with_spark(tmp_path: Path) -> None:
 
 
 def test_merge_memory_reports_what_one_large_merge_took(tmp_path: Path) -> None:
-    output = run("merge_memory.py", ["--factor", "0.003"], tmp_path)
+    output = run("merge_memory", ["--factor", "0.003"], tmp_path)
 
     assert re.search(r"^sent 10,9\d\d rows, 4 MB, 0\.0 times the limit: 1 STATE back, exit code 0$", output, re.MULTILINE)
     assert re.search(r"^merged \d runs? of 10,9\d\d rows", output, re.MULTILINE)

@@ -14,17 +14,18 @@ import polars
 import psutil
 import pytest
 
-from destination_s3_spark.demo import shop, tour
-from destination_s3_spark.demo.shop import Sale, Shop
+from demo import shop, tour
+from demo.shop import Sale, Shop
 
 RECORDS = 5_000
-COMMAND = [sys.executable, "-m", "destination_s3_spark"]
+ROOT = Path(__file__).parents[1]
 
 
-def run(arguments: list[str], scratch: Path) -> subprocess.CompletedProcess[str]:
-    """Run a command with its temporary files under `scratch`."""
+def run(module: str, arguments: list[str], scratch: Path) -> subprocess.CompletedProcess[str]:
+    """Run a module from the root of the repository, with its temporary files under `scratch`."""
     environment = {**os.environ, "TMPDIR": str(scratch)}
-    return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=180, check=False, env=environment)
+    command = [sys.executable, "-m", module, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=180, check=False, env=environment, cwd=ROOT)
 
 
 def sections(output: str) -> dict[str, list[str]]:
@@ -46,7 +47,7 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def demo(scratch: Path) -> subprocess.CompletedProcess[str]:
-    finished = run(["demo", "--records", str(RECORDS)], scratch)
+    finished = run("demo", ["--records", str(RECORDS)], scratch)
     assert finished.returncode == 0, finished.stderr
     return finished
 
@@ -128,7 +129,7 @@ def test_nothing_is_left_behind_but_a_page(demo: subprocess.CompletedProcess[str
 
 
 def test_a_kept_demo_can_be_read_as_it_says(tmp_path: Path) -> None:
-    finished = run(["demo", "--records", "1000", "--keep"], tmp_path)
+    finished = run("demo", ["--records", "1000", "--keep"], tmp_path)
     assert finished.returncode == 0, finished.stderr
     advice = "\n".join(finished.stdout.partition("Still running")[2].splitlines())
     process = psutil.Process(int(re.search(r"kill (\d+)", advice)[1]))  # type: ignore[index]
@@ -136,7 +137,7 @@ def test_a_kept_demo_can_be_read_as_it_says(tmp_path: Path) -> None:
         options, query = re.search(r"options = (\{.*?\})\n +pl\.(.*)", advice, re.DOTALL).groups()  # type: ignore[union-attr]
         frame = eval(f"polars.{query.splitlines()[0]}", {"polars": polars, "options": eval(options)})
         config = re.search(r"--config (\S+)", advice)[1]  # type: ignore[index]
-        inspected = run(["inspect", "orders", "--config", config], tmp_path)
+        inspected = run("destination_s3_spark", ["inspect", "orders", "--config", config], tmp_path)
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(10)
@@ -146,3 +147,11 @@ def test_a_kept_demo_can_be_read_as_it_says(tmp_path: Path) -> None:
     assert {"id", "lines", "_airbyte_raw_id"} <= set(frame.columns)
     assert inspected.returncode == 0, inspected.stderr
     assert "Table shop.orders" in inspected.stdout
+
+
+@pytest.mark.parametrize("records", ["0", "-5", "many"])
+def test_a_number_of_records_that_is_none_is_refused(records: str, tmp_path: Path) -> None:
+    refused = run("demo", ["--records", records], tmp_path)
+
+    assert refused.returncode == 2
+    assert "--records" in refused.stderr

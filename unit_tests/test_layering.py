@@ -13,7 +13,7 @@ PACKAGE = "destination_s3_spark"
 ROOT = Path(__file__).parents[1] / PACKAGE
 
 LAYERS = [
-    {"__main__", "cli", "destination", "process", "demo"},
+    {"__main__", "cli", "destination", "process"},
     {"sync"},
     {"tables", "tables.dataset", "tables.due", "tables.retention", "tables.row_digests", "tables.verification"},
     {"tables.append_update", "tables.compaction", "tables.merge"},
@@ -41,8 +41,8 @@ LAYERS = [
 ]
 """From the top down. A module belongs to the layer of the longest name that it begins with."""
 
-ONLY_IN = {"boto3": {"storage", "demo"}, "botocore": {"storage", "demo"}, "pyspark": {"engine"}}
-STDOUT_OWNERS = {"protocol.writer", "cli", "demo"}
+ONLY_IN = {"boto3": {"storage"}, "botocore": {"storage"}, "pyspark": {"engine"}}
+STDOUT_OWNERS = {"protocol.writer", "cli"}
 """The protocol goes out in one place. The operator commands talk to a person instead, never during a sync."""
 
 MAX_FILE_LINES = 500

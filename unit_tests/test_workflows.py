@@ -13,7 +13,7 @@ import yaml
 
 ROOT = Path(__file__).parents[1]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
-PACKAGES = ("destination_s3_spark", "unit_tests", "integration_tests", "benchmarks")
+PACKAGES = ("destination_s3_spark", "unit_tests", "integration_tests", "benchmarks", "demo")
 TARGETS = set(re.findall(r"^([a-z][\w-]*):", (ROOT / "Makefile").read_text(), re.MULTILINE))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import io
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from destination_s3_spark.cli.filtered import filtered_output
@@ -19,22 +19,28 @@ _PLAIN = {"␤": "|", "═": "=", "─": "-", "…": "~", "✓": "+", "✗": "x"
 
 
 def operator_command(argv: Sequence[str]) -> int:
-    """Run a command of the tree and return its exit code: 0 for success, 1 for a failure, 2 for a wrong usage, 130 if interrupted.
+    """Run a command of the tree and return its exit code: 0 for success, 1 for a failure, 2 for a wrong usage, 130 if interrupted."""
 
-    Errors are reported on stderr.
-    """
+    def command() -> int:
+        from destination_s3_spark.cli import tree  # noqa: PLC0415 (click is for operators only)
+
+        return tree.run(argv)
+
+    return run(command)
+
+
+def run(command: Callable[[], int]) -> int:
+    """Run a command that talks to a person and return its exit code. Errors are reported on stderr."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         codecs.register_error("plain", _plain)
         sys.stdout.reconfigure(errors="plain")
     with filtered_output():
-        return _run(argv)
+        return _run(command)
 
 
-def _run(argv: Sequence[str]) -> int:
-    from destination_s3_spark.cli import tree  # noqa: PLC0415 (click is for operators only)
-
+def _run(command: Callable[[], int]) -> int:
     try:
-        code = tree.run(argv)
+        code = command()
         sys.stdout.flush()
     except SyncError as error:
         sys.stderr.write(f"{error.message}\n")

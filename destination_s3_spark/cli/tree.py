@@ -16,7 +16,6 @@ COMPLETION_VARIABLE = "_DESTINATION_S3_SPARK_COMPLETE"
 SHELLS = ("bash", "zsh", "fish")
 VIEWS = ("files", "schema", "syncs", "values", "commits")
 ENGINES = ("athena", "trino", "spark", "duckdb", "clickhouse", "redshift", "databricks", "snowflake")
-DEMO_RECORDS = 50_000
 
 Option = Callable[[Callable[..., int]], Callable[..., int]]
 
@@ -346,22 +345,6 @@ def optimize(config: str, stream: str | None, namespace: str | None) -> int:
     from destination_s3_spark.cli import optimize_command  # noqa: PLC0415
 
     return optimize_command.run(config, stream, namespace)
-
-
-@tree.command()
-@click.option("--records", type=click.IntRange(min=1), default=DEMO_RECORDS, show_default=True, help="How many records to send.")
-@click.option("--seed", type=int, default=7, show_default=True, help="Another number makes another shop.")
-@click.option("--keep", is_flag=True, help="Leave the S3 server running and say how to read the tables.")
-def demo(records: int, seed: int, keep: bool) -> int:
-    """See the connector work, without an account or a bucket.
-
-    Starts an S3 server on this machine, syncs a made-up shop's data into it with this connector, and shows the tables, the values that did
-    not fit their type, and the chain of blocks. Takes less than a minute and leaves nothing behind but a page about the tables. Needs moto:
-    pip install 'moto[server]'.
-    """
-    from destination_s3_spark.demo import tour  # noqa: PLC0415
-
-    return tour.run(records, seed, tour.After.KEEP if keep else tour.After.STOP)
 
 
 @tree.command()

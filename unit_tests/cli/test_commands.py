@@ -44,12 +44,6 @@ def test_a_wrong_command_is_answered_with_the_nearest(wrong: str, meant: str, ca
     assert f"No such command '{wrong}'. Did you mean '{meant}'?" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("records", ["0", "-5", "many"])
-def test_the_demo_refuses_a_number_of_records_that_is_none(records: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert operator_command(["demo", "--records", records]) == 2
-    assert "--records" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     "command", [command for command in OPERATOR_COMMANDS if command in ("inspect", "report", "changes", "repair", "rebuild")]
 )

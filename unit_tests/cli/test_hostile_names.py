@@ -25,7 +25,7 @@ NAMESPACE = f"@shop{EVIL}"
 COLUMN = f"-total{EVIL}"
 STREAM = ("--stream", NAMES[0], "--namespace", NAMESPACE)
 OPTIONS = {"change_log": {"enabled": True, "format": "jsonl"}, "publish": {"delta": True}}
-QUIET = {"demo", "completion", "registry"}
+QUIET = {"completion", "registry"}
 """Commands that show nothing of a source's."""
 
 COMMANDS: list[tuple[str, ...]] = [

@@ -16,11 +16,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from demo import shop
+from demo.shop import Shop
 from destination_s3_spark.decoding.keyed_ids import carried_digest
 from destination_s3_spark.decoding.plan import RowPlan, Values
 from destination_s3_spark.decoding.record_typer import MisroutedRecord, RecordTyper, TypedBlock, UnreadableRecord
-from destination_s3_spark.demo import shop
-from destination_s3_spark.demo.shop import Shop
 from destination_s3_spark.kernel import KERNEL
 from destination_s3_spark.protocol.catalog import parse_catalog
 from destination_s3_spark.schema.airbyte_type import Array, Decimal, Field, Object, Scalar, SchemalessArray, SchemalessObject, Union

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from destination_s3_spark.demo import shop
-from destination_s3_spark.demo.shop import Shop
+from demo import shop
+from demo.shop import Shop
 from destination_s3_spark.protocol.catalog import DestinationSyncMode, parse_catalog
 
 RECORDS = 20_000

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from destination_s3_spark.demo import wares
-from destination_s3_spark.demo.wares import Season, Ware
+from demo import wares
+from demo.wares import Season, Ware
 
 NAMESPACE = "shop"
 """Namespace of all three streams."""

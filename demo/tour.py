@@ -1,4 +1,4 @@
-"""Command `demo`: shows the connector at work, from an empty bucket to readable tables and the chain it recorded."""
+"""Tour of the demo: shows the connector at work, from an empty bucket to readable tables and the chain it recorded."""
 
 from __future__ import annotations
 
@@ -13,6 +13,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from demo import connector, delta_tables, server, shop
+from demo.server import LocalS3
+from demo.shop import Chunk, Sale, Shop
+from demo.wares import Season
 from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.cli import report_command, views
 from destination_s3_spark.cli.inspection.commits import commits
@@ -24,10 +28,6 @@ from destination_s3_spark.cli.progress import Progress
 from destination_s3_spark.cli.terminal import Cell, Rows, Terminal
 from destination_s3_spark.cli.words import number_text
 from destination_s3_spark.config.config import Config
-from destination_s3_spark.demo import connector, delta_tables, server, shop
-from destination_s3_spark.demo.server import LocalS3
-from destination_s3_spark.demo.shop import Chunk, Sale, Shop
-from destination_s3_spark.demo.wares import Season
 from destination_s3_spark.kernel import HOW_LINES_ARE_TYPED
 from destination_s3_spark.storage.object_store import ObjectStore
 from destination_s3_spark.tables.factory import table_factory

@@ -1,6 +1,6 @@
 """Local S3 server for the demo: moto, as a child process on a free port of 127.0.0.1.
 
-The child is `python -m destination_s3_spark.demo.server`. It prints its port and serves until it is terminated.
+The child is `python -m demo.server`. It prints its port and serves until it is terminated.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ def start(bucket: str, log: Path) -> LocalS3:
     """Start a server with one empty bucket. Its own messages go to `log`. Raises TransientError if it does not start."""
     with log.open("wb") as messages:
         process = subprocess.Popen(
-            [sys.executable, "-m", "destination_s3_spark.demo.server"],
+            [sys.executable, "-m", "demo.server"],
+            cwd=Path(__file__).parents[1],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=messages,

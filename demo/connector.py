@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from destination_s3_spark.demo.shop import Chunk
+from demo.shop import Chunk
 
 COMMAND = (sys.executable, "-m", "destination_s3_spark")
 SUCCEEDED = "SUCCEEDED"
