@@ -12,7 +12,7 @@ from destination_s3_spark.chain.events import Snapshot
 from destination_s3_spark.chain.files import FileEntry
 from destination_s3_spark.chain.fold import InvalidChain, Rule, fold, resume
 from destination_s3_spark.chain.hint import HINT_NAME, MOST_HINT_BYTES, BadHint, Known, decode_hint
-from destination_s3_spark.chain.live_files import LiveFiles, LiveFilesFold, with_generations
+from destination_s3_spark.chain.live_files import LiveFiles, LiveFilesFold
 from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.chain.state import TableState
 from destination_s3_spark.errors import DataError
@@ -74,26 +74,16 @@ def _hint_problems(found: Audit, chain: Chain) -> Iterator[str]:
         )
         return
     state, files = found.hinted
-    theirs = with_generations(hint.state, files)
-    if not _agree(state, theirs) or (hint.live is not None and _files(hint.live) != _files(files)):
+    if not _agree(state, hint.state) or (hint.live is not None and hint.live != files):
         yield f"{place} describes another table than the chain does. It is only a copy: delete it before the next sync"
 
 
 def _agree(state: TableState, theirs: TableState) -> bool:
-    """Tell whether two states are the same, as far as the version that wrote `theirs` knew it."""
-    if None in (state.schema_blocks, theirs.schema_blocks):
-        state, theirs = replace(state, schema_blocks=None), replace(theirs, schema_blocks=None)
-    if None in [one.block for one in theirs.contents.leaving]:
-        state, theirs = _without_blocks(state), _without_blocks(theirs)
+    """Tell whether two states are the same."""
     # A writer's own state names the kind of its schema's event, a state read from blocks does not.
     state, theirs = _without_kind(state), _without_kind(theirs)
     # The block itself may say that the last data block is settled.
     return theirs in (state, replace(state, settled=state.last_data, unsettled=None))
-
-
-def _without_blocks(state: TableState) -> TableState:
-    leaving = tuple(replace(one, block=None) for one in state.contents.leaving)
-    return replace(state, contents=replace(state.contents, leaving=leaving))
 
 
 def _add(found: Audit, block: Block, digest: str) -> None:
@@ -102,7 +92,7 @@ def _add(found: Audit, block: Block, digest: str) -> None:
         _check_snapshot(found.state, found.live.now, block, event)
         found.live.add(block)
         # Those who wrote on started from this Snapshot, not from the blocks before it.
-        found.state = with_generations(resume(block, event, digest), found.live.now)
+        found.state = resume(block, event, digest)
     else:
         found.state = fold(found.state, block, digest)
         found.live.add(block)
@@ -112,12 +102,8 @@ def _add(found: Audit, block: Block, digest: str) -> None:
 
 
 def _check_snapshot(state: TableState, live: LiveFiles, block: Block, event: Snapshot) -> None:
-    """Raise InvalidChain unless the Snapshot holds the fold of the blocks before it, as far as the version that wrote it knew it."""
-    theirs = event.state
-    if theirs.contents.current_from is None:
-        contents = replace(state.contents, current_from=None, earlier_rows=theirs.contents.earlier_rows)
-        state = replace(state, contents=contents)
-    if not _agree(state, theirs):
+    """Raise InvalidChain unless the Snapshot holds the fold of the blocks before it."""
+    if not _agree(state, event.state):
         raise InvalidChain(Rule.SNAPSHOT, f"block {block.sequence_number}: its state differs")
     if (_names(event.files), event.adopted, _names(event.dropped)) != (_names(live.files), live.adopted, _names(live.dropped)):
         raise InvalidChain(Rule.SNAPSHOT, f"block {block.sequence_number}: its files differ")
@@ -127,12 +113,6 @@ def _without_kind(state: TableState) -> TableState:
     if state.schema is None:
         return state
     return replace(state, schema={name: value for name, value in state.schema.items() if name != "kind"})
-
-
-def _files(live: LiveFiles) -> LiveFiles:
-    """Return the files as every version lists them: without their days and statistics."""
-    plain = [tuple(replace(file, landed_on=None, statistics=None) for file in files) for files in (live.files, live.dropped)]
-    return LiveFiles(live.adopted, plain[0], plain[1], live.pending)
 
 
 def _names(files: tuple[FileEntry, ...]) -> list[tuple[str, int, int]]:

@@ -20,11 +20,9 @@ def expired_files(chain: Chain, now: datetime) -> tuple[str, ...]:
     Raises DataError if the hint contradicts the block.
     """
     expired = [one for one in chain.head.contents.leaving if one.until <= now]
-    if any(_is_hearsay(chain, one) and one.block is None for one in expired):
-        return chain.of_blocks_alone().head.contents.expired(now)
     for one in expired:
-        if one.block is not None and _is_hearsay(chain, one):
-            _require_replaced(chain, one, one.block)
+        if not chain.confirmed and one.block <= (chain.hint_number or 0):
+            _require_replaced(chain, one)
     return tuple(key for one in expired for key in one.keys)
 
 
@@ -47,32 +45,19 @@ def confirm_files(chain: Chain) -> None:
 
 
 def _agree(read: LiveFiles, hinted: LiveFiles) -> bool:
-    """Tell whether a hint has the files that the blocks have, none of them older. An earlier version dated files later than the blocks."""
-    same = all(
-        set(ours) == set(theirs)
-        for ours, theirs in (
-            (read.adopted, hinted.adopted),
-            (_keys(read.files), _keys(hinted.files)),
-            (_keys(read.dropped), _keys(hinted.dropped)),
-        )
-    )
-    days = {file.key: file.landed_on or 0 for file in read.files}
-    return same and all((file.landed_on or 0) >= days[file.key] for file in hinted.files)
+    """Tell whether a hint has the files that the blocks have, with the same days."""
+    ours, theirs = ((set(live.adopted), _dated(live.files), _dated(live.dropped)) for live in (read, hinted))
+    return ours == theirs
 
 
-def _keys(files: Iterable[FileEntry]) -> list[str]:
-    return [file.key for file in files]
+def _dated(files: Iterable[FileEntry]) -> set[tuple[str, int | None]]:
+    return {(file.key, file.landed_on) for file in files}
 
 
-def _is_hearsay(chain: Chain, leaving: Leaving) -> bool:
-    """Return whether only a hint says that these files are to be deleted."""
-    return not chain.confirmed and (leaving.block is None or leaving.block <= (chain.hint_number or 0))
-
-
-def _require_replaced(chain: Chain, leaving: Leaving, number: int) -> None:
-    (block,) = chain.blocks([number])
+def _require_replaced(chain: Chain, leaving: Leaving) -> None:
+    (block,) = chain.blocks([leaving.block])
     if tuple(file.key for file in files_kept(block.event)) != leaving.keys:
-        raise _wrong_hint(chain, f"the files that block {number} replaced")
+        raise _wrong_hint(chain, f"the files that block {leaving.block} replaced")
 
 
 def _wrong_hint(chain: Chain, what: str) -> DataError:

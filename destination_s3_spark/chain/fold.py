@@ -113,8 +113,8 @@ def _begin(block: Block, block_hash: str) -> TableState:
     if seed.pending not in (None, Pending(seed.generation_id, 0, seed.sync_id)):
         raise InvalidChain(Rule.GENERATION, "block 0")
     begun_by = 0 if seed.adopted else seed.sync_id
-    contents = Contents(seed.generation_id, adopted=len(seed.adopted), pending=seed.pending, begun_by=begun_by, current_from=0)
-    return TableState(identity, 0, block_hash, block.system_time, 1, seed.opener, contents, schema_blocks=())
+    contents = Contents(seed.generation_id, adopted=len(seed.adopted), pending=seed.pending, begun_by=begun_by)
+    return TableState(identity, 0, block_hash, block.system_time, 1, seed.opener, contents)
 
 
 def _check_link(state: TableState, block: Block) -> None:
@@ -177,7 +177,7 @@ def _set_schema(state: TableState, number: int, event: SetDataSchema) -> TableSt
         raise InvalidChain(Rule.NO_OP, f"schema {event.schema_id} is the current one")
     if state.schema_id is not None and event.schema_id <= state.schema_id:
         raise InvalidChain(Rule.SCHEMA_ID, f"{event.schema_id} after {state.schema_id}")
-    blocks = None if state.schema_blocks is None else (*state.schema_blocks, (event.schema_id, number))
+    blocks = (*state.schema_blocks, (event.schema_id, number))
     types_since = event.schema_id if event.retypes else state.types_since
     return replace(state, schema=event.schema, types_since=types_since, schema_blocks=blocks)
 
@@ -244,7 +244,6 @@ def _replace_data(state: TableState, number: int, event: ReplaceData) -> TableSt
         landed=left.pending_rows + event.rows_kept,
         begun_by=event.sync_id,
         operation_count=event.operation_count,
-        current_from=0,
         leaving=_leaving(left, number, event),
     )
     return _rewritten(state, number, event, contents)

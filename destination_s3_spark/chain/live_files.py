@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from destination_s3_spark.chain.blocks import Block
 from destination_s3_spark.chain.events import AddData, Close, MergeData, OpenEpoch, ReplaceData, Seed, Snapshot, Void
 from destination_s3_spark.chain.files import FileEntry, FileKind
-from destination_s3_spark.chain.state import Contents, Pending, TableState
+from destination_s3_spark.chain.state import Contents, Pending
 
 
 class LiveFiles(Struct, frozen=True):
@@ -37,12 +37,8 @@ class LiveFiles(Struct, frozen=True):
 
     def of_generation(self, contents: Contents) -> tuple[FileEntry, ...]:
         """Return the files that landed in the table under its current generation. They exclude rows that a merge combined with others."""
-        first = contents.current_from or 0
-        return tuple(
-            file
-            for file in self.files
-            if file.generation_id == contents.generation and file.offset is not None and file.offset >= first and not self.is_pending(file)
-        )
+        own = (file for file in self.files if file.generation_id == contents.generation and not self.is_pending(file))
+        return tuple(file for file in own if file.offset is not None and file.offset >= contents.current_from)
 
     def without(self, removed: Iterable[FileEntry]) -> LiveFiles:
         """Return the live files without the removed ones."""
@@ -77,7 +73,7 @@ class LiveFilesFold:
             case Seed(adopted=adopted):
                 self.now = LiveFiles(adopted, pending=event.pending)
             case Snapshot(adopted=adopted, files=files, dropped=dropped):
-                self.now = dated(LiveFiles(adopted, files, dropped, event.state.contents.pending), block.system_time)
+                self.now = LiveFiles(adopted, files, dropped, event.state.contents.pending)
             case OpenEpoch(pending=pending, discards=discards):
                 self.now = self.now.open(pending, discards=discards)
             case Close(holds_back=True) if self.now.pending is not None:
@@ -119,35 +115,8 @@ def day(time: datetime) -> int:
     return int(time.astimezone(UTC).timestamp()) // 86_400
 
 
-def dated(live: LiveFiles, time: datetime) -> LiveFiles:
-    """Return the live files with a day for each raw file. `time` dates those that an earlier version listed without one."""
-    if all(file.landed_on is not None for file in live.files if file.kind is FileKind.RAW):
-        return live
-    return replace(live, files=tuple(_dated(file, day(time)) for file in live.files))
-
-
 def _dated(file: FileEntry, today: int | None) -> FileEntry:
     return replace(file, landed_on=today) if file.kind is FileKind.RAW and file.landed_on is None else file
-
-
-def with_generations(state: TableState, live: LiveFiles) -> TableState:
-    """Return the state with the fields that an earlier version did not write: the rows of other generations, counted from the files.
-
-    Merged rows without a raw table count as rows of the current generation, as they did in that version.
-    """
-    if state.contents.current_from is not None:
-        return state
-    landed = [file for file in live.files if file.offset is not None and not live.is_pending(file)]
-    raw = [file for file in landed if file.kind is FileKind.RAW]
-    counted = raw if sum(file.rows for file in raw) == state.contents.landed else [file for file in landed if file.kind is not FileKind.RAW]
-    earlier = sum(file.rows for file in counted if file.generation_id != state.contents.generation)
-
-    def known(contents: Contents) -> Contents:
-        return replace(contents, earlier_rows=min(earlier, contents.landed), current_from=0)
-
-    undo = state.unsettled
-    unsettled = None if undo is None else replace(undo, before=known(undo.before))
-    return replace(state, contents=known(state.contents), unsettled=unsettled)
 
 
 def added(event: AddData) -> list[FileEntry]:

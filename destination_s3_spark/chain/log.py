@@ -18,7 +18,7 @@ from destination_s3_spark.chain.blocks import MOST_BLOCK_BYTES, Block, Unreadabl
 from destination_s3_spark.chain.events import Event, OpenEpoch, Seed, SetDataSchema, Snapshot
 from destination_s3_spark.chain.fold import InvalidChain, Rule, fold, resume
 from destination_s3_spark.chain.hint import HINT_NAME, MOST_HINT_BYTES, BadHint, Shown, decode_hint, encode_hint, require_plausible
-from destination_s3_spark.chain.live_files import LiveFiles, LiveFilesFold, dated, with_generations
+from destination_s3_spark.chain.live_files import LiveFiles, LiveFilesFold
 from destination_s3_spark.chain.state import Identity, TableState
 from destination_s3_spark.chain.territory import Table, Territory, keys_of_event
 from destination_s3_spark.errors import Bug, DataError, SyncError, TransientError
@@ -27,8 +27,6 @@ from destination_s3_spark.storage.object_store import ObjectExists, ObjectNotFou
 CREATE_TRIES = 8
 """Attempts to create a block while the outcome is unknown and the object does not exist."""
 
-BLOCKS_LOOKED_AT = 64
-"""Blocks per step of the backward search for an older schema."""
 PARALLEL_FROM = 8
 """Number of blocks from which reads run in parallel."""
 GETS_AT_ONCE = 16
@@ -111,12 +109,10 @@ class Chain:
             self._distrust_hint()
         else:
             self.state = known.state
-            self._live = None if known.live is None else LiveFilesFold(dated(known.live, known.state.system_time))
+            self._live = None if known.live is None else LiveFilesFold(known.live)
             self.shown = {name: Shown(mark, known.live) for name, mark in known.shown.items()}
             self._from_hint, self.confirmed = True, False
             self.hint_number = known.state.sequence_number
-            if known.state.contents.current_from is None:
-                self.state = with_generations(known.state, self.live_files())
             if not known.state.closed:
                 self.catch_up()
 
@@ -237,6 +233,10 @@ class Chain:
         numbers = range(self.head.snapshot or 0, self.head.sequence_number + 1) if numbers is None else numbers
         yield from map(self._decode_own, numbers, self._bodies(numbers))
 
+    def schema_history(self) -> list[Block]:
+        """Return the blocks that set a schema, oldest first, with one GET each."""
+        return list(self.blocks([number for _, number in self.head.schema_blocks]))
+
     def all_blocks(self) -> Iterator[tuple[Block, str]]:
         """Yield every block from the Seed to the head, each with its hash. Raises DataError when one is missing or unreadable."""
         for start in range(0, self.head.sequence_number + 1, BLOCKS_IN_MEMORY):
@@ -254,20 +254,13 @@ class Chain:
     def schemas(self, ids: Collection[int]) -> dict[int, dict[str, Any]]:
         """Return the SetDataSchema payloads of these schema ids.
 
-        Sends one GET per schema older than the current one. If the state does not tell their blocks, schemas are searched for backwards, at
-        most to the Seed. Raises DataError when one is missing.
+        Sends one GET per schema older than the current one. Raises DataError when one is missing.
         """
         current = self.head.schema
         found = {int(current["schemaId"]): current} if current is not None else {}
         wanted = set(ids) - found.keys()
-        numbers: Sequence[int] = [number for schema_id, number in self.head.schema_blocks or () if schema_id in wanted]
+        numbers = [number for schema_id, number in self.head.schema_blocks if schema_id in wanted]
         found |= {event.schema_id: event.schema for block in self.blocks(numbers) if isinstance(event := block.event, SetDataSchema)}
-        end = self.head.sequence_number + 1 if self.head.schema_blocks is None else 0
-        while end > 0 and not found.keys() >= set(ids):
-            numbers = range(max(0, end - BLOCKS_LOOKED_AT), end)
-            events = [block.event for block in self.blocks(numbers)]
-            found |= {event.schema_id: event.schema for event in events if isinstance(event, SetDataSchema)}
-            end = numbers.start
         if missing := set(ids) - found.keys():
             raise self._damaged(f"schema {min(missing)} is missing")
         return {schema_id: found[schema_id] for schema_id in ids}
@@ -298,7 +291,6 @@ class Chain:
                 state = resume(block, block.event, digest)
                 live = LiveFilesFold()
                 live.add(block)
-                state = with_generations(state, live.now)
                 start = [block]
                 break
             pending.append((block, digest))

@@ -11,7 +11,6 @@ from destination_s3_spark.chain.events import OpenEpoch, Seed, Snapshot
 from destination_s3_spark.chain.log import BlockTaken, Chain
 from destination_s3_spark.chain.orphan_uploads import OrphanUploads
 from destination_s3_spark.chain.precedence import Precedence, TakenOver
-from destination_s3_spark.chain.schema_history import with_schema_blocks
 from destination_s3_spark.chain.settle import Publish, complete, delete_voided, finish, take_back
 from destination_s3_spark.chain.state import Pending, TableState
 from destination_s3_spark.chain.territory import Table
@@ -168,7 +167,6 @@ def take_snapshot_when_due(chain: Chain) -> None:
     """Append a Snapshot if at least SNAPSHOT_EVERY blocks follow the last one, and more for a table of many files."""
     if chain.head.blocks_since_snapshot >= max(SNAPSHOT_EVERY, chain.head.file_count // FILES_PER_BLOCK):
         live = chain.live_files()
-        chain.state = with_schema_blocks(chain)
         chain.append(Snapshot(chain.head, live.adopted, live.files, live.dropped))
 
 

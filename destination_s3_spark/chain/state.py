@@ -79,13 +79,13 @@ class Pending(Struct, frozen=True, rename="camel"):
 class Leaving(Struct, frozen=True, rename="camel"):
     """Replaced files that stay in the store until a time, for queries that were planned before the replacement.
 
-    `block`: the number of the block that replaced them. None if a connector version wrote the state that did not record it.
+    `block`: the number of the block that replaced them.
     """
 
     until: datetime
     keys: tuple[str, ...]
     bytes: Count
-    block: Count | None = None
+    block: Count
 
 
 class Contents(Struct, frozen=True, rename="camel"):
@@ -109,8 +109,8 @@ class Contents(Struct, frozen=True, rename="camel"):
     """Count at the end of the change log. None if there is no change log or it does not cover the whole final table."""
     earlier_rows: Count = 0
     """Rows of `landed` that came in under a generation other than the current one."""
-    current_from: Count | None = None
-    """Offset from which rows came in under the current generation. None if a connector version wrote the state that did not track this."""
+    current_from: Count = 0
+    """Offset from which rows came in under the current generation."""
     leaving: tuple[Leaving, ...] = ()
     """Replaced files that are not deleted yet, one entry for each block that replaced some, oldest first."""
 
@@ -185,8 +185,8 @@ class TableState(Struct, frozen=True, rename="camel"):
     """Checkpoints committed since the last clean end, oldest first, which a source may send again."""
     snapshot: int | None = None
     """Number of the last Snapshot block."""
-    schema_blocks: tuple[tuple[int, int], ...] | None = None
-    """The schema id and the block of each SetDataSchema. None if a connector version wrote the state that did not track them."""
+    schema_blocks: tuple[tuple[int, int], ...] = ()
+    """The schema id and the block of each SetDataSchema."""
 
     @property
     def file_count(self) -> int:

@@ -58,7 +58,7 @@ def test_kept_files_that_a_hint_names_take_one_get_of_their_block() -> None:
 
     assert not set(first.keys) & set(store.objects)
     assert set(second.keys) < set(store.objects)
-    assert store.calls.count(("get", f"{CHAIN}{block_name(first.block or 0)}")) == 1
+    assert store.calls.count(("get", f"{CHAIN}{block_name(first.block)}")) == 1
 
 
 def test_files_that_the_block_did_not_replace_are_not_deleted() -> None:
@@ -73,22 +73,6 @@ def test_files_that_the_block_did_not_replace_are_not_deleted() -> None:
     del store.objects[HINT]
     writer_at(store, 2).close()
     assert {file.key for file in chain_of(store).live_files().files} == set(live) <= data(store) < before
-
-
-def test_kept_files_of_a_hint_without_their_blocks_are_taken_from_the_chain() -> None:
-    store = with_kept_files()
-    live = [file.key for file in chain_of(store).live_files().files]
-
-    def forget(state: dict[str, Any], _: dict[str, Any]) -> None:
-        for leaving in state["contents"]["leaving"]:
-            leaving.update(block=None, keys=live)
-
-    (first, _) = chain_of(store).head.contents.leaving
-    changed(store, forget)
-    writer_at(store, 2).close()
-
-    assert set(live) <= data(store)
-    assert not set(first.keys) & data(store)
 
 
 def test_a_hint_alone_gives_no_file_up() -> None:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from msgspec.structs import replace
-
 from destination_s3_spark.chain.blocks import block_name
 from destination_s3_spark.chain.events import Close, OpenEpoch, SetDataSchema
 from destination_s3_spark.chain.log import Chain
-from destination_s3_spark.chain.opening import SNAPSHOT_EVERY, take_snapshot_when_due
-from destination_s3_spark.chain.schema_history import schema_history
+from destination_s3_spark.chain.opening import take_snapshot_when_due
 from destination_s3_spark.tables.found import find_tables
 from unit_tests.chain.built_chain import SEED, T0, add
 from unit_tests.chain.fake_store import FakeStore
@@ -65,24 +62,9 @@ def test_the_schemas_of_a_long_chain_take_a_get_each() -> None:
     chain = opened(store)
     store.calls.clear()
 
-    assert [block.event.schema_id for block in schema_history(chain) if isinstance(block.event, SetDataSchema)] == [1, 2, 3]
+    assert [block.event.schema_id for block in chain.schema_history() if isinstance(block.event, SetDataSchema)] == [1, 2, 3]
     assert chain.schemas([1, 3]) == {1: {"schemaId": 1, "fields": []}, 3: written.head.schema}
     assert len(store.calls) == 3 + 1
-
-
-def test_a_state_of_an_earlier_version_learns_its_schemas_with_the_next_snapshot() -> None:
-    store = FakeStore()
-    chain = chain_of(store, 120, schema_every=50)
-    blocks = chain.head.schema_blocks
-    chain.state = replace(chain.head, schema_blocks=None)
-
-    assert [block.sequence_number for block in schema_history(chain)] == [number for _, number in blocks or ()]
-    assert chain.schemas([1]) == {1: {"schemaId": 1, "fields": []}}
-    chain.append(OpenEpoch(1, 0, T0))
-    while chain.head.blocks_since_snapshot < SNAPSHOT_EVERY:
-        chain.append(OpenEpoch(1, 0, T0))
-    take_snapshot_when_due(chain)
-    assert chain.head.schema_blocks == blocks
 
 
 def test_finding_tables_takes_no_call_per_object() -> None:

@@ -8,10 +8,9 @@ from datetime import timedelta
 
 import pytest
 
-from destination_s3_spark.chain.blocks import canonical
 from destination_s3_spark.chain.events import MergeData
 from destination_s3_spark.chain.files import FileKind
-from destination_s3_spark.chain.live_files import LiveFiles, dated, day
+from destination_s3_spark.chain.live_files import LiveFiles, day
 from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.chain.opening import Session
 from destination_s3_spark.chain.orphan_uploads import OrphanUploads
@@ -140,15 +139,6 @@ def test_rows_that_are_not_in_the_final_table_stay() -> None:
     assert expired_raw(LiveFiles(files=landed, pending=Pending(5, 20, 9)), TODAY + 9) == ()  # type: ignore[arg-type]
     assert expired_raw(LiveFiles(files=landed), TODAY) == ()  # type: ignore[arg-type]
     assert len(expired_raw(LiveFiles(files=landed), TODAY + 1)) == 3  # type: ignore[arg-type]
-
-
-def test_raw_files_of_an_earlier_version_are_as_old_as_the_first_list_that_is_read() -> None:
-    old = LiveFiles(files=(file(FileKind.RAW, "raw"), file(FileKind.FINAL, "final")))
-    found = dated(old, T0)
-
-    assert [one.landed_on for one in found.files] == [TODAY, None]
-    assert dated(found, T0 + timedelta(days=9)) == found
-    assert b"landedOn" not in canonical(old)
 
 
 def test_the_block_names_the_files_as_a_merge_does() -> None:

@@ -286,38 +286,6 @@ def test_a_retyped_table_keeps_its_encodings(lake: InlineLake) -> None:
     require_rows(lake, [1, 2])
 
 
-def unrecorded(lake: InlineLake, monkeypatch: pytest.MonkeyPatch, of: Catalog, ids: Sequence[int]) -> None:
-    """A sync of a version that did not record encodings."""
-    with monkeypatch.context() as older:
-        older.setattr("destination_s3_spark.schema.encodings.Encodings.to_json", lambda self: {})
-        lake.sync(of, messages(ids))
-    assert not (chain(lake).head.schema or {})["encodings"]
-
-
-@pytest.mark.parametrize("mode", ["append", "append_dedup"])
-@pytest.mark.parametrize("before", ["time", "int64"])
-def test_an_older_chain_keeps_what_its_files_have(lake: InlineLake, monkeypatch: pytest.MonkeyPatch, mode: str, before: str) -> None:
-    choose(lake, time_encoding=before)
-    unrecorded(lake, monkeypatch, catalog(mode), [1])
-    choose(lake, **OTHER)
-    lake.sync(catalog(mode), messages([2]))
-    lake.sync(catalog(mode), messages([3]))
-
-    assert shown(lake) == {DEFAULT if before == "time" else Stored(MILLIS, INT64.times)}
-    require_rows(lake, [1, 2, 3])
-
-
-def test_an_older_chain_without_times_of_day_takes_the_configured_encoding_of_them(
-    lake: InlineLake, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    unrecorded(lake, monkeypatch, catalog(schema=PLAIN), [1])
-    choose(lake, **OTHER)
-    lake.sync(catalog(), messages([2]))
-
-    assert {found.times for found in shown(lake)} == {frozenset(), LOCAL.times}
-    assert {found.extracted_at for found in shown(lake)} == {MILLIS}
-
-
 def test_tables_in_other_formats_record_no_encodings(lake: InlineLake) -> None:
     lake.format = {"format_type": "JSONL"}
     lake.sync(catalog(), messages([1]))

@@ -13,7 +13,6 @@ from destination_s3_spark.chain.blocks import Block
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.chain.readable import Readable, readable
-from destination_s3_spark.chain.schema_history import schema_history
 from destination_s3_spark.chain.state import TableState
 from destination_s3_spark.chain.table_store import TableStore
 from destination_s3_spark.schema.schema_event import arrow_from_event
@@ -73,7 +72,7 @@ def read_table(
     end = chain.head.sequence_number + 1
     blocks = tuple(chain.blocks(range(max(0, end - most_blocks), end)))
     seen = _seen(factory, chain)
-    return InspectedTable(chain.head, seen, blocks, tuple(schema_history(chain)), _standings(factory, chain, seen, publishers))
+    return InspectedTable(chain.head, seen, blocks, tuple(chain.schema_history()), _standings(factory, chain, seen, publishers))
 
 
 def read_head(factory: TableFactory, found: FoundTable, publishers: Sequence[Publisher] = ()) -> InspectedTable:

@@ -32,7 +32,7 @@ SEQUENCE = "ab-chain-sequence"
 TIME = "ab-chain-time"
 """Object metadata: that block's system time. It identifies the manifest of a table that was removed and created again."""
 OWNER = "ab-chain-table"
-"""Object metadata: the id of the table. Earlier versions did not write it."""
+"""Object metadata: the id of the table."""
 REPLACE_TRIES = 8
 """Most attempts to replace a manifest while other writers replace it at the same time."""
 
@@ -118,8 +118,7 @@ def _require_own(manifest: ObjectInfo | None, state: TableState) -> None:
     """Raise NotPublished if the manifest is that of another table, or if this connector did not write it."""
     if manifest is None:
         return
-    owner = manifest.metadata.get(OWNER, state.identity.table_id)
-    if _sequence(manifest) < 0 or owner != state.identity.table_id:
+    if _sequence(manifest) < 0 or manifest.metadata.get(OWNER) != state.identity.table_id:
         raise NotPublished(
             f"'{manifest.key}' is the manifest of another table or program, which is never overwritten. Choose another path for the "
             "stream, or remove that object."

@@ -513,7 +513,7 @@ def test_files_and_catalog_have_the_field_ids_of_the_chain(lake: Lake) -> None:
 
 
 def test_files_without_field_ids_are_found_by_the_names(lake: Lake) -> None:
-    """Files of an earlier version have none, nor has the chain's schema. Later files have those that the catalog has given them."""
+    """Files of destination-s3 have none. Later files have those that the catalog has given them."""
     writer = lake.session(1)
     schema = pa.schema([*OWN_COLUMNS, ("id", pa.int64())])
     fields = [{"id": 1, "name": "id", "source": "id"}]
