@@ -190,12 +190,13 @@ class ParquetFile:
         if self._batches:
             self._write_row_group()
         writer = self._writer or self._open(self._stored.empty_table())
-        writer.add_key_value_metadata(dict(metadata or {}))
+        noted = {} if self._long_texts is None else self._long_texts.metadata()
+        writer.add_key_value_metadata({**(metadata or {}), **noted})
         writer.close()
         self._outlet.shut()
         if self._long_texts is not None:
             # Not by a metadata_collector: a writer that is dropped after an error would fail to fill it.
-            self.statistics = footer_statistics(writer.writer.metadata, self._long_texts.bounds)
+            self.statistics = footer_statistics(writer.writer.metadata)
         return self._rows
 
     def abandon(self) -> None:

@@ -12,6 +12,14 @@ from itertools import count
 from struct import Struct as Packing
 from typing import Any, NamedTuple
 
+from destination_s3_spark.formats.parquet_statistics import (
+    LONG_TEXTS,
+    Bounds,
+    long_texts_from_json,
+    long_texts_to_json,
+    united_long_texts,
+)
+
 MAGIC = b"PAR1"
 
 _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = range(1, 13)
@@ -20,6 +28,8 @@ _LENGTH = Packing("<I")
 
 _SCHEMA, _ROWS, _ROW_GROUPS, _KEY_VALUES, _ENCRYPTION = 2, 3, 4, 5, 8
 """Fields of FileMetaData."""
+_KEY, _TEXT = 1, 2
+"""Fields of KeyValue."""
 _COLUMNS, _GROUP_OFFSET, _ORDINAL = 1, 5, 7
 """Fields of RowGroup."""
 _CHUNK_OFFSET, _CHUNK_METADATA = 2, 3
@@ -41,6 +51,7 @@ class _Value(NamedTuple):
 
 
 _Fields = dict[int, _Value]
+_LONG_TEXTS = _Value(_BINARY, LONG_TEXTS.encode())
 
 
 class DamagedFooter(ValueError):
@@ -61,8 +72,17 @@ class Footer:
 
     @property
     def columns(self) -> tuple[object, object]:
-        """The schema and the metadata of the file, to compare with those of other files."""
-        return self.fields[_SCHEMA], self.fields.get(_KEY_VALUES)
+        """The schema and the metadata of the file, to compare with those of other files. Bounds of long texts do not count."""
+        return self.fields[_SCHEMA], _other_pairs(self.fields)
+
+    @property
+    def long_texts(self) -> dict[int, Bounds]:
+        """The bounds that the writer noted for long texts, by the number of the column. Raises DamagedFooter."""
+        found = [pair[_TEXT] for pair in _pairs(self.fields) if pair.get(_KEY) == _LONG_TEXTS and _TEXT in pair]
+        try:
+            return long_texts_from_json(found[0].value) if found else {}
+        except (ValueError, TypeError, AttributeError):
+            raise DamagedFooter("its bounds of long texts cannot be decoded") from None
 
 
 def footer_bytes(tail: bytes) -> int:
@@ -122,8 +142,21 @@ def joined_footer(footers: Sequence[Footer]) -> bytes:
         _ROWS: _Value(_I64, sum(footer.rows for footer in footers)),
         _ROW_GROUPS: _Value(_LIST, (_STRUCT, groups)),
     }
+    if long_texts := united_long_texts(footer.long_texts for footer in footers):
+        pair = {_KEY: _LONG_TEXTS, _TEXT: _Value(_BINARY, long_texts_to_json(long_texts).encode())}
+        fields[_KEY_VALUES] = _Value(_LIST, (_STRUCT, [*_other_pairs(fields), pair]))
     encoded = b"".join(_struct(fields))
     return encoded + _LENGTH.pack(len(encoded)) + MAGIC
+
+
+def _pairs(fields: _Fields) -> list[_Fields]:
+    """Return the key-value metadata of a footer."""
+    found = fields.get(_KEY_VALUES)
+    return list(found.value[1]) if found is not None and found.type == _LIST and found.value[0] == _STRUCT else []
+
+
+def _other_pairs(fields: _Fields) -> list[_Fields]:
+    return [pair for pair in _pairs(fields) if pair.get(_KEY) != _LONG_TEXTS]
 
 
 def _moved_group(group: _Fields, shift: int, ordinal: int) -> _Fields:

@@ -1,11 +1,13 @@
 """Statistics of a Parquet file from the footer that Arrow writes, so that no pass over the data is needed.
 
-Arrow omits the bounds of a column chunk in two cases. A text is longer than 4,096 bytes: the writer then notes the bounds itself
-(`LongTexts`). All numbers are NaN: final files of this connector have no NaN, so only files of others can be unbounded for this reason.
+Arrow omits the bounds of a column chunk in two cases. A text is longer than 4,096 bytes: the writer then notes the bounds in the footer's
+metadata itself (`LongTexts`). All numbers are NaN: final files of this connector have no NaN, so only files of others can be unbounded for
+this reason.
 """
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import date
@@ -26,6 +28,9 @@ LONGEST_BOUND_BYTES = 4_096
 
 LOWEST_POWER, HIGHEST_POWER = Fraction(1, 10**4), 10**15
 """Absolute values of decimals below and from which a number in JSON would have an exponent, which delta-rs misreads."""
+
+LONG_TEXTS = "airbyte.long_texts"
+"""Footer metadata: JSON object with the bounds of text columns, by the number of the column, in row groups where Arrow omits them."""
 
 _HIGHEST = "\U0010ffff"
 _UNIX_EPOCH_DAY = date(1970, 1, 1).toordinal()
@@ -71,11 +76,43 @@ class LongTexts:
             texts = _member(rows, path)
             if (pc.max(pc.binary_length(texts)).as_py() or 0) > LONGEST_BOUND_BYTES:
                 found = pc.min_max(texts).as_py()
-                self.bounds[leaf] = _wider(self.bounds.get(leaf), (found["min"].encode(), found["max"].encode()))
+                self.bounds[leaf] = _wider(self.bounds.get(leaf), (_decisive(found["min"]), _decisive(found["max"])))
+
+    def metadata(self) -> dict[str, str]:
+        """Return the footer metadata."""
+        return {LONG_TEXTS: long_texts_to_json(self.bounds)} if self.bounds else {}
 
 
-def footer_statistics(footer: pq.FileMetaData, long_texts: Mapping[int, Bounds] | None = None) -> FileStatistics:
-    """Return the statistics of a file from its footer. `long_texts` are the bounds that the footer lacks, by the number of the column."""
+def long_texts_to_json(bounds: Mapping[int, Bounds]) -> str:
+    """Return the bounds of long texts as footers hold them."""
+    return json.dumps({leaf: [low.decode(), high.decode()] for leaf, (low, high) in sorted(bounds.items())})
+
+
+def long_texts_from_json(text: str | bytes) -> dict[int, Bounds]:
+    """Return the bounds of long texts from a footer. Raises ValueError, TypeError or AttributeError for what no footer of ours holds."""
+    return {int(leaf): (low.encode(), high.encode()) for leaf, (low, high) in json.loads(text).items()}
+
+
+def united_long_texts(parts: Iterable[Mapping[int, Bounds]]) -> dict[int, Bounds]:
+    """Return the bounds of long texts in a file of the rows of several files with the same columns."""
+    united: dict[int, Bounds] = {}
+    for part in parts:
+        for leaf, bounds in part.items():
+            united[leaf] = _wider(united.get(leaf), bounds)
+    return united
+
+
+def _decisive(text: str) -> bytes:
+    """Return the beginning of a long text that decides about its bound."""
+    end = TEXT_CHARACTERS + 1
+    while text[end - 1 : end] == _HIGHEST:
+        end += 1
+    return text[:end].encode()
+
+
+def footer_statistics(footer: pq.FileMetaData) -> FileStatistics:
+    """Return the statistics of a file from its footer."""
+    long_texts = _long_texts(footer)
     groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
     statistics = FileStatistics({}, {}, {})
     for node, convert in _bounded(footer.schema.to_arrow_schema()):
@@ -88,9 +125,16 @@ def footer_statistics(footer: pq.FileMetaData, long_texts: Mapping[int, Bounds] 
             _put(statistics.nulls, node.path, sum(map(_nulls, chunks)))
         except _Uncounted:
             return UNBOUNDED  # delta-rs takes a column without a null count for one without nulls
-        for tree, bound in zip((statistics.min, statistics.max), _bounds(chunks, node, convert, long_texts or {}), strict=False):
+        for tree, bound in zip((statistics.min, statistics.max), _bounds(chunks, node, convert, long_texts), strict=False):
             _put(tree, node.path, bound)
     return statistics
+
+
+def _long_texts(footer: pq.FileMetaData) -> dict[int, Bounds]:
+    try:
+        return long_texts_from_json((footer.metadata or {}).get(LONG_TEXTS.encode(), b"{}"))
+    except (ValueError, TypeError, AttributeError):
+        return {}  # of another program
 
 
 def completed(statistics: FileStatistics, schema: pa.Schema, rows: int) -> FileStatistics:
