@@ -190,7 +190,7 @@ def test_a_sync_without_records_shows_readers_the_last_data_of_its_tables(old: b
     blocks = kinds(store)
     store.objects.pop(KEY)
     if old is not None:
-        store.put(KEY, old, {SEQUENCE: "0"})
+        store.put(KEY, old, {SEQUENCE: "0", OWNER: TABLE.table_id})
     writer(store, 2, publishers=[SHOWN]).close()
 
     assert shown(store) == finals(store)

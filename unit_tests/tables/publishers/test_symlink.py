@@ -175,15 +175,6 @@ def test_a_manifest_of_another_table_or_program_stays(table: Any, metadata: dict
     assert "is never overwritten" in (found.refusal or "")
 
 
-def test_a_manifest_of_an_earlier_version_is_replaced(table: Any) -> None:
-    table.store.put(table.table.final_root + MANIFEST, b"old", {SEQUENCE: "0"})
-    writer = session(table, 1)
-    append(table, writer, 1)
-    writer.close()
-
-    assert ids_through_the_manifest(table) == [1]
-
-
 def test_parquet_tables_have_a_manifest_unless_it_is_switched_off() -> None:
     assert _shown(config(), OWN_FOLDERS, TEMPLATE).keys() == OWN_FOLDERS.keys()
     assert _shown(config(publish={"symlink": False}), OWN_FOLDERS, TEMPLATE) == {}
