@@ -24,8 +24,8 @@ from destination_s3_spark.errors import ConfigError, SyncError, TransientError
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-PACKAGE = Path(__file__).parents[1]
-LOOK_EVERY_S = 10.0
+PACKAGE_DIRECTORY = Path(__file__).parents[1]
+EXECUTORS_EVERY_S = 10.0
 SCRATCH_VARIABLE = "SPARK_LOCAL_DIRS"
 """Variable in which Spark tells a Python worker, comma-separated, the directories it removes when the executor ends."""
 
@@ -65,7 +65,7 @@ def java_options_of(cluster: Cluster) -> tuple[str, ...]:
 
 
 @contextmanager
-def told_the_secret(cluster: Cluster | None, directory: Path) -> Iterator[list[str]]:
+def secret_arguments(cluster: Cluster | None, directory: Path) -> Iterator[list[str]]:
     """Yield spark-submit arguments that pass the secret to a JVM launched inside.
 
     The secret goes through a file that only this user can read, because every user of the machine can see a command line.
@@ -88,10 +88,10 @@ def told_the_secret(cluster: Cluster | None, directory: Path) -> Iterator[list[s
 def package_archive(directory: Path) -> Path:
     """Write the connector's package to the directory as a zip file that Python can import, and return its path."""
     directory.mkdir(parents=True, exist_ok=True)
-    archive = directory / f"{PACKAGE.name}.zip"
+    archive = directory / f"{PACKAGE_DIRECTORY.name}.zip"
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
-        for module in sorted(PACKAGE.rglob("*.py")):
-            file.write(module, module.relative_to(PACKAGE.parent))
+        for module in sorted(PACKAGE_DIRECTORY.rglob("*.py")):
+            file.write(module, module.relative_to(PACKAGE_DIRECTORY.parent))
     return archive
 
 
@@ -110,8 +110,8 @@ def require_working_executors(context: SparkContext) -> None:
 
 
 @contextmanager
-def giving_up_without_executors(
-    context: SparkContext, cluster: Cluster, conf: Mapping[str, str], look_every_s: float = LOOK_EVERY_S
+def give_up_without_executors(
+    context: SparkContext, cluster: Cluster, conf: Mapping[str, str], look_every_s: float = EXECUTORS_EVERY_S
 ) -> Iterator[None]:
     """Run a job inside. Raises TransientError if the cluster has had no executor for `cluster.start_limit_s` seconds."""
     over, alone = threading.Event(), threading.Event()

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
 
-from destination_s3_spark.engine.cluster import giving_up_without_executors
+from destination_s3_spark.engine.cluster import give_up_without_executors
 from destination_s3_spark.engine.failures import job_failure
-from destination_s3_spark.engine.memory import OOM_KILL_FILES
+from destination_s3_spark.engine.machine import OOM_KILL_FILES
 from destination_s3_spark.engine.outcome import Done, Failed, guarded
-from destination_s3_spark.engine.session import TASK_ATTEMPTS, Session, SparkSettings
+from destination_s3_spark.engine.session import TASK_ATTEMPTS, DriverSession, SparkSettings
 from destination_s3_spark.errors import SyncError
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Engine:
         prepare: Callable[[Groups], Groups] = lambda groups: groups,
         oom_kill_files: tuple[Path, ...] = OOM_KILL_FILES,
     ) -> None:
-        self.session = Session(settings, tasks, oom_kill_files)
+        self.session = DriverSession(settings, tasks, oom_kill_files)
         self._settings = settings
         self._prepare = prepare
         self.lost_attempts = False
@@ -59,7 +59,7 @@ class Engine:
         if self._settings.cluster is None:
             return self._settings.cores
         context = self.session.ready()
-        with self._told_as_transient():
+        with self._as_transient():
             return int(context.defaultParallelism)
 
     def start(self) -> None:
@@ -96,8 +96,8 @@ class Engine:
     ) -> list[Done[Result] | Failed]:
         prepared = list(self._prepare(groups))
         with (
-            self._told_as_transient(),
-            self._not_for_ever(context),
+            self._as_transient(),
+            self._giving_up_without_executors(context),
             _watched(context, len(prepared), progress, self._settings.progress_every_s),
         ):
             return context.parallelize(prepared, len(prepared)).map(function).collect()
@@ -108,13 +108,13 @@ class Engine:
         self.lost_attempts = self.lost_attempts or outcome.lost_attempts
         return outcome.results
 
-    def _not_for_ever(self, context: SparkContext) -> AbstractContextManager[None]:
+    def _giving_up_without_executors(self, context: SparkContext) -> AbstractContextManager[None]:
         """Give up when a cluster has no executors. Spark itself would wait for them indefinitely."""
         cluster = self._settings.cluster
-        return nullcontext() if cluster is None else giving_up_without_executors(context, cluster, self._settings.conf)
+        return nullcontext() if cluster is None else give_up_without_executors(context, cluster, self._settings.conf)
 
     @contextmanager
-    def _told_as_transient(self) -> Iterator[None]:
+    def _as_transient(self) -> Iterator[None]:
         """Turn every error of Spark inside into a TransientError. A SyncError passes unchanged."""
         try:
             yield

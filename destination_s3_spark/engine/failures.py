@@ -8,8 +8,7 @@ import subprocess
 from contextlib import suppress
 from dataclasses import dataclass
 
-from destination_s3_spark.engine.jvm import Jvm
-from destination_s3_spark.engine.jvm_output import quoted
+from destination_s3_spark.engine.jvm import Jvm, quoted
 from destination_s3_spark.errors import TransientError
 
 KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)

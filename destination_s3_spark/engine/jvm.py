@@ -1,27 +1,40 @@
 """Spark's JVM, launched as pyspark does it, but before the import of pyspark, which takes as long as the JVM's start.
 
-The JVM ends by itself when the process at the other end of its stdin dies.
+The JVM ends by itself when the process at the other end of its stdin dies. Its output, with that of its launcher and of the Python workers
+below it, goes to stderr, less the lines of a good start.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import re
 import signal
 import subprocess
 import tempfile
+import threading
 import time
+from collections import deque
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
-from destination_s3_spark.engine.jvm_output import JvmOutput
-
-LOOK_EVERY_S = 0.01
+CONNECTION_EVERY_S = 0.01
 END_OF_OUTPUT_S = 1.0
 """Seconds to wait for the last lines of a JVM that has ended. Processes below it may keep its output open for longer."""
+NOISE = (b"WARNING: Using incubator modules: jdk.incubator.vector",)
+"""Lines of every start. Spark itself asks for this module, and Java has no option against its warning."""
+LINES_KEPT = 50
+"""Last lines that are kept for a diagnosis."""
+LINES_QUOTED = 3
+"""Most lines that a message quotes."""
+QUOTED_CHARACTERS = 300
+STDERR = 2
+
+_STACK_FRAME = re.compile(r"\s*(?:at |\.\.\. \d+ more|#\s*$)")
 _SUBMIT = "bin/spark-submit"
 _CONNECTION_FILE = "_PYSPARK_DRIVER_CONN_INFO_PATH"
 _PORT, _SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
@@ -53,7 +66,7 @@ class Jvm:
         while not self._connection.exists():
             if self.process.poll() is not None:
                 raise OSError(f"the JVM ended with code {self.process.returncode} before it accepted a connection")
-            time.sleep(LOOK_EVERY_S)
+            time.sleep(CONNECTION_EVERY_S)
         from pyspark.java_gateway import launch_gateway  # noqa: PLC0415 (spec and check must not pay for it)
 
         logging.root.addFilter(_not_of_py4j)
@@ -87,3 +100,52 @@ def _spark_home() -> Path:
     assert package is not None  # noqa: S101 (a dependency)
     assert package.origin is not None  # noqa: S101
     return Path(os.environ.get("SPARK_HOME") or Path(package.origin).parent)
+
+
+class JvmOutput:
+    """Reader of the output. Until `follow`, it waits in the pipe: a process that is to be forked must not have threads.
+
+    One thread may follow the output while another one, which stops the sync, finishes it.
+    """
+
+    def __init__(self, pipe: IO[bytes]) -> None:
+        self._pipe = pipe
+        self._last: deque[str] = deque(maxlen=LINES_KEPT)
+        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+
+    def follow(self) -> None:
+        """Pass the output on from now on, in the background and until it ends. Do nothing if it is finished."""
+        with self._lock:
+            if self._thread is None and not self._pipe.closed:
+                thread = threading.Thread(target=self._pass_on, name="jvm-output", daemon=True)
+                thread.start()
+                self._thread = thread
+
+    def finish(self, timeout_s: float) -> None:
+        """Wait for the end of the output of a JVM that has ended. Without `follow`, nobody reads it."""
+        with self._lock:
+            if self._thread is None:
+                self._pipe.close()
+                return
+        self._thread.join(timeout_s)
+
+    @property
+    def last_lines(self) -> tuple[str, ...]:
+        """The last lines so far, without those of a good start."""
+        return tuple(self._last)
+
+    def _pass_on(self) -> None:
+        with self._pipe:
+            for line in self._pipe:
+                if line.strip() in NOISE:
+                    continue
+                self._last.append(line.decode(errors="replace").rstrip())
+                with suppress(OSError):  # stderr may be closed, and the JVM must not wait for it
+                    os.write(STDERR, line)
+
+
+def quoted(lines: tuple[str, ...]) -> str:
+    """Return the last lines that say something, without stack frames, in one line for a message; "" if there are none."""
+    telling = [line.strip() for line in lines if line.strip() and not _STACK_FRAME.match(line)]
+    return " | ".join(line[:QUOTED_CHARACTERS] for line in telling[-LINES_QUOTED:])

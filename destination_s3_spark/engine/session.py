@@ -24,12 +24,11 @@ from destination_s3_spark.engine.cluster import (
     no_executors,
     package_archive,
     require_working_executors,
-    told_the_secret,
+    secret_arguments,
 )
-from destination_s3_spark.engine.cpus import available_cpus
 from destination_s3_spark.engine.failures import Symptom, start_failure, symptom
 from destination_s3_spark.engine.jvm import Jvm
-from destination_s3_spark.engine.memory import oom_kills
+from destination_s3_spark.engine.machine import available_cpus, oom_kills
 from destination_s3_spark.engine.startup import shortcuts, worker_daemon
 from destination_s3_spark.engine.startup.worker_template import fork_template
 from destination_s3_spark.errors import SyncError
@@ -37,7 +36,7 @@ from destination_s3_spark.errors import SyncError
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-GOODBYE_S = 3.0
+CLUSTER_GOODBYE_S = 3.0
 """Seconds for a cluster to release its executors. After that it notices by itself that the driver is gone."""
 LAUNCH_S = 5.0
 """Seconds to wait for a JVM that is just being launched before ending it. Otherwise it would run on and recreate its directory."""
@@ -74,7 +73,7 @@ def local_cores(master: str) -> int:
     return int(count or 1)
 
 
-class Session:
+class DriverSession:
     """The Spark session of this process. `start` returns at once; `ready` waits for the session.
 
     `tasks` names the module of the functions to run. Workers import it and its dependencies while the first records are still being read.
@@ -151,13 +150,13 @@ class Session:
             # A cluster that is notified frees the executors at once.
             goodbye = threading.Thread(target=_say_goodbye, args=(self._context,), name="spark-goodbye", daemon=True)
             goodbye.start()
-            goodbye.join(GOODBYE_S)
+            goodbye.join(CLUSTER_GOODBYE_S)
         jvm.process.kill()
         with suppress(subprocess.TimeoutExpired):  # the machine is busy; the kernel ends the JVM anyway
             jvm.process.wait(timeout=10)
         jvm.close()
         if self._starter is not None:
-            self._starter.join(GOODBYE_S)  # it fails now if it was still starting
+            self._starter.join(CLUSTER_GOODBYE_S)  # it fails now if it was still starting
         from pyspark import SparkContext  # noqa: PLC0415 (a process that launched the JVM imports it anyway)
 
         # Otherwise pyspark would look for this process's next session in the dead JVM.
@@ -176,7 +175,7 @@ class Session:
 
     def _start(self) -> None:
         try:
-            with told_the_secret(self.settings.cluster, self.settings.local_dir) as arguments:
+            with secret_arguments(self.settings.cluster, self.settings.local_dir) as arguments:
                 self._jvm = self._jvm or self._launch(arguments)
                 context = _spark_context(self._jvm, self._conf(), self._worker_environment())
             slots = self.settings.cores

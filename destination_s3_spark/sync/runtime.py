@@ -13,7 +13,7 @@ from destination_s3_spark.config.config import MIB, Config, Spark
 from destination_s3_spark.config.spark_conf import PYTHON, api_server, hosts, is_local
 from destination_s3_spark.engine.cluster import Cluster
 from destination_s3_spark.engine.engine import Engine, Groups
-from destination_s3_spark.engine.memory import container_memory_bytes, jvm_heap_mb
+from destination_s3_spark.engine.machine import container_memory_bytes, jvm_heap_mb
 from destination_s3_spark.engine.session import SparkSettings, local_cores
 from destination_s3_spark.engine.startup import class_data
 from destination_s3_spark.errors import ConfigError, lack_error

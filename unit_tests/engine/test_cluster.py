@@ -13,12 +13,12 @@ import pytest
 from destination_s3_spark.engine.cluster import (
     Cluster,
     conf_of,
-    giving_up_without_executors,
+    give_up_without_executors,
     no_executors,
     package_archive,
     require_working_executors,
     scratch_directory,
-    told_the_secret,
+    secret_arguments,
 )
 from destination_s3_spark.engine.environment import Environment, environment
 from destination_s3_spark.errors import ConfigError, TransientError
@@ -125,7 +125,7 @@ class Session:
 
 def failing_job(session: Any, limit_s: float, said: str, until: Callable[[], bool]) -> None:
     cluster = Cluster("spark://host:7077", "python3", limit_s)
-    with giving_up_without_executors(session, cluster, {}, look_every_s=0.001):
+    with give_up_without_executors(session, cluster, {}, look_every_s=0.001):
         assert until()
         raise RuntimeError(said)
 
@@ -156,7 +156,7 @@ def test_scratch_is_where_spark_clears_up(monkeypatch: pytest.MonkeyPatch) -> No
 def test_the_secret_is_in_a_file_of_ours_while_the_session_starts(tmp_path: Path) -> None:
     cluster = Cluster("spark://host:7077", "python3", 1, "#a = b\\\n ü\U0001f511")
 
-    with told_the_secret(cluster, tmp_path / "new dir") as (option, name):
+    with secret_arguments(cluster, tmp_path / "new dir") as (option, name):
         file = Path(name)
         key, value = file.read_text().rstrip("\n").split("=")
         assert (option, file.stat().st_mode & 0o777) == ("--properties-file", 0o600)
@@ -169,6 +169,6 @@ def test_the_secret_is_in_a_file_of_ours_while_the_session_starts(tmp_path: Path
 
 def test_without_a_secret_nothing_is_told(tmp_path: Path) -> None:
     for cluster in (None, Cluster("spark://host:7077", "python3", 1)):
-        with told_the_secret(cluster, tmp_path) as arguments:
+        with secret_arguments(cluster, tmp_path) as arguments:
             assert arguments == []
     assert not list(tmp_path.iterdir())

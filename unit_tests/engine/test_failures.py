@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from destination_s3_spark.engine.failures import job_failure, start_failure, symptom
-from destination_s3_spark.engine.jvm_output import JvmOutput, quoted
+from destination_s3_spark.engine.jvm import JvmOutput, quoted
 
 STACK = """Exception in thread "main" java.lang.IllegalArgumentException: basedir must be absolute: ?/.ivy2/local
 \tat org.apache.ivy.util.Checks.checkAbsolute(Checks.java:48)

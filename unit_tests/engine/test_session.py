@@ -10,8 +10,8 @@ import psutil
 import pytest
 from pyspark import SparkContext, cloudpickle
 
-from destination_s3_spark.engine.cpus import available_cpus
 from destination_s3_spark.engine.engine import Engine
+from destination_s3_spark.engine.machine import available_cpus
 from destination_s3_spark.engine.outcome import Failed, guarded
 from destination_s3_spark.engine.session import SparkSettings, local_cores
 from destination_s3_spark.errors import Bug, DataError, TransientError
@@ -229,7 +229,7 @@ def test_a_jvm_without_room_on_its_heap_is_said_to_want_memory(engine: Engine) -
     context = SparkContext._active_spark_context
     assert context is not None
     assert context._jvm is not None
-    with pytest.raises(TransientError, match="for lack of memory"), engine._told_as_transient():
+    with pytest.raises(TransientError, match="for lack of memory"), engine._as_transient():
         context._jvm.java.util.Collections.nCopies(2**30, "x").toArray()
 
 

@@ -56,7 +56,7 @@ def test_workers_take_the_memory_of_arrow_from_the_c_library(engine: Engine) -> 
 
 def test_pandas_kept_out_is_as_if_it_were_not_installed() -> None:
     program = (
-        "from destination_s3_spark.engine.startup.without_pandas import keep_out_pandas; keep_out_pandas()\n"
+        "from destination_s3_spark.engine.startup.worker_daemon import keep_out_pandas; keep_out_pandas()\n"
         "import sys, pyarrow as pa\n"
         "assert pa.array([1, None]).to_pylist() == [1, None] and 'pandas' not in sys.modules\n"
     )

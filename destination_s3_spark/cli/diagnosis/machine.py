@@ -17,7 +17,7 @@ from destination_s3_spark.cli.diagnosis.finding import Finding, Verdict
 from destination_s3_spark.cli.words import size_text
 from destination_s3_spark.config.config import GIB, MIB, Config
 from destination_s3_spark.config.spark_conf import is_local
-from destination_s3_spark.engine.memory import container_memory_bytes
+from destination_s3_spark.engine.machine import container_memory_bytes
 from destination_s3_spark.errors import SyncError
 from destination_s3_spark.storage.paths import PathTemplate
 from destination_s3_spark.sync.cluster_check import check_cluster

@@ -9,7 +9,6 @@ import os
 from collections.abc import Iterator
 
 from destination_s3_spark.engine.startup import worker_daemon
-from destination_s3_spark.engine.startup.without_pandas import keep_out_pandas
 
 VARIABLE = "DESTINATION_S3_SPARK_SHORTCUTS"
 """Environment variable of the switch: `off` disables the shortcuts."""
@@ -26,7 +25,7 @@ def prepare_process() -> None:
     """Set up this process like the workers that it will fork. Only for the connector's own process, before it has threads."""
     if not enabled():
         return
-    keep_out_pandas()
+    worker_daemon.keep_out_pandas()
     keep_freed_memory()
     # Otherwise numpy starts threads that spin without work.
     os.environ |= {name: value for name, value in worker_daemon.ENVIRONMENT.items() if name not in _MALLOPT}

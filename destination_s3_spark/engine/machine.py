@@ -1,14 +1,17 @@
-"""Memory of the container, and the share of it for the JVM.
+"""CPUs and memory of the container, and the share of its memory for the JVM.
 
-The JVM schedules tasks and never holds a record, so it needs little. The Python workers, which type and encode records, get the rest.
+Python reports the machine's CPUs. Only the cgroup knows the quota of a container. The JVM schedules tasks and never holds a record, so it
+needs little memory. The Python workers, which type and encode records, get the rest.
 """
 
 from __future__ import annotations
 
+import math
 import os
 from contextlib import suppress
 from pathlib import Path
 
+CGROUPS = Path("/sys/fs/cgroup")
 CGROUP_LIMIT_FILES = (
     Path("/sys/fs/cgroup/memory.max"),  # cgroup v2
     Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),  # cgroup v1
@@ -49,3 +52,22 @@ def oom_kills(files: tuple[Path, ...] = OOM_KILL_FILES) -> int:
             counts = dict(line.split() for line in file.read_text().splitlines())
             return int(counts.get("oom_kill", 0))
     return 0
+
+
+def available_cpus(cgroups: Path = CGROUPS) -> int:
+    """Return the number of CPUs in this process's affinity, or its cgroup's quota (rounded up) if that is lower."""
+    allowed = len(os.sched_getaffinity(0))
+    quota = _quota(cgroups)
+    return allowed if quota is None else max(1, min(allowed, math.ceil(quota)))
+
+
+def _quota(cgroups: Path) -> float | None:
+    """Return the quota in CPU seconds per second, or None without a quota (`max` in cgroup v2, -1 in v1)."""
+    try:
+        quota, period = (cgroups / "cpu.max").read_text().split()
+    except (OSError, ValueError):
+        try:
+            quota, period = ((cgroups / "cpu" / f"cpu.cfs_{name}_us").read_text().strip() for name in ("quota", "period"))
+        except OSError:
+            return None
+    return int(quota) / int(period) if quota.isdigit() and int(quota) else None

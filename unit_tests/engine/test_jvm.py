@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from destination_s3_spark.engine.jvm_output import NOISE, JvmOutput, quoted
+from destination_s3_spark.engine.jvm import NOISE, JvmOutput, quoted
 
 DEADLINE_S = 10
 
