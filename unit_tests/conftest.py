@@ -17,9 +17,10 @@ import pyarrow.parquet as pq
 import pytest
 from moto.server import ThreadedMotoServer
 
-from destination_s3_spark.chain.files import DataFile, FileKind, KeyRange
+from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.opening import Session
 from destination_s3_spark.chain.orphan_uploads import OrphanUploads
+from destination_s3_spark.formats.file_statistics import KeyRange, WrittenFile
 from destination_s3_spark.formats.parquet_statistics import footer_statistics
 from destination_s3_spark.schema.airbyte_type import AirbyteType, Array, Decimal, Field, Object, Scalar
 from destination_s3_spark.schema.arrow import META_FIELDS, arrow_type, schema_to_text
@@ -277,18 +278,18 @@ class SmallTable:
 
     def stage(
         self, writer: TableWriter, kind: FileKind, rows: pa.Table | bytes, extension: str = ".parquet", keys: KeyRange | None = None
-    ) -> DataFile:
+    ) -> FileEntry:
         """A staged file of rows, or of given bytes and one row."""
         folder = self.table.final_root if kind is FileKind.FINAL else f"{self.table.folder}{kind.value}/"
         with StagedFileSink(self.settings, f"{folder}0-{writer.next_token()}{extension}") as sink:
             if isinstance(rows, bytes):
                 sink.write(rows)
-                return DataFile(kind, sink.stage(), 1, keys)
+                return FileEntry.staged(kind, sink.stage(), WrittenFile(1, keys))
             footers: list[pq.FileMetaData] = []
             pq.write_table(rows, sink, metadata_collector=footers)
-            return DataFile(kind, sink.stage(), rows.num_rows, keys, statistics=footer_statistics(footers[0]))
+            return FileEntry.staged(kind, sink.stage(), WrittenFile(rows.num_rows, keys, footer_statistics(footers[0])))
 
-    def commit(self, writer: TableWriter, *files: DataFile) -> None:
+    def commit(self, writer: TableWriter, *files: FileEntry) -> None:
         """One AddData of the files, which hold the same rows: a checkpoint unlike all others."""
         start, self._sent = self._sent, self._sent + 1
         self._checkpoints += 1

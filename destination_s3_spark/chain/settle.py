@@ -82,7 +82,7 @@ def take_back(chain: Chain, store: ObjectStore) -> bool:
     if undo is None:
         return False
     for file in undo.files:
-        store.abort_upload(file.key, file.upload().upload_id)
+        store.abort_upload(file.key, file.upload.upload_id)
     if all(is_visible(store, file) for file in undo.files):
         return False
     chain.append(Void(undo.sequence_number))
@@ -116,7 +116,7 @@ def is_visible(store: ObjectStore, file: FileEntry) -> bool:
 def _complete_one(store: ObjectStore, file: FileEntry) -> bool:
     for _ in range(COMPLETE_TRIES):
         try:
-            store.complete_upload(file.upload())
+            store.complete_upload(file.upload)
         except UploadFailed:
             # An earlier attempt or another writer may have completed the upload; only the object tells.
             return is_visible(store, file)

@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 from destination_s3_spark.chain.operation_count import OperationCount
 from destination_s3_spark.change_log.events import LogColumns, RunningCount, exists_columns
 from destination_s3_spark.change_log.lines import cursor_pieces
+from destination_s3_spark.formats.file_statistics import WrittenFile
 from destination_s3_spark.formats.file_writer import Sink, require_columns
 from destination_s3_spark.formats.parquet import Codec, ParquetFile, ParquetOptions
 from destination_s3_spark.formats.text_file import text_join
@@ -66,8 +67,8 @@ class ParquetChanges:
             columns[name] = pa.StructArray.from_arrays(members, fields=list(self._schema.field(name).type))
         self._file.write(pa.RecordBatch.from_arrays([columns[name] for name in self._schema.names], schema=self._schema))
 
-    def close(self) -> int:
-        """Write the remaining events and return the number of events in the file."""
+    def close(self) -> WrittenFile:
+        """Write the remaining events."""
         return self._file.close()
 
     def abandon(self) -> None:

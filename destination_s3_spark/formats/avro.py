@@ -24,6 +24,7 @@ from destination_s3_spark.decoding.plan import Values
 from destination_s3_spark.formats.avro_schema import row_type
 from destination_s3_spark.formats.avro_types import AvroType, Integer, Text
 from destination_s3_spark.formats.file_format import DifferentColumns, FileFormat, Readable
+from destination_s3_spark.formats.file_statistics import WrittenFile
 from destination_s3_spark.formats.file_writer import FileColumns, Sink, require_columns
 from destination_s3_spark.formats.rows import joined, row_bytes, row_offsets
 
@@ -144,10 +145,10 @@ class AvroFile:
             start = end
         self._rows += batch.num_rows
 
-    def close(self) -> int:
-        """Release the sink, which has all the bytes already, and return the number of rows in the file."""
+    def close(self) -> WrittenFile:
+        """Release the sink, which has all the bytes already."""
         self._sink = None
-        return self._rows
+        return WrittenFile(self._rows)
 
     def abandon(self) -> None:
         """Release the sink without writing anything more to it."""

@@ -1,11 +1,22 @@
-"""Statistics of the columns of one file, in the form of Delta Lake's per-file statistics."""
+"""What a writer knows of a finished file: its rows, the bounds of its keys, and statistics in the form of Delta Lake's."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeAlias
 
-from msgspec import Struct
+from msgspec import Meta, Struct
+
+Hex: TypeAlias = Annotated[str, Meta(pattern="^(?:[0-9a-f]{2})*$")]
+
+
+class KeyRange(Struct, frozen=True):
+    """Bounds of the encoded keys in a sorted file, in hex. Long keys are cut to valid bounds. `of`: fingerprint of the key's columns."""
+
+    first: Hex
+    last: Hex
+    of: str
 
 
 class FileStatistics(Struct, frozen=True):
@@ -26,6 +37,15 @@ class FileStatistics(Struct, frozen=True):
 
     def __hash__(self) -> int:
         return hash(frozenset(self.nulls))  # not of the dicts, which have no hash, nor of their order
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFile:
+    """What a closed writer says of its file. `keys`: those of a file with rows sorted by key. `statistics`: if its options ask for them."""
+
+    rows: int
+    keys: KeyRange | None = None
+    statistics: FileStatistics | None = None
 
 
 NO_BOUND = None

@@ -7,6 +7,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from destination_s3_spark.formats.file_statistics import WrittenFile
 from destination_s3_spark.schema.airbyte_type import Field
 from destination_s3_spark.stream_id import StreamId
 
@@ -27,8 +28,8 @@ class FileWriter(Protocol):
     def write(self, batch: pa.RecordBatch) -> None:
         """Append rows. Raises pa.ArrowInvalid when the columns of the batch differ from those of the file."""
 
-    def close(self) -> int:
-        """Write the buffered rest and return the number of rows in the file."""
+    def close(self) -> WrittenFile:
+        """Write the buffered rest."""
 
     def abandon(self) -> None:
         """Release the sink without writing anything more to it."""

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from destination_s3_spark.decoding.plan import Values
 from destination_s3_spark.formats.file_format import DifferentColumns, FileFormat, Readable
-from destination_s3_spark.formats.file_statistics import FileStatistics
+from destination_s3_spark.formats.file_statistics import WrittenFile
 from destination_s3_spark.formats.file_writer import FileColumns, Sink, require_columns
 from destination_s3_spark.formats.parquet_statistics import LongTexts, footer_statistics
 from destination_s3_spark.schema.encodings import DESTINATION_S3, Encodings, TimeEncoding, stored_schema
@@ -109,7 +109,7 @@ class ParquetOptions:
             if joined is not None:
                 joined.abandon()
             raise
-        return 0 if joined is None else joined.close()
+        return 0 if joined is None else joined.close().rows
 
     def _of_stored(self) -> ParquetOptions:
         """Return the options for columns that already have the types of the file."""
@@ -161,8 +161,6 @@ class ParquetFile:
         self._outlet = _Outlet(sink)
         self._writer: pq.ParquetWriter | None = None
         self._long_texts = LongTexts(self._stored) if options.statistics else None
-        self.statistics: FileStatistics | None = None
-        """The statistics of the closed file, if the options ask for them."""
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Append rows. Raises pa.ArrowInvalid when the columns differ from the schema in names or types. Nullability may differ."""
@@ -185,8 +183,8 @@ class ParquetFile:
         """The approximate size that the buffered rows will have in the file, or 0 if they will be compressed, to an unknown size."""
         return 0 if self._options.compressed else self._buffered_bytes
 
-    def close(self, metadata: Mapping[str, str] | None = None) -> int:
-        """Write the buffered rows and the footer with this metadata, and return the number of rows in the file."""
+    def close(self, metadata: Mapping[str, str] | None = None) -> WrittenFile:
+        """Write the buffered rows and the footer with this metadata."""
         if self._batches:
             self._write_row_group()
         writer = self._writer or self._open(self._stored.empty_table())
@@ -194,10 +192,10 @@ class ParquetFile:
         writer.add_key_value_metadata({**(metadata or {}), **noted})
         writer.close()
         self._outlet.shut()
-        if self._long_texts is not None:
-            # Not by a metadata_collector: a writer that is dropped after an error would fail to fill it.
-            self.statistics = footer_statistics(writer.writer.metadata)
-        return self._rows
+        if self._long_texts is None:
+            return WrittenFile(self._rows)
+        # Not by a metadata_collector: a writer that is dropped after an error would fail to fill it.
+        return WrittenFile(self._rows, statistics=footer_statistics(writer.writer.metadata))
 
     def abandon(self) -> None:
         """Discard the buffered rows and release the sink without writing anything more to it."""
@@ -231,11 +229,6 @@ class ParquetFile:
             coerce_timestamps=None,  # each timestamp keeps the unit of the stored schema
             write_time_adjusted_to_utc=options.encodings.time is not TimeEncoding.LOCAL,
         )
-
-
-def gathered_statistics(file: object) -> FileStatistics | None:
-    """Return the statistics of a closed file of any format, or None if it is not Parquet or its options do not ask for them."""
-    return file.statistics if isinstance(file, ParquetFile) else None
 
 
 def repeating_columns(table: pa.Table) -> list[str]:

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from isal import isal_zlib
 
 from destination_s3_spark.formats.file_format import DifferentColumns, Readable
+from destination_s3_spark.formats.file_statistics import WrittenFile
 from destination_s3_spark.formats.file_writer import Sink, require_columns
 from destination_s3_spark.formats.rows import row_bytes, row_offsets
 
@@ -74,12 +75,12 @@ class TextFile(ABC):
         self._put(row_bytes(lines).slice(int(offsets[0]), int(offsets[-1] - offsets[0])))
         self._rows += batch.num_rows
 
-    def close(self) -> int:
-        """Write the bytes that the compressor still holds, and return the number of rows in the file."""
+    def close(self) -> WrittenFile:
+        """Write the bytes that the compressor still holds."""
         if self._gzip is not None and self._sink is not None:
             self._sink.write(self._gzip.flush())
         self._sink = None
-        return self._rows
+        return WrittenFile(self._rows)
 
     def abandon(self) -> None:
         """Release the sink without writing anything more to it."""

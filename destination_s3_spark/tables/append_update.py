@@ -6,9 +6,10 @@ A file that already has the table's columns and format is copied inside the stor
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
-from destination_s3_spark.chain.files import DataFile, FileEntry, FileKind, generation_metadata
+from msgspec.structs import replace
+
+from destination_s3_spark.chain.files import FileEntry, FileKind, generation_metadata
 from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.open_table import OpenTable
@@ -80,7 +81,7 @@ def _has_partitions(table: OpenTable) -> bool:
     return table.partitioning is not None
 
 
-def _rewritten(table: OpenTable, live: LiveFiles, files: Sequence[FileEntry], s3: S3Settings, misfits: Misfits) -> Steps[list[DataFile]]:
+def _rewritten(table: OpenTable, live: LiveFiles, files: Sequence[FileEntry], s3: S3Settings, misfits: Misfits) -> Steps[list[FileEntry]]:
     """Rewrite the files on Spark and return them as staged final files."""
     if not files:
         return []
@@ -97,7 +98,7 @@ def _keys(table: OpenTable, source: Stored) -> tuple[str, ...]:
     return tuple(table.final_key(table.writer.next_token()) for _ in range(rounds))
 
 
-def _in_order(made: Sequence[DataFile], source: FileEntry) -> Iterator[DataFile]:
+def _in_order(made: Sequence[FileEntry], source: FileEntry) -> Iterator[FileEntry]:
     """Yield the files made of a file with the generation of its rows, and with offsets that follow each other."""
     offset = source.offset
     for file in made:
@@ -105,14 +106,12 @@ def _in_order(made: Sequence[DataFile], source: FileEntry) -> Iterator[DataFile]
         offset = None if offset is None else offset + file.rows
 
 
-def _copied(table: OpenTable, deltas: Sequence[FileEntry]) -> list[DataFile]:
+def _copied(table: OpenTable, deltas: Sequence[FileEntry]) -> list[FileEntry]:
     """Stage copies of the deltas under final keys."""
 
-    def copy(file: FileEntry) -> DataFile:
-        key = keys[file.key]
-        upload = table.writer.copy(file, key, generation_metadata(file.generation_id))
-        own = file.offset, file.schema_id, file.generation_id, file.statistics, file.partition
-        return DataFile(FileKind.FINAL, upload, file.rows, None, *own)
+    def copy(file: FileEntry) -> FileEntry:
+        upload = table.writer.copy(file, keys[file.key], generation_metadata(file.generation_id))
+        return file.copied(upload, FileKind.FINAL)
 
     def final_key(file: FileEntry) -> str:
         key = table.final_key(table.writer.next_token(), extension(file))

@@ -10,12 +10,11 @@ from types import TracebackType
 
 import pyarrow as pa
 
-from destination_s3_spark.chain.files import DataFile, FileKind
+from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.errors import ConfigError, DataError
 from destination_s3_spark.formats.file_format import FileOptions
-from destination_s3_spark.formats.file_statistics import FileStatistics
+from destination_s3_spark.formats.file_statistics import WrittenFile
 from destination_s3_spark.formats.file_writer import FileColumns
-from destination_s3_spark.formats.parquet import gathered_statistics
 from destination_s3_spark.schema.partitioning import Partitioning
 from destination_s3_spark.storage.object_store import StagedUpload
 from destination_s3_spark.storage.paths import MAX_KEY_BYTES
@@ -94,7 +93,7 @@ class PartitionedFiles:
                 stream=stream,
             )
 
-    def stage(self) -> tuple[DataFile, ...]:
+    def stage(self) -> tuple[FileEntry, ...]:
         """Write and upload a file for each partition, in the order of their values. None becomes visible."""
         with ThreadPoolExecutor(UPLOADS_AT_ONCE, "partitions") as pool:
             # Rows are encoded here, one partition after the other, while the files before are being uploaded.
@@ -111,8 +110,8 @@ class PartitionedFiles:
         except BaseException:
             file.abandon()
             raise
-        rows_written = file.close()
-        return _Staged(pool.submit(sink.stage), rows_written, gathered_statistics(file), value)
+        written = file.close()
+        return _Staged(pool.submit(sink.stage), written, value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,9 +119,8 @@ class _Staged:
     """A file whose upload is under way."""
 
     upload: Future[StagedUpload]
-    rows: int
-    statistics: FileStatistics | None
+    written: WrittenFile
     partition: str
 
-    def file(self, kind: FileKind) -> DataFile:
-        return DataFile(kind, self.upload.result(), self.rows, statistics=self.statistics, partition=self.partition)
+    def file(self, kind: FileKind) -> FileEntry:
+        return FileEntry.staged(kind, self.upload.result(), self.written, self.partition)

@@ -11,11 +11,12 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import ClassVar
 
+import msgspec
 import pyarrow as pa
 
 from destination_s3_spark.chain.blocks import Block, block_name, decode
 from destination_s3_spark.chain.events import AddData, MergeData, ReplaceData, Void
-from destination_s3_spark.chain.files import DataFile, FileEntry, FileKind
+from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.chain.opening import Session, WriteDisposition
 from destination_s3_spark.chain.orphan_uploads import OrphanUploads
@@ -23,7 +24,7 @@ from destination_s3_spark.chain.state import TableState
 from destination_s3_spark.chain.territory import Table
 from destination_s3_spark.delta_log.log import LOG_FOLDER
 from destination_s3_spark.errors import Fenced, SyncError, TransientError
-from destination_s3_spark.formats.file_statistics import UNBOUNDED
+from destination_s3_spark.formats.file_statistics import UNBOUNDED, WrittenFile
 from destination_s3_spark.schema.arrow import schema_to_text
 from destination_s3_spark.storage.object_store import ObjectNotFound
 from destination_s3_spark.stream_id import StreamId
@@ -288,7 +289,7 @@ class Attempt:
         """Join the files of each group in one block."""
         if len(groups[0]) < 2:
             return
-        files: list[DataFile] = []
+        files: list[FileEntry] = []
         try:
             files.extend(self._joined(group) for group in groups)
         except SyncError:
@@ -296,18 +297,18 @@ class Attempt:
             raise
         self.writer.compact(files, [file for group in groups for file in group])
 
-    def _joined(self, group: Sequence[FileEntry]) -> DataFile:
+    def _joined(self, group: Sequence[FileEntry]) -> FileEntry:
         numbers = [number for file in group for number in rows_in(self._store.get(file.key))]
         staged = self._stage(group[0].kind, numbers, group[0].partition)
-        return replace(staged, offset=group[0].offset, schema_id=group[0].schema_id, generation_id=group[0].generation_id)
+        return msgspec.structs.replace(staged, offset=group[0].offset, schema_id=group[0].schema_id, generation_id=group[0].generation_id)
 
-    def _rewritten(self, sources: Sequence[FileEntry]) -> list[DataFile]:
+    def _rewritten(self, sources: Sequence[FileEntry]) -> list[FileEntry]:
         """New final files with the rows of these: two when deduplicated, as a merge cuts them; else one for each."""
         contents = [rows_in(self._store.get(file.key)) for file in sources]
         if self._plan.deduplicated:
             rows = sorted(number for content in contents for number in content)
             contents = [rows] if self._plan.partitions else [rows[: len(rows) // 2], rows[len(rows) // 2 :]]
-        files: list[DataFile] = []
+        files: list[FileEntry] = []
         try:
             for content in filter(None, contents):
                 files.extend(self._staged(FileKind.FINAL, content))
@@ -316,7 +317,7 @@ class Attempt:
             raise
         return files
 
-    def _staged(self, kind: FileKind, records: Sequence[int]) -> Iterator[DataFile]:
+    def _staged(self, kind: FileKind, records: Sequence[int]) -> Iterator[FileEntry]:
         """Stage a file for each partition, or one for all records."""
         count = self._plan.partitions
         if not count:
@@ -325,11 +326,11 @@ class Attempt:
         for rest in sorted({number % count for number in records}):
             yield self._stage(kind, [number for number in records if number % count == rest], f"{rest}-of-{count}")
 
-    def _stage(self, kind: FileKind, records: Sequence[int], partition: str | None = None) -> DataFile:
+    def _stage(self, kind: FileKind, records: Sequence[int], partition: str | None = None) -> FileEntry:
         folder = FINAL if kind is FileKind.FINAL else f"{TABLE.folder}{kind.value}/f-"
         key = f"{folder}{'' if partition is None else f'part={partition}/'}{self.writer.next_token()}.parquet"
         body = b",".join(b"%d" % number for number in records)
-        return DataFile(kind, self._store.stage(key, body), len(records), statistics=UNBOUNDED, partition=partition)
+        return FileEntry.staged(kind, self._store.stage(key, body), WrittenFile(len(records), statistics=UNBOUNDED), partition)
 
 
 class Stuck(Exception):

@@ -9,11 +9,11 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 
-from destination_s3_spark.chain.files import DataFile, FileKind
+from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.opening import Session, WriteDisposition
 from destination_s3_spark.chain.orphan_uploads import OrphanUploads
 from destination_s3_spark.decoding.changed_values import ChangedField
-from destination_s3_spark.formats.file_statistics import UNBOUNDED
+from destination_s3_spark.formats.file_statistics import UNBOUNDED, WrittenFile
 from destination_s3_spark.schema.arrow import schema_to_text
 from destination_s3_spark.tables.commit.batch import TableCheckpoint
 from destination_s3_spark.tables.commit.writer import TableWriter, WriterDependencies
@@ -56,7 +56,9 @@ def staged(
     into.ensure_schema(SCHEMA)
     rows = (end - start) // 10
     keys = {kind: f"{_folder(kind)}f-{into.next_token()}.parquet" for kind in kinds}
-    files = tuple(DataFile(kind, store.stage(key, b"x" * rows), rows, statistics=UNBOUNDED) for kind, key in keys.items())
+    files = tuple(
+        FileEntry.staged(kind, store.stage(key, b"x" * rows), WrittenFile(rows, statistics=UNBOUNDED)) for kind, key in keys.items()
+    )
     changed = {ChangedField("id", "NULLED", "WHY"): 1}
     return StagedSlice(start, end, 0, files, tuple(segments or [Segment(end, rows, 5 * end)]), {"WHY": 1}, {}, changed)
 

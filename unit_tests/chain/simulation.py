@@ -12,12 +12,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import Enum
 
-from destination_s3_spark.chain.files import DataFile, FileKind
+from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.chain.opening import Session
 from destination_s3_spark.chain.orphan_uploads import OrphanUploads
 from destination_s3_spark.chain.territory import Table
 from destination_s3_spark.errors import Fenced, SyncError, TransientError
+from destination_s3_spark.formats.file_statistics import WrittenFile
 from destination_s3_spark.protocol.state import StateKind, StateMessage
 from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.sync.checkpoints import Checkpoints
@@ -230,14 +231,14 @@ class Sync:
             first = number
         return StagedSlice(start, end, 0, tuple(files), tuple(segments), {})
 
-    def _stage_file(self, kind: FileKind, key: str, body: bytes, rows: int) -> DataFile:
+    def _stage_file(self, kind: FileKind, key: str, body: bytes, rows: int) -> FileEntry:
         try:
             upload = self._store.stage(key, body)
         except TransientError:
             # A task is tried again with an upload of its own; the first one's is known to nobody.
             self._attempt_failed = True
             upload = self._store.stage(key, body)
-        return DataFile(kind, upload, rows)
+        return FileEntry.staged(kind, upload, WrittenFile(rows))
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from destination_s3_spark.chain.files import DataFile, FileKind
+from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.live_files import LiveFilesFold
 from destination_s3_spark.chain.orphan_uploads import OrphanUploads
 from destination_s3_spark.delta_log.actions import Action, Add, CommitInfo, Remove, Transaction, decode_commit, encode_commit
 from destination_s3_spark.errors import Fenced, TransientError
-from destination_s3_spark.formats.file_statistics import UNBOUNDED
+from destination_s3_spark.formats.file_statistics import UNBOUNDED, WrittenFile
 from destination_s3_spark.tables.commit.batch import TableCheckpoint
 from destination_s3_spark.tables.commit.repair import repair
 from destination_s3_spark.tables.commit.writer import TableWriter
@@ -428,7 +428,9 @@ def test_what_a_checkpoint_covers_is_cleaned_up_after_a_week(monkeypatch: pytest
 def merged(store: FakeStore, made: TableWriter) -> str:
     """One file in place of all the table has; its key."""
     made.open()
-    file = DataFile(FileKind.FINAL, store.stage(f"lake/users/f-{made.next_token()}.parquet", b"m"), 1, statistics=UNBOUNDED)
+    file = FileEntry.staged(
+        FileKind.FINAL, store.stage(f"lake/users/f-{made.next_token()}.parquet", b"m"), WrittenFile(1, statistics=UNBOUNDED)
+    )
     made.merge([file], made.live_files().of(FileKind.FINAL, FileKind.DELTA), 9)
     return file.key
 

@@ -15,13 +15,14 @@ from typing import Any
 import pytest
 
 from destination_s3_spark.chain.blocks import block_hash, block_name, canonical
-from destination_s3_spark.chain.files import DataFile, FileKind
+from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.chain.opening import Session, WriteDisposition
 from destination_s3_spark.chain.orphan_uploads import OrphanUploads
 from destination_s3_spark.chain.tokens import Token, table_number
 from destination_s3_spark.errors import SyncError
+from destination_s3_spark.formats.file_statistics import WrittenFile
 from destination_s3_spark.tables.commit.repair import repair
 from destination_s3_spark.tables.commit.writer import TableWriter, WriterDependencies
 from destination_s3_spark.tables.found import FoundTable, find_tables
@@ -75,7 +76,8 @@ def merged(store: FakeStore, made: TableWriter) -> None:
     old = made.live_files().of(FileKind.FINAL)
     rows = sum(file.rows for file in old)
     key = f"{TABLE.final_root}m-{made.next_token()}.parquet"
-    made.merge([DataFile(FileKind.FINAL, store.stage(key, b"x" * max(1, min(rows, 1000))), rows)], [*old, *made.live_files().dropped], None)
+    upload = store.stage(key, b"x" * max(1, min(rows, 1000)))
+    made.merge([FileEntry.staged(FileKind.FINAL, upload, WrittenFile(rows))], [*old, *made.live_files().dropped], None)
 
 
 def bucket(*, unclean: bool) -> FakeStore:

@@ -8,11 +8,12 @@ from datetime import timedelta
 
 import pytest
 
-from destination_s3_spark.chain.files import DataFile, FileKind
+from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.chain.opening import Session
 from destination_s3_spark.chain.orphan_uploads import OrphanUploads
 from destination_s3_spark.errors import SyncError
+from destination_s3_spark.formats.file_statistics import WrittenFile
 from destination_s3_spark.tables.commit.repair import repair
 from destination_s3_spark.tables.commit.writer import TableWriter, WriterDependencies
 from unit_tests.chain.built_chain import T0
@@ -37,7 +38,9 @@ def sync_at(store: FakeStore, hour: int, keep: timedelta = KEEP) -> None:
     made.commit([replace(FIRST, state_hash=f"hour {hour}")])
     old = made.live_files().of(FileKind.FINAL)
     rows = sum(file.rows for file in old)
-    merged = DataFile(FileKind.FINAL, store.stage(f"{TABLE.final_root}m-{made.next_token()}.parquet", b"x" * rows), rows)
+    merged = FileEntry.staged(
+        FileKind.FINAL, store.stage(f"{TABLE.final_root}m-{made.next_token()}.parquet", b"x" * rows), WrittenFile(rows)
+    )
     made.merge([merged], old, None)
     made.close()
 
@@ -144,7 +147,7 @@ def test_files_that_a_taken_back_block_would_have_replaced_are_live_again() -> N
     store.abort_upload(upload.key, upload.upload_id)
     before = chain_of(store).head.contents
     with pytest.raises(SyncError, match="taken back"):
-        made.merge([DataFile(FileKind.FINAL, upload, 10)], old, None)
+        made.merge([FileEntry.staged(FileKind.FINAL, upload, WrittenFile(10))], old, None)
 
     assert chain_of(store).head.contents == before
     assert live_finals(store) == {file.key for file in old}

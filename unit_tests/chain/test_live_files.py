@@ -12,12 +12,12 @@ from msgspec.structs import replace
 from destination_s3_spark.chain import hint
 from destination_s3_spark.chain.blocks import canonical, decode, encode
 from destination_s3_spark.chain.events import AddData, Close, Event, OpenEpoch, SetDataSchema, Snapshot, Void
-from destination_s3_spark.chain.files import FileEntry, FileKind, KeyRange
+from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.hint import HINT_NAME, MAX_BYTES, PLAIN_FILES
 from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.chain.state import Pending
-from destination_s3_spark.formats.file_statistics import FileStatistics
+from destination_s3_spark.formats.file_statistics import FileStatistics, KeyRange
 from unit_tests.chain.built_chain import OPEN, SCHEMA, SEED, T0, Builder, add, begin, chain, file, live_files, merge, publish
 from unit_tests.chain.fake_store import FakeStore
 from unit_tests.places import PlainTable

@@ -8,12 +8,13 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from destination_s3_spark.chain.files import DataFile, FileKind
+from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.hint import Shown
 from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.chain.orphan_uploads import OrphanUploads
 from destination_s3_spark.chain.state import TableState
 from destination_s3_spark.errors import Fenced, TransientError
+from destination_s3_spark.formats.file_statistics import WrittenFile
 from destination_s3_spark.storage.object_store import ObjectChanged, ObjectStore
 from destination_s3_spark.tables.commit.repair import repair
 from destination_s3_spark.tables.commit.writer import TableWriter
@@ -84,7 +85,7 @@ def finals(store: FakeStore) -> set[str]:
 def merged(store: FakeStore, made: TableWriter) -> str:
     """One file in place of all the table has; its key."""
     made.open()
-    file = DataFile(FileKind.FINAL, store.stage(f"lake/users/f-{made.next_token()}.parquet", b"m"), 1)
+    file = FileEntry.staged(FileKind.FINAL, store.stage(f"lake/users/f-{made.next_token()}.parquet", b"m"), WrittenFile(1))
     made.merge([file], made.live_files().of(FileKind.FINAL, FileKind.DELTA), 9)
     return file.key
 

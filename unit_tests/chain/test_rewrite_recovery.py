@@ -7,10 +7,11 @@ from itertools import groupby
 
 import pytest
 
-from destination_s3_spark.chain.files import DataFile, FileEntry, FileKind
+from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.opening import WriteDisposition
 from destination_s3_spark.chain.state import Pending
 from destination_s3_spark.errors import Fenced, TransientError
+from destination_s3_spark.formats.file_statistics import WrittenFile
 from destination_s3_spark.tables.commit.writer import TableWriter
 from destination_s3_spark.tables.publishers.symlink import MANIFEST, SymlinkManifest
 from unit_tests.chain.fake_store import Completes, Crash, FakeStore, Fault
@@ -26,8 +27,8 @@ def shown(store: FakeStore) -> list[str]:
     return [line.removeprefix("s3://bucket/") for line in lines]
 
 
-def final(into: TableWriter, store: FakeStore, rows: int) -> DataFile:
-    return DataFile(FileKind.FINAL, store.stage(f"lake/users/f-{into.next_token()}.parquet", b"m" * rows), rows)
+def final(into: TableWriter, store: FakeStore, rows: int) -> FileEntry:
+    return FileEntry.staged(FileKind.FINAL, store.stage(f"lake/users/f-{into.next_token()}.parquet", b"m" * rows), WrittenFile(rows))
 
 
 def finals(store: FakeStore) -> set[str]:

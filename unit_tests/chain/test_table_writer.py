@@ -6,13 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from destination_s3_spark.chain.files import DataFile, FileEntry, FileKind
+from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.chain.opening import SNAPSHOT_EVERY, Session
 from destination_s3_spark.chain.orphan_uploads import OrphanUploads
 from destination_s3_spark.chain.settle import complete
 from destination_s3_spark.decoding.changed_values import ChangedField
 from destination_s3_spark.errors import Bug
+from destination_s3_spark.formats.file_statistics import WrittenFile
 from destination_s3_spark.tables.commit.batch import MOST_CHANGED_FIELDS, Batch
 from destination_s3_spark.tables.commit.writer import TableWriter, WriterDependencies
 from destination_s3_spark.tables.landing.slices import Segment, StagedSlice
@@ -263,6 +264,6 @@ def test_a_snapshot_is_taken_when_the_last_one_is_far_and_carries_the_files() ->
 
 def test_the_largest_uploads_are_completed_first() -> None:
     store = FakeStore()
-    files = [DataFile(FileKind.FINAL, store.stage(f"lake/users/{size}", b"x" * size), 1) for size in (2, 30, 1)]
-    assert complete(store, map(FileEntry.of, files))
+    files = [FileEntry.staged(FileKind.FINAL, store.stage(f"lake/users/{size}", b"x" * size), WrittenFile(1)) for size in (2, 30, 1)]
+    assert complete(store, files)
     assert [key for name, key in store.calls if name == "complete_upload"] == ["lake/users/30", "lake/users/2", "lake/users/1"]

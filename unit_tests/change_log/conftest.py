@@ -91,7 +91,7 @@ def _closed(sink: io.BytesIO, file: Any, batches: Iterable[pa.RecordBatch]) -> b
     for batch in batches:
         file.write(batch)
         rows += batch.num_rows
-    assert file.close() == rows
+    assert file.close().rows == rows
     return sink.getvalue()
 
 

@@ -35,7 +35,7 @@ def put_snapshot(store: S3Store) -> Callable[..., None]:
         file.write(pa.RecordBatch.from_pylist(rows, schema=columns.row_schema))
         name = LogName(offset, "0" * 26, 0, LogKind.SNAPSHOT).file_name(OPTIONS.extension)
         manifest = manifest_of(
-            columns, OPTIONS, LogKind.SNAPSHOT, (offset, 0), [LogFile(name, file.close())], OperationCount(), OperationCount(len(rows))
+            columns, OPTIONS, LogKind.SNAPSHOT, (offset, 0), [LogFile(name, file.close().rows)], OperationCount(), OperationCount(len(rows))
         )
         folder = f"lake/airbyte_changes/{stream.namespace}/{stream.name}/" if stream.namespace else f"lake/airbyte_changes/{stream.name}/"
         store.put(folder + name, sink.getvalue())

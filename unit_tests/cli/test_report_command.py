@@ -9,8 +9,9 @@ import pyarrow as pa
 import pytest
 
 from destination_s3_spark.chain.blocks import block_name
-from destination_s3_spark.chain.files import FileKind, KeyRange
+from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.cli import operator_command
+from destination_s3_spark.formats.file_statistics import KeyRange
 from destination_s3_spark.schema.airbyte_type import Field, Scalar
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.tables.runs.keys import CdcDeletion, KeySpec

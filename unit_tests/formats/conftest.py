@@ -51,7 +51,7 @@ class Landing:
         sink = io.BytesIO()
         file = self.options.open(sink, self.columns)
         file.write(block.final)
-        assert file.close() == block.records
+        assert file.close().rows == block.records
         return sink.getvalue()
 
     def _schema(self) -> Any:

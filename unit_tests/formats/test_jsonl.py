@@ -121,7 +121,7 @@ def test_gzip_is_the_default_and_the_same_for_the_same_rows(landing: Callable[..
         file = JsonlFile(sink, land.columns.arrow, options)
         file.write(block.final.slice(0, 2500))
         file.write(block.final.slice(2500))
-        assert file.close() == 5000
+        assert file.close().rows == 5000
         files.append(sink.getvalue())
     assert files[0] == files[1]
     assert files[0][4:8] == bytes(4)  # no time in the header

@@ -118,7 +118,7 @@ def test_close_returns_the_number_of_rows() -> None:
     file = ParquetFile(io.BytesIO(), SCHEMA, ParquetOptions(row_group_bytes=1))
     for rows in (ROWS, [], ROWS[:1]):
         file.write(batch(rows))
-    assert file.close() == 3
+    assert file.close().rows == 3
 
 
 def test_a_file_without_rows_is_readable() -> None:
@@ -155,7 +155,7 @@ def test_columns_that_hardly_repeat_get_no_dictionary_at_any_depth() -> None:
     sink = io.BytesIO()
     file = ParquetFile(sink, schema, ParquetOptions())
     file.write(pa.RecordBatch.from_pylist(rows, schema=schema))
-    assert file.close() == 5000
+    assert file.close().rows == 5000
     columns = [pq.ParquetFile(sink).metadata.row_group(0).column(index) for index in range(7)]
     encoded = {column.path_in_schema for column in columns if "RLE_DICTIONARY" in column.encodings}
     assert encoded == {"kind", "place.name", "tags.list.element.tag", "nothing"}

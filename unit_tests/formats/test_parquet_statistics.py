@@ -24,7 +24,7 @@ from destination_s3_spark.delta_log.actions import Metadata, Protocol, encode_co
 from destination_s3_spark.delta_log.schema_text import delta_columns
 from destination_s3_spark.formats import parquet_statistics
 from destination_s3_spark.formats.file_statistics import UNBOUNDED, FileStatistics, unbounded_columns, united
-from destination_s3_spark.formats.parquet import ParquetFile, ParquetOptions, gathered_statistics
+from destination_s3_spark.formats.parquet import ParquetFile, ParquetOptions
 from destination_s3_spark.formats.parquet_statistics import completed, footer_statistics
 from destination_s3_spark.schema.encodings import Encodings, TimeEncoding
 from destination_s3_spark.tables.publishers.delta_files import add_actions, configuration
@@ -41,8 +41,7 @@ def written(rows: pa.Table, options: ParquetOptions | None = None, pieces: int =
     file = ParquetFile(sink, rows.schema, options or ParquetOptions(statistics=True))
     for batch in rows.to_batches(max_chunksize=max(1, len(rows) // pieces)):
         file.write(batch)
-    file.close()
-    found = gathered_statistics(file)
+    found = file.close().statistics
     assert found is not None
     return pq.ParquetFile(io.BytesIO(sink.getvalue())).metadata, found
 
@@ -162,8 +161,7 @@ def test_long_texts_are_bounded_over_all_row_groups() -> None:
 
 def test_without_the_option_nothing_is_gathered() -> None:
     file = ParquetFile(io.BytesIO(), pa.schema([("c", pa.int64())]), ParquetOptions())
-    file.close()
-    assert gathered_statistics(file) is None
+    assert file.close().statistics is None
 
 
 def test_columns_that_came_later_are_null_in_the_file() -> None:
@@ -354,5 +352,5 @@ def _entry(path: Path, table: pa.Table) -> FileEntry:
         file = ParquetFile(sink, table.schema, ParquetOptions(statistics=True))
         for batch in table.to_batches():
             file.write(batch)
-        file.close()
-    return FileEntry(FileKind.FINAL, path.name, len(table), path.stat().st_size, statistics=file.statistics)
+        statistics = file.close().statistics
+    return FileEntry(FileKind.FINAL, path.name, len(table), path.stat().st_size, statistics=statistics)

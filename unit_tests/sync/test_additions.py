@@ -20,6 +20,7 @@ from destination_s3_spark.config.config import Config
 from destination_s3_spark.decoding.plan import Values
 from destination_s3_spark.formats import registry as formats
 from destination_s3_spark.formats.file_format import DifferentColumns, FileFormat, Readable
+from destination_s3_spark.formats.file_statistics import WrittenFile
 from destination_s3_spark.formats.file_writer import FileColumns, Sink, require_columns
 from destination_s3_spark.protocol.catalog import Catalog, parse_catalog
 from destination_s3_spark.storage.object_store import ObjectStore
@@ -44,9 +45,9 @@ class FeatherFile:
         self._writer.write_batch(batch.cast(self._columns))
         self._rows += batch.num_rows
 
-    def close(self) -> int:
+    def close(self) -> WrittenFile:
         self._writer.close()
-        return self._rows
+        return WrittenFile(self._rows)
 
     def abandon(self) -> None:
         pass

@@ -17,11 +17,12 @@ from msgspec.structs import replace
 
 from destination_s3_spark.chain import opening
 from destination_s3_spark.chain.blocks import block_name, canonical
-from destination_s3_spark.chain.files import FileEntry, FileKind, KeyRange
+from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.hint import HINT_NAME
 from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.cli import operator_command
+from destination_s3_spark.formats.file_statistics import KeyRange
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.factory import TableFactory

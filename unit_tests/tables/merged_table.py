@@ -16,11 +16,12 @@ import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from destination_s3_spark.chain.files import DataFile, FileEntry, FileKind, KeyRange
+from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.decoding.plan import RowPlan, Values
 from destination_s3_spark.formats.avro import AvroOptions
 from destination_s3_spark.formats.csv import CsvOptions
 from destination_s3_spark.formats.file_format import FileOptions
+from destination_s3_spark.formats.file_statistics import KeyRange, WrittenFile
 from destination_s3_spark.formats.file_writer import FileColumns
 from destination_s3_spark.formats.jsonl import JsonlOptions
 from destination_s3_spark.formats.parquet import Codec, ParquetOptions
@@ -97,9 +98,9 @@ class Table:
 
     s3: S3Settings
     form: TableFormat
-    files: dict[str, DataFile] = field(default_factory=dict)
-    states: dict[str, DataFile] = field(default_factory=dict)
-    dead: list[DataFile] = field(default_factory=list)
+    files: dict[str, FileEntry] = field(default_factory=dict)
+    states: dict[str, FileEntry] = field(default_factory=dict)
+    dead: list[FileEntry] = field(default_factory=list)
     names: int = 0
 
     @property
@@ -120,10 +121,10 @@ class Table:
         file = RunFile(target, self.form.form.payload, self.form.spec, 0)
         for batch, typed in rows:
             file.write(batch, typed)
-        file.close()
+        written = file.close()
         key = self.name("delta")
         self.store.put(key, target.getvalue())
-        return Run.of(key, len(target.getvalue()), offset, sorted_index(target), upper(key_range(file)))
+        return Run.of(key, len(target.getvalue()), offset, sorted_index(target), upper(key_range(written)))
 
     def object_run(self, file: FileEntry) -> Run:
         body = self.store.get(file.key)
@@ -138,7 +139,7 @@ class Table:
         ]
         return plan_merge(files, runs, [self.tombstone_run(file) for file in self.dead], sizes)
 
-    def tombstone_run(self, file: DataFile) -> Run:
+    def tombstone_run(self, file: FileEntry) -> Run:
         index = sorted_index(io.BytesIO(self.store.get(file.key)))
         return Run.of(file.key, file.upload.size, 0, index, upper(key_range(file)))
 
@@ -198,11 +199,11 @@ class Table:
         return [pq.read_table(io.BytesIO(self.store.get(key))) for key in found]
 
 
-def by_key(files: dict[str, DataFile]) -> dict[str, DataFile]:
+def by_key(files: dict[str, FileEntry]) -> dict[str, FileEntry]:
     return dict(sorted(files.items(), key=lambda item: key_range(item[1]).first))
 
 
-def key_range(file: DataFile | FileEntry | RunFile) -> KeyRange:
+def key_range(file: FileEntry | WrittenFile) -> KeyRange:
     """The bounds of a sorted file's keys."""
     assert file.keys is not None
     return file.keys

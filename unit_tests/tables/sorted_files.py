@@ -66,7 +66,7 @@ def run_of(*batches: pa.RecordBatch, spec: KeySpec = SPEC, first_offset: int = 0
     run = RunFile(sink, batches[0].schema, spec, first_offset)
     for batch in batches:
         run.write(batch, batch)
-    assert run.close() == sum(batch.num_rows for batch in batches)
+    assert run.close().rows == sum(batch.num_rows for batch in batches)
     return sink
 
 
@@ -77,7 +77,7 @@ def sorted_file(rows: pa.RecordBatch, options: ParquetOptions = TINY, spec: KeyS
     keys = keys if keys is not None else rows[KEY] if KEY in rows.schema.names else key_column(rows, spec)
     for start in range(0, rows.num_rows, piece):
         file.write(rows.slice(start, piece), keys[start : start + piece])
-    assert file.close() == rows.num_rows
+    assert file.close().rows == rows.num_rows
     return sink
 
 

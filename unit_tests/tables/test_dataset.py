@@ -13,10 +13,11 @@ import pytest
 
 from destination_s3_spark import tables
 from destination_s3_spark.chain.events import AddData, OffsetInterval, ReplaceData
-from destination_s3_spark.chain.files import FileEntry, FileKind, KeyRange
+from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.chain.state import Checkpoint
 from destination_s3_spark.errors import ConfigError
+from destination_s3_spark.formats.file_statistics import KeyRange
 from destination_s3_spark.schema.arrow import RAW_SCHEMA
 
 ID = [("id", pa.int64())]
@@ -115,11 +116,10 @@ def test_a_block_whose_files_are_not_all_there_does_not_count(table: Any) -> Non
     append(table, writer, 1)
     schema = table.set_schema(writer, 0, ID)
     files = [table.stage(writer, FileKind.FINAL, table.rows(schema, {"id": number})) for number in (2, 3)]
-    entries = tuple(map(FileEntry.of, files))
     interval = OffsetInterval(1, 2)
     other = chain(table)
     other.mark_settled()
-    other.append(AddData(0, 1, 0, 0, interval, entries, (Checkpoint("later", 2, "00", 0),), {}))
+    other.append(AddData(0, 1, 0, 0, interval, tuple(files), (Checkpoint("later", 2, "00", 0),), {}))
     table.store.complete_upload(files[0].upload)
 
     assert ids(tables.read(table.config(), "users", "shop")) == [1]
@@ -136,7 +136,7 @@ def test_a_replacement_counts_once_its_files_are_there_and_not_before(table: Any
     removed = writer.live_files().of(FileKind.FINAL)
     other = chain(table)
     other.mark_settled()
-    other.append(ReplaceData(0, 1, 0, (FileEntry.of(new),), removed))
+    other.append(ReplaceData(0, 1, 0, (new,), removed))
 
     assert ids(tables.read(table.config(), "users", "shop")) == [1, 2]
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from destination_s3_spark.chain.files import DataFile, FileEntry, FileKind
+from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.operation_count import OperationCount
 from destination_s3_spark.change_log.events import LogColumns
 from destination_s3_spark.change_log.manifest import LogFile, manifest_of
@@ -20,6 +20,7 @@ from destination_s3_spark.change_log.names import GroupName, LogKind, LogName
 from destination_s3_spark.change_log.options import ChangeLogOptions, open_changes, open_snapshot
 from destination_s3_spark.decoding.plan import RowPlan, Values
 from destination_s3_spark.errors import Bug
+from destination_s3_spark.formats.file_statistics import WrittenFile
 from destination_s3_spark.schema.airbyte_type import Field
 from destination_s3_spark.schema.arrow import arrow_field
 from destination_s3_spark.storage.settings import S3Settings
@@ -47,7 +48,7 @@ COMPRESSION = 2
 class LogGroup:
     """The staged files that a merge adds to the change log."""
 
-    files: tuple[DataFile, ...]
+    files: tuple[FileEntry, ...]
     count: OperationCount | None
     """The count of events up to the end of the group. None without a change log."""
     scratch: tuple[str, ...]
@@ -203,20 +204,20 @@ class MergeLog:
             shutil.rmtree(self._folder, ignore_errors=True)
         return LogGroup(tuple(files), start, tuple(run.place for run in runs if isinstance(run.place, str)))
 
-    def _manifest(self, files: Sequence[DataFile], before: OperationCount, after: OperationCount, s3: S3Settings) -> DataFile:
+    def _manifest(self, files: Sequence[FileEntry], before: OperationCount, after: OperationCount, s3: S3Settings) -> FileEntry:
         table = self._table
         named = [LogFile(file.key.rsplit("/", 1)[-1], file.rows) for file in files]
         ids = table.session.generation_id, table.schema.schema_id
         manifest = manifest_of(self._images.columns, self._options, self.kind, ids, named, before, after)
         with StagedFileSink(s3, f"{table.layout.changes}{self._group.manifest}") as sink:
             sink.write(manifest.to_bytes())
-            return DataFile(FileKind.CHANGES, sink.stage(), 0)
+            return FileEntry.staged(FileKind.CHANGES, sink.stage(), WrittenFile(rows=0))
 
-    def _empty_snapshot(self, s3: S3Settings) -> DataFile:
+    def _empty_snapshot(self, s3: S3Settings) -> FileEntry:
         """Stage a snapshot without rows, which tells readers that the table is empty."""
         with StagedFileSink(s3, self._next_key()) as sink:
-            rows = open_snapshot(sink, self._images.columns, self._options).close()
-            return DataFile(FileKind.CHANGES, sink.stage(), rows)
+            written = open_snapshot(sink, self._images.columns, self._options).close()
+            return FileEntry.staged(FileKind.CHANGES, sink.stage(), written)
 
     def _next_key(self) -> str:
         name = LogName(*self._group, self._parts, self.kind)
@@ -239,7 +240,7 @@ def file_count(size: int, target_file_bytes: int, cores: int, least_bytes: int) 
     return max(1, -(-size // target_file_bytes), min(rounds * cores, size // least_bytes))
 
 
-def render_changes(task: RenderTask) -> DataFile:
+def render_changes(task: RenderTask) -> FileEntry:
     """Stage a file of the log.
 
     Raises TransientError, or DataError for a missing scratch run. Nothing stays staged after an error.

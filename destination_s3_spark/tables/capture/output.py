@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from destination_s3_spark.chain.files import DataFile, FileKind
+from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.change_log.names import LogKind
 from destination_s3_spark.change_log.options import ChangeLogOptions, open_snapshot
 from destination_s3_spark.decoding.plan import RowPlan
@@ -96,7 +96,7 @@ class LogTask:
 class LoggedRange:
     """The output of a task for the log: staged files with `rows` rows in total, or runs of events and their counts."""
 
-    files: tuple[DataFile, ...]
+    files: tuple[FileEntry, ...]
     rows: int
     runs: tuple[EventRun, ...]
     counts: Counts
@@ -204,7 +204,7 @@ class _RowFiles:
         self._keys = iter(task.keys)
         self._next_key = next(self._keys, None)
         self._file: StagedFile | None = None
-        self._staged: list[DataFile] = []
+        self._staged: list[FileEntry] = []
         self.rows = 0
 
     def write(self, rows: pa.Table) -> None:
@@ -217,7 +217,7 @@ class _RowFiles:
             self._file.write(batch)
             self.rows += batch.num_rows
 
-    def stage(self) -> tuple[DataFile, ...]:
+    def stage(self) -> tuple[FileEntry, ...]:
         if self._file is not None:
             self._staged.append(self._file.stage())
         return tuple(self._staged)

@@ -19,7 +19,7 @@ import msgspec
 from destination_s3_spark.chain.blocks import as_recorded
 from destination_s3_spark.chain.confirmation import confirm_removal
 from destination_s3_spark.chain.events import AddData, Close, Event, MergeData, OffsetInterval, ReplaceData, SetDataSchema
-from destination_s3_spark.chain.files import DataFile, FileEntry, FileKind
+from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.live_files import LiveFiles, day
 from destination_s3_spark.chain.log import BlockTaken, Chain, Clock, utc_now
 from destination_s3_spark.chain.opening import Session, fenced, open_table, take_snapshot_when_due
@@ -159,7 +159,7 @@ class TableWriter:
             rest = batch.after(replayed)
             if not rest.slices:
                 return self._committed(CommitResult(None, 0, 0, 0, replayed.records))
-            files = tuple(FileEntry.of(file) for staged in rest.slices for file in staged.files)
+            files = tuple(file for staged in rest.slices for file in staged.files)
             self._append_data(rest, files)
             number = self._chain.head.sequence_number
             self._settle(files)
@@ -168,7 +168,7 @@ class TableWriter:
 
     def merge(
         self,
-        files: Sequence[DataFile],
+        files: Sequence[FileEntry],
         removed: Sequence[FileEntry],
         consumed_offset: int | None,
         operation_count: OperationCount | None = None,
@@ -185,13 +185,13 @@ class TableWriter:
         with self._ending_on_error(), self._fencing():
             self._show_checked(self._chain)
 
-    def compact(self, files: Sequence[DataFile], removed: Sequence[FileEntry]) -> CommitResult:
+    def compact(self, files: Sequence[FileEntry], removed: Sequence[FileEntry]) -> CommitResult:
         """Replace files of the table by others with the same rows. The change log, if there is one, goes on."""
         count = self._chain.head.contents.operation_count
         return self._rewrite(files, removed, partial(MergeData, consumed_offset=None, operation_count=count, data_change=False))
 
     def replace(
-        self, files: Sequence[DataFile], removed: Sequence[FileEntry], operation_count: OperationCount | None = None, rows_kept: int = 0
+        self, files: Sequence[FileEntry], removed: Sequence[FileEntry], operation_count: OperationCount | None = None, rows_kept: int = 0
     ) -> CommitResult:
         """Publish the session's generation. The final table then consists of the staged files and the live files not removed.
 
@@ -267,7 +267,7 @@ class TableWriter:
         if other is not None:
             raise fenced(self._table.stream, other)
 
-    def drop(self, files: Iterable[DataFile]) -> None:
+    def drop(self, files: Iterable[FileEntry]) -> None:
         """Abort staged files that no block names. Raises TransientError."""
         self._abort(files)
 
@@ -279,10 +279,10 @@ class TableWriter:
         self._guard, self._opened = ReplayGuard(self._chain.head.replay), True
         self.first_of_day = before is not None and day(before.system_time) < day(self._chain.head.system_time)
 
-    def _rewrite(self, staged: Sequence[DataFile], removed: Sequence[FileEntry], event: Callable[..., Event]) -> CommitResult:
+    def _rewrite(self, staged: Sequence[FileEntry], removed: Sequence[FileEntry], event: Callable[..., Event]) -> CommitResult:
         self._need_open()
         with self._ending_on_error():
-            files = tuple(self._written_out(FileEntry.of(file)) for file in staged)
+            files = tuple(map(self._written_out, staged))
             confirm_removal(self._chain, removed, files)
             try:
                 self._append(
@@ -376,9 +376,9 @@ class TableWriter:
                 show_newest(self.publishers, self.store, self._chain)
             raise fenced(self._table.stream, taken.block) from None
 
-    def _abort(self, files: Iterable[DataFile], store: ObjectStore | None = None) -> None:
+    def _abort(self, files: Iterable[FileEntry], store: ObjectStore | None = None) -> None:
         store = store or self.store
-        list(self.map_files(lambda file: store.abort_upload(file.key, file.upload.upload_id), list(files)))
+        list(self.map_files(lambda file: store.abort_upload(file.key, file.upload_id or ""), list(files)))
 
     def _need_open(self) -> None:
         if self._over or not self._opened:

@@ -6,13 +6,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
-from destination_s3_spark.chain.files import DataFile, FileEntry, generation_metadata
+from msgspec.structs import replace
+
+from destination_s3_spark.chain.files import FileEntry, generation_metadata
 from destination_s3_spark.errors import Bug, DataError, SyncError
 from destination_s3_spark.formats.file_format import DifferentColumns, FileOptions
 from destination_s3_spark.formats.file_statistics import united
 from destination_s3_spark.formats.parquet import ParquetOptions
 from destination_s3_spark.formats.parquet_footer import DamagedFooter, Footer, footer_bytes, joinable, joined_footer, read_footer
-from destination_s3_spark.storage.object_store import LEAST_PART_BYTES, ObjectNotFound, ObjectRange, ObjectStore
+from destination_s3_spark.storage.object_store import LEAST_PART_BYTES, ObjectNotFound, ObjectRange, ObjectStore, StagedUpload
 from destination_s3_spark.storage.ranged import TAIL_BYTES, RangedFile
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.storage.staging import StagedFileSink
@@ -45,7 +47,7 @@ class NotJoined:
     reason: str
 
 
-def joined_in_store(group: Group, key: str, store: ObjectStore) -> DataFile | None:
+def joined_in_store(group: Group, key: str, store: ObjectStore) -> FileEntry | None:
     """Stage a Parquet file of all pages of the files, copied inside the store. Return None if a Spark task has to join the files.
 
     The pages of each file become a part of the upload, and S3 takes parts of LEAST_PART_BYTES or more. Raises ObjectNotFound.
@@ -67,10 +69,10 @@ def joined_in_store(group: Group, key: str, store: ObjectStore) -> DataFile | No
     except DamagedFooter as error:
         raise DataError(f"The footer of one of the files from '{group[0].key}' on is damaged: {error}. {_RESTORE}") from None
     upload = store.stage_joined(ranges, footer, key, generation_metadata(group[0].generation_id))
-    return _entry(group, DataFile(group[0].kind, upload, rows))
+    return _entry(group, upload, rows)
 
 
-def join_files(task: JoinTask) -> DataFile | NotJoined:
+def join_files(task: JoinTask) -> FileEntry | NotJoined:
     """Stage one file with the rows of all files, or return why that failed. Nothing stays staged then.
 
     An error is returned and not raised, because the other tasks of the job have staged files that must not be forgotten.
@@ -83,14 +85,14 @@ def join_files(task: JoinTask) -> DataFile | NotJoined:
         return NotJoined(f"one of the files from '{task.group[0].key}' on cannot be read ({type(error).__name__})")
 
 
-def _joined(task: JoinTask) -> DataFile | NotJoined:
+def _joined(task: JoinTask) -> FileEntry | NotJoined:
     rows = sum(file.rows for file in task.group)
     try:
         with StagedFileSink(task.s3, task.key, generation_metadata(task.group[0].generation_id)) as sink:
             written = task.options.join(_opened(task.group, task.s3), sink)
             if written not in (None, rows):
                 raise Bug(f"Files of {rows} rows were joined as {written} rows; nothing was changed.")
-            return _entry(task.group, DataFile(task.group[0].kind, sink.stage(), rows))
+            return _entry(task.group, sink.stage(), rows)
     except DifferentColumns:
         return NotJoined(f"the columns of the files from '{task.group[0].key}' on differ")
     except ObjectNotFound as gone:
@@ -118,8 +120,6 @@ def _footer(file: FileEntry, store: ObjectStore) -> Footer:
         raise DataError(f"The footer of '{file.key}' is damaged: {error}. {_RESTORE}") from None
 
 
-def _entry(group: Group, staged: DataFile) -> DataFile:
+def _entry(group: Group, upload: StagedUpload, rows: int) -> FileEntry:
     first = group[0]
-    statistics = united([file.statistics for file in group])
-    own = first.offset, first.schema_id, first.generation_id, statistics, first.partition
-    return DataFile(staged.kind, staged.upload, staged.rows, None, *own)
+    return replace(first.copied(upload, first.kind), rows=rows, statistics=united([file.statistics for file in group]))

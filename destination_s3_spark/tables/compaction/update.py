@@ -9,7 +9,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from destination_s3_spark.chain.files import DataFile, FileEntry, FileKind
+from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.chain.state import Contents, Counters
 from destination_s3_spark.errors import SyncError
@@ -114,7 +114,7 @@ def _compacted(table: OpenTable, chosen: Sequence[tuple[_Join, ...]], s3: S3Sett
     return result
 
 
-def _made(table: OpenTable, joins: Sequence[_Join], s3: S3Settings) -> Steps[Mapping[str, DataFile]]:
+def _made(table: OpenTable, joins: Sequence[_Join], s3: S3Settings) -> Steps[Mapping[str, FileEntry]]:
     """Stage the files that can be made, by key."""
     copied = table.writer.map_files(lambda join: _copied(table, join), joins)
     made = {join.key: file for join, file in zip(joins, copied, strict=True) if file is not None}
@@ -133,7 +133,7 @@ def _made(table: OpenTable, joins: Sequence[_Join], s3: S3Settings) -> Steps[Map
     return made
 
 
-def _copied(table: OpenTable, join: _Join) -> DataFile | None:
+def _copied(table: OpenTable, join: _Join) -> FileEntry | None:
     try:
         return joined_in_store(join.group, join.key, table.writer.store)
     except (ObjectNotFound, SyncError) as error:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol
 
-from destination_s3_spark.chain.files import DataFile, FileKind, generation_metadata
+from destination_s3_spark.chain.files import FileEntry, FileKind, generation_metadata
 from destination_s3_spark.decoding.changed_values import ChangedField, changed_values
 from destination_s3_spark.decoding.plan import RowPlan
 from destination_s3_spark.decoding.record_typer import MisroutedRecord, RecordTyper, TypedBlock, UnreadableRecord
@@ -21,7 +21,6 @@ from destination_s3_spark.decoding.verbatim import record_typer
 from destination_s3_spark.errors import Bug, DataError
 from destination_s3_spark.formats.file_format import FileOptions
 from destination_s3_spark.formats.file_writer import FileColumns, FileWriter
-from destination_s3_spark.formats.parquet import gathered_statistics
 from destination_s3_spark.schema.arrow import RAW_SCHEMA
 from destination_s3_spark.schema.partitioning import Partitioning
 from destination_s3_spark.storage.settings import S3Settings
@@ -117,7 +116,7 @@ class _StagedRows(Protocol):
     def write(self, block: TypedBlock) -> None:
         """Take over the rows of a block."""
 
-    def stage(self, records: int) -> Sequence[DataFile]:
+    def stage(self, records: int) -> Sequence[FileEntry]:
         """Finish the files, which must have this number of rows."""
 
 
@@ -156,11 +155,10 @@ class _StagedFile:
         else:
             self._file.write(rows)
 
-    def stage(self, records: int) -> Sequence[DataFile]:
-        rows = self._file.close()
-        _require_all(records, rows)
-        keys = self._file.keys if isinstance(self._file, RunFile) else None
-        return (DataFile(self._target.kind, self._sink.stage(), rows, keys, statistics=gathered_statistics(self._file)),)
+    def stage(self, records: int) -> Sequence[FileEntry]:
+        written = self._file.close()
+        _require_all(records, written.rows)
+        return (FileEntry.staged(self._target.kind, self._sink.stage(), written),)
 
 
 class _StagedPartitions:
@@ -180,7 +178,7 @@ class _StagedPartitions:
         self._files.write(block.final)
         self._files.require_few()
 
-    def stage(self, records: int) -> Sequence[DataFile]:
+    def stage(self, records: int) -> Sequence[FileEntry]:
         files = self._files.stage()
         _require_all(records, sum(file.rows for file in files))
         return files

@@ -9,13 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from destination_s3_spark.chain.files import DataFile, FileKind
+from destination_s3_spark.chain.files import FileEntry
 from destination_s3_spark.decoding.changed_values import ChangedField
-
-__all__ = ["Extent", "FileKind", "Segment", "Slice", "StagedFile", "StagedSlice"]
-
-StagedFile = DataFile
-"""A file with an upload that is not completed. It has the fields that the chain records, so both share one type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +63,7 @@ class StagedSlice:
     start: int
     end: int
     schema_id: int
-    files: tuple[StagedFile, ...]
+    files: tuple[FileEntry, ...]
     segments: tuple[Segment, ...]
     changes: Mapping[str, int]
     misfits: Mapping[str, int] = field(default_factory=dict)

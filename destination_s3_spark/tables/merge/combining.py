@@ -15,7 +15,7 @@ from itertools import chain
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from destination_s3_spark.chain.files import DataFile, FileEntry, FileKind
+from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.errors import Bug
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.storage.staging import StagedFileSink
@@ -118,7 +118,7 @@ def _every_version(streams: Iterable[RowStream], table_bytes: int) -> Iterator[p
         yield rows.take(pc.sort_indices(rows[KEY]))
 
 
-def _staged(task: CombineTask, key: str, batches: Iterable[pa.RecordBatch]) -> DataFile:
+def _staged(task: CombineTask, key: str, batches: Iterable[pa.RecordBatch]) -> FileEntry:
     """Stage an object of the next batches in merge form. Takes only the batches that go into it."""
     schema = run_schema(task.form.payload, task.form.spec)
     sink = StagedFileSink(task.s3, key)

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from types import TracebackType
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec.structs import replace
 
-from destination_s3_spark.chain.files import DataFile, FileKind
+from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.errors import Bug
 from destination_s3_spark.formats.file_writer import FileWriter
 from destination_s3_spark.formats.parquet import ParquetOptions
@@ -42,7 +42,7 @@ class MergeOutput:
         self._stack = ExitStack()
         self._live: _LiveFile | None = None
         self._dead: StagedFile | None = None
-        self._staged: list[DataFile] = []
+        self._staged: list[FileEntry] = []
         self.rows = 0
         """Number of live rows written."""
         self.deletions = 0
@@ -68,7 +68,7 @@ class MergeOutput:
                     self._end_partition(partition)
                 self._put(part)
 
-    def stage(self) -> tuple[DataFile, ...]:
+    def stage(self) -> tuple[FileEntry, ...]:
         """Finish the files and return those that have rows."""
         if self._live is not None:
             self._staged += self._live.stage()
@@ -142,7 +142,7 @@ class _LiveFile:
         for _, rendered in retyped_rows([payload], self._table.plan):
             self._final.write(rendered, keys)
 
-    def stage(self) -> list[DataFile]:
+    def stage(self) -> list[FileEntry]:
         final = replace(self._final.stage(), partition=self._partition)
         if self._state is None:
             return [final]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from destination_s3_spark.chain.files import DataFile, FileEntry, FileKind
+from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.decoding.keyed_ids import carried_digest, keyed_id
 from destination_s3_spark.schema.arrow import RAW_SCHEMA
 from destination_s3_spark.storage.settings import S3Settings
@@ -96,14 +96,14 @@ def _portions(rows: Iterable[_Rows], size: int) -> Iterator[list[_Rows]]:
         yield portion
 
 
-def _staged(task: SortTask, key: str, rows: Iterable[_Rows], first: int) -> DataFile:
+def _staged(task: SortTask, key: str, rows: Iterable[_Rows], first: int) -> FileEntry:
     with StagedFileSink(task.s3, key) as sink:
         run = RunFile(sink, task.payload, task.spec, first)
         try:
             for batch, typed in rows:
                 run.write(batch, typed)
-            count = run.close()
+            written = run.close()
         except BaseException:
             run.abandon()
             raise
-        return DataFile(FileKind.DELTA, sink.stage(), count, run.keys)
+        return FileEntry.staged(FileKind.DELTA, sink.stage(), written)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from destination_s3_spark.chain.files import DataFile, FileKind
+from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.capture.output import ChangeOutput, LoggedRange, LogTask
 from destination_s3_spark.tables.merge.output import MergeOutput
@@ -52,7 +52,7 @@ class MergeTask:
 class MergedRange:
     """The staged output of a merge task."""
 
-    files: tuple[DataFile, ...]
+    files: tuple[FileEntry, ...]
     run_rows: int
     """The number of rows read from runs."""
     table_rows: int
@@ -115,7 +115,7 @@ def _merge(task: MergeTask, streams: list[RowStream], output: MergeOutput) -> Lo
         return log.finish()
 
 
-def compact_tombstones(task: CompactTask) -> DataFile:
+def compact_tombstones(task: CompactTask) -> FileEntry:
     """Merge tombstone files, which must have rows, into one. Raises the errors of `merge_range`."""
     spec = task.table.spec
     with (

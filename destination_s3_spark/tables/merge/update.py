@@ -14,9 +14,10 @@ from functools import partial
 
 import msgspec
 
-from destination_s3_spark.chain.files import DataFile, FileEntry, FileKind, KeyRange
+from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.errors import Bug, ConfigError, DataError
+from destination_s3_spark.formats.file_statistics import KeyRange
 from destination_s3_spark.storage.ranged import RangedFile
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.capture.group import NO_LOG, LogGroup, MergeLog
@@ -122,7 +123,7 @@ def _steps(table: OpenTable, live: LiveFiles, form: TableFormat, inputs: _Inputs
         tasks = [_task(table, piece, plan.row_bytes, form, resources, log) for piece in plan.pieces]
         ranges = yield from Work(merge_range, tasks, _weight).results()
         _check_complete(table, waiting.runs, plan, ranges)
-    compacted: list[DataFile] = []
+    compacted: list[FileEntry] = []
     if len(inputs.tombstones) > resources.most_tombstone_files:
         compacted = yield from Work(compact_tombstones, [_compaction(table, inputs, form, resources)], _weight).results()
     table.record_schema()

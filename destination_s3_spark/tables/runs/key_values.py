@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from destination_s3_spark.chain.files import KeyRange
+from destination_s3_spark.formats.file_statistics import KeyRange
 from destination_s3_spark.schema.airbyte_type import MAX_PRECISION, Field
 from destination_s3_spark.schema.arrow import arrow_type
 from destination_s3_spark.tables.runs.keys import KeySpec, lower, partition_end, upper

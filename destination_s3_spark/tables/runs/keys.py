@@ -25,10 +25,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from destination_s3_spark.chain.files import FileEntry, KeyRange
+from destination_s3_spark.chain.files import FileEntry
 from destination_s3_spark.decoding.changes import Reason
 from destination_s3_spark.decoding.keyed_ids import carried_digest
 from destination_s3_spark.errors import Bug
+from destination_s3_spark.formats.file_statistics import KeyRange
 from destination_s3_spark.formats.rows import decimal_bytes
 from destination_s3_spark.schema.airbyte_type import Field
 from destination_s3_spark.schema.arrow import META_FIELDS, contiguous

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -19,9 +19,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from destination_s3_spark.chain.files import FileKind, KeyRange
+from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.errors import Bug
-from destination_s3_spark.formats.file_statistics import FileStatistics
+from destination_s3_spark.formats.file_statistics import WrittenFile
 from destination_s3_spark.formats.file_writer import Sink, require_columns
 from destination_s3_spark.formats.parquet import Codec, Dictionary, ParquetFile, ParquetOptions
 from destination_s3_spark.schema.airbyte_type import Field
@@ -109,9 +109,10 @@ class SortedFileWriter:
         self._file.write(batch)
         self._last = keys[-1].as_py()
 
-    def close(self) -> int:
-        """Write the buffered rows and the footer, and return the number of rows in the file."""
-        return self._file.close(
+    def close(self) -> WrittenFile:
+        """Write the buffered rows and the footer."""
+        keys = key_range(self._first_keys[0], self._last, self._spec) if self._first_keys else None
+        written = self._file.close(
             {
                 FIRST_KEYS: json.dumps([key.hex() for key in self._first_keys]),
                 GROUP_BYTES: json.dumps(self._group_bytes),
@@ -119,6 +120,7 @@ class SortedFileWriter:
                 CURSOR_FINGERPRINT: self._spec.cursor_fingerprint,
             }
         )
+        return replace(written, keys=keys)
 
     def abandon(self) -> None:
         """Discard the buffered rows and release the sink without writing anything more to it."""
@@ -128,16 +130,6 @@ class SortedFileWriter:
     def buffered_bytes(self) -> int:
         """As of ParquetFile."""
         return self._file.buffered_bytes
-
-    @property
-    def statistics(self) -> FileStatistics | None:
-        """The statistics of the closed file, if its options ask for them."""
-        return self._file.statistics
-
-    @property
-    def keys(self) -> KeyRange | None:
-        """The bounds of the keys written so far, or None before the first row."""
-        return key_range(self._first_keys[0], self._last, self._spec) if self._first_keys else None
 
 
 class RunFile:
@@ -166,8 +158,8 @@ class RunFile:
         self._batches.append(pa.RecordBatch.from_arrays([*batch.columns, *controls], schema=self._schema))
         self._next_offset += batch.num_rows
 
-    def close(self) -> int:
-        """Sort and write the rows, and return their number."""
+    def close(self) -> WrittenFile:
+        """Sort and write the rows."""
         rows = pa.Table.from_batches(self._batches, self._schema)
         self._batches.clear()
         rows = sorted_by_key(rows)
@@ -179,11 +171,6 @@ class RunFile:
         """Discard the rows and release the sink without writing anything more to it."""
         self._batches.clear()
         self._file.abandon()
-
-    @property
-    def keys(self) -> KeyRange | None:
-        """The bounds of the keys once closed, or None if there are no rows."""
-        return self._file.keys
 
 
 def run_schema(payload: pa.Schema, spec: KeySpec) -> pa.Schema:

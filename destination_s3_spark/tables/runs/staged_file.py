@@ -7,7 +7,7 @@ from types import TracebackType
 
 import pyarrow as pa
 
-from destination_s3_spark.chain.files import DataFile, FileEntry, FileKind
+from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.settle import complete
 from destination_s3_spark.errors import Bug, TransientError
 from destination_s3_spark.formats.file_writer import FileWriter
@@ -43,12 +43,10 @@ class StagedFile:
         else:
             raise Bug("Rows of a sorted file came without their keys; nothing was committed.")
 
-    def stage(self) -> DataFile:
+    def stage(self) -> FileEntry:
         """Finish the file, which must have rows, and stage its upload."""
-        rows = self.writer.close()
-        if isinstance(self.writer, SortedFileWriter):
-            return DataFile(self.kind, self.sink.stage(), rows, self.writer.keys, statistics=self.writer.statistics)
-        return DataFile(self.kind, self.sink.stage(), rows)
+        written = self.writer.close()
+        return FileEntry.staged(self.kind, self.sink.stage(), written)
 
 
 def tombstone_file(key: str, spec: KeySpec, s3: S3Settings, metadata: Mapping[str, str]) -> StagedFile:
@@ -73,9 +71,8 @@ def columns(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([batch[name] for name in schema.names], schema=schema)
 
 
-def visible_run(staged: DataFile, s3: S3Settings) -> FileEntry:
+def visible_run(staged: FileEntry, s3: S3Settings) -> FileEntry:
     """Complete the upload of a staged scratch run, so that it can be read. Raises TransientError if the upload is gone."""
-    run = FileEntry.of(staged)
-    if not complete(S3Store(s3), [run]):
-        raise TransientError(f"The upload of s3://{s3.bucket}/{run.key} has gone before it was complete. Try again.")
-    return run.visible()
+    if not complete(S3Store(s3), [staged]):
+        raise TransientError(f"The upload of s3://{s3.bucket}/{staged.key} has gone before it was complete. Try again.")
+    return staged.visible()

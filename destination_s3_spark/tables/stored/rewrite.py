@@ -9,11 +9,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from destination_s3_spark.chain.files import DataFile, FileEntry, FileKind, generation_metadata
+from destination_s3_spark.chain.files import FileEntry, FileKind, generation_metadata
 from destination_s3_spark.decoding.plan import RowPlan
 from destination_s3_spark.formats.file_format import FileOptions
 from destination_s3_spark.formats.file_writer import FileColumns
-from destination_s3_spark.formats.parquet import gathered_statistics
 from destination_s3_spark.schema.partitioning import Partitioning
 from destination_s3_spark.schema.table_schema import TableSchema
 from destination_s3_spark.storage.ranged import RangedFile
@@ -77,7 +76,7 @@ class RewriteTask:
     partitioning: Partitioning | None = None
 
 
-def rewrite_file(task: RewriteTask) -> tuple[DataFile, ...]:
+def rewrite_file(task: RewriteTask) -> tuple[FileEntry, ...]:
     """Stage the final files, in the order of their rows as far as they are of one partition.
 
     Raises ConfigError for a value that does not fit, DataError or TransientError. Nothing stays staged after an error.
@@ -93,12 +92,12 @@ def rewrite_file(task: RewriteTask) -> tuple[DataFile, ...]:
         except BaseException:
             file.abandon()
             raise
-        rows_written = file.close()
-        return (DataFile(FileKind.FINAL, sink.stage(), rows_written, statistics=gathered_statistics(file)),)
+        written = file.close()
+        return (FileEntry.staged(FileKind.FINAL, sink.stage(), written),)
 
 
-def _partitions(task: RewriteTask, partitioning: Partitioning, metadata: Mapping[str, str]) -> tuple[DataFile, ...]:
-    staged: list[DataFile] = []
+def _partitions(task: RewriteTask, partitioning: Partitioning, metadata: Mapping[str, str]) -> tuple[FileEntry, ...]:
+    staged: list[FileEntry] = []
     rows = (typed for _, typed in task.stored.rows(task.s3))
     with ExitStack() as stack:
         for key in task.keys:

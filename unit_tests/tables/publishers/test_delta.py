@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import Any
 
 import deltalake
+import msgspec
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -120,7 +121,7 @@ def test_a_file_that_the_chain_does_not_describe_has_all_bounds_or_none(table: A
     schema = table.set_schema(writer, 0, columns)
     for number, total in enumerate((Decimal(10**20), Decimal(7))):
         rows = table.rows(schema, {"id": number, "total": total})
-        final = replace(table.stage(writer, FileKind.FINAL, rows), statistics=None)
+        final = msgspec.structs.replace(table.stage(writer, FileKind.FINAL, rows), statistics=None)
         table.commit(writer, final, table.stage(writer, FileKind.RAW, rows))
     writer.close()
 

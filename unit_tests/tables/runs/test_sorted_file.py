@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.errors import Bug
+from destination_s3_spark.formats.file_statistics import WrittenFile
 from destination_s3_spark.formats.parquet import ParquetFile, ParquetOptions
 from destination_s3_spark.schema.arrow import RAW_SCHEMA
 from destination_s3_spark.schema.encodings import Encodings, TimeEncoding
@@ -68,8 +69,8 @@ def test_a_run_is_sorted_by_key_and_then_by_arrival() -> None:
     run = RunFile(sink, TYPED, SPEC, 10)
     run.write(first, first)
     run.write(second, second)
-    assert run.keys is None
-    assert run.close() == 5
+    written = run.close()
+    assert written.rows == 5
     stored = pq.read_table(io.BytesIO(sink.getvalue()))
     assert stored.schema.names == [*TYPED.names, KEY, CURSOR, DELETED, OFFSET]
     assert stored.select(["id", "region", OFFSET, DELETED]).to_pylist() == [
@@ -81,8 +82,8 @@ def test_a_run_is_sorted_by_key_and_then_by_arrival() -> None:
     ]
     assert stored[KEY].combine_chunks().equals(key_column(stored, SPEC))
     assert stored[CURSOR].equals(stored["seen"])
-    assert run.keys is not None
-    assert (lower(run.keys), upper(run.keys), run.keys.of) == (encoded(None), encoded(2, "b"), SPEC.fingerprint)
+    assert written.keys is not None
+    assert (lower(written.keys), upper(written.keys), written.keys.of) == (encoded(None), encoded(2, "b"), SPEC.fingerprint)
 
 
 def test_a_run_of_raw_rows_has_the_control_columns_of_the_typed_ones() -> None:
@@ -299,8 +300,7 @@ def test_a_run_refuses_other_columns_and_abandoned_gives_its_sink_nothing_more()
 def test_a_run_without_rows_is_a_file_without_keys() -> None:
     sink = io.BytesIO()
     run = RunFile(sink, TYPED, SPEC, 0)
-    assert run.close() == 0
-    assert run.keys is None
+    assert run.close() == WrittenFile(rows=0, keys=None)
     assert sorted_index(sink) == ()
     assert len(read(sink, FileKind.DELTA)) == 0
 

@@ -11,7 +11,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
-from destination_s3_spark.chain.files import DataFile, FileKind
+from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.config.iceberg_options import IcebergSql
 from destination_s3_spark.schema.arrow import META_FIELDS, schema_to_text
 from destination_s3_spark.schema.field_ids import FieldIds, first_ids, later_ids, with_ids
@@ -79,14 +79,14 @@ class Lake:
         self._columns, self._ids, self._last_id = columns, ids, max(self._last_id, *ids)
         return with_ids(columns, ids)
 
-    def append(self, writer: TableWriter, schema: pa.Schema, *rows: dict[str, object]) -> DataFile:
-        file: DataFile = self.table.stage(writer, FileKind.FINAL, self.table.rows(schema, *rows))
+    def append(self, writer: TableWriter, schema: pa.Schema, *rows: dict[str, object]) -> FileEntry:
+        file: FileEntry = self.table.stage(writer, FileKind.FINAL, self.table.rows(schema, *rows))
         self.table.commit(writer, file)
         return file
 
-    def merge(self, writer: TableWriter, schema: pa.Schema, *rows: dict[str, object]) -> DataFile:
+    def merge(self, writer: TableWriter, schema: pa.Schema, *rows: dict[str, object]) -> FileEntry:
         """Replace all final files by one."""
-        file: DataFile = self.table.stage(writer, FileKind.FINAL, self.table.rows(schema, *rows))
+        file: FileEntry = self.table.stage(writer, FileKind.FINAL, self.table.rows(schema, *rows))
         writer.merge([file], writer.live_files().of(FileKind.FINAL), None)
         return file
 

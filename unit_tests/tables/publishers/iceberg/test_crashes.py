@@ -11,9 +11,10 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
-from destination_s3_spark.chain.files import DataFile, FileKind
+from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.errors import TransientError
+from destination_s3_spark.formats.file_statistics import WrittenFile
 from destination_s3_spark.schema.arrow import schema_to_text
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.commit.writer import TableWriter
@@ -34,8 +35,8 @@ def session(store: FakeStore, folder: Path, sync_id: int) -> TableWriter:
     return made
 
 
-def staged(made: TableWriter, store: FakeStore) -> DataFile:
-    return DataFile(FileKind.FINAL, store.stage(f"lake/users/f-{made.next_token()}.parquet", b"x"), 1)
+def staged(made: TableWriter, store: FakeStore) -> FileEntry:
+    return FileEntry.staged(FileKind.FINAL, store.stage(f"lake/users/f-{made.next_token()}.parquet", b"x"), WrittenFile(1))
 
 
 def replaced(store: FakeStore, folder: Path, sync_id: int) -> None:
