@@ -22,9 +22,7 @@ from destination_s3_spark.chain.opening import Session
 from destination_s3_spark.chain.orphan_uploads import OrphanUploads
 from destination_s3_spark.formats.file_statistics import KeyRange, WrittenFile
 from destination_s3_spark.formats.parquet_statistics import footer_statistics
-from destination_s3_spark.schema.airbyte_type import AirbyteType, Array, Decimal, Field, Object, Scalar
-from destination_s3_spark.schema.arrow import META_FIELDS, arrow_type, schema_to_text
-from destination_s3_spark.schema.type_text import type_to_json
+from destination_s3_spark.schema.arrow import META_FIELDS, schema_to_text
 from destination_s3_spark.storage.client import s3_client
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import AccessKey, ClientLimits, S3Settings
@@ -34,6 +32,7 @@ from destination_s3_spark.tables.commit.writer import TableWriter, WriterDepende
 from destination_s3_spark.tables.landing.slices import Segment, StagedSlice
 from destination_s3_spark.tables.publishers.publication import Publisher
 from unit_tests.places import table_of
+from unit_tests.schema.of_arrow import recorded
 
 REGION = "us-east-1"
 
@@ -209,19 +208,6 @@ def s3_error() -> Callable[..., Reply]:
 STARTED = datetime(2026, 5, 4, 3, 2, 1, tzinfo=UTC)
 
 
-def airbyte_type(kind: pa.DataType) -> AirbyteType:
-    """A type that columns of this Arrow type may have."""
-    if pa.types.is_struct(kind):
-        return Object(tuple(Field(member.name, member.name, airbyte_type(member.type)) for member in kind))
-    if pa.types.is_list(kind):
-        return Array(airbyte_type(kind.value_type))
-    if pa.types.is_decimal(kind):
-        return Decimal(kind.precision, kind.scale)
-    if pa.types.is_timestamp(kind):
-        return Scalar.TIMESTAMP_WITH_TIMEZONE
-    return next(scalar for scalar in Scalar if arrow_type(scalar) == kind)
-
-
 class SmallTable:
     """The table of one stream in a bucket, below `lake/`, and sessions that write Parquet files of a few rows into it."""
 
@@ -261,13 +247,14 @@ class SmallTable:
     def set_schema(self, writer: TableWriter, schema_id: int, columns: Sequence[tuple[str, pa.DataType]], **more: object) -> pa.Schema:
         """Make these the data columns; returns the whole schema."""
         schema = pa.schema([*META_FIELDS, *columns])
-        fields = [
-            {"id": number, "name": name, "source": name, "type": type_to_json(airbyte_type(kind)), "addedIn": schema_id}
-            for number, (name, kind) in enumerate(columns, start=1)
-        ]
-        payload = {"schemaId": schema_id, "version": "1-0-0", "fields": fields, "arrowSchema": schema_to_text(schema), **more}
+        payload = {
+            "schemaId": schema_id,
+            "version": "1-0-0",
+            "fields": recorded(columns, schema_id),
+            "arrowSchema": schema_to_text(schema),
+        }
         writer.open()
-        writer.ensure_schema(payload)
+        writer.ensure_schema({**payload, **more})
         return schema
 
     @staticmethod

@@ -1,15 +1,28 @@
-"""Columns of a Delta table: the JSON text of `schemaString`, made from an Arrow schema.
+"""Columns of a Delta table: the JSON text of `schemaString`, made from the columns as the files store them.
 
 Delta has no type for a time of day. Such columns and members are left out; readers ignore what a file has beyond the schema.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-import pyarrow as pa
+
+from destination_s3_spark.schema.airbyte_type import (
+    AirbyteType,
+    Array,
+    Decimal,
+    Field,
+    Object,
+    Scalar,
+    SchemalessArray,
+    SchemalessObject,
+    Union,
+)
+from destination_s3_spark.schema.stored_fields import union_members
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,27 +46,26 @@ class DeltaColumns:
     partly_bounded: tuple[str, ...]
 
 
-def delta_columns(schema: pa.Schema, partition: PartitionColumn | None = None) -> DeltaColumns:
-    """Convert the schema of the files. All columns become nullable, because adopted files may hold nulls anywhere.
+def delta_columns(fields: Sequence[Field], partition: PartitionColumn | None = None) -> DeltaColumns:
+    """Convert the columns of the files. All become nullable, because adopted files may hold nulls anywhere.
 
     A partition column comes last. The files do not have it, and it has no statistics.
     """
     left_out: list[str] = []
-    fields = _fields(schema, "", left_out)
-    partly = tuple(field.name for field in schema if pa.types.is_struct(field.type) and _has_list(field.type))
-    names = tuple(field["name"] for field in fields)
+    columns = _members(fields, "", left_out)
+    partly = tuple(field.name for field in fields if _is_partly_bounded(field.type))
+    names = tuple(column["name"] for column in columns)
     if partition is not None:
-        fields.append({"name": partition.name, "type": partition.type, "nullable": True, "metadata": {}})
-    return DeltaColumns(msgspec.json.encode({"type": "struct", "fields": fields}).decode(), tuple(left_out), names, partly)
+        columns.append({"name": partition.name, "type": partition.type, "nullable": True, "metadata": {}})
+    return DeltaColumns(msgspec.json.encode({"type": "struct", "fields": columns}).decode(), tuple(left_out), names, partly)
 
 
-def _has_list(kind: pa.DataType) -> bool:
-    if not pa.types.is_struct(kind):
-        return bool(pa.types.is_list(kind))
-    return any(_has_list(member.type) for member in kind)
+def _is_partly_bounded(of: AirbyteType) -> bool:
+    members = of.fields if isinstance(of, Object) else union_members(of) if isinstance(of, Union) else ()
+    return any(isinstance(member.type, Array) or _is_partly_bounded(member.type) for member in members)
 
 
-def _fields(fields: pa.Schema | pa.StructType, path: str, left_out: list[str]) -> list[dict[str, Any]]:
+def _members(fields: Iterable[Field], path: str, left_out: list[str]) -> list[dict[str, Any]]:
     found = []
     for field in fields:
         kind = _type(field.type, f"{path}{field.name}", left_out)
@@ -62,25 +74,36 @@ def _fields(fields: pa.Schema | pa.StructType, path: str, left_out: list[str]) -
     return found
 
 
-def _type(kind: pa.DataType, path: str, left_out: list[str]) -> object:
+def _type(of: AirbyteType, path: str, left_out: list[str]) -> str | dict[str, Any] | None:  # noqa: C901 (one case for each type)
     """Return the Delta type, or None after adding the path to `left_out`."""
-    if pa.types.is_struct(kind):
-        # A struct whose members are all left out has no columns in Delta, so it is left out itself.
-        fields = _fields(kind, f"{path}.", left_out)
-        return {"type": "struct", "fields": fields} if fields else None
-    if pa.types.is_list(kind):
-        element = _type(kind.value_type, f"{path}[]", left_out)
-        return None if element is None else {"type": "array", "elementType": element, "containsNull": True}
-    name = _primitive(kind)
-    if name is None:
-        left_out.append(path)
-    return name
+    match of:
+        case Scalar.STRING | SchemalessObject() | SchemalessArray():
+            return "string"
+        case Scalar.BOOLEAN:
+            return "boolean"
+        case Scalar.INTEGER:
+            return "long"
+        case Scalar.NUMBER:
+            return "double"
+        case Decimal(precision, scale):
+            return f"decimal({precision},{scale})"
+        case Scalar.DATE:
+            return "date"
+        case Scalar.TIMESTAMP_WITH_TIMEZONE | Scalar.TIMESTAMP_WITHOUT_TIMEZONE:
+            return "timestamp"
+        case Scalar.TIME_WITH_TIMEZONE | Scalar.TIME_WITHOUT_TIMEZONE:
+            left_out.append(path)
+            return None
+        case Object(fields):
+            return _struct(fields, path, left_out)
+        case Union():
+            return _struct(union_members(of), path, left_out)
+        case Array(items):
+            element = _type(items, f"{path}[]", left_out)
+            return None if element is None else {"type": "array", "elementType": element, "containsNull": True}
 
 
-def _primitive(kind: pa.DataType) -> str | None:
-    if pa.types.is_timestamp(kind) and kind.tz is not None:
-        return "timestamp"
-    if pa.types.is_decimal(kind):
-        return f"decimal({kind.precision},{kind.scale})"
-    names = {pa.string(): "string", pa.int64(): "long", pa.float64(): "double", pa.bool_(): "boolean", pa.date32(): "date"}
-    return names.get(kind)
+def _struct(fields: Iterable[Field], path: str, left_out: list[str]) -> dict[str, Any] | None:
+    """Return a struct. One whose members are all left out has no columns in Delta, so it is left out itself."""
+    members = _members(fields, f"{path}.", left_out)
+    return {"type": "struct", "fields": members} if members else None

@@ -21,18 +21,6 @@ from destination_s3_spark.schema.airbyte_type import (
 from destination_s3_spark.schema.avro_names import RecordNames, safe_name, safe_namespace
 from destination_s3_spark.stream_id import StreamId
 
-_TIME, _TIMESTAMP = Integer(logical="time-micros"), Integer(logical="timestamp-micros")
-_SCALARS: dict[Scalar, AvroType] = {
-    Scalar.STRING: Text(),
-    Scalar.BOOLEAN: Boolean(),
-    Scalar.INTEGER: Integer(),
-    Scalar.NUMBER: Double(),
-    Scalar.DATE: Integer("int", "date"),
-    Scalar.TIME_WITH_TIMEZONE: _TIME,
-    Scalar.TIME_WITHOUT_TIMEZONE: _TIME,
-    Scalar.TIMESTAMP_WITH_TIMEZONE: _TIMESTAMP,
-    Scalar.TIMESTAMP_WITHOUT_TIMEZONE: _TIMESTAMP,
-}
 _ITEMS = "items"
 """The path element of an array's items."""
 _META = "_airbyte_meta"
@@ -77,14 +65,24 @@ class _Schema:
     def _nullable(self, of: AirbyteType, path: tuple[str, ...]) -> AvroType:
         return self._union(of, path) if isinstance(of, Union) else Nullable(self._type(of, path))
 
-    def _type(self, of: AirbyteType, path: tuple[str, ...]) -> AvroType:
+    def _type(self, of: AirbyteType, path: tuple[str, ...]) -> AvroType:  # noqa: C901 (one case for each type)
         match of:
-            case Scalar():
-                return _SCALARS[of]
+            case Scalar.STRING | SchemalessObject() | SchemalessArray():
+                return Text()
+            case Scalar.BOOLEAN:
+                return Boolean()
+            case Scalar.INTEGER:
+                return Integer()
+            case Scalar.NUMBER:
+                return Double()
             case Decimal(precision, scale):
                 return DecimalBytes(precision, scale)
-            case SchemalessObject() | SchemalessArray():
-                return Text()
+            case Scalar.DATE:
+                return Integer("int", "date")
+            case Scalar.TIME_WITH_TIMEZONE | Scalar.TIME_WITHOUT_TIMEZONE:
+                return Integer(logical="time-micros")
+            case Scalar.TIMESTAMP_WITH_TIMEZONE | Scalar.TIMESTAMP_WITHOUT_TIMEZONE:
+                return Integer(logical="timestamp-micros")
             case Object(fields):
                 return Record(*self._names.give(path), self._members(fields, path))
             case Array(items):

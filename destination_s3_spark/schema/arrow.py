@@ -7,7 +7,7 @@ Physical types are those of destination-s3 V2. Both kinds of timestamp are in UT
 from __future__ import annotations
 
 import base64
-from typing import Any
+from typing import Any, assert_never
 
 import pyarrow as pa
 
@@ -23,18 +23,6 @@ from destination_s3_spark.schema.airbyte_type import (
     Union,
     option_name,
 )
-
-_SCALARS: dict[Scalar, pa.DataType] = {
-    Scalar.STRING: pa.string(),
-    Scalar.BOOLEAN: pa.bool_(),
-    Scalar.INTEGER: pa.int64(),
-    Scalar.NUMBER: pa.float64(),
-    Scalar.DATE: pa.date32(),
-    Scalar.TIME_WITH_TIMEZONE: pa.time64("us"),
-    Scalar.TIME_WITHOUT_TIMEZONE: pa.time64("us"),
-    Scalar.TIMESTAMP_WITH_TIMEZONE: pa.timestamp("us", tz="UTC"),
-    Scalar.TIMESTAMP_WITHOUT_TIMEZONE: pa.timestamp("us", tz="UTC"),
-}
 
 UNION_TAG = "type"
 """Member of a typed disjoint record that names the one member with a value."""
@@ -54,15 +42,25 @@ RAW_SCHEMA = pa.schema([*META_FIELDS, pa.field("_airbyte_data", pa.string())])
 """Schema of a raw table, with the record's `data` as JSON text."""
 
 
-def arrow_type(airbyte_type: AirbyteType) -> pa.DataType:
+def arrow_type(airbyte_type: AirbyteType) -> pa.DataType:  # noqa: C901 (one case for each type)
     """Return the Arrow type of a column or member. Schemaless containers become JSON text, unions become typed disjoint records."""
     match airbyte_type:
-        case Scalar():
-            return _SCALARS[airbyte_type]
+        case Scalar.STRING | SchemalessObject() | SchemalessArray():
+            return pa.string()
+        case Scalar.BOOLEAN:
+            return pa.bool_()
+        case Scalar.INTEGER:
+            return pa.int64()
+        case Scalar.NUMBER:
+            return pa.float64()
         case Decimal(precision, scale):
             return pa.decimal128(precision, scale)
-        case SchemalessObject() | SchemalessArray():
-            return pa.string()
+        case Scalar.DATE:
+            return pa.date32()
+        case Scalar.TIME_WITH_TIMEZONE | Scalar.TIME_WITHOUT_TIMEZONE:
+            return pa.time64("us")
+        case Scalar.TIMESTAMP_WITH_TIMEZONE | Scalar.TIMESTAMP_WITHOUT_TIMEZONE:
+            return pa.timestamp("us", tz="UTC")
         case Object(fields):
             return pa.struct([arrow_field(field) for field in fields])
         case Array(items):
@@ -71,6 +69,8 @@ def arrow_type(airbyte_type: AirbyteType) -> pa.DataType:
             # The tag is nullable although it is always set, because Arrow cannot write a required member below a null record.
             members = [(option_name(option), arrow_type(option)) for option in options]
             return pa.struct([(UNION_TAG, pa.string()), *members])
+        case _:  # mypy takes Arrow's types for Any, and so would not miss a return
+            assert_never(airbyte_type)
 
 
 def arrow_field(field: Field) -> pa.Field[Any]:

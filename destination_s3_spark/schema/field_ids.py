@@ -44,13 +44,7 @@ def with_ids(columns: pa.Schema, ids: FieldIds) -> pa.Schema:
     return pa.schema([_with_id(field, (), of) for field in columns])
 
 
-def id_of(field: pa.Field[Any]) -> int | None:
-    """Return the id of a field, or None without one."""
-    found = (field.metadata or {}).get(FIELD_ID)
-    return None if found is None else int(found)
-
-
-def children(kind: pa.DataType) -> list[pa.Field[Any]]:
+def _children(kind: pa.DataType) -> list[pa.Field[Any]]:
     """Return the members of a struct, the element of a list, or nothing."""
     return [kind.field(index) for index in range(kind.num_fields)]
 
@@ -61,14 +55,14 @@ def _walk(fields: Iterable[pa.Field[Any]], path: Path = ()) -> Iterator[tuple[Pa
         yield (*path, field.name), field
     for field in level:
         if field.type.num_fields:
-            yield from _walk(children(field.type), (*path, field.name))
+            yield from _walk(_children(field.type), (*path, field.name))
 
 
 def _with_id(field: pa.Field[Any], path: Path, of: dict[Path, int]) -> pa.Field[Any]:
     here = (*path, field.name)
     kind = field.type
     if pa.types.is_struct(kind):
-        kind = pa.struct([_with_id(member, here, of) for member in children(kind)])
+        kind = pa.struct([_with_id(member, here, of) for member in _children(kind)])
     elif pa.types.is_list(kind):
         kind = pa.list_(_with_id(kind.value_field, here, of))
     return pa.field(field.name, kind, field.nullable, {FIELD_ID: str(of[here])})
@@ -77,8 +71,8 @@ def _with_id(field: pa.Field[Any], path: Path, of: dict[Path, int]) -> pa.Field[
 def _only_grew(before: pa.DataType, after: pa.DataType) -> bool:
     """Tell whether a type is the same but for members that came to its structs."""
     if pa.types.is_struct(before) and pa.types.is_struct(after):
-        types = {member.name: member.type for member in children(before)}
-        return all(member.name not in types or _only_grew(types[member.name], member.type) for member in children(after))
+        types = {member.name: member.type for member in _children(before)}
+        return all(member.name not in types or _only_grew(types[member.name], member.type) for member in _children(after))
     if pa.types.is_list(before) and pa.types.is_list(after):
         return _only_grew(before.value_type, after.value_type)
     return bool(before == after)

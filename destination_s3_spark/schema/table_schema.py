@@ -60,8 +60,12 @@ class TableSchema:
     @property
     def arrow(self) -> pa.Schema:
         """The columns with their field ids, which Arrow writes into Parquet files."""
-        columns = self.columns
-        return with_ids(columns, self.field_ids or first_ids(columns))
+        return with_ids(self.columns, self.ids)
+
+    @property
+    def ids(self) -> FieldIds:
+        """The field ids of `columns`, by default the first ones."""
+        return self.field_ids or first_ids(self.columns)
 
     def after(self, previous: TableSchema | None) -> TableSchema:
         """Return this schema with field ids, as it follows another one."""
@@ -69,9 +73,7 @@ class TableSchema:
         if previous is None:
             ids = first_ids(columns)
         else:
-            before = previous.columns
-            known = previous.field_ids or first_ids(before)
-            ids = later_ids(before, known, max(previous.last_field_id, *known), columns)
+            ids = later_ids(previous.columns, previous.ids, max(previous.last_field_id, *previous.ids), columns)
         return replace(self, field_ids=ids, last_field_id=max(*ids, 0 if previous is None else previous.last_field_id))
 
     def column(self, source: str) -> TableField | None:

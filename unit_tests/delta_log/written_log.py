@@ -12,11 +12,14 @@ from destination_s3_spark.delta_log.actions import Action, Add, CommitInfo, Meta
 from destination_s3_spark.delta_log.log import DeltaLog
 from destination_s3_spark.delta_log.schema_text import delta_columns
 from unit_tests.chain.fake_store import FakeStore
+from unit_tests.schema.of_arrow import fields_of
 
 ROOT = "lake/users/"
 PROTOCOL = Protocol(1, 7, writer_features=["appendOnly", "invariants", "ourOwn"])
 COLUMNS = pa.schema([("id", pa.int64()), ("name", pa.string())])
-METADATA = Metadata("5e7c42c1-0000-4000-8000-000000000000", delta_columns(COLUMNS).schema_string, [], {"delta.checkpointInterval": "10"})
+METADATA = Metadata(
+    "5e7c42c1-0000-4000-8000-000000000000", delta_columns(fields_of(COLUMNS)).schema_string, [], {"delta.checkpointInterval": "10"}
+)
 
 
 def added(number: int, **more: Any) -> Add:

@@ -19,8 +19,11 @@ from hypothesis import strategies as st
 
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.formats.avro import BLOCK_BYTES, AvroFile, AvroOptions, Checksum, Codec
-from destination_s3_spark.schema.airbyte_type import Union, option_name
+from destination_s3_spark.formats.avro_schema import row_type
+from destination_s3_spark.schema.airbyte_type import AirbyteType, Field, Union, option_name
+from destination_s3_spark.schema.arrow import META_FIELDS, arrow_type
 from destination_s3_spark.stream_id import StreamId
+from unit_tests.schema.every_type import EVERYWHERE
 
 OPTIONS = AvroOptions()
 OWN = ["_airbyte_raw_id", "_airbyte_extracted_at", "_airbyte_meta", "_airbyte_generation_id"]
@@ -436,3 +439,15 @@ def test_any_typed_rows_come_back_from_an_avro_reader(
     rows = stored(sink.getvalue())
     assert [row["_airbyte_meta"] for row in rows] == block.final["_airbyte_meta"].to_pylist()
     assert {name: [repr(row[name]) for row in rows] for name in expected} == {n: list(map(repr, v)) for n, v in expected.items()}
+
+
+@pytest.mark.parametrize("of", EVERYWHERE.values(), ids=EVERYWHERE)
+def test_every_type_in_every_place_has_a_type_and_its_nulls_are_read_back(of: AirbyteType) -> None:
+    record = row_type(StreamId("shop", "users"), [Field("c", "c", of)])
+    own = {"_airbyte_raw_id": str(UUID(int=1)), "_airbyte_extracted_at": 0, "_airbyte_meta": {"sync_id": 1, "changes": []}}
+    row = {**own, "_airbyte_generation_id": 0, "c": None}
+    rows = pa.Table.from_pylist([row], pa.schema([*META_FIELDS, ("c", arrow_type(of))]))
+    (encoded,) = record.rows([column.combine_chunks() for column in rows.columns])
+
+    schema = fastavro.parse_schema(without_logical_types(record.schema))
+    assert fastavro.schemaless_reader(io.BytesIO(encoded.as_py()), schema) == row

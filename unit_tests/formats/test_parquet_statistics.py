@@ -29,6 +29,7 @@ from destination_s3_spark.formats.parquet_statistics import completed, footer_st
 from destination_s3_spark.schema.encodings import Encodings, TimeEncoding
 from destination_s3_spark.tables.publishers.delta_files import add_actions, configuration
 from unit_tests.chain.fake_store import FakeStore
+from unit_tests.schema.of_arrow import fields_of
 
 DAY_MS, DAY_US = 86_400_000, 86_400_000_000
 FIRST_DAY, LAST_DAY = (day.toordinal() - date(1970, 1, 1).toordinal() for day in (date.min, date.max))
@@ -330,7 +331,7 @@ def test_delta_rs_finds_every_row_with_them(tmp_path: Path) -> None:
     deltalake = pytest.importorskip("deltalake")
     tables = [pa.Table.from_pylist(rows, pa.schema([field for field in DELTA_SCHEMA if field.name in rows[0]])) for rows in FILES]
     entries = {f"{number}.parquet": _entry(tmp_path / f"{number}.parquet", table) for number, table in enumerate(tables)}
-    columns = delta_columns(DELTA_SCHEMA)
+    columns = delta_columns(fields_of(DELTA_SCHEMA))
     # The chain describes all files, so that none is read.
     adds = add_actions(FakeStore(), entries, DELTA_SCHEMA, 0, None).values()
     body = encode_commit(

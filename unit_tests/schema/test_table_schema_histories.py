@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from destination_s3_spark.schema.airbyte_type import AirbyteType, Array, Object, Union, option_name
 from destination_s3_spark.schema.arrow import schema_from_text
 from destination_s3_spark.schema.change import ChangeKind
-from destination_s3_spark.schema.field_ids import id_of
+from destination_s3_spark.schema.field_ids import FIELD_ID
 from destination_s3_spark.schema.json_schema import StreamFields, stream_fields
 from destination_s3_spark.schema.policy import SchemaChange, SchemaPolicy
 from destination_s3_spark.schema.schema_event import from_event, to_event
@@ -76,7 +76,7 @@ def assert_ids_are_new(before: TableSchema | None, after: TableSchema) -> None:
         return
     new = set(after.field_ids) - set(before.field_ids)
     assert all(number > before.last_field_id for number in new)
-    old, now = ({field.name: id_of(field) for field in schema.arrow} for schema in (before, after))
+    old, now = ({field.name: (field.metadata or {})[FIELD_ID] for field in schema.arrow} for schema in (before, after))
     types = {field.name: field.type for field in before.columns}
     for field in after.columns:
         if field.type == types.get(field.name):

@@ -53,10 +53,11 @@ from destination_s3_spark.tables.publishers.delta_files import add_actions, conf
 from destination_s3_spark.tables.publishers.delta_partitions import partition_column
 from destination_s3_spark.tables.publishers.live_columns import (
     recorded_columns,
+    recorded_fields,
     recorded_partitioning,
+    require_current_types,
     require_divided,
     shown_files,
-    stored_columns,
 )
 from destination_s3_spark.tables.publishers.publication import NotPublished, PublisherKind
 from destination_s3_spark.tables.publishers.withdrawal import DELTA_PUBLISHER
@@ -218,7 +219,7 @@ class DeltaTable:
                     "tables.partition_by so that keys consist of ASCII letters, digits and - _ . / = + , @, then refresh the stream."
                 )
         if state.schema is not None:
-            stored_columns(state, live)
+            require_current_types(state, live)
             require_divided(state, live)
 
     def _target(self, state: TableState, live: LiveFiles) -> _Target:
@@ -226,7 +227,7 @@ class DeltaTable:
         stored = recorded_columns(state)
         partitioning = recorded_partitioning(state)
         partition = None if partitioning is None else partition_column(partitioning)
-        columns = delta_columns(stored, partition)
+        columns = delta_columns(recorded_fields(state), partition)
         table_id = str(uuid5(NAMESPACE_URL, f"{identity.final_root}#{identity.table_id}"))
         files = {file.key.removeprefix(root): file for file in _published_files(live)}
         properties = CONFIGURATION | configuration(columns, files.values())

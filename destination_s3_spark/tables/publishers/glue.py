@@ -28,7 +28,7 @@ from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.storage.table_paths import internal_root, overlaps
 from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.publishers.catalog_names import catalog_name, colliding
-from destination_s3_spark.tables.publishers.live_columns import recorded_fields, stored_columns
+from destination_s3_spark.tables.publishers.live_columns import recorded_fields, require_current_types
 from destination_s3_spark.tables.publishers.publication import NotPublished, PublisherKind
 from destination_s3_spark.tables.publishers.sql_types import HIVE, sql_columns
 from destination_s3_spark.tables.publishers.symlink import MANIFEST
@@ -112,7 +112,7 @@ class GlueTable:
     def publish(self, store: ObjectStore, state: TableState, live: LiveFiles, last: Shown | None) -> str:  # noqa: ARG002
         """Register the table, or its new columns. Return the block as the mark."""
         if state.schema is not None:
-            stored_columns(state, live)
+            require_current_types(state, live)
             columns = recorded_fields(state)
             wanted = self._definition(state, columns)
             for _ in range(TRIES):
@@ -141,7 +141,7 @@ class GlueTable:
     def require_fitting(self, store: ObjectStore, state: TableState, live: LiveFiles) -> None:  # noqa: ARG002
         """Raise NotPublished while files hold columns in an older type."""
         if state.schema is not None:
-            stored_columns(state, live)
+            require_current_types(state, live)
 
     def _register(self, wanted: dict[str, Any], block: int) -> bool:
         """Register the definition. Return False if it is registered already, or if a later session has registered another one."""

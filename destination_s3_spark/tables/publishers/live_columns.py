@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pyarrow as pa
 
 from destination_s3_spark.chain.files import FileEntry, FileKind
@@ -14,6 +12,7 @@ from destination_s3_spark.schema.encodings import DESTINATION_S3
 from destination_s3_spark.schema.partitioning import Partitioning
 from destination_s3_spark.schema.schema_event import from_event, stored_from_event
 from destination_s3_spark.schema.stored_fields import stored_fields
+from destination_s3_spark.schema.table_schema import TableSchema
 from destination_s3_spark.tables.publishers.publication import NotPublished
 
 
@@ -22,14 +21,13 @@ def shown_files(live: LiveFiles) -> list[FileEntry]:
     return [file for file in live.of(FileKind.FINAL) if not live.is_pending(file)]
 
 
-def stored_columns(state: TableState, live: LiveFiles) -> pa.Schema:
-    """Return the columns of the files. The table must have a schema. Raises NotPublished while files hold a column in an older type."""
+def require_current_types(state: TableState, live: LiveFiles) -> None:
+    """Raise NotPublished while files hold a column in an older type."""
     if any((file.schema_id or 0) < state.types_since for file in shown_files(live)):
         raise NotPublished(
             "Files with columns of an earlier type are live. The next sync that completes rewrites or replaces them; until then, readers "
             "keep the last published state."
         )
-    return recorded_columns(state)
 
 
 def recorded_columns(state: TableState) -> pa.Schema:
@@ -37,9 +35,14 @@ def recorded_columns(state: TableState) -> pa.Schema:
     return stored_from_event(state.schema or {})
 
 
+def recorded_schema(state: TableState) -> TableSchema:
+    """Return the schema of files that are written now. The table must have one. Raises DataError if its record is damaged."""
+    return from_event(state.schema or {})
+
+
 def recorded_fields(state: TableState) -> tuple[Field, ...]:
     """Return the columns of files that are written now as Airbyte types. The table must have a schema."""
-    schema = from_event(state.schema or {})
+    schema = recorded_schema(state)
     return stored_fields(schema, schema.encodings or DESTINATION_S3)
 
 
@@ -47,7 +50,7 @@ def recorded_partitioning(state: TableState) -> Partitioning | None:
     """Return the partitioning of files that are written now, or None without one. The table must have a schema."""
     if not (state.schema or {}).get("partition"):
         return None
-    schema = from_event(state.schema or {})
+    schema = recorded_schema(state)
     column = None if schema.partition is None else schema.column(schema.partition.source)
     if schema.partition is None or column is None:
         return None
@@ -63,8 +66,3 @@ def require_divided(state: TableState, live: LiveFiles) -> None:
             f"'{other or live.adopted[0]}' was written by another version of the connector, which did not know the table's partitions. A "
             "refresh of the stream replaces it; until then readers see the table as it was."
         )
-
-
-def holds(kind: pa.DataType, wanted: Any) -> bool:
-    """Return whether the type is, or contains at any depth, a wanted one."""
-    return bool(wanted(kind)) or any(holds(kind.field(index).type, wanted) for index in range(kind.num_fields))

@@ -91,26 +91,10 @@ def sql_columns(fields: Sequence[Field], dialect: Dialect) -> SqlColumns:
     return SqlColumns(tuple(typed), tuple(left_out))
 
 
-def _type(of: AirbyteType, dialect: Dialect) -> str:
+def _type(of: AirbyteType, dialect: Dialect) -> str:  # noqa: C901 (one case for each type)
     """Return the name of a type. Raises _NoType."""
     match of:
-        case Scalar():
-            return _scalar(of, dialect)
-        case Decimal(precision, scale):
-            return f"{dialect.decimal}({precision},{scale})"
-        case SchemalessObject() | SchemalessArray():
-            return dialect.text
-        case Array(items):
-            return dialect.array.format(_type(items, dialect))
-        case Object(fields):
-            return _struct(fields, dialect)
-        case Union():
-            return _struct(union_members(of), dialect)
-
-
-def _scalar(of: Scalar, dialect: Dialect) -> str:
-    match of:
-        case Scalar.STRING:
+        case Scalar.STRING | SchemalessObject() | SchemalessArray():
             return dialect.text
         case Scalar.BOOLEAN:
             return dialect.boolean
@@ -124,6 +108,14 @@ def _scalar(of: Scalar, dialect: Dialect) -> str:
             return dialect.timestamp
         case Scalar.TIME_WITH_TIMEZONE | Scalar.TIME_WITHOUT_TIMEZONE:
             raise _NoType("a time of day")
+        case Decimal(precision, scale):
+            return f"{dialect.decimal}({precision},{scale})"
+        case Array(items):
+            return dialect.array.format(_type(items, dialect))
+        case Object(fields):
+            return _struct(fields, dialect)
+        case Union():
+            return _struct(union_members(of), dialect)
 
 
 def _struct(fields: Iterable[Field], dialect: Dialect) -> str:

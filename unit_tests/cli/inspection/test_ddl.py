@@ -14,10 +14,10 @@ from destination_s3_spark.cli.inspection.ddl import UNTRIED, SqlEngine, ddl
 from destination_s3_spark.cli.tree import ENGINES
 from destination_s3_spark.config.config import Config
 from destination_s3_spark.errors import ConfigError
-from destination_s3_spark.schema.airbyte_type import AirbyteType, Array, Field, Object, Union
+from destination_s3_spark.schema.airbyte_type import AirbyteType
 from destination_s3_spark.schema.type_text import type_to_json
 from unit_tests.cli.inspection.hand_made_chain import KEYED, SCHEMA, SEED, HandMadeChain, add_data
-from unit_tests.schema.every_type import EVERY_TYPE, TIMES
+from unit_tests.schema.every_type import EVERY_TYPE, TIMES, places
 
 ODD = {"kind": "object", "fields": [{"source": "a:b", "name": "a:b", "type": "string"}]}
 TIMES_LIST = {"kind": "array", "items": "time_without_timezone"}
@@ -48,12 +48,6 @@ WITH_COLUMNS: Mapping[SqlEngine, tuple[str, str, str]] = {
     SqlEngine.TRINO: ("decimal(38,9)", "array(decimal(38,9))", 'row("m" decimal(38,9))'),
 }
 """The engines whose statements list columns, and how they write a decimal, a list of it and a struct with it."""
-
-
-def places(of: AirbyteType) -> dict[str, AirbyteType]:
-    """A type as a column, in a list, in an object and in a union."""
-    found: dict[str, AirbyteType] = {"column": of, "list": Array(of), "member": Object((Field("m", "m", of),))}
-    return found if isinstance(of, Union) else {**found, "option": Union((of, Object((Field("other", "other", of),))))}
 
 
 @pytest.mark.parametrize("engine", WITH_COLUMNS)

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from destination_s3_spark import tables
-from destination_s3_spark.delta_log.schema_text import delta_columns
+from destination_s3_spark.schema.encodings import has_time
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
 
@@ -163,6 +163,4 @@ def _sorted(table: pa.Table) -> list[Row]:
 
 
 def _without_times(table: pa.Table) -> pa.Table:
-    left_out = delta_columns(table.schema).left_out
-    assert not any("." in path or "[" in path for path in left_out), "only whole columns are compared"
-    return table.drop_columns(list(left_out))
+    return table.drop_columns([column.name for column in table.schema if has_time(column.type)])

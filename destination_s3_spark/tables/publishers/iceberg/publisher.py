@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, ClassVar
 from uuid import uuid4
 
+from destination_s3_spark.chain.files import FileEntry
 from destination_s3_spark.chain.hint import Shown
 from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.chain.state import TableState
@@ -17,6 +18,10 @@ from destination_s3_spark.config.config import Config
 from destination_s3_spark.config.format_options import ParquetFormat
 from destination_s3_spark.config.iceberg_options import IcebergOptions, IcebergSql
 from destination_s3_spark.errors import ConfigError, SyncError
+from destination_s3_spark.formats.parquet import PARQUET
+from destination_s3_spark.formats.registry import format_of
+from destination_s3_spark.schema.arrow import arrow_type
+from destination_s3_spark.schema.encodings import DESTINATION_S3, ExtractedAtEncoding, has_time
 from destination_s3_spark.storage.configured import s3_settings
 from destination_s3_spark.storage.object_store import ObjectStore
 from destination_s3_spark.storage.paths import PathTemplate
@@ -25,8 +30,14 @@ from destination_s3_spark.storage.table_paths import INTERNAL_FOLDER, internal_r
 from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.publishers.catalog_names import catalog_name, colliding
 from destination_s3_spark.tables.publishers.iceberg.addresses import require_allowed
-from destination_s3_spark.tables.publishers.iceberg.columns import iceberg_columns
-from destination_s3_spark.tables.publishers.live_columns import recorded_partitioning, shown_files
+from destination_s3_spark.tables.publishers.live_columns import (
+    recorded_fields,
+    recorded_partitioning,
+    recorded_schema,
+    require_current_types,
+    require_divided,
+    shown_files,
+)
 from destination_s3_spark.tables.publishers.publication import NotPublished, PublisherKind
 
 if TYPE_CHECKING:  # pyiceberg is an extra, and a second of start-up time
@@ -74,13 +85,13 @@ class IcebergTable:
         """Commit one snapshot with the files that were added and removed since the last one. Return the block as the mark."""
         if state.schema is not None:
             self._require_own_place()
-            columns = iceberg_columns(state, live)
+            self.require_fitting(store, state, live)
             files = {self._uri(file.key): file for file in shown_files(live)}
             with self.catalog.connection.calls(store, self._metadata(state)) as catalog:
                 from destination_s3_spark.tables.publishers.iceberg import table  # noqa: PLC0415
 
-                contents = table.Contents(columns, files, recorded_partitioning(state))
-                table.publish(catalog, store, self._place(state), state, contents)
+                wanted = table.LiveTable(recorded_fields(state), recorded_schema(state).ids, files, recorded_partitioning(state))
+                table.publish(catalog, store, self._place(state), state, wanted)
         return str(state.sequence_number)
 
     def published(self, store: ObjectStore, state: TableState) -> int | None:
@@ -97,7 +108,10 @@ class IcebergTable:
     def require_fitting(self, store: ObjectStore, state: TableState, live: LiveFiles) -> None:  # noqa: ARG002
         """Raise NotPublished if Iceberg's readers could not read the files."""
         if state.schema is not None:
-            iceberg_columns(state, live)
+            _require_own_parquet(shown_files(live), live)
+            require_current_types(state, live)
+            require_divided(state, live)
+            _require_readable_times(state)
 
     def _require_own_place(self) -> None:
         if self.rival is not None:
@@ -136,6 +150,33 @@ def _of_tables(config: Config, roots: Mapping[StreamId, str], template: PathTemp
         stream: IcebergTable(catalog, names[stream], internal_root(template, stream), rivals.get(stream), neighbours.get(stream))
         for stream in roots
     }
+
+
+def _require_own_parquet(files: Iterable[FileEntry], live: LiveFiles) -> None:
+    if live.adopted:
+        raise NotPublished(
+            f"{len(live.adopted):,} live files come from destination-s3, whose timestamps in milliseconds Iceberg's readers misread. Run a "
+            "refresh that removes the records: it replaces the files."
+        )
+    other = next((file.key for file in files if format_of(file.key) is not PARQUET), None)
+    if other is not None:
+        raise NotPublished(
+            f"Live files of the table are not Parquet, for example '{other}'. Run a refresh that removes the records: it replaces them."
+        )
+
+
+def _require_readable_times(state: TableState) -> None:
+    times = [field.name for field in recorded_fields(state) if has_time(arrow_type(field.type))]
+    if times:
+        raise NotPublished(
+            f"Spark cannot read an Iceberg table with TIME columns, and this one has {', '.join(times)}. Set format.time_encoding to int64 "
+            "and run a refresh that removes the records."
+        )
+    if (recorded_schema(state).encodings or DESTINATION_S3).extracted_at is ExtractedAtEncoding.MILLIS:
+        raise NotPublished(
+            "The table's files have timestamps in milliseconds, which Iceberg's readers misread. Run a refresh that removes the records: "
+            "its files have microseconds."
+        )
 
 
 def table_name(options: IcebergOptions, stream: StreamId) -> tuple[str, str]:

@@ -6,11 +6,10 @@ pinned to one minor release for that reason.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import (
     CommitFailedException,
@@ -30,6 +29,8 @@ from pyiceberg.utils.concurrent import ExecutorFactory
 
 from destination_s3_spark.chain.files import FileEntry
 from destination_s3_spark.chain.state import TableState
+from destination_s3_spark.schema.airbyte_type import Field, Scalar
+from destination_s3_spark.schema.field_ids import FieldIds
 from destination_s3_spark.schema.partitioning import Partitioning
 from destination_s3_spark.storage.object_store import ObjectStore
 from destination_s3_spark.tables.publishers.iceberg.partitions import (
@@ -55,7 +56,6 @@ TRIES = 4
 SNAPSHOTS_KEPT = timedelta(days=1)
 """Age from which older snapshots are expired. Their data files may already be gone, because a merge deletes what it replaced."""
 MANIFESTS_TO_MERGE = 16
-_TRIED = pa.schema([("id", pa.int64())])
 MANIFEST_BYTES = 8 * 2**20
 
 
@@ -81,10 +81,11 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Contents:
-    """The columns of a table, its files by URI and their partitioning."""
+class LiveTable:
+    """The columns of a table with their field ids, its files by URI and their partitioning."""
 
-    columns: pa.Schema
+    columns: Sequence[Field]
+    ids: FieldIds
     files: Mapping[str, FileEntry]
     partitioning: Partitioning | None
 
@@ -136,19 +137,19 @@ def published_block(table: Table, state: TableState) -> int | None:
     return number
 
 
-def publish(catalog: Catalog, store: ObjectStore, place: Place, state: TableState, contents: Contents) -> None:
-    """Bring the table to this state with these contents. A newer published state stays.
+def publish(catalog: Catalog, store: ObjectStore, place: Place, state: TableState, wanted: LiveTable) -> None:
+    """Bring the table to this state with these columns and files. A newer published state stays.
 
     Every attempt loads the table again and compares blocks first, so a session that another one has overtaken writes nothing. Raises
     NotPublished.
     """
     for _ in range(TRIES):
-        table = load(catalog, place) or _created(catalog, place, contents.columns)
+        table = load(catalog, place) or _created(catalog, place, wanted)
         if table is None:
             continue
         if _is_newer(table, state) or published_block(table, state) == state.sequence_number:
             return
-        change = _Change(table, place, state, contents)
+        change = _Change(table, place, state, wanted)
         try:
             if not _retries_are_off(table):
                 table = table.transaction().set_properties(place.settings()).commit_transaction()
@@ -167,7 +168,8 @@ def try_out(catalog: Catalog, place: Place) -> None:
     """Create a table, change and drop it, and the namespace too if there was none. Raises pyiceberg's exceptions."""
     created = _has_created_namespace(catalog, place)
     try:
-        table = catalog.create_table(place.identifier, iceberg_schema(_TRIED), place.location, properties=place.settings())
+        schema = iceberg_schema([Field("id", "id", Scalar.INTEGER)], (1,))
+        table = catalog.create_table(place.identifier, schema, place.location, properties=place.settings())
         try:
             table.transaction().set_properties({BLOCK: "0"}).commit_transaction()
         finally:
@@ -192,11 +194,12 @@ def _has_created_namespace(catalog: Catalog, place: Place) -> bool:
     return True
 
 
-def _created(catalog: Catalog, place: Place, columns: pa.Schema) -> Table | None:
+def _created(catalog: Catalog, place: Place, wanted: LiveTable) -> Table | None:
     """Create the table and its namespace. Return None if another program was faster."""
     _has_created_namespace(catalog, place)
     try:
-        return catalog.create_table(place.identifier, iceberg_schema(columns), place.location, properties=place.settings())
+        schema = iceberg_schema(wanted.columns, wanted.ids)
+        return catalog.create_table(place.identifier, schema, place.location, properties=place.settings())
     except (TableAlreadyExistsError, CommitStateUnknownException):
         return None
 
@@ -213,13 +216,13 @@ def _retries_are_off(table: Table) -> bool:
 class _Change:
     """The change of a table as loaded to a state of the chain."""
 
-    def __init__(self, table: Table, place: Place, state: TableState, contents: Contents) -> None:
+    def __init__(self, table: Table, place: Place, state: TableState, wanted: LiveTable) -> None:
         self._table = table
         self._place = place
         self._state = state
-        self._columns = contents.columns
-        self._files = contents.files
-        self._partitioning = shown_partitioning(contents.partitioning)
+        self._schema = iceberg_schema(wanted.columns, wanted.ids)
+        self._files = wanted.files
+        self._partitioning = shown_partitioning(wanted.partitioning)
         self._expired: list[Snapshot] = []
 
     def commit(self) -> None:
@@ -227,17 +230,15 @@ class _Change:
         transaction = self._table.transaction()
         # A column cannot change while it divides the table.
         adds_partitioning = remove_other(transaction, self._partitioning)
-        _evolve(transaction, self._columns)
+        _evolve(transaction, self._schema)
         if adds_partitioning and self._partitioning is not None:
             add(transaction, self._partitioning)
         shown = self._change_files(transaction)
-        mapping = transaction.table_metadata.schema().name_mapping.model_dump_json()
         properties = {
             **self._place.settings(),
             BLOCK: str(self._state.sequence_number),
             TIME: _time(self._state),
             SNAPSHOT: shown,
-            TableProperties.DEFAULT_NAME_MAPPING: mapping,
         }
         now = self._table.properties
         transaction.set_properties({name: value for name, value in properties.items() if now.get(name) != value})
@@ -332,10 +333,10 @@ class _ReplaceFiles(_OverwriteFiles):
         return merging.merge_manifests(manifests)
 
 
-def _evolve(transaction: Transaction, columns: pa.Schema) -> None:
+def _evolve(transaction: Transaction, wanted: Schema) -> None:
     """Stage the columns under the ids that files have. Catalogs assign ids of their own to a new table. Raises NotPublished."""
     metadata = transaction.table_metadata
-    wanted, now = iceberg_schema(columns), metadata.schema()
+    now = metadata.schema()
     ids = {field.name: field.field_id for field in wanted.fields}
     require_undivided(transaction, [field.name for field in now.fields if ids.get(field.name) != field.field_id])
     if wanted == now:

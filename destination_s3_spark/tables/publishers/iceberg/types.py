@@ -1,10 +1,10 @@
-"""Conversion of Arrow types to Iceberg types, for the types that final tables have."""
+"""Columns of a table as Iceberg's types with field ids."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator, Sequence
+from itertools import islice
 
-import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
     BooleanType,
@@ -18,51 +18,56 @@ from pyiceberg.types import (
     StringType,
     StructType,
     TimestamptzType,
+    TimeType,
 )
 
-from destination_s3_spark.errors import Bug
-from destination_s3_spark.schema.field_ids import children, first_ids, id_of, with_ids
-from destination_s3_spark.tables.publishers.publication import NotPublished
-
-_SCALARS: dict[pa.DataType, IcebergType] = {
-    pa.string(): StringType(),
-    pa.bool_(): BooleanType(),
-    pa.int64(): LongType(),
-    pa.float64(): DoubleType(),
-    pa.date32(): DateType(),
-    pa.timestamp("us", tz="UTC"): TimestamptzType(),
-}
-
-
-def iceberg_schema(columns: pa.Schema) -> Schema:
-    """Return the columns as an Iceberg schema with their field ids. All are optional.
-
-    The columns of a schema that an earlier version recorded have no ids, and the first ids hold. Raises NotPublished for a type without a
-    counterpart.
-    """
-    if any(id_of(field) is None for field in columns):
-        columns = with_ids(columns, first_ids(columns))
-    return Schema(*map(_field, columns))
+from destination_s3_spark.schema.airbyte_type import (
+    AirbyteType,
+    Array,
+    Decimal,
+    Field,
+    Object,
+    Scalar,
+    SchemalessArray,
+    SchemalessObject,
+    Union,
+)
+from destination_s3_spark.schema.field_ids import FieldIds
+from destination_s3_spark.schema.stored_fields import union_members
 
 
-def _field(field: pa.Field[Any]) -> NestedField:
-    return NestedField(_id(field), field.name, _type(field.type), required=False)
+def iceberg_schema(fields: Sequence[Field], ids: FieldIds) -> Schema:
+    """Return the columns as an Iceberg schema with these ids, in the order of `schema.field_ids`. All are optional."""
+    return Schema(*_members(fields, iter(ids)))
 
 
-def _type(kind: pa.DataType) -> IcebergType:
-    if pa.types.is_struct(kind):
-        return StructType(*map(_field, children(kind)))
-    if pa.types.is_list(kind):
-        return ListType(element_id=_id(kind.value_field), element=_type(kind.value_type), element_required=False)
-    if pa.types.is_decimal(kind):
-        return DecimalType(kind.precision, kind.scale)
-    if kind not in _SCALARS:
-        raise NotPublished(f"This version of the connector has no Iceberg type for {kind}. Upgrade the connector.")
-    return _SCALARS[kind]
+def _members(fields: Sequence[Field], ids: Iterator[int]) -> list[NestedField]:
+    numbers = list(islice(ids, len(fields)))  # those of a level come before those below it
+    return [NestedField(number, field.name, _type(field.type, ids), required=False) for number, field in zip(numbers, fields, strict=True)]
 
 
-def _id(field: pa.Field[Any]) -> int:
-    found = id_of(field)
-    if found is None:
-        raise Bug(f"A field '{field.name}' of a table has no id, and others do.")
-    return found
+def _type(of: AirbyteType, ids: Iterator[int]) -> IcebergType:  # noqa: C901 (one case for each type)
+    match of:
+        case Scalar.STRING | SchemalessObject() | SchemalessArray():
+            return StringType()
+        case Scalar.BOOLEAN:
+            return BooleanType()
+        case Scalar.INTEGER:
+            return LongType()
+        case Scalar.NUMBER:
+            return DoubleType()
+        case Decimal(precision, scale):
+            return DecimalType(precision, scale)
+        case Scalar.DATE:
+            return DateType()
+        case Scalar.TIME_WITH_TIMEZONE | Scalar.TIME_WITHOUT_TIMEZONE:
+            return TimeType()
+        case Scalar.TIMESTAMP_WITH_TIMEZONE | Scalar.TIMESTAMP_WITHOUT_TIMEZONE:
+            return TimestamptzType()
+        case Object(fields):
+            return StructType(*_members(fields, ids))
+        case Union():
+            return StructType(*_members(union_members(of), ids))
+        case Array(items):
+            number = next(ids)
+            return ListType(element_id=number, element=_type(items, ids), element_required=False)

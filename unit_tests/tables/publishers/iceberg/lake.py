@@ -18,9 +18,11 @@ from destination_s3_spark.schema.field_ids import FieldIds, first_ids, later_ids
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.commit.writer import TableWriter
 from destination_s3_spark.tables.publishers.iceberg.publisher import IcebergCatalog, IcebergTable
+from unit_tests.schema.of_arrow import recorded
 
 NAME = ("shop", "users")
 MICROS = pa.timestamp("us", tz="UTC")
+MICROS_ENCODING = {"extractedAt": "micros", "time": "time"}
 OWN_COLUMNS = [field.with_type(MICROS) if field.name == "_airbyte_extracted_at" else field for field in META_FIELDS]
 
 
@@ -68,9 +70,17 @@ class Lake:
     def set_schema(self, writer: TableWriter, schema_id: int, columns: Sequence[tuple[str, pa.DataType]], **more: object) -> pa.Schema:
         """Make these the data columns, beside the connector's own in microseconds; returns the whole schema."""
         schema = self._with_ids(pa.schema([*OWN_COLUMNS, *columns]))
-        fields = [{"id": number, "name": name, "source": name} for number, (name, _) in enumerate(columns, start=1)]
+        event = {
+            "schemaId": schema_id,
+            "version": "1-0-0",
+            "fields": recorded(columns, schema_id),
+            "encodings": MICROS_ENCODING,
+            "arrowSchema": schema_to_text(schema),
+            "fieldIds": list(self._ids),
+            "lastFieldId": self._last_id,
+        }
         writer.open()
-        writer.ensure_schema({"schemaId": schema_id, "version": "1-0-0", "fields": fields, "arrowSchema": schema_to_text(schema), **more})
+        writer.ensure_schema({**event, **more})
         return schema
 
     def _with_ids(self, columns: pa.Schema) -> pa.Schema:

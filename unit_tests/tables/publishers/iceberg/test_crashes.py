@@ -21,10 +21,17 @@ from destination_s3_spark.tables.commit.writer import TableWriter
 from destination_s3_spark.tables.publishers.iceberg.files import io_properties
 from unit_tests.chain.fake_store import Crash, FakeStore, Fault
 from unit_tests.chain.one_table import TABLE, writer
-from unit_tests.tables.publishers.iceberg.lake import NAME, OWN_COLUMNS, published
+from unit_tests.schema.of_arrow import recorded
+from unit_tests.tables.publishers.iceberg.lake import MICROS_ENCODING, NAME, OWN_COLUMNS, published
 
 SETTINGS = S3Settings("bucket")
-SCHEMA = {"schemaId": 0, "fields": [], "arrowSchema": schema_to_text(pa.schema([*OWN_COLUMNS, ("id", pa.int64())]))}
+SCHEMA = {
+    "schemaId": 0,
+    "version": "1-0-0",
+    "fields": recorded([("id", pa.int64())]),
+    "encodings": MICROS_ENCODING,
+    "arrowSchema": schema_to_text(pa.schema([*OWN_COLUMNS, ("id", pa.int64())])),
+}
 
 
 def session(store: FakeStore, folder: Path, sync_id: int) -> TableWriter:

@@ -20,11 +20,10 @@ from pyiceberg.types import LongType, NestedField
 
 from destination_s3_spark.chain.files import GENERATION_METADATA, FileKind
 from destination_s3_spark.errors import Fenced
-from destination_s3_spark.schema.arrow import schema_to_text
-from destination_s3_spark.schema.field_ids import children, id_of
+from destination_s3_spark.schema.field_ids import FIELD_ID
 from destination_s3_spark.tables.publishers.iceberg import table as iceberg_table
 from destination_s3_spark.tables.publishers.publication import Standing, standing
-from unit_tests.tables.publishers.iceberg.lake import MICROS, NAME, OWN_COLUMNS, Lake, properties
+from unit_tests.tables.publishers.iceberg.lake import MICROS, NAME, Lake, properties
 
 ID = [("id", pa.int64())]
 TIMES = datetime(2026, 11, 20, 12, 0, 0, 123456, tzinfo=UTC)
@@ -338,7 +337,7 @@ def test_times_of_day_as_integers_are_published(lake: Lake) -> None:
     writer = lake.session(1)
     columns = [("id", pa.int64()), ("opens", pa.time64("us"))]
     stored = lake.set_schema(writer, 0, columns, encodings={"extractedAt": "micros", "time": "int64"})
-    stored = stored.set(stored.get_field_index("opens"), pa.field("opens", pa.int64()))
+    stored = stored.set(stored.get_field_index("opens"), stored.field("opens").with_type(pa.int64()))
     lake.append(writer, stored, {"id": 1, "opens": 5})
     writer.close()
 
@@ -512,40 +511,15 @@ def test_files_and_catalog_have_the_field_ids_of_the_chain(lake: Lake) -> None:
     assert {**second, "id": fourth["id"]} == fourth
 
 
-def test_files_without_field_ids_are_found_by_the_names(lake: Lake) -> None:
-    """Files of destination-s3 have none. Later files have those that the catalog has given them."""
-    writer = lake.session(1)
-    schema = pa.schema([*OWN_COLUMNS, ("id", pa.int64())])
-    fields = [{"id": 1, "name": "id", "source": "id"}]
-    writer.open()
-    writer.ensure_schema({"schemaId": 0, "version": "1-0-0", "fields": fields, "arrowSchema": schema_to_text(schema)})
-    lake.append(writer, schema, {"id": 1})
-    writer.close()
-    assert lake.rows("id") == [{"id": 1}]
-    lake.synced(2, [("id", pa.int64()), ("name", pa.string())], {"id": 2, "name": "x"}, schema_id=1)
-
-    assert sorted(lake.rows("id", "name"), key=str) == [{"id": 1, "name": None}, {"id": 2, "name": "x"}]
-    assert "schema.name-mapping.default" in lake.iceberg().properties
-
-
-def ids_of(schema: pa.Schema) -> dict[str, int | None]:
+def ids_of(schema: pa.Schema) -> dict[str, int]:
     """The field ids of a file's columns, by the paths that Iceberg gives them."""
-    found: dict[str, int | None] = {}
+    found: dict[str, int] = {}
 
     def walk(field: pa.Field[Any], path: str) -> None:
-        found[path] = id_of(field)
-        for child in children(field.type):
+        found[path] = int((field.metadata or {})[FIELD_ID])
+        for child in (field.type.field(index) for index in range(field.type.num_fields)):
             walk(child, f"{path}.{'element' if pa.types.is_list(field.type) else child.name}")
 
     for column in schema:
         walk(column, column.name)
     return found
-
-
-def test_a_type_without_a_counterpart_is_refused_and_ends_nothing(lake: Lake, caplog: pytest.LogCaptureFixture) -> None:
-    writer = lake.synced(1, [("id", pa.int64()), ("odd", pa.int8())], {"id": 1, "odd": 1})
-
-    assert writer.state is not None
-    assert writer.state.closed
-    (warning,) = warnings(caplog)
-    assert "no Iceberg type for int8" in warning

@@ -32,18 +32,25 @@ from pyiceberg.expressions import (
 )
 from pyiceberg.expressions.visitors import _InclusiveMetricsEvaluator
 from pyiceberg.manifest import DataFile
+from pyiceberg.schema import Schema
 from pyiceberg.types import PrimitiveType
 
 from destination_s3_spark.formats.file_statistics import UNBOUNDED, FileStatistics
 from destination_s3_spark.formats.parquet_statistics import footer_statistics
+from destination_s3_spark.schema.field_ids import first_ids
 from destination_s3_spark.tables.publishers.iceberg import table as iceberg_table
+from destination_s3_spark.tables.publishers.iceberg import types
 from destination_s3_spark.tables.publishers.iceberg.statistics import Metrics, metrics
-from destination_s3_spark.tables.publishers.iceberg.types import iceberg_schema
+from unit_tests.schema.of_arrow import fields_of
 from unit_tests.tables.publishers.iceberg.lake import MICROS, Lake
 
 DAY = timedelta(days=1)
 MOMENT = datetime(2026, 11, 20, 12, 0, 0, 123456, tzinfo=UTC)
 LONG = "ü" * 31 + "zz"
+
+
+def iceberg_schema(columns: pa.Schema) -> Schema:
+    return types.iceberg_schema(fields_of(columns), first_ids(columns))
 
 
 def described(kind: pa.DataType, values: Sequence[Any]) -> Metrics:
