@@ -13,16 +13,18 @@ COMPILE := $(BIN)/python -m uv pip compile --quiet --generate-hashes --no-header
 BUILD_TOOLS := 'setuptools>=77' wheel 'maturin>=1.9,<2'
 CYCLONEDX := 11.12.0
 PYTEST := $(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadgroup --no-loadscope-reorder
+# What `test` leaves, and the properties again.
+REST := (hypothesis or not quick) and not image_tests and not reader_tests and not trino_tests
 KERNEL := kernel/Cargo.toml kernel/Cargo.lock kernel/pyproject.toml $(wildcard kernel/src/*.rs)
 export PYTHON
 # Or each of the many processes of a test run would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-readers test-trino test-without-kernel coverage check check-kernel fuzz wheels spec lock sbom audit base-image image image-test
+.PHONY: help install demo test test-all test-readers test-trino test-without-kernel coverage check check-kernel fuzz wheels spec lock sbom audit base-image image image-test
 
 help: ## List the targets
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 28
 
 install: $(STAMP) ## Make .venv with the locked packages (skipped when up to date)
 
@@ -33,10 +35,14 @@ $(STAMP): requirements-dev.lock pyproject.toml scripts/install scripts/install-c
 demo: install ## Run a sync of an invented shop into a local S3 server and read the tables back
 	@$(BIN)/python -m demo
 
-test: install ## Run all tests but those of the image, of other readers and of Trino
+test: install ## Run the unit tests but the slow ones, and the main job on a real S3 server and Spark (five minutes)
+	@echo "==> running the quick tests"
+	@$(PYTEST) unit_tests integration_tests/test_main_job.py -m quick $(PYTEST_ARGS)
+
+test-all: test ## Run `test`, then all other tests but those of the image and of other readers; properties with all examples (20 minutes)
 	@scripts/install-sources || echo "==> the sources that tests read from could not be installed; those tests are skipped"
-	@echo "==> running the tests"
-	@$(PYTEST) -m "not image_tests and not reader_tests and not trino_tests" $(PYTEST_ARGS)
+	@echo "==> running the slow tests, those of the installed command, and properties with all examples"
+	@$(PYTEST) --hypothesis-profile=ci -m "$(REST)" $(PYTEST_ARGS)
 
 test-readers: install ## Read published tables with Spark 4.1, ClickHouse, DuckDB and Daft (some 900 MB once; six minutes)
 	@scripts/install-readers
@@ -48,7 +54,7 @@ test-trino: install ## Read published tables with Trino, before a release (some 
 	@echo "==> reading published tables with Trino"
 	@$(BIN)/python -m pytest -m trino_tests integration_tests/trino $(PYTEST_ARGS)
 
-coverage: install ## Run the unit tests, and fail when they run less of the package than they did
+coverage: install ## Run the unit tests, the slow ones too, and fail when they run less of the package than they did
 	@echo "==> measuring what the unit tests run"
 	@$(PYTEST) unit_tests --cov --cov-report=term:skip-covered
 

@@ -7,10 +7,13 @@ from hypothesis import HealthCheck, settings
 
 pytest_plugins = ["airbyte_cdk.test.standard_tests.pytest_hooks"]
 
-# How long an example takes says what else the machine does, so no test fails for it.
-settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("untimed")
+# `--hypothesis-profile` takes another one. How long an example takes says what else the machine does, so no test fails for it.
+for _profile, _examples in {"quick": 20, "ci": 100}.items():
+    settings.register_profile(_profile, deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=_examples)
+settings.load_profile("quick")
 
+_MAIN_JOB = "test_main_job.py"
+"""The integration tests of `make test`."""
 
 _CEPH = {"ceph", "strict_server"}
 """The fixtures that start Ceph."""
@@ -24,9 +27,17 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # xdist looks at the groups in this hook, too
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Which tests run, and which of them in one process."""
+    """Which tests run, in which order, and which of them in one process."""
+    _mark_quick(items)
     _keep_together(items)
     _skip_without_image(config, items)
+
+
+def _mark_quick(items: list[pytest.Item]) -> None:
+    """Mark what `make test` runs: the main job, and the unit tests but the slow ones."""
+    for item in items:
+        if item.path.name == _MAIN_JOB or ("unit_tests" in item.path.parts and not item.get_closest_marker("slow")):
+            item.add_marker("quick")
 
 
 def _keep_together(items: list[pytest.Item]) -> None:
@@ -34,8 +45,10 @@ def _keep_together(items: list[pytest.Item]) -> None:
 
     Files that start Spark come one after the other, and so do the tests on Ceph: each worker with such tests would start its own.
     """
-    # The fixture's session stays to the end, so tests that start and stop their own come first.
-    items.sort(key=lambda item: item.path.parent.name != "engine")
+    # The fixture's session stays to the end, so tests that start and stop their own come first. Then the files with the longest tests:
+    # the short ones fill what is left of two processes.
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: (item.path.parent.name != "engine", item.path not in slow, "integration_tests" not in item.path.parts))
     with_spark = {item.path for item in items if item.path.parent.name == "engine" or "spark_session" in _fixtures(item)}
     with_spark |= {item.path for item in items if item.path.parent.match("integration_tests/formats")}  # with the fixtures of one that does
     for item in items:

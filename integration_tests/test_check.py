@@ -24,14 +24,6 @@ def failure(connector: Connector, **options: Any) -> str:
     return str(status["message"])
 
 
-def test_a_good_configuration_succeeds_and_leaves_nothing_behind(strict_lake: Lake) -> None:
-    outcome = strict_lake.connector().check()
-    assert outcome.exit_code == 0, outcome.describe()
-    assert outcome.connection_status["status"] == "SUCCEEDED", outcome.describe()
-    assert strict_lake.bucket.list_keys() == []
-    assert strict_lake.bucket.open_uploads() == []
-
-
 DOUBTFUL: dict[str, Any] = {
     "format": {"format_type": "Parquet", "compresion_codec": "ZSTD"},
     "file_name_pattern": "{foo}_{date}",

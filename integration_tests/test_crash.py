@@ -37,19 +37,6 @@ def rest_after(answers: list[bytes], name: str = "users") -> Iterator[bytes]:
     yield complete(name)
 
 
-def test_after_a_kill_in_mid_sync_every_row_is_there_exactly_once(strict_lake: Lake) -> None:
-    connector = strict_lake.connector(batching=SECOND_BATCH_AGE)
-    with connector.start(CATALOG) as sync:
-        sync.send(*checkpoint(0)).wait_for_states(1)
-        answers = sync.send(*checkpoint(1), *checkpoint(2)).wait_for_states(2)
-        sync.send(*checkpoint(3)).kill()
-    strict_lake.verify()
-
-    connector.write(CATALOG, rest_after(answers)).expect_success()
-    assert strict_lake.ids() == ALL_IDS
-    strict_lake.verify_at_rest()
-
-
 SECOND_COMMIT = "/chain/" + f"{3:020d}"
 MOMENTS = {
     "while landing": Fault("CreateMultipartUpload", skip=2),

@@ -139,6 +139,7 @@ def test_a_tail_without_a_state_doubles_only_when_the_process_dies_between_close
         assert {row for row, copies in found.chain.items() if copies > 1} == {(0, 8), (0, 9), (0, 10)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("completes", Completes)
 def test_every_pair_of_crashes(completes: Completes) -> None:
     calls = clean_calls(ONE_TABLE)
@@ -152,6 +153,7 @@ def test_every_pair_of_crashes(completes: Completes) -> None:
     tally(ONE_TABLE, pairs, completes, "pairs of crashes, one table")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("completes", Completes)
 @pytest.mark.parametrize("name", [name for name in SHAPES if name != TAIL])
 def test_random_crashes_and_timeouts(name: str, completes: Completes) -> None:
@@ -159,6 +161,7 @@ def test_random_crashes_and_timeouts(name: str, completes: Completes) -> None:
     tally(shape, random_schedules(name, 400, 2 * clean_calls(shape), (0, 4), (0, 5)), completes, f"random faults, {name}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["one table", "several slices per checkpoint, across its ends", "global state over three tables"])
 def test_staged_uploads_vanish(name: str) -> None:
     shape = SHAPES[name]
@@ -179,6 +182,7 @@ def test_staged_uploads_vanish(name: str) -> None:
     found.expect_clean(f"vanishing uploads, {name}")
 
 
+@pytest.mark.slow
 def test_a_source_that_replays_with_other_boundaries_loses_nothing() -> None:
     shape = Shape((), (20,), pieces=2, commit_states=2)
     found = Tally()
@@ -197,6 +201,7 @@ def test_a_source_that_replays_with_other_boundaries_loses_nothing() -> None:
     assert found.bad["uploads left"] == 0, found.first_bad
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["one table", "global state over three tables", "several checkpoints per commit, a slice over all of them"]
 )
@@ -267,6 +272,7 @@ def opened_by(shape: Shape) -> int:
     return seeds[-1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("completes", Completes)
 @pytest.mark.parametrize("name", ["one table", "lands inside a checkpoint", "global state over three tables"])
 def test_a_paused_writer_that_wakes_up_after_another_took_over(name: str, completes: Completes) -> None:
@@ -298,6 +304,7 @@ class InterruptedTakeover(Zombie):
         self.attempts += 1 + run_until_done(self.world, self.shape, Platform(acked))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("death", CRASHES)
 @pytest.mark.parametrize("unanswered", [0, 6])
 def test_a_paused_writer_that_wakes_up_while_the_other_has_died_half_way(unanswered: int, death: Fault) -> None:

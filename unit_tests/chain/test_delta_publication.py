@@ -95,6 +95,7 @@ def tally(name: str, schedules: Iterable[dict[int, Fault]], completes: Completes
     found.expect_clean(f"Delta, {name}")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_many_checkpoints")
 @pytest.mark.parametrize("name", CROSSED)
 def test_one_fault_at_every_call(name: str) -> None:
@@ -108,6 +109,7 @@ def test_random_crashes_and_timeouts(name: str) -> None:
     tally(name, random_faults(name, 40, 2 * SCENARIOS[name].clean_calls(DeltaBucket)), Completes.ONCE)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_many_checkpoints")
 @pytest.mark.parametrize("name", CROSSED)
 def test_a_paused_writer_that_wakes_up_after_another_took_over(name: str) -> None:

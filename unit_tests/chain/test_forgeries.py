@@ -264,6 +264,7 @@ def expect_nothing_foreign(store: FakeStore) -> None:
     assert not {key for name, called in store.calls if name == "delete" for key in called.split(",") if key.startswith(CHAIN)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unclean", [False, True], ids=["after a clean end", "after a crash"])
 @pytest.mark.parametrize("forgery", [forge_hint, forge_chain])
 def test_nothing_outside_of_the_table_is_ever_touched(forgery: Callable[[FakeStore, random.Random], None], unclean: bool) -> None:

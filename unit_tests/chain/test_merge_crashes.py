@@ -54,6 +54,7 @@ def test_two_crashes(name: str) -> None:
     tally(name, pairs, Completes.REPEATABLE, "two crashes")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_random_crashes_and_timeouts(name: str) -> None:
     tally(name, random_faults(name, 60, 2 * SCENARIOS[name].clean_calls()), Completes.ONCE, "random faults")
@@ -139,6 +140,7 @@ def test_three_generations_in_a_row_of_which_only_the_last_ends() -> None:
     found.expect_clean("three generations")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("completes", Completes)
 @pytest.mark.parametrize("name", ["a merge into a merged table", "a refresh of a merged table", "a refresh of an appended table"])
 def test_a_paused_writer_that_wakes_up_after_another_took_over(name: str, completes: Completes) -> None:
@@ -156,6 +158,7 @@ def test_a_paused_writer_that_wakes_up_after_another_took_over(name: str, comple
     assert outcomes["Fenced"] > 5 * outcomes["finished"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unanswered", [0, 6])
 @pytest.mark.parametrize("name", ["a merge into a merged table", "a refresh of a merged table"])
 def test_a_paused_writer_that_wakes_up_while_the_other_has_died_half_way(name: str, unanswered: int) -> None:

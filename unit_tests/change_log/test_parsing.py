@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from destination_s3_spark.chain.operation_count import OperationCount
@@ -18,6 +18,7 @@ from destination_s3_spark.change_log.manifest import Manifest, manifest_of
 from destination_s3_spark.change_log.names import LogKind
 from destination_s3_spark.change_log.options import ChangeLogFormat, ChangeLogOptions
 from destination_s3_spark.change_log.parsing import read_events, read_rows
+from unit_tests.examples import examples
 
 EVERY_FORMAT = [
     *(ChangeLogOptions(form) for form in ChangeLogFormat),
@@ -61,7 +62,7 @@ def fits(options: ChangeLogOptions, images: Sequence[dict[str, Any]]) -> bool:
 
 
 @pytest.mark.parametrize("options", EVERY_FORMAT, ids=NAMES)
-@settings(max_examples=40)
+@examples(40)
 @given(events=EVENTS)
 def test_events_read_back(
     log: Callable[..., Any], options: ChangeLogOptions, events: list[tuple[str, dict[str, Any], dict[str, Any]]]
@@ -83,7 +84,7 @@ def test_events_read_back(
 
 
 @pytest.mark.parametrize("options", EVERY_FORMAT, ids=NAMES)
-@settings(max_examples=40)
+@examples(40)
 @given(rows=st.lists(st.fixed_dictionaries(VALUES), min_size=1, max_size=20))
 def test_rows_read_back(log: Callable[..., Any], options: ChangeLogOptions, rows: list[dict[str, Any]]) -> None:
     users = log(USERS, ["id"], options)

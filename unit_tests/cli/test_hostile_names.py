@@ -134,6 +134,7 @@ def test_no_command_prints_control_characters(
     expect_printable(said.out + said.err)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [command for command in COMMANDS if command[0] in ("doctor", "optimize", "rebuild")], ids=" ".join)
 def test_no_command_with_a_spark_of_its_own_prints_control_characters(command: Sequence[str], directory: Path) -> None:
     program = [sys.executable, "-m", "destination_s3_spark", *command, "--config", "config.json"]

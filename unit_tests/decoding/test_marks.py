@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from destination_s3_spark.decoding.containers import Members
@@ -68,7 +68,6 @@ def test_what_is_no_number_is_null_and_all_else_as_it_was(number: str | None, as
     assert_typed_as_oracle(FIELDS, RECORDS if number is None else [*RECORDS, with_the_number])
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.dictionaries(st.sampled_from([*"nisdoalju", "NaN", "x"]), VALUES), max_size=4),
     st.sampled_from([(",", ":"), (" , ", " : ")]),

@@ -19,6 +19,7 @@ from unit_tests.decoding.native import native_typer
 pytestmark = pytest.mark.skipif(KERNEL is None, reason="without the native kernel")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_spoilt_lines(seed: int) -> None:
     assert fuzz.run(seed, 60) == 60
@@ -31,6 +32,7 @@ def test_a_disagreement_is_found(monkeypatch: Any) -> None:
         fuzz.run(1, 60)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ["é" * 20_000_000, "\\u00e9" * 6_000_000, "a" * 40_000_000, "\\n" + "b" * 40_000_000])
 def test_huge_values(text: str, make_plan: Any, make_line: Any, make_block: Any) -> None:
     plan = make_plan([Field("x", "x", Scalar.STRING), Field("o", "o", SchemalessObject()), Field("n", "n", Scalar.INTEGER)])

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from destination_s3_spark.decoding.record_typer import UnreadableRecord
@@ -23,6 +23,7 @@ from destination_s3_spark.schema.airbyte_type import (
     option_name,
 )
 from unit_tests.decoding import oracle
+from unit_tests.examples import examples
 
 SOURCES = ["id", "a b", "é", 'quo"te', "back\\slash", "", "日本", "type", "x.y", "ctrl\x01", "[0]", "f0", "𝄞"]
 TEMPORAL = [s for s in Scalar if s not in (Scalar.STRING, Scalar.BOOLEAN, Scalar.INTEGER, Scalar.NUMBER)]
@@ -213,7 +214,7 @@ def tables(draw: Any) -> tuple[list[Field], list[str]]:
     return declared, [draw(objects(declared, 4)) for _ in range(draw(st.integers(1, 6)))]
 
 
-@settings(max_examples=200, derandomize=True, suppress_health_check=list(HealthCheck))
+@examples(200, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(table=tables())
 def test_the_fast_and_the_exact_way_give_what_the_oracle_gives(table: Any, assert_typed_as_oracle: Any) -> None:
     declared, data = table
@@ -287,14 +288,14 @@ def plain_tables(draw: Any) -> tuple[list[Field], list[str]]:
     return declared, [draw(plain_objects(declared)) for _ in range(draw(st.integers(1, 4)))]
 
 
-@settings(max_examples=300, derandomize=True, suppress_health_check=list(HealthCheck))
+@examples(300, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(table=plain_tables())
 def test_non_numbers_at_any_depth_give_what_the_oracle_gives(table: Any, assert_typed_as_oracle: Any) -> None:
     declared, data = table
     assert_typed_as_oracle(declared, data)
 
 
-@settings(max_examples=500, derandomize=True, suppress_health_check=list(HealthCheck))
+@examples(500, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(table=plain_tables(), change=st.data())
 def test_a_spoilt_record_with_non_numbers_is_refused_as_the_oracle_does(
     table: Any, change: Any, assert_typed_as_oracle: Any, *, make_plan: Any, make_line: Any, make_block: Any, make_typer: Any

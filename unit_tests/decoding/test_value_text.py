@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from destination_s3_spark.decoding.record_typer import RecordTyper
@@ -16,6 +16,7 @@ from destination_s3_spark.decoding.temporal import TEMPORAL
 from destination_s3_spark.decoding.value_text import value_texts
 from destination_s3_spark.schema.airbyte_type import Array, Decimal, Field, Object, Scalar, SchemalessArray, SchemalessObject, Union
 from destination_s3_spark.schema.arrow import arrow_type
+from unit_tests.examples import examples
 
 DAY_US = 86_400_000_000
 INT64 = st.integers(-(2**63), 2**63 - 1)
@@ -50,7 +51,7 @@ def retyped(texts: list[bytes | None], of: Any, make_plan: Any, make_line: Any, 
 
 
 @pytest.mark.parametrize("of", list(STORED), ids=str)
-@settings(max_examples=40, suppress_health_check=list(HealthCheck))
+@examples(40, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_the_text_of_a_value_is_typed_as_that_value(
     of: Scalar | Decimal, data: Any, make_plan: Any, make_line: Any, make_block: Any

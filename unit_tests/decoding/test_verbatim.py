@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from destination_s3_spark.decoding.plan import RowPlan, Values
@@ -79,7 +79,6 @@ VALUES = st.recursive(
 )
 
 
-@settings(deadline=None)
 @given(
     st.lists(VALUES, min_size=1, max_size=6),
     st.sampled_from([(",", ":"), (", ", ":"), (",", ": "), (" ,", ":"), (",", " :"), ("\r,", ":")]),

@@ -18,6 +18,8 @@ from destination_s3_spark.engine.engine import Engine
 from destination_s3_spark.engine.session import SparkSettings
 from destination_s3_spark.errors import SyncError
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_program_without_the_secret_is_refused_on_the_drivers_port(tmp_path: Path) -> None:
     assert "HeartbeatReceiver" in _reached(tmp_path / "open", {"spark.authenticate": "false"}), "the probe reaches an open driver"

@@ -28,6 +28,8 @@ from destination_s3_spark.tables.merge.task import CompactTask, MergeTask
 from destination_s3_spark.tables.stored.rewrite import RewriteTask
 from unit_tests.sync.inline_lake import InlineLake, line, state, status
 
+pytestmark = pytest.mark.slow
+
 STREAMS = ("orders", "users")
 APPEND, DEDUP = "append", "append_dedup"
 LOGGED = {"change_log": {"enabled": True, "format": "jsonl"}}

@@ -17,6 +17,8 @@ from destination_s3_spark.engine.session import SparkSettings, local_cores
 from destination_s3_spark.errors import Bug, DataError, TransientError
 from destination_s3_spark.stream_id import StreamId
 
+pytestmark = pytest.mark.slow
+
 # The workers cannot import a test module, so its functions travel whole.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 

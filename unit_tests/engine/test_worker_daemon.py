@@ -13,6 +13,8 @@ from destination_s3_spark.engine.engine import Engine
 from destination_s3_spark.engine.session import SparkSettings
 from destination_s3_spark.sync.runtime import TASKS
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:

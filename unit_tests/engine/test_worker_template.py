@@ -42,6 +42,8 @@ SLEEPER = """
 import sys, time
 from pathlib import Path
 from destination_s3_spark.engine.startup.worker_template import fork_template
+
+pytestmark = pytest.mark.slow
 assert fork_template(Path(sys.argv[1]) / "template", lambda: time.sleep(600))
 print("forked", flush=True)
 """

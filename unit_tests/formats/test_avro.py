@@ -14,7 +14,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 import zstandard
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from destination_s3_spark.errors import ConfigError
@@ -23,6 +23,7 @@ from destination_s3_spark.formats.avro_schema import row_type
 from destination_s3_spark.schema.airbyte_type import AirbyteType, Field, Union, option_name
 from destination_s3_spark.schema.arrow import META_FIELDS, arrow_type
 from destination_s3_spark.stream_id import StreamId
+from unit_tests.examples import examples
 from unit_tests.schema.every_type import EVERYWHERE
 
 OPTIONS = AvroOptions()
@@ -414,7 +415,7 @@ def as_avro(value: Any, of: Any) -> Any:
     return value
 
 
-@settings(max_examples=80)
+@examples(80)
 @given(st.data())
 def test_any_typed_rows_come_back_from_an_avro_reader(
     landing: Callable[..., Any], as_integers: Callable[..., Any], data: st.DataObject

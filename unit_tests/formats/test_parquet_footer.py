@@ -13,10 +13,11 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from destination_s3_spark.formats.parquet_footer import DamagedFooter, Footer, footer_bytes, joinable, joined_footer, read_footer
+from unit_tests.examples import examples
 
 SCHEMA = pa.schema(
     [
@@ -70,7 +71,7 @@ def joined(files: list[bytes]) -> bytes:
     return b"".join(pages) + joined_footer(footers)
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(st.lists(ROWS, min_size=1, max_size=4), st.sampled_from(["none", "snappy", "zstd"]), st.booleans(), st.booleans())
 def test_joined_files_have_the_rows_of_all(files: list[Any], compression: str, dictionary: bool, index: bool) -> None:
     made = joined([written(rows, compression=compression, use_dictionary=dictionary, write_page_index=index) for rows in files])

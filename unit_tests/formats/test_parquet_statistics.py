@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from destination_s3_spark.chain.files import FileEntry, FileKind
@@ -29,6 +29,7 @@ from destination_s3_spark.formats.parquet_statistics import completed, footer_st
 from destination_s3_spark.schema.encodings import Encodings, TimeEncoding
 from destination_s3_spark.tables.publishers.delta_files import add_actions, configuration
 from unit_tests.chain.fake_store import FakeStore
+from unit_tests.examples import examples
 from unit_tests.schema.of_arrow import fields_of
 
 DAY_MS, DAY_US = 86_400_000, 86_400_000_000
@@ -241,7 +242,7 @@ def value_of(bound: Any, kind: pa.DataType) -> Any:
     return float(bound) if pa.types.is_floating(kind) else bound
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(tables(), st.integers(1, 4))
 def test_statistics_are_true_and_the_same_from_the_footer(rows: pa.Table, pieces: int) -> None:
     footer, found = written(rows, ParquetOptions(row_group_bytes=200, statistics=True), pieces)
@@ -263,7 +264,6 @@ def test_statistics_are_true_and_the_same_from_the_footer(rows: pa.Table, pieces
         assert footer_statistics(footer) == found
 
 
-@settings(max_examples=100, deadline=None)
 @given(tables(), st.integers(0, 12))
 def test_statistics_of_joined_files_are_those_of_all_their_rows(rows: pa.Table, cut: int) -> None:
     parts = [written(part)[1] for part in (rows.slice(0, cut), rows.slice(cut))]

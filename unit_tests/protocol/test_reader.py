@@ -7,7 +7,7 @@ import tracemalloc
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from destination_s3_spark.errors import DataError
@@ -15,6 +15,7 @@ from destination_s3_spark.protocol.messages import Idle, Records, State, Status,
 from destination_s3_spark.protocol.reader import ProtocolReader
 from destination_s3_spark.protocol.routes import PREFIXES_PER_STREAM
 from destination_s3_spark.stream_id import StreamId
+from unit_tests.examples import examples
 from unit_tests.protocol.source_lines import MARKER, CatalogOf, Tell, error_of, in_blocks, lines, record, state, status
 
 
@@ -74,7 +75,7 @@ def records_spelt(spellings: list[str]) -> st.SearchStrategy[list[tuple[str, str
 
 
 @given(st.sampled_from(CONSISTENT).flatmap(records_spelt), st.integers(1, 400))
-@settings(max_examples=150)
+@examples(150)
 def test_a_line_goes_where_a_full_parse_says_however_it_is_spelt_and_cut(
     catalog_of: CatalogOf, story: Tell, drawn: list[tuple[str, str, str, str, int]], block: int
 ) -> None:
@@ -290,7 +291,7 @@ def test_a_thousand_streams_keep_their_records_apart(catalog_of: CatalogOf, stor
 
 
 @given(st.data())
-@settings(max_examples=200)
+@examples(200)
 def test_no_byte_is_lost_silently_when_the_input_is_damaged(catalog_of: CatalogOf, data: st.DataObject) -> None:
     good = [
         record(),

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from destination_s3_spark.errors import Bug, ConfigError
@@ -19,6 +19,7 @@ from destination_s3_spark.schema.policy import SchemaChange, SchemaPolicy
 from destination_s3_spark.schema.schema_event import from_event, to_event
 from destination_s3_spark.schema.table_schema import Evolution, TableField, TableSchema, evolve, plan_fields
 from destination_s3_spark.stream_id import StreamId
+from unit_tests.examples import examples
 
 STREAM = StreamId("shop", "users")
 FAIL = SchemaPolicy(SchemaChange.FAIL)
@@ -297,7 +298,7 @@ def as_object(schema: TableSchema) -> Object:
     return Object(tuple(Field(field.source, field.name, field.type) for field in schema.fields))
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(VERSIONS)
 def test_over_any_history_no_column_ever_moves(versions: list[tuple[dict[str, Any], list[str]]]) -> None:
     schema: TableSchema | None = None
@@ -315,7 +316,7 @@ def test_over_any_history_no_column_ever_moves(versions: list[tuple[dict[str, An
         assert from_event(to_event(evolution, "append", [], [])) == schema
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(random_properties(2), st.randoms(use_true_random=False))
 def test_the_order_of_properties_in_a_catalog_does_not_matter_but_for_names_that_clash(
     properties: dict[str, Any], chance: random.Random

@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from destination_s3_spark.schema.airbyte_type import AirbyteType, Array, Object, Union, option_name
@@ -20,6 +20,7 @@ from destination_s3_spark.schema.table_schema import Evolution, TableField, Tabl
 from destination_s3_spark.schema.type_merge import TypeConflictError, merge_types
 from destination_s3_spark.schema.type_text import type_to_text
 from destination_s3_spark.stream_id import StreamId
+from unit_tests.examples import examples
 
 STREAM = StreamId("shop", "users")
 SOURCES = ["a", "A", "a b", "_airbyte_meta", "id"]
@@ -134,7 +135,7 @@ def assert_follows(evolution: Evolution, declared: StreamFields, policy: SchemaP
     assert evolve(schema, declared, STREAM, policy).schema is schema
 
 
-@settings(max_examples=250)
+@examples(250)
 @given(steps(POLICIES))
 def test_over_any_history_and_any_policies_no_column_moves(history: list[tuple[StreamFields, SchemaPolicy]]) -> None:
     schema: TableSchema | None = None
@@ -152,7 +153,7 @@ def test_over_any_history_and_any_policies_no_column_moves(history: list[tuple[S
         schema = from_event(event) if evolution.changes or schema is None else evolution.schema
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(DECLARATIONS, DECLARATIONS, st.integers(2, 5))
 def test_flipping_between_two_schemas_adds_columns_only_once(first: StreamFields, second: StreamFields, times: int) -> None:
     policy = SchemaPolicy()
@@ -174,7 +175,6 @@ def shape(schema: TableSchema) -> list[tuple[str, str]]:
     return [(field.name, type_to_text(field.type)) for field in schema.fields]
 
 
-@settings(max_examples=100)
 @given(steps(st.just(SchemaPolicy())))
 def test_without_rewriting_every_stored_value_stays_where_it_is(history: list[tuple[StreamFields, SchemaPolicy]]) -> None:
     schema: TableSchema | None = None

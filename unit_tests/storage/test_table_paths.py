@@ -5,13 +5,14 @@ from datetime import UTC, datetime
 from itertools import combinations
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.storage.paths import PathTemplate
 from destination_s3_spark.storage.table_paths import internal_root, overlaps, raw_table_name, resolve_roots, root_flaw, table_id
 from destination_s3_spark.stream_id import StreamId
+from unit_tests.examples import examples
 
 START = datetime(2020, 1, 2, tzinfo=UTC)
 HOSTILE = [
@@ -119,7 +120,7 @@ def test_a_recorded_root_stays_and_the_newcomer_moves() -> None:
     assert roots[StreamId("gone", "table/x")].startswith("lake/gone/table_")
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(st.lists(STREAMS, max_size=8), st.randoms(use_true_random=False))
 def test_roots_are_apart_stable_and_independent_of_the_catalogs_order(streams: list[StreamId], shuffler: random.Random) -> None:
     streams = list({StreamId.of(stream.namespace, stream.name): None for stream in streams})
@@ -135,7 +136,7 @@ def test_roots_are_apart_stable_and_independent_of_the_catalogs_order(streams: l
     assert overlaps(roots, template()) == {}
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.lists(STREAMS, min_size=1, max_size=6, unique=True), st.integers(0, 6))
 def test_a_catalog_that_grows_keeps_the_roots_it_has(streams: list[StreamId], known: int) -> None:
     streams = list({StreamId.of(stream.namespace, stream.name): None for stream in streams})
@@ -192,7 +193,6 @@ def nobody_is_asked() -> dict[StreamId, str]:
     raise AssertionError("the other tables were looked up")
 
 
-@settings(deadline=None)
 @given(st.lists(STREAMS, min_size=1, max_size=6), st.sampled_from([None, "${STREAM_NAME}/", "${NAMESPACE}/", "${YEAR}/"]))
 def test_the_root_that_a_stream_gets_is_its_own_without_a_look_at_others(streams: list[StreamId], path: str | None) -> None:
     for stream, root in resolve_roots(streams, template(path), {}).items():

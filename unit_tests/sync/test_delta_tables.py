@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from destination_s3_spark.errors import ConfigError, SyncError
@@ -22,6 +22,7 @@ from destination_s3_spark.protocol.catalog import parse_catalog
 from destination_s3_spark.storage.client import s3_client
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import ClientLimits, S3Settings
+from unit_tests.examples import examples
 from unit_tests.sync.delta_lake import DATE, PROPERTIES, ROOT, DeltaLake, catalog, join_every_third_file, person, sync
 from unit_tests.tables.publishers.delta_readers import DeltaReaders
 
@@ -250,7 +251,7 @@ STEPS = st.sampled_from(["rows", "wide rows", "other types", "changes", "refresh
 
 
 @pytest.mark.parametrize("mode", ["append", "append_dedup"])
-@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(8, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=st.lists(STEPS, min_size=2, max_size=6))
 def test_any_history_reads_like_the_chain(
     mode: str, steps: list[str], make_bucket: Callable[[], S3Settings], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

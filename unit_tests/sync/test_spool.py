@@ -9,13 +9,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from destination_s3_spark.errors import TransientError
 from destination_s3_spark.protocol.messages import Records
 from destination_s3_spark.sync.spool import Spool, SpoolSizes
 from destination_s3_spark.tables.landing.slices import Slice
+from unit_tests.examples import examples
 
 
 @pytest.fixture
@@ -276,7 +277,7 @@ steps = st.lists(
 
 
 @given(steps=steps, buffer_bytes=st.integers(1, 60), segment_bytes=st.integers(1, 60), mark_bytes=st.integers(1, 40))
-@settings(max_examples=150)
+@examples(150)
 def test_bytes_in_are_bytes_out_through_any_order_of_appends_cuts_and_releases(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int, object]], buffer_bytes: int, segment_bytes: int, mark_bytes: int
 ) -> None:

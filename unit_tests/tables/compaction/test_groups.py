@@ -7,11 +7,12 @@ from collections import Counter
 from collections.abc import Iterable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.tables.compaction.groups import GROWTH, LEAST_FILES, groups
+from unit_tests.examples import examples
 
 KIB, MIB = 2**10, 2**20
 TARGET = 128 * MIB
@@ -68,7 +69,7 @@ def test_files_with_raw_rows_are_joined_apart_from_those_without() -> None:
     assert groups(files, TARGET, with_raw.__contains__) == [tuple(files[:LEAST_FILES]), tuple(files[LEAST_FILES:])]
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(st.lists(st.integers(1, 200 * MIB), max_size=200), st.sampled_from([MIB, TARGET, 4096 * MIB]))
 def test_groups_are_whole_apart_and_no_larger_than_they_may_be(sizes: list[int], target: int) -> None:
     files = entries(sizes)

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from destination_s3_spark.decoding.keyed_ids import carried_digest, keyed_id
@@ -31,6 +31,7 @@ from destination_s3_spark.tables.runs.keys import (
     partition_end,
     upper,
 )
+from unit_tests.examples import examples
 from unit_tests.tables import reference_merge
 
 TEXT = st.text(st.characters(codec="utf-8") | st.sampled_from("\x00\x01ÿa"), max_size=4)
@@ -62,7 +63,7 @@ def keys_of_some_columns(draw: Any) -> tuple[list[AirbyteType], list[tuple[Any, 
     return kinds, draw(st.lists(st.tuples(*(st.none() | VALUES[kind] for kind in kinds)), max_size=12))
 
 
-@settings(max_examples=400)
+@examples(400)
 @given(keys_of_some_columns(), st.integers(0, 2))
 def test_encoded_keys_sort_and_equal_as_the_keys_do(keys: tuple[list[AirbyteType], list[tuple[Any, ...]]], skipped: int) -> None:
     kinds, rows = keys

@@ -7,12 +7,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from destination_s3_spark.tables.runs.keys import CURSOR, DELETED, KEY, OFFSET, encode_key
 from destination_s3_spark.tables.runs.merged_rows import RowStream, complete_rows, merged_rows
 from destination_s3_spark.tables.runs.winners import EXTRACTED_AT, sorted_by_key
+from unit_tests.examples import examples
 from unit_tests.tables import reference_merge
 
 
@@ -51,7 +52,7 @@ Row = tuple[Any, Any, int, bool]
 VERSION = st.tuples(KEYS, st.none() | st.integers(0, 2), st.integers(0, 1), st.booleans())
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(st.lists(st.tuples(st.lists(VERSION, max_size=12), st.integers(1, 5)), max_size=4))
 def test_the_winners_do_not_depend_on_how_rows_are_spread_and_read(pool: ThreadPoolExecutor, sources: list[tuple[list[Row], int]]) -> None:
     numbers = iter(range(100))
@@ -64,7 +65,6 @@ def test_the_winners_do_not_depend_on_how_rows_are_spread_and_read(pool: ThreadP
     assert all(len(table) for table in tables)
 
 
-@settings(max_examples=100)
 @given(st.lists(st.tuples(st.lists(VERSION, max_size=12), st.integers(1, 5)), max_size=4), st.sampled_from([1, 500, 2**20]))
 def test_complete_rows_are_all_rows_in_tables_of_that_size_with_those_of_a_key_together(
     pool: ThreadPoolExecutor, sources: list[tuple[list[Row], int]], size: int

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from destination_s3_spark.schema.arrow import RAW_SCHEMA
@@ -22,6 +22,7 @@ from destination_s3_spark.tables.runs.merged_rows import RowStream, merged_rows
 from destination_s3_spark.tables.runs.soft_deletions import DATA, SoftDeletions
 from destination_s3_spark.tables.runs.sorted_file import MergeForm
 from destination_s3_spark.tables.runs.winners import BURIED_OFFSET, EARLIER, EXTRACTED_AT, STORED_OFFSET, sorted_by_key
+from unit_tests.examples import examples
 from unit_tests.tables import reference_merge
 from unit_tests.tables.merged_table import HARD, SOFT, batches, table_format
 
@@ -140,7 +141,7 @@ RUN = st.lists(st.tuples(KEYS, st.none() | st.integers(0, 4), st.integers(0, 1),
 SYNCS = st.lists(st.tuples(st.lists(RUN, max_size=3), st.integers(1, 4)), max_size=4)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.sampled_from(list(FORMS)), SYNCS)
 def test_a_table_is_what_its_whole_history_makes_of_it(
     pool: ThreadPoolExecutor, form: str, syncs: list[tuple[list[list[Row]], int]]
@@ -157,7 +158,6 @@ def test_a_table_is_what_its_whole_history_makes_of_it(
         assert made.shown() == expected(seen)
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.sampled_from(list(FORMS)), st.lists(RUN, min_size=2, max_size=4), st.integers(1, 4))
 def test_runs_that_were_combined_decide_the_same(pool: ThreadPoolExecutor, form: str, runs: list[list[Row]], portion: int) -> None:
     numbers = iter(range(100))

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from destination_s3_spark.chain.files import FileKind
@@ -42,6 +42,7 @@ from destination_s3_spark.tables.runs.sorted_file import (
     tombstone_schema,
 )
 from destination_s3_spark.tables.runs.winners import BURIED_OFFSET, EXTRACTED_AT, STORED_OFFSET, winners
+from unit_tests.examples import examples
 from unit_tests.tables import reference_merge
 from unit_tests.tables.sorted_files import (
     GONE,
@@ -321,7 +322,7 @@ def rows_of(versions: list[Any]) -> pa.RecordBatch:
     )
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(
     stored=st.dictionaries(KEYS, REST, max_size=6),
     slices=st.lists(st.lists(st.tuples(KEYS, REST), max_size=6), max_size=3),

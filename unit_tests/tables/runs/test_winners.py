@@ -7,13 +7,14 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from destination_s3_spark.schema.airbyte_type import Scalar
 from destination_s3_spark.schema.arrow import arrow_type
 from destination_s3_spark.tables.runs.keys import CURSOR, DELETED, KEY, OFFSET, encode_key
 from destination_s3_spark.tables.runs.winners import BURIED_OFFSET, EXTRACTED_AT, STORED_OFFSET, key_order, sorted_by_key, winners
+from unit_tests.examples import examples
 from unit_tests.tables import reference_merge
 
 CURSORS = {
@@ -53,7 +54,7 @@ def histories(draw: Any) -> tuple[Scalar | None, list[tuple[Any, ...]]]:
     return cursor, draw(st.lists(st.tuples(KEYS, value, st.integers(0, 2), st.booleans(), offset), max_size=25))
 
 
-@settings(max_examples=500)
+@examples(500)
 @given(histories(), st.integers(1, 8))
 def test_the_winners_are_those_of_the_reference(history: tuple[Scalar | None, list[tuple[Any, ...]]], chunk_rows: int) -> None:
     cursor, rows = history

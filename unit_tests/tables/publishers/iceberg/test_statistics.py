@@ -15,7 +15,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.conversions import from_bytes
 from pyiceberg.expressions import (
@@ -41,6 +41,7 @@ from destination_s3_spark.schema.field_ids import first_ids
 from destination_s3_spark.tables.publishers.iceberg import table as iceberg_table
 from destination_s3_spark.tables.publishers.iceberg import types
 from destination_s3_spark.tables.publishers.iceberg.statistics import Metrics, metrics
+from unit_tests.examples import examples
 from unit_tests.schema.of_arrow import fields_of
 from unit_tests.tables.publishers.iceberg.lake import MICROS, Lake
 
@@ -141,7 +142,7 @@ def columns(draw: Callable[..., Any]) -> tuple[pa.DataType, list[Any], Any]:
     return kind, values, draw(VALUES[kind] | st.sampled_from(present) if present else VALUES[kind])
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(columns())
 def test_a_file_with_a_row_is_never_skipped(column: tuple[pa.DataType, list[Any], Any]) -> None:
     kind, values, wanted = column
