@@ -14,13 +14,13 @@ from destination_s3_spark.engine.engine import Engine
 from destination_s3_spark.storage import doubtful_uploads
 from destination_s3_spark.storage.configured import s3_settings
 from destination_s3_spark.sync.runtime import runtime_for, task_bytes
-from destination_s3_spark.sync.updates import Updates
+from destination_s3_spark.sync.update_runner import UpdateRunner
 from destination_s3_spark.tables.factory import TableFactory, table_factory
 from destination_s3_spark.tables.found import UnreadTable
-from destination_s3_spark.tables.merge.update import Resources
 from destination_s3_spark.tables.open_table import OpenTable
 from destination_s3_spark.tables.stream_table import StreamTable
-from destination_s3_spark.tables.update import Update
+from destination_s3_spark.tables.updates.resources import Resources, TaskResources
+from destination_s3_spark.tables.updates.steps import Update
 
 CALLS_AT_ONCE = 16
 
@@ -39,7 +39,7 @@ class Workshop:
     def run(self, table: OpenTable, update: Update) -> None:
         """Run an update to its end, and show how far it is. Raises SyncError."""
         with Progress(f"rewriting {table.stream.id}") as progress:
-            Updates(self.engine, self.pool, told=progress.update).run([(table.stream.id, update)])
+            UpdateRunner(self.engine, self.pool, told=progress.update).run([(table.stream.id, update)])
 
     @contextmanager
     def opened(self, closed: StreamTable) -> Iterator[OpenTable]:
@@ -72,6 +72,6 @@ def workshop(config_path: str, name: str | None, namespace: str | None) -> Itera
         engine.start()
         factory = replace(factory, map_files=pool.map)
         publishers = factory.publishers(every)
-        resources = Resources(s3_settings(config), task_bytes(config), engine.cores, disk=None)
+        resources = Resources(TaskResources(s3_settings(config), task_bytes(config)), engine.cores, disk=None)
         tables = tuple(factory.of_found(table, publishers[table.stream]) for table in found)
         yield Workshop(factory, engine, pool, resources, tables, every.unread if name is None else ())

@@ -7,8 +7,8 @@ import sys
 from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.chain.state import Contents
 from destination_s3_spark.cli.maintenance import Workshop, workshop
-from destination_s3_spark.tables.compaction.update import compaction_of, may_be_due
 from destination_s3_spark.tables.stream_table import StreamTable
+from destination_s3_spark.tables.updates.choice import compaction_of, may_be_compacted
 
 KINDS = (FileKind.FINAL, FileKind.RAW)
 
@@ -28,12 +28,12 @@ def run(config_path: str, name: str | None, namespace: str | None) -> int:
 
 def _optimize(tools: Workshop, closed: StreamTable) -> None:
     state = closed.writer.catch_up()
-    if state is None or not may_be_due(state.contents, closed.rules.target_file_bytes):
+    if state is None or not may_be_compacted(state.contents, closed.rules.target_file_bytes):
         sys.stdout.write(f"{closed.stream.id}: nothing to join\n")
         return
     with tools.opened(closed) as table:
         before = table.writer.open().contents
-        update = compaction_of(table, tools.resources.s3)
+        update = compaction_of(table, tools.resources)
         if update is not None:
             tools.run(table, update)
         after = table.writer.open().contents

@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 
 from destination_s3_spark.cli.maintenance import Workshop, workshop
-from destination_s3_spark.tables.due import rebuild_of
 from destination_s3_spark.tables.open_table import OpenTable
 from destination_s3_spark.tables.row_digests import DigestTask, compared, digested_files, row_digests
 from destination_s3_spark.tables.stream_table import StreamTable
+from destination_s3_spark.tables.updates.choice import rebuild_of
 
 
 def run(config_path: str, name: str, namespace: str | None) -> int:
@@ -35,5 +35,5 @@ def _rebuild(tools: Workshop, closed: StreamTable) -> int:
 
 
 def _digests(tools: Workshop, table: OpenTable) -> list[bytes]:
-    tasks = [DigestTask(file, tools.resources.s3) for file in digested_files(table.writer.live_files())]
+    tasks = [DigestTask(file, tools.resources.task.s3) for file in digested_files(table.writer.live_files())]
     return [digest for group in tools.engine.run(row_digests, [[task] for task in tasks]) for digest in group]

@@ -8,12 +8,12 @@ from pathlib import Path
 from destination_s3_spark.chain.opening import WriteDisposition
 from destination_s3_spark.cli.configuration import read_config
 from destination_s3_spark.cli.maintenance import Workshop, workshop
-from destination_s3_spark.tables import held_back
-from destination_s3_spark.tables.due import update_of
 from destination_s3_spark.tables.factory import TableFactory, table_factory
 from destination_s3_spark.tables.found import FoundTable, FoundTables
-from destination_s3_spark.tables.held_back import held_back_in
 from destination_s3_spark.tables.stream_table import StreamTable
+from destination_s3_spark.tables.updates import held_back
+from destination_s3_spark.tables.updates.choice import update_of
+from destination_s3_spark.tables.updates.held_back import held_back_in
 
 
 def accept(config_path: str, name: str | None, namespace: str | None) -> int:

@@ -32,10 +32,9 @@ from destination_s3_spark.sync.spool import Spool
 from destination_s3_spark.sync.story.phases import Phase, Phases
 from destination_s3_spark.sync.story.story import Story
 from destination_s3_spark.sync.sync import Parts, Sync
-from destination_s3_spark.sync.updates import Updates
-from destination_s3_spark.tables.capture.local_disk import LocalDisk
+from destination_s3_spark.sync.update_runner import UpdateRunner
 from destination_s3_spark.tables.factory import TableFactory
-from destination_s3_spark.tables.merge.update import Resources
+from destination_s3_spark.tables.updates.resources import LocalDisk, Resources, TaskResources
 
 IDLE_S = 0.2
 """Interval between checks of the clock while the input is silent."""
@@ -116,9 +115,9 @@ def _assembled(
                 spool,
                 engine,
                 pipeline,
-                Updates(engine, tables_pool, told=phases.progress),
+                UpdateRunner(engine, tables_pool, told=phases.progress),
                 phases,
-                lambda: Resources(s3, task_bytes(config), engine.cores, disk),
+                lambda: Resources(TaskResources(s3, task_bytes(config)), engine.cores, disk),
                 limits(config),
                 tables_pool,
                 lambda: OrphanUploads(store, base),

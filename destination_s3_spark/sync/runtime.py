@@ -75,15 +75,20 @@ def engine_of(config: Config, scratch: Path, start_limit_s: float = CLUSTER_STAR
 
 
 def with_credentials(groups: Groups, credentials: ExecutorCredentials) -> list[list[Any]]:
-    """Replace each task's `s3` settings, which are for this machine, by those for executors on other machines."""
+    """Replace the S3 settings of each task, which are for this machine, by those for executors on other machines.
+
+    A task has them as `s3` or in its `resources`.
+    """
     from destination_s3_spark.storage.credentials import for_executors  # noqa: PLC0415
 
     known: dict[S3Settings, S3Settings] = {}
 
-    def dressed(task: Any) -> Any:
-        if task.s3 not in known:
-            known[task.s3] = for_executors(task.s3, credentials)
-        return replace(task, s3=known[task.s3])
+    def dressed(part: Any) -> Any:
+        if hasattr(part, "resources"):
+            return replace(part, resources=dressed(part.resources))
+        if part.s3 not in known:
+            known[part.s3] = for_executors(part.s3, credentials)
+        return replace(part, s3=known[part.s3])
 
     def all_of(tasks: Sequence[Any]) -> list[Any]:
         return [dressed(task) for task in tasks]

@@ -31,16 +31,15 @@ from destination_s3_spark.sync.open_tables import OpenTables
 from destination_s3_spark.sync.pipeline import AfterLanding, Batch, Pipeline
 from destination_s3_spark.sync.spool import Spool
 from destination_s3_spark.sync.story.phases import Phase, Phases
-from destination_s3_spark.sync.updates import Updates
-from destination_s3_spark.tables.compaction.update import compaction_of, is_compacted
-from destination_s3_spark.tables.due import may_be_due, rewrite_of, update_of
-from destination_s3_spark.tables.held_back import Replacement, suspicious_replacement
+from destination_s3_spark.sync.update_runner import UpdateRunner
 from destination_s3_spark.tables.landing.slices import Slice
-from destination_s3_spark.tables.merge.update import Resources
 from destination_s3_spark.tables.open_table import OpenTable
 from destination_s3_spark.tables.retention import delete_expired
 from destination_s3_spark.tables.stream_table import StreamTable
-from destination_s3_spark.tables.update import Update
+from destination_s3_spark.tables.updates.choice import compaction_of, is_compacted, may_be_updated, rewrite_of, update_of
+from destination_s3_spark.tables.updates.held_back import Replacement, suspicious_replacement
+from destination_s3_spark.tables.updates.resources import Resources
+from destination_s3_spark.tables.updates.steps import Update
 
 MOST_NAMES = 10
 """Most streams that an error names."""
@@ -64,7 +63,7 @@ class Parts:
     spool: Spool
     engine: Engine
     pipeline: Pipeline
-    updates: Updates
+    updates: UpdateRunner
     phases: Phases
     resources: Callable[[], Resources]
     limits: Limits
@@ -180,7 +179,7 @@ class Sync:
         parts = self._parts
 
         def may_be(stream: int) -> bool:
-            return may_be_due(parts.tables[stream], complete=completions[stream] is not Completion.UNFINISHED)
+            return may_be_updated(parts.tables[stream], complete=completions[stream] is not Completion.UNFINISHED)
 
         due = [stream for stream, may in zip(parts.tables, parts.pool.map(may_be, parts.tables), strict=True) if may]
         self._opened(due)
@@ -196,7 +195,7 @@ class Sync:
         """Return the compactions of the tables that this sync has opened, with their streams."""
         parts = self._parts
         tables = [table for table in parts.open_tables if is_compacted(table)]
-        updates = parts.pool.map(lambda table: compaction_of(table, parts.resources().s3), tables)
+        updates = parts.pool.map(lambda table: compaction_of(table, parts.resources()), tables)
         return [(table.stream.id, update) for table, update in zip(tables, updates, strict=True) if update is not None]
 
     def _completion(self, stream: int) -> Completion:
@@ -275,7 +274,7 @@ class Sync:
         cut: list[Slice] = []
         for stop in stops:
             start = self._cut.get(stream, 0)
-            most = parts.open_tables[stream].most_slice_bytes(parts.resources().budget_bytes)
+            most = parts.open_tables[stream].most_slice_bytes(parts.resources().task.budget_bytes)
             count = pieces(stop - start, slice_target, most)
             cut += parts.spool.cut(stream, stop, count, boundaries[bisect_right(boundaries, start) : bisect_right(boundaries, stop)])
             self._cut[stream] = stop

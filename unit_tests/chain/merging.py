@@ -34,7 +34,7 @@ from destination_s3_spark.tables.commit.writer import TableWriter, WriterDepende
 from destination_s3_spark.tables.landing.slices import Segment, StagedSlice
 from destination_s3_spark.tables.publishers.publication import Publisher
 from destination_s3_spark.tables.publishers.symlink import MANIFEST, SymlinkManifest
-from destination_s3_spark.tables.row_sources import raw_twins, replaced_by_pending
+from destination_s3_spark.tables.updates.inputs import raw_twins, replaced_by_pending
 from unit_tests.chain.fake_store import Completes, Crash, FakeStore, Fault, Hook
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

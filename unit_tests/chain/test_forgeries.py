@@ -29,7 +29,7 @@ from destination_s3_spark.tables.found import FoundTable, find_tables
 from destination_s3_spark.tables.publishers.delta import DeltaTable
 from destination_s3_spark.tables.publishers.symlink import SymlinkManifest
 from destination_s3_spark.tables.retention import delete_expired_raw
-from destination_s3_spark.tables.row_sources import replaced_by_pending
+from destination_s3_spark.tables.updates.inputs import replaced_by_pending
 from destination_s3_spark.tables.verification import verify
 from unit_tests.chain.built_chain import T0
 from unit_tests.chain.fake_store import FakeStore

@@ -12,7 +12,7 @@ from destination_s3_spark.chain.state import Pending, TableState
 from destination_s3_spark.errors import Bug
 from destination_s3_spark.tables.commit.batch import TableCheckpoint
 from destination_s3_spark.tables.commit.writer import TableWriter
-from destination_s3_spark.tables.held_back import Replacement, discard, held_back_in
+from destination_s3_spark.tables.updates.held_back import Replacement, discard, held_back_in
 from unit_tests.chain.fake_store import Crash, FakeStore, Fault
 from unit_tests.chain.one_table import CHAIN, FIRST, TABLE, staged, synced, writer
 from unit_tests.chain.test_rewrite_recovery import DELTAS, final, finals

@@ -14,10 +14,10 @@ from destination_s3_spark.protocol.catalog import Catalog, parse_catalog
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.tables.commit.repair import Repair, repair
 from destination_s3_spark.tables.compaction import groups, update
-from destination_s3_spark.tables.due import rebuild_of
 from destination_s3_spark.tables.factory import TableFactory
-from destination_s3_spark.tables.merge.update import Resources
 from destination_s3_spark.tables.stream_table import StreamTable
+from destination_s3_spark.tables.updates.choice import rebuild_of
+from destination_s3_spark.tables.updates.resources import Resources, TaskResources
 from unit_tests.sync.inline_lake import InlineLake, line, state, status
 from unit_tests.tables.publishers.delta_readers import Row, expect_rows_of_the_chain
 
@@ -45,7 +45,7 @@ class DeltaLake(InlineLake):
     def rebuild(self) -> None:
         """What the command does, with its tasks run here."""
         opened = self._found()[1].open()
-        steps = rebuild_of(opened, Resources(self.settings, 2**26, 2, None))
+        steps = rebuild_of(opened, Resources(TaskResources(self.settings, 2**26), 2, None))
         with suppress(StopIteration):
             work = next(steps)
             while True:

@@ -31,10 +31,9 @@ from destination_s3_spark.sync.remote_landing import RemoteLanding
 from destination_s3_spark.sync.spool import Spool
 from destination_s3_spark.sync.story.phases import Phases
 from destination_s3_spark.sync.sync import Parts, Sync
-from destination_s3_spark.sync.updates import Updates
-from destination_s3_spark.tables.capture.local_disk import LocalDisk
+from destination_s3_spark.sync.update_runner import UpdateRunner
 from destination_s3_spark.tables.factory import TableFactory
-from destination_s3_spark.tables.merge.update import Resources
+from destination_s3_spark.tables.updates.resources import LocalDisk, Resources, TaskResources
 
 LARGE = Limits(batch_bytes=2**30, age_s=3600, spool_bytes=2**31)
 
@@ -104,9 +103,9 @@ class InlineLake:
                 spool,
                 engine,
                 pipeline,
-                Updates(engine, tables_pool),
+                UpdateRunner(engine, tables_pool),
                 phases,
-                lambda: Resources(self.settings, self.merge_budget_bytes, 2, disk, **self.merge_limits),
+                lambda: Resources(TaskResources(self.settings, self.merge_budget_bytes), 2, disk, **self.merge_limits),
                 self.limits,
                 tables_pool,
                 lambda: OrphanUploads(store, "lake/"),

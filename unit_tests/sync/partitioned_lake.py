@@ -18,10 +18,10 @@ from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.protocol.catalog import Catalog, parse_catalog
 from destination_s3_spark.schema.partitioning import NULL_PARTITION
 from destination_s3_spark.storage.s3 import S3Store
-from destination_s3_spark.tables.due import rebuild_of
 from destination_s3_spark.tables.factory import TableFactory
 from destination_s3_spark.tables.found import find_tables
-from destination_s3_spark.tables.merge.update import Resources
+from destination_s3_spark.tables.updates.choice import rebuild_of
+from destination_s3_spark.tables.updates.resources import Resources, TaskResources
 from destination_s3_spark.tables.verification import verify
 from unit_tests.places import TEMPLATE, table_of
 from unit_tests.sync.inline_lake import InlineLake, line, state, status
@@ -119,7 +119,7 @@ def rebuilt(lake: InlineLake) -> None:
     factory = TableFactory(lake.config(), S3Store(lake.settings), datetime.now(UTC))
     (found,) = factory.find().tables
     table = factory.of_found(found, ()).open()
-    update = rebuild_of(table, Resources(lake.settings, 2**26, 2, None))
+    update = rebuild_of(table, Resources(TaskResources(lake.settings, 2**26), 2, None))
     work = next(update)
     while True:
         try:

@@ -22,9 +22,9 @@ from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.compaction.groups import LEAST_FILES
 from destination_s3_spark.tables.compaction.join import joined_in_store
-from destination_s3_spark.tables.due import rebuild_of
 from destination_s3_spark.tables.factory import TableFactory
-from destination_s3_spark.tables.merge.update import Resources
+from destination_s3_spark.tables.updates.choice import rebuild_of
+from destination_s3_spark.tables.updates.resources import Resources, TaskResources
 from unit_tests.places import table_of
 from unit_tests.sync.inline_lake import InlineLake, line, state, status
 
@@ -151,7 +151,7 @@ def test_a_table_is_rebuilt_from_joined_raw_files(lake: InlineLake) -> None:
     factory = TableFactory(lake.config(), S3Store(lake.settings), datetime.now(UTC))
     (found,) = factory.find().tables
     table = factory.of_found(found, ()).open()
-    resources = Resources(lake.settings, 2**26, 2, None)
+    resources = Resources(TaskResources(lake.settings, 2**26), 2, None)
     update = rebuild_of(table, resources)
     work = next(update)
     while True:

@@ -23,10 +23,10 @@ from destination_s3_spark.protocol.catalog import Catalog, parse_catalog
 from destination_s3_spark.schema.arrow import META_FIELDS
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
-from destination_s3_spark.tables.due import rebuild_of
 from destination_s3_spark.tables.factory import TableFactory
-from destination_s3_spark.tables.merge.update import Resources
-from destination_s3_spark.tables.update import Update
+from destination_s3_spark.tables.updates.choice import rebuild_of
+from destination_s3_spark.tables.updates.resources import Resources, TaskResources
+from destination_s3_spark.tables.updates.steps import Update
 from unit_tests.places import table_of
 from unit_tests.sync.inline_lake import InlineLake, line, state, status
 
@@ -224,7 +224,7 @@ def test_a_rebuild_keeps_the_encodings(lake: InlineLake, mode: str) -> None:
     factory = TableFactory(lake.config(), S3Store(lake.settings), chain(lake).head.system_time)
     (found,) = factory.find().tables
     table = factory.of_found(found, ()).open()
-    run(rebuild_of(table, Resources(lake.settings, 2**26, 2, None)))
+    run(rebuild_of(table, Resources(TaskResources(lake.settings, 2**26), 2, None)))
     table.writer.close()
 
     assert not set(before) & set(chain(lake).live_files().of(FileKind.FINAL))

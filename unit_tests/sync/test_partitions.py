@@ -18,8 +18,8 @@ from destination_s3_spark.schema.partitioning import NULL_PARTITION
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables import partitioned_files
-from destination_s3_spark.tables.row_sources import raw_twins
 from destination_s3_spark.tables.stored import rewrite
+from destination_s3_spark.tables.updates.inputs import raw_twins
 from unit_tests.sync.inline_lake import InlineLake
 from unit_tests.sync.partitioned_lake import (
     DAILY,

@@ -12,9 +12,9 @@ from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
-from destination_s3_spark.tables.due import rebuild_of
 from destination_s3_spark.tables.factory import TableFactory
-from destination_s3_spark.tables.merge.update import Resources
+from destination_s3_spark.tables.updates.choice import rebuild_of
+from destination_s3_spark.tables.updates.resources import Resources, TaskResources
 from unit_tests.sync.inline_lake import InlineLake, line, state, status
 from unit_tests.sync.logged_lake import cdc_catalog
 
@@ -51,7 +51,7 @@ def test_raw_files_go_and_the_final_table_stays(s3_settings: S3Settings, tmp_pat
     assert sorted(lake.ids()) == ([0, 1] if key else [0, 0, 0, 1, 1, 1])
     table = factory.of_found(found, ()).open()
     with pytest.raises(ConfigError, match="cannot be rebuilt from its raw table, which has 3 of the 6 records"):
-        rebuild_of(table, Resources(s3_settings, 2**26, 2, None))
+        rebuild_of(table, Resources(TaskResources(s3_settings, 2**26), 2, None))
 
 
 def test_the_change_log_before_the_newest_snapshot_goes(s3_settings: S3Settings, tmp_path: Path, today: list[datetime]) -> None:

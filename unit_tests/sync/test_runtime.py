@@ -10,6 +10,7 @@ from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.storage.credentials import ExecutorCredentials
 from destination_s3_spark.storage.settings import AccessKey, S3Settings
 from destination_s3_spark.sync.runtime import spark_settings, with_credentials
+from destination_s3_spark.tables.updates.resources import TaskResources
 
 PLACE = S3Settings("lake", "eu-central-1", "http://127.0.0.1:9000", expected_bucket_owner="111122223333")
 KEYED = replace(PLACE, credentials=AccessKey("id", "secret"))
@@ -20,6 +21,11 @@ BY_ROLE = replace(PLACE, role_arn="arn:aws:iam::111122223333:role/lake")
 class Task:
     number: int
     s3: S3Settings
+
+
+@dataclass(frozen=True)
+class MergeTask:
+    resources: TaskResources
 
 
 @pytest.fixture(autouse=True)
@@ -34,6 +40,7 @@ def test_executors_with_credentials_of_their_own_learn_nothing_of_ours(settings:
     groups = with_credentials([[Task(1, settings)], [Task(2, settings), Task(3, PLACE)]], ExecutorCredentials.OWN)
 
     assert groups == [[Task(1, PLACE)], [Task(2, PLACE), Task(3, PLACE)]]
+    assert with_credentials([[MergeTask(TaskResources(settings, 5))]], ExecutorCredentials.OWN) == [[MergeTask(TaskResources(PLACE, 5))]]
     assert "secret" not in str([task.s3.credentials for group in groups for task in group])
 
 

@@ -24,11 +24,11 @@ from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.compaction.groups import LEAST_FILES
 from destination_s3_spark.tables.configured import final_options
-from destination_s3_spark.tables.due import rebuild_of
 from destination_s3_spark.tables.factory import TableFactory
-from destination_s3_spark.tables.merge.update import Resources
 from destination_s3_spark.tables.stored.footer import statistics_of
-from destination_s3_spark.tables.update import Update
+from destination_s3_spark.tables.updates.choice import rebuild_of
+from destination_s3_spark.tables.updates.resources import Resources, TaskResources
+from destination_s3_spark.tables.updates.steps import Update
 from unit_tests.places import table_of
 from unit_tests.sync.inline_lake import InlineLake, line, state, status
 
@@ -128,7 +128,7 @@ def test_retyped_and_rebuilt_files_have_them(lake: InlineLake, mode: str) -> Non
     require_true(lake, [1, 2, 3])
     (found,) = (factory := TableFactory(lake.config(), S3Store(lake.settings), chain(lake).head.system_time)).find().tables
     table = factory.of_found(found, ()).open()
-    run(rebuild_of(table, Resources(lake.settings, 2**26, 2, None)))
+    run(rebuild_of(table, Resources(TaskResources(lake.settings, 2**26), 2, None)))
     table.writer.close()
 
     require_true(lake, [1, 2, 3])

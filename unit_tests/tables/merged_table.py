@@ -42,6 +42,7 @@ from destination_s3_spark.tables.merge.task import (
 from destination_s3_spark.tables.runs.keys import CdcDeletion, KeySpec, lower, upper
 from destination_s3_spark.tables.runs.sorted_file import RunFile, sorted_index
 from destination_s3_spark.tables.runs.table_format import FileKeys, TableFormat
+from destination_s3_spark.tables.updates.resources import TaskResources
 
 STREAM = StreamId("shop", "users")
 FIELDS = (
@@ -157,8 +158,7 @@ class Table:
                 self.name("dead"),
                 self.form.target_file_bytes,
                 plan.row_bytes,
-                budget_bytes,
-                self.s3,
+                TaskResources(self.s3, budget_bytes),
             )
             for piece in plan.pieces
         ]

@@ -26,6 +26,7 @@ from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.capture.events import POSITION
 from destination_s3_spark.tables.runs.winners import Indices
 from destination_s3_spark.tables.stored.presence import present
+from destination_s3_spark.tables.updates.resources import TaskResources
 
 RUNS_SHARE = 24
 """Divisor of a task's budget for the events of one run. While a run is written and the next one is collected, memory is five times that."""
@@ -124,16 +125,16 @@ def _written(rows: pa.Table, place: Place, size: int, sink: pa.NativeFile, optio
     return EventRun(place, sink.tell(), *(np.array(column, np.int64) for column in (firsts, lasts, sizes, starts)))
 
 
-def read_events(runs: Sequence[EventRun], low: int, high: int, schema: pa.Schema, budget_bytes: int, s3: S3Settings) -> Iterator[pa.Table]:
+def read_events(runs: Sequence[EventRun], low: int, high: int, schema: pa.Schema, resources: TaskResources) -> Iterator[pa.Table]:
     """Yield the events at positions from `low` (inclusive) to `high` (exclusive), in order.
 
     Events at the same position come in the order of the runs. Memory stays within the budget if a piece of each run and all events of one
     position fit into a window. Raises DataError for a missing object, or TransientError.
     """
-    window_bytes = min(WINDOW_BYTES, budget_bytes // WINDOWS_SHARE)
-    spans = _parts(runs, low, high, EventRun.stored, min(FETCH_BYTES, budget_bytes // FETCHES_SHARE))
+    window_bytes = min(WINDOW_BYTES, resources.budget_bytes // WINDOWS_SHARE)
+    spans = _parts(runs, low, high, EventRun.stored, min(FETCH_BYTES, resources.budget_bytes // FETCHES_SHARE))
     with ThreadPoolExecutor(READERS, "event-read") as pool:
-        for span, fetched in _read_ahead(pool, runs, spans, s3):
+        for span, fetched in _read_ahead(pool, runs, spans, resources.s3):
             for window in _parts(runs, *span, EventRun.uncompressed, window_bytes):
                 found = [rows for part in fetched for rows in part.events(*window, schema)]
                 if found:

@@ -23,11 +23,9 @@ from destination_s3_spark.errors import Bug
 from destination_s3_spark.formats.file_statistics import WrittenFile
 from destination_s3_spark.schema.airbyte_type import Field
 from destination_s3_spark.schema.arrow import arrow_field
-from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.storage.staging import StagedFileSink
 from destination_s3_spark.tables.capture.event_runs import EventRun, read_events
 from destination_s3_spark.tables.capture.events import Images, cursor_members
-from destination_s3_spark.tables.capture.local_disk import LocalDisk
 from destination_s3_spark.tables.capture.output import SPANS, WRITE_BYTES, ChangeOutput, Counts, LoggedRange, LogTask, Span
 from destination_s3_spark.tables.open_table import OpenTable
 from destination_s3_spark.tables.runs.keys import CDC_FIELDS
@@ -36,7 +34,8 @@ from destination_s3_spark.tables.runs.row_streams import ROUNDS_SHARE, Source, r
 from destination_s3_spark.tables.runs.sorted_file import ARROW_BYTES
 from destination_s3_spark.tables.runs.staged_file import StagedFile, pieces
 from destination_s3_spark.tables.runs.table_format import TableFormat
-from destination_s3_spark.tables.update import Steps, Work
+from destination_s3_spark.tables.updates.resources import Resources, TaskResources
+from destination_s3_spark.tables.updates.steps import Steps, Work
 
 EVENT_ROWS = 4
 """Factor from the bytes of records to those of their events. An event has a new and an old row, and text takes about twice the memory."""
@@ -69,8 +68,7 @@ class RenderTask:
     options: ChangeLogOptions
     start: OperationCount
     key: str
-    budget_bytes: int
-    s3: S3Settings
+    resources: TaskResources
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,28 +78,21 @@ class SnapshotTask:
     source: Source
     table: TableFormat
     log: LogTask
-    budget_bytes: int
-    s3: S3Settings
+    resources: TaskResources
 
 
 class MergeLog:
     """The change log's part of one merge.
 
-    `records` are the deltas that the merge consumes. `anew` tells that it rewrites table rows of another key, format or types.
+    `records` are the deltas that the merge consumes. `begins`: whether it rewrites table rows of another key, format or types, so that the
+    log begins again with a snapshot.
     """
 
     def __init__(
-        self,
-        table: OpenTable,
-        options: ChangeLogOptions,
-        records: Sequence[FileEntry],
-        disk: LocalDisk | None,
-        least_file_bytes: int,
-        *,
-        anew: bool,
+        self, table: OpenTable, options: ChangeLogOptions, records: Sequence[FileEntry], resources: Resources, *, begins: bool
     ) -> None:
         self._table = table
-        self._least_file_bytes = least_file_bytes
+        self._resources = resources
         self._options = options
         contents = table.writer.open().contents
         first = min((file.offset or 0 for file in records), default=contents.next_offset)
@@ -110,10 +101,11 @@ class MergeLog:
         self._event_bytes = EVENT_ROWS * ARROW_BYTES * sum(file.bytes for file in records)
         self._before = contents.operation_count
         self._images = _images(table, options)
-        self.kind = self._kind(begins=anew or contents.pending is not None)
+        self.kind = self._kind(begins=begins or contents.pending is not None)
         self._group = GroupName(first, table.writer.next_token())
         self._parts = 0
-        self._folder = disk.reserved(self._event_bytes) if disk is not None and self.kind is LogKind.CHANGES else None
+        disk = resources.disk if self.kind is LogKind.CHANGES else None
+        self._folder = None if disk is None else disk.reserved(self._event_bytes)
 
     def task(self, files: int, file_bytes: int) -> LogTask:
         """Make the log's part of a merge task that writes up to `files` files of `file_bytes` each."""
@@ -135,26 +127,24 @@ class MergeLog:
             event_bytes=self._event_bytes,
         )
 
-    def group(
-        self, ranges: Sequence[LoggedRange], kept: Sequence[SnapshotTask], budget_bytes: int, cores: int, s3: S3Settings
-    ) -> Steps[LogGroup]:
-        """Stage the files of the log, as steps of an update. `kept` are the unchanged files of the table that a snapshot needs."""
+    def group(self, ranges: Sequence[LoggedRange], kept: Sequence[FileEntry], form: TableFormat) -> Steps[LogGroup]:
+        """Stage the files of the log, as steps of an update. `kept` are the files of the table that the merge leaves unchanged."""
         before = self._before or OperationCount()
         if self.kind is LogKind.CHANGES:
-            found = yield from self._changes(ranges, before, budget_bytes, cores, s3)
+            found = yield from self._changes(ranges, before)
         else:
-            found = yield from self._rows(ranges, kept, s3)
+            found = yield from self._rows(ranges, self._snapshot_tasks(kept, form))
             before = OperationCount() if self.kind is LogKind.SNAPSHOT else before
         if not found.files or found.count is None:
             return found
-        return replace(found, files=(*found.files, self._manifest(found.files, before, found.count, s3)))
+        return replace(found, files=(*found.files, self._manifest(found.files, before, found.count)))
 
-    def snapshot_tasks(self, kept: Sequence[FileEntry], form: TableFormat, budget_bytes: int, s3: S3Settings) -> list[SnapshotTask]:
+    def _snapshot_tasks(self, kept: Sequence[FileEntry], form: TableFormat) -> list[SnapshotTask]:
         """Make the tasks that add the table's unchanged files to the log. There are none unless the merge starts with a snapshot."""
         if self.kind is not LogKind.SNAPSHOT:
             return []
         return [
-            SnapshotTask(Source(file.kind, file.key, file.bytes), form, self.task(2, 2 * form.target_file_bytes), budget_bytes, s3)
+            SnapshotTask(Source(file.kind, file.key, file.bytes), form, self.task(2, 2 * form.target_file_bytes), self._resources.task)
             for file in kept
         ]
 
@@ -163,7 +153,7 @@ class MergeLog:
             return LogKind.SNAPSHOT
         return LogKind.CHANGES if self._images.cursor else LogKind.UPSERTS
 
-    def _rows(self, ranges: Sequence[LoggedRange], kept: Sequence[SnapshotTask], s3: S3Settings) -> Steps[LogGroup]:
+    def _rows(self, ranges: Sequence[LoggedRange], kept: Sequence[SnapshotTask]) -> Steps[LogGroup]:
         """Collect the files of rows that merge tasks staged. For a snapshot, also stage the rows of unchanged files."""
         more: list[LoggedRange] = []
         if kept:
@@ -171,25 +161,23 @@ class MergeLog:
         files = sorted((file for logged in (*ranges, *more) for file in logged.files), key=lambda file: file.key)
         rows = OperationCount(insert_count=sum(logged.rows for logged in (*ranges, *more)))
         if self.kind is LogKind.SNAPSHOT:
-            return LogGroup(tuple(files) or (self._empty_snapshot(s3),), rows, ())
+            return LogGroup(tuple(files) or (self._empty_snapshot(),), rows, ())
         return LogGroup(tuple(files), (self._before or OperationCount()) + rows, ())
 
-    def _changes(
-        self, ranges: Sequence[LoggedRange], before: OperationCount, budget_bytes: int, cores: int, s3: S3Settings
-    ) -> Steps[LogGroup]:
+    def _changes(self, ranges: Sequence[LoggedRange], before: OperationCount) -> Steps[LogGroup]:
         """Sort the events by position and render them to files."""
         runs = [run for logged in ranges for run in logged.runs]
         counts = sum((logged.counts for logged in ranges), np.zeros((SPANS, 3), np.int64))
         if not runs:
             return LogGroup((), before, ())
         size = sum(int(run.bytes.sum()) for run in runs) // COMPRESSION
-        parts = file_count(size, self._table.rules.target_file_bytes, cores, self._least_file_bytes)
+        parts = file_count(size, self._table.rules.target_file_bytes, self._resources.cores, self._resources.least_log_bytes)
         tasks, expected = [], []
         start = before
         for low, high, inside in _cut(counts, parts):
             key = self._next_key()
             bounds = self._span.position(low), self._span.position(high)
-            tasks.append(RenderTask(tuple(runs), *bounds, self._images.columns, self._options, start, key, budget_bytes, s3))
+            tasks.append(RenderTask(tuple(runs), *bounds, self._images.columns, self._options, start, key, self._resources.task))
             start += inside
             expected.append(inside.total)
         files = yield from Work(render_changes, tasks, lambda _: size).results()
@@ -204,18 +192,18 @@ class MergeLog:
             shutil.rmtree(self._folder, ignore_errors=True)
         return LogGroup(tuple(files), start, tuple(run.place for run in runs if isinstance(run.place, str)))
 
-    def _manifest(self, files: Sequence[FileEntry], before: OperationCount, after: OperationCount, s3: S3Settings) -> FileEntry:
+    def _manifest(self, files: Sequence[FileEntry], before: OperationCount, after: OperationCount) -> FileEntry:
         table = self._table
         named = [LogFile(file.key.rsplit("/", 1)[-1], file.rows) for file in files]
         ids = table.session.generation_id, table.schema.schema_id
         manifest = manifest_of(self._images.columns, self._options, self.kind, ids, named, before, after)
-        with StagedFileSink(s3, f"{table.layout.changes}{self._group.manifest}") as sink:
+        with StagedFileSink(self._resources.task.s3, f"{table.layout.changes}{self._group.manifest}") as sink:
             sink.write(manifest.to_bytes())
             return FileEntry.staged(FileKind.CHANGES, sink.stage(), WrittenFile(rows=0))
 
-    def _empty_snapshot(self, s3: S3Settings) -> FileEntry:
+    def _empty_snapshot(self) -> FileEntry:
         """Stage a snapshot without rows, which tells readers that the table is empty."""
-        with StagedFileSink(s3, self._next_key()) as sink:
+        with StagedFileSink(self._resources.task.s3, self._next_key()) as sink:
             written = open_snapshot(sink, self._images.columns, self._options).close()
             return FileEntry.staged(FileKind.CHANGES, sink.stage(), written)
 
@@ -246,9 +234,9 @@ def render_changes(task: RenderTask) -> FileEntry:
     Raises TransientError, or DataError for a missing scratch run. Nothing stays staged after an error.
     """
     columns = task.columns
-    sink = StagedFileSink(task.s3, task.key)
+    sink = StagedFileSink(task.resources.s3, task.key)
     with StagedFile(FileKind.CHANGES, sink, open_changes(sink, columns, task.options, task.start)) as file:
-        for events in read_events(task.runs, task.low, task.high, columns.event_schema, task.budget_bytes, task.s3):
+        for events in read_events(task.runs, task.low, task.high, columns.event_schema, task.resources):
             for batch in pieces(events, WRITE_BYTES):
                 file.write(batch)
         return file.stage()
@@ -258,10 +246,10 @@ def snapshot_file(task: SnapshotTask) -> LoggedRange:
     """Stage the rows of a file of the table as part of a snapshot. Raises the errors of `merge_range`."""
     has_cursor = task.table.spec.cursor is not None
     with (
-        row_streams([task.source], task.table.form, (b"", None), task.budget_bytes, task.s3) as streams,
-        ChangeOutput(task.log, has_cursor, task.table.form.soft, task.budget_bytes, task.s3) as log,
+        row_streams([task.source], task.table.form, (b"", None), task.resources) as streams,
+        ChangeOutput(task.log, has_cursor, task.table.form.soft, task.resources) as log,
     ):
-        for rows in complete_rows(streams, task.budget_bytes // ROUNDS_SHARE):
+        for rows in complete_rows(streams, task.resources.budget_bytes // ROUNDS_SHARE):
             log.take(rows)
         return log.finish()
 

@@ -23,7 +23,6 @@ from destination_s3_spark.change_log.options import ChangeLogOptions, open_snaps
 from destination_s3_spark.decoding.plan import RowPlan
 from destination_s3_spark.errors import Bug
 from destination_s3_spark.schema.arrow import RAW_SCHEMA
-from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.storage.staging import StagedFileSink
 from destination_s3_spark.tables.capture.event_runs import RUNS_SHARE, EventRun, piece_bytes, write_run
 from destination_s3_spark.tables.capture.events import OPERATIONS, POSITION, Events, Images, Values
@@ -35,6 +34,7 @@ from destination_s3_spark.tables.runs.soft_deletions import DATA, Resolution, So
 from destination_s3_spark.tables.runs.staged_file import StagedFile, pieces
 from destination_s3_spark.tables.runs.winners import Ranking, ranking
 from destination_s3_spark.tables.stored.rows import retyped_rows
+from destination_s3_spark.tables.updates.resources import TaskResources
 
 SPANS = 1024
 """Number of spans of the log for which each task counts its events. Files are cut between spans."""
@@ -105,17 +105,16 @@ class LoggedRange:
 class ChangeOutput:
     """Output of a merge task to the change log. A context manager that drops staged files when it is left with an error."""
 
-    def __init__(self, task: LogTask, has_cursor: bool, soft: SoftDeletions | None, budget_bytes: int, s3: S3Settings) -> None:
+    def __init__(self, task: LogTask, has_cursor: bool, soft: SoftDeletions | None, resources: TaskResources) -> None:
         self._task = task
         self._has_cursor = has_cursor
         self._soft = soft
-        self._s3 = s3
         self._stack = ExitStack()
         shown = [*task.images.columns.row_schema.names, *(field.name for _, field in task.images.cursor)]
         self._needed = RAW_SCHEMA.names if task.plan is not None else shown
-        self._rows = _RowFiles(task, s3, self._stack)
+        self._rows = _RowFiles(task, resources, self._stack)
         pool = self._stack.enter_context(ThreadPoolExecutor(1, "event-runs"))
-        self._events = _EventRuns(task, budget_bytes, s3, pool)
+        self._events = _EventRuns(task, resources, pool)
 
     def __enter__(self) -> ChangeOutput:
         return self
@@ -197,9 +196,9 @@ class ChangeOutput:
 class _RowFiles:
     """The files of rows that a task writes for the log."""
 
-    def __init__(self, task: LogTask, s3: S3Settings, stack: ExitStack) -> None:
+    def __init__(self, task: LogTask, resources: TaskResources, stack: ExitStack) -> None:
         self._task = task
-        self._s3 = s3
+        self._resources = resources
         self._stack = stack
         self._keys = iter(task.keys)
         self._next_key = next(self._keys, None)
@@ -225,7 +224,7 @@ class _RowFiles:
     def _open(self) -> StagedFile:
         if self._next_key is None:
             raise Bug("A merge has rows for the change log and no key to write them to; nothing was committed.")
-        sink = StagedFileSink(self._s3, self._next_key)
+        sink = StagedFileSink(self._resources.s3, self._next_key)
         self._next_key = next(self._keys, None)
         writer = open_snapshot(sink, self._task.images.columns, self._task.options)
         return self._stack.enter_context(StagedFile(FileKind.CHANGES, sink, writer))
@@ -234,11 +233,11 @@ class _RowFiles:
 class _EventRuns:
     """The runs of events of a task. Events collect in memory until a run is full. It is written while the next run's events collect."""
 
-    def __init__(self, task: LogTask, budget_bytes: int, s3: S3Settings, pool: Executor) -> None:
+    def __init__(self, task: LogTask, resources: TaskResources, pool: Executor) -> None:
         self._task = task
-        self._run_bytes = budget_bytes // RUNS_SHARE
-        self._piece_bytes = piece_bytes(task.event_bytes, len(task.images.columns.fields), budget_bytes)
-        self._s3 = s3
+        self._run_bytes = resources.budget_bytes // RUNS_SHARE
+        self._piece_bytes = piece_bytes(task.event_bytes, len(task.images.columns.fields), resources.budget_bytes)
+        self._resources = resources
         self._pool = pool
         self._waiting: list[pa.RecordBatch] = []
         self._bytes = 0
@@ -262,7 +261,9 @@ class _EventRuns:
             self._runs[-1].result()
         name, folder = f"{len(self._runs)}.arrows", self._task.folder
         file = None if folder is None else folder / name
-        self._runs.append(self._pool.submit(write_run, self._waiting, f"{self._task.scratch}{name}", file, self._piece_bytes, self._s3))
+        self._runs.append(
+            self._pool.submit(write_run, self._waiting, f"{self._task.scratch}{name}", file, self._piece_bytes, self._resources.s3)
+        )
         self._waiting, self._bytes = [], 0
 
 

@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.errors import Bug
-from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.storage.staging import StagedFileSink
 from destination_s3_spark.tables.merge.plan import deepest
 from destination_s3_spark.tables.runs.keys import KEY, keys_of, lower, upper
@@ -25,7 +24,8 @@ from destination_s3_spark.tables.runs.merged_rows import RowStream, complete_row
 from destination_s3_spark.tables.runs.row_streams import Source, row_streams
 from destination_s3_spark.tables.runs.sorted_file import ARROW_BYTES, PIECE_BYTES, RUN_OPTIONS, MergeForm, SortedFileWriter, run_schema
 from destination_s3_spark.tables.runs.staged_file import StagedFile, columns, pieces, visible_run
-from destination_s3_spark.tables.update import Steps, Work
+from destination_s3_spark.tables.updates.resources import TaskResources
+from destination_s3_spark.tables.updates.steps import Steps, Work
 
 COMBINED_BYTES = 64 * 2**20
 """Size in Arrow memory at which an object of a combined run ends. It limits the footer, which a reader also holds in memory."""
@@ -43,8 +43,7 @@ class CombineTask:
     sources: tuple[Source, ...]
     form: MergeForm
     scratch: str
-    budget_bytes: int
-    s3: S3Settings
+    resources: TaskResources
     every_version: bool = False
     object_bytes: int = COMBINED_BYTES
     piece_bytes: int = PIECE_BYTES
@@ -70,22 +69,19 @@ def combined(
     runs: Sequence[FileEntry],
     form: MergeForm,
     next_scratch: Callable[[], str],
-    budget_bytes: int,
-    s3: S3Settings,
+    resources: TaskResources,
     *,
     every_version: bool = False,
 ) -> Steps[Combined]:
-    """Combine runs, as steps of an update, until they are few enough for tasks of this budget.
+    """Combine runs, as steps of an update, until they are few enough for tasks with these resources.
 
     Every run must have rows. `next_scratch` makes the scratch prefix of a task.
     """
     scratch: list[str] = []
-    while _deepest(runs) * PORTIONS > budget_bytes:
-        groups = list(_groups(runs, budget_bytes))
+    while _deepest(runs) * PORTIONS > resources.budget_bytes:
+        groups = list(_groups(runs, resources.budget_bytes))
         tasks = [
-            CombineTask(tuple(map(_source, group)), form, next_scratch(), budget_bytes, s3, every_version)
-            for group in groups
-            if len(group) > 1
+            CombineTask(tuple(map(_source, group)), form, next_scratch(), resources, every_version) for group in groups if len(group) > 1
         ]
         if not tasks:
             break
@@ -99,12 +95,12 @@ def combined(
 def combine_runs(task: CombineTask) -> CombinedRun:
     """Merge runs, which must have rows, into one run. Arrivals do not change. Raises ConfigError, TransientError or DataError."""
     files: list[FileEntry] = []
-    with row_streams(task.sources, task.form, (b"", None), task.budget_bytes, task.s3) as streams:
+    with row_streams(task.sources, task.form, (b"", None), task.resources) as streams:
         tables = _every_version(streams, task.piece_bytes) if task.every_version else _winners(streams, task.form)
         batches = chain.from_iterable(pieces(rows, task.piece_bytes) for rows in tables)
         while (first := next(batches, None)) is not None:
             staged = _staged(task, f"{task.scratch}{len(files)}.parquet", chain([first], batches))
-            files.append(visible_run(staged, task.s3))
+            files.append(visible_run(staged, task.resources.s3))
     return CombinedRun(tuple(files), sum(stream.taken for stream in streams))
 
 
@@ -121,7 +117,7 @@ def _every_version(streams: Iterable[RowStream], table_bytes: int) -> Iterator[p
 def _staged(task: CombineTask, key: str, batches: Iterable[pa.RecordBatch]) -> FileEntry:
     """Stage an object of the next batches in merge form. Takes only the batches that go into it."""
     schema = run_schema(task.form.payload, task.form.spec)
-    sink = StagedFileSink(task.s3, key)
+    sink = StagedFileSink(task.resources.s3, key)
     with StagedFile(FileKind.DELTA, sink, SortedFileWriter(sink, schema, task.form.spec)) as file:
         size = 0
         for batch in batches:

@@ -14,13 +14,13 @@ import pyarrow as pa
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.decoding.keyed_ids import carried_digest, keyed_id
 from destination_s3_spark.schema.arrow import RAW_SCHEMA
-from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.storage.staging import StagedFileSink
 from destination_s3_spark.tables.runs.keys import RAW_ID, KeySpec, unfit_rows
 from destination_s3_spark.tables.runs.sorted_file import RunFile
 from destination_s3_spark.tables.runs.staged_file import visible_run
 from destination_s3_spark.tables.stored.presence import present
 from destination_s3_spark.tables.stored.rewrite import Stored
+from destination_s3_spark.tables.updates.resources import TaskResources
 
 COPIES = 3
 """Number of copies of a run's rows in memory while the run is sorted and written."""
@@ -33,16 +33,14 @@ _Rows = tuple[pa.RecordBatch, pa.RecordBatch]
 class SortTask:
     """A stored file to sort into runs of `payload` columns, under the keys `<scratch><number>.parquet`.
 
-    The plan of `stored` types the columns of `spec`. If `payload` is the schema of raw rows, the file must hold raw rows. `budget_bytes` is
-    the Arrow memory for rows.
+    The plan of `stored` types the columns of `spec`. If `payload` is the schema of raw rows, the file must hold raw rows.
     """
 
     stored: Stored
     payload: pa.Schema
     spec: KeySpec
     scratch: str
-    budget_bytes: int
-    s3: S3Settings
+    resources: TaskResources
 
 
 def sort_rows(task: SortTask) -> tuple[FileEntry, ...]:
@@ -52,16 +50,16 @@ def sort_rows(task: SortTask) -> tuple[FileEntry, ...]:
     """
     runs: list[FileEntry] = []
     first = 0
-    for batches in _portions(_rows(task), task.budget_bytes // COPIES):
-        run = visible_run(_staged(task, f"{task.scratch}{len(runs)}.parquet", batches, first), task.s3)
+    for batches in _portions(_rows(task), task.resources.budget_bytes // COPIES):
+        run = visible_run(_staged(task, f"{task.scratch}{len(runs)}.parquet", batches, first), task.resources.s3)
         runs.append(run)
         first += run.rows
     return tuple(runs)
 
 
 def _rows(task: SortTask) -> Iterator[_Rows]:
-    with present(task.stored.file.key, task.s3):
-        for raw, typed in task.stored.rows(task.s3):
+    with present(task.stored.file.key, task.resources.s3):
+        for raw, typed in task.stored.rows(task.resources.s3):
             found = typed if raw is not None else _told_apart(typed, task)
             yield (raw if raw is not None and task.payload == RAW_SCHEMA else found), found
 
@@ -97,7 +95,7 @@ def _portions(rows: Iterable[_Rows], size: int) -> Iterator[list[_Rows]]:
 
 
 def _staged(task: SortTask, key: str, rows: Iterable[_Rows], first: int) -> FileEntry:
-    with StagedFileSink(task.s3, key) as sink:
+    with StagedFileSink(task.resources.s3, key) as sink:
         run = RunFile(sink, task.payload, task.spec, first)
         try:
             for batch, typed in rows:

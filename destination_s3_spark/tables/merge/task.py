@@ -11,7 +11,6 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from destination_s3_spark.chain.files import FileEntry, FileKind
-from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.capture.output import ChangeOutput, LoggedRange, LogTask
 from destination_s3_spark.tables.merge.output import MergeOutput
 from destination_s3_spark.tables.merge.plan import Piece
@@ -22,6 +21,7 @@ from destination_s3_spark.tables.runs.sorted_file import MergeForm, tombstone_sc
 from destination_s3_spark.tables.runs.staged_file import pieces, tombstone_file, tombstones
 from destination_s3_spark.tables.runs.table_format import PIECE_BYTES, FileKeys, FileSize, TableFormat
 from destination_s3_spark.tables.runs.winners import EXTRACTED_AT
+from destination_s3_spark.tables.updates.resources import TaskResources
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +41,7 @@ class MergeTask:
     """Size at which a final file ends."""
     row_bytes: float
     """Estimated size of a row that is not encoded yet."""
-    budget_bytes: int
-    """Arrow memory for rows."""
-    s3: S3Settings
+    resources: TaskResources
     log: LogTask | None = None
     """The change log's part of the task. None without a change log."""
 
@@ -71,8 +69,7 @@ class CompactTask:
     sources: tuple[Source, ...]
     table: TableFormat
     key: str
-    budget_bytes: int
-    s3: S3Settings
+    resources: TaskResources
 
 
 def sources_of(piece: Piece, table: TableFormat) -> tuple[Source, ...]:
@@ -91,8 +88,8 @@ def merge_range(task: MergeTask) -> MergedRange:
     Raises ConfigError, TransientError, or DataError for a missing file. Nothing stays staged after an error.
     """
     with (
-        MergeOutput(task.table, task.keys, task.tombstone_key, FileSize(task.file_bytes, task.row_bytes), task.s3) as output,
-        row_streams(task.sources, task.table.form, (task.low, task.high), task.budget_bytes, task.s3) as streams,
+        MergeOutput(task.table, task.keys, task.tombstone_key, FileSize(task.file_bytes, task.row_bytes), task.resources.s3) as output,
+        row_streams(task.sources, task.table.form, (task.low, task.high), task.resources) as streams,
     ):
         logged = _merge(task, streams, output)
         files = output.stage()
@@ -109,8 +106,8 @@ def _merge(task: MergeTask, streams: list[RowStream], output: MergeOutput) -> Lo
         for rows in merged_rows(streams, has_cursor, soft):
             output.write(rows if soft is None else soft.applied(rows))
         return None
-    with ChangeOutput(task.log, has_cursor, soft, task.budget_bytes, task.s3) as log:
-        for rows in complete_rows(streams, task.budget_bytes // ROUNDS_SHARE):
+    with ChangeOutput(task.log, has_cursor, soft, task.resources) as log:
+        for rows in complete_rows(streams, task.resources.budget_bytes // ROUNDS_SHARE):
             output.write(log.take(rows))
         return log.finish()
 
@@ -119,8 +116,8 @@ def compact_tombstones(task: CompactTask) -> FileEntry:
     """Merge tombstone files, which must have rows, into one. Raises the errors of `merge_range`."""
     spec = task.table.spec
     with (
-        tombstone_file(task.key, spec, task.s3, task.table.metadata) as file,
-        row_streams(task.sources, _deletions(spec), (b"", None), task.budget_bytes, task.s3) as streams,
+        tombstone_file(task.key, spec, task.resources.s3, task.table.metadata) as file,
+        row_streams(task.sources, _deletions(spec), (b"", None), task.resources) as streams,
     ):
         for rows in merged_rows(streams, spec.cursor is not None):
             for batch in pieces(rows, PIECE_BYTES):

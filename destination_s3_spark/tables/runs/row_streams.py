@@ -15,6 +15,7 @@ from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.runs.merged_rows import RowStream
 from destination_s3_spark.tables.runs.sorted_file import RUN_OPTIONS, MergeForm, SortedFile
 from destination_s3_spark.tables.stored.presence import present
+from destination_s3_spark.tables.updates.resources import TaskResources
 
 READERS = 8
 """Sources of a task that are read in parallel: enough to hide the store's latency."""
@@ -45,16 +46,18 @@ class Source:
 
 @contextmanager
 def row_streams(
-    sources: Sequence[Source], form: MergeForm, bounds: tuple[bytes, bytes | None], budget_bytes: int, s3: S3Settings
+    sources: Sequence[Source], form: MergeForm, bounds: tuple[bytes, bytes | None], resources: TaskResources
 ) -> Iterator[list[RowStream]]:
     """Open the sources as streams of rows within the bounds.
 
     Each source is opened when its first key is reached, and its footer is dropped at its end, because the footers of many runs would take
     more memory than their rows.
     """
-    portion_bytes = max(RUN_OPTIONS.row_group_bytes, budget_bytes // PORTIONS_SHARE // max(1, len(sources)))
+    portion_bytes = max(RUN_OPTIONS.row_group_bytes, resources.budget_bytes // PORTIONS_SHARE // max(1, len(sources)))
     with ThreadPoolExecutor(READERS, "merge-read") as pool:
-        yield [RowStream(_read(source, form, bounds, portion_bytes, s3), pool, max(bounds[0], source.first)) for source in sources]
+        yield [
+            RowStream(_read(source, form, bounds, portion_bytes, resources.s3), pool, max(bounds[0], source.first)) for source in sources
+        ]
 
 
 def _read(source: Source, form: MergeForm, bounds: tuple[bytes, bytes | None], portion_bytes: int, s3: S3Settings) -> Iterator[pa.Table]:

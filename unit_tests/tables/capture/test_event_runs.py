@@ -14,6 +14,7 @@ from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.capture.event_runs import RUNS_SHARE, WINDOWS_SHARE, EventRun, piece_bytes, read_events, write_run
 from destination_s3_spark.tables.capture.events import POSITION
+from destination_s3_spark.tables.updates.resources import TaskResources
 
 SCHEMA = pa.schema([(POSITION, pa.int64()), ("number", pa.int64()), ("value", pa.struct([("text", pa.string())]))])
 AMPLE = 2**30
@@ -61,7 +62,7 @@ def some_runs(settings: S3Settings, events: list[Event], count: int, folder: Pat
 
 
 def read(runs: list[EventRun], low: int, high: int, settings: S3Settings, budget_bytes: int = AMPLE) -> Iterator[list[Event]]:
-    for rows in read_events(runs, low, high, SCHEMA, budget_bytes, settings):
+    for rows in read_events(runs, low, high, SCHEMA, TaskResources(settings, budget_bytes)):
         found = list(zip(rows[POSITION].to_pylist(), rows["number"].to_pylist(), strict=True))
         assert [value["text"] for value in rows["value"].to_pylist()] == [f"{position}/{number}" for position, number in found]
         yield found

@@ -17,6 +17,7 @@ from destination_s3_spark.tables.merge.combining import PORTIONS, Combined, Comb
 from destination_s3_spark.tables.runs.keys import CdcDeletion, KeySpec, encode_key, key_range, lower
 from destination_s3_spark.tables.runs.sorted_file import ARROW_BYTES, RUN_OPTIONS, MergeForm
 from destination_s3_spark.tables.stored.rows import project
+from destination_s3_spark.tables.updates.resources import TaskResources
 
 ID = Field("id", "id", Scalar.INTEGER)
 SPEC = KeySpec((ID,), None, None, CdcDeletion.HARD)
@@ -38,7 +39,7 @@ def finished(runs: Sequence[FileEntry], lost: int = 0) -> tuple[Combined, list[l
     """Let the steps come to their end with workers that halve the rows; `lost` of them are not read."""
     by_key = {file.key: file for file in runs}
     numbers = count()
-    steps = combined(runs, FORM, lambda: f"scratch/{next(numbers)}/", BUDGET, S3)
+    steps = combined(runs, FORM, lambda: f"scratch/{next(numbers)}/", TaskResources(S3, BUDGET))
     jobs: list[list[CombineTask]] = []
     done: Any = None
     while True:

@@ -14,7 +14,7 @@ import pytest
 
 from destination_s3_spark.tables.merge.plan import Group, MergePlan, Run, Sizes, full_bytes, plan_merge
 from destination_s3_spark.tables.merge.replaced_files import TableFile
-from destination_s3_spark.tables.merge.update import FILES_OF_A_TABLE, LOOK_CLOSELY_BELOW
+from destination_s3_spark.tables.updates.merged import FILES_OF_A_TABLE, LOOK_CLOSELY_BELOW
 
 Keys = npt.NDArray[np.int64]
 

@@ -28,6 +28,7 @@ from destination_s3_spark.tables.runs.keys import DELETED, KEY, OFFSET, CdcDelet
 from destination_s3_spark.tables.runs.sorted_file import sorted_index
 from destination_s3_spark.tables.stored.rewrite import Stored
 from destination_s3_spark.tables.stored.rows import Misfits
+from destination_s3_spark.tables.updates.resources import TaskResources
 
 FIELDS = (Field("id", "id", Scalar.INTEGER), Field("deleted", "deleted", Scalar.STRING), Field("text", "text", Scalar.STRING))
 SCHEMA = TableSchema(0, tuple(TableField(at, each.name, each.source, each.type, 0) for at, each in enumerate(FIELDS)))
@@ -72,7 +73,7 @@ def put(store: S3Store) -> Any:
 
 def task_of(file: FileEntry, s3: S3Settings, payload: pa.Schema, budget_bytes: int = COPIES * 2**20) -> SortTask:
     plan, schema = (PLAN, SCHEMA) if file.kind is FileKind.FINAL else (KEY_PLAN if payload == RAW_SCHEMA else PLAN, None)
-    return SortTask(Stored(file, plan, schema, SCHEMA, Misfits.REFUSE), payload, SPEC, "scratch/token-", budget_bytes, s3)
+    return SortTask(Stored(file, plan, schema, SCHEMA, Misfits.REFUSE), payload, SPEC, "scratch/token-", TaskResources(s3, budget_bytes))
 
 
 def runs_of(store: S3Store, files: Sequence[FileEntry]) -> list[pa.Table]:

@@ -28,6 +28,7 @@ from destination_s3_spark.tables.merge.task import CompactTask, compact_tombston
 from destination_s3_spark.tables.runs.keys import KEY
 from destination_s3_spark.tables.runs.row_streams import Source
 from destination_s3_spark.tables.runs.sorted_file import FIRST_KEYS
+from destination_s3_spark.tables.updates.resources import TaskResources
 from unit_tests.tables import reference_merge
 from unit_tests.tables.merged_table import FIELDS, FORMATS, HARD, SOFT, STREAM, TYPED, Table, batches, key_range, table_format
 
@@ -96,7 +97,9 @@ def test_runs_that_became_one_merge_to_the_same(s3_settings: S3Settings, version
     parts = [arrived[start : start + 60] for start in range(0, 600, 60)]
     runs = [table.run(part, part[0].number) for part in parts]
     sources = tuple(Source(FileKind.DELTA, one.key, one.size, one.offset, one.groups[0].first) for one in runs)
-    task = CombineTask(sources[::2], table.form.form, "scratch/token/", 100_000, s3_settings, object_bytes=10_000, piece_bytes=4_000)
+    task = CombineTask(
+        sources[::2], table.form.form, "scratch/token/", TaskResources(s3_settings, 100_000), object_bytes=10_000, piece_bytes=4_000
+    )
     done = combine_runs(pickle.loads(pickle.dumps(task)))
     combined = [table.object_run(file) for file in done.files]
     expected = Table(s3_settings, table.form, dict(table.files), dict(table.states), list(table.dead), 1000)
@@ -171,7 +174,9 @@ def test_a_table_with_soft_deletions_is_what_the_reference_says(s3_settings: S3S
         runs = [table.run(part, part[0].number) for part in parts]
         sources = tuple(Source(FileKind.DELTA, one.key, one.size, one.offset, one.groups[0].first) for one in runs[::2])
         done = combine_runs(
-            CombineTask(sources, table.form.form, f"scratch/{sync}/", budget, s3_settings, object_bytes=10_000, piece_bytes=4_000)
+            CombineTask(
+                sources, table.form.form, f"scratch/{sync}/", TaskResources(s3_settings, budget), object_bytes=10_000, piece_bytes=4_000
+            )
         )
         table.merge([*map(table.object_run, done.files), *runs[1::2]], Sizes(target, budget))
         # In a tie the row of an earlier sync stays, and the later one of the same sync.
@@ -292,7 +297,7 @@ def test_an_upload_that_fails_leaves_nothing_staged(s3_settings: S3Settings, s3_
 
     s3_proxy.script = third_fails
     with pytest.raises(Exception, match="Uploading part"):
-        merge_range(replace(task, s3=proxied))
+        merge_range(replace(task, resources=replace(task.resources, s3=proxied)))
     assert done > 3
     assert list(table.store.list_uploads("")) == []
 
@@ -313,7 +318,7 @@ def test_tombstones_become_one_file_with_the_newest_of_each_key(table: Table, ve
     before = pa.concat_tables(table.stored(FileKind.TOMBSTONE))
     newest = before.group_by("_airbyte_key").aggregate([("_airbyte_cursor", "max")]).sort_by("_airbyte_key")
 
-    file = compact_tombstones(CompactTask(sources, table.form, "compact", 2000, table.s3))
+    file = compact_tombstones(CompactTask(sources, table.form, "compact", TaskResources(table.s3, 2000)))
     table.store.complete_upload(file.upload)
     table.dead = [file]
 

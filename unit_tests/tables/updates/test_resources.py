@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from destination_s3_spark.tables.capture.local_disk import LocalDisk
+from destination_s3_spark.tables.updates.resources import LocalDisk
 
 
 def test_folders_differ_and_together_have_no_more_room_than_there_is(tmp_path: Path) -> None:

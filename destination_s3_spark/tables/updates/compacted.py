@@ -11,18 +11,17 @@ from dataclasses import dataclass
 
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.live_files import LiveFiles
-from destination_s3_spark.chain.state import Contents, Counters
 from destination_s3_spark.errors import SyncError
 from destination_s3_spark.formats.file_format import FileOptions
 from destination_s3_spark.storage.object_store import ObjectNotFound
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.commit.result import CommitResult
-from destination_s3_spark.tables.compaction.groups import LEAST_FILES, Group, groups
+from destination_s3_spark.tables.compaction.groups import Group, groups
 from destination_s3_spark.tables.compaction.join import JoinTask, NotJoined, join_files, joined_in_store
 from destination_s3_spark.tables.configured import RAW_PARQUET
 from destination_s3_spark.tables.open_table import OpenTable
-from destination_s3_spark.tables.rules import Compaction
-from destination_s3_spark.tables.update import Steps, Update, Work
+from destination_s3_spark.tables.updates.resources import Resources
+from destination_s3_spark.tables.updates.steps import Steps, Update, Work
 
 logger = logging.getLogger("airbyte")
 
@@ -36,32 +35,10 @@ class _Join:
     options: FileOptions
 
 
-def is_compacted(table: OpenTable) -> bool:
-    """Tell whether a sync joins small files of the table. Raw files of a deduplicated table have no readers besides the connector."""
-    match table.rules.compaction:
-        case Compaction.OFF:
-            return False
-        case Compaction.AUTO:
-            return table.spec is not None or bool(table.writer.publishers)
-        case Compaction.ON:
-            return True
-
-
-def may_be_due(contents: Contents, target_bytes: int) -> bool:
-    """Tell, without reading the list of files, whether there can be files to join. There are none while a generation is pending."""
-    held = [contents.held.get(kind.value, Counters()) for kind in (FileKind.FINAL, FileKind.RAW)]
-    enough = any(one.files >= LEAST_FILES or (one.files > 1 and one.bytes >= target_bytes / 2) for one in held)
-    return enough and contents.pending is None
-
-
-def compaction_of(table: OpenTable, s3: S3Settings) -> Update | None:
-    """Return the compaction of an open table, or None if there is nothing to join."""
-    contents = table.writer.open().contents
-    if not may_be_due(contents, table.rules.target_file_bytes):
-        return None
-    live = table.writer.live_files()
-    chosen = _chosen(table, live)
-    return _compacted(table, chosen, s3) if chosen else None
+def compact(table: OpenTable, resources: Resources) -> Update | None:
+    """Return the update that joins small files of an open table, or None if there are none to join."""
+    chosen = _chosen(table, table.writer.live_files())
+    return _compacted(table, chosen, resources.task.s3) if chosen else None
 
 
 def _chosen(table: OpenTable, live: LiveFiles) -> list[tuple[_Join, ...]]:
@@ -123,11 +100,11 @@ def _made(table: OpenTable, joins: Sequence[_Join], s3: S3Settings) -> Steps[Map
         try:
             done = yield from Work(join_files, tasks, lambda task: task.bytes).results()
         except SyncError as error:
-            _left(table, f"{type(error).__name__}: {error}")
+            _warn(table, f"{type(error).__name__}: {error}")
             return made
         for task, file in zip(tasks, done, strict=True):
             if isinstance(file, NotJoined):
-                _left(table, file.reason)
+                _warn(table, file.reason)
             else:
                 made[task.key] = file
     return made
@@ -137,9 +114,9 @@ def _copied(table: OpenTable, join: _Join) -> FileEntry | None:
     try:
         return joined_in_store(join.group, join.key, table.writer.store)
     except (ObjectNotFound, SyncError) as error:
-        _left(table, f"{type(error).__name__}: {error}")
+        _warn(table, f"{type(error).__name__}: {error}")
         return None
 
 
-def _left(table: OpenTable, reason: str) -> None:
+def _warn(table: OpenTable, reason: str) -> None:
     logger.warning("stream %s: small files were not joined and stay as they are; the next sync tries again. %s", table.stream.id, reason)

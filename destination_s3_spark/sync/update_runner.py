@@ -15,7 +15,7 @@ from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.sync.batches import grouped
 from destination_s3_spark.sync.story.lines import update_lines
 from destination_s3_spark.tables.commit.result import CommitResult
-from destination_s3_spark.tables.update import Update, Work
+from destination_s3_spark.tables.updates.steps import Update, Work
 
 LIMIT_S = 2 * 3600
 """Time that Airbyte allows a destination after the end of its input before it stops the sync."""
@@ -54,7 +54,7 @@ class _Running:
             self.work, self.error = None, error
 
 
-class Updates:
+class UpdateRunner:
     """The runner of a sync's table updates. `told` receives the completed and the total number of task groups of the running job."""
 
     def __init__(

@@ -11,20 +11,20 @@ from msgspec.structs import replace
 
 from destination_s3_spark.chain.files import FileEntry, FileKind, generation_metadata
 from destination_s3_spark.chain.live_files import LiveFiles
-from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.open_table import OpenTable
 from destination_s3_spark.tables.partitioned_files import key_in
 from destination_s3_spark.tables.row_plan import file_columns
-from destination_s3_spark.tables.row_sources import extension, raw_covers, replaced_by_pending, stored
 from destination_s3_spark.tables.stored.rewrite import WAITING_BYTES, RewriteTask, Stored, rewrite_file
 from destination_s3_spark.tables.stored.rows import Misfits
-from destination_s3_spark.tables.update import Steps, Update, Work
+from destination_s3_spark.tables.updates.inputs import extension, raw_covers, replaced_by_pending, stored
+from destination_s3_spark.tables.updates.resources import Resources
+from destination_s3_spark.tables.updates.steps import Steps, Update, Work
 
-ARROW_BYTES = 20
+ARROW_BYTES_PER_FILE_BYTE = 20
 """Most bytes of Arrow memory that a byte of a stored file becomes, as a rule. If it is more, the last files of a rewrite are larger."""
 
 
-def publish_deltas(table: OpenTable, s3: S3Settings) -> Update:
+def publish_deltas(table: OpenTable, resources: Resources) -> Update:
     """Turn an append table's deltas into final files.
 
     If a generation is pending, its deltas and the kept rows replace the table. Otherwise all deltas are added to the table.
@@ -36,7 +36,7 @@ def publish_deltas(table: OpenTable, s3: S3Settings) -> Update:
     lasting = [file for file in kept.final if not table.is_outdated(file)]
     sources = [*(file for file in kept.files if file.kind is not FileKind.DELTA and file not in lasting), *deltas]
     copies = [file for file in deltas if not (table.is_outdated(file) or _is_run(file) or _is_divided(file) != _has_partitions(table))]
-    written = yield from _rewritten(table, live, [file for file in sources if file not in copies], s3, Misfits.NULL)
+    written = yield from _rewritten(table, live, [file for file in sources if file not in copies], resources, Misfits.NULL)
     files = sorted([*_copied(table, copies), *written], key=lambda file: file.offset or 0)
     table.record_schema()
     if replaces:
@@ -45,24 +45,24 @@ def publish_deltas(table: OpenTable, s3: S3Settings) -> Update:
     return table.writer.merge(files, [*deltas, *live.dropped], offset)
 
 
-def retype_final_files(table: OpenTable, s3: S3Settings) -> Update:
+def retype_final_files(table: OpenTable, resources: Resources) -> Update:
     """Rewrite the final files of an append table whose columns have other types than the table has now."""
     live = table.writer.live_files()
     if table.partitioning is not None and raw_covers(table, live):
         # Raw files are not divided, so they cannot stand for single files, only for all of them.
-        return (yield from rebuild_from_raw(table, s3))
+        return (yield from rebuild_from_raw(table, resources))
     outdated = [file for file in live.of(FileKind.FINAL, FileKind.STATE) if table.is_outdated(file)]
     final = [file for file in outdated if file.kind is FileKind.FINAL]
-    written = yield from _rewritten(table, live, final, s3, Misfits.REFUSE)
+    written = yield from _rewritten(table, live, final, resources, Misfits.REFUSE)
     table.record_schema()
     return table.writer.merge(written, outdated, None)
 
 
-def rebuild_from_raw(table: OpenTable, s3: S3Settings) -> Update:
+def rebuild_from_raw(table: OpenTable, resources: Resources) -> Update:
     """Rebuild an append table from its raw rows."""
     live = table.writer.live_files()
     raw = [file for file in live.of(FileKind.RAW) if not live.is_pending(file)]
-    written = yield from _rewritten(table, live, raw, s3, Misfits.REFUSE)
+    written = yield from _rewritten(table, live, raw, resources, Misfits.REFUSE)
     made = [file for file in live.files if file.kind is not FileKind.RAW and not live.is_pending(file)]
     table.record_schema()
     return table.writer.merge(written, [*made, *live.dropped], None)
@@ -81,11 +81,13 @@ def _has_partitions(table: OpenTable) -> bool:
     return table.partitioning is not None
 
 
-def _rewritten(table: OpenTable, live: LiveFiles, files: Sequence[FileEntry], s3: S3Settings, misfits: Misfits) -> Steps[list[FileEntry]]:
+def _rewritten(
+    table: OpenTable, live: LiveFiles, files: Sequence[FileEntry], resources: Resources, misfits: Misfits
+) -> Steps[list[FileEntry]]:
     """Rewrite the files on Spark and return them as staged final files."""
     if not files:
         return []
-    plan, layout = table.plan, table.layout
+    s3, plan, layout = resources.task.s3, table.plan, table.layout
     columns = file_columns(table.schema, plan)
     sources = stored(table, live, files, misfits, s3)
     tasks = [RewriteTask(source, _keys(table, source), columns, layout.final, s3, table.partitioning) for source in sources]
@@ -94,7 +96,7 @@ def _rewritten(table: OpenTable, live: LiveFiles, files: Sequence[FileEntry], s3
 
 
 def _keys(table: OpenTable, source: Stored) -> tuple[str, ...]:
-    rounds = 1 if table.partitioning is None else 1 + source.file.bytes * ARROW_BYTES // WAITING_BYTES
+    rounds = 1 if table.partitioning is None else 1 + source.file.bytes * ARROW_BYTES_PER_FILE_BYTE // WAITING_BYTES
     return tuple(table.final_key(table.writer.next_token()) for _ in range(rounds))
 
 

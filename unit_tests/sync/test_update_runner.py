@@ -11,9 +11,9 @@ import pytest
 
 from destination_s3_spark.errors import ConfigError, TransientError
 from destination_s3_spark.stream_id import StreamId
-from destination_s3_spark.sync.updates import Updates
+from destination_s3_spark.sync.update_runner import UpdateRunner
 from destination_s3_spark.tables.commit.result import CommitResult
-from destination_s3_spark.tables.update import Update, Work
+from destination_s3_spark.tables.updates.steps import Update, Work
 
 
 class Engine:
@@ -77,7 +77,7 @@ def run(
     clock: Callable[[], float] = lambda: 0.0,
     told: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> None:
-    Updates(engine, pool, clock, told).run([(StreamId(None, f"table {number}"), one) for number, one in enumerate(updates)])
+    UpdateRunner(engine, pool, clock, told).run([(StreamId(None, f"table {number}"), one) for number, one in enumerate(updates)])
 
 
 def test_the_tasks_of_a_step_are_one_job_and_results_come_back_in_their_order(engine: Engine, pool: ThreadPoolExecutor) -> None:

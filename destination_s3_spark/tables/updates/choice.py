@@ -1,0 +1,84 @@
+"""Choice of the update that a table needs: at the end of a sync, before rows land, and for a command."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from destination_s3_spark.chain.files import FileKind
+from destination_s3_spark.chain.opening import WriteDisposition
+from destination_s3_spark.chain.state import Contents, Counters
+from destination_s3_spark.counted import counted
+from destination_s3_spark.tables.compaction.groups import LEAST_FILES
+from destination_s3_spark.tables.open_table import OpenTable
+from destination_s3_spark.tables.rules import Compaction
+from destination_s3_spark.tables.stream_table import StreamTable
+from destination_s3_spark.tables.updates.appended import publish_deltas, rebuild_from_raw, retype_final_files
+from destination_s3_spark.tables.updates.compacted import compact
+from destination_s3_spark.tables.updates.inputs import raw_covers
+from destination_s3_spark.tables.updates.merged import merge_runs, rebuild_deduplicated
+from destination_s3_spark.tables.updates.resources import Resources
+from destination_s3_spark.tables.updates.steps import Update
+
+
+def may_be_updated(table: StreamTable, *, complete: bool) -> bool:
+    """Tell whether the table has to be opened for an update after its stream has ended. Catches up with the table's chain first.
+
+    Appended rows are published whether or not the stream is complete. A generation that replaces the table is published only when the
+    stream is complete.
+    """
+    state = table.writer.catch_up()
+    if state is None:
+        return False
+    return complete if table.session.disposition is not WriteDisposition.APPEND else state.contents.files(FileKind.DELTA) > 0
+
+
+def update_of(table: OpenTable, resources: Callable[[], Resources]) -> Update | None:
+    """Choose the update that publishes a table's deltas. Return None, without calling `resources`, if there is nothing to publish."""
+    contents = table.writer.open().contents
+    if contents.pending is None and not contents.files(FileKind.DELTA):
+        return None
+    return publish_deltas(table, resources()) if table.spec is None else merge_runs(table, table.spec, resources())
+
+
+def rebuild_of(table: OpenTable, resources: Resources) -> Update:
+    """Choose the update that rebuilds the final table from the raw table. Raises ConfigError if the raw table lacks rows."""
+    live = table.writer.live_files()
+    state = table.writer.open()
+    if live.pending is not None:
+        raise table.refuse("a refresh of it is not finished, so its raw rows are of two generations. Finish the refresh first.")
+    if live.adopted or not raw_covers(table, live):
+        kept = sum(file.rows for file in live.of(FileKind.RAW))
+        raise table.refuse(
+            f"its final table cannot be rebuilt from its raw table, which has {kept:,} of the {state.contents.landed:,} records that "
+            f"came in, and {counted(len(live.adopted), 'file')} of an earlier connector. Run a refresh, which sends all records again."
+        )
+    return rebuild_from_raw(table, resources) if table.spec is None else rebuild_deduplicated(table, table.spec, resources)
+
+
+def rewrite_of(table: OpenTable, resources: Resources) -> Update:
+    """Choose the update that converts the rows of an open table to its current types."""
+    return retype_final_files(table, resources) if table.spec is None else merge_runs(table, table.spec, resources)
+
+
+def is_compacted(table: OpenTable) -> bool:
+    """Tell whether a sync joins small files of the table. Raw files of a deduplicated table have no readers besides the connector."""
+    match table.rules.compaction:
+        case Compaction.OFF:
+            return False
+        case Compaction.AUTO:
+            return table.spec is not None or bool(table.writer.publishers)
+        case Compaction.ON:
+            return True
+
+
+def may_be_compacted(contents: Contents, target_bytes: int) -> bool:
+    """Tell, without reading the list of files, whether there can be files to join. There are none while a generation is pending."""
+    held = [contents.held.get(kind.value, Counters()) for kind in (FileKind.FINAL, FileKind.RAW)]
+    enough = any(one.files >= LEAST_FILES or (one.files > 1 and one.bytes >= target_bytes / 2) for one in held)
+    return enough and contents.pending is None
+
+
+def compaction_of(table: OpenTable, resources: Resources) -> Update | None:
+    """Return the compaction of an open table, or None if there is nothing to join."""
+    contents = table.writer.open().contents
+    return compact(table, resources) if may_be_compacted(contents, table.rules.target_file_bytes) else None

@@ -1,0 +1,188 @@
+"""Input files of updates, and how their rows are read: from the file itself or from its raw rows, as rows of the current columns."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+
+import pyarrow.parquet as pq
+
+from destination_s3_spark.chain.files import FileEntry, FileKind
+from destination_s3_spark.chain.live_files import LiveFiles
+from destination_s3_spark.errors import ConfigError
+from destination_s3_spark.formats.file_statistics import KeyRange
+from destination_s3_spark.formats.parquet import ParquetOptions
+from destination_s3_spark.schema.arrow import RAW_SCHEMA
+from destination_s3_spark.storage.ranged import RangedFile
+from destination_s3_spark.storage.settings import S3Settings
+from destination_s3_spark.tables.commit.generation import NOTHING, Kept
+from destination_s3_spark.tables.open_table import OpenTable
+from destination_s3_spark.tables.row_plan import control_plan
+from destination_s3_spark.tables.runs.keys import keys_of
+from destination_s3_spark.tables.runs.table_format import TableFormat
+from destination_s3_spark.tables.stored.presence import present
+from destination_s3_spark.tables.stored.rewrite import Stored
+from destination_s3_spark.tables.stored.rows import Misfits
+
+logger = logging.getLogger("airbyte")
+
+
+def replaced_by_pending(live: LiveFiles, kept: Kept = NOTHING, lasting: Collection[FileEntry] = ()) -> list[FileEntry]:
+    """List the files that the pending generation replaces: all but its raw files, the kept raw and adopted files, and `lasting`."""
+    adopted = [FileEntry(FileKind.ADOPTED, key, 0, 0) for key in live.adopted if key not in kept.adopted]
+    stay = {file.key for file in (*kept.raw, *lasting)}
+    old = [file for file in live.files if file.key not in stay and not (file.kind is FileKind.RAW and live.is_pending(file))]
+    return [*adopted, *old, *live.dropped]
+
+
+def raw_twins(live: LiveFiles, files: Sequence[FileEntry]) -> dict[str, FileEntry | None]:
+    """Return, by the key of each file, the raw file with exactly its rows in the same order, or None if there is none.
+
+    A file of a partition has none, because its offset does not tell which rows it has.
+    """
+    raw: dict[tuple[int | None, int], FileEntry] = {}
+    for twin in live.of(FileKind.RAW):
+        raw.setdefault((twin.offset, twin.rows), twin)
+    placed = {file.key for file in files if file.offset is not None and file.partition is None}
+    return {file.key: raw.get((file.offset, file.rows)) if file.key in placed else None for file in files}
+
+
+def raw_covers(table: OpenTable, live: LiveFiles) -> bool:
+    """Tell whether the raw table has every row that landed in the table since it was last replaced."""
+    state = table.writer.state
+    raw = [file for file in live.of(FileKind.RAW) if not live.is_pending(file)]
+    return state is not None and not live.adopted and sum(file.rows for file in raw) == state.contents.landed
+
+
+def stored(table: OpenTable, live: LiveFiles, files: Sequence[FileEntry], misfits: Misfits, s3: S3Settings) -> list[Stored]:
+    """Choose how each file is read as rows of the current columns: from its raw rows if they were kept, else by cast.
+
+    Raises ConfigError for a file that needs raw rows which were not kept.
+    """
+    twins = raw_twins(live, files)
+    own = list(table.writer.map_files(lambda file: twins[file.key] is None and _has_raw_rows(file, s3), files))
+    raw = {file.key: twins[file.key] or file for file, has_raw_rows in zip(files, own, strict=True) if has_raw_rows or twins[file.key]}
+    cast = [file for file in files if file.key not in raw]
+    unreadable = next((file for file in cast if table.layout.of_text or not file.key.endswith(ParquetOptions.extension)), None)
+    if unreadable is not None:
+        raise table.refuse(
+            f"its file '{unreadable.key}' has to be rewritten with other columns. Files of this format can only be rewritten from the raw "
+            "table, and the file's raw rows were not kept. Run a refresh that removes the records."
+        )
+    schemas = table.writer.schemas({file.schema_id for file in files if file.schema_id is not None})
+    return [
+        Stored(raw[file.key], table.plan_of(schemas[file.schema_id or 0]), None, table.schema, misfits)
+        if file.key in raw
+        else Stored(file, table.plan, schemas[file.schema_id or 0], table.schema, misfits)
+        for file in files
+    ]
+
+
+def _has_raw_rows(file: FileEntry, s3: S3Settings) -> bool:
+    """Tell whether the file holds raw rows, like runs and merge states of a table that has, or had, a text format."""
+    if file.kind is FileKind.FINAL or not file.key.endswith(ParquetOptions.extension):
+        return False
+    with present(file.key, s3), closing(RangedFile(s3, file.key, file.bytes)) as source:
+        return set(RAW_SCHEMA.names) <= set(pq.read_schema(source).names)
+
+
+def extension(file: FileEntry) -> str:
+    """Return the extension of the file's name, from its first dot on."""
+    name = file.key.rsplit("/", 1)[-1]
+    return name[name.index(".") :]
+
+
+@dataclass(frozen=True, slots=True)
+class MergeInputs:
+    """The input files of a merge."""
+
+    table: tuple[tuple[FileEntry, FileEntry], ...]
+    """Pairs of the file with the rows for merges and the final file, which the merge rewrites where it has to."""
+    runs: tuple[FileEntry, ...]
+    tombstones: tuple[FileEntry, ...]
+    unsorted: tuple[tuple[FileEntry, Stored], ...]
+    """Files to sort into runs first."""
+    consumed: tuple[FileEntry, ...]
+    """Files that the merge removes in any case."""
+
+
+def merge_inputs(table: OpenTable, live: LiveFiles, form: TableFormat, s3: S3Settings) -> MergeInputs:
+    """Divide the files to merge into those in the table's current order, format and types, and those to sort first."""
+    pending = live.pending is not None
+
+    def fits(file: FileEntry) -> bool:
+        return file.keys is not None and file.keys.of == form.spec.fingerprint and not table.is_outdated(file)
+
+    deltas = [*table.kept.deltas, *(file for file in live.of(FileKind.DELTA) if live.is_pending(file) == pending)]
+    pairs = [] if pending else list(_pairs(live))
+    kept = [pair for pair in pairs if fits(pair[0]) and _has_format(form, *pair)]
+    others = [pair for pair in pairs if pair not in kept]
+    landed = [file for file in table.kept.files if file.kind is not FileKind.DELTA]
+    to_sort = [*(rows for rows, _ in others), *landed, *(file for file in deltas if not fits(file))]
+    covered = not pending and raw_covers(table, live)
+    if covered and any(map(table.is_outdated, to_sort)):
+        return raw_inputs(table, live, form, s3)  # retyping makes a value null that does not fit; a cast would end the sync
+    try:
+        sources = _stored_for_merge(table, live, to_sort, Misfits.NULL if pending else Misfits.REFUSE, form, s3)
+    except ConfigError:
+        if not covered:
+            raise
+        return raw_inputs(table, live, form, s3)
+    tombstones, old_tombstones = _tombstones(table, () if pending else live.of(FileKind.TOMBSTONE), form)
+    return MergeInputs(
+        table=tuple(kept),
+        runs=tuple(file for file in deltas if fits(file)),
+        tombstones=tombstones,
+        unsorted=tuple(zip(to_sort, sources, strict=True)),
+        consumed=(*deltas, *{file.key: file for pair in others for file in pair}.values(), *old_tombstones),
+    )
+
+
+def raw_inputs(table: OpenTable, live: LiveFiles, form: TableFormat, s3: S3Settings) -> MergeInputs:
+    """Use all raw rows of the table as input, in place of all files made from them."""
+    raw = [file for file in live.of(FileKind.RAW) if not live.is_pending(file)]
+    sources = _stored_for_merge(table, live, raw, Misfits.REFUSE, form, s3)
+    made = live.of(FileKind.FINAL, FileKind.STATE, FileKind.DELTA, FileKind.TOMBSTONE)
+    consumed = tuple(file for file in made if not live.is_pending(file))
+    return MergeInputs((), (), (), tuple(zip(raw, sources, strict=True)), consumed)
+
+
+def _pairs(live: LiveFiles) -> Iterator[tuple[FileEntry, FileEntry]]:
+    """Yield for each final file the file with its rows for merges: its merge state, or the final file itself."""
+    # Bounds of long keys are cut, so several files may have equal bounds. Such files are always merged together, so any pairing is valid.
+    states: dict[KeyRange | None, list[FileEntry]] = {}
+    for file in live.of(FileKind.STATE):
+        states.setdefault(file.keys, []).append(file)
+    for final in live.of(FileKind.FINAL):
+        found = states.get(final.keys)
+        yield found.pop() if found and final.keys is not None else final, final
+
+
+def _has_format(form: TableFormat, rows: FileEntry, final: FileEntry) -> bool:
+    """Tell whether the files have the table's current format."""
+    same_format = extension(final).removesuffix(".gz") == form.options.extension.removesuffix(".gz")
+    return same_format and (rows.kind is FileKind.STATE) == form.has_state
+
+
+def _tombstones(table: OpenTable, buried: Sequence[FileEntry], form: TableFormat) -> tuple[tuple[FileEntry, ...], tuple[FileEntry, ...]]:
+    """Divide tombstone files into those of the table's current key and those of an earlier one, with a warning about these."""
+    current = tuple(file for file in buried if keys_of(file).of == form.spec.of_deletions.fingerprint)
+    old = tuple(file for file in buried if file not in current)
+    if old:
+        logger.warning(
+            "stream %s: tombstones of %d keys under an earlier primary key are dropped, because they do not apply to the current key",
+            table.stream.id, sum(file.rows for file in old),
+        )  # fmt: skip
+    return current, old
+
+
+def _stored_for_merge(
+    table: OpenTable, live: LiveFiles, files: Sequence[FileEntry], misfits: Misfits, form: TableFormat, s3: S3Settings
+) -> list[Stored]:
+    sources = stored(table, live, files, misfits, s3)
+    if form.plan is None:
+        return sources
+    plan = control_plan(table.stream, form.spec)
+    return [replace(source, plan=plan) for source in sources]

@@ -1,0 +1,239 @@
+"""Updates of deduplicated tables: the merge of landed runs into the table's sorted files.
+
+Runs and the table's files are sorted by the encoded key. The table's files do not overlap, so a merge rewrites only files with keys of a
+run. If the table was an append table, or had another key, format or types, its rows are first sorted into scratch runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+
+import msgspec
+
+from destination_s3_spark.chain.files import FileEntry, FileKind
+from destination_s3_spark.chain.live_files import LiveFiles
+from destination_s3_spark.errors import Bug, DataError
+from destination_s3_spark.storage.ranged import RangedFile
+from destination_s3_spark.tables.capture.group import NO_LOG, LogGroup, MergeLog
+from destination_s3_spark.tables.commit.result import CommitResult
+from destination_s3_spark.tables.merge.combining import combined
+from destination_s3_spark.tables.merge.plan import MergePlan, Piece, Run, Sizes, file_count, full_bytes, plan_merge
+from destination_s3_spark.tables.merge.replaced_files import TableFile
+from destination_s3_spark.tables.merge.sorting import SortTask, sort_rows
+from destination_s3_spark.tables.merge.task import CompactTask, MergedRange, MergeTask, compact_tombstones, merge_range, sources_of
+from destination_s3_spark.tables.open_table import OpenTable
+from destination_s3_spark.tables.row_plan import file_columns
+from destination_s3_spark.tables.runs.keys import KeySpec, keys_of, lower, partition_bounds, upper
+from destination_s3_spark.tables.runs.row_streams import Source
+from destination_s3_spark.tables.runs.sorted_file import row_group_keys, sorted_index
+from destination_s3_spark.tables.runs.table_format import FileKeys, TableFormat
+from destination_s3_spark.tables.runs.winners import EARLIER
+from destination_s3_spark.tables.stored.presence import present
+from destination_s3_spark.tables.updates.inputs import MergeInputs, merge_inputs, raw_inputs, replaced_by_pending
+from destination_s3_spark.tables.updates.resources import Resources
+from destination_s3_spark.tables.updates.steps import Steps, Update, Work
+
+LOOK_CLOSELY_BELOW = 4
+"""Divisor of the table's rows. Fewer rows in runs than that are examined key by key, to find the files that they really touch."""
+FILES_OF_A_TABLE = 96
+"""Number of files up to which a table's files are kept smaller than the user's target size, but never below the least size.
+
+An update of 1 % of the keys, all neighbours, then touches two files as a rule, which are together 3 % of the table at most. With the
+default target size, files of a table of 10 GB have more than half of that size.
+"""
+
+
+def merge_runs(table: OpenTable, spec: KeySpec, resources: Resources) -> Update:
+    """Merge the runs of a deduplicated table into its final files, or publish a pending generation from its own runs and the kept rows."""
+    live = table.writer.live_files()
+    form = _table_format(table, spec, live, resources.least_file_bytes)
+    return (yield from Merge(table, live, form, merge_inputs(table, live, form, resources.task.s3), resources).steps())
+
+
+def rebuild_deduplicated(table: OpenTable, spec: KeySpec, resources: Resources) -> Update:
+    """Rebuild a deduplicated table from its raw rows."""
+    live = table.writer.live_files()
+    form = _table_format(table, spec, live, resources.least_file_bytes)
+    return (yield from Merge(table, live, form, raw_inputs(table, live, form, resources.task.s3), resources).steps())
+
+
+@dataclass(slots=True)
+class Merge:
+    """One merge of a table's input files into final files of a format."""
+
+    table: OpenTable
+    live: LiveFiles
+    form: TableFormat
+    inputs: MergeInputs
+    resources: Resources
+    _scratch: list[str] = field(default_factory=list)
+    """The keys of temporary objects to delete at the end."""
+
+    def steps(self) -> Update:
+        """Yield the work of the merge, and commit its result."""
+        try:
+            return (yield from self._steps())
+        except DataError:
+            self.table.writer.check_not_fenced()
+            raise
+
+    def _steps(self) -> Update:
+        log = self._log()
+        runs = yield from self._runs(every_version=log is not None)
+        plan = self._plan(runs)
+        ranges = yield from self._merged_ranges(plan, runs, log)
+        tombstones = yield from self._compacted_tombstones()
+        self.table.record_schema()
+        logged = yield from self._logged(log, plan, ranges)
+        result = self._commit(plan, [*(file for done in ranges for file in done.files), *tombstones], logged, compacted=bool(tombstones))
+        self.table.writer.store.delete(self._scratch)
+        return result
+
+    def _log(self) -> MergeLog | None:
+        """Make the merge's part of the change log, or return None if the table has no change log."""
+        options = self.table.rules.change_log
+        if options is None:
+            return None
+        records = [file for file in self.inputs.consumed if file.kind is FileKind.DELTA]
+        rewrites = any(file.kind is not FileKind.DELTA for file, _ in self.inputs.unsorted)
+        return MergeLog(self.table, options, records, self.resources, begins=rewrites)
+
+    def _runs(self, *, every_version: bool) -> Steps[Sequence[FileEntry]]:
+        """Return the runs to merge: sorted by the table's key, and few enough for the memory of a task."""
+        inputs = self.inputs
+        found = list(inputs.runs)
+        if inputs.unsorted:
+            payload, spec, task = self.form.form.payload, self.form.spec, self.resources.task
+            tasks = [SortTask(source, payload, spec, self._next_scratch(), task) for _, source in inputs.unsorted]
+            done = yield from Work(sort_rows, tasks, lambda task: task.stored.file.bytes).results()
+            for (file, _), runs in zip(inputs.unsorted, done, strict=True):
+                # Rows of final files get arrivals that win ties with landed rows.
+                earlier = EARLIER if file.kind in (FileKind.FINAL, FileKind.STATE) else 0
+                found += (msgspec.structs.replace(run, offset=earlier + (file.offset or 0)) for run in runs)
+                self._scratch += (run.key for run in runs)
+        few = yield from combined(found, self.form.form, self._next_scratch, self.resources.task, every_version=every_version)
+        self._scratch += few.scratch
+        return few.runs
+
+    def _next_scratch(self) -> str:
+        return self.table.layout.scratch_prefix(self.table.writer.next_token())
+
+    def _plan(self, runs: Sequence[FileEntry]) -> MergePlan:
+        files = [_table_file(rows, final, self.form.spec) for rows, final in self.inputs.table]
+        # If much of the table changes, nearly every file is touched, and examining keys would save nothing.
+        closely = sum(file.rows for file in runs) * LOOK_CLOSELY_BELOW < sum(file.rows for file in files)
+        s3 = self.resources.task.s3
+
+        def read(file: FileEntry) -> Run:
+            with present(file.key, s3), closing(RangedFile(s3, file.key, file.bytes)) as source:
+                found = Run.of(file.key, file.bytes, file.offset or 0, sorted_index(source), upper(keys_of(file)))
+                return found.divided(files, lambda number: row_group_keys(source, number)) if closely else found
+
+        map_files = self.table.writer.map_files
+        sizes = Sizes(self.form.target_file_bytes, self.resources.task.budget_bytes)
+        return plan_merge(files, list(map_files(read, runs)), list(map_files(read, self.inputs.tombstones)), sizes)
+
+    def _merged_ranges(self, plan: MergePlan, runs: Sequence[FileEntry], log: MergeLog | None) -> Steps[list[MergedRange]]:
+        if not plan.pieces:
+            return []
+        tasks = [self._task(piece, plan.row_bytes, log) for piece in plan.pieces]
+        ranges = yield from Work(merge_range, tasks, _weight).results()
+        self._check_complete(plan, runs, ranges)
+        return ranges
+
+    def _task(self, piece: Piece, row_bytes: float, log: MergeLog | None) -> MergeTask:
+        writer, layout, form = self.table.writer, self.table.layout, self.form
+        expected = piece.rows * row_bytes
+        # Rows may be larger than estimated and then need further files.
+        files = file_count(max(expected, piece.bytes), form.target_file_bytes)
+        keys = tuple(
+            FileKeys(self.table.final_key(writer.next_token()), layout.state_key(writer.next_token()) if form.has_state else None)
+            for _ in range(2 * files + 1)
+        )
+        return MergeTask(
+            low=piece.low,
+            high=piece.high,
+            sources=sources_of(piece, form),
+            table=form,
+            keys=keys,
+            tombstone_key=layout.tombstone_key(writer.next_token()),
+            file_bytes=full_bytes(expected, form.target_file_bytes),
+            row_bytes=row_bytes,
+            resources=self.resources.task,
+            log=None if log is None else log.task(len(keys), form.target_file_bytes),
+        )
+
+    def _check_complete(self, plan: MergePlan, runs: Sequence[FileEntry], ranges: Sequence[MergedRange]) -> None:
+        """Raise Bug, and drop all staged files, unless the tasks together read every row to merge exactly once."""
+        stream = self.table.stream.id
+        run_rows = sum(file.rows for file in runs)
+        table_rows = sum(file.rows for file in plan.replaced)
+        read = sum(done.run_rows for done in ranges), sum(done.table_rows for done in ranges)
+        if read != (run_rows, table_rows):
+            self.table.writer.drop([file for done in ranges for file in (*done.files, *(done.logged.files if done.logged else ()))])
+            raise Bug(
+                f"Stream '{stream}': a merge read {read[0]} new and {read[1]} stored rows, there are {run_rows} and {table_rows}. "
+                "Nothing was changed.",
+                stream=stream,
+            )
+
+    def _compacted_tombstones(self) -> Steps[list[FileEntry]]:
+        """Make one file of the table's tombstone files if there are too many of them."""
+        found = self.inputs.tombstones
+        if len(found) <= self.resources.most_tombstone_files:
+            return []
+        sources = tuple(Source(FileKind.TOMBSTONE, file.key, file.bytes) for file in found)
+        key = self.table.layout.tombstone_key(self.table.writer.next_token())
+        return (yield from Work(compact_tombstones, [CompactTask(sources, self.form, key, self.resources.task)], _weight).results())
+
+    def _logged(self, log: MergeLog | None, plan: MergePlan, ranges: Sequence[MergedRange]) -> Steps[LogGroup]:
+        """Stage the files that the merge adds to the change log."""
+        if log is None:
+            return NO_LOG
+        replaced = {file.key for file in plan.replaced}
+        kept = [rows for rows, _ in self.inputs.table if rows.key not in replaced]
+        logged = yield from log.group([done.logged for done in ranges if done.logged is not None], kept, self.form)
+        self._scratch += logged.scratch
+        return logged
+
+    def _commit(self, plan: MergePlan, staged: Sequence[FileEntry], logged: LogGroup, *, compacted: bool) -> CommitResult | None:
+        writer, live, inputs = self.table.writer, self.live, self.inputs
+        files = [*staged, *logged.files]
+        if live.pending is not None:
+            return writer.replace(files, replaced_by_pending(live, self.table.kept), logged.count, self.table.kept.rows)
+        removed = [*inputs.consumed, *self._replaced(plan), *(inputs.tombstones if compacted else ()), *live.dropped]
+        offsets = [file.offset + file.rows - 1 for file in inputs.consumed if file.kind is FileKind.DELTA and file.offset is not None]
+        return writer.merge(files, removed, max(offsets, default=None), logged.count)
+
+    def _replaced(self, plan: MergePlan) -> Iterator[FileEntry]:
+        """Yield the files of the table that the plan rewrites."""
+        replaced = {file.key for file in plan.replaced}
+        for rows, final in self.inputs.table:
+            if rows.key in replaced:
+                yield from (rows,) if rows == final else (rows, final)
+
+
+def _table_format(table: OpenTable, spec: KeySpec, live: LiveFiles, least_bytes: int) -> TableFormat:
+    layout = table.layout
+    plan = table.plan_of_all if layout.of_text else table.plan
+    columns = file_columns(table.schema, plan)
+    rendered = plan if layout.of_text else None
+    generation = table.session.generation_id
+    return TableFormat(columns, layout.final, rendered, spec, generation, _file_bytes(table, live, least_bytes))
+
+
+def _file_bytes(table: OpenTable, live: LiveFiles, least_bytes: int) -> int:
+    """Choose the size of final files: a small part of the table, so that a change of adjacent keys rewrites only that part."""
+    size = sum(file.bytes for file in live.of(FileKind.FINAL, FileKind.DELTA) if live.is_pending(file) == (live.pending is not None))
+    return min(table.rules.target_file_bytes, max(least_bytes, size // FILES_OF_A_TABLE))
+
+
+def _table_file(rows: FileEntry, final: FileEntry, spec: KeySpec) -> TableFile:
+    first, last = lower(keys_of(rows)), upper(keys_of(rows))
+    return TableFile(rows.key, rows.bytes, first, last, rows.rows, final.bytes, *partition_bounds(first, spec))
+
+
+def _weight(task: MergeTask | CompactTask) -> int:
+    return sum(source.size for source in task.sources)
