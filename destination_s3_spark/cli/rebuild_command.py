@@ -6,7 +6,7 @@ import sys
 
 from destination_s3_spark.cli.maintenance import Workshop, workshop
 from destination_s3_spark.tables.open_table import OpenTable
-from destination_s3_spark.tables.row_digests import DigestTask, compared, digested_files, row_digests
+from destination_s3_spark.tables.stored.row_digests import DigestTask, compared, digested_files, row_digests
 from destination_s3_spark.tables.stream_table import StreamTable
 from destination_s3_spark.tables.updates.choice import rebuild_of
 

@@ -24,8 +24,8 @@ from destination_s3_spark.sync.open_tables import OpenTables
 from destination_s3_spark.sync.spool import Spool
 from destination_s3_spark.sync.story.lines import commit_lines
 from destination_s3_spark.sync.story.phases import Phase, Phases
+from destination_s3_spark.tables.columns.dedup import misfit_warnings
 from destination_s3_spark.tables.commit.result import CommitResult
-from destination_s3_spark.tables.dedup import misfit_warnings
 from destination_s3_spark.tables.landing.land import LandTask, UnreadableLine, land_slice
 from destination_s3_spark.tables.landing.slices import Slice, StagedSlice
 

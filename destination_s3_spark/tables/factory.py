@@ -29,10 +29,10 @@ from destination_s3_spark.storage.paths import PathTemplate
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.table_paths import INTERNAL_FOLDER, changes_root, overlaps, resolve_roots, root_flaw
 from destination_s3_spark.stream_id import StreamId
+from destination_s3_spark.tables.columns.dedup import is_deduplicated
 from destination_s3_spark.tables.commit.adoption import earlier_files
 from destination_s3_spark.tables.commit.writer import TableWriter, WriterDependencies
 from destination_s3_spark.tables.configured import RAW_PARQUET, decimals, final_options, rules
-from destination_s3_spark.tables.dedup import is_deduplicated
 from destination_s3_spark.tables.found import FoundTable, FoundTables, KnownRoots, find_tables, located
 from destination_s3_spark.tables.layout import Layout
 from destination_s3_spark.tables.publishers.publication import Publisher

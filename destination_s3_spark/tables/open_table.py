@@ -19,12 +19,12 @@ from destination_s3_spark.schema.arrow import RAW_SCHEMA
 from destination_s3_spark.schema.partitioning import Partitioning
 from destination_s3_spark.schema.table_schema import TableSchema, replayed_fields
 from destination_s3_spark.storage.settings import S3Settings
+from destination_s3_spark.tables.columns.row_plan import control_plan, file_columns, row_plan
 from destination_s3_spark.tables.commit.generation import Kept
 from destination_s3_spark.tables.commit.writer import TableWriter
 from destination_s3_spark.tables.landing.land import LandTask, Target
 from destination_s3_spark.tables.landing.slices import Slice
 from destination_s3_spark.tables.layout import Layout
-from destination_s3_spark.tables.row_plan import control_plan, file_columns, row_plan
 from destination_s3_spark.tables.rules import Rules
 from destination_s3_spark.tables.runs.keys import KeySpec
 

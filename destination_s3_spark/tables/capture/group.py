@@ -29,8 +29,7 @@ from destination_s3_spark.tables.capture.events import Images, cursor_members
 from destination_s3_spark.tables.capture.output import SPANS, WRITE_BYTES, ChangeOutput, Counts, LoggedRange, LogTask, Span
 from destination_s3_spark.tables.open_table import OpenTable
 from destination_s3_spark.tables.runs.keys import CDC_FIELDS
-from destination_s3_spark.tables.runs.merged_rows import complete_rows
-from destination_s3_spark.tables.runs.row_streams import ROUNDS_SHARE, Source, row_streams
+from destination_s3_spark.tables.runs.merged_rows import ROUNDS_SHARE, Source, complete_rows, row_streams
 from destination_s3_spark.tables.runs.sorted_file import ARROW_BYTES
 from destination_s3_spark.tables.runs.staged_file import StagedFile, pieces
 from destination_s3_spark.tables.runs.table_format import TableFormat

@@ -12,8 +12,7 @@ import pyarrow as pa
 from destination_s3_spark.exact_json.values import object_text, split_object
 from destination_s3_spark.schema.arrow import META_FIELDS
 from destination_s3_spark.tables.capture.events import Values
-from destination_s3_spark.tables.runs.row_edits import edited, replaced
-from destination_s3_spark.tables.runs.soft_deletions import DATA
+from destination_s3_spark.tables.runs.soft_deletions import DATA, edited, replaced
 from destination_s3_spark.tables.runs.winners import Indices
 
 META = META_FIELDS[2].name

@@ -20,8 +20,7 @@ from destination_s3_spark.errors import Bug
 from destination_s3_spark.storage.staging import StagedFileSink
 from destination_s3_spark.tables.merge.plan import deepest
 from destination_s3_spark.tables.runs.keys import KEY, keys_of, lower, upper
-from destination_s3_spark.tables.runs.merged_rows import RowStream, complete_rows, merged_rows
-from destination_s3_spark.tables.runs.row_streams import Source, row_streams
+from destination_s3_spark.tables.runs.merged_rows import RowStream, Source, complete_rows, merged_rows, row_streams
 from destination_s3_spark.tables.runs.sorted_file import ARROW_BYTES, PIECE_BYTES, RUN_OPTIONS, MergeForm, SortedFileWriter, run_schema
 from destination_s3_spark.tables.runs.staged_file import StagedFile, columns, pieces, visible_run
 from destination_s3_spark.tables.updates.resources import TaskResources

@@ -15,8 +15,7 @@ from destination_s3_spark.tables.capture.output import ChangeOutput, LoggedRange
 from destination_s3_spark.tables.merge.output import MergeOutput
 from destination_s3_spark.tables.merge.plan import Piece
 from destination_s3_spark.tables.runs.keys import KEY, KeySpec
-from destination_s3_spark.tables.runs.merged_rows import RowStream, complete_rows, merged_rows
-from destination_s3_spark.tables.runs.row_streams import ROUNDS_SHARE, Source, row_streams
+from destination_s3_spark.tables.runs.merged_rows import ROUNDS_SHARE, RowStream, Source, complete_rows, merged_rows, row_streams
 from destination_s3_spark.tables.runs.sorted_file import MergeForm, tombstone_schema
 from destination_s3_spark.tables.runs.staged_file import pieces, tombstone_file, tombstones
 from destination_s3_spark.tables.runs.table_format import PIECE_BYTES, FileKeys, FileSize, TableFormat

@@ -10,6 +10,7 @@ the row they come from. A row that arrives late replaces them only if it ranks a
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +24,6 @@ from destination_s3_spark.formats.file_writer import FileColumns
 from destination_s3_spark.schema.airbyte_type import Field
 from destination_s3_spark.schema.arrow import META_FIELDS, RAW_SCHEMA, arrow_field, contiguous
 from destination_s3_spark.tables.runs.keys import CDC_FIELDS, DELETED, META, OFFSET, CdcDeletion, KeySpec
-from destination_s3_spark.tables.runs.row_edits import edited
 from destination_s3_spark.tables.runs.winners import EARLIER, Flags, Indices, Ranking, ranking
 from destination_s3_spark.tables.stored.rows import retyped_rows
 
@@ -208,3 +208,22 @@ def _is_of_deletion(source: str, deciding: frozenset[str]) -> bool:
 def _has_changes(metas: pa.StructArray) -> Flags:
     flags: Flags = np.asarray(pc.greater(pc.list_value_length(metas.field("changes")).fill_null(0), 0))
     return flags
+
+
+def replaced(table: pa.Table, name: str, at: Iterable[int] | Indices, values: pa.Array[Any]) -> pa.Table:
+    """Return the table with these values of a column in the rows `at`."""
+    places = np.asarray(at, np.int64)
+    indices = np.arange(len(table))
+    indices[places] = len(table) + np.arange(len(places))
+    column = pa.concat_arrays([contiguous(table[name]), values]).take(pa.array(indices))
+    number = table.schema.get_field_index(name)
+    return table.set_column(number, table.schema.field(number), column)
+
+
+def edited(table: pa.Table, name: str, at: Indices, edit: Callable[[int, Any], Any]) -> pa.Table:
+    """Return the table with a column edited in the rows `at`. `edit` takes a row and its value, and returns the new value."""
+    if not len(at):
+        return table
+    column = contiguous(table[name])
+    values = [edit(row, column[row].as_py()) for row in at.tolist()]
+    return replaced(table, name, at, pa.array(values, column.type))

@@ -17,9 +17,9 @@ from destination_s3_spark.formats.parquet import ParquetOptions
 from destination_s3_spark.schema.arrow import RAW_SCHEMA
 from destination_s3_spark.storage.ranged import RangedFile
 from destination_s3_spark.storage.settings import S3Settings
+from destination_s3_spark.tables.columns.row_plan import control_plan
 from destination_s3_spark.tables.commit.generation import NOTHING, Kept
 from destination_s3_spark.tables.open_table import OpenTable
-from destination_s3_spark.tables.row_plan import control_plan
 from destination_s3_spark.tables.runs.keys import keys_of
 from destination_s3_spark.tables.runs.table_format import TableFormat
 from destination_s3_spark.tables.stored.presence import present

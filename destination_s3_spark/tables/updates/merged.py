@@ -17,6 +17,7 @@ from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.errors import Bug, DataError
 from destination_s3_spark.storage.ranged import RangedFile
 from destination_s3_spark.tables.capture.group import NO_LOG, LogGroup, MergeLog
+from destination_s3_spark.tables.columns.row_plan import file_columns
 from destination_s3_spark.tables.commit.result import CommitResult
 from destination_s3_spark.tables.merge.combining import combined
 from destination_s3_spark.tables.merge.plan import MergePlan, Piece, Run, Sizes, file_count, full_bytes, plan_merge
@@ -24,9 +25,8 @@ from destination_s3_spark.tables.merge.replaced_files import TableFile
 from destination_s3_spark.tables.merge.sorting import SortTask, sort_rows
 from destination_s3_spark.tables.merge.task import CompactTask, MergedRange, MergeTask, compact_tombstones, merge_range, sources_of
 from destination_s3_spark.tables.open_table import OpenTable
-from destination_s3_spark.tables.row_plan import file_columns
 from destination_s3_spark.tables.runs.keys import KeySpec, keys_of, lower, partition_bounds, upper
-from destination_s3_spark.tables.runs.row_streams import Source
+from destination_s3_spark.tables.runs.merged_rows import Source
 from destination_s3_spark.tables.runs.sorted_file import row_group_keys, sorted_index
 from destination_s3_spark.tables.runs.table_format import FileKeys, TableFormat
 from destination_s3_spark.tables.runs.winners import EARLIER

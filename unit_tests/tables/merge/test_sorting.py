@@ -143,6 +143,6 @@ def test_an_upload_that_fails_leaves_no_run_half_written(
 
     s3_proxy.script = second_fails
     with pytest.raises(Exception, match="Uploading part"):
-        sort_rows(replace(task, s3=replace(s3_settings, endpoint=s3_proxy.endpoint)))
+        sort_rows(replace(task, resources=replace(task.resources, s3=replace(s3_settings, endpoint=s3_proxy.endpoint))))
     assert list(store.list_uploads("")) == []
     assert [info.key for info in store.list("scratch/")] == ["scratch/token-0.parquet"]

@@ -26,7 +26,7 @@ from destination_s3_spark.tables.merge.combining import CombineTask, combine_run
 from destination_s3_spark.tables.merge.plan import Sizes
 from destination_s3_spark.tables.merge.task import CompactTask, compact_tombstones, merge_range
 from destination_s3_spark.tables.runs.keys import KEY
-from destination_s3_spark.tables.runs.row_streams import Source
+from destination_s3_spark.tables.runs.merged_rows import Source
 from destination_s3_spark.tables.runs.sorted_file import FIRST_KEYS
 from destination_s3_spark.tables.updates.resources import TaskResources
 from unit_tests.tables import reference_merge

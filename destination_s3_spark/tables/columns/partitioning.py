@@ -18,7 +18,7 @@ from destination_s3_spark.schema.airbyte_type import Field
 from destination_s3_spark.schema.partitioning import NotPartitionable, Partitioning, PartitionSpec, require_partitionable
 from destination_s3_spark.schema.schema_event import from_event
 from destination_s3_spark.schema.table_schema import TableSchema
-from destination_s3_spark.tables.dedup import is_deduplicated
+from destination_s3_spark.tables.columns.dedup import is_deduplicated
 
 logger = logging.getLogger("airbyte")
 
