@@ -30,12 +30,11 @@ from destination_s3_spark.protocol.catalog import parse_catalog
 from destination_s3_spark.protocol.writer import ProtocolWriter
 from destination_s3_spark.storage.configured import path_template, s3_settings
 from destination_s3_spark.storage.s3 import S3Store
-from destination_s3_spark.sync.check import CHECK_LIMITS
+from destination_s3_spark.sync.check import CHECK_LIMITS, check_cluster
 from destination_s3_spark.sync.check import check as check_connection
-from destination_s3_spark.sync.cluster_check import check_cluster
-from destination_s3_spark.sync.doubts import doubts
 from destination_s3_spark.sync.in_process import write_messages
 from destination_s3_spark.sync.scratch import scratch_directory
+from destination_s3_spark.tables.configured import option_warnings
 from destination_s3_spark.tables.publishers.registry import check_publishers
 
 logger = logging.getLogger("airbyte")
@@ -51,7 +50,7 @@ class DestinationS3Spark(Destination):
         """
         try:
             parsed = Config.parse(config)
-            doubtful = doubts(parsed, config)
+            warnings = option_warnings(parsed, config)
             template = path_template(parsed, datetime.now(UTC), sync_id=0)
             with scratch_directory(parsed):
                 pass
@@ -61,9 +60,9 @@ class DestinationS3Spark(Destination):
             check_cluster(parsed, template)
         except SyncError as error:
             return AirbyteConnectionStatus(status=Status.FAILED, message=error.message)
-        for doubt in doubtful:
-            logger.warning(doubt)
-        return AirbyteConnectionStatus(status=Status.SUCCEEDED, message=" ".join(doubtful) or None)
+        for warning in warnings:
+            logger.warning(warning)
+        return AirbyteConnectionStatus(status=Status.SUCCEEDED, message=" ".join(warnings) or None)
 
     def write(
         self, config: Mapping[str, Any], configured_catalog: ConfiguredAirbyteCatalog, input_messages: Iterable[AirbyteMessage]
@@ -71,8 +70,8 @@ class DestinationS3Spark(Destination):
         """Sync messages that are already objects (PyAirbyte, tests). The CDK's models have dropped the fields they do not know."""
         catalog = parse_catalog(orjson.dumps(ConfiguredAirbyteCatalogSerializer.dump(configured_catalog)))
         parsed = Config.parse(config)
-        for doubt in doubts(parsed, config):
-            logger.warning(doubt)
+        for warning in option_warnings(parsed, config):
+            logger.warning(warning)
         return write_messages(parsed, catalog, input_messages)
 
     def launch(self, args: list[str]) -> int:

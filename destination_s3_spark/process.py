@@ -117,14 +117,14 @@ def _write(config: Path, catalog: Path, output: ProtocolWriter, s3_limits: Clien
                 runtime.engine.session.launch()
             # This import takes half a second, about as long as the JVM needs to start.
             from destination_s3_spark.sync.assembly import write as write_sync  # noqa: PLC0415
-            from destination_s3_spark.sync.doubts import doubts  # noqa: PLC0415
+            from destination_s3_spark.tables.configured import option_warnings  # noqa: PLC0415
 
         if shortened:
             runtime.engine.session.fork_template()
         if early:
             runtime.engine.start()
-        for doubt in doubts(parsed, options):
-            logger.warning(doubt)
+        for warning in option_warnings(parsed, options):
+            logger.warning(warning)
         write_sync(parsed, parse_catalog(_read_file(catalog, "catalog")), stdin, output, runtime, s3_limits)
 
 

@@ -121,7 +121,7 @@ class PathTemplate:
             )
         return key
 
-    def doubts(self, extension: str) -> list[str]:
+    def warnings(self, extension: str) -> list[str]:
         """Return warnings about probable mistakes in the templates: unknown variables, and file names without the extension."""
         pattern = self.file_pattern or ""
         in_pattern = (("file_name_pattern", written, near) for written, near in _unknown(pattern, _FILE_VARIABLES, in_file_name=True))

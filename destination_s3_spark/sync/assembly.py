@@ -25,8 +25,7 @@ from destination_s3_spark.sync.batches import limits
 from destination_s3_spark.sync.checkpoints import Checkpoints
 from destination_s3_spark.sync.commits import Commits, Emit
 from destination_s3_spark.sync.open_tables import OpenTables
-from destination_s3_spark.sync.pipeline import Pipeline
-from destination_s3_spark.sync.remote_landing import RemoteLanding
+from destination_s3_spark.sync.pipeline import Pipeline, RemoteLanding
 from destination_s3_spark.sync.runtime import Runtime, task_bytes
 from destination_s3_spark.sync.spool import Spool
 from destination_s3_spark.sync.story.phases import Phase, Phases

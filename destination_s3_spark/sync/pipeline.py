@@ -1,6 +1,7 @@
 """Background pipeline that lands a batch with Spark, releases it from the spool, and commits it if due, one batch at a time.
 
-The reader submits a batch and continues reading. It waits only when the spool or the next batch is full.
+The reader submits a batch and continues reading. It waits only when the spool or the next batch is full. Executors of a cluster cannot read
+the spool and receive slices through the bucket.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from enum import Enum
 from functools import partial
 
 from destination_s3_spark.engine.engine import Engine
-from destination_s3_spark.errors import DataError
+from destination_s3_spark.errors import DataError, SyncError
 from destination_s3_spark.storage.credentials import forwardable
+from destination_s3_spark.storage.object_store import ObjectStore
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.sync.batches import grouped
 from destination_s3_spark.sync.commits import Commits
@@ -27,7 +29,11 @@ from destination_s3_spark.sync.story.phases import Phase, Phases
 from destination_s3_spark.tables.columns.dedup import misfit_warnings
 from destination_s3_spark.tables.commit.result import CommitResult
 from destination_s3_spark.tables.landing.land import LandTask, UnreadableLine, land_slice
+from destination_s3_spark.tables.landing.remote_slice import RemoteLandTask, land_remote_slice, object_keys, remote, upload_lines
 from destination_s3_spark.tables.landing.slices import Slice, StagedSlice
+
+SLICE_UPLOADS_AT_ONCE = 4
+"""Slices that are compressed and uploaded in parallel."""
 
 logger = logging.getLogger("airbyte")
 
@@ -43,7 +49,7 @@ class AfterLanding(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class LandingBatch:
     """Slices of all streams that are landed together. Without slices, only a commit is due."""
 
     slices: tuple[Slice, ...]
@@ -89,7 +95,7 @@ class Pipeline:
             self.wait()
         return self._running is not None
 
-    def submit(self, batch: Batch) -> None:
+    def submit(self, batch: LandingBatch) -> None:
         """Start a batch, after waiting for the previous one. Raises the error of the previous batch if it failed."""
         self.wait()
         self._running = self._thread.submit(self._work, batch)
@@ -104,7 +110,7 @@ class Pipeline:
         """Accept no more batches and wait for the running one, ignoring its outcome."""
         self._thread.shutdown(wait=True, cancel_futures=True)
 
-    def _work(self, batch: Batch) -> None:
+    def _work(self, batch: LandingBatch) -> None:
         started = time.monotonic()
         if batch.slices:
             streams = [self._tables[stream].stream.id for stream in sorted({piece.stream for piece in batch.slices})]
@@ -162,3 +168,46 @@ class Pipeline:
         told = [(table.stream.id, result, f"s3://{self._s3.bucket}/{table.layout.root}") for table, result in tables]
         for line in commit_lines(told, seconds):
             logger.info("%s", line)
+
+
+class RemoteLanding:
+    """The landing of a sync's slices on the executors of a cluster."""
+
+    def __init__(self, engine: Engine, store: ObjectStore, tables: OpenTables) -> None:
+        self._engine = engine
+        self._store = store
+        self._tables = tables
+
+    def land(self, groups: Sequence[Sequence[LandTask]]) -> list[list[StagedSlice]]:
+        """Land every task like `Engine.run` with `land_slice`. Delete the slices from the bucket afterwards, unless this process dies."""
+        travelling = [[self._named(task) for task in tasks] for tasks in groups]
+        keys = [key for tasks in travelling for task in tasks for key in task.objects]
+        try:
+            self._upload(groups, travelling)
+            landed = self._engine.run(land_remote_slice, travelling)
+        except BaseException:
+            self._clear_up(keys)
+            raise
+        self._store.delete(keys)
+        return landed
+
+    def _named(self, task: LandTask) -> RemoteLandTask:
+        table = self._tables[task.slice.stream]
+        prefix = table.layout.scratch_prefix(table.writer.next_token())
+        return remote(task, object_keys(task.slice, prefix))
+
+    def _upload(self, groups: Sequence[Sequence[LandTask]], travelling: Sequence[Sequence[RemoteLandTask]]) -> None:
+        pairs = [
+            (here.slice, there.objects)
+            for tasks, twins in zip(groups, travelling, strict=True)
+            for here, there in zip(tasks, twins, strict=True)
+        ]
+        with ThreadPoolExecutor(SLICE_UPLOADS_AT_ONCE, "slices") as pool:
+            list(pool.map(lambda pair: upload_lines(pair[0], pair[1], self._store), pairs))
+
+    def _clear_up(self, keys: Sequence[str]) -> None:
+        """Delete the slices after a failure. Only log an error of the deletion: the next opening of the table deletes what is left."""
+        try:
+            self._store.delete(keys)
+        except SyncError as error:
+            logger.warning("records on their way to executors were left for the next sync to delete: %s", error)

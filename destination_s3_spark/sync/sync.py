@@ -24,11 +24,10 @@ from destination_s3_spark.protocol.messages import Event, Idle, Records, State, 
 from destination_s3_spark.storage import doubtful_uploads
 from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.sync.batches import Backlog, Due, Limits, cut_ends, due, pieces, slice_bytes
-from destination_s3_spark.sync.checkpoints import Checkpoints
+from destination_s3_spark.sync.checkpoints import Checkpoints, Completion, proved_by
 from destination_s3_spark.sync.commits import Commits
-from destination_s3_spark.sync.completion import Completion, proved_by
 from destination_s3_spark.sync.open_tables import OpenTables
-from destination_s3_spark.sync.pipeline import AfterLanding, Batch, Pipeline
+from destination_s3_spark.sync.pipeline import AfterLanding, LandingBatch, Pipeline
 from destination_s3_spark.sync.spool import Spool
 from destination_s3_spark.sync.story.phases import Phase, Phases
 from destination_s3_spark.sync.update_runner import UpdateRunner
@@ -132,7 +131,7 @@ class Sync:
             commit = reason is Due.AGE or staged >= parts.limits.batch_bytes
             if not slices and not commit:
                 return
-            parts.pipeline.submit(Batch(slices, AfterLanding.COMMIT if commit else AfterLanding.GO_ON))
+            parts.pipeline.submit(LandingBatch(slices, AfterLanding.COMMIT if commit else AfterLanding.GO_ON))
 
     def _finish(self) -> None:
         """Commit whole checkpoints, update the tables, join their small files and close them.
@@ -142,7 +141,7 @@ class Sync:
         parts = self._parts
         completions = {stream: self._completion(stream) for stream in parts.tables}
         parts.pipeline.wait()
-        parts.pipeline.submit(Batch(self._slices(cut_ends(self._backlog(), Due.AGE)), AfterLanding.COMMIT))
+        parts.pipeline.submit(LandingBatch(self._slices(cut_ends(self._backlog(), Due.AGE)), AfterLanding.COMMIT))
         parts.pipeline.wait()
         self._update(Phase.MERGING, self._due(completions))
         self._update(Phase.COMPACTING, self._compactions())

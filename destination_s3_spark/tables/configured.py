@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
 
 from destination_s3_spark.change_log.events import AfterImage, BeforeImage
 from destination_s3_spark.change_log.options import ChangeLogFormat, ChangeLogOptions
 from destination_s3_spark.config.config import MIB, Config
 from destination_s3_spark.config.format_options import ParquetFormat
 from destination_s3_spark.config.table_options import PartitionBy
+from destination_s3_spark.config.unknown_options import unknown_options
 from destination_s3_spark.formats.file_format import FileOptions
 from destination_s3_spark.formats.parquet import Codec, Dictionary, ParquetOptions
 from destination_s3_spark.formats.registry import file_options
@@ -18,6 +22,7 @@ from destination_s3_spark.schema.decimals import Decimals, NamedDecimal
 from destination_s3_spark.schema.encodings import ExtractedAtEncoding
 from destination_s3_spark.schema.partitioning import PartitionSpec, Transform, default_name
 from destination_s3_spark.schema.policy import SchemaChange
+from destination_s3_spark.storage.configured import path_template
 from destination_s3_spark.tables.rules import Compaction, PartitionRule, Rules
 from destination_s3_spark.tables.runs.keys import CdcDeletion
 
@@ -72,3 +77,13 @@ def _partition_rule(chosen: PartitionBy) -> PartitionRule:
     transform = Transform(chosen.transform)
     name = chosen.name or default_name(safe_name(chosen.column), transform)
     return PartitionRule(chosen.stream, PartitionSpec(chosen.column, transform, name))
+
+
+def option_warnings(config: Config, options: Mapping[str, Any]) -> list[str]:
+    """Return warnings about options that may not be what the user intended, one sentence each. A sync still works.
+
+    `options` is the raw form of the configuration. Raises ConfigError.
+    """
+    template = path_template(config, datetime.now(UTC), sync_id=0)
+    found = [*map(str, unknown_options(config, options)), *template.warnings(final_options(config).extension)]
+    return [f"{warning}." for warning in found]

@@ -26,8 +26,7 @@ from destination_s3_spark.sync.batches import Limits
 from destination_s3_spark.sync.checkpoints import Checkpoints
 from destination_s3_spark.sync.commits import Commits
 from destination_s3_spark.sync.open_tables import OpenTables
-from destination_s3_spark.sync.pipeline import Pipeline
-from destination_s3_spark.sync.remote_landing import RemoteLanding
+from destination_s3_spark.sync.pipeline import Pipeline, RemoteLanding
 from destination_s3_spark.sync.spool import Spool
 from destination_s3_spark.sync.story.phases import Phases
 from destination_s3_spark.sync.sync import Parts, Sync

@@ -18,7 +18,7 @@ from destination_s3_spark.protocol.state import parse_state
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.stream_id import StreamId
-from destination_s3_spark.sync.completion import Completion, proved_by
+from destination_s3_spark.sync.checkpoints import Completion, proved_by
 from unit_tests.places import table_of
 from unit_tests.sync.inline_lake import InlineLake, line, records, status
 

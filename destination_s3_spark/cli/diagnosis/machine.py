@@ -20,7 +20,7 @@ from destination_s3_spark.config.spark_conf import is_local
 from destination_s3_spark.engine.machine import container_memory_bytes
 from destination_s3_spark.errors import SyncError
 from destination_s3_spark.storage.paths import PathTemplate
-from destination_s3_spark.sync.cluster_check import check_cluster
+from destination_s3_spark.sync.check import check_cluster
 from destination_s3_spark.sync.runtime import TASK_MIN_BYTES, WORKER_BYTES, engine_of, spark_settings, task_bytes
 from destination_s3_spark.sync.scratch import scratch_directory
 

@@ -11,7 +11,7 @@ from destination_s3_spark.cli.diagnosis.finding import Finding, Verdict
 from destination_s3_spark.config.config import Config
 from destination_s3_spark.config.iceberg_options import IcebergRest
 from destination_s3_spark.errors import ConfigError
-from destination_s3_spark.sync.doubts import doubts
+from destination_s3_spark.tables.configured import option_warnings
 
 PART = "configuration"
 
@@ -20,7 +20,7 @@ def look_at_options(options: Mapping[str, Any]) -> Iterator[Finding]:
     """Yield what is wrong or doubtful about the options, or that all are good."""
     try:
         config = Config.parse(options)
-        doubtful = doubts(config, options)
+        doubtful = option_warnings(config, options)
     except ConfigError as error:
         yield Finding(PART, "options", Verdict.BAD, error.message)
         for option in Config.unknown_beside_refused(options):

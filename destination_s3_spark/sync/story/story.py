@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as installed_version
+from types import TracebackType
 
 from destination_s3_spark.config.config import Config
 from destination_s3_spark.engine.engine import Engine
@@ -16,12 +18,15 @@ from destination_s3_spark.protocol.catalog import Catalog
 from destination_s3_spark.protocol.messages import InputCounts
 from destination_s3_spark.sync.spool import Spool
 from destination_s3_spark.sync.story.figures import Ending, Pulse, StreamFigures, SyncFigures, stream_figures
-from destination_s3_spark.sync.story.heartbeat import Heartbeat
 from destination_s3_spark.sync.story.lines import heartbeat_line, start_line, summary_for_programs, summary_lines
 from destination_s3_spark.sync.story.phases import Phases
 from destination_s3_spark.tables.stream_table import StreamTable
 
 PACKAGE = "destination-s3-spark"
+EVERY_S = 10.0
+"""Seconds between two beats. A sync that ends earlier has none."""
+LAST_BEAT_S = 1.0
+"""Seconds to wait for a beat that is being written. It can only hang if the platform does not read the output."""
 
 logger = logging.getLogger("airbyte")
 
@@ -126,3 +131,34 @@ def _version() -> str:
 
 def _position(pulse: Pulse) -> tuple[float, int, int]:
     return pulse.seconds, pulse.records_read, pulse.bytes_read
+
+
+class Heartbeat:
+    """A thread that logs what `beat` returns. It sleeps in between, and neither a beat nor its failure disturbs the sync."""
+
+    def __init__(self, beat: Callable[[], str], every_s: float | None = None) -> None:
+        self._beat = beat
+        self._every_s = EVERY_S if every_s is None else every_s
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
+
+    def __enter__(self) -> Heartbeat:
+        with suppress(RuntimeError):  # the system refuses more threads, which the sync will notice where it needs one
+            self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Return when no further beat will be written."""
+        self._over.set()
+        if self._thread.ident is not None:
+            self._thread.join(LAST_BEAT_S)
+
+    def _run(self) -> None:
+        due = time.monotonic() + self._every_s
+        while not self._over.wait(max(0.0, due - time.monotonic())):
+            due += self._every_s
+            try:
+                logger.info("%s", self._beat())
+            except Exception:  # a sync must not fail because of what is said about it
+                logger.debug("the heartbeat has failed and ends", exc_info=True)
+                return

@@ -16,12 +16,11 @@ from destination_s3_spark.config.config import Config
 from destination_s3_spark.protocol.catalog import parse_catalog
 from destination_s3_spark.protocol.messages import InputCounts
 from destination_s3_spark.stream_id import StreamId
-from destination_s3_spark.sync.story import heartbeat
+from destination_s3_spark.sync.story import story as story_module
 from destination_s3_spark.sync.story.figures import Ending
-from destination_s3_spark.sync.story.heartbeat import Heartbeat
 from destination_s3_spark.sync.story.lines import SUMMARY_PREFIX
 from destination_s3_spark.sync.story.phases import Phase, Phases
-from destination_s3_spark.sync.story.story import Story
+from destination_s3_spark.sync.story.story import Heartbeat, Story
 
 ORDERS = StreamId(None, "orders")
 STREAMS = {"streams": [{"stream": {"name": "orders", "json_schema": {}}, "sync_mode": "incremental", "destination_sync_mode": "append"}]}
@@ -147,7 +146,7 @@ def test_a_thread_that_cannot_be_started_does_not_end_the_sync(monkeypatch: pyte
 def test_the_summary_comes_however_the_sync_ends(
     error: BaseException | None, ending: Ending, clock: Clock, log: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(heartbeat, "EVERY_S", 0.001)
+    monkeypatch.setattr(story_module, "EVERY_S", 0.001)
     beaten = threading.Event()
     story = story_of(clock)
     pulse = story.pulse

@@ -1,4 +1,4 @@
-"""What a configuration says and may not mean, and what of destination-s3's is beyond doubt."""
+"""What a configuration says and may not mean, and what of destination-s3's is no reason to warn."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import pytest
 
 from destination_s3_spark.config.config import Config
 from destination_s3_spark.errors import ConfigError
-from destination_s3_spark.sync.doubts import doubts
+from destination_s3_spark.tables.configured import option_warnings
 
 MINIMAL: dict[str, Any] = {"s3_bucket_name": "lake", "s3_bucket_path": "a", "s3_bucket_region": "", "format": {"format_type": "Parquet"}}
 XZ = {"codec": "xz", "compression_level": 3}
 
 
-def doubts_of(**changes: Any) -> list[str]:
+def warnings_of(**changes: Any) -> list[str]:
     options = {**MINIMAL, **changes}
-    return doubts(Config.parse(options), options)
+    return option_warnings(Config.parse(options), options)
 
 
 @pytest.mark.parametrize(
@@ -33,8 +33,8 @@ def doubts_of(**changes: Any) -> list[str]:
     ],
 )  # fmt: skip
 def test_an_unknown_option_is_told_with_the_nearest_one(changes: dict[str, Any], option: str, meant: str | None) -> None:
-    (doubt,) = doubts_of(**changes)
-    assert doubt == f"{option}: there is no such option, so it has no effect{f' (did you mean {meant}?)' if meant else ''}."
+    (warning,) = warnings_of(**changes)
+    assert warning == f"{option}: there is no such option, so it has no effect{f' (did you mean {meant}?)' if meant else ''}."
 
 
 @pytest.mark.parametrize(
@@ -53,8 +53,8 @@ def test_an_unknown_option_is_told_with_the_nearest_one(changes: dict[str, Any],
         {"file_name_pattern": "data.parquet"},
     ],
 )  # fmt: skip
-def test_what_destination_s3_has_or_had_is_beyond_doubt(changes: dict[str, Any]) -> None:
-    assert doubts_of(**changes) == []
+def test_what_destination_s3_has_or_had_is_no_reason_to_warn(changes: dict[str, Any]) -> None:
+    assert warnings_of(**changes) == []
 
 
 @pytest.mark.parametrize("option", ["s3_path_format", "s3_bucket_path"])
@@ -70,20 +70,20 @@ def test_what_destination_s3_has_or_had_is_beyond_doubt(changes: dict[str, Any])
 )
 def test_a_misspelt_variable_that_would_mix_the_streams_is_refused(option: str, written: str, meant: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        doubts_of(**{option: f"a/{written}/"})
+        warnings_of(**{option: f"a/{written}/"})
     assert caught.value.message.startswith(f"{option}: there is no variable {written};")
     assert f"Write {meant}." in caught.value.message
 
 
 def test_an_unknown_variable_of_a_path_that_is_near_to_none_stays_text_as_in_destination_s3() -> None:
-    assert doubts_of(s3_path_format="${BIRD_DOG}/${STREAM_NAME}/{x}/") == [
+    assert warnings_of(s3_path_format="${BIRD_DOG}/${STREAM_NAME}/{x}/") == [
         "s3_path_format: there is no variable ${BIRD_DOG}, so it is plain text in every name.",
         "s3_path_format: there is no variable {x}, so it is plain text in every name.",
     ]
 
 
 def test_an_unknown_variable_of_a_file_name_is_told() -> None:
-    assert doubts_of(file_name_pattern="{foo}_{part_numbr}_{timestamp:nano}{format_extension}") == [
+    assert warnings_of(file_name_pattern="{foo}_{part_numbr}_{timestamp:nano}{format_extension}") == [
         "file_name_pattern: there is no variable {foo}, so it is plain text in every name.",
         "file_name_pattern: there is no variable {part_numbr}, so it is plain text in every name (did you mean {part_number}?).",
         "file_name_pattern: there is no variable {timestamp:nano}, so it is plain text in every name (did you mean {timestamp}?).",
@@ -101,5 +101,5 @@ def test_an_unknown_variable_of_a_file_name_is_told() -> None:
     ],
 )
 def test_names_without_the_formats_extension_are_told(pattern: str, options: dict[str, Any], extension: str) -> None:
-    (doubt,) = doubts_of(format=options, file_name_pattern=pattern)
-    assert doubt.startswith(f"file_name_pattern: the names of files do not end in {extension}, so")
+    (warning,) = warnings_of(format=options, file_name_pattern=pattern)
+    assert warning.startswith(f"file_name_pattern: the names of files do not end in {extension}, so")
