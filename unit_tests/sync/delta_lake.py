@@ -13,9 +13,10 @@ import pytest
 from destination_s3_spark.protocol.catalog import Catalog, parse_catalog
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.tables.commit.repair import Repair, repair
-from destination_s3_spark.tables.compaction import groups, update
+from destination_s3_spark.tables.compaction import groups
 from destination_s3_spark.tables.factory import TableFactory
 from destination_s3_spark.tables.stream_table import StreamTable
+from destination_s3_spark.tables.updates import choice
 from destination_s3_spark.tables.updates.choice import rebuild_of
 from destination_s3_spark.tables.updates.resources import Resources, TaskResources
 from unit_tests.sync.inline_lake import InlineLake, line, state, status
@@ -78,7 +79,7 @@ class DeltaLake(InlineLake):
 
 def join_every_third_file(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have compactions join three files of any size."""
-    for module in (groups, update):
+    for module in (groups, choice):
         monkeypatch.setattr(module, "LEAST_FILES", 3)
     monkeypatch.setattr(groups, "GROWTH", 1)
 

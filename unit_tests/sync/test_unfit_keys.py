@@ -18,7 +18,7 @@ import pytest
 
 from destination_s3_spark.protocol.catalog import Catalog, parse_catalog
 from destination_s3_spark.storage.settings import S3Settings
-from destination_s3_spark.tables import row_plan
+from destination_s3_spark.tables.columns import row_plan
 from unit_tests.sync.inline_lake import InlineLake, line, state, status
 
 HUGE = [10**19 + number for number in range(6)]
