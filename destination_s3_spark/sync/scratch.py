@@ -22,7 +22,7 @@ from destination_s3_spark.config.config import Config
 from destination_s3_spark.errors import ConfigError
 
 PREFIX = "destination-s3-spark-"
-OWNER = "owner"
+OWNER_FILE = "owner"
 KERNEL_ID = Path("/proc/sys/kernel/random/boot_id")
 UNTOUCHED_S = 7 * 24 * 3600
 """Seconds without a change after which a directory whose owner cannot be asked counts as left over. No sync is silent for that long."""
@@ -50,7 +50,7 @@ def scratch_directory(config: Config) -> Iterator[Path]:
 
 def _claim(directory: Path) -> int:
     """Lock the new directory for this process, and return the descriptor that holds the lock. Where there are no locks, claim nothing."""
-    owner = os.open(directory / OWNER, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+    owner = os.open(directory / OWNER_FILE, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
     with suppress(OSError):
         fcntl.flock(owner, fcntl.LOCK_EX)
         os.write(owner, _kernel())  # only now: without it, nobody takes an unlocked directory for left over
@@ -73,7 +73,7 @@ def _remove_if_left_over(directory: Path) -> None:
     owner: int | None = None
     try:
         with suppress(FileNotFoundError):  # the process died before it claimed the directory, or is just about to
-            owner = os.open(directory / OWNER, os.O_RDWR | os.O_NOFOLLOW)
+            owner = os.open(directory / OWNER_FILE, os.O_RDWR | os.O_NOFOLLOW)
             fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
         claimed_on = b"" if owner is None else os.read(owner, 100)
         if (claimed_on and claimed_on == _kernel()) or time.time() - _last_change(directory) > UNTOUCHED_S:
@@ -86,7 +86,7 @@ def _remove_if_left_over(directory: Path) -> None:
 def _remove(directory: Path) -> None:
     """Remove the directory, its lock last, so that the next start goes on if this one is killed here."""
     for path in directory.iterdir():
-        if path.name != OWNER:
+        if path.name != OWNER_FILE:
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path)
             else:

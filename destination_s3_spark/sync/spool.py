@@ -23,7 +23,7 @@ from destination_s3_spark.protocol.messages import Records
 from destination_s3_spark.tables.landing.extents import read_blocks
 from destination_s3_spark.tables.landing.slices import Extent, Slice
 
-READ_BYTES = 2**20
+SPOOL_READ_BYTES = 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class _Segment:
 
 
 @dataclass(slots=True)
-class _Mark:
+class _LineMark:
     """A line end and the number of records before it."""
 
     offset: int
@@ -80,7 +80,7 @@ class _StreamSpool:
     buffered_records: int = 0
     segments: list[_Segment] = field(default_factory=list)
     written_segments: int = 0
-    marks: list[_Mark] = field(default_factory=lambda: [_Mark(0, 0)])
+    marks: list[_LineMark] = field(default_factory=lambda: [_LineMark(0, 0)])
 
 
 class Spool:
@@ -138,7 +138,7 @@ class Spool:
             spool.buffered += size
             spool.buffered_records += records.records
             if spool.end - spool.marks[-1].offset >= self._sizes.mark:
-                spool.marks.append(_Mark(spool.end, spool.records))
+                spool.marks.append(_LineMark(spool.end, spool.records))
             self._buffered += size
             if spool.buffered >= self._sizes.stream_buffer:
                 self._write(records.stream, spool)
@@ -230,7 +230,7 @@ class Spool:
             spool.written_segments += 1
         return last
 
-    def _slice(self, stream: int, spool: _StreamSpool, start: _Mark, end: _Mark, boundaries: Sequence[int]) -> Slice:
+    def _slice(self, stream: int, spool: _StreamSpool, start: _LineMark, end: _LineMark, boundaries: Sequence[int]) -> Slice:
         self._outstanding.add((stream, start.offset, end.offset))
         return Slice(
             stream=stream,
@@ -243,17 +243,17 @@ class Spool:
         )
 
     @staticmethod
-    def _line_end(spool: _StreamSpool, target: int) -> _Mark:
+    def _line_end(spool: _StreamSpool, target: int) -> _LineMark:
         """Return the last line end at or before an offset of the uncut part, with the number of records before it."""
         mark = spool.marks[bisect_right(spool.marks, target, key=lambda mark: mark.offset) - 1]
         offset, records, position = mark.offset, mark.records, mark.offset
-        for block in read_blocks(_extents(spool, mark.offset, target), READ_BYTES):
+        for block in read_blocks(_extents(spool, mark.offset, target), SPOOL_READ_BYTES):
             records += block.count(b"\n")
             newline = block.rfind(b"\n")
             if newline >= 0:
                 offset = position + newline + 1
             position += len(block)
-        return _Mark(offset, records)
+        return _LineMark(offset, records)
 
 
 def _extents(spool: _StreamSpool, start: int, end: int) -> Iterator[Extent]:

@@ -14,7 +14,7 @@ import pytest
 from destination_s3_spark.config.config import Config
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.sync import scratch
-from destination_s3_spark.sync.scratch import OWNER, PREFIX, UNTOUCHED_S, scratch_directory
+from destination_s3_spark.sync.scratch import OWNER_FILE, PREFIX, UNTOUCHED_S, scratch_directory
 
 PROCESS = """
 import sys, time
@@ -59,7 +59,7 @@ def dead(parent: Path, kernel: bytes) -> Path:
     directory = parent / f"{PREFIX}dead"
     (directory / "spool").mkdir(parents=True)
     (directory / "spool" / "0").write_bytes(b"records")
-    (directory / OWNER).write_bytes(kernel)
+    (directory / OWNER_FILE).write_bytes(kernel)
     return directory
 
 
@@ -109,7 +109,7 @@ def test_nothing_else_is_touched(tmp_path: Path) -> None:
     parent, outside = tmp_path / "spool", tmp_path / "outside"
     parent.mkdir()
     (outside / "files").mkdir(parents=True)
-    (outside / OWNER).write_bytes(scratch._kernel())
+    (outside / OWNER_FILE).write_bytes(scratch._kernel())
     (parent / f"{PREFIX}link").symlink_to(outside)
     (parent / f"{PREFIX}file").write_text("mine")
     (parent / "other").mkdir()
@@ -117,7 +117,7 @@ def test_nothing_else_is_touched(tmp_path: Path) -> None:
     (left / "link").symlink_to(outside)
     with scratch_directory(config(parent)) as own:
         assert there(parent) == {own, parent / f"{PREFIX}link", parent / f"{PREFIX}file", parent / "other"}
-    assert {path.name for path in outside.iterdir()} == {"files", OWNER}
+    assert {path.name for path in outside.iterdir()} == {"files", OWNER_FILE}
 
 
 def test_a_start_that_is_killed_while_it_removes_is_followed_by_one_that_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,7 +131,7 @@ def test_a_start_that_is_killed_while_it_removes_is_followed_by_one_that_goes_on
 
     monkeypatch.setattr(shutil, "rmtree", killed)
     with scratch_directory(config(tmp_path)):
-        assert (left / OWNER).exists()
+        assert (left / OWNER_FILE).exists()
     monkeypatch.undo()
     with scratch_directory(config(tmp_path)):
         assert not left.exists()

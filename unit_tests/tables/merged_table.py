@@ -32,7 +32,7 @@ from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.merge.plan import MergePlan, Run, Sizes, plan_merge
-from destination_s3_spark.tables.merge.replaced_files import TableFile
+from destination_s3_spark.tables.merge.replaced_files import SortedTableFile
 from destination_s3_spark.tables.merge.task import (
     MergedRange,
     MergeTask,
@@ -135,7 +135,7 @@ class Table:
     def plan(self, runs: Sequence[Run], sizes: Sizes = LARGE) -> MergePlan:
         of_state = self.states if self.form.has_state else self.files
         files = [
-            TableFile(state.key, state.upload.size, lower(key_range(state)), upper(key_range(state)), state.rows, final.upload.size)
+            SortedTableFile(state.key, state.upload.size, lower(key_range(state)), upper(key_range(state)), state.rows, final.upload.size)
             for final, state in zip(self.files.values(), of_state.values(), strict=True)
         ]
         return plan_merge(files, runs, [self.tombstone_run(file) for file in self.dead], sizes)

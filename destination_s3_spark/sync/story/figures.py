@@ -34,7 +34,7 @@ class Ending(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class ChangedValues:
+class ChangedValueCount:
     """The number of values of a field that were nulled or truncated for a reason. `field` is None for all that are not named."""
 
     field: str | None
@@ -63,7 +63,7 @@ class StreamFigures:
     rewrites: int
     files_written: int
     bytes_written: int
-    values_changed: tuple[ChangedValues, ...]
+    values_changed: tuple[ChangedValueCount, ...]
 
     @property
     def full_name(self) -> str:
@@ -155,7 +155,7 @@ def _paths(kind: AirbyteType, path: str) -> Iterator[str]:
                 yield from _paths(option, path)
 
 
-def declared_changes(counts: Mapping[ChangedField, int], declared: Container[str]) -> tuple[ChangedValues, ...]:
+def declared_changes(counts: Mapping[ChangedField, int], declared: Container[str]) -> tuple[ChangedValueCount, ...]:
     """Return the counts by declared field, the largest first, and one for all others.
 
     Other names may be data, and so may texts that do not look like the protocol's codes: they come from the keys of records, and from the
@@ -164,8 +164,8 @@ def declared_changes(counts: Mapping[ChangedField, int], declared: Container[str
     sure = [item for item in counts.items() if item[0].field in declared and _is_code(item[0].change) and _is_code(item[0].reason)]
     named = sorted(sure, key=lambda item: -item[1])[:MOST_CHANGED_FIELDS]
     rest = sum(counts.values()) - sum(values for _, values in named)
-    found = tuple(ChangedValues(*changed, values) for changed, values in named)
-    return (*found, ChangedValues(None, None, None, rest)) if rest else found
+    found = tuple(ChangedValueCount(*changed, values) for changed, values in named)
+    return (*found, ChangedValueCount(None, None, None, rest)) if rest else found
 
 
 def _is_code(text: str | None) -> bool:

@@ -10,7 +10,7 @@ import orjson
 from destination_s3_spark.counted import counted, duration_text, listed, size_text
 from destination_s3_spark.protocol.catalog import Catalog, Stream
 from destination_s3_spark.stream_id import StreamId
-from destination_s3_spark.sync.story.figures import ChangedValues, Pulse, StreamFigures, SyncFigures
+from destination_s3_spark.sync.story.figures import ChangedValueCount, Pulse, StreamFigures, SyncFigures
 from destination_s3_spark.sync.story.phases import Activity, Phase
 from destination_s3_spark.tables.commit.result import CommitResult
 
@@ -136,7 +136,7 @@ def _stream_text(stream: StreamFigures) -> str:
     return f"{stream.full_name}: {', '.join(part for part in parts if part)}{_changes_text(stream.values_changed)}"
 
 
-def _changes_text(changes: Sequence[ChangedValues]) -> str:
+def _changes_text(changes: Sequence[ChangedValueCount]) -> str:
     if not changes:
         return ""
     total = counted(sum(change.values for change in changes), "value")
@@ -144,7 +144,7 @@ def _changes_text(changes: Sequence[ChangedValues]) -> str:
     return f"; {total} nulled or cut: {listed(fields, MOST_FIELDS)}"
 
 
-def _change_text(change: ChangedValues) -> str:
+def _change_text(change: ChangedValueCount) -> str:
     times = counted(change.values, "time")
     return f"{change.field or 'other fields'} {(change.change or 'changed').lower()} {times} ({change.reason or 'several reasons'})"
 

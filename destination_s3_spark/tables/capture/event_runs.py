@@ -30,7 +30,7 @@ from destination_s3_spark.tables.updates.resources import TaskResources
 
 RUNS_SHARE = 24
 """Divisor of a task's budget for the events of one run. While a run is written and the next one is collected, memory is five times that."""
-PIECE_BYTES = 512 * 2**10
+EVENT_PIECE_BYTES = 512 * 2**10
 """Maximum size of a run's pieces in Arrow memory. Smaller pieces take longer to read and write."""
 FIELD_BYTES = 40 * 2**10
 """Size per field that raises the maximum of a piece for logs with many fields, because pieces of few rows take longer, too."""
@@ -88,7 +88,7 @@ def piece_bytes(event_bytes: int, fields: int, budget_bytes: int) -> int:
     `event_bytes` is the approximate size of all events in Arrow memory.
     """
     runs = event_bytes * RUNS_SHARE // budget_bytes + 1
-    return max(1, min(max(PIECE_BYTES, FIELD_BYTES * fields), budget_bytes // WINDOWS_SHARE // runs))
+    return max(1, min(max(EVENT_PIECE_BYTES, FIELD_BYTES * fields), budget_bytes // WINDOWS_SHARE // runs))
 
 
 def write_run(events: Sequence[pa.RecordBatch], key: str, file: Path | None, size: int, s3: S3Settings) -> EventRun:

@@ -64,7 +64,7 @@ def cursor_members(cursor: Iterable[tuple[str, pa.Field[Any]]]) -> Iterator[pa.F
 
 
 @dataclass(frozen=True, slots=True)
-class Values:
+class EventValues:
     """The columns of a history.
 
     `at` holds the index of each row in `table`. `provided` holds the columns in which some records left values out.
@@ -120,7 +120,7 @@ class Events:
     """For each column of the log, whether each event is an update that changed it."""
 
     @classmethod
-    def of(cls, values: Values, columns: LogColumns) -> Events:
+    def of(cls, values: EventValues, columns: LogColumns) -> Events:
         """Derive the events of a history."""
         history = values.history
         on_live, gone = history.on_live, history.gone
@@ -137,7 +137,7 @@ class Events:
         rows = np.flatnonzero(operation >= 0)[::-1]
         return cls(rows, operation[rows], tuple(changed[:, rows]))
 
-    def batch(self, values: Values, merged: pa.Table, images: Images) -> pa.RecordBatch:
+    def batch(self, values: EventValues, merged: pa.Table, images: Images) -> pa.RecordBatch:
         """Return the events in the log's `LogColumns.event_schema`. `merged` holds the rows in merge form behind the history."""
         columns = images.columns
         exists = self._exists(values, images)
@@ -156,7 +156,7 @@ class Events:
         ]
         return pa.record_batch(arrays, schema=columns.event_schema)
 
-    def _exists(self, values: Values, images: Images) -> list[np.ndarray[Any, np.dtype[np.uint8]]]:
+    def _exists(self, values: EventValues, images: Images) -> list[np.ndarray[Any, np.dtype[np.uint8]]]:
         """Return for each column the bits of the images, new and old, in which each event has a value."""
         inserts, updates, deletes = (self.operation == kind for kind in (_INSERT, _UPDATE, _DELETE))
         found = []
@@ -167,7 +167,7 @@ class Events:
             found.append((in_new * IN_NEW + in_old * IN_OLD).astype(np.uint8))
         return found
 
-    def _cursors(self, values: Values, merged: pa.Table, images: Images) -> Iterator[pa.Array[Any]]:
+    def _cursors(self, values: EventValues, merged: pa.Table, images: Images) -> Iterator[pa.Array[Any]]:
         """Yield the columns of `cursor_members`."""
         for source, field in images.cursor:
             column = values.take(field.name, self.rows)

@@ -29,7 +29,7 @@ from destination_s3_spark.tables.capture.events import Images, cursor_members
 from destination_s3_spark.tables.capture.output import SPANS, WRITE_BYTES, ChangeOutput, Counts, LoggedRange, LogTask, Span
 from destination_s3_spark.tables.open_table import OpenTable
 from destination_s3_spark.tables.runs.keys import CDC_FIELDS
-from destination_s3_spark.tables.runs.merged_rows import ROUNDS_SHARE, Source, complete_rows, row_streams
+from destination_s3_spark.tables.runs.merged_rows import ROUNDS_SHARE, RowSource, complete_rows, row_streams
 from destination_s3_spark.tables.runs.sorted_file import ARROW_BYTES
 from destination_s3_spark.tables.runs.staged_file import StagedFile, pieces
 from destination_s3_spark.tables.runs.table_format import TableFormat
@@ -74,7 +74,7 @@ class RenderTask:
 class SnapshotTask:
     """A file of the table that a merge leaves unchanged, to be added to a snapshot of the log."""
 
-    source: Source
+    source: RowSource
     table: TableFormat
     log: LogTask
     resources: TaskResources
@@ -143,7 +143,7 @@ class MergeLog:
         if self.kind is not LogKind.SNAPSHOT:
             return []
         return [
-            SnapshotTask(Source(file.kind, file.key, file.bytes), form, self.task(2, 2 * form.target_file_bytes), self._resources.task)
+            SnapshotTask(RowSource(file.kind, file.key, file.bytes), form, self.task(2, 2 * form.target_file_bytes), self._resources.task)
             for file in kept
         ]
 

@@ -25,7 +25,7 @@ from destination_s3_spark.errors import Bug
 from destination_s3_spark.schema.arrow import RAW_SCHEMA
 from destination_s3_spark.storage.staging import StagedFileSink
 from destination_s3_spark.tables.capture.event_runs import RUNS_SHARE, EventRun, piece_bytes, write_run
-from destination_s3_spark.tables.capture.events import OPERATIONS, POSITION, Events, Images, Values
+from destination_s3_spark.tables.capture.events import OPERATIONS, POSITION, Events, EventValues, Images
 from destination_s3_spark.tables.capture.history import History
 from destination_s3_spark.tables.capture.provided import has_placeholder, may_have_placeholder, provided
 from destination_s3_spark.tables.capture.toast import fill_placeholders
@@ -146,7 +146,7 @@ class ChangeOutput:
         """Stage the open files and runs, and return all output of the task."""
         return LoggedRange(self._rows.stage(), self._rows.rows, self._events.finish(), self._events.counts)
 
-    def _log(self, rows: pa.Table, values: Values) -> None:
+    def _log(self, rows: pa.Table, values: EventValues) -> None:
         task = self._task
         if task.kind is LogKind.SNAPSHOT:
             return
@@ -163,13 +163,13 @@ class ChangeOutput:
         history = History.of(rows, ranked, np.asarray(rows[DELETED].combine_chunks()), net=self._task.kind is LogKind.UPSERTS)
         return history if self._soft is None else replace(history, gone=history.gone | self._soft.deletes(rows, history.rows))
 
-    def _filled(self, best: pa.Table, values: Values, made_of: Resolution) -> pa.Table:
+    def _filled(self, best: pa.Table, values: EventValues, made_of: Resolution) -> pa.Table:
         """Fill the placeholders in the winners that have their values from rows of the history."""
         if not values.provided:
             return best
         return fill_placeholders(best, values, made_of.values, dict(self._task.sources), of_text=self._task.plan is not None)
 
-    def _values(self, rows: pa.Table, history: History) -> Values:
+    def _values(self, rows: pa.Table, history: History) -> EventValues:
         """Return the typed columns of the history's rows."""
         stored = rows.select(self._needed).take(pa.array(history.rows))
         at = np.arange(len(stored))
@@ -180,8 +180,8 @@ class ChangeOutput:
         found = {}
         for field in self._task.images.columns.fields:
             if field.name not in self._task.images.columns.key and has_placeholder(stored[field.name]):
-                found[field.name] = provided(Values(history, stored, at, {}).column(field.name), history)
-        return Values(history, stored, at, found)
+                found[field.name] = provided(EventValues(history, stored, at, {}).column(field.name), history)
+        return EventValues(history, stored, at, found)
 
     def _showable(self, live: pa.Table) -> pa.Table:
         """Return the log's columns of the rows in merge form that count as live."""

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from destination_s3_spark.exact_json.values import object_text, split_object
 from destination_s3_spark.schema.arrow import META_FIELDS
-from destination_s3_spark.tables.capture.events import Values
+from destination_s3_spark.tables.capture.events import EventValues
 from destination_s3_spark.tables.runs.soft_deletions import DATA, edited, replaced
 from destination_s3_spark.tables.runs.winners import Indices
 
@@ -20,7 +20,7 @@ NOT_PROVIDED = {"change": "NULLED", "reason": "SOURCE_RETRIEVAL_ERROR"}
 """The entry in `_airbyte_meta.changes` for a value that no row of the key had."""
 
 
-def fill_placeholders(winners: pa.Table, values: Values, shown: Indices, sources: Mapping[str, str], *, of_text: bool) -> pa.Table:
+def fill_placeholders(winners: pa.Table, values: EventValues, shown: Indices, sources: Mapping[str, str], *, of_text: bool) -> pa.Table:
     """Fill the placeholders in the winners of all keys, in merge form. `sources` maps each column to its JSON key.
 
     `shown` holds, for each key, the index of the row from which the winner has its values. A value that no row had becomes null and is

@@ -20,8 +20,8 @@ from destination_s3_spark.errors import Bug
 from destination_s3_spark.storage.staging import StagedFileSink
 from destination_s3_spark.tables.merge.plan import deepest
 from destination_s3_spark.tables.runs.keys import KEY, keys_of, lower, upper
-from destination_s3_spark.tables.runs.merged_rows import RowStream, Source, complete_rows, merged_rows, row_streams
-from destination_s3_spark.tables.runs.sorted_file import ARROW_BYTES, PIECE_BYTES, RUN_OPTIONS, MergeForm, SortedFileWriter, run_schema
+from destination_s3_spark.tables.runs.merged_rows import RowSource, RowStream, complete_rows, merged_rows, row_streams
+from destination_s3_spark.tables.runs.sorted_file import ARROW_BYTES, RUN_OPTIONS, RUN_PIECE_BYTES, MergeForm, SortedFileWriter, run_schema
 from destination_s3_spark.tables.runs.staged_file import StagedFile, columns, pieces, visible_run
 from destination_s3_spark.tables.updates.resources import TaskResources
 from destination_s3_spark.tables.updates.steps import Steps, Work
@@ -39,13 +39,13 @@ class CombineTask:
     The run has all their rows if `every_version`, else the winner of each key.
     """
 
-    sources: tuple[Source, ...]
+    sources: tuple[RowSource, ...]
     form: MergeForm
     scratch: str
     resources: TaskResources
     every_version: bool = False
     object_bytes: int = COMBINED_BYTES
-    piece_bytes: int = PIECE_BYTES
+    piece_bytes: int = RUN_PIECE_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,8 +164,8 @@ def _freed(sizes: Sequence[float]) -> float:
     return sum(sizes) - max(*sizes, min(sum(sizes), RUN_OPTIONS.row_group_bytes))
 
 
-def _source(run: FileEntry) -> Source:
-    return Source(FileKind.DELTA, run.key, run.bytes, run.offset or 0, lower(keys_of(run)))
+def _source(run: FileEntry) -> RowSource:
+    return RowSource(FileKind.DELTA, run.key, run.bytes, run.offset or 0, lower(keys_of(run)))
 
 
 def _check_complete(runs: Sequence[FileEntry], done: Sequence[CombinedRun]) -> None:

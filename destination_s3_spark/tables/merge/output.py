@@ -23,7 +23,7 @@ from destination_s3_spark.storage.staging import StagedFileSink
 from destination_s3_spark.tables.runs.keys import DELETED, KEY, OFFSET
 from destination_s3_spark.tables.runs.sorted_file import SortedFileWriter
 from destination_s3_spark.tables.runs.staged_file import StagedFile, columns, pieces, tombstone_file, tombstones
-from destination_s3_spark.tables.runs.table_format import PIECE_BYTES, FileKeys, FileSize, TableFormat
+from destination_s3_spark.tables.runs.table_format import MERGED_PIECE_BYTES, FileKeys, FileSize, TableFormat
 from destination_s3_spark.tables.runs.winners import BURIED_OFFSET
 from destination_s3_spark.tables.stored.rows import retyped_rows
 
@@ -61,7 +61,7 @@ class MergeOutput:
         if pc.any(deleted).as_py():
             self._bury(winners.filter(pc.and_(deleted, pc.less(winners[OFFSET], BURIED_OFFSET))))
             live = winners.filter(pc.invert(deleted))
-        for batch in pieces(live, min(PIECE_BYTES, int(self._size.full) // 4 + 1)):
+        for batch in pieces(live, min(MERGED_PIECE_BYTES, int(self._size.full) // 4 + 1)):
             partitioning = self._table.spec.partitioning
             for partition, part in ((None, batch),) if partitioning is None else partitioning.split(batch):
                 if partition != self._partition:
@@ -97,7 +97,7 @@ class MergeOutput:
 
     def _bury(self, deletions: pa.Table) -> None:
         table = self._table
-        for batch in pieces(deletions, PIECE_BYTES):
+        for batch in pieces(deletions, MERGED_PIECE_BYTES):
             if self._dead is None:
                 self._dead = self._stack.enter_context(tombstone_file(self._tombstone_key, table.spec, self._s3, table.metadata))
             self._dead.write(tombstones(batch, table.spec), batch[KEY])

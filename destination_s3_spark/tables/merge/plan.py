@@ -13,7 +13,15 @@ from itertools import accumulate, pairwise
 from math import ceil
 from typing import Any
 
-from destination_s3_spark.tables.merge.replaced_files import LARGEST_SHARE, Cluster, Interval, TableFile, clusters_of, overlapping, replaced
+from destination_s3_spark.tables.merge.replaced_files import (
+    LARGEST_SHARE,
+    FileCluster,
+    Interval,
+    SortedTableFile,
+    clusters_of,
+    overlapping,
+    replaced,
+)
 from destination_s3_spark.tables.runs.keys import after
 from destination_s3_spark.tables.runs.sorted_file import RowGroup
 
@@ -51,7 +59,7 @@ class Run:
         groups = (Group(group.first_key, end, group.rows, group.bytes) for group, end in zip(index, ends, strict=True))
         return cls(key, size, offset, tuple(groups))
 
-    def divided(self, files: Sequence[TableFile], keys_of: Callable[[int], Sequence[Any]]) -> Run:
+    def divided(self, files: Sequence[SortedTableFile], keys_of: Callable[[int], Sequence[Any]]) -> Run:
         """Return the run with a separate group for each stretch of its keys within one file of the table, or between two files.
 
         The bounds of row groups leave no gaps, so a few scattered keys would otherwise seem to touch all files between them. `keys_of`
@@ -87,7 +95,7 @@ class Piece:
 
     low: bytes
     high: bytes | None
-    table: tuple[TableFile, ...]
+    table: tuple[SortedTableFile, ...]
     runs: tuple[Part, ...]
     tombstones: tuple[Part, ...]
     rows: float
@@ -99,7 +107,7 @@ class MergePlan:
     """The pieces of a merge in key order, the files of the table that they replace, and the size of a row in a final file."""
 
     pieces: tuple[Piece, ...]
-    replaced: tuple[TableFile, ...]
+    replaced: tuple[SortedTableFile, ...]
     row_bytes: float
 
 
@@ -117,10 +125,10 @@ class _Span:
 
     low: bytes
     high: bytes | None
-    files: tuple[TableFile, ...]
+    files: tuple[SortedTableFile, ...]
 
 
-def plan_merge(files: Sequence[TableFile], runs: Sequence[Run], tombstones: Sequence[Run], sizes: Sizes) -> MergePlan:
+def plan_merge(files: Sequence[SortedTableFile], runs: Sequence[Run], tombstones: Sequence[Run], sizes: Sizes) -> MergePlan:
     """Plan the merge of runs into a table's files.
 
     Every key of a run is in the range of exactly one piece. No range overlaps a file that stays, and the ranges of the pieces that read a
@@ -178,10 +186,10 @@ def _united(intervals: Iterable[Interval]) -> list[Interval]:
     return united
 
 
-def _spans(clusters: Sequence[Cluster], replaced: Sequence[bool]) -> Iterator[_Span]:
+def _spans(clusters: Sequence[FileCluster], replaced: Sequence[bool]) -> Iterator[_Span]:
     """Yield the stretches between the clusters that stay."""
     low = b""
-    inside: list[TableFile] = []
+    inside: list[SortedTableFile] = []
     for cluster, is_replaced in zip(clusters, replaced, strict=True):
         if is_replaced:
             inside += cluster.files
@@ -191,7 +199,7 @@ def _spans(clusters: Sequence[Cluster], replaced: Sequence[bool]) -> Iterator[_S
     yield _Span(low, None, tuple(inside))
 
 
-def _bytes_per_row(files: Sequence[TableFile], runs: Sequence[Run]) -> float:
+def _bytes_per_row(files: Sequence[SortedTableFile], runs: Sequence[Run]) -> float:
     """Estimate the size of a row in a final file from the existing files, or from the runs if there are none."""
     stored, rows = sum(file.bytes for file in files), sum(file.rows for file in files)
     if rows == 0:
@@ -241,7 +249,7 @@ def _even(before: Sequence[float], share: float) -> Iterator[int]:
             last = before[point]
 
 
-def _rows_before(points: Sequence[bytes], stretches: Iterable[Group | TableFile]) -> list[float]:
+def _rows_before(points: Sequence[bytes], stretches: Iterable[Group | SortedTableFile]) -> list[float]:
     """Estimate the number of rows before each point, and in total. The rows of a stretch count as evenly distributed over its points."""
     density = [0.0] * (len(points) + 1)
     for stretch in stretches:

@@ -34,7 +34,7 @@ Interval: TypeAlias = tuple[Key, Key]
 
 
 @dataclass(frozen=True, slots=True)
-class TableFile:
+class SortedTableFile:
     """A file of the table. `key` and `size` are those of the object with its rows for merges, `bytes` is the size of the final file.
 
     `low` and `high` bound the keys of the file's partition, the second one exclusive. Rows with other keys go to other files.
@@ -51,12 +51,12 @@ class TableFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
+class FileCluster:
     """Files with overlapping bounds. Truncated bounds do not tell where a file ends, so the files are rewritten together."""
 
     first: bytes
     last: bytes
-    files: tuple[TableFile, ...]
+    files: tuple[SortedTableFile, ...]
 
     @property
     def bytes(self) -> int:
@@ -74,15 +74,15 @@ class Cluster:
         return self.files[-1].high
 
 
-def clusters_of(files: Iterable[TableFile]) -> list[Cluster]:
+def clusters_of(files: Iterable[SortedTableFile]) -> list[FileCluster]:
     """Put files with overlapping bounds together. The clusters ascend."""
-    clusters: list[Cluster] = []
+    clusters: list[FileCluster] = []
     for file in sorted(files, key=lambda file: (file.first, file.last, file.key)):
         if clusters and file.first <= clusters[-1].last:
             before = clusters.pop()
-            clusters.append(Cluster(before.first, max(before.last, file.last), (*before.files, file)))
+            clusters.append(FileCluster(before.first, max(before.last, file.last), (*before.files, file)))
         else:
-            clusters.append(Cluster(file.first, file.last, (file,)))
+            clusters.append(FileCluster(file.first, file.last, (file,)))
     return clusters
 
 
@@ -93,7 +93,7 @@ def overlapping(intervals: Sequence[Interval], low: Key, high: Key | None) -> ra
     return range(start, stop)
 
 
-def replaced(clusters: Sequence[Cluster], intervals: Sequence[Interval], target_bytes: int, new_bytes: float) -> list[bool]:
+def replaced(clusters: Sequence[FileCluster], intervals: Sequence[Interval], target_bytes: int, new_bytes: float) -> list[bool]:
     """Tell for each cluster whether a merge rewrites it. `intervals` are the keys of its runs, `new_bytes` is the size of their rows."""
     needed = _needed(clusters, intervals, target_bytes)
     bytes_needed = sum(cluster.bytes for cluster, is_needed in zip(clusters, needed, strict=True) if is_needed)
@@ -106,7 +106,7 @@ def replaced(clusters: Sequence[Cluster], intervals: Sequence[Interval], target_
     return [is_needed or index in joined for index, is_needed in enumerate(needed)]
 
 
-def _needed(clusters: Sequence[Cluster], intervals: Sequence[Interval], target_bytes: int) -> list[bool]:
+def _needed(clusters: Sequence[FileCluster], intervals: Sequence[Interval], target_bytes: int) -> list[bool]:
     """Tell for each cluster whether a run may have keys of it, or whether it is small and adjacent to rewritten keys."""
     touched = [bool(overlapping(intervals, cluster.first, after(cluster.last))) for cluster in clusters]
     edges = [b"", *(after(cluster.last) for cluster in clusters)]
@@ -119,7 +119,7 @@ def _needed(clusters: Sequence[Cluster], intervals: Sequence[Interval], target_b
     return [one or other for one, other in zip(rising, falling, strict=True)]
 
 
-def _adjacent(clusters: Sequence[Cluster], touched: Sequence[bool], fed_before: Sequence[bool], target_bytes: int) -> list[bool]:
+def _adjacent(clusters: Sequence[FileCluster], touched: Sequence[bool], fed_before: Sequence[bool], target_bytes: int) -> list[bool]:
     """Tell for each cluster whether it is touched, or small and follows a touched cluster or a gap with keys of runs.
 
     The small clusters that follow are at most one file in total, because only their size is a reason to rewrite them.
@@ -144,7 +144,7 @@ def _least(one: bytes | None, other: bytes | None) -> bytes | None:
     return other if one is None else one if other is None else min(one, other)
 
 
-def _joins(clusters: Sequence[Cluster], needed: Sequence[bool], target_bytes: int, room: float) -> set[int]:
+def _joins(clusters: Sequence[FileCluster], needed: Sequence[bool], target_bytes: int, room: float) -> set[int]:
     """Choose small clusters to join, by index, until only MOST_SMALL_FILES are left.
 
     The joins have `room` bytes together. Those with the fewest bytes for each file that goes come first.
@@ -167,7 +167,7 @@ def _joins(clusters: Sequence[Cluster], needed: Sequence[bool], target_bytes: in
     return chosen
 
 
-def _groups(clusters: Sequence[Cluster], small: Sequence[bool], needed: Sequence[bool], target_bytes: int) -> Iterator[range]:
+def _groups(clusters: Sequence[FileCluster], small: Sequence[bool], needed: Sequence[bool], target_bytes: int) -> Iterator[range]:
     """Yield groups of adjacent clusters of one partition that make one file. A small one between large ones is joined with one of them."""
 
     def fits(group: range) -> bool:

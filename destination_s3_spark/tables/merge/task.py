@@ -15,10 +15,10 @@ from destination_s3_spark.tables.capture.output import ChangeOutput, LoggedRange
 from destination_s3_spark.tables.merge.output import MergeOutput
 from destination_s3_spark.tables.merge.plan import Piece
 from destination_s3_spark.tables.runs.keys import KEY, KeySpec
-from destination_s3_spark.tables.runs.merged_rows import ROUNDS_SHARE, RowStream, Source, complete_rows, merged_rows, row_streams
+from destination_s3_spark.tables.runs.merged_rows import ROUNDS_SHARE, RowSource, RowStream, complete_rows, merged_rows, row_streams
 from destination_s3_spark.tables.runs.sorted_file import MergeForm, tombstone_schema
 from destination_s3_spark.tables.runs.staged_file import pieces, tombstone_file, tombstones
-from destination_s3_spark.tables.runs.table_format import PIECE_BYTES, FileKeys, FileSize, TableFormat
+from destination_s3_spark.tables.runs.table_format import MERGED_PIECE_BYTES, FileKeys, FileSize, TableFormat
 from destination_s3_spark.tables.runs.winners import EXTRACTED_AT
 from destination_s3_spark.tables.updates.resources import TaskResources
 
@@ -30,7 +30,7 @@ class MergeTask:
     low: bytes
     high: bytes | None
     """None is no upper bound."""
-    sources: tuple[Source, ...]
+    sources: tuple[RowSource, ...]
     """All objects that may have keys of the range."""
     table: TableFormat
     keys: tuple[FileKeys, ...]
@@ -65,19 +65,19 @@ class MergedRange:
 class CompactTask:
     """The compaction of tombstone files into one file with the newest deletion of each key."""
 
-    sources: tuple[Source, ...]
+    sources: tuple[RowSource, ...]
     table: TableFormat
     key: str
     resources: TaskResources
 
 
-def sources_of(piece: Piece, table: TableFormat) -> tuple[Source, ...]:
+def sources_of(piece: Piece, table: TableFormat) -> tuple[RowSource, ...]:
     """List the sources of a planned piece."""
     kind = FileKind.STATE if table.has_state else FileKind.FINAL
     return (
-        *(Source(kind, file.key, file.size, first=file.first) for file in piece.table),
-        *(Source(FileKind.TOMBSTONE, part.run.key, part.run.size, first=part.first) for part in piece.tombstones),
-        *(Source(FileKind.DELTA, part.run.key, part.run.size, part.run.offset, part.first) for part in piece.runs),
+        *(RowSource(kind, file.key, file.size, first=file.first) for file in piece.table),
+        *(RowSource(FileKind.TOMBSTONE, part.run.key, part.run.size, first=part.first) for part in piece.tombstones),
+        *(RowSource(FileKind.DELTA, part.run.key, part.run.size, part.run.offset, part.first) for part in piece.runs),
     )
 
 
@@ -119,7 +119,7 @@ def compact_tombstones(task: CompactTask) -> FileEntry:
         row_streams(task.sources, _deletions(spec), (b"", None), task.resources) as streams,
     ):
         for rows in merged_rows(streams, spec.cursor is not None):
-            for batch in pieces(rows, PIECE_BYTES):
+            for batch in pieces(rows, MERGED_PIECE_BYTES):
                 file.write(tombstones(batch, spec), batch[KEY])
         return file.stage()
 

@@ -38,7 +38,7 @@ ROUNDS_SHARE = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class RowSource:
     """A sorted object of `size` bytes without keys below `first`.
 
     A FINAL or STATE file holds rows of the table, a DELTA is a run, and a TOMBSTONE holds deleted keys. The arrivals of a DELTA count from
@@ -54,7 +54,7 @@ class Source:
 
 @contextmanager
 def row_streams(
-    sources: Sequence[Source], form: MergeForm, bounds: tuple[bytes, bytes | None], resources: TaskResources
+    sources: Sequence[RowSource], form: MergeForm, bounds: tuple[bytes, bytes | None], resources: TaskResources
 ) -> Iterator[list[RowStream]]:
     """Open the sources as streams of rows within the bounds.
 
@@ -68,7 +68,7 @@ def row_streams(
         ]
 
 
-def _read(source: Source, form: MergeForm, bounds: tuple[bytes, bytes | None], portion_bytes: int, s3: S3Settings) -> Iterator[pa.Table]:
+def _read(source: RowSource, form: MergeForm, bounds: tuple[bytes, bytes | None], portion_bytes: int, s3: S3Settings) -> Iterator[pa.Table]:
     with present(source.key, s3), closing(RangedFile(s3, source.key, source.size)) as file:
         yield from SortedFile(file, source.kind, form, source.offset).read(*bounds, portion_bytes)
 

@@ -54,9 +54,9 @@ GROUP_BYTES = "airbyte.row_group_bytes"
 KEY_FINGERPRINT = "airbyte.key"
 CURSOR_FINGERPRINT = "airbyte.cursor"
 
-PIECE_BYTES = 128 * 2**10
+RUN_PIECE_BYTES = 128 * 2**10
 """Size of the pieces in which a run is written, and so the precision of the size of its row groups."""
-READ_BYTES = 16 * 2**20
+PORTION_BYTES = 16 * 2**20
 """Default size of a portion read at once, in Arrow memory."""
 
 
@@ -163,7 +163,7 @@ class RunFile:
         rows = pa.Table.from_batches(self._batches, self._schema)
         self._batches.clear()
         rows = sorted_by_key(rows)
-        for piece in rows.to_batches(max_chunksize=max(1, rows.num_rows * PIECE_BYTES // max(rows.nbytes, 1))):
+        for piece in rows.to_batches(max_chunksize=max(1, rows.num_rows * RUN_PIECE_BYTES // max(rows.nbytes, 1))):
             self._file.write(piece, piece[KEY])
         return self._file.close()
 
@@ -229,7 +229,7 @@ class SortedFile:
             raise Bug("A file is not sorted by the table's primary key of today; nothing was merged.")
         self._same_cursor = metadata[CURSOR_FINGERPRINT] == form.spec.cursor_fingerprint
 
-    def read(self, low: bytes = b"", high: bytes | None = None, portion_bytes: int = READ_BYTES) -> Iterator[pa.Table]:
+    def read(self, low: bytes = b"", high: bytes | None = None, portion_bytes: int = PORTION_BYTES) -> Iterator[pa.Table]:
         """Yield the rows with `low` <= key < `high` in key order, in tables of about `portion_bytes` at most. `high` None is no bound.
 
         Memory is one table, which the reader does not retain, plus the compressed bytes of a row group that is larger than a table.

@@ -19,7 +19,7 @@ from destination_s3_spark.tables.runs.soft_deletions import SoftDeletions
 from destination_s3_spark.tables.runs.sorted_file import MergeForm
 from destination_s3_spark.tables.stored.rows import project
 
-PIECE_BYTES = 2**20
+MERGED_PIECE_BYTES = 2**20
 """Arrow memory of the rows written at a time, and so the precision of the sizes of files and row groups."""
 
 

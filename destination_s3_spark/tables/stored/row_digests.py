@@ -19,7 +19,7 @@ from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.runs.keys import CURSOR, KEY
 
 DIGEST_BYTES = 16
-ROWS_AT_ONCE = 16_384
+DIGESTED_AT_ONCE = 16_384
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ def row_digests(task: DigestTask) -> bytes:
     """Return the concatenated digests of the file's rows. An absent column counts as null, so rows of two schemas can be equal."""
     digests = bytearray()
     with closing(RangedFile(task.s3, task.file.key, task.file.bytes)) as source:
-        for batch in pq.ParquetFile(source).iter_batches(ROWS_AT_ONCE):
+        for batch in pq.ParquetFile(source).iter_batches(DIGESTED_AT_ONCE):
             rows = batch.drop_columns([name for name in (KEY, CURSOR) if name in batch.schema.names]).to_pylist()
             for row in rows:
                 present = {name: value for name, value in row.items() if value is not None}

@@ -21,12 +21,12 @@ from destination_s3_spark.tables.columns.row_plan import file_columns
 from destination_s3_spark.tables.commit.result import CommitResult
 from destination_s3_spark.tables.merge.combining import combined
 from destination_s3_spark.tables.merge.plan import MergePlan, Piece, Run, Sizes, file_count, full_bytes, plan_merge
-from destination_s3_spark.tables.merge.replaced_files import TableFile
+from destination_s3_spark.tables.merge.replaced_files import SortedTableFile
 from destination_s3_spark.tables.merge.sorting import SortTask, sort_rows
 from destination_s3_spark.tables.merge.task import CompactTask, MergedRange, MergeTask, compact_tombstones, merge_range, sources_of
 from destination_s3_spark.tables.open_table import OpenTable
 from destination_s3_spark.tables.runs.keys import KeySpec, keys_of, lower, partition_bounds, upper
-from destination_s3_spark.tables.runs.merged_rows import Source
+from destination_s3_spark.tables.runs.merged_rows import RowSource
 from destination_s3_spark.tables.runs.sorted_file import row_group_keys, sorted_index
 from destination_s3_spark.tables.runs.table_format import FileKeys, TableFormat
 from destination_s3_spark.tables.runs.winners import EARLIER
@@ -184,7 +184,7 @@ class Merge:
         found = self.inputs.tombstones
         if len(found) <= self.resources.most_tombstone_files:
             return []
-        sources = tuple(Source(FileKind.TOMBSTONE, file.key, file.bytes) for file in found)
+        sources = tuple(RowSource(FileKind.TOMBSTONE, file.key, file.bytes) for file in found)
         key = self.table.layout.tombstone_key(self.table.writer.next_token())
         return (yield from Work(compact_tombstones, [CompactTask(sources, self.form, key, self.resources.task)], _weight).results())
 
@@ -230,9 +230,9 @@ def _file_bytes(table: OpenTable, live: LiveFiles, least_bytes: int) -> int:
     return min(table.rules.target_file_bytes, max(least_bytes, size // FILES_OF_A_TABLE))
 
 
-def _table_file(rows: FileEntry, final: FileEntry, spec: KeySpec) -> TableFile:
+def _table_file(rows: FileEntry, final: FileEntry, spec: KeySpec) -> SortedTableFile:
     first, last = lower(keys_of(rows)), upper(keys_of(rows))
-    return TableFile(rows.key, rows.bytes, first, last, rows.rows, final.bytes, *partition_bounds(first, spec))
+    return SortedTableFile(rows.key, rows.bytes, first, last, rows.rows, final.bytes, *partition_bounds(first, spec))
 
 
 def _weight(task: MergeTask | CompactTask) -> int:

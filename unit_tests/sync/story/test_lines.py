@@ -10,7 +10,7 @@ import pytest
 
 from destination_s3_spark.protocol.catalog import parse_catalog
 from destination_s3_spark.stream_id import StreamId
-from destination_s3_spark.sync.story.figures import ChangedValues, Ending, Pulse, StreamFigures, SyncFigures
+from destination_s3_spark.sync.story.figures import ChangedValueCount, Ending, Pulse, StreamFigures, SyncFigures
 from destination_s3_spark.sync.story.lines import (
     MOST_COMMIT_LINES,
     MOST_STREAM_LINES,
@@ -43,8 +43,8 @@ STREAM = StreamFigures(
     files_written=1,
     bytes_written=45_600,
     values_changed=(
-        ChangedValues("age", "NULLED", "DESTINATION_SERIALIZATION_ERROR", 2),
-        ChangedValues("name", "TRUNCATED", "TOO_LONG", 1),
+        ChangedValueCount("age", "NULLED", "DESTINATION_SERIALIZATION_ERROR", 2),
+        ChangedValueCount("name", "TRUNCATED", "TOO_LONG", 1),
     ),
 )
 FIGURES = SyncFigures(

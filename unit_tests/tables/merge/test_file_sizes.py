@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from destination_s3_spark.tables.merge.plan import Group, MergePlan, Run, Sizes, full_bytes, plan_merge
-from destination_s3_spark.tables.merge.replaced_files import TableFile
+from destination_s3_spark.tables.merge.replaced_files import SortedTableFile
 from destination_s3_spark.tables.updates.merged import FILES_OF_A_TABLE, LOOK_CLOSELY_BELOW
 
 Keys = npt.NDArray[np.int64]
@@ -47,7 +47,7 @@ class SizedTable:
 
     def plan(self, load: Keys) -> MergePlan:
         files = [
-            TableFile(str(number), size, encoded(keys[0]), encoded(keys[-1]), len(keys) * ROWS, size)
+            SortedTableFile(str(number), size, encoded(keys[0]), encoded(keys[-1]), len(keys) * ROWS, size)
             for number, (keys, size) in enumerate(zip(self.files, self.sizes(), strict=True))
         ]
         run = run_of(np.unique(load), files)
@@ -75,7 +75,7 @@ def decoded(bound: bytes) -> int:
     return int.from_bytes(bound[:8].ljust(8, b"\0"), "big") + (len(bound) > 8)
 
 
-def run_of(keys: Keys, files: Sequence[TableFile]) -> Run:
+def run_of(keys: Keys, files: Sequence[SortedTableFile]) -> Run:
     row_groups = [keys[start : start + 32] for start in range(0, len(keys), 32)]
     ends = [*(group[0] for group in row_groups[1:]), keys[-1]]
     groups = tuple(

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from destination_s3_spark.tables.merge.plan import LEAST_TASK_BYTES, Group, MergePlan, Piece, Run, Sizes, plan_merge
-from destination_s3_spark.tables.merge.replaced_files import MOST_SMALL_FILES, TableFile
+from destination_s3_spark.tables.merge.replaced_files import MOST_SMALL_FILES, SortedTableFile
 
 TARGET = 1000
 SIZES = Sizes(target_file_bytes=TARGET, budget_bytes=10**9)
@@ -21,8 +21,8 @@ def key(number: int) -> bytes:
     return number.to_bytes(2, "big")
 
 
-def table_file(first: int, last: int, size: int = TARGET, rows: int = 100) -> TableFile:
-    return TableFile(f"{first}-{last}", size, key(first), key(last), rows, size)
+def table_file(first: int, last: int, size: int = TARGET, rows: int = 100) -> SortedTableFile:
+    return SortedTableFile(f"{first}-{last}", size, key(first), key(last), rows, size)
 
 
 def run_of(*bounds: tuple[int, int], rows: int = 10, size: int = 100, name: str = "run") -> Run:
@@ -249,7 +249,7 @@ bounds = st.tuples(st.integers(0, 60), st.integers(0, 6)).map(lambda pair: (pair
 
 
 @st.composite
-def table_files(draw: st.DrawFn) -> list[TableFile]:
+def table_files(draw: st.DrawFn) -> list[SortedTableFile]:
     found = draw(st.lists(st.tuples(bounds, st.sampled_from([10, 249, TARGET])), max_size=12, unique_by=lambda item: item[0]))
     return [table_file(first, last, size) for (first, last), size in found]
 
@@ -265,7 +265,7 @@ def sorted_runs(draw: st.DrawFn, name: str) -> list[Run]:
 
 @given(table_files(), sorted_runs("run"), sorted_runs("dead"), st.sampled_from([150, 10**12]))
 def test_a_plan_covers_each_key_once_and_reaches_into_no_file_that_stays(
-    files: list[TableFile], runs: list[Run], dead: list[Run], budget: int
+    files: list[SortedTableFile], runs: list[Run], dead: list[Run], budget: int
 ) -> None:
     sizes = Sizes(TARGET, budget)
     plan = plan_merge(files, runs, dead, sizes)

@@ -26,7 +26,7 @@ from destination_s3_spark.tables.merge.combining import CombineTask, combine_run
 from destination_s3_spark.tables.merge.plan import Sizes
 from destination_s3_spark.tables.merge.task import CompactTask, compact_tombstones, merge_range
 from destination_s3_spark.tables.runs.keys import KEY
-from destination_s3_spark.tables.runs.merged_rows import Source
+from destination_s3_spark.tables.runs.merged_rows import RowSource
 from destination_s3_spark.tables.runs.sorted_file import FIRST_KEYS
 from destination_s3_spark.tables.updates.resources import TaskResources
 from unit_tests.tables import reference_merge
@@ -96,7 +96,7 @@ def test_runs_that_became_one_merge_to_the_same(s3_settings: S3Settings, version
     arrived = history(version, 2, 1000, 600, 300)
     parts = [arrived[start : start + 60] for start in range(0, 600, 60)]
     runs = [table.run(part, part[0].number) for part in parts]
-    sources = tuple(Source(FileKind.DELTA, one.key, one.size, one.offset, one.groups[0].first) for one in runs)
+    sources = tuple(RowSource(FileKind.DELTA, one.key, one.size, one.offset, one.groups[0].first) for one in runs)
     task = CombineTask(
         sources[::2], table.form.form, "scratch/token/", TaskResources(s3_settings, 100_000), object_bytes=10_000, piece_bytes=4_000
     )
@@ -172,7 +172,7 @@ def test_a_table_with_soft_deletions_is_what_the_reference_says(s3_settings: S3S
         arrived = history(version, sync, sync * 1000, 700, keys)
         parts = [arrived[start : start + 100] for start in range(0, 700, 100)]
         runs = [table.run(part, part[0].number) for part in parts]
-        sources = tuple(Source(FileKind.DELTA, one.key, one.size, one.offset, one.groups[0].first) for one in runs[::2])
+        sources = tuple(RowSource(FileKind.DELTA, one.key, one.size, one.offset, one.groups[0].first) for one in runs[::2])
         done = combine_runs(
             CombineTask(
                 sources, table.form.form, f"scratch/{sync}/", TaskResources(s3_settings, budget), object_bytes=10_000, piece_bytes=4_000
@@ -314,7 +314,7 @@ def test_tombstones_become_one_file_with_the_newest_of_each_key(table: Table, ve
         dead = [version(number, f"{key:03}", cursor=number, deleted=True) for key in range(number, 200, number + 1)]
         table.merge([table.run(dead)], Sizes(2**30, 2**26))
     assert len(table.dead) == 5
-    sources = tuple(Source(FileKind.TOMBSTONE, file.key, file.upload.size) for file in table.dead)
+    sources = tuple(RowSource(FileKind.TOMBSTONE, file.key, file.upload.size) for file in table.dead)
     before = pa.concat_tables(table.stored(FileKind.TOMBSTONE))
     newest = before.group_by("_airbyte_key").aggregate([("_airbyte_cursor", "max")]).sort_by("_airbyte_key")
 
