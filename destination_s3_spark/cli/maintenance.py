@@ -39,7 +39,7 @@ class Workshop:
     def run(self, table: OpenTable, update: Update) -> None:
         """Run an update to its end, and show how far it is. Raises SyncError."""
         with Progress(f"rewriting {table.stream.id}") as progress:
-            UpdateRunner(self.engine, self.pool, told=progress.update).run([(table.stream.id, update)])
+            UpdateRunner(self.engine, self.pool, progress=progress.update).run([(table.stream.id, update)])
 
     @contextmanager
     def opened(self, closed: StreamTable) -> Iterator[OpenTable]:

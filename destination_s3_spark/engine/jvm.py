@@ -70,9 +70,9 @@ class Jvm:
         from pyspark.java_gateway import launch_gateway  # noqa: PLC0415 (spec and check must not pay for it)
 
         logging.root.addFilter(_not_of_py4j)
-        told = self._connection.read_bytes()  # the port, the length of the secret, and the secret
+        content = self._connection.read_bytes()  # the port, the length of the secret, and the secret
         self._connection.unlink()
-        address = {_PORT: str(int.from_bytes(told[:4])), _SECRET: told[8:].decode()}
+        address = {_PORT: str(int.from_bytes(content[:4])), _SECRET: content[8:].decode()}
         os.environ.update(address)
         try:
             gateway = launch_gateway()  # type: ignore[no-untyped-call]

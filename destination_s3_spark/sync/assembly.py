@@ -58,7 +58,7 @@ def write(
         output.state(message.echo(records))
         story.states_acknowledged += 1
 
-    with story.told(config, _place(s3, path_template(config, started_at, sync_id=0).base)):
+    with story.logged(config, _place(s3, path_template(config, started_at, sync_id=0).base)):
         try:
             with _assembled(config, s3, catalog, emit, runtime, started_at, story) as parts:
                 Sync(parts).run(reader.events(read_blocks(fd, IDLE_S)))
@@ -114,7 +114,7 @@ def _assembled(
                 spool,
                 engine,
                 pipeline,
-                UpdateRunner(engine, tables_pool, told=phases.progress),
+                UpdateRunner(engine, tables_pool, progress=phases.progress),
                 phases,
                 lambda: Resources(TaskResources(s3, task_bytes(config)), engine.cores, disk),
                 limits(config),

@@ -95,14 +95,14 @@ def slice_bytes(streams: Sequence[int], cores: int) -> int:
 
 def _busiest(streams: Sequence[int], target: int, cores: int) -> float:
     """Return the bytes of the busiest core."""
-    slices = [size / count for size in streams for count in [pieces(size, target)] for _ in range(count)]
+    slices = [size / count for size in streams for count in [slice_count(size, target)] for _ in range(count)]
     loads = [0.0] * cores
     for size in sorted(slices, reverse=True):
         heapq.heapreplace(loads, loads[0] + size)
     return max(loads)
 
 
-def pieces(stream_bytes: int, target: int, most_bytes: int | None = None) -> int:
+def slice_count(stream_bytes: int, target: int, most_bytes: int | None = None) -> int:
     """Return the number of slices of about `target` bytes for a stream's part of a batch.
 
     `most_bytes`: upper limit for a slice.

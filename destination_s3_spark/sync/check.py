@@ -8,7 +8,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from concurrent.futures import TimeoutError as Late
+from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from uuid import uuid4
@@ -229,7 +229,7 @@ def _try_executor(engine: Engine, probe: UploadProbe, config: Config) -> None:
     pool.shutdown(wait=False)
     try:
         running.result(START_LIMIT_S + TASK_LIMIT_S)
-    except Late:
+    except FutureTimeout:
         raise TransientError(
             f"An executor of {config.spark.master} did not finish a small task within {TASK_LIMIT_S:.0f} seconds. Can it reach S3?"
         ) from None

@@ -165,8 +165,8 @@ class Pipeline:
     def _log(self, results: Mapping[int, CommitResult], seconds: float) -> None:
         """Log what a commit has made durable."""
         tables = [(self._tables[stream], result) for stream, result in results.items()]
-        told = [(table.stream.id, result, f"s3://{self._s3.bucket}/{table.layout.root}") for table, result in tables]
-        for line in commit_lines(told, seconds):
+        committed = [(table.stream.id, result, f"s3://{self._s3.bucket}/{table.layout.root}") for table, result in tables]
+        for line in commit_lines(committed, seconds):
             logger.info("%s", line)
 
 

@@ -83,15 +83,15 @@ def with_credentials(groups: Groups, credentials: ExecutorCredentials) -> list[l
 
     known: dict[S3Settings, S3Settings] = {}
 
-    def dressed(part: Any) -> Any:
+    def replaced(part: Any) -> Any:
         if hasattr(part, "resources"):
-            return replace(part, resources=dressed(part.resources))
+            return replace(part, resources=replaced(part.resources))
         if part.s3 not in known:
             known[part.s3] = for_executors(part.s3, credentials)
         return replace(part, s3=known[part.s3])
 
     def all_of(tasks: Sequence[Any]) -> list[Any]:
-        return [dressed(task) for task in tasks]
+        return [replaced(task) for task in tasks]
 
     return [all_of(tasks) for tasks in groups]
 

@@ -3,7 +3,7 @@
 A process that is killed leaves its directory behind, so each start removes those whose owner is gone. The owner holds a lock on a file
 inside for as long as it lives, also across containers that share the directory above. A lock is good on one machine; some network file
 systems do not pass it on to another. So the file names the kernel that its owner runs on, and a directory of another kernel, which is
-another machine or this one before it was started anew, is removed only when nothing in it has changed for a week.
+another machine or this one before it was started again, is removed only when nothing in it has changed for a week.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from destination_s3_spark.protocol.catalog import Catalog
 from destination_s3_spark.protocol.messages import Event, Idle, Records, State, Status, StreamStatus
 from destination_s3_spark.storage import doubtful_uploads
 from destination_s3_spark.stream_id import StreamId
-from destination_s3_spark.sync.batches import Backlog, Due, Limits, cut_ends, due, pieces, slice_bytes
+from destination_s3_spark.sync.batches import Backlog, Due, Limits, cut_ends, due, slice_bytes, slice_count
 from destination_s3_spark.sync.checkpoints import Checkpoints, Completion, proved_by
 from destination_s3_spark.sync.commits import Commits
 from destination_s3_spark.sync.open_tables import OpenTables
@@ -274,7 +274,7 @@ class Sync:
         for stop in stops:
             start = self._cut.get(stream, 0)
             most = parts.open_tables[stream].most_slice_bytes(parts.resources().task.budget_bytes)
-            count = pieces(stop - start, slice_target, most)
+            count = slice_count(stop - start, slice_target, most)
             cut += parts.spool.cut(stream, stop, count, boundaries[bisect_right(boundaries, start) : bisect_right(boundaries, stop)])
             self._cut[stream] = stop
         return cut

@@ -55,15 +55,15 @@ class _Running:
 
 
 class UpdateRunner:
-    """The runner of a sync's table updates. `told` receives the completed and the total number of task groups of the running job."""
+    """The runner of a sync's table updates. `progress` receives the completed and the total number of task groups of the running job."""
 
     def __init__(
-        self, engine: Engine, pool: Executor, clock: Callable[[], float] = time.monotonic, told: Progress = lambda _done, _total: None
+        self, engine: Engine, pool: Executor, clock: Callable[[], float] = time.monotonic, progress: Progress = lambda _done, _total: None
     ) -> None:
         self._engine = engine
         self._pool = pool
         self._clock = clock
-        self._told = told
+        self._report = progress
 
     def run(self, updates: Sequence[tuple[StreamId, Update]]) -> None:
         """Run every update to its end, each given with its stream. Raises the first error, after all updates have ended."""
@@ -109,19 +109,19 @@ class UpdateRunner:
         tasks = [(owner, number, task) for owner, one in enumerate(together) for number, task in enumerate(_work(one).tasks)]
         groups = grouped(tasks, lambda item: _work(together[item[0]]).size(item[2]), self._engine.cores)
         function = _work(together[0]).function
-        self._told(0, len(groups))
+        self._report(0, len(groups))
         done = self._engine.run(function, [[task for _, _, task in group] for group in groups], self._progress)
         found = {(owner, number): result for group, results in zip(groups, done, strict=True)
                  for (owner, number, _), result in zip(group, results, strict=True)}  # fmt: skip
         return [[found[owner, number] for number in range(len(_work(one).tasks))] for owner, one in enumerate(together)]
 
     def _progress(self, groups_done: int, groups: int) -> None:
-        self._told(groups_done, groups)
+        self._report(groups_done, groups)
         if self._clock() - self._began > LIMIT_S / 2 and not self._warned:
             self._warned = True
             logger.warning(
                 "Half of the 2 hours that Airbyte allows a destination after the end of the input are over. If Airbyte stops this "
-                "sync, nothing is lost, but the next one begins the merge anew. Give the connector more CPUs, or sync more often."
+                "sync, nothing is lost, but the next one begins the merge again. Give the connector more CPUs, or sync more often."
             )
 
 

@@ -59,8 +59,8 @@ class StreamTable:
         state = self.writer.state
         replaces = state is not None and pending_in(state, self.session) is not None
         configured = self.rules.partition_of(self.stream.id)
-        anew = state is None or replaces or state.contents.empty
-        partition = configured if anew else recorded_partition(state)
+        takes_configured = state is None or replaces or state.contents.empty
+        partition = configured if takes_configured else recorded_partition(state)
         evolution = self._evolve(state, partition, replaces=replaces)
         for spec in dict.fromkeys((partition, configured)):  # a configured one that has to wait for a refresh should fit too
             partitioning_of(self.stream, replace(evolution.schema, partition=spec), self.layout.final)

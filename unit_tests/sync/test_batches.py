@@ -12,8 +12,8 @@ from destination_s3_spark.sync.batches import (
     cut_ends,
     due,
     grouped,
-    pieces,
     slice_bytes,
+    slice_count,
 )
 
 MIB = 2**20
@@ -53,11 +53,11 @@ def test_many_short_open_checkpoints_are_taken_when_nothing_else_can_be() -> Non
 
 
 def test_pieces_are_about_as_large_as_asked_and_never_larger_than_allowed() -> None:
-    assert pieces(10, 100) == 1
-    assert pieces(400, 100) == 4
-    assert pieces(401, 100) == 5
-    assert pieces(400, 100, most_bytes=50) == 8
-    assert pieces(400, 100, most_bytes=500) == 4
+    assert slice_count(10, 100) == 1
+    assert slice_count(400, 100) == 4
+    assert slice_count(401, 100) == 5
+    assert slice_count(400, 100, most_bytes=50) == 8
+    assert slice_count(400, 100, most_bytes=500) == 4
 
 
 def test_slices_are_as_large_as_keeps_the_cores_equally_long_at_work() -> None:
@@ -73,7 +73,7 @@ def test_small_batches_have_slices_of_the_least_size(streams: list[int]) -> None
 def test_slices_are_never_too_many() -> None:
     streams = [1000 * MIB, 999 * MIB, 1]
     target = slice_bytes(streams, cores=16)
-    assert sum(pieces(stream, target) for stream in streams) <= 16 * TASKS_PER_CORE + len(streams)
+    assert sum(slice_count(stream, target) for stream in streams) <= 16 * TASKS_PER_CORE + len(streams)
 
 
 @given(st.lists(st.integers(0, 1000), min_size=1, max_size=300), st.integers(1, 8))

@@ -134,7 +134,7 @@ def test_progress_is_told_and_half_of_the_time_limit_is_warned_of_once(
     parts: list[tuple[int, int]] = []
     times = iter([0.0, 10.0, 3601.0, 3700.0, 3800.0])
     with caplog.at_level(logging.INFO, logger="airbyte"):
-        run(engine, pool, update(1, done=[]), clock=lambda: next(times, 4000.0), told=lambda *counts: parts.append(counts))
+        run(engine, pool, update(1, done=[]), clock=lambda: next(times, 4000.0), progress=lambda *counts: parts.append(counts))
         run(engine, pool, clock=lambda: 0.0)
     levels = [(record.levelname, record.getMessage()) for record in caplog.records]
     assert [message for level, message in levels if level == "WARNING"] == [

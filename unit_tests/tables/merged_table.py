@@ -160,7 +160,7 @@ class Table:
                 plan.row_bytes,
                 TaskResources(self.s3, budget_bytes),
             )
-            for piece in plan.pieces
+            for piece in plan.ranges
         ]
 
     def merge(self, runs: Sequence[Run], sizes: Sizes = LARGE) -> list[MergedRange]:

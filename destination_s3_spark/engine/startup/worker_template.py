@@ -86,8 +86,8 @@ def _take_over(listener: socket.socket) -> None:
     connection, _ = listener.accept()
     listener.close()  # so that Spark's next daemon does not wait for us
     _, files, _, _ = socket.recv_fds(connection, 1, len(STANDARD_FILES))
-    with connection.makefile("rb") as told:
-        arguments, environment = json.load(told)
+    with connection.makefile("rb") as received:
+        arguments, environment = json.load(received)
     connection.detach()
     for target, file in zip(STANDARD_FILES, files, strict=True):
         os.dup2(file, target)

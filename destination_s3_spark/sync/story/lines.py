@@ -19,7 +19,7 @@ SUMMARY_PREFIX = "sync summary as JSON: "
 MOST_NAMES = 10
 """Most streams that a line names."""
 MOST_COMMIT_LINES = 10
-"""Most lines for one commit or update of many tables. The tables with the most bytes are told apart, the others together."""
+"""Most lines for one commit or update of many tables. The tables with the most bytes are named, the others together."""
 MOST_STREAM_LINES = 500
 """Most lines of the summary about single streams. The line for programs has all streams."""
 MOST_FIELDS = 5
@@ -161,8 +161,8 @@ def _largest(items: Sequence[Item], size: Callable[[Item], int]) -> tuple[list[I
     """Split the items into the largest ones, which get a line each, and the others. Both are in the given order."""
     if len(items) <= MOST_COMMIT_LINES:
         return list(items), []
-    told = set(sorted(range(len(items)), key=lambda index: -size(items[index]))[: MOST_COMMIT_LINES - 1])
-    return [items[i] for i in sorted(told)], [item for i, item in enumerate(items) if i not in told]
+    chosen = set(sorted(range(len(items)), key=lambda index: -size(items[index]))[: MOST_COMMIT_LINES - 1])
+    return [items[i] for i in sorted(chosen)], [item for i, item in enumerate(items) if i not in chosen]
 
 
 def _made(result: CommitResult, seconds: float) -> str:

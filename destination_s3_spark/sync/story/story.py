@@ -51,7 +51,7 @@ class Story:
         self._tables, self._spool, self._engine = tables, spool, engine
 
     @contextmanager
-    def told(self, config: Config, place: str) -> Iterator[None]:
+    def logged(self, config: Config, place: str) -> Iterator[None]:
         """Run a sync inside. Log its start, its heartbeat and its summary."""
         logger.info("%s", start_line(_version(), HOW_LINES_ARE_TYPED, self._catalog, config.spark.master, place))
         ending = Ending.STOPPED

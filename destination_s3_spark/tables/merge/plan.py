@@ -87,7 +87,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class PlannedRange:
     """The work of one task: all files and row groups that may have keys of its range.
 
     `rows` is the approximate number of rows if no row replaces another one, and `bytes` their size in final files if nothing is compressed.
@@ -104,9 +104,9 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class MergePlan:
-    """The pieces of a merge in key order, the files of the table that they replace, and the size of a row in a final file."""
+    """The ranges of a merge in key order, the files of the table that they replace, and the size of a row in a final file."""
 
-    pieces: tuple[Piece, ...]
+    ranges: tuple[PlannedRange, ...]
     replaced: tuple[SortedTableFile, ...]
     row_bytes: float
 
@@ -131,7 +131,7 @@ class _Span:
 def plan_merge(files: Sequence[SortedTableFile], runs: Sequence[Run], tombstones: Sequence[Run], sizes: Sizes) -> MergePlan:
     """Plan the merge of runs into a table's files.
 
-    Every key of a run is in the range of exactly one piece. No range overlaps a file that stays, and the ranges of the pieces that read a
+    Every key of a run is in exactly one range. No range overlaps a file that stays, and the ranges that read a
     replaced file cover it completely. Tombstones are read in the ranges where runs are merged. They cause no work by themselves.
     """
     target = sizes.target_file_bytes
@@ -141,8 +141,8 @@ def plan_merge(files: Sequence[SortedTableFile], runs: Sequence[Run], tombstones
     intervals = _united((group.first, group.last) for run in runs for group in run.groups)
     found = _spans(clusters, replaced(clusters, intervals, target, new_bytes))
     spans = [span for span in found if span.files or overlapping(intervals, span.low, span.high)]
-    pieces = [piece for span in spans for piece in _pieces(span, runs, tombstones, row_bytes, sizes)]
-    return MergePlan(tuple(pieces), tuple(file for span in spans for file in span.files), row_bytes)
+    ranges = [one for span in spans for one in _planned_ranges(span, runs, tombstones, row_bytes, sizes)]
+    return MergePlan(tuple(ranges), tuple(file for span in spans for file in span.files), row_bytes)
 
 
 def file_count(expected_bytes: float, target_bytes: float) -> int:
@@ -156,14 +156,14 @@ def full_bytes(expected_bytes: float, target_bytes: float) -> float:
     return FULL_SHARE * target_bytes if files == 1 else ROOM_SHARE * expected_bytes / files
 
 
-def _pieces(span: _Span, runs: Sequence[Run], tombstones: Sequence[Run], row_bytes: float, sizes: Sizes) -> Iterator[Piece]:
+def _planned_ranges(span: _Span, runs: Sequence[Run], tombstones: Sequence[Run], row_bytes: float, sizes: Sizes) -> Iterator[PlannedRange]:
     task_rows = max(sizes.target_file_bytes, LEAST_TASK_BYTES) / row_bytes
     for low, high, rows in _ranges(span, runs, task_rows, sizes.budget_bytes):
         table = tuple(file for file in span.files if file.last >= low and (high is None or file.first < high))
         parts = tuple(_parts(runs, low, high))
         dead = tuple(_parts(tombstones, low, high)) if parts else ()
         size = sum(file.bytes for file in table) + sum(part.run.groups[index].bytes for part in parts for index in part.groups)
-        yield Piece(low, high, table, parts, dead, rows, size)
+        yield PlannedRange(low, high, table, parts, dead, rows, size)
 
 
 def _stretches(group: Group, keys: Sequence[Any], bounds: Sequence[bytes]) -> Iterator[Group]:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.tables.capture.output import ChangeOutput, LoggedRange, LogTask
 from destination_s3_spark.tables.merge.output import MergeOutput
-from destination_s3_spark.tables.merge.plan import Piece
+from destination_s3_spark.tables.merge.plan import PlannedRange
 from destination_s3_spark.tables.runs.keys import KEY, KeySpec
 from destination_s3_spark.tables.runs.merged_rows import ROUNDS_SHARE, RowSource, RowStream, complete_rows, merged_rows, row_streams
 from destination_s3_spark.tables.runs.sorted_file import MergeForm, tombstone_schema
@@ -71,13 +71,13 @@ class CompactTask:
     resources: TaskResources
 
 
-def sources_of(piece: Piece, table: TableFormat) -> tuple[RowSource, ...]:
-    """List the sources of a planned piece."""
+def sources_of(planned: PlannedRange, table: TableFormat) -> tuple[RowSource, ...]:
+    """List the sources of a planned range."""
     kind = FileKind.STATE if table.has_state else FileKind.FINAL
     return (
-        *(RowSource(kind, file.key, file.size, first=file.first) for file in piece.table),
-        *(RowSource(FileKind.TOMBSTONE, part.run.key, part.run.size, first=part.first) for part in piece.tombstones),
-        *(RowSource(FileKind.DELTA, part.run.key, part.run.size, part.run.offset, part.first) for part in piece.runs),
+        *(RowSource(kind, file.key, file.size, first=file.first) for file in planned.table),
+        *(RowSource(FileKind.TOMBSTONE, part.run.key, part.run.size, first=part.first) for part in planned.tombstones),
+        *(RowSource(FileKind.DELTA, part.run.key, part.run.size, part.run.offset, part.first) for part in planned.runs),
     )
 
 

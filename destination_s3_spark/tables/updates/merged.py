@@ -20,7 +20,7 @@ from destination_s3_spark.tables.capture.group import NO_LOG, LogGroup, MergeLog
 from destination_s3_spark.tables.columns.row_plan import file_columns
 from destination_s3_spark.tables.commit.result import CommitResult
 from destination_s3_spark.tables.merge.combining import combined
-from destination_s3_spark.tables.merge.plan import MergePlan, Piece, Run, Sizes, file_count, full_bytes, plan_merge
+from destination_s3_spark.tables.merge.plan import MergePlan, PlannedRange, Run, Sizes, file_count, full_bytes, plan_merge
 from destination_s3_spark.tables.merge.replaced_files import SortedTableFile
 from destination_s3_spark.tables.merge.sorting import SortTask, sort_rows
 from destination_s3_spark.tables.merge.task import CompactTask, MergedRange, MergeTask, compact_tombstones, merge_range, sources_of
@@ -136,26 +136,26 @@ class Merge:
         return plan_merge(files, list(map_files(read, runs)), list(map_files(read, self.inputs.tombstones)), sizes)
 
     def _merged_ranges(self, plan: MergePlan, runs: Sequence[FileEntry], log: MergeLog | None) -> Steps[list[MergedRange]]:
-        if not plan.pieces:
+        if not plan.ranges:
             return []
-        tasks = [self._task(piece, plan.row_bytes, log) for piece in plan.pieces]
+        tasks = [self._task(planned, plan.row_bytes, log) for planned in plan.ranges]
         ranges = yield from Work(merge_range, tasks, _weight).results()
         self._check_complete(plan, runs, ranges)
         return ranges
 
-    def _task(self, piece: Piece, row_bytes: float, log: MergeLog | None) -> MergeTask:
+    def _task(self, planned: PlannedRange, row_bytes: float, log: MergeLog | None) -> MergeTask:
         writer, layout, form = self.table.writer, self.table.layout, self.form
-        expected = piece.rows * row_bytes
+        expected = planned.rows * row_bytes
         # Rows may be larger than estimated and then need further files.
-        files = file_count(max(expected, piece.bytes), form.target_file_bytes)
+        files = file_count(max(expected, planned.bytes), form.target_file_bytes)
         keys = tuple(
             FileKeys(self.table.final_key(writer.next_token()), layout.state_key(writer.next_token()) if form.has_state else None)
             for _ in range(2 * files + 1)
         )
         return MergeTask(
-            low=piece.low,
-            high=piece.high,
-            sources=sources_of(piece, form),
+            low=planned.low,
+            high=planned.high,
+            sources=sources_of(planned, form),
             table=form,
             keys=keys,
             tombstone_key=layout.tombstone_key(writer.next_token()),

@@ -158,7 +158,7 @@ def test_the_summary_comes_however_the_sync_ends(
     monkeypatch.setattr(story, "pulse", noticed)
 
     def sync() -> None:
-        with story.told(CONFIG, "s3://lake/x/"):
+        with story.logged(CONFIG, "s3://lake/x/"):
             clock.now += 3
             assert beaten.wait(60)
             if error is not None:
@@ -184,7 +184,7 @@ def test_a_summary_that_fails_hides_no_error(clock: Clock, caplog: pytest.LogCap
     story.watch({0: nothing}, nothing, nothing)
 
     def sync() -> None:
-        with story.told(CONFIG, "s3://lake/x/"):
+        with story.logged(CONFIG, "s3://lake/x/"):
             raise ValueError("broken")
 
     with pytest.raises(ValueError, match="broken"):

@@ -57,7 +57,7 @@ class SizedTable:
         plan = self.plan(load)
         replaced = {int(file.key) for file in plan.replaced}
         files = [keys for number, keys in enumerate(self.files) if number not in replaced]
-        for piece in plan.pieces:
+        for piece in plan.ranges:
             keys = np.unique(np.concatenate([*(self.files[int(file.key)] for file in piece.table), load]))
             inside = keys[(keys >= decoded(piece.low)) & (keys < (2**62 if piece.high is None else decoded(piece.high)))]
             full = full_bytes(piece.rows * plan.row_bytes, self.target(len(load)))

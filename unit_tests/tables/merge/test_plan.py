@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from destination_s3_spark.tables.merge.plan import LEAST_TASK_BYTES, Group, MergePlan, Piece, Run, Sizes, plan_merge
+from destination_s3_spark.tables.merge.plan import LEAST_TASK_BYTES, Group, MergePlan, PlannedRange, Run, Sizes, plan_merge
 from destination_s3_spark.tables.merge.replaced_files import MOST_SMALL_FILES, SortedTableFile
 
 TARGET = 1000
@@ -30,14 +30,14 @@ def run_of(*bounds: tuple[int, int], rows: int = 10, size: int = 100, name: str 
 
 
 def ranges(plan: MergePlan) -> list[tuple[bytes, bytes | None]]:
-    return [(piece.low, piece.high) for piece in plan.pieces]
+    return [(piece.low, piece.high) for piece in plan.ranges]
 
 
 def replaced(plan: MergePlan) -> list[str]:
     return [file.key for file in plan.replaced]
 
 
-def holds(piece: Piece, wanted: bytes) -> bool:
+def holds(piece: PlannedRange, wanted: bytes) -> bool:
     return piece.low <= wanted and (piece.high is None or wanted < piece.high)
 
 
@@ -45,14 +45,14 @@ def test_a_first_load_is_one_unbounded_range() -> None:
     plan = plan_merge([], [run_of((1, 5), (5, 9))], [], SIZES)
 
     assert ranges(plan) == [(b"", None)]
-    assert [(part.run.key, part.groups) for part in plan.pieces[0].runs] == [("run", range(2))]
+    assert [(part.run.key, part.groups) for part in plan.ranges[0].runs] == [("run", range(2))]
     assert plan.replaced == ()
 
 
 def test_without_runs_there_is_nothing_to_do() -> None:
     plan = plan_merge([table_file(1, 5, size=1)], [], [run_of((2, 2), name="dead")], SIZES)
 
-    assert (plan.pieces, plan.replaced) == ((), ())
+    assert (plan.ranges, plan.replaced) == ((), ())
 
 
 def test_only_the_files_with_keys_of_a_run_are_replaced() -> None:
@@ -101,8 +101,8 @@ def test_spans_between_files_that_stay_are_ranges_of_their_own() -> None:
     plan = plan_merge(files, [run_of((12, 13), name="a"), run_of((35, 36), name="b"), run_of((60, 61), name="c")], [], SIZES)
 
     assert replaced(plan) == ["10-19", "30-39"]
-    assert [[part.run.key for part in piece.runs] for piece in plan.pieces] == [["a"], ["b"], ["c"]]
-    assert plan.pieces[2].high is None
+    assert [[part.run.key for part in piece.runs] for piece in plan.ranges] == [["a"], ["b"], ["c"]]
+    assert plan.ranges[2].high is None
 
 
 def test_files_whose_truncated_bounds_overlap_are_replaced_together() -> None:
@@ -140,7 +140,7 @@ def test_small_files_far_from_the_keys_of_a_merge_are_joined_when_there_are_too_
     assert replaced(plan_merge([*small, tiny[0], *large], [run], [], SIZES)) == ["1010-1019"]
     plan = plan_merge([*small, *tiny, *large], [run], [dead], SIZES)
     assert replaced(plan) == ["1010-1019", "2000-2009", "2010-2019"]
-    assert [(len(piece.table), len(piece.tombstones)) for piece in plan.pieces] == [(1, 1), (2, 0)]
+    assert [(len(piece.table), len(piece.tombstones)) for piece in plan.ranges] == [(1, 1), (2, 0)]
 
 
 def test_a_small_file_between_large_ones_is_joined_with_one_of_them() -> None:
@@ -149,7 +149,7 @@ def test_a_small_file_between_large_ones_is_joined_with_one_of_them() -> None:
     plan = plan_merge(files, [run_of((900, 901))], [], SIZES)
 
     assert replaced(plan) == ["0-9", "10-19"]
-    assert [len(piece.table) for piece in plan.pieces] == [2, 0]
+    assert [len(piece.table) for piece in plan.ranges] == [2, 0]
 
 
 def test_a_merge_that_rewrites_much_joins_nothing_else() -> None:
@@ -170,7 +170,7 @@ def test_tombstones_are_read_where_runs_are_and_touch_nothing() -> None:
     plan = plan_merge([table_file(10, 19), table_file(40, 49)], [run_of((12, 13))], [dead], SIZES)
 
     assert replaced(plan) == ["10-19"]
-    assert [(part.run.key, part.groups) for part in plan.pieces[0].tombstones] == [("dead", range(2))]
+    assert [(part.run.key, part.groups) for part in plan.ranges[0].tombstones] == [("dead", range(2))]
 
 
 def test_much_data_is_cut_into_ranges_of_about_the_target_size() -> None:
@@ -179,24 +179,24 @@ def test_much_data_is_cut_into_ranges_of_about_the_target_size() -> None:
     run = run_of(*((at, at + 1) for at in range(100)), size=size)
     plan = plan_merge([], [run], [], Sizes(target, 10**9))
 
-    assert len(plan.pieces) == 10
-    assert all(0.9 * target < piece.bytes < 1.3 * target for piece in plan.pieces)
+    assert len(plan.ranges) == 10
+    assert all(0.9 * target < piece.bytes < 1.3 * target for piece in plan.ranges)
 
 
 def test_a_full_file_is_not_halved_for_a_few_new_rows() -> None:
     sizes = Sizes(LEAST_TASK_BYTES, 10**12)
     full = table_file(0, 100, size=LEAST_TASK_BYTES)
 
-    assert len(plan_merge([full], [run_of(*((at, at + 1) for at in range(20)), rows=1)], [], sizes).pieces) == 1
-    assert len(plan_merge([full], [run_of(*((at, at + 1) for at in range(60)), rows=1)], [], sizes).pieces) == 2
+    assert len(plan_merge([full], [run_of(*((at, at + 1) for at in range(20)), rows=1)], [], sizes).ranges) == 1
+    assert len(plan_merge([full], [run_of(*((at, at + 1) for at in range(60)), rows=1)], [], sizes).ranges) == 2
 
 
 def test_a_task_writes_many_files_when_they_are_small() -> None:
     run = run_of(*((at, at + 1) for at in range(100)), size=LEAST_TASK_BYTES // 25)
     plan = plan_merge([], [run], [], Sizes(LEAST_TASK_BYTES // 10, 10**12))
 
-    assert len(plan.pieces) == 4
-    assert all(piece.bytes > 0.9 * LEAST_TASK_BYTES for piece in plan.pieces)
+    assert len(plan.ranges) == 4
+    assert all(piece.bytes > 0.9 * LEAST_TASK_BYTES for piece in plan.ranges)
 
 
 def test_many_runs_make_small_ranges_when_a_row_group_of_each_does_not_fit_in_memory() -> None:
@@ -206,14 +206,14 @@ def test_many_runs_make_small_ranges_when_a_row_group_of_each_does_not_fit_in_me
 
     # The row group on each side of a cut belongs to both ranges.
     whole = sum(group.bytes for run in runs for group in run.groups)
-    assert len(plan.pieces) == 40 < whole / budget
-    assert len(plan_merge([], runs, [], Sizes(10**9, 2 * budget)).pieces) == 1
+    assert len(plan.ranges) == 40 < whole / budget
+    assert len(plan_merge([], runs, [], Sizes(10**9, 2 * budget)).ranges) == 1
 
 
 def test_many_runs_beside_each_other_are_read_one_after_the_other() -> None:
     runs = [run_of((10 * number, 10 * number + 9), size=100, name=f"run-{number}") for number in range(20)]
 
-    assert len(plan_merge([], runs, [], Sizes(10**9, 1000)).pieces) == 1
+    assert len(plan_merge([], runs, [], Sizes(10**9, 1000)).ranges) == 1
 
 
 def test_the_rows_of_a_group_lie_between_its_bounds() -> None:
@@ -222,7 +222,7 @@ def test_the_rows_of_a_group_lie_between_its_bounds() -> None:
     plan = plan_merge([], runs, [], Sizes(LEAST_TASK_BYTES, 10**12))
 
     # Keys go from 0 to 169; the middle of where groups begin would be 80.
-    assert [piece.high for piece in plan.pieces] == [key(85), None]
+    assert [piece.high for piece in plan.ranges] == [key(85), None]
 
 
 def test_rows_are_as_large_as_those_of_the_table() -> None:
@@ -231,8 +231,8 @@ def test_rows_are_as_large_as_those_of_the_table() -> None:
     small = table_file(100, 109, size=LEAST_TASK_BYTES // 10, rows=1000)
     sizes = Sizes(LEAST_TASK_BYTES, 10**12)
 
-    assert len(plan_merge([stored], [run], [], sizes).pieces) == 10
-    assert len(plan_merge([small], [run], [], sizes).pieces) == 1
+    assert len(plan_merge([stored], [run], [], sizes).ranges) == 10
+    assert len(plan_merge([small], [run], [], sizes).ranges) == 1
 
 
 def test_a_file_may_be_cut_and_is_read_by_each_part() -> None:
@@ -240,8 +240,8 @@ def test_a_file_may_be_cut_and_is_read_by_each_part() -> None:
     run = run_of(*((at, at + 10) for at in range(0, 100, 10)), rows=1000, size=1)
     plan = plan_merge([stored], [run], [], Sizes(LEAST_TASK_BYTES, 10**12))
 
-    assert len(plan.pieces) == 10
-    assert all(piece.table == (stored,) for piece in plan.pieces)
+    assert len(plan.ranges) == 10
+    assert all(piece.table == (stored,) for piece in plan.ranges)
     assert replaced(plan) == [stored.key]
 
 
@@ -272,20 +272,20 @@ def test_a_plan_covers_each_key_once_and_reaches_into_no_file_that_stays(
 
     assert plan == plan_merge(files[::-1], runs, dead, sizes)
     assert sorted(ranges(plan)) == ranges(plan)
-    assert all(one.high is not None and one.high <= other.low for one, other in pairwise(plan.pieces))
+    assert all(one.high is not None and one.high <= other.low for one, other in pairwise(plan.ranges))
     merged = {(run.key, number) for run in runs for group in run.groups for number in range(group.first[1], group.last[1] + 1)}
     for _, number in merged:
-        assert sum(holds(piece, key(number)) for piece in plan.pieces) == 1
+        assert sum(holds(piece, key(number)) for piece in plan.ranges) == 1
     for file in files:
         inside = [key(number) for number in range(file.first[1], file.last[1] + 1)]
-        touching = [piece for piece in plan.pieces if any(holds(piece, each) for each in inside)]
+        touching = [piece for piece in plan.ranges if any(holds(piece, each) for each in inside)]
         if file in plan.replaced:
-            assert all(sum(holds(piece, each) for piece in plan.pieces) == 1 for each in inside)
+            assert all(sum(holds(piece, each) for piece in plan.ranges) == 1 for each in inside)
             assert all(file in piece.table for piece in touching)
         else:
             assert touching == []
-            assert all(file not in piece.table for piece in plan.pieces)
-    for piece in plan.pieces:
+            assert all(file not in piece.table for piece in plan.ranges)
+    for piece in plan.ranges:
         for given_runs, parts in ((runs, piece.runs), (dead if piece.runs else [], piece.tombstones)):
             found = {part.run.key: part.groups for part in parts}
             for run in given_runs:
