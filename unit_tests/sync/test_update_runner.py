@@ -75,9 +75,9 @@ def run(
     pool: ThreadPoolExecutor,
     *updates: Update,
     clock: Callable[[], float] = lambda: 0.0,
-    told: Callable[[int, int], None] = lambda _done, _total: None,
+    progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> None:
-    UpdateRunner(engine, pool, clock, told).run([(StreamId(None, f"table {number}"), one) for number, one in enumerate(updates)])
+    UpdateRunner(engine, pool, clock, progress).run([(StreamId(None, f"table {number}"), one) for number, one in enumerate(updates)])
 
 
 def test_the_tasks_of_a_step_are_one_job_and_results_come_back_in_their_order(engine: Engine, pool: ThreadPoolExecutor) -> None:
