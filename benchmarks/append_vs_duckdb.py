@@ -1,7 +1,7 @@
 """Append throughput of the whole connector against DuckDB on the same input, the same server and the same machine, in turn.
 
 Ours is the process as Airbyte runs it: from its start with the input waiting on stdin to its exit. DuckDB's time is its process too, with
-the upload. Rows are counted in the uploaded files after each run. See docs/benchmarks.md.
+the upload. Rows are counted in the uploaded files after each run. See docs/performance.md.
 """
 
 from __future__ import annotations

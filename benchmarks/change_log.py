@@ -1,7 +1,7 @@
 """What a change log adds to the merge of a batch of CDC records, for each of its formats: a ratio of merges of the same rows in one run.
 
 Tables of invoices are built through the connector in append_dedup mode, one without a change log and one with each format. Then each gets
-the same batches: updates and deletions of keys drawn at random, and new keys. See docs/benchmarks.md.
+the same batches: updates and deletions of keys drawn at random, and new keys. See docs/performance.md.
 """
 
 from __future__ import annotations

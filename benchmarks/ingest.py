@@ -1,7 +1,7 @@
 """What the driver does before Spark: protocol bytes to events, without and with the spool, against the CDK's own read loop.
 
 Each way reads the same file in a fresh process, in turn; the figures are medians of MB/s of input by wall clock (and by CPU time, which
-a busy machine disturbs less). `--stdin pipe` sends the file through `cat`, as a platform would. See docs/benchmarks.md.
+a busy machine disturbs less). `--stdin pipe` sends the file through `cat`, as a platform would. See docs/performance.md.
 """
 
 from __future__ import annotations

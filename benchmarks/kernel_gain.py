@@ -1,7 +1,7 @@
 """What the native kernel brings to a whole sync: every format, deduplication and raw tables, with the kernel and without, in turn.
 
 Each way is the process as Airbyte runs it, over the shop's records, against the same server. Rows of Parquet tables are counted by
-`append_vs_duckdb.py`; here only the exit code is. See docs/benchmarks.md.
+`append_vs_duckdb.py`; here only the exit code is. See docs/performance.md.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Every sync is the connector's own, with its reader, spool, commits and merges, in this process. Only Spark is left out: the tasks run here.
 An hour passes from each sync to the next, so that retention has something to do. `--cli` adds syncs of the installed command, with Spark.
-See docs/benchmarks.md.
+See docs/performance.md.
 """
 
 from __future__ import annotations

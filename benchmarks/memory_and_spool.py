@@ -1,7 +1,7 @@
 """How much memory and local disk a sync takes when STATE comes only at the very end: one checkpoint of many gigabytes, a spool of one.
 
 The input is generated while it is sent. Measured are the resident memory of the connector's process tree and the disk space of its spool
-directory. See docs/benchmarks.md.
+directory. See docs/performance.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What an update of a deduplicated table costs: how much of the table is rewritten, and how fast, next to plain Spark on the same rows.
 
 A table of invoices is built through the connector in append_dedup mode, and gets 1 % of its rows in three ways: neighbouring keys, keys
-drawn at random, new keys at the end. Spark SQL does the same for the random keys, and for a first load. See docs/benchmarks.md.
+drawn at random, new keys at the end. Spark SQL does the same for the random keys, and for a first load. See docs/performance.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A first load of ten times the memory limit, merged at once: the connector in a container that small, with one STATE at the very end.
 
 The input is generated while it is sent. The limit is that of a memory cgroup, which the connector sees as its container's; where there
-can be none, the process tree is only watched. See docs/benchmarks.md.
+can be none, the process tree is only watched. See docs/performance.md.
 """
 
 from __future__ import annotations

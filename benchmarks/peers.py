@@ -2,7 +2,7 @@
 
 Peers get what suits them best: the bare records, a file per stream, already without the protocol's envelope; Singer's target gets its own
 messages, and PyAirbyte the protocol's lines, from a source that replays them. Their start is taken out by a run over a tenth of the sample;
-the connector's is not. A peer that cannot be installed or run is skipped, and said so. See docs/benchmarks.md.
+the connector's is not. A peer that cannot be installed or run is skipped, and said so. See docs/performance.md.
 """
 
 from __future__ import annotations

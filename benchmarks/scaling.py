@@ -1,4 +1,4 @@
-"""How time and memory grow with the input, and how much faster two tasks at once are than one. See docs/benchmarks.md.
+"""How time and memory grow with the input, and how much faster two tasks at once are than one. See docs/performance.md.
 
 The largest input is not to be in anybody's memory, so it is sent from files that are generated once.
 """

@@ -1,7 +1,7 @@
 """What a small sync costs: few and many streams of 100 records each, next to a Spark session that runs one Python job and nothing else.
 
 All take turns. CPU seconds are those of all processes of a run; on a machine that others use they say more than the clock. See
-docs/benchmarks.md.
+docs/performance.md.
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ from integration_tests.documentation import OTHERS, PAGES, ROOT, RUNNABLE, Snipp
 from integration_tests.servers import REGION, Bucket, S3Server
 from integration_tests.source import EMITTED_AT_MS, catalog, complete, line, record, state, stream
 
+TEXTS = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", ROOT / "CHANGELOG.md"]
 EVERY = [snippet for page in PAGES for snippet in snippets(page)]
 SHELL = [snippet for snippet in EVERY if snippet.is_run_here and snippet.language in {"bash", "console", "sh"}]
 SQL = [snippet for snippet in EVERY if snippet.is_run_here and snippet.language == "sql"]
@@ -143,22 +144,37 @@ def test_every_snippet_is_run_or_says_why_not(snippet: Snippet) -> None:
         assert snippet.page.name in test.read_text(), f"{snippet.test} does not read {snippet.page.name}"
 
 
-def test_every_page_is_in_the_index_and_in_the_readme() -> None:
-    for index in (ROOT / "README.md", ROOT / "docs" / "README.md"):
-        linked = {(index.parent / target).resolve() for target in targets(index)}
-        pages = {page for page in PAGES if page.parent.name != "decisions" and page.name != "README.md"}
-        assert {page.name for page in pages - linked} == set(), f"pages that {index} does not link"
+def test_the_index_has_every_page_and_the_readme_the_index() -> None:
+    index = ROOT / "docs" / "README.md"
+    linked = {path for path, _ in targets(index)}
+
+    assert {page.name for page in PAGES if page.parent != ROOT and page != index} - {path.name for path in linked} == set()
+    assert index in {path for path, _ in targets(ROOT / "README.md")}
+
+
+@pytest.mark.parametrize("page", TEXTS, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_leads_somewhere(page: Path) -> None:
+    assert [f"{path}#{anchor}" for path, anchor in targets(page) if not path.exists() or (anchor and anchor not in anchors(path))] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_link_leads_somewhere(page: Path) -> None:
-    assert [target for target in targets(page) if target and not (page.parent / target).exists()] == []
+def test_a_page_begins_with_a_paragraph_that_says_for_whom_it_is(page: Path) -> None:
+    title, blank, first = page.read_text().splitlines()[:3]
+
+    assert (title[:2], blank) == ("# ", "")
+    assert re.match(r"For whoever |An Airbyte destination .* for ", first), first
 
 
-def targets(page: Path) -> list[str]:
-    """The files that a page links, without anchors."""
-    found = re.findall(r"\]\(([^)\s]+)\)", page.read_text())
-    return [target.partition("#")[0] for target in found if not re.match(r"[a-z]+:", target)]
+def targets(page: Path) -> list[tuple[Path, str]]:
+    """The files that a page links, with the anchors."""
+    found = [target.partition("#") for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()) if not re.match(r"[a-z]+:", target)]
+    return [((page.parent / path).resolve() if path else page, anchor) for path, _, anchor in found]
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", re.sub(r"\[(.*?)\]\(.*?\)", r"\1", heading).lower()).replace(" ", "-") for heading in headings}
 
 
 @pytest.mark.parametrize("snippet", SHELL, ids=lambda snippet: snippet.place)

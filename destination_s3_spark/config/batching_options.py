@@ -34,9 +34,9 @@ class Batching(Settings):
         "needs_state",
         title="End of the input",
         description=(
-            "What completes a stream where no stream status comes (a custom connector, a pipe, PyAirbyte). needs_state: a STATE after its "
-            "last record. completes: the end of the input, for sources that send no STATE. A source that died then looks like one that "
-            "finished, and only tables.unproven_replacement protects the table from what it sent."
+            "What completes a stream where no stream status comes (a custom connector, a pipe). needs_state: a STATE after its last "
+            "record. completes: the end of the input, for sources that send no STATE; one that died then looks like one that finished, and "
+            "only tables.unproven_replacement protects the table."
         ),
         json_schema_extra=documented(page="guarantees.md#when-a-stream-is-complete"),
     )

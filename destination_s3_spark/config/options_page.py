@@ -20,7 +20,7 @@ from the models in `destination_s3_spark/config/`; edit those.
 
 Options without a prefix, and those of each format, are destination-s3's, with its names, values and defaults. All others are optional.
 Blank text means that an option is not set. A misspelt option that only this connector has is refused; any other unknown option is a warning
-that names the nearest known one.
+that names the nearest known one. Text is shown without its quotes.
 
 *Applies* says what a changed option does to a table that exists: **{Applies.AT_ONCE}** is from the next sync on, **{Applies.NEW_FILES}**
 leaves the table's present files as they are, and **{Applies.NEW_TABLES}** leaves the table as it is until a refresh replaces its rows.
@@ -40,14 +40,22 @@ def options_page() -> str:
 
 
 def _section(part: Mapping[str, Any], name: str) -> Iterator[str]:
-    yield _linked(part)
+    """Yield the part's description and its rows; of a part with variants the rows of each, once for those that have the same."""
+    yield _effect(part)
     applies = part.get("applies", Applies.AT_ONCE)
-    if "oneOf" not in part:
-        yield from (*HEADER, *_rows(part, f"{name}.", applies))
-    for variant in part.get("oneOf", ()):
-        chosen, value = _choice(variant)
-        yield from ("", f"### `{name}.{chosen}`: {_code(value)}", "", variant["description"])
-        yield from (*HEADER, *_rows(variant, f"{name}.", applies))
+    of: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
+    for variant in part.get("oneOf", [part]):
+        of.setdefault(tuple(_rows(variant, f"{name}.", applies)), []).append(variant)
+    for rows, variants in of.items():
+        if variants != [part]:
+            chosen = " and ".join(_code(_choice(variant)[1]) for variant in variants)
+            yield from (
+                "",
+                f"### `{name}.{_choice(variants[0])[0]}`: {chosen}",
+                "",
+                " ".join(variant["description"] for variant in variants),
+            )
+        yield from (*HEADER, *rows)
 
 
 def _rows(schema: Mapping[str, Any], prefix: str, applies: str, variant: str = "") -> Iterator[str]:
@@ -57,7 +65,8 @@ def _rows(schema: Mapping[str, Any], prefix: str, applies: str, variant: str = "
             continue
         path, own = f"{prefix}{name}", option.get("applies", applies)
         default = _code(option["default"]) if option.get("default") not in (None, {}) else "required" if _is_required(schema, name) else "–"
-        yield f"| `{path}` | {_type(option)} | {default} | {variant}{_linked(option)} | {_code(_example(option))} | {own} |"
+        linked = f"[`{path}`]({option['page']})" if "page" in option else f"`{path}`"
+        yield f"| {linked} | {_type(option)} | {default} | {variant}{_effect(option)} | {_code(_example(option))} | {own} |"
         inner = option.get("items", option)
         if "properties" in inner:
             yield from _rows(inner, f"{path}[]." if inner is not option else f"{path}.", own)
@@ -110,15 +119,13 @@ def _example(option: Mapping[str, Any]) -> Any:
     return {name: _example(field) for name, field in fields["properties"].items() if _is_required(fields, name)}
 
 
-def _linked(option: Mapping[str, Any]) -> str:
-    """Return the description, safe in a table, with the page that says more."""
-    text = option["description"].replace("*", r"\*").replace("|", r"\|")
-    return f"{text} [More]({option['page']})." if "page" in option else text
+def _effect(option: Mapping[str, Any]) -> str:
+    """Return the description, safe in a table."""
+    return str(option["description"]).replace("*", r"\*").replace("|", r"\|")
 
 
 def _code(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False)
-    return f"`{text}`"
+    return f"`{value if isinstance(value, str) and value and value.isprintable() else json.dumps(value, ensure_ascii=False)}`"
 
 
 if __name__ == "__main__":

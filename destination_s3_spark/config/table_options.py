@@ -94,8 +94,8 @@ class Tables(Settings):
         "recover",
         title="Changed column types",
         description=(
-            "What a source does to a table by declaring another type for a column: recover keeps the column and adds another one for the "
-            "new type, rewrite gives the column the new type and rewrites the table, fail ends the sync."
+            "When a column's declared type changes: recover keeps the column and adds another one for the new type, rewrite gives it the "
+            "new type and rewrites the table, fail ends the sync."
         ),
         json_schema_extra=documented(page="migrations.md"),
     )
@@ -103,8 +103,8 @@ class Tables(Settings):
         "fail",
         title="Contradicting unions",
         description=(
-            "What becomes of a member that the objects of one union declare differently, in Avro and Parquet: fail ends the sync at its "
-            "start, union keeps the values of both declarations as destination-s3 does, text makes the member a string."
+            "When the objects of one union declare a member differently, in Avro and Parquet: fail ends the sync at its start, union keeps "
+            "both types as destination-s3 does, text makes the member a string."
         ),
         json_schema_extra=documented(page="migrations.md#contradicting-unions"),
     )
@@ -162,9 +162,9 @@ class Tables(Settings):
         le=100,
         title="Least rows of an unproven replacement (%)",
         description=(
-            "Where Airbyte does not say whether a source finished (a custom connector, a pipe), and its last STATE may be one of many: the "
-            "percentage of a table's rows that the rows of a full refresh must reach to replace them. A smaller or empty one is held back "
-            "beside the table, until the commands accept or discard, or the next sync. 0 lets any replace the table."
+            "Where nothing proves that a source finished (a custom connector, a pipe): the percentage of a table's rows that a full "
+            "refresh must have to replace them. A smaller or empty one is held back, until accept, discard or the next sync. 0 lets "
+            "any replace it."
         ),
         examples=[50],
         json_schema_extra=documented(page="guarantees.md#when-a-stream-is-complete"),
@@ -280,9 +280,8 @@ class Publish(Settings):
         le=366 * 24 * 60,
         title="Minutes to keep replaced files",
         description=(
-            "Number of minutes for which files that a merge, a refresh or a compaction replaced stay in the bucket, so that queries that "
-            "were planned before still find them. Programs that read all files of a folder then see such rows twice. By default replaced "
-            "files are deleted at once."
+            "How long files that a merge, a refresh or a compaction replaced stay in the bucket, for queries that were planned before. "
+            "Programs that read all files of a folder see such rows twice. By default they are deleted at once."
         ),
         examples=[240],
         json_schema_extra=documented(page="readers.md#keeping-replaced-files"),

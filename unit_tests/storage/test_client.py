@@ -3,6 +3,7 @@ from __future__ import annotations
 import pickle
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 from threading import Barrier
 from typing import Any
 
@@ -144,6 +145,22 @@ def test_a_role_is_assumed_with_the_external_id_and_signs_the_calls(
     for field in (b"RoleSessionName=airbyte-sts-session", b"ExternalId=workspace-1", b"role%2Fairbyte"):
         assert field in assume.body
     assert "Credential=AKIABASE/" not in put.headers["authorization"]
+    assert put.headers["x-amz-security-token"]
+
+
+@pytest.mark.parametrize("role_arn", [None, ROLE])
+def test_the_identity_of_a_pod_signs_the_calls_or_assumes_the_role_of_another_account(
+    proxied: S3Settings, s3_proxy: Any, no_credentials: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, role_arn: str | None
+) -> None:
+    (tmp_path / "token").write_text("a-token-of-the-cluster")
+    monkeypatch.setenv("AWS_WEB_IDENTITY_TOKEN_FILE", str(tmp_path / "token"))
+    monkeypatch.setenv("AWS_ROLE_ARN", "arn:aws:iam::999999999999:role/pod")
+    monkeypatch.setenv("AWS_ENDPOINT_URL_STS", s3_proxy.endpoint)
+    S3Store(replace(proxied, credentials=None, role_arn=role_arn, region="eu-west-3"), ONCE).put("k", b"x")  # a client of its own
+    pod, *assumed, put = s3_proxy.calls
+    assert b"Action=AssumeRoleWithWebIdentity" in pod.body
+    assert b"a-token-of-the-cluster" in pod.body
+    assert [b"Action=AssumeRole&" in call.body for call in assumed] == ([True] if role_arn else [])
     assert put.headers["x-amz-security-token"]
 
 
