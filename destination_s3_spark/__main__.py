@@ -8,7 +8,6 @@ import signal
 import sys
 from pathlib import Path
 
-AIRBYTE_COMMANDS = ("spec", "check", "write")
 HELP = ("-h", "--help")
 EXIT_TERMINATED = 128 + signal.SIGTERM
 EXIT_INTERRUPTED = 128 + signal.SIGINT
@@ -30,24 +29,20 @@ def main() -> None:
 
 def _run(argv: list[str]) -> int:
     """Dispatch the command and return its exit code. Each branch imports only the modules it needs."""
-    if argv[:1] not in [[name] for name in AIRBYTE_COMMANDS] or not set(HELP).isdisjoint(argv):
+    if argv[:1] not in (["check"], ["write"]) or not set(HELP).isdisjoint(argv):
         from destination_s3_spark import cli  # noqa: PLC0415
 
         return cli.operator_command(argv)
     if os.getpid() == 1:
         # A signal without a handler does not reach PID 1 of a container. A sync installs its own handler.
         signal.signal(signal.SIGTERM, lambda *_: os._exit(EXIT_TERMINATED))
-    if argv[:1] == ["write"]:
-        from destination_s3_spark import process  # noqa: PLC0415
+    from destination_s3_spark import process  # noqa: PLC0415
 
-        return process.write(argv[1:])
-    from destination_s3_spark.destination import DestinationS3Spark  # noqa: PLC0415
-
-    return DestinationS3Spark().launch(argv)
+    return (process.write if argv[0] == "write" else process.check)(argv[1:])
 
 
 def _print_specification() -> None:
-    """Print the SPEC message as the CDK would, without importing the CDK: that import takes longer than everything else."""
+    """Print the SPEC message. Importing anything more would take longer than that."""
     from destination_s3_spark.protocol.writer import ProtocolWriter  # noqa: PLC0415
 
     with os.fdopen(1, "wb", closefd=False) as stdout:

@@ -1,15 +1,18 @@
-"""Connector class for the Airbyte CDK: spec, check and write.
+"""Connector class for the Airbyte CDK, PyAirbyte and Airbyte's standard tests, which hand over objects instead of lines.
 
-The CDK provides argument parsing and the spec. Its read loop and its printing are replaced: they drop lines that do not parse and unknown
-fields of a STATE, and they do not flush. `process` runs the process, and runs `write` without importing the CDK.
+The connector's own process does not use it (`process`): the CDK's read loop and its printing drop lines that do not parse and unknown
+fields of a STATE, they do not flush, and its import takes long.
 """
 
 from __future__ import annotations
 
 import logging
+import os
+import queue
+import threading
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import UTC, datetime
-from pathlib import Path
+from contextlib import suppress
+from io import BytesIO
 from typing import Any
 
 import orjson
@@ -17,51 +20,36 @@ from airbyte_cdk.destinations import Destination
 from airbyte_cdk.models import (
     AirbyteConnectionStatus,
     AirbyteMessage,
+    AirbyteMessageSerializer,
     ConfiguredAirbyteCatalog,
     ConfiguredAirbyteCatalogSerializer,
     Status,
-    Type,
 )
 
-from destination_s3_spark import process
 from destination_s3_spark.config.config import Config
 from destination_s3_spark.errors import SyncError
-from destination_s3_spark.protocol.catalog import parse_catalog
+from destination_s3_spark.process import check_options
+from destination_s3_spark.protocol.catalog import Catalog, parse_catalog
 from destination_s3_spark.protocol.writer import ProtocolWriter
-from destination_s3_spark.storage.configured import path_template, s3_settings
-from destination_s3_spark.storage.s3 import S3Store
-from destination_s3_spark.sync.check import CHECK_LIMITS, check_cluster
-from destination_s3_spark.sync.check import check as check_connection
-from destination_s3_spark.sync.in_process import write_messages
-from destination_s3_spark.sync.scratch import scratch_directory
+from destination_s3_spark.sync import assembly
+from destination_s3_spark.sync.runtime import runtime_for
 from destination_s3_spark.tables.configured import option_warnings
-from destination_s3_spark.tables.publishers.registry import check_publishers
 
 logger = logging.getLogger("airbyte")
 
+_Queue = queue.SimpleQueue[bytes | BaseException | None]
+"""Lines of STATEs, errors, and None at the end."""
+
 
 class DestinationS3Spark(Destination):
-    """Airbyte destination. `launch` is the entry point of the process; the other methods also work inside another Python process."""
+    """Airbyte destination inside another Python process. The specification is the package's `spec.json`, which the CDK reads."""
 
-    def check(self, logger: logging.Logger, config: Mapping[str, Any]) -> AirbyteConnectionStatus:
-        """Perform every S3 action of a sync under the real bucket path, and run a task if Spark is a cluster.
-
-        FAILED carries the change to make. SUCCEEDED may carry warnings about options that are probably mistakes.
-        """
+    def check(self, logger: logging.Logger, config: Mapping[str, Any]) -> AirbyteConnectionStatus:  # noqa: ARG002 (the CDK's signature)
+        """Perform every S3 action of a sync, as `process.check_options`. FAILED carries the change to make."""
         try:
-            parsed = Config.parse(config)
-            warnings = option_warnings(parsed, config)
-            template = path_template(parsed, datetime.now(UTC), sync_id=0)
-            with scratch_directory(parsed):
-                pass
-            settings = s3_settings(parsed)
-            check_connection(settings, template)
-            check_publishers(parsed, S3Store(settings, CHECK_LIMITS), template)
-            check_cluster(parsed, template)
+            warnings = check_options(config)
         except SyncError as error:
             return AirbyteConnectionStatus(status=Status.FAILED, message=error.message)
-        for warning in warnings:
-            logger.warning(warning)
         return AirbyteConnectionStatus(status=Status.SUCCEEDED, message=" ".join(warnings) or None)
 
     def write(
@@ -72,19 +60,70 @@ class DestinationS3Spark(Destination):
         parsed = Config.parse(config)
         for warning in option_warnings(parsed, config):
             logger.warning(warning)
-        return write_messages(parsed, catalog, input_messages)
+        return _synced(parsed, catalog, input_messages)
 
-    def launch(self, args: list[str]) -> int:
-        """Run a command of the command line and return its exit code. Every outcome is reported on stdout as protocol messages."""
-        parsed = self.parse_args(args)
-        if parsed.command == "write":
-            return process.write(args[1:])
 
-        def answer(output: ProtocolWriter) -> None:
-            spec = self.spec(logger)
-            if parsed.command == "spec":
-                output.message(AirbyteMessage(type=Type.SPEC, spec=spec))
-            else:  # `Config` validates the configuration: its errors name options and never show values
-                output.message(self._run_check(process.options_of(Path(parsed.config), output)))
+def _synced(config: Config, catalog: Catalog, messages: Iterable[AirbyteMessage]) -> Iterator[AirbyteMessage]:
+    """Sync the messages and yield the STATEs as they are committed. Raises the error of `messages` if any, else the sync's SyncError."""
+    output: _Queue = queue.SimpleQueue()
+    read_fd, write_fd = os.pipe()
+    feeder = threading.Thread(target=_feed, args=(messages, catalog, write_fd, output), daemon=True)
+    runner = threading.Thread(target=_run, args=(config, catalog, read_fd, output), daemon=True)
+    feeder.start()
+    runner.start()
+    failure: BaseException | None = None
+    while (item := output.get()) is not None:
+        if isinstance(item, BaseException):
+            failure = failure or item
+        else:
+            yield AirbyteMessageSerializer.load(orjson.loads(item))
+    runner.join()
+    if failure is not None:
+        raise failure
 
-        return process.run(answer)
+
+class _StateQueue(BytesIO):
+    """A stream for `ProtocolWriter` that puts its lines into a queue."""
+
+    def __init__(self, output: _Queue) -> None:
+        super().__init__()
+        self._output = output
+
+    def write(self, line: bytes) -> int:  # type: ignore[override]
+        self._output.put(line)
+        return len(line)
+
+
+def _feed(messages: Iterable[AirbyteMessage], catalog: Catalog, fd: int, output: _Queue) -> None:
+    # A broken pipe means that the sync failed and reports its own error. `_lines` catches the source's errors.
+    with suppress(BrokenPipeError), os.fdopen(fd, "wb") as pipe:
+        pipe.writelines(_lines(messages, catalog, output))
+
+
+def _lines(messages: Iterable[AirbyteMessage], catalog: Catalog, output: _Queue) -> Iterator[bytes]:
+    try:
+        for message in messages:
+            yield orjson.dumps(AirbyteMessageSerializer.dump(message)) + b"\n"
+    except GeneratorExit:
+        raise
+    except BaseException as error:  # noqa: BLE001 (_synced raises it again)
+        output.put(error)
+        # A bare end of input could be mistaken for a complete one.
+        yield from (_incomplete(stream.id.namespace, stream.id.name) for stream in catalog.streams)
+
+
+def _incomplete(namespace: str | None, name: str) -> bytes:
+    descriptor = {"name": name, "namespace": namespace}
+    status = {"stream_descriptor": descriptor, "status": "INCOMPLETE"}
+    return orjson.dumps({"type": "TRACE", "trace": {"type": "STREAM_STATUS", "emitted_at": 0, "stream_status": status}}) + b"\n"
+
+
+def _run(config: Config, catalog: Catalog, fd: int, output: _Queue) -> None:
+    try:
+        with runtime_for(config) as runtime:
+            assembly.write(config, catalog, fd, ProtocolWriter(_StateQueue(output)), runtime)
+    except BaseException as error:  # noqa: BLE001 (_synced raises it again)
+        output.put(error)
+    finally:
+        os.close(fd)
+        output.put(None)

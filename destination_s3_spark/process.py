@@ -1,6 +1,6 @@
-"""Process of the connector: stdout, log, signals and exit code, and `write` from the command line to the sync.
+"""Process of the connector: stdout, log, signals and exit code, and `check` and `write` from the command line.
 
-Nothing here imports the CDK, which `write` does not need: that import alone takes as long as the work of a small sync.
+Nothing here imports the CDK, which no command needs: that import alone takes as long as the work of a small sync.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
 from typing import Any, BinaryIO, NoReturn
@@ -91,7 +92,51 @@ def write(arguments: Sequence[str], s3_limits: ClientLimits = USUAL_LIMITS) -> i
     return run(lambda output: _write(Path(parsed.config), Path(parsed.catalog), output, s3_limits))
 
 
-def options_of(path: Path, output: ProtocolWriter) -> dict[str, Any]:
+def check(arguments: Sequence[str]) -> int:
+    """Check the connection according to `check --config FILE`, and return the exit code."""
+    parser = argparse.ArgumentParser(prog="destination-s3-spark check", description="checks the config can be used to connect")
+    parser.add_argument("--config", required=True, help="path to the JSON configuration file")
+    parsed = parser.parse_args(arguments)
+    return run(lambda output: _check(Path(parsed.config), output))
+
+
+def check_options(options: Mapping[str, Any]) -> list[str]:
+    """Perform every S3 action of a sync under the real bucket path, and run a task if Spark is a cluster.
+
+    Log and return warnings about options that are probably mistakes. Raises SyncError with the change to make.
+    """
+    from destination_s3_spark.storage.configured import path_template, s3_settings  # noqa: PLC0415
+    from destination_s3_spark.storage.s3 import S3Store  # noqa: PLC0415
+    from destination_s3_spark.sync.check import CHECK_LIMITS, check, check_cluster  # noqa: PLC0415
+    from destination_s3_spark.sync.scratch import scratch_directory  # noqa: PLC0415
+    from destination_s3_spark.tables.configured import option_warnings  # noqa: PLC0415
+    from destination_s3_spark.tables.publishers.registry import check_publishers  # noqa: PLC0415
+
+    config = Config.parse(options)
+    warnings = option_warnings(config, options)
+    template = path_template(config, datetime.now(UTC), sync_id=0)
+    with scratch_directory(config):
+        pass
+    settings = s3_settings(config)
+    check(settings, template)
+    check_publishers(config, S3Store(settings, CHECK_LIMITS), template)
+    check_cluster(config, template)
+    for warning in warnings:
+        logger.warning(warning)
+    return warnings
+
+
+def _check(config: Path, output: ProtocolWriter) -> None:
+    options = _options_of(config, output)
+    try:  # `Config` validates the configuration: its errors name options and never show values
+        warnings = check_options(options)
+    except SyncError as error:
+        output.connection_status("FAILED", error.message)
+    else:
+        output.connection_status("SUCCEEDED", " ".join(warnings))
+
+
+def _options_of(path: Path, output: ProtocolWriter) -> dict[str, Any]:
     """Read the configuration file and mask its secrets in all further output. `Config` validates the options. Raises ConfigError."""
     try:
         options = orjson.loads(_read_file(path, "configuration"))
@@ -106,7 +151,7 @@ def options_of(path: Path, output: ProtocolWriter) -> dict[str, Any]:
 
 def _write(config: Path, catalog: Path, output: ProtocolWriter, s3_limits: ClientLimits) -> None:
     _require_standard_input()
-    options = options_of(config, output)
+    options = _options_of(config, output)
     parsed = Config.parse(options)
     stdin = sys.stdin.fileno()
     with _stopping_on_signals(), runtime_for(parsed) as runtime:

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Iterable, Mapping
 from enum import Enum
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 import orjson
 
@@ -18,9 +18,6 @@ from destination_s3_spark.errors import Bug, FailureType, SyncError, TransientEr
 from destination_s3_spark.printable import printable
 from destination_s3_spark.protocol.secrets import SecretFilter
 from destination_s3_spark.stream_id import StreamId
-
-if TYPE_CHECKING:
-    from airbyte_cdk.models import AirbyteMessage
 
 UNKNOWN_FAILURE = (
     "The connector failed in a way it did not foresee; no further STATE was acknowledged. Report the error with its stack trace."
@@ -82,11 +79,9 @@ class ProtocolWriter:
         """Send the SPEC message."""
         self._send({"type": "SPEC", "spec": specification})
 
-    def message(self, message: AirbyteMessage) -> None:
-        """Send a message of the CDK (SPEC, CONNECTION_STATUS, …)."""
-        from airbyte_cdk.models import AirbyteMessageSerializer  # noqa: PLC0415 (its import is slow, and a sync does not need it)
-
-        self._send(AirbyteMessageSerializer.dump(message))
+    def connection_status(self, status: str, message: str) -> None:
+        """Send the CONNECTION_STATUS message, SUCCEEDED or FAILED. An empty text is left out."""
+        self._send({"type": "CONNECTION_STATUS", "connectionStatus": {"status": status, **({"message": message} if message else {})}})
 
     def _send(self, document: Any) -> None:
         self._write(orjson.dumps(self._filtered(document)) + b"\n")

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from destination_s3_spark.__main__ import AIRBYTE_COMMANDS
 from destination_s3_spark.cli import operator_command
 from destination_s3_spark.cli.tree import COMPLETION_VARIABLE, OPERATOR_COMMANDS, SHELLS
 
 COMMAND = [sys.executable, "-m", "destination_s3_spark"]
+AIRBYTE_COMMANDS = ("spec", "check", "write")
 
 
 @pytest.mark.parametrize("command", [*AIRBYTE_COMMANDS, *OPERATOR_COMMANDS])

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from airbyte_cdk.models import AirbyteConnectionStatus, AirbyteMessage, Status, Type
 
 from destination_s3_spark.errors import Bug, ConfigError, DataError, Fenced, SyncError, TransientError
 from destination_s3_spark.protocol.writer import Level, ProtocolLogHandler, ProtocolWriter
@@ -121,8 +120,7 @@ def test_an_unknown_error_shows_where_and_what_but_no_values(writer: ProtocolWri
 def test_secrets_are_masked_in_logs_traces_and_messages(writer: ProtocolWriter, output: io.BytesIO, secrets: None) -> None:
     writer.log(Level.ERROR, f"key {SECRET} refused")
     writer.trace_error(ConfigError(f"key {SECRET} refused"))
-    status = AirbyteConnectionStatus(status=Status.FAILED, message=f"key {SECRET} refused")
-    writer.message(AirbyteMessage(type=Type.CONNECTION_STATUS, connectionStatus=status))
+    writer.connection_status("FAILED", f"key {SECRET} refused")
     log, trace, connection = sent(output)
     assert log["log"]["message"] == trace["trace"]["error"]["message"] == "key **** refused"
     assert connection["connectionStatus"] == {"status": "FAILED", "message": "key **** refused"}
