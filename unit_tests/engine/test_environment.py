@@ -14,13 +14,13 @@ from destination_s3_spark.engine.environment import PACKAGES, Environment, envir
 
 TASK_MODULES = (
     "capture.group",
+    "compaction.join",
     "landing.land",
     "landing.remote_slice",
-    "merge.combining",
-    "merge.sorting",
+    "merge.scratch_runs",
     "merge.task",
-    "row_digests",
     "stored.rewrite",
+    "stored.row_digests",
 )
 """Of `tables`: those whose functions run on executors."""
 LOADED = "import sys; print(*(m.__file__ for n, m in sys.modules.items() if n.startswith('destination_s3_spark.') and m.__file__))"

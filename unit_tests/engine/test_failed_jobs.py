@@ -23,7 +23,7 @@ from destination_s3_spark.tables.capture.group import RenderTask, SnapshotTask
 from destination_s3_spark.tables.compaction.groups import LEAST_FILES
 from destination_s3_spark.tables.compaction.join import JoinTask
 from destination_s3_spark.tables.landing.land import LandTask
-from destination_s3_spark.tables.merge.sorting import SortTask
+from destination_s3_spark.tables.merge.scratch_runs import SortTask
 from destination_s3_spark.tables.merge.task import CompactTask, MergeTask
 from destination_s3_spark.tables.stored.rewrite import RewriteTask
 from unit_tests.sync.inline_lake import InlineLake, line, state, status

@@ -19,10 +19,9 @@ from destination_s3_spark.storage.ranged import RangedFile
 from destination_s3_spark.tables.capture.group import NO_LOG, LogGroup, MergeLog
 from destination_s3_spark.tables.columns.row_plan import file_columns
 from destination_s3_spark.tables.commit.result import CommitResult
-from destination_s3_spark.tables.merge.combining import combined
 from destination_s3_spark.tables.merge.plan import MergePlan, PlannedRange, Run, Sizes, file_count, full_bytes, plan_merge
 from destination_s3_spark.tables.merge.replaced_files import SortedTableFile
-from destination_s3_spark.tables.merge.sorting import SortTask, sort_rows
+from destination_s3_spark.tables.merge.scratch_runs import SortTask, combined, sort_rows
 from destination_s3_spark.tables.merge.task import CompactTask, MergedRange, MergeTask, compact_tombstones, merge_range, sources_of
 from destination_s3_spark.tables.open_table import OpenTable
 from destination_s3_spark.tables.runs.keys import KeySpec, keys_of, lower, partition_bounds, upper

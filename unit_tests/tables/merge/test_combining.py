@@ -13,7 +13,7 @@ from destination_s3_spark.errors import Bug
 from destination_s3_spark.schema.airbyte_type import Field, Scalar
 from destination_s3_spark.schema.arrow import META_FIELDS, arrow_field
 from destination_s3_spark.storage.settings import AccessKey, S3Settings
-from destination_s3_spark.tables.merge.combining import PORTIONS, Combined, CombinedRun, CombineTask, combine_runs, combined
+from destination_s3_spark.tables.merge.scratch_runs import PORTIONS, Combined, CombinedRun, CombineTask, combine_runs, combined
 from destination_s3_spark.tables.runs.keys import CdcDeletion, KeySpec, encode_key, key_range, lower
 from destination_s3_spark.tables.runs.sorted_file import ARROW_BYTES, RUN_OPTIONS, MergeForm
 from destination_s3_spark.tables.stored.rows import project

@@ -23,7 +23,7 @@ from destination_s3_spark.schema.table_schema import TableSchema
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.stream_id import StreamId
-from destination_s3_spark.tables.merge.sorting import COPIES, SortTask, sort_rows
+from destination_s3_spark.tables.merge.scratch_runs import COPIES, SortTask, sort_rows
 from destination_s3_spark.tables.runs.keys import DELETED, KEY, OFFSET, CdcDeletion, KeySpec, encode_key, lower, upper
 from destination_s3_spark.tables.runs.sorted_file import sorted_index
 from destination_s3_spark.tables.stored.rewrite import Stored

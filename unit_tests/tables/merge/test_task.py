@@ -22,8 +22,8 @@ from destination_s3_spark.formats.file_writer import FileColumns
 from destination_s3_spark.schema.airbyte_type import Field, Scalar
 from destination_s3_spark.schema.arrow import RAW_SCHEMA, arrow_field
 from destination_s3_spark.storage.settings import S3Settings
-from destination_s3_spark.tables.merge.combining import CombineTask, combine_runs
 from destination_s3_spark.tables.merge.plan import Sizes
+from destination_s3_spark.tables.merge.scratch_runs import CombineTask, combine_runs
 from destination_s3_spark.tables.merge.task import CompactTask, compact_tombstones, merge_range
 from destination_s3_spark.tables.runs.keys import KEY
 from destination_s3_spark.tables.runs.merged_rows import RowSource

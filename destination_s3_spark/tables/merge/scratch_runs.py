@@ -1,8 +1,13 @@
-"""Combination of many runs into fewer and larger ones before a merge.
+"""Scratch runs, which a merge reads like landed runs: stored rows sorted by the key, and many runs combined into fewer and larger ones.
 
-A merge task holds some rows of each run with keys of its range, and its memory is bounded. Input: any number of runs. Output: runs with the
-same winners, few enough for a task to hold a portion of all runs with overlapping keys. If keys arrive in order, runs do not overlap and
-stay unchanged. For a change log, the output has all rows of the input, because the log has every version of a key.
+Rows are sorted whose files are not in the order of the table's key: the table was not deduplicated before, or had another key.
+
+Runs are combined because a merge task holds some rows of each run with keys of its range, and its memory is bounded. Input: any number of
+runs. Output: runs with the same winners, few enough for a task to hold a portion of all runs with overlapping keys. If keys arrive in
+order, runs do not overlap and stay unchanged. For a change log, the output has all rows of the input, because the log has every version of
+a key.
+
+Scratch runs are visible objects that no block names. The caller has to delete them, even after a failure.
 """
 
 from __future__ import annotations
@@ -16,13 +21,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from destination_s3_spark.chain.files import FileEntry, FileKind
+from destination_s3_spark.decoding.keyed_ids import carried_digest, keyed_id
 from destination_s3_spark.errors import Bug
+from destination_s3_spark.schema.arrow import RAW_SCHEMA
 from destination_s3_spark.storage.staging import StagedFileSink
 from destination_s3_spark.tables.merge.plan import deepest
-from destination_s3_spark.tables.runs.keys import KEY, keys_of, lower, upper
+from destination_s3_spark.tables.runs.keys import KEY, RAW_ID, KeySpec, keys_of, lower, unfit_rows, upper
 from destination_s3_spark.tables.runs.merged_rows import RowSource, RowStream, complete_rows, merged_rows, row_streams
-from destination_s3_spark.tables.runs.sorted_file import ARROW_BYTES, RUN_OPTIONS, RUN_PIECE_BYTES, MergeForm, SortedFileWriter, run_schema
+from destination_s3_spark.tables.runs.sorted_file import (
+    ARROW_BYTES,
+    RUN_OPTIONS,
+    RUN_PIECE_BYTES,
+    MergeForm,
+    RunFile,
+    SortedFileWriter,
+    run_schema,
+)
 from destination_s3_spark.tables.runs.staged_file import StagedFile, columns, pieces, visible_run
+from destination_s3_spark.tables.stored.presence import present
+from destination_s3_spark.tables.stored.rewrite import Stored
 from destination_s3_spark.tables.updates.resources import TaskResources
 from destination_s3_spark.tables.updates.steps import Steps, Work
 
@@ -30,6 +47,89 @@ COMBINED_BYTES = 64 * 2**20
 """Size in Arrow memory at which an object of a combined run ends. It limits the footer, which a reader also holds in memory."""
 PORTIONS = 5
 """Row groups per run that a merge holds in memory, including the current ones, the next one and copies."""
+COPIES = 3
+"""Number of copies of a run's rows in memory while the run is sorted and written."""
+
+_Rows = tuple[pa.RecordBatch, pa.RecordBatch]
+"""Rows in the payload columns of a run, and the same rows with the key, cursor and deletion columns."""
+
+
+@dataclass(frozen=True, slots=True)
+class SortTask:
+    """A stored file to sort into runs of `payload` columns, under the keys `<scratch><number>.parquet`.
+
+    The plan of `stored` types the columns of `spec`. If `payload` is the schema of raw rows, the file must hold raw rows.
+    """
+
+    stored: Stored
+    payload: pa.Schema
+    spec: KeySpec
+    scratch: str
+    resources: TaskResources
+
+
+def sort_rows(task: SortTask) -> tuple[FileEntry, ...]:
+    """Write the runs and return them in the order of their rows in the source. Arrivals are the positions of rows in the source.
+
+    Raises ConfigError, DataError or TransientError.
+    """
+    runs: list[FileEntry] = []
+    first = 0
+    for batches in _portions(_rows(task), task.resources.budget_bytes // COPIES):
+        run = visible_run(_staged_sorted(task, f"{task.scratch}{len(runs)}.parquet", batches, first), task.resources.s3)
+        runs.append(run)
+        first += run.rows
+    return tuple(runs)
+
+
+def _rows(task: SortTask) -> Iterator[_Rows]:
+    with present(task.stored.file.key, task.resources.s3):
+        for raw, typed in task.stored.rows(task.resources.s3):
+            found = typed if raw is not None else _made_distinct(typed, task)
+            yield (raw if raw is not None and task.payload == RAW_SCHEMA else found), found
+
+
+def _made_distinct(rows: pa.RecordBatch, task: SortTask) -> pa.RecordBatch:
+    """Make rows with an unfit key distinct, if the text of their records is not available.
+
+    A row keeps the digest that its id carries if it was stored under the same key. Otherwise it gets a digest of its own.
+    """
+    keys = task.stored.file.keys
+    same_key = keys is not None and keys.of == task.spec.fingerprint
+    new = {row: raw_id for row, raw_id in unfit_rows(rows, task.spec) if not (same_key and carried_digest(raw_id))}
+    if not new:
+        return rows
+    ids = rows[RAW_ID].to_pylist()
+    for row, raw_id in new.items():
+        ids[row] = keyed_id(raw_id, raw_id.encode())
+    return rows.set_column(rows.schema.get_field_index(RAW_ID), rows.schema.field(RAW_ID), pa.array(ids, pa.string()))
+
+
+def _portions(rows: Iterable[_Rows], size: int) -> Iterator[list[_Rows]]:
+    """Yield the batches in lists of about `size` bytes."""
+    portion: list[_Rows] = []
+    taken = 0
+    for batch in rows:
+        portion.append(batch)
+        taken += batch[0].nbytes
+        if taken >= size:
+            yield portion
+            portion, taken = [], 0
+    if portion:
+        yield portion
+
+
+def _staged_sorted(task: SortTask, key: str, rows: Iterable[_Rows], first: int) -> FileEntry:
+    with StagedFileSink(task.resources.s3, key) as sink:
+        run = RunFile(sink, task.payload, task.spec, first)
+        try:
+            for batch, typed in rows:
+                run.write(batch, typed)
+            written = run.close()
+        except BaseException:
+            run.abandon()
+            raise
+        return FileEntry.staged(FileKind.DELTA, sink.stage(), written)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +198,7 @@ def combine_runs(task: CombineTask) -> CombinedRun:
         tables = _every_version(streams, task.piece_bytes) if task.every_version else _winners(streams, task.form)
         batches = chain.from_iterable(pieces(rows, task.piece_bytes) for rows in tables)
         while (first := next(batches, None)) is not None:
-            staged = _staged(task, f"{task.scratch}{len(files)}.parquet", chain([first], batches))
+            staged = _staged_combined(task, f"{task.scratch}{len(files)}.parquet", chain([first], batches))
             files.append(visible_run(staged, task.resources.s3))
     return CombinedRun(tuple(files), sum(stream.taken for stream in streams))
 
@@ -113,7 +213,7 @@ def _every_version(streams: Iterable[RowStream], table_bytes: int) -> Iterator[p
         yield rows.take(pc.sort_indices(rows[KEY]))
 
 
-def _staged(task: CombineTask, key: str, batches: Iterable[pa.RecordBatch]) -> FileEntry:
+def _staged_combined(task: CombineTask, key: str, batches: Iterable[pa.RecordBatch]) -> FileEntry:
     """Stage an object of the next batches in merge form. Takes only the batches that go into it."""
     schema = run_schema(task.form.payload, task.form.spec)
     sink = StagedFileSink(task.resources.s3, key)
