@@ -2,30 +2,42 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import random
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from pkgutil import walk_packages
+from typing import Any, get_type_hints
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from destination_s3_spark import tables
+from destination_s3_spark.cli.maintenance import Workshop
 from destination_s3_spark.engine.engine import Engine, Groups
 from destination_s3_spark.engine.session import SparkSettings
 from destination_s3_spark.errors import Bug, TransientError
 from destination_s3_spark.protocol.catalog import Catalog, parse_catalog
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
+from destination_s3_spark.sync.batches import Limits
 from destination_s3_spark.tables.capture.group import RenderTask, SnapshotTask
 from destination_s3_spark.tables.compaction.groups import LEAST_FILES
 from destination_s3_spark.tables.compaction.join import JoinTask
+from destination_s3_spark.tables.factory import TableFactory
 from destination_s3_spark.tables.landing.land import LandTask
-from destination_s3_spark.tables.merge.scratch_runs import SortTask
+from destination_s3_spark.tables.merge.scratch_runs import CombineTask, SortTask
 from destination_s3_spark.tables.merge.task import CompactTask, MergeTask
 from destination_s3_spark.tables.stored.rewrite import RewriteTask
+from destination_s3_spark.tables.updates.choice import rebuild_of
+from destination_s3_spark.tables.updates.resources import Resources, TaskResources
 from unit_tests.sync.inline_lake import InlineLake, line, state, status
 
 pytestmark = pytest.mark.slow
@@ -35,6 +47,10 @@ APPEND, DEDUP = "append", "append_dedup"
 LOGGED = {"change_log": {"enabled": True, "format": "jsonl"}}
 COMPACTED = {"tables": {"compaction": "on"}}
 REWRITING = {"tables": {"schema_change": "rewrite"}}
+BY_ID = {"partition_by": [{"stream": name, "column": "id", "transform": "identity"} for name in STREAMS]}
+PARTITIONED, PARTITIONED_REWRITING = {"tables": BY_ID}, {"tables": {**BY_ID, "schema_change": "rewrite"}}
+MANY_RUNS = {"limits": Limits(batch_bytes=100, age_s=900, spool_bytes=100), "merge_budget_bytes": 1}
+"""Fields of a lake whose merges find more runs than fit into memory."""
 EVERY_TIME = 1_000
 
 
@@ -86,12 +102,19 @@ class Case:
     ids: Sequence[int]
     given_up: bool = False
     """Whether a sync goes on without what fails."""
+    rebuilds: bool = False
+    """Whether `rebuild` fails instead of the last sync, which then follows."""
+    lake: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of the lake in the last sync."""
 
 
 CASES = {
     "landing": Case(LandTask, [], Step([1, 2]), [1, 2]),
+    "landing in partitions": Case(LandTask, [], Step([1, 2], options=PARTITIONED), [1, 2]),
     "merge": Case(MergeTask, [Step([1, 2], DEDUP)], Step([2, 3], DEDUP), [1, 2, 3]),
     "merge of what was an append table": Case(SortTask, [Step([1, 2])], Step([2, 3], DEDUP), [1, 2, 3]),
+    "merge in partitions": Case(MergeTask, [Step([1, 2], DEDUP, options=PARTITIONED)], Step([2, 3], DEDUP, options=PARTITIONED), [1, 2, 3]),
+    "merge of many runs": Case(CombineTask, [Step([1], DEDUP)], Step([2, 3] * 3, DEDUP), [1, 2, 3], lake=MANY_RUNS),
     "tombstones": Case(
         CompactTask,
         [Step([1, 2, 3, 4], DEDUP), Step([], DEDUP, deleted=[1]), Step([], DEDUP, deleted=[4])],
@@ -103,6 +126,12 @@ CASES = {
         RewriteTask, [Step([1]), Step([2], APPEND, 2, 2, "integer", complete=False)], Step([3], APPEND, 2, 2), [2, 3]
     ),
     "change of a type": Case(RewriteTask, [Step([1], note="integer")], Step([2], options=REWRITING), [1, 2]),
+    "change of a type in partitions": Case(
+        RewriteTask, [Step([1], note="integer", options=PARTITIONED)], Step([2], options=PARTITIONED_REWRITING), [1, 2]
+    ),
+    "rebuild of an append table": Case(RewriteTask, [Step([1, 2])], Step([3]), [1, 2, 3], rebuilds=True),
+    "rebuild that sorts raw rows": Case(SortTask, [Step([1, 2], DEDUP)], Step([2, 3], DEDUP), [1, 2, 3], rebuilds=True),
+    "rebuild that merges raw rows": Case(MergeTask, [Step([1, 2], DEDUP)], Step([2, 3], DEDUP), [1, 2, 3], rebuilds=True),
     "append update": Case(RewriteTask, [Step([1]), Step([2], APPEND, 2, 2, "integer", complete=False)], Step([3], APPEND, 2), [1, 2, 3]),
     "compaction": Case(
         JoinTask, [Step([n]) for n in range(1, LEAST_FILES)], Step([99], options=COMPACTED), [*range(1, LEAST_FILES), 99], given_up=True
@@ -158,6 +187,18 @@ def sync(lake: InlineLake, step: Step) -> None:
     lake.sync(step.catalog(), step.messages())
 
 
+def rebuild(lake: InlineLake) -> None:
+    """Do what the command does, with the lake's engine."""
+    factory = TableFactory(lake.config(), S3Store(lake.settings), datetime.now(UTC))
+    found = tuple(factory.of_found(table, ()) for table in factory.find().tables)
+    assert lake.spark is not None
+    with ThreadPoolExecutor(2) as pool:
+        tools = Workshop(factory, lake.spark, pool, Resources(TaskResources(lake.settings, lake.merge_budget_bytes), 2, None), found, ())
+        for table in tools.tables:
+            with tools.opened(table) as opened:
+                tools.run(opened, rebuild_of(opened, tools.resources))
+
+
 def begin(lake: InlineLake, case: Case) -> None:
     spark, lake.spark = lake.spark, None  # only the last sync needs it
     for step in case.before:
@@ -167,6 +208,8 @@ def begin(lake: InlineLake, case: Case) -> None:
             with pytest.raises(TransientError, match="did not complete"):
                 sync(lake, step)
     lake.spark = spark
+    for name, value in case.lake.items():
+        setattr(lake, name, value)
 
 
 def expect_at_rest(lake: InlineLake, case: Case) -> None:
@@ -178,7 +221,19 @@ def expect_at_rest(lake: InlineLake, case: Case) -> None:
         assert sorted(value for file in files for value in file["id"].to_pylist()) == sorted(case.ids), name
 
 
-TOGETHER = {name: case for name, case in CASES.items() if case.kind is not LandTask}
+def jobs_of_updates() -> Iterator[type]:
+    """The tasks of every job that an update asks for."""
+    for found in walk_packages(tables.__path__, f"{tables.__name__}."):
+        module = import_module(found.name)
+        for function in re.findall(r"\bWork\((\w+),", inspect.getsource(module)):
+            yield next(iter(get_type_hints(getattr(module, function)).values()))
+
+
+def test_every_job_of_an_update_fails_in_some_case() -> None:
+    assert {*jobs_of_updates(), LandTask} == {case.kind for case in CASES.values()}
+
+
+TOGETHER = {name: case for name, case in CASES.items() if case.kind is not LandTask and not case.rebuilds}
 
 
 @pytest.mark.parametrize("case", TOGETHER.values(), ids=TOGETHER)
@@ -199,7 +254,7 @@ def test_what_always_fails_ends_the_sync_and_the_next_one_clears_up(lake: Inline
         assert failing.failed == 1 + len(STREAMS)
     else:
         with pytest.raises(Bug, match="A Spark task stopped"):
-            sync(lake, case.last)
+            rebuild(lake) if case.rebuilds else sync(lake, case.last)
         failing.fail(None, 0)
         sync(lake, case.last)
     expect_at_rest(lake, case)
