@@ -11,8 +11,8 @@ from pathlib import Path
 from destination_s3_spark.cli.configuration import read_config
 from destination_s3_spark.cli.progress import Progress
 from destination_s3_spark.engine.engine import Engine
-from destination_s3_spark.storage import doubtful_uploads
 from destination_s3_spark.storage.configured import s3_settings
+from destination_s3_spark.storage.object_store import doubtful_uploads
 from destination_s3_spark.sync.runtime import runtime_for, task_bytes
 from destination_s3_spark.sync.update_runner import UpdateRunner
 from destination_s3_spark.tables.factory import TableFactory, table_factory
@@ -53,7 +53,7 @@ class Workshop:
             writer.abandon()
             raise
         if clean:
-            lost_attempts = self.engine.lost_attempts or doubtful_uploads.count() > 0
+            lost_attempts = self.engine.lost_attempts or doubtful_uploads() > 0
             writer.close(self.factory.orphans() if lost_attempts else None)
         else:
             writer.abandon()

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from destination_s3_spark.errors import Bug, SyncError, frames_of
-from destination_s3_spark.storage import doubtful_uploads
+from destination_s3_spark.storage.object_store import doubtful_uploads
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -45,11 +45,11 @@ def guarded(function: Callable[[Task], Result]) -> Callable[[Sequence[Task]], Do
         from pyspark import TaskContext  # noqa: PLC0415 (runs on a worker; the driver may not need Spark at all)
 
         context = TaskContext.get()
-        doubtful = doubtful_uploads.count()
+        doubtful = doubtful_uploads()
         try:
             results = [function(task) for task in tasks]
             died_before = context is not None and context.attemptNumber() > 0
-            return Done(results, died_before or doubtful_uploads.count() > doubtful)
+            return Done(results, died_before or doubtful_uploads() > doubtful)
         except SyncError as error:
             return Failed(error)
         except Exception as error:  # noqa: BLE001 (the text of any exception may quote a record)

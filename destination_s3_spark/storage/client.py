@@ -19,11 +19,9 @@ from urllib3 import PoolManager
 
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.storage import credentials
-from destination_s3_spark.storage.answers import require_s3_answers
 from destination_s3_spark.storage.ca_bundle import ca_bundle
-from destination_s3_spark.storage.checked_connections import checked_pools
-from destination_s3_spark.storage.endpoint import S3_ENDPOINT, check_endpoint
-from destination_s3_spark.storage.failures import explain
+from destination_s3_spark.storage.endpoint import S3_ENDPOINT, check_endpoint, checked_pools
+from destination_s3_spark.storage.failures import explain, require_s3_answers
 from destination_s3_spark.storage.patience import Patience
 from destination_s3_spark.storage.settings import Checksums, ClientLimits, Encryption, S3Settings
 

@@ -9,13 +9,17 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import boto3
 import botocore.session
 from botocore.config import Config
 from botocore.credentials import AssumeRoleCredentialFetcher, CredentialProvider, DeferredRefreshableCredentials
 from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
+
+if TYPE_CHECKING:
+    from pyarrow.fs import S3FileSystem
 
 from destination_s3_spark.storage.ca_bundle import ca_bundle, certificates
 from destination_s3_spark.storage.failures import explain
@@ -125,3 +129,26 @@ class _AssumedRole(CredentialProvider):
             return client
 
         return create
+
+
+def arrow_filesystem(settings: S3Settings) -> S3FileSystem:
+    """Return a file system over the whole store, with paths `bucket/key`.
+
+    It uses the same credentials as `credentials.session`, and its pickled form contains the access keys.
+    """
+    from pyarrow.fs import S3FileSystem  # noqa: PLC0415 (slow, and only programs that read tables need it)
+
+    endpoint = urlsplit(settings.endpoint) if settings.endpoint else None
+    where = {} if endpoint is None else {"scheme": endpoint.scheme, "endpoint_override": endpoint.netloc + endpoint.path.rstrip("/")}
+    region = {"region": settings.region} if settings.region else {}
+    authorities = ca_bundle(settings)
+    tls = {"tls_ca_file_path": authorities} if authorities else {}
+    keys = settings.credentials
+    if keys is not None:
+        return S3FileSystem(
+            access_key=keys.access_key_id, secret_key=keys.secret_access_key, session_token=keys.session_token, **where, **region, **tls
+        )
+    if settings.role_arn:
+        external_id = os.environ.get(EXTERNAL_ID_VARIABLE)
+        return S3FileSystem(role_arn=settings.role_arn, session_name=ROLE_SESSION_NAME, external_id=external_id, **where, **region, **tls)
+    return S3FileSystem(**where, **region, **tls)

@@ -3,7 +3,7 @@
 An Airbyte user, or a server that the user chose, names an address, and this process connects to it. It must therefore not reach services
 meant for the host alone: the cloud's metadata services. Loopback and private networks are normal for MinIO and Ceph. Airbyte Cloud
 (DEPLOYMENT_MODE=CLOUD) allows only https and public addresses. The name is checked before a request. The address of every connection is
-checked too (`storage.checked_connections`), because a name may resolve to another address a moment later (DNS rebinding).
+checked too (`checked_pools`), because a name may resolve to another address a moment later (DNS rebinding).
 """
 
 from __future__ import annotations
@@ -11,7 +11,11 @@ from __future__ import annotations
 import os
 import socket
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from typing import Any, cast
 from urllib.parse import SplitResult, urlsplit
+
+from urllib3 import HTTPConnectionPool, HTTPSConnectionPool
+from urllib3.connection import HTTPConnection, HTTPSConnection
 
 from destination_s3_spark.errors import ConfigError
 
@@ -36,6 +40,7 @@ _FORBIDDEN_NETWORKS = tuple(
     )
 )
 _NAT64_PREFIX = ip_network("64:ff9b::/96")
+Pools = dict[str, type[HTTPConnectionPool]]
 
 
 def cloud_deployment() -> bool:
@@ -104,3 +109,30 @@ def _embedded(ip: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
     if ip in _NAT64_PREFIX or 1 < int(ip) < 2**32:
         return IPv4Address(int(ip) & 0xFFFFFFFF)
     return ip
+
+
+def checked_pools(
+    option: str, http: type[HTTPConnectionPool] = HTTPConnectionPool, https: type[HTTPSConnectionPool] = HTTPSConnectionPool
+) -> Pools:
+    """Return the pools by scheme, for `pool_classes_by_scheme` of a PoolManager. A forbidden peer is a ConfigError that names `option`.
+
+    `http` and `https` are the client's own pools. Connections through a proxy come from a manager of their own and are not checked: the
+    operator set the proxy, which resolves names and has its own rules.
+    """
+    return {
+        "http": type("CheckedHTTPPool", (http,), {"ConnectionCls": _checked(http.ConnectionCls, option)}),
+        "https": type("CheckedHTTPSPool", (https,), {"ConnectionCls": _checked(https.ConnectionCls, option)}),
+    }
+
+
+def _checked(connection: Any, option: str) -> type[HTTPConnection | HTTPSConnection]:
+    def connect(self: Any) -> socket.socket:
+        opened: socket.socket = connection._new_conn(self)
+        try:
+            check_address(str(opened.getpeername()[0]), self.host, option)
+        except ConfigError:
+            opened.close()
+            raise
+        return opened
+
+    return cast("type[HTTPConnection]", type(f"Checked{connection.__name__}", (connection,), {"_new_conn": connect}))

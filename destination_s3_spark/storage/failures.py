@@ -5,6 +5,11 @@ The store's message text is left out: it is a server's free text and may repeat 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import botocore.session
 from botocore import exceptions as botocore_exceptions
 from botocore.exceptions import (
     BotoCoreError,
@@ -17,9 +22,9 @@ from botocore.exceptions import (
     PartialCredentialsError,
     SSLError,
 )
+from botocore.parsers import ResponseParser, ResponseParserError, ResponseParserFactory
 
 from destination_s3_spark.errors import ConfigError, SyncError, TransientError
-from destination_s3_spark.storage.answers import UnreadableAnswer
 from destination_s3_spark.storage.settings import Encryption, S3Settings
 
 IAM_ACTIONS = {
@@ -61,6 +66,18 @@ _PASSING = {
 }
 _PASSING_STATUS = {408, 409, 429}
 _CONNECTION = (botocore_exceptions.ConnectionError, HTTPClientError, IncompleteReadError)
+PROMISED: Mapping[str, str] = MappingProxyType(
+    {
+        "CreateMultipartUploadOutput": "UploadId",
+        "HeadObjectOutput": "ContentLength",
+        "ListMultipartUploadsOutput": "IsTruncated",
+        "ListObjectsV2Output": "IsTruncated",
+        "PutObjectOutput": "ETag",
+        "UploadPartCopyOutput": "CopyPartResult",
+        "UploadPartOutput": "ETag",
+    }
+)
+"""For each output shape, a member that every S3 returns and callers rely on."""
 
 
 def code(error: ClientError) -> str:
@@ -191,3 +208,34 @@ def _place(settings: S3Settings) -> str:
 
 def _untrusted_certificate(error: BotoCoreError) -> bool:
     return isinstance(error, SSLError) and "CERTIFICATE_VERIFY_FAILED" in str(error)
+
+
+class UnreadableAnswer(HTTPClientError):
+    """The request may have taken effect, but the response is not S3's: truncated, or from a proxy or another server at the endpoint."""
+
+    fmt = "the answer is not one of S3"
+
+
+def require_s3_answers(session: botocore.session.Session) -> None:
+    """Make clients of the session raise UnreadableAnswer for unparsable responses and for a success without a guaranteed member."""
+    session.register_component("response_parser_factory", _Factory())
+
+
+class _Factory(ResponseParserFactory):
+    def create_parser(self, protocol_name: str) -> Any:
+        return _Parser(super().create_parser(protocol_name))
+
+
+class _Parser:
+    def __init__(self, parser: ResponseParser) -> None:
+        self._parser = parser
+
+    def parse(self, response: dict[str, Any], shape: Any) -> Any:
+        try:
+            answer = self._parser.parse(response, shape)
+        except ResponseParserError:
+            raise UnreadableAnswer from None
+        promised = PROMISED.get(shape.name) if shape is not None and response["status_code"] < 300 else None
+        if promised is not None and answer.get(promised) in (None, "", {}):
+            raise UnreadableAnswer
+        return answer

@@ -10,12 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from threading import Lock
 from typing import Protocol
 
 from destination_s3_spark.errors import DataError
 
 MOST_BYTES = 2**30
 """Largest object that is read as a whole, if the reader knows no lower limit. An object takes its size in memory, and more when decoded."""
+_COUNTING = Lock()
+_doubtful = 0
 
 
 class ObjectNotFound(Exception):
@@ -146,3 +149,19 @@ class ObjectStore(Protocol):
 
     def hasty(self) -> ObjectStore:
         """Return the same bucket with short limits, for cleanup after a failure: an unresponsive store is given up soon."""
+
+
+def note_doubtful_upload() -> None:
+    """Count an upload that this process may have left open without anyone knowing of it, so that only a listing finds it.
+
+    Either an attempt to begin an upload had no response, and the store may have begun one; or an upload that nobody needs could not be
+    aborted.
+    """
+    global _doubtful  # noqa: PLW0603 (one count per process, because clients are shared too)
+    with _COUNTING:
+        _doubtful += 1
+
+
+def doubtful_uploads() -> int:
+    """Return the number of such uploads of this process so far."""
+    return _doubtful

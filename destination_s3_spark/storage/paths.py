@@ -16,8 +16,7 @@ from uuid import uuid4
 
 from destination_s3_spark.config.nearest_name import nearest_name
 from destination_s3_spark.errors import ConfigError
-from destination_s3_spark.storage.date_pattern import parse_date_pattern
-from destination_s3_spark.storage.names import namespace_folder, safe_segments, stream_folder, stream_hash
+from destination_s3_spark.storage.path_parts import namespace_folder, parse_date_pattern, safe_segments, stream_folder, stream_hash
 from destination_s3_spark.stream_id import StreamId
 
 DEFAULT_PATH_FORMAT = "${NAMESPACE}/${STREAM_NAME}/${YEAR}_${MONTH}_${DAY}_${EPOCH}_"

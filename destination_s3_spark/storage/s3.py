@@ -17,7 +17,6 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from destination_s3_spark.counted import counted
 from destination_s3_spark.errors import Bug, DataError, SyncError, TransientError
-from destination_s3_spark.storage import doubtful_uploads
 from destination_s3_spark.storage.client import s3_client
 from destination_s3_spark.storage.failures import code, denied, explain, no_answer, refused_for_good, status
 from destination_s3_spark.storage.object_store import (
@@ -31,6 +30,7 @@ from destination_s3_spark.storage.object_store import (
     OutcomeUnknown,
     StagedUpload,
     UploadFailed,
+    note_doubtful_upload,
 )
 from destination_s3_spark.storage.settings import ClientLimits, S3Settings
 
@@ -268,7 +268,7 @@ class S3Store:
             try:
                 self.abort_upload(key, upload_id)
             except SyncError:  # the first failure is the one to report
-                doubtful_uploads.note()
+                note_doubtful_upload()
             raise
 
     def begin_upload(self, key: str, metadata: Mapping[str, str]) -> str:
@@ -276,10 +276,10 @@ class S3Store:
         try:
             answer = self.client.create_multipart_upload(Bucket=self._bucket, Key=key, Metadata=metadata, ContentType=_CONTENT_TYPE)
         except Exception:
-            doubtful_uploads.note()
+            note_doubtful_upload()
             raise
         if answer["ResponseMetadata"]["RetryAttempts"]:
-            doubtful_uploads.note()
+            note_doubtful_upload()
         return answer["UploadId"]
 
     def _copy_part(self, source: ObjectRange, key: str, upload_id: str, number: int) -> str:

@@ -9,8 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 
 from destination_s3_spark.errors import Bug, SyncError
-from destination_s3_spark.storage import doubtful_uploads
-from destination_s3_spark.storage.object_store import StagedUpload
+from destination_s3_spark.storage.object_store import StagedUpload, note_doubtful_upload
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import ClientLimits, S3Settings
 
@@ -129,7 +128,7 @@ class StagedFileSink:
             self._store.hasty().abort_upload(self._key, self._upload_id)
         except SyncError as error:
             logger.warning("An upload was left behind: %s", error)
-            doubtful_uploads.note()
+            note_doubtful_upload()
         self._upload_id = None
 
     def __enter__(self) -> StagedFileSink:

@@ -21,11 +21,11 @@ from destination_s3_spark.errors import Bug, ConfigError, SyncError, TransientEr
 from destination_s3_spark.storage.configured import s3_settings
 from destination_s3_spark.storage.object_store import ObjectExists, ObjectNotFound, ObjectStore, OutcomeUnknown, StagedUpload, UploadFailed
 from destination_s3_spark.storage.paths import PathTemplate
+from destination_s3_spark.storage.probes import UploadProbe, try_upload
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import ClientLimits, S3Settings
 from destination_s3_spark.storage.staging import StagedFileSink
 from destination_s3_spark.storage.table_paths import INTERNAL_FOLDER
-from destination_s3_spark.storage.upload_probe import UploadProbe, try_upload
 from destination_s3_spark.sync.runtime import engine_of, require_allowed
 from destination_s3_spark.sync.scratch import scratch_directory
 

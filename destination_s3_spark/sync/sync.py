@@ -21,7 +21,7 @@ from destination_s3_spark.engine.engine import Engine
 from destination_s3_spark.errors import ConfigError, TransientError
 from destination_s3_spark.protocol.catalog import Catalog
 from destination_s3_spark.protocol.messages import Event, Idle, Records, State, Status, StreamStatus
-from destination_s3_spark.storage import doubtful_uploads
+from destination_s3_spark.storage.object_store import doubtful_uploads
 from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.sync.batches import Backlog, Due, Limits, cut_ends, due, slice_bytes, slice_count
 from destination_s3_spark.sync.checkpoints import Checkpoints, Completion, proved_by
@@ -80,7 +80,7 @@ class Sync:
         self._statuses: dict[int, Status] = {}
         self._held_back: dict[int, Replacement] = {}
         self._next_look = 0.0
-        self._doubtful = doubtful_uploads.count()
+        self._doubtful = doubtful_uploads()
 
     def run(self, events: Iterable[Event]) -> None:
         """Sync the input to its end. Raises SyncError; even then, everything acknowledged is in S3."""
@@ -158,7 +158,7 @@ class Sync:
         """Show the tables to their readers and close them."""
         parts = self._parts
         parts.open_tables.decide(stream for stream, table in parts.tables.items() if table.writer.state and not table.writer.state.closed)
-        lost_attempts = parts.engine.lost_attempts or doubtful_uploads.count() > self._doubtful
+        lost_attempts = parts.engine.lost_attempts or doubtful_uploads() > self._doubtful
         parts.commits.close(parts.orphans() if lost_attempts else None, self._held_back)
 
     def _update(self, phase: Phase, updates: Sequence[tuple[StreamId, Update]]) -> None:

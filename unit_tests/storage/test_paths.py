@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from destination_s3_spark.errors import ConfigError
-from destination_s3_spark.storage.date_pattern import parse_date_pattern
-from destination_s3_spark.storage.names import namespace_folder, safe_characters, stream_folder
+from destination_s3_spark.storage.path_parts import namespace_folder, parse_date_pattern, safe_characters, stream_folder
 from destination_s3_spark.storage.paths import PathTemplate
 from destination_s3_spark.stream_id import StreamId
 

@@ -11,7 +11,6 @@ from urllib.parse import urlsplit
 import pytest
 
 from destination_s3_spark.errors import Bug, ConfigError, TransientError
-from destination_s3_spark.storage import doubtful_uploads
 from destination_s3_spark.storage.failures import IAM_ACTIONS
 from destination_s3_spark.storage.object_store import (
     ObjectExists,
@@ -21,6 +20,7 @@ from destination_s3_spark.storage.object_store import (
     OutcomeUnknown,
     StagedUpload,
     UploadFailed,
+    doubtful_uploads,
 )
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import ClientLimits, S3Settings
@@ -346,14 +346,14 @@ def test_an_upload_that_may_have_begun_or_cannot_be_aborted_is_counted(s3_settin
     def refusing(operations: Sequence[str], call: Call) -> Any:
         return s3_error(503, "SlowDown") if call.operation in operations else call.forward()
 
-    before = doubtful_uploads.count()
+    before = doubtful_uploads()
     for failing in (["CreateMultipartUpload"], ["UploadPart", "UploadPartCopy", "AbortMultipartUpload"]):
         proxy.script = partial(refusing, failing)
         with pytest.raises(TransientError):
             store.stage_copy("source", "k")
         with pytest.raises(TransientError):
             stage(store, "k", limits=TWICE)
-    assert doubtful_uploads.count() == before + 4
+    assert doubtful_uploads() == before + 4
     proxy.close()
 
 
@@ -367,9 +367,9 @@ def test_an_upload_that_was_begun_twice_is_counted(s3_settings: S3Settings, s3_p
         return None if call.operation == "CreateMultipartUpload" and s3_proxy.operations().count(call.operation) == 1 else reply
 
     s3_proxy.script = lose_first
-    before = doubtful_uploads.count()
+    before = doubtful_uploads()
     for _ in range(2):
         upload = store.stage_copy("source", "k") if begin == "stage_copy" else stage(store, "k", limits=TWICE)
         store.abort_upload("k", upload.upload_id)
-    assert doubtful_uploads.count() == before + 1
+    assert doubtful_uploads() == before + 1
     assert len(list(store.list_uploads(""))) == 1, "nobody knows of it"

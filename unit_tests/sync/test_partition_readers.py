@@ -16,7 +16,7 @@ import pytest
 
 from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.schema.partitioning import NULL_PARTITION
-from destination_s3_spark.storage.arrow_filesystem import arrow_filesystem
+from destination_s3_spark.storage.credentials import arrow_filesystem
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
 from unit_tests.conftest import S3Proxy

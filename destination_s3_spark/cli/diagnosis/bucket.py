@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 
 from destination_s3_spark.cli.diagnosis.finding import Finding, Verdict
 from destination_s3_spark.errors import SyncError
-from destination_s3_spark.storage.clock import Answer, ask
 from destination_s3_spark.storage.paths import PathTemplate
+from destination_s3_spark.storage.probes import Answer, ask
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.sync.check import CHECK_LIMITS, Step, checking
 

@@ -16,7 +16,7 @@ from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.chain.state import Pending
 from destination_s3_spark.config.config import Config
 from destination_s3_spark.errors import ConfigError, Fenced
-from destination_s3_spark.storage.arrow_filesystem import arrow_filesystem
+from destination_s3_spark.storage.credentials import arrow_filesystem
 from destination_s3_spark.storage.paths import PathTemplate
 from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.publishers.publication import Publisher, standing

@@ -13,8 +13,7 @@ from requests.adapters import HTTPAdapter
 from destination_s3_spark.config.iceberg_options import IcebergRest
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.storage.ca_bundle import ca_bundle
-from destination_s3_spark.storage.checked_connections import checked_pools
-from destination_s3_spark.storage.endpoint import check_endpoint
+from destination_s3_spark.storage.endpoint import check_endpoint, checked_pools
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.publishers.iceberg.addresses import URI
 from destination_s3_spark.tables.publishers.iceberg.catalogs import NAME, ConfinedFiles

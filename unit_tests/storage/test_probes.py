@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from destination_s3_spark.errors import ConfigError
+from destination_s3_spark.storage.probes import UploadProbe, try_upload
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import ClientLimits, S3Settings
-from destination_s3_spark.storage.upload_probe import UploadProbe, try_upload
 
 ONCE = ClientLimits(attempts=1, connect_timeout_s=2, read_timeout_s=5)
 
