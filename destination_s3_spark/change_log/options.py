@@ -8,10 +8,8 @@ from typing import Protocol
 
 from destination_s3_spark.chain.operation_count import OperationCount
 from destination_s3_spark.change_log.events import AfterImage, BeforeImage, LogColumns
-from destination_s3_spark.change_log.replicant_csv import CsvChanges, CsvSnapshot
-from destination_s3_spark.change_log.replicant_json import ReplicantJsonChanges, ReplicantJsonSnapshot
-from destination_s3_spark.change_log.typed_jsonl import TypedJsonlChanges, TypedJsonlSnapshot
-from destination_s3_spark.change_log.typed_parquet import PARQUET, ParquetChanges
+from destination_s3_spark.change_log.replicant import CsvChanges, CsvSnapshot, ReplicantJsonChanges, ReplicantJsonSnapshot
+from destination_s3_spark.change_log.typed import PARQUET, ParquetChanges, TypedJsonlChanges, TypedJsonlSnapshot
 from destination_s3_spark.formats.file_writer import FileWriter, Sink
 from destination_s3_spark.formats.parquet import ParquetFile
 

@@ -23,10 +23,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from destination_s3_spark.chain.operation_count import OperationCount
-from destination_s3_spark.change_log import cells, replicant_csv, replicant_json
 from destination_s3_spark.change_log.events import IN_NEW, IN_OLD
+from destination_s3_spark.change_log.lines import json_texts
 from destination_s3_spark.change_log.manifest import Manifest
 from destination_s3_spark.change_log.options import ChangeLogFormat
+from destination_s3_spark.change_log.replicant import CSV_NULL, JSON_NULL
 
 Values: TypeAlias = dict[str, Any]
 """Values by column. A column that is not in the image is missing."""
@@ -117,7 +118,7 @@ def _csv_cell(found: re.Match[str]) -> str | None:
     quoted, bare = found.groups()
     if quoted is not None:
         return quoted.replace('""', '"')
-    return None if bare == replicant_csv.NULL else bare
+    return None if bare == CSV_NULL else bare
 
 
 def _replicant_json_events(manifest: Manifest, file: BinarySource) -> Iterator[Event]:
@@ -139,7 +140,7 @@ def _parquet_events(manifest: Manifest, file: BinarySource) -> Iterator[Event]:
     for batch in _parquet_batches(file):
         columns = (
             batch["op"].to_pylist(),
-            *(map(_loads(manifest), cells.json_texts(batch[image]).to_pylist()) for image in ("new", "old")),
+            *(map(_loads(manifest), json_texts(batch[image]).to_pylist()) for image in ("new", "old")),
             batch["exists"].to_pylist(),
             map(orjson.loads, batch["cursor"].to_pylist()),
             batch["operation_count"].to_pylist(),
@@ -152,7 +153,7 @@ def _parquet_events(manifest: Manifest, file: BinarySource) -> Iterator[Event]:
 def _parquet_rows(manifest: Manifest, file: BinarySource) -> Iterator[Values]:
     for batch in _parquet_batches(file):
         rows = pa.StructArray.from_arrays(batch.columns, batch.schema.names)
-        yield from map(_loads(manifest), cells.json_texts(rows).to_pylist())
+        yield from map(_loads(manifest), json_texts(rows).to_pylist())
 
 
 def _parquet_batches(file: BinarySource) -> Iterator[pa.RecordBatch]:
@@ -203,4 +204,4 @@ def _image(names: Iterable[str], values: Iterable[Any], exists: Iterable[int], b
 
 
 def _not_null(texts: Iterable[str]) -> Iterator[str | None]:
-    return (None if text == replicant_json.NULL else text for text in texts)
+    return (None if text == JSON_NULL else text for text in texts)

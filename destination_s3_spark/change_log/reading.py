@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from destination_s3_spark.change_log.manifest import LogFile, Manifest
-from destination_s3_spark.change_log.names import GroupName, LogKind, LogName
+from destination_s3_spark.change_log.manifest import GroupName, LogFile, LogKind, LogName, Manifest
 from destination_s3_spark.change_log.parsing import BinarySource, Event, Values, read_events, read_rows
 from destination_s3_spark.errors import DataError
 from destination_s3_spark.storage.object_store import ObjectNotFound, ObjectStore

@@ -27,7 +27,7 @@ from destination_s3_spark.cli.inspection.values import ChangedValue, changed_val
 from destination_s3_spark.cli.progress import Progress
 from destination_s3_spark.cli.terminal import Output, Rows, Terminal, Width, write_json, write_rows
 from destination_s3_spark.errors import ConfigError
-from destination_s3_spark.schema.flatbuffer import bare_flatbuffer
+from destination_s3_spark.schema.arrow import bare_flatbuffer
 from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.factory import TableFactory, table_factory
 from destination_s3_spark.tables.found import FoundTable, FoundTables, UnreadTable

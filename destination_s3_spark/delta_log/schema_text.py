@@ -22,7 +22,7 @@ from destination_s3_spark.schema.airbyte_type import (
     SchemalessObject,
     Union,
 )
-from destination_s3_spark.schema.stored_fields import union_members
+from destination_s3_spark.schema.table_schema import union_members
 
 
 @dataclass(frozen=True, slots=True)

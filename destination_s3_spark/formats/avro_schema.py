@@ -18,7 +18,7 @@ from destination_s3_spark.schema.airbyte_type import (
     Union,
     option_name,
 )
-from destination_s3_spark.schema.avro_names import RecordNames, safe_name, safe_namespace
+from destination_s3_spark.schema.names import RecordNames, safe_name, safe_namespace
 from destination_s3_spark.stream_id import StreamId
 
 _ITEMS = "items"

@@ -7,6 +7,7 @@ Physical types are those of destination-s3 V2. Both kinds of timestamp are in UT
 from __future__ import annotations
 
 import base64
+import struct
 from typing import Any, assert_never
 
 import pyarrow as pa
@@ -40,6 +41,10 @@ META_FIELDS: tuple[pa.Field[Any], ...] = (
 
 RAW_SCHEMA = pa.schema([*META_FIELDS, pa.field("_airbyte_data", pa.string())])
 """Schema of a raw table, with the record's `data` as JSON text."""
+_FRAME = struct.Struct("<Ii")
+"""Continuation marker and length of the metadata that follows."""
+_HEADER_SLOT = 2
+"""Index of `header` among the fields of Message: version, header_type, header, bodyLength."""
 
 
 def arrow_type(airbyte_type: AirbyteType) -> pa.DataType:  # noqa: C901 (one case for each type)
@@ -94,3 +99,25 @@ def schema_from_text(text: str) -> pa.Schema:
 def contiguous(column: pa.Array[Any] | pa.ChunkedArray[Any]) -> pa.Array[Any]:
     """Return the column as one array, copying its chunks together."""
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+
+def bare_flatbuffer(schema: pa.Schema) -> bytes:
+    """Return the schema as a bare flatbuffer. It is valid but not minimal, because it still contains pyarrow's unused Message table."""
+    message = bytearray(schema.serialize().to_pybytes())
+    del message[: _FRAME.size]
+    table = _u32(message, 0)
+    vtable = table - _i32(message, table)
+    (header_offset,) = struct.unpack_from("<H", message, vtable + 4 + 2 * _HEADER_SLOT)
+    header = table + header_offset
+    struct.pack_into("<I", message, 0, header + _u32(message, header))
+    return bytes(message)
+
+
+def _u32(buffer: bytes | bytearray, position: int) -> int:
+    (value,) = struct.unpack_from("<I", buffer, position)
+    return int(value)
+
+
+def _i32(buffer: bytes | bytearray, position: int) -> int:
+    (value,) = struct.unpack_from("<i", buffer, position)
+    return int(value)

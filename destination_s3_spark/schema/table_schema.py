@@ -15,21 +15,37 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from destination_s3_spark.errors import Bug, ConfigError
-from destination_s3_spark.schema.airbyte_type import AirbyteType, Field
-from destination_s3_spark.schema.arrow import META_FIELDS, arrow_field, arrow_type
+from destination_s3_spark.schema.airbyte_type import (
+    AirbyteType,
+    Array,
+    Decimal,
+    Field,
+    Object,
+    Scalar,
+    SchemalessArray,
+    SchemalessObject,
+    Union,
+    option_name,
+    type_to_text,
+)
+from destination_s3_spark.schema.arrow import META_FIELDS, UNION_TAG, arrow_field, arrow_type
 from destination_s3_spark.schema.change import FIRST_VERSION, Change, ChangeKind, SchemaVer
-from destination_s3_spark.schema.encodings import EXTRACTED_AT, Encodings, has_time
+from destination_s3_spark.schema.encodings import EXTRACTED_AT, Encodings, TimeEncoding, has_time
 from destination_s3_spark.schema.field_ids import FieldIds, first_ids, later_ids, with_ids
 from destination_s3_spark.schema.json_schema import StreamFields
 from destination_s3_spark.schema.names import Level, assign_names
 from destination_s3_spark.schema.partitioning import PartitionSpec
-from destination_s3_spark.schema.placement import Placement, TableField, place
-from destination_s3_spark.schema.policy import SchemaPolicy
+from destination_s3_spark.schema.placement import Placement, SchemaPolicy, TableField, place
 from destination_s3_spark.schema.type_merge import TypeConflictError, arranged
-from destination_s3_spark.schema.type_text import type_to_text
 from destination_s3_spark.stream_id import StreamId
 
 __all__ = ["Evolution", "TableField", "TableSchema", "evolve", "plan_fields", "replayed_fields"]
+_CHANGE = Object(tuple(Field(name, name, Scalar.STRING) for name in ("field", "change", "reason")))
+_META = Object((Field("sync_id", "sync_id", Scalar.INTEGER), Field("changes", "changes", Array(_CHANGE))))
+_OWN_TYPES: tuple[AirbyteType, ...] = (Scalar.STRING, Scalar.TIMESTAMP_WITH_TIMEZONE, _META, Scalar.INTEGER)
+
+OWN_FIELDS = tuple(Field(column.name, column.name, of) for column, of in zip(META_FIELDS, _OWN_TYPES, strict=True))
+"""The connector's own columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,3 +233,33 @@ def _refuse(conflicts: Sequence[TypeConflictError], stream: StreamId) -> None:
         "or run a refresh that removes the stream's records.",
         stream=stream,
     )
+
+
+def stored_fields(schema: TableSchema, encodings: Encodings) -> tuple[Field, ...]:
+    """Return the columns of a file with this schema. Times of day that are stored as integers have the type of integers."""
+    data = tuple(Field(column.source, column.name, column.type) for column in schema.fields)
+    return (*OWN_FIELDS, *(_with_integers(data) if encodings.time is TimeEncoding.INT64 else data))
+
+
+def _with_integers(fields: tuple[Field, ...]) -> tuple[Field, ...]:
+    return tuple(replace(field, type=_without_time(field.type)) for field in fields)
+
+
+def _without_time(of: AirbyteType) -> AirbyteType:
+    match of:
+        case Scalar.TIME_WITH_TIMEZONE | Scalar.TIME_WITHOUT_TIMEZONE:
+            return Scalar.INTEGER
+        case Scalar() | Decimal() | SchemalessObject() | SchemalessArray():
+            return of
+        case Object(fields):
+            return Object(_with_integers(fields))
+        case Array(items):
+            return Array(_without_time(items))
+        case Union():
+            return Object(_with_integers(union_members(of)))
+
+
+def union_members(union: Union) -> tuple[Field, ...]:
+    """Return the members of the typed disjoint record that a union is stored as."""
+    members = ((UNION_TAG, Scalar.STRING), *((option_name(option), option) for option in union.options))
+    return tuple(Field(name, name, of) for name, of in members)

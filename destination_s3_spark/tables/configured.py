@@ -17,11 +17,11 @@ from destination_s3_spark.formats.file_format import FileOptions
 from destination_s3_spark.formats.parquet import Codec, Dictionary, ParquetOptions
 from destination_s3_spark.formats.registry import file_options
 from destination_s3_spark.schema.airbyte_type import Decimal
-from destination_s3_spark.schema.avro_names import safe_name
 from destination_s3_spark.schema.decimals import Decimals, NamedDecimal
 from destination_s3_spark.schema.encodings import ExtractedAtEncoding
+from destination_s3_spark.schema.names import safe_name
 from destination_s3_spark.schema.partitioning import PartitionSpec, Transform, default_name
-from destination_s3_spark.schema.policy import SchemaChange
+from destination_s3_spark.schema.placement import SchemaChange
 from destination_s3_spark.storage.configured import path_template
 from destination_s3_spark.tables.rules import Compaction, PartitionRule, Rules
 from destination_s3_spark.tables.runs.keys import CdcDeletion

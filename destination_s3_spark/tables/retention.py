@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.live_files import LiveFiles, day
-from destination_s3_spark.change_log.names import GroupName, LogKind, LogName
+from destination_s3_spark.change_log.manifest import GroupName, LogKind, LogName
 from destination_s3_spark.storage.object_store import ObjectInfo, ObjectStore
 from destination_s3_spark.tables.commit.writer import TableWriter
 from destination_s3_spark.tables.open_table import OpenTable

@@ -7,7 +7,7 @@ from enum import Enum
 
 from destination_s3_spark.change_log.options import ChangeLogOptions
 from destination_s3_spark.schema.partitioning import PartitionSpec
-from destination_s3_spark.schema.policy import SchemaChange
+from destination_s3_spark.schema.placement import SchemaChange
 from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.runs.keys import CdcDeletion
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from destination_s3_spark.change_log.names import GroupName, LogKind, LogName
+from destination_s3_spark.change_log.manifest import GroupName, LogKind, LogName
 
 TOKEN = "12345678900000000300000007"
 

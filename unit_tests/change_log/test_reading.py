@@ -7,8 +7,7 @@ import pyarrow as pa
 import pytest
 
 from destination_s3_spark.chain.operation_count import OperationCount
-from destination_s3_spark.change_log.manifest import LogFile, manifest_of
-from destination_s3_spark.change_log.names import GroupName, LogKind, LogName
+from destination_s3_spark.change_log.manifest import GroupName, LogFile, LogKind, LogName, manifest_of
 from destination_s3_spark.change_log.options import ChangeLogFormat, ChangeLogOptions
 from destination_s3_spark.change_log.reading import ChangeLog, Interval
 from destination_s3_spark.errors import DataError

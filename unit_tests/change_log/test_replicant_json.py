@@ -11,7 +11,7 @@ import pytest
 
 from destination_s3_spark.chain.operation_count import OperationCount
 from destination_s3_spark.change_log.options import ChangeLogFormat, ChangeLogOptions
-from destination_s3_spark.change_log.replicant_json import objects_hash
+from destination_s3_spark.change_log.replicant import objects_hash
 from destination_s3_spark.stream_id import StreamId
 
 PAGE = Path(__file__).parent / "data" / "replicant_realtime.jsonl"

@@ -10,7 +10,7 @@ import pytest
 
 from destination_s3_spark.chain.operation_count import OperationCount
 from destination_s3_spark.change_log.options import ChangeLogFormat, ChangeLogOptions
-from destination_s3_spark.change_log.typed_jsonl import TypedJsonlChanges
+from destination_s3_spark.change_log.typed import TypedJsonlChanges
 
 USERS = [("id", pa.int64()), ("name", pa.string()), ("score", pa.float64())]
 JSONL = ChangeLogOptions(ChangeLogFormat.JSONL)

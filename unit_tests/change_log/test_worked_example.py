@@ -15,8 +15,7 @@ import pyarrow as pa
 import pytest
 
 from destination_s3_spark.chain.operation_count import OperationCount
-from destination_s3_spark.change_log.manifest import LogFile, manifest_of
-from destination_s3_spark.change_log.names import LogKind
+from destination_s3_spark.change_log.manifest import LogFile, LogKind, manifest_of
 from destination_s3_spark.change_log.options import ChangeLogFormat, ChangeLogOptions
 from destination_s3_spark.stream_id import StreamId
 

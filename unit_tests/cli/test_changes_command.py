@@ -13,8 +13,7 @@ import pytest
 
 from destination_s3_spark.chain.operation_count import OperationCount
 from destination_s3_spark.change_log.events import LogColumns
-from destination_s3_spark.change_log.manifest import LogFile, manifest_of
-from destination_s3_spark.change_log.names import GroupName, LogKind, LogName
+from destination_s3_spark.change_log.manifest import GroupName, LogFile, LogKind, LogName, manifest_of
 from destination_s3_spark.change_log.options import ChangeLogFormat, ChangeLogOptions, open_snapshot
 from destination_s3_spark.cli import operator_command
 from destination_s3_spark.storage.s3 import S3Store

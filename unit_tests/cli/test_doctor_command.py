@@ -19,7 +19,7 @@ from destination_s3_spark.cli.diagnosis.options import look_at_options
 from destination_s3_spark.cli.diagnosis.publishing import look_at_catalogs
 from destination_s3_spark.cli.diagnosis.streams import look_at_streams
 from destination_s3_spark.config.config import GIB, Config
-from destination_s3_spark.storage import clock
+from destination_s3_spark.storage import probes
 from destination_s3_spark.storage.paths import PathTemplate
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
@@ -109,7 +109,7 @@ def test_the_clock_is_compared_with_that_of_the_store(
         def now(cls, tz: tzinfo | None = None) -> Shifted:
             return cls.fromtimestamp(datetime.now(UTC).timestamp() + ahead_s, tz)
 
-    monkeypatch.setattr(clock, "datetime", Shifted)
+    monkeypatch.setattr(probes, "datetime", Shifted)
 
     found = next(finding for finding in look_at_bucket(proxied, TEMPLATE) if finding.check == "clock")
 

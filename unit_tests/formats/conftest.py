@@ -17,7 +17,7 @@ from destination_s3_spark.formats.file_writer import FileColumns
 from destination_s3_spark.protocol.catalog import DestinationSyncMode, Stream
 from destination_s3_spark.schema.decimals import Decimals
 from destination_s3_spark.schema.json_schema import Unfit, stream_fields
-from destination_s3_spark.schema.policy import SchemaPolicy
+from destination_s3_spark.schema.placement import SchemaPolicy
 from destination_s3_spark.schema.table_schema import evolve
 from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.columns.row_plan import file_columns, row_plan

@@ -7,9 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from destination_s3_spark.schema.airbyte_type import AirbyteType, Array, Decimal, Field, Object, Scalar
+from destination_s3_spark.schema.airbyte_type import AirbyteType, Array, Decimal, Field, Object, Scalar, type_to_json
 from destination_s3_spark.schema.arrow import arrow_type
-from destination_s3_spark.schema.type_text import type_to_json
 
 
 def airbyte_type(kind: pa.DataType) -> AirbyteType:

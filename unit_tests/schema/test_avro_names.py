@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from destination_s3_spark.schema.avro_names import safe_name, safe_namespace
+from destination_s3_spark.schema.names import safe_name, safe_namespace
 
 CASES: dict[str, Any] = json.loads(
     (Path(__file__).parents[1] / "storage" / "data" / "path_and_name_cases.json").read_text(encoding="utf-8")

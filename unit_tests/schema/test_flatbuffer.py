@@ -11,8 +11,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from destination_s3_spark.schema.arrow import RAW_SCHEMA
-from destination_s3_spark.schema.flatbuffer import bare_flatbuffer
+from destination_s3_spark.schema.arrow import RAW_SCHEMA, bare_flatbuffer
 from unit_tests.schema.bare_flatbuffer import schema_from_bare_flatbuffer
 
 VECTORS = json.loads((Path(__file__).parent / "data" / "arrow_schema_vectors.json").read_text())

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from destination_s3_spark.schema.avro_names import safe_name
-from destination_s3_spark.schema.names import Level, assign_names
+from destination_s3_spark.schema.names import Level, assign_names, safe_name
 
 CLASHING = st.sampled_from(
     ["", "_", "a", "A", "a_1", "A_1", "a.", "a_", "ä", "_airbyte_meta", "_AIRBYTE_META", "_airbyte_meta_1", "日本", "東京"]

@@ -8,7 +8,7 @@ import pytest
 from destination_s3_spark.errors import DataError
 from destination_s3_spark.schema.arrow import schema_from_text
 from destination_s3_spark.schema.json_schema import stream_fields
-from destination_s3_spark.schema.policy import SchemaPolicy
+from destination_s3_spark.schema.placement import SchemaPolicy
 from destination_s3_spark.schema.schema_event import arrow_from_event, from_event, stored_from_event, to_event
 from destination_s3_spark.schema.table_schema import Evolution, evolve
 from destination_s3_spark.stream_id import StreamId

@@ -6,8 +6,7 @@ import pytest
 from destination_s3_spark.schema.airbyte_type import AirbyteType
 from destination_s3_spark.schema.arrow import META_FIELDS, arrow_field, arrow_type
 from destination_s3_spark.schema.encodings import Encodings, TimeEncoding, stored_schema
-from destination_s3_spark.schema.stored_fields import OWN_FIELDS, stored_fields
-from destination_s3_spark.schema.table_schema import TableField, TableSchema
+from destination_s3_spark.schema.table_schema import OWN_FIELDS, TableField, TableSchema, stored_fields
 from unit_tests.schema.every_type import EVERY_TYPE, places
 
 

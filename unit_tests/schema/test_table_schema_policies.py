@@ -13,7 +13,7 @@ from destination_s3_spark.schema.airbyte_type import Field, Object, Scalar, Unio
 from destination_s3_spark.schema.change import Change, ChangeKind
 from destination_s3_spark.schema.draft import UnionConflicts
 from destination_s3_spark.schema.json_schema import StreamFields, stream_fields
-from destination_s3_spark.schema.policy import SchemaChange, SchemaPolicy
+from destination_s3_spark.schema.placement import SchemaChange, SchemaPolicy
 from destination_s3_spark.schema.schema_event import from_event, to_event
 from destination_s3_spark.schema.table_schema import Evolution, TableField, TableSchema, evolve, plan_fields, replayed_fields
 from destination_s3_spark.stream_id import StreamId

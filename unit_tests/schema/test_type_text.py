@@ -17,8 +17,9 @@ from destination_s3_spark.schema.airbyte_type import (
     SchemalessArray,
     SchemalessObject,
     Union,
+    type_from_json,
+    type_to_text,
 )
-from destination_s3_spark.schema.type_text import type_from_json, type_to_text
 
 TYPES: st.SearchStrategy[AirbyteType] = st.recursive(
     st.sampled_from([*Scalar, Decimal(10, 2), Decimal(38, 0), SchemalessObject(), SchemalessArray()]),

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from destination_s3_spark.change_log.names import GroupName, LogKind, LogName
+from destination_s3_spark.change_log.manifest import GroupName, LogKind, LogName
 from destination_s3_spark.errors import SyncError
 from destination_s3_spark.tables.retention import delete_log_before
 from unit_tests.chain.fake_store import Crash, FakeStore, Fault

@@ -13,7 +13,7 @@ from destination_s3_spark.formats.registry import format_of
 from destination_s3_spark.schema.airbyte_type import Field
 from destination_s3_spark.schema.encodings import DESTINATION_S3
 from destination_s3_spark.schema.schema_event import from_event
-from destination_s3_spark.schema.stored_fields import stored_fields
+from destination_s3_spark.schema.table_schema import stored_fields
 from destination_s3_spark.tables.configured import final_options
 
 

@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from destination_s3_spark.change_log.cells import json_texts
 from destination_s3_spark.change_log.events import IN_NEW, IN_OLD, AfterImage, BeforeImage, LogColumns, Operation
+from destination_s3_spark.change_log.lines import json_texts
 from destination_s3_spark.decoding.plain_temporal import plain_temporals
 from destination_s3_spark.schema.airbyte_type import Scalar
 from destination_s3_spark.schema.arrow import contiguous

@@ -15,8 +15,7 @@ import numpy as np
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.operation_count import OperationCount
 from destination_s3_spark.change_log.events import LogColumns
-from destination_s3_spark.change_log.manifest import LogFile, manifest_of
-from destination_s3_spark.change_log.names import GroupName, LogKind, LogName
+from destination_s3_spark.change_log.manifest import GroupName, LogFile, LogKind, LogName, manifest_of
 from destination_s3_spark.change_log.options import ChangeLogOptions, open_changes, open_snapshot
 from destination_s3_spark.decoding.plan import RowPlan, Values
 from destination_s3_spark.errors import Bug

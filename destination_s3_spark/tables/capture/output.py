@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from destination_s3_spark.chain.files import FileEntry, FileKind
-from destination_s3_spark.change_log.names import LogKind
+from destination_s3_spark.change_log.manifest import LogKind
 from destination_s3_spark.change_log.options import ChangeLogOptions, open_snapshot
 from destination_s3_spark.decoding.plan import RowPlan
 from destination_s3_spark.errors import Bug

@@ -6,10 +6,9 @@ from collections.abc import Iterator, Mapping
 
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.protocol.catalog import DestinationSyncMode, Stream
-from destination_s3_spark.schema.airbyte_type import Decimal, Field, Scalar
+from destination_s3_spark.schema.airbyte_type import Decimal, Field, Scalar, type_label, type_to_json, type_to_text
 from destination_s3_spark.schema.partitioning import Partitioning
 from destination_s3_spark.schema.table_schema import TableSchema
-from destination_s3_spark.schema.type_text import type_label, type_to_json, type_to_text
 from destination_s3_spark.tables.runs.keys import CdcDeletion, KeySpec
 
 DELETED_AT = "_ab_cdc_deleted_at"

@@ -13,7 +13,7 @@ from destination_s3_spark.formats.text_file import beside_meta
 from destination_s3_spark.protocol.catalog import Stream
 from destination_s3_spark.schema.airbyte_type import Field, Scalar
 from destination_s3_spark.schema.arrow import META_FIELDS, RAW_SCHEMA, arrow_field
-from destination_s3_spark.schema.policy import SchemaChange, SchemaPolicy
+from destination_s3_spark.schema.placement import SchemaChange, SchemaPolicy
 from destination_s3_spark.schema.table_schema import TableSchema, plan_fields
 from destination_s3_spark.tables.columns.dedup import is_deduplicated
 from destination_s3_spark.tables.runs.keys import KeySpec

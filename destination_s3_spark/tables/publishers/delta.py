@@ -29,6 +29,7 @@ from destination_s3_spark.config.format_options import ParquetFormat
 from destination_s3_spark.delta_log.actions import (
     Action,
     Add,
+    Checkpoint,
     CommitInfo,
     MalformedCommit,
     Metadata,
@@ -38,7 +39,6 @@ from destination_s3_spark.delta_log.actions import (
     decode_commit,
     encode_commit,
 )
-from destination_s3_spark.delta_log.checkpoint import Contents
 from destination_s3_spark.delta_log.log import KEPT, LOG_FOLDER, DeltaLog, UnreadableLog, VersionTaken, commit_hash
 from destination_s3_spark.delta_log.schema_text import delta_columns
 from destination_s3_spark.errors import ConfigError, TransientError
@@ -296,7 +296,7 @@ class DeltaTable:
             known = {path: add for path, add in earlier.items() if path in target.files and describes(add, target.files[path])} | adds
             unknown = {path: file for path, file in target.files.items() if path not in known}
             known |= add_actions(store, unknown, target.columns, target.time, target.partitioning)
-            log.write_checkpoint(version, Contents(PROTOCOL, target.metadata, (txn,), tuple(known[path] for path in sorted(known))))
+            log.write_checkpoint(version, Checkpoint(PROTOCOL, target.metadata, (txn,), tuple(known[path] for path in sorted(known))))
             if version // CLEAN_UP_EVERY > (checkpoint or 0) // CLEAN_UP_EVERY:
                 log.clean_up(now)
             checkpoint = version

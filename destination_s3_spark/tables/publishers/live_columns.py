@@ -11,8 +11,7 @@ from destination_s3_spark.schema.airbyte_type import Field
 from destination_s3_spark.schema.encodings import DESTINATION_S3
 from destination_s3_spark.schema.partitioning import Partitioning
 from destination_s3_spark.schema.schema_event import from_event, stored_from_event
-from destination_s3_spark.schema.stored_fields import stored_fields
-from destination_s3_spark.schema.table_schema import TableSchema
+from destination_s3_spark.schema.table_schema import TableSchema, stored_fields
 from destination_s3_spark.tables.publishers.publication import NotPublished
 
 

@@ -18,7 +18,7 @@ from destination_s3_spark.schema.airbyte_type import (
     SchemalessObject,
     Union,
 )
-from destination_s3_spark.schema.stored_fields import union_members
+from destination_s3_spark.schema.table_schema import union_members
 
 _HIVE_NAME = re.compile(r"[\w.$ ]+")
 """Names of members that Hive's parser of types accepts."""

@@ -25,12 +25,11 @@ from destination_s3_spark.decoding.record_typer import UnreadableRecord
 from destination_s3_spark.decoding.value_text import Texts, value_texts
 from destination_s3_spark.decoding.verbatim import record_typer
 from destination_s3_spark.errors import ConfigError, DataError
-from destination_s3_spark.schema.airbyte_type import AirbyteType, Decimal, Scalar
+from destination_s3_spark.schema.airbyte_type import AirbyteType, Decimal, Scalar, type_to_text
 from destination_s3_spark.schema.arrow import META_FIELDS, RAW_SCHEMA, arrow_type
 from destination_s3_spark.schema.placement import TableField
 from destination_s3_spark.schema.table_schema import TableSchema
 from destination_s3_spark.schema.type_merge import TypeConflictError, merge_types
-from destination_s3_spark.schema.type_text import type_to_text
 from destination_s3_spark.stream_id import StreamId
 
 _MICROS, _MILLIS = pa.timestamp("us", tz="UTC"), pa.timestamp("ms", tz="UTC")

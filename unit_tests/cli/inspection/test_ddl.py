@@ -14,8 +14,7 @@ from destination_s3_spark.cli.inspection.ddl import UNTRIED, SqlEngine, ddl
 from destination_s3_spark.cli.tree import ENGINES
 from destination_s3_spark.config.config import Config
 from destination_s3_spark.errors import ConfigError
-from destination_s3_spark.schema.airbyte_type import AirbyteType
-from destination_s3_spark.schema.type_text import type_to_json
+from destination_s3_spark.schema.airbyte_type import AirbyteType, type_to_json
 from unit_tests.cli.inspection.hand_made_chain import KEYED, SCHEMA, SEED, HandMadeChain, add_data
 from unit_tests.schema.every_type import EVERY_TYPE, TIMES, places
 

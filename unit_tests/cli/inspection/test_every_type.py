@@ -19,9 +19,8 @@ from destination_s3_spark.cli.inspection.schemas import columns
 from destination_s3_spark.cli.inspection.table import InspectedTable
 from destination_s3_spark.cli.report.figures import table_figures
 from destination_s3_spark.cli.report.page import page, render
-from destination_s3_spark.schema.airbyte_type import AirbyteType, Array, Decimal, Field, Object, Scalar
+from destination_s3_spark.schema.airbyte_type import AirbyteType, Array, Decimal, Field, Object, Scalar, type_to_json
 from destination_s3_spark.schema.arrow import META_FIELDS, arrow_field, arrow_type, schema_to_text
-from destination_s3_spark.schema.type_text import type_to_json
 from destination_s3_spark.tables.runs.keys import CdcDeletion, KeySpec, encode_key, key_range
 from unit_tests.chain.fake_store import FakeStore
 from unit_tests.cli.inspection.hand_made_chain import SCHEMA, SEED, START, HandMadeChain, add_data

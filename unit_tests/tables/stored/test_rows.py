@@ -22,7 +22,7 @@ from destination_s3_spark.schema.airbyte_type import AirbyteType, Array, Decimal
 from destination_s3_spark.schema.arrow import META_FIELDS, RAW_SCHEMA, arrow_field
 from destination_s3_spark.schema.encodings import Encodings, TimeEncoding
 from destination_s3_spark.schema.json_schema import StreamFields
-from destination_s3_spark.schema.policy import SchemaChange, SchemaPolicy
+from destination_s3_spark.schema.placement import SchemaChange, SchemaPolicy
 from destination_s3_spark.schema.table_schema import TableSchema, evolve, plan_fields
 from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.stored.rows import BLOCK_BYTES, DoesNotFit, Misfits, NeedsCast, cast_rows, project, retyped_rows

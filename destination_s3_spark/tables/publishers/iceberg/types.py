@@ -33,7 +33,7 @@ from destination_s3_spark.schema.airbyte_type import (
     Union,
 )
 from destination_s3_spark.schema.field_ids import FieldIds
-from destination_s3_spark.schema.stored_fields import union_members
+from destination_s3_spark.schema.table_schema import union_members
 
 
 def iceberg_schema(fields: Sequence[Field], ids: FieldIds) -> Schema:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from destination_s3_spark.change_log.cells import json_texts, texts
+from destination_s3_spark.change_log.lines import json_texts, plain_texts
 
 UTC = pa.timestamp("us", tz="UTC")
 DAY_US = 86_400_000_000
@@ -34,7 +34,7 @@ DAY_US = 86_400_000_000
     ],
 )
 def test_plain_values(kind: pa.DataType, value: Any, text: str) -> None:
-    assert texts(pa.array([value, None], kind)).to_pylist() == [text, None]
+    assert plain_texts(pa.array([value, None], kind)).to_pylist() == [text, None]
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_plain_values(kind: pa.DataType, value: Any, text: str) -> None:
 def test_dates_and_times(kind: pa.DataType, number: int, text: str) -> None:
     values = pa.array([number, None], pa.int32() if kind == pa.date32() else pa.int64()).view(kind)
 
-    assert texts(values).to_pylist() == [text, None]
+    assert plain_texts(values).to_pylist() == [text, None]
     assert json_texts(values).to_pylist() == [f'"{text}"', None]
 
 
@@ -73,7 +73,7 @@ def test_containers_are_json_with_all_their_members() -> None:
         '{"id":null,"at":null,"in":{"q\\"":null}}',
     ]
 
-    assert texts(values).to_pylist() == json_texts(values).to_pylist() == expected
+    assert plain_texts(values).to_pylist() == json_texts(values).to_pylist() == expected
 
 
 def test_a_part_of_a_column_is_its_own_values() -> None:
@@ -87,7 +87,7 @@ def test_a_part_of_a_column_is_its_own_values() -> None:
 
 @given(st.lists(st.none() | st.floats(allow_nan=False, allow_infinity=False)))
 def test_a_double_reads_back_from_its_text(numbers: list[float | None]) -> None:
-    written = texts(pa.array(numbers, pa.float64())).to_pylist()
+    written = plain_texts(pa.array(numbers, pa.float64())).to_pylist()
 
     assert [None if text is None else float(text) for text in written] == numbers
     assert json_texts(pa.array(numbers, pa.float64())).to_pylist() == written
