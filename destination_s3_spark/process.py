@@ -20,6 +20,7 @@ from typing import Any, BinaryIO, NoReturn
 
 import orjson
 
+from destination_s3_spark.config import SPEC_FILE
 from destination_s3_spark.config.config import Config
 from destination_s3_spark.config.spark_conf import is_local
 from destination_s3_spark.engine.startup import shortcuts
@@ -38,7 +39,6 @@ RECORDS_BYTES = 32 * 2**10
 EXIT_OK, EXIT_FAILED = 0, 1
 EXIT_SIGNAL = 128
 """Base of the exit code of a process that a signal ended: the signal's number is added, as shells do."""
-SPEC_FILE = Path(__file__).with_name("spec.json")
 
 CHANNEL_VARIABLE = "DATA_CHANNEL_MEDIUM"
 """Environment variable in which Airbyte's platform says how records travel: STDIO or SOCKET."""

@@ -27,7 +27,7 @@ class Interval:
         return (self.first is None or self.first <= last) and (self.last is None or first <= self.last)
 
 
-class ChangeLog:
+class ChangeLogFolder:
     """The change log in a folder (ending in `/`) of a bucket. `open_file` opens an object by its key and size."""
 
     def __init__(self, store: ObjectStore, folder: str, open_file: Callable[[str, int], BinarySource]) -> None:

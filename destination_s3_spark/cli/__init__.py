@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import io
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -12,7 +13,7 @@ from destination_s3_spark.cli.filtered import filtered_output
 from destination_s3_spark.errors import SyncError
 
 EXIT_FAILED = 1
-EXIT_INTERRUPTED = 130
+EXIT_INTERRUPTED = 128 + signal.SIGINT
 
 _PLAIN = {"␤": "|", "═": "=", "─": "-", "…": "~", "✓": "+", "✗": "x", "→": ">"}
 """Replacements for characters in reports that the terminal's character set lacks."""

@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 
 from destination_s3_spark.change_log.manifest import Manifest
-from destination_s3_spark.change_log.reading import ChangeLog, Interval
+from destination_s3_spark.change_log.reading import ChangeLogFolder, Interval
 from destination_s3_spark.cli.configuration import read_config
 from destination_s3_spark.cli.progress import Progress
 from destination_s3_spark.errors import ConfigError
@@ -52,7 +52,7 @@ def run(config_path: str, name: str, namespace: str | None, wanted: Wanted) -> i
     stream = StreamId.of(namespace, name)
     template = path_template(config, datetime.now(UTC), sync_id=0)
     folder = changes_root(template, stream)
-    log = ChangeLog(store, folder, lambda key, size: RangedFile(store.settings, key, size))
+    log = ChangeLogFolder(store, folder, lambda key, size: RangedFile(store.settings, key, size))
     if not log.groups:
         raise ConfigError(_no_log(store, f"{template.base}{CHANGES_FOLDER}/", stream, config.s3_bucket_name))
     shown = nullcontext(None) if sys.stdout.isatty() else Progress("reading the change log")
@@ -80,7 +80,7 @@ def key_filter(text: str) -> Mapping[str, Any]:
     return key
 
 
-def _records(log: ChangeLog, wanted: Wanted) -> Iterator[dict[str, Any]]:
+def _records(log: ChangeLogFolder, wanted: Wanted) -> Iterator[dict[str, Any]]:
     groups = log.groups if wanted.since is Since.BEGINNING else log.from_last_snapshot()
     _require_key_columns(log.manifest(groups[-1]), wanted.key)
     for group in groups:

@@ -18,9 +18,9 @@ from destination_s3_spark.cli.inspection.commits import Commit, commits
 from destination_s3_spark.cli.inspection.ddl import SqlEngine, ddl
 from destination_s3_spark.cli.inspection.files import TableFile, file_totals, table_files
 from destination_s3_spark.cli.inspection.readers import PublisherState, ReaderState, readers
-from destination_s3_spark.cli.inspection.schemas import Column, columns, schema_changes
+from destination_s3_spark.cli.inspection.schemas import InspectedColumn, columns, schema_changes
 from destination_s3_spark.cli.inspection.summary import TableSummary, summary
-from destination_s3_spark.cli.inspection.syncs import Sync, syncs
+from destination_s3_spark.cli.inspection.syncs import RecordedSync, syncs
 from destination_s3_spark.cli.inspection.table import InspectedTable, read_head, read_table
 from destination_s3_spark.cli.inspection.unread import shown_or_unread
 from destination_s3_spark.cli.inspection.values import ChangedValue, changed_values
@@ -223,7 +223,7 @@ def _schema(table: InspectedTable, output: Output, terminal: Terminal) -> None:
         case Output.JSON:
             write_json({title: rows.rows for title, rows in parts})
         case Output.CSV:
-            write_rows(shown, output, Column, terminal)
+            write_rows(shown, output, InspectedColumn, terminal)
 
 
 def _print_parts(parts: Sequence[tuple[str, Rows]], terminal: Terminal) -> None:
@@ -235,7 +235,7 @@ def _print_parts(parts: Sequence[tuple[str, Rows]], terminal: Terminal) -> None:
 _TITLES = {"files": "Files", "columns": "Columns", "syncs": "Last syncs", "history": "Schemas"}
 _VIEWS: Mapping[View, Callable[[InspectedTable], tuple[Rows, type[Any]]]] = {
     View.FILES: lambda table: (views.files(table_files(table)), TableFile),
-    View.SYNCS: lambda table: (views.syncs(syncs(table.blocks)), Sync),
+    View.SYNCS: lambda table: (views.syncs(syncs(table.blocks)), RecordedSync),
     View.VALUES: lambda table: (views.values(changed_values(table.blocks)), ChangedValue),
     View.COMMITS: lambda table: (views.commits(commits(table)), Commit),
 }

@@ -20,12 +20,12 @@ from destination_s3_spark.tables.factory import TableFactory, table_factory
 from destination_s3_spark.tables.found import FoundTable, FoundTables, UnreadTable
 
 FINDERS = 16
-TABLES_AT_ONCE = 4
+REPORTED_AT_ONCE = 4
 """Tables that are read at the same time. The blocks of each are read in parallel, too."""
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenPage:
     """A page that was written: how many tables it shows, what is to look at, and the tables that could not be read."""
 
     tables: int
@@ -47,7 +47,7 @@ def run(config_path: str, out: Path, most_blocks: int) -> int:
     return written.exit_code
 
 
-def write(factory: TableFactory, out: Path, most_blocks: int = MOST_BLOCKS) -> Written:
+def write(factory: TableFactory, out: Path, most_blocks: int = MOST_BLOCKS) -> WrittenPage:
     """Write the page about the tables. Raises ConfigError if the file cannot be written."""
     with ThreadPoolExecutor(FINDERS, "tables") as pool:
         found = replace(factory, map_tables=pool.map).find()
@@ -60,12 +60,12 @@ def write(factory: TableFactory, out: Path, most_blocks: int = MOST_BLOCKS) -> W
         out.write_text(render(shown), encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"The page cannot be written to {out}: {error.strerror}.") from error
-    return Written(len(tables) + len(unread), len(shown.findings), unread)
+    return WrittenPage(len(tables) + len(unread), len(shown.findings), unread)
 
 
 def _read(factory: TableFactory, found: FoundTables, most_blocks: int) -> list[TableFigures | UnreadTable]:
     publishers, uploads = factory.publishers(found), factory.orphans()
-    with ThreadPoolExecutor(TABLES_AT_ONCE, "tables") as pool, Progress("reading tables", len(found.tables)) as progress:
+    with ThreadPoolExecutor(REPORTED_AT_ONCE, "tables") as pool, Progress("reading tables", len(found.tables)) as progress:
 
         def read(table: FoundTable) -> TableFigures:
             # Only the figures are kept: the blocks of very many tables would fill the memory.

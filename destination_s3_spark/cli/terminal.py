@@ -21,7 +21,7 @@ from rich.text import Text
 from destination_s3_spark.cli.filtered import unfiltered
 from destination_s3_spark.printable import printable, printable_json, spreadsheet_cell
 
-UNBOUNDED = 100_000
+ENDLESS_LINE = 100_000
 """Width of output that nothing may cut: files, pipes, and terminals with --wide."""
 
 ITEM_NAME = 44
@@ -68,7 +68,12 @@ class Terminal:
     def __init__(self, width: Width = Width.OF_TERMINAL) -> None:
         bounded = width is Width.OF_TERMINAL and sys.stdout.isatty()
         self._console = Console(
-            file=unfiltered(sys.stdout), width=None if bounded else UNBOUNDED, markup=False, emoji=False, highlight=False, soft_wrap=False
+            file=unfiltered(sys.stdout),
+            width=None if bounded else ENDLESS_LINE,
+            markup=False,
+            emoji=False,
+            highlight=False,
+            soft_wrap=False,
         )
 
     @property

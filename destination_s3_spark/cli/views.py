@@ -11,11 +11,11 @@ import pyarrow as pa
 
 from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.cli.inspection.commits import Commit, session_label, session_text
-from destination_s3_spark.cli.inspection.files import FileTotals, Standing, TableFile
+from destination_s3_spark.cli.inspection.files import FileStatus, FileTotals, TableFile
 from destination_s3_spark.cli.inspection.readers import PublisherState, ReaderState
-from destination_s3_spark.cli.inspection.schemas import Column, SchemaChange
+from destination_s3_spark.cli.inspection.schemas import InspectedColumn, RecordedChange
 from destination_s3_spark.cli.inspection.summary import TableSummary
-from destination_s3_spark.cli.inspection.syncs import Sync, SyncEnd
+from destination_s3_spark.cli.inspection.syncs import RecordedSync, SyncEnd
 from destination_s3_spark.cli.inspection.values import ChangedValue
 from destination_s3_spark.cli.terminal import Cell, Rows
 from destination_s3_spark.cli.words import duration_text, moment, number_text, share_text, size_text
@@ -125,17 +125,17 @@ def files(rows: Sequence[TableFile]) -> Rows:
     return Rows(rows, [cell for cell in FILES if cell.title not in empty], "No files.")
 
 
-def columns(rows: Sequence[Column]) -> Rows:
+def columns(rows: Sequence[InspectedColumn]) -> Rows:
     """Show columns."""
     return Rows(rows, COLUMNS, "No schema yet.")
 
 
-def schemas(rows: Sequence[SchemaChange]) -> Rows:
+def schemas(rows: Sequence[RecordedChange]) -> Rows:
     """Show the schema history."""
     return Rows(rows, SCHEMAS, "No schema yet.")
 
 
-def syncs(rows: Sequence[Sync]) -> Rows:
+def syncs(rows: Sequence[RecordedSync]) -> Rows:
     """Show sessions."""
     return Rows(rows, SYNCS, "No sync yet.")
 
@@ -222,8 +222,8 @@ def value_text(value: Any) -> str:
     return text if len(text) <= CELL else f"{text[: CELL - 1]}…"
 
 
-def _label(kind: FileKind, standing: Standing) -> str:
-    return kind.value if standing is Standing.LIVE else f"{kind.value}, {standing.value}"
+def _label(kind: FileKind, standing: FileStatus) -> str:
+    return kind.value if standing is FileStatus.LIVE else f"{kind.value}, {standing.value}"
 
 
 def _last_sync(table: TableSummary) -> str | None:

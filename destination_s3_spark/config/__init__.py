@@ -1,1 +1,8 @@
 """Configuration: its options as pydantic models, and the spec generated from them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+SPEC_FILE = Path(__file__).parents[1] / "spec.json"
+"""The spec as `make spec` writes it."""

@@ -8,10 +8,10 @@ from pydantic import AfterValidator, ConfigDict, Field, SecretStr
 
 from destination_s3_spark.config.settings_model import Settings, Shape
 
-SECRET: dict[str, Any] = {"airbyte_secret": True}
+HIDDEN: dict[str, Any] = {"airbyte_secret": True}
 
 Namespace = Annotated[str, Shape(r"^[a-z0-9_]{1,255}$", "shop_lake, in lower-case letters, digits and underscores")]
-NAMESPACE: Any = Field(
+NAMESPACE_OPTION: Any = Field(
     None,
     title="Namespace",
     description=(
@@ -48,14 +48,14 @@ class IcebergRest(Settings):
         None,
         title="Credential",
         description="The client id and the client secret for OAuth2, separated by a colon.",
-        json_schema_extra=SECRET,
+        json_schema_extra=HIDDEN,
         examples=["id:secret"],
     )
     token: SecretStr | None = Field(
         None,
         title="Token",
         description="A bearer token, in place of a credential.",
-        json_schema_extra=SECRET,
+        json_schema_extra=HIDDEN,
         examples=["eyJhbGciOi..."],
     )
     scope: str | None = Field(
@@ -70,7 +70,7 @@ class IcebergRest(Settings):
         description="The URL that issues tokens. By default that of the catalog itself.",
         examples=["https://login.example.com/oauth/token"],
     )
-    namespace: Namespace | None = NAMESPACE
+    namespace: Namespace | None = NAMESPACE_OPTION
 
 
 class IcebergGlue(Settings):
@@ -78,7 +78,7 @@ class IcebergGlue(Settings):
 
     model_config = ConfigDict(title="AWS Glue")
     type: Literal["glue"] = "glue"
-    namespace: Namespace | None = NAMESPACE
+    namespace: Namespace | None = NAMESPACE_OPTION
 
 
 class IcebergSql(Settings):
@@ -90,7 +90,7 @@ class IcebergSql(Settings):
         title="Database URI",
         description="The URI of the PostgreSQL database with user and password, as SQLAlchemy reads it.",
         examples=["postgresql+psycopg2://airbyte:password@db.example.com/iceberg"],
-        json_schema_extra=SECRET,
+        json_schema_extra=HIDDEN,
     )
     catalog_name: str = Field(
         "default",
@@ -98,7 +98,7 @@ class IcebergSql(Settings):
         description="The name under which the database keeps the tables. Readers must use the same.",
         examples=["lake"],
     )
-    namespace: Namespace | None = NAMESPACE
+    namespace: Namespace | None = NAMESPACE_OPTION
 
 
 IcebergOptions = IcebergRest | IcebergGlue | IcebergSql

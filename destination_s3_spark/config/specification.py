@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
+from destination_s3_spark.config import SPEC_FILE
 from destination_s3_spark.config.config import ADVANCED, Config
 from destination_s3_spark.config.settings_model import Applies
 
-SPEC_FILE = Path(__file__).parents[1] / "spec.json"
 DOCUMENTATION_URL = "https://docs.airbyte.com/integrations/destinations/s3-spark"
 
 FOR_DOCUMENTATION = ("applies", "page")

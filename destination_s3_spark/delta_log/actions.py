@@ -157,7 +157,7 @@ def decode_commit(body: bytes) -> Iterator[Protocol | Metadata | Transaction | R
 
 
 @dataclass(frozen=True, slots=True)
-class Checkpoint:
+class DeltaSnapshot:
     """The actions in force at a version."""
 
     protocol: Protocol
@@ -170,7 +170,7 @@ class MalformedCheckpoint(Exception):
     """The bytes are not a checkpoint, or one with parts that this module does not read."""
 
 
-def encode_checkpoint(contents: Checkpoint) -> tuple[bytes, int]:
+def encode_checkpoint(contents: DeltaSnapshot) -> tuple[bytes, int]:
     """Return the bytes of the Parquet file and its number of actions. Removed files are left out: they are not in the bucket either."""
     protocol, metadata = contents.protocol, contents.metadata
     protocols = [
@@ -206,7 +206,7 @@ def encode_checkpoint(contents: Checkpoint) -> tuple[bytes, int]:
     return out.getvalue(), table.num_rows
 
 
-def decode_checkpoint(body: bytes) -> Checkpoint:
+def decode_checkpoint(body: bytes) -> DeltaSnapshot:
     """Return the contents of a checkpoint. Raises MalformedCheckpoint."""
     try:
         table = pq.read_table(pa.BufferReader(body))
@@ -216,7 +216,7 @@ def decode_checkpoint(body: bytes) -> Checkpoint:
         # Other programs write the column even if there are none.
         if "sidecar" in table.column_names and table["sidecar"].null_count < table.num_rows:
             raise MalformedCheckpoint("it has sidecar files")
-        return Checkpoint(
+        return DeltaSnapshot(
             Protocol(
                 protocol["minReaderVersion"],
                 protocol["minWriterVersion"],

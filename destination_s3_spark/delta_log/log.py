@@ -15,7 +15,7 @@ import msgspec
 
 from destination_s3_spark.delta_log.actions import (
     Add,
-    Checkpoint,
+    DeltaSnapshot,
     MalformedCheckpoint,
     MalformedCommit,
     Metadata,
@@ -124,7 +124,7 @@ class DeltaLog:
             return
         raise TransientError(f"The store did not say whether '{key}' was written. Nothing is lost: run the sync again.")
 
-    def checkpoint(self, version: int) -> Checkpoint | None:
+    def checkpoint(self, version: int) -> DeltaSnapshot | None:
         """Return the checkpoint of a version, or None without one. Raises UnreadableLog."""
         try:
             return decode_checkpoint(self._store.get(self._checkpoint_key(version)))
@@ -133,7 +133,7 @@ class DeltaLog:
         except MalformedCheckpoint as error:
             raise UnreadableLog(f"its checkpoint {version} cannot be read ({error})") from None
 
-    def write_checkpoint(self, version: int, contents: Checkpoint) -> None:
+    def write_checkpoint(self, version: int, contents: DeltaSnapshot) -> None:
         """Write the checkpoint of a version, then the pointer to it."""
         body, size = encode_checkpoint(contents)
         self._store.put(self._checkpoint_key(version), body)
@@ -192,7 +192,7 @@ def commit_hash(body: bytes) -> str:
     return hashlib.sha256(body).hexdigest()
 
 
-def _folded(version: int, commit: str, checkpoint: int | None, start: Checkpoint | None, bodies: Sequence[bytes]) -> DeltaState:
+def _folded(version: int, commit: str, checkpoint: int | None, start: DeltaSnapshot | None, bodies: Sequence[bytes]) -> DeltaState:
     protocol = None if start is None else start.protocol
     metadata = None if start is None else start.metadata
     transactions = {} if start is None else {txn.app_id: txn for txn in start.transactions}

@@ -16,7 +16,7 @@ from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.schema.airbyte_type import AirbyteType, Array, Field, Object, Scalar, SchemalessArray, SchemalessObject, Union
 from destination_s3_spark.schema.decimals import NO_DECIMALS, Decimals
 from destination_s3_spark.schema.draft import Draft, DraftArray, DraftObject, DraftUnion, MisfitError, UnionConflicts, merge_options
-from destination_s3_spark.schema.names import Level, assign_names
+from destination_s3_spark.schema.names import NameLevel, assign_names
 from destination_s3_spark.stream_id import StreamId
 
 _WELL_KNOWN_TYPES: Mapping[str, Scalar] = {
@@ -77,7 +77,7 @@ def stream_fields(
     try:
         properties = _stream_properties(json_schema)
         drafts = {source: _column(schema, source, unfit, rules) for source, schema in properties.items()}
-        fields = _fields(drafts, Level.COLUMN)
+        fields = _fields(drafts, NameLevel.COLUMN)
     except MisfitError as misfit:
         raise ConfigError(_advice(f'Stream "{stream}"', misfit), stream=stream) from None
     listed = json_schema.get("required")
@@ -228,7 +228,7 @@ def _finish(draft: Draft) -> AirbyteType:
         case None:
             return Scalar.STRING
         case DraftObject(properties):
-            return Object(_fields(properties, Level.MEMBER))
+            return Object(_fields(properties, NameLevel.MEMBER))
         case DraftArray(items):
             return Array(_finish(items))
         case DraftUnion(options):
@@ -236,7 +236,7 @@ def _finish(draft: Draft) -> AirbyteType:
     return draft
 
 
-def _fields(properties: Mapping[str, Draft], level: Level) -> tuple[Field, ...]:
+def _fields(properties: Mapping[str, Draft], level: NameLevel) -> tuple[Field, ...]:
     names = assign_names(properties, (), level)
     return tuple(Field(source, names[source], _finish(draft)) for source, draft in properties.items())
 

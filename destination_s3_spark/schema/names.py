@@ -51,14 +51,14 @@ class RecordNames:
         return name, namespace
 
 
-class Level(Enum):
+class NameLevel(Enum):
     """The level of names in a table. Only column names can clash with the connector's own columns."""
 
     COLUMN = "column"
     MEMBER = "member"
 
 
-def assign_names(sources: Iterable[str], taken: Collection[str], level: Level) -> dict[str, str]:
+def assign_names(sources: Iterable[str], taken: Collection[str], level: NameLevel) -> dict[str, str]:
     """Assign each source a name that differs from the names of all its siblings, ignoring case.
 
     `taken` holds the names of siblings that already have one; they are never assigned again. If two sources want the same name, one that is
@@ -70,7 +70,7 @@ def assign_names(sources: Iterable[str], taken: Collection[str], level: Level) -
     clashing: list[str] = []
     for source in sorted(dict.fromkeys(sources), key=lambda source: safe_name(source) != source):
         name = safe_name(source)
-        if name.casefold() in used or (level is Level.COLUMN and name.casefold().startswith(_META_PREFIX)):
+        if name.casefold() in used or (level is NameLevel.COLUMN and name.casefold().startswith(_META_PREFIX)):
             clashing.append(source)
         else:
             names[source] = name

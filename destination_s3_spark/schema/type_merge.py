@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from destination_s3_spark.schema.airbyte_type import AirbyteType, Array, Field, Object, Union, option_name
 from destination_s3_spark.schema.change import ITEMS, Change, ChangeKind
-from destination_s3_spark.schema.names import Level, assign_names
+from destination_s3_spark.schema.names import NameLevel, assign_names
 
 
 class TypeConflictError(Exception):
@@ -121,6 +121,6 @@ def _new_members(fields: Iterable[Field], members: Iterable[Field]) -> tuple[Fie
     A field keeps its name if that is free, so arranging a type twice renames nothing.
     """
     declared = tuple(fields)
-    names = assign_names((field.name for field in declared), [member.name for member in members], Level.MEMBER)
+    names = assign_names((field.name for field in declared), [member.name for member in members], NameLevel.MEMBER)
     additions = (Field(field.source, names[field.name], arranged(field.type)) for field in declared)
     return tuple(sorted(additions, key=lambda member: member.name))

@@ -32,7 +32,7 @@ from destination_s3_spark.tables.found import FoundTable
 from destination_s3_spark.tables.runs.keys import BOUND_BYTES
 from destination_s3_spark.tables.runs.sorted_file import sorted_index
 
-LOOKS = 3
+MOST_VERIFICATIONS = 3
 """Most times that a table is looked at while another process writes to it."""
 NAMED = 10
 """Most objects that a report names for one kind of problem."""
@@ -57,7 +57,7 @@ def verify(bucket: ObjectStore, found: FoundTable, map_files: MapCalls = map) ->
 
     Takes one GET per block and per Parquet file, and one LIST per 1,000 objects. Raises TransientError or ConfigError.
     """
-    for look in range(LOOKS):
+    for look in range(MOST_VERIFICATIONS):
         chain = Chain(bucket, found.table)
         try:
             chain.read()
@@ -67,7 +67,7 @@ def verify(bucket: ObjectStore, found: FoundTable, map_files: MapCalls = map) ->
             return Verified(0, 0, 0, 0, (error.message,), ())
         audited = audit(chain, hint)
         result = _verified(TableStore(bucket, chain), found, chain, audited, map_files)
-        if not result.problems or look == LOOKS - 1 or chain.successor() is None:
+        if not result.problems or look == MOST_VERIFICATIONS - 1 or chain.successor() is None:
             break
     return result
 

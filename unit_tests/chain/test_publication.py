@@ -19,7 +19,7 @@ from destination_s3_spark.storage.object_store import ObjectChanged, ObjectStore
 from destination_s3_spark.tables.commit.repair import repair
 from destination_s3_spark.tables.commit.writer import TableWriter
 from destination_s3_spark.tables.publishers.publication import NotPublished
-from destination_s3_spark.tables.publishers.symlink import MANIFEST, OWNER, SEQUENCE, SymlinkManifest
+from destination_s3_spark.tables.publishers.symlink import MANIFEST, OWNER_METADATA, SEQUENCE, SymlinkManifest
 from unit_tests.chain.fake_store import FakeStore, Fault
 from unit_tests.chain.one_table import CHAIN, FIRST, STARTED, TABLE, kinds, land, staged, synced, writer
 
@@ -191,7 +191,7 @@ def test_a_sync_without_records_shows_readers_the_last_data_of_its_tables(old: b
     blocks = kinds(store)
     store.objects.pop(KEY)
     if old is not None:
-        store.put(KEY, old, {SEQUENCE: "0", OWNER: TABLE.table_id})
+        store.put(KEY, old, {SEQUENCE: "0", OWNER_METADATA: TABLE.table_id})
     writer(store, 2, publishers=[SHOWN]).close()
 
     assert shown(store) == finals(store)
@@ -241,7 +241,7 @@ def test_a_manifest_that_others_always_replace_is_a_transient_error() -> None:
     def interfere(number: int, name: str) -> None:
         if name == "replace":
             store.objects[KEY] = str(number).encode()
-            store.metadata[KEY] = {SEQUENCE: "0", OWNER: TABLE.table_id}
+            store.metadata[KEY] = {SEQUENCE: "0", OWNER_METADATA: TABLE.table_id}
 
     store.hook = interfere
     with pytest.raises(TransientError, match=r"manifest of table shop\.users"):

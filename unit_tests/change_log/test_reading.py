@@ -9,7 +9,7 @@ import pytest
 from destination_s3_spark.chain.operation_count import OperationCount
 from destination_s3_spark.change_log.manifest import GroupName, LogFile, LogKind, LogName, manifest_of
 from destination_s3_spark.change_log.options import ChangeLogFormat, ChangeLogOptions
-from destination_s3_spark.change_log.reading import ChangeLog, Interval
+from destination_s3_spark.change_log.reading import ChangeLogFolder, Interval
 from destination_s3_spark.errors import DataError
 from destination_s3_spark.storage.ranged import RangedFile
 from destination_s3_spark.storage.s3 import S3Store
@@ -48,8 +48,8 @@ class WrittenLog:
     def changes(self, parts: Sequence[list[EventRow]]) -> GroupName:
         return self._put(LogKind.CHANGES, parts, counted_events([event for part in parts for event in part]))
 
-    def read(self) -> ChangeLog:
-        return ChangeLog(self.store, FOLDER, lambda key, size: RangedFile(self.store.settings, key, size))
+    def read(self) -> ChangeLogFolder:
+        return ChangeLogFolder(self.store, FOLDER, lambda key, size: RangedFile(self.store.settings, key, size))
 
     def records(self, interval: Interval = EVERYTHING) -> list[dict[str, Any]]:
         log = self.read()

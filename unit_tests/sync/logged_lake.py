@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from destination_s3_spark.change_log.manifest import Manifest
-from destination_s3_spark.change_log.reading import ChangeLog, Interval
+from destination_s3_spark.change_log.reading import ChangeLogFolder, Interval
 from destination_s3_spark.protocol.catalog import Catalog, parse_catalog
 from destination_s3_spark.storage.ranged import RangedFile
 from destination_s3_spark.storage.s3 import S3Store
@@ -93,9 +93,9 @@ def run(lake: InlineLake, records: Sequence[Record], number: int, catalog: Catal
     lake.sync(catalog or cdc_catalog(), [lines(records), state(number), status("COMPLETE")])
 
 
-def change_log(lake: InlineLake) -> ChangeLog:
+def change_log(lake: InlineLake) -> ChangeLogFolder:
     store = S3Store(lake.settings)
-    return ChangeLog(store, FOLDER, lambda key, size: RangedFile(store.settings, key, size))
+    return ChangeLogFolder(store, FOLDER, lambda key, size: RangedFile(store.settings, key, size))
 
 
 def manifests(lake: InlineLake) -> list[Manifest]:

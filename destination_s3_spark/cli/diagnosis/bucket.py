@@ -12,7 +12,7 @@ from destination_s3_spark.storage.probes import Answer, ask
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.sync.check import CHECK_LIMITS, Step, checking
 
-PART = "bucket"
+_PART = "bucket"
 SKEW_DOUBTFUL_S = 60
 SKEW_BAD_S = 15 * 60
 """AWS refuses requests that are signed with a time further away than this."""
@@ -24,9 +24,9 @@ def look_at_bucket(settings: S3Settings, template: PathTemplate) -> Iterator[Fin
     try:
         answer = ask(settings, CHECK_LIMITS)
     except SyncError as error:
-        yield Finding(PART, "endpoint", Verdict.BAD, error.message)
+        yield Finding(_PART, "endpoint", Verdict.BAD, error.message)
         return
-    yield Finding(PART, "endpoint", Verdict.GOOD, f"{place} answered in {answer.seconds * 1000:.0f} ms")
+    yield Finding(_PART, "endpoint", Verdict.GOOD, f"{place} answered in {answer.seconds * 1000:.0f} ms")
     yield _clock(answer)
     with checking(settings, template) as steps:
         yield from _steps(steps)
@@ -35,12 +35,12 @@ def look_at_bucket(settings: S3Settings, template: PathTemplate) -> Iterator[Fin
 def _clock(answer: Answer) -> Finding:
     ahead = answer.ahead_s
     if ahead is None:
-        return Finding(PART, "clock", Verdict.SKIPPED, "the store's answer has no date to compare with")
+        return Finding(_PART, "clock", Verdict.SKIPPED, "the store's answer has no date to compare with")
     if abs(ahead) < SKEW_DOUBTFUL_S:
-        return Finding(PART, "clock", Verdict.GOOD, "this machine and the store agree")
+        return Finding(_PART, "clock", Verdict.GOOD, "this machine and the store agree")
     side = "ahead of" if ahead > 0 else "behind"
     verdict = Verdict.BAD if abs(ahead) >= SKEW_BAD_S else Verdict.DOUBTFUL
-    return Finding(PART, "clock", verdict, f"this machine is {abs(ahead):,.0f} s {side} the store. Set the clock right (NTP).")
+    return Finding(_PART, "clock", verdict, f"this machine is {abs(ahead):,.0f} s {side} the store. Set the clock right (NTP).")
 
 
 def _steps(steps: Sequence[Step]) -> Iterator[Finding]:
@@ -49,13 +49,13 @@ def _steps(steps: Sequence[Step]) -> Iterator[Finding]:
         missing = failed.intersection(step.after)
         if missing:
             failed.add(step.name)
-            yield Finding(PART, step.action, Verdict.SKIPPED, "needs what is bad above")
+            yield Finding(_PART, step.action, Verdict.SKIPPED, "needs what is bad above")
             continue
         begun = time.monotonic()
         try:
             step.run()
         except SyncError as error:
             failed.add(step.name)
-            yield Finding(PART, step.action, Verdict.BAD, error.message)
+            yield Finding(_PART, step.action, Verdict.BAD, error.message)
         else:
-            yield Finding(PART, step.action, Verdict.GOOD, f"{(time.monotonic() - begun) * 1000:.0f} ms")
+            yield Finding(_PART, step.action, Verdict.GOOD, f"{(time.monotonic() - begun) * 1000:.0f} ms")

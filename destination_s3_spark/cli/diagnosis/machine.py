@@ -24,7 +24,7 @@ from destination_s3_spark.sync.check import check_cluster
 from destination_s3_spark.sync.runtime import TASK_MIN_BYTES, WORKER_BYTES, engine_of, spark_settings, task_bytes
 from destination_s3_spark.sync.scratch import scratch_directory
 
-PART = "machine"
+_PART = "machine"
 LEAST_JAVA = 17
 JAVA_LIMIT_S = 30
 BUFFERS_PER_TASK = 3
@@ -44,11 +44,11 @@ def look_at_machine(config: Config, template: PathTemplate | None) -> Iterator[F
     java = find_java()
     yield java
     if java.verdict is Verdict.BAD or spool.verdict is Verdict.BAD:
-        yield Finding(PART, "Spark", Verdict.SKIPPED, "needs what is bad above")
+        yield Finding(_PART, "Spark", Verdict.SKIPPED, "needs what is bad above")
     elif is_local(config.spark.master):
         yield _local_spark(config)
     elif template is None:
-        yield Finding(PART, "Spark", Verdict.SKIPPED, "a cluster is tried with the bucket, which is bad")
+        yield Finding(_PART, "Spark", Verdict.SKIPPED, "a cluster is tried with the bucket, which is bad")
     else:
         yield _cluster(config, template)
 
@@ -59,16 +59,16 @@ def find_java() -> Finding:
     java = str(Path(home, "bin", "java")) if home else shutil.which("java")
     advice = f"Install Java {LEAST_JAVA} or later, or point JAVA_HOME at it."
     if java is None:
-        return Finding(PART, "Java", Verdict.BAD, f"There is no java on the PATH, and JAVA_HOME is not set. {advice}")
+        return Finding(_PART, "Java", Verdict.BAD, f"There is no java on the PATH, and JAVA_HOME is not set. {advice}")
     try:
         said = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=JAVA_LIMIT_S, check=False).stderr  # noqa: S603
     except (OSError, subprocess.TimeoutExpired) as error:
-        return Finding(PART, "Java", Verdict.BAD, f"{java} cannot be run ({type(error).__name__}). {advice}")
+        return Finding(_PART, "Java", Verdict.BAD, f"{java} cannot be run ({type(error).__name__}). {advice}")
     version = _VERSION.search(said)
     if version is None:
-        return Finding(PART, "Java", Verdict.BAD, f"{java} does not tell its version. {advice}")
+        return Finding(_PART, "Java", Verdict.BAD, f"{java} does not tell its version. {advice}")
     good = int(version[1]) >= LEAST_JAVA
-    return Finding(PART, "Java", Verdict.GOOD if good else Verdict.BAD, f"{java}, {version[0]}" + ("" if good else f". {advice}"))
+    return Finding(_PART, "Java", Verdict.GOOD if good else Verdict.BAD, f"{java}, {version[0]}" + ("" if good else f". {advice}"))
 
 
 def _local_spark(config: Config) -> Finding:
@@ -81,18 +81,18 @@ def _local_spark(config: Config) -> Finding:
         try:
             engine.run(str, [[number] for number in range(engine.cores)])
         except SyncError as error:
-            return Finding(PART, "Spark", Verdict.BAD, error.message)
+            return Finding(_PART, "Spark", Verdict.BAD, error.message)
         cores, seconds = engine.cores, time.monotonic() - begun
     version = metadata.version("pyspark")
-    return Finding(PART, "Spark", Verdict.GOOD, f"pyspark {version} ran a task in each of {cores} workers, after {seconds:.1f} s")
+    return Finding(_PART, "Spark", Verdict.GOOD, f"pyspark {version} ran a task in each of {cores} workers, after {seconds:.1f} s")
 
 
 def _cluster(config: Config, template: PathTemplate) -> Finding:
     try:
         check_cluster(config, template)
     except SyncError as error:
-        return Finding(PART, "Spark", Verdict.BAD, error.message)
-    return Finding(PART, "Spark", Verdict.GOOD, f"an executor of {config.spark.master} ran a task and reached the bucket")
+        return Finding(_PART, "Spark", Verdict.BAD, error.message)
+    return Finding(_PART, "Spark", Verdict.GOOD, f"an executor of {config.spark.master} ran a task and reached the bucket")
 
 
 def _spool(config: Config) -> Finding:
@@ -100,13 +100,13 @@ def _spool(config: Config) -> Finding:
         with scratch_directory(config):
             pass
     except SyncError as error:
-        return Finding(PART, "spool directory", Verdict.BAD, error.message)
+        return Finding(_PART, "spool directory", Verdict.BAD, error.message)
     directory = config.batching.spool_dir or tempfile.gettempdir()
     free, most = shutil.disk_usage(directory).free, int(config.batching.max_spool_gb * GIB)
     room = f"{directory} has {size_text(free)} free, and up to {size_text(most)} may wait there (batching.max_spool_gb)"
     if free < most:
-        return Finding(PART, "spool directory", Verdict.DOUBTFUL, f"{room}. Make room, set max_spool_gb lower, or use another directory.")
-    return Finding(PART, "spool directory", Verdict.GOOD, room)
+        return Finding(_PART, "spool directory", Verdict.DOUBTFUL, f"{room}. Make room, set max_spool_gb lower, or use another directory.")
+    return Finding(_PART, "spool directory", Verdict.GOOD, room)
 
 
 def _memory(config: Config, container: int) -> Finding:
@@ -117,10 +117,10 @@ def _memory(config: Config, container: int) -> Finding:
     if container < least:
         fitting = max(1, (container - settings.heap_mb * MIB - WORKER_BYTES) // (WORKER_BYTES + BUFFERS_PER_TASK * TASK_MIN_BYTES))
         return Finding(
-            PART,
+            _PART,
             "memory",
             Verdict.BAD,
             f"{tasks} need {size_text(least)}, and there are {size_text(container)}. Give the container more memory, or set "
             f"spark.master to local[{fitting}].",
         )
-    return Finding(PART, "memory", Verdict.GOOD, f"{size_text(container)}; {tasks} take up to {size_text(most)}")
+    return Finding(_PART, "memory", Verdict.GOOD, f"{size_text(container)}; {tasks} take up to {size_text(most)}")

@@ -13,7 +13,7 @@ from destination_s3_spark.config.iceberg_options import IcebergRest
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.tables.configured import option_warnings
 
-PART = "configuration"
+_PART = "configuration"
 
 
 def look_at_options(options: Mapping[str, Any]) -> Iterator[Finding]:
@@ -22,16 +22,16 @@ def look_at_options(options: Mapping[str, Any]) -> Iterator[Finding]:
         config = Config.parse(options)
         doubtful = option_warnings(config, options)
     except ConfigError as error:
-        yield Finding(PART, "options", Verdict.BAD, error.message)
+        yield Finding(_PART, "options", Verdict.BAD, error.message)
         for option in Config.unknown_beside_refused(options):
             if not option.ours:  # those of this connector are in the error
-                yield Finding(PART, "options", Verdict.DOUBTFUL, str(option))
+                yield Finding(_PART, "options", Verdict.DOUBTFUL, str(option))
         return
     for doubt in doubtful:
-        yield Finding(PART, "options", Verdict.DOUBTFUL, doubt)
+        yield Finding(_PART, "options", Verdict.DOUBTFUL, doubt)
     yield from _in_the_open(config)
     if not doubtful:
-        yield Finding(PART, "options", Verdict.GOOD, "all are known and valid")
+        yield Finding(_PART, "options", Verdict.GOOD, "all are known and valid")
 
 
 def _in_the_open(config: Config) -> Iterator[Finding]:
@@ -44,7 +44,7 @@ def _in_the_open(config: Config) -> Iterator[Finding]:
         url = urlsplit(address or "")
         if url.scheme.lower() == "http" and not _is_loopback(url.hostname or ""):
             yield Finding(
-                PART,
+                _PART,
                 option,
                 Verdict.DOUBTFUL,
                 f"{url.hostname} is asked over plain http: whoever is on the way reads all data and tokens and may change them. Use https, "

@@ -14,7 +14,7 @@ from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.sync.check import CHECK_LIMITS
 from destination_s3_spark.tables.publishers.registry import check_publishers
 
-PART = "publishing"
+_PART = "publishing"
 
 
 def look_at_catalogs(config: Config, template: PathTemplate) -> Iterator[Finding]:
@@ -27,6 +27,6 @@ def look_at_catalogs(config: Config, template: PathTemplate) -> Iterator[Finding
         try:
             check_publishers(alone, store, template)
         except SyncError as error:
-            yield Finding(PART, f"publish.{name}", Verdict.BAD, error.message)
+            yield Finding(_PART, f"publish.{name}", Verdict.BAD, error.message)
         else:
-            yield Finding(PART, f"publish.{name}", Verdict.GOOD, "every call that publishing needs works")
+            yield Finding(_PART, f"publish.{name}", Verdict.GOOD, "every call that publishing needs works")

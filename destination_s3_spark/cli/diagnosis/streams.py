@@ -11,7 +11,7 @@ from destination_s3_spark.sync.story.lines import installation
 from destination_s3_spark.tables.factory import TableFactory
 from destination_s3_spark.tables.stream_table import StreamTable
 
-PART = "streams"
+_PART = "streams"
 
 
 def look_at_streams(factory: TableFactory, catalog: bytes) -> Iterator[Finding]:
@@ -20,11 +20,11 @@ def look_at_streams(factory: TableFactory, catalog: bytes) -> Iterator[Finding]:
         parsed = parse_catalog(catalog)
         tables = factory.of_catalog(parsed)
     except SyncError as error:
-        yield Finding(PART, "catalog", Verdict.BAD, error.message)
+        yield Finding(_PART, "catalog", Verdict.BAD, error.message)
         return
-    yield Finding(PART, "installation", Verdict.GOOD, installation(parsed))
+    yield Finding(_PART, "installation", Verdict.GOOD, installation(parsed))
     for table in tables.values():
-        yield Finding(PART, str(table.stream.id), Verdict.GOOD, _paths(factory, table))
+        yield Finding(_PART, str(table.stream.id), Verdict.GOOD, _paths(factory, table))
 
 
 def _paths(factory: TableFactory, table: StreamTable) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from urllib.parse import urlsplit
 
-from destination_s3_spark.cli.inspection.source import Source
+from destination_s3_spark.cli.inspection.source import ConfiguredTable
 from destination_s3_spark.cli.inspection.table import InspectedTable
 from destination_s3_spark.config.config import Config
 from destination_s3_spark.config.format_options import ParquetFormat
@@ -54,10 +54,10 @@ def ddl(table: InspectedTable, config: Config, engine: SqlEngine) -> str:
             f"{chosen_format(config.format).title}. Of the engines, duckdb also reads JSON Lines and CSV."
         )
     untried = f"-- Not tried with {engine.value.capitalize()}, for want of an account.\n" if engine in UNTRIED else ""
-    return untried + _statement(Source(table, config), engine)
+    return untried + _statement(ConfiguredTable(table, config), engine)
 
 
-def _statement(source: Source, engine: SqlEngine) -> str:
+def _statement(source: ConfiguredTable, engine: SqlEngine) -> str:
     match engine:
         case SqlEngine.ATHENA:
             return _athena_delta(source) if source.has_delta_log else _hive(source, HIVE, "CREATE EXTERNAL TABLE IF NOT EXISTS")
@@ -77,7 +77,7 @@ def _statement(source: Source, engine: SqlEngine) -> str:
             return _snowflake(source)
 
 
-def _athena_delta(source: Source) -> str:
+def _athena_delta(source: ConfiguredTable) -> str:
     """Return the statement for a Delta table: Athena takes the columns from the log."""
     return (
         f"CREATE EXTERNAL TABLE IF NOT EXISTS {_qualified(source, HIVE)}\n"
@@ -85,7 +85,7 @@ def _athena_delta(source: Source) -> str:
     )
 
 
-def _hive(source: Source, dialect: Dialect, create: str) -> str:
+def _hive(source: ConfiguredTable, dialect: Dialect, create: str) -> str:
     root, location = source.uri("s3"), _FOLDER_FORMAT
     if source.config.publish.symlink:
         root, location = root + MANIFEST.rpartition("/")[0] + "/", _MANIFEST_FORMAT
@@ -93,7 +93,7 @@ def _hive(source: Source, dialect: Dialect, create: str) -> str:
     return f"{comments}{create} {_qualified(source, dialect)} (\n{columns}\n)\n{location}\nLOCATION {_escaped(root)};\n"
 
 
-def _spark(source: Source, scheme: str) -> str:
+def _spark(source: ConfiguredTable, scheme: str) -> str:
     options = "\nOPTIONS (recursiveFileLookup 'true')" if any(source.depths) else ""
     comments, columns = _columns(source, SPARK)
     return (
@@ -102,17 +102,17 @@ def _spark(source: Source, scheme: str) -> str:
     )
 
 
-def _databricks_delta(source: Source) -> str:
+def _databricks_delta(source: ConfiguredTable) -> str:
     """Return the statement for a Delta table. Databricks refuses to read such a folder as Parquet."""
     create = f"CREATE TABLE IF NOT EXISTS {_qualified(source, SPARK)}\nUSING DELTA\nLOCATION {_escaped(source.uri('s3'))};\n"
     return _spark_database(source) + create
 
 
-def _spark_database(source: Source) -> str:
+def _spark_database(source: ConfiguredTable) -> str:
     return f"CREATE DATABASE IF NOT EXISTS {SPARK.name(source.names[0])};\n" if len(source.names) > 1 else ""
 
 
-def _trino(source: Source) -> str:
+def _trino(source: ConfiguredTable) -> str:
     publish = source.config.publish
     schema, name = catalog_name(source.table.stream.namespace or NO_NAMESPACE), catalog_name(source.table.stream.name)
     shown = ""
@@ -133,7 +133,7 @@ def _trino(source: Source) -> str:
     return shown or _trino_folder(source)
 
 
-def _trino_folder(source: Source) -> str:
+def _trino_folder(source: ConfiguredTable) -> str:
     needed = ["hive.timestamp-precision=MICROSECONDS, or it refuses timestamp(6)"]
     if any(source.depths):
         needed.insert(0, "hive.recursive-directories=true, or the table is empty")
@@ -146,7 +146,7 @@ def _trino_folder(source: Source) -> str:
     )
 
 
-def _duckdb(source: Source) -> str:
+def _duckdb(source: ConfiguredTable) -> str:
     quoted = TRINO.name
     schema = f"CREATE SCHEMA IF NOT EXISTS {quoted(source.names[0])};\n" if len(source.names) > 1 else ""
     view = ".".join(map(quoted, source.names))
@@ -154,7 +154,7 @@ def _duckdb(source: Source) -> str:
     return f"{_duckdb_secret(source.config)}{schema}CREATE OR REPLACE VIEW {view} AS\nSELECT * FROM {reader};\n"
 
 
-def _duckdb_files(source: Source) -> str:
+def _duckdb_files(source: ConfiguredTable) -> str:
     chosen = chosen_format(source.config.format)
     patterns = [f"{source.uri('s3')}{'*/' * depth}*{source.extension}" for depth in sorted(source.depths) or [0]]
     files = f"[{', '.join(map(_text, patterns))}]"
@@ -180,7 +180,7 @@ def _duckdb_secret(config: Config) -> str:
     return f"-- For access to the bucket, once per session: CREATE SECRET ({', '.join(options)});\n"
 
 
-def _clickhouse(source: Source) -> str:
+def _clickhouse(source: ConfiguredTable) -> str:
     """Return a view over the Delta table. Of a folder, ClickHouse takes the columns of the first file."""
     if not source.has_delta_log:
         raise _needs_a_publisher("clickhouse", "publish.delta")
@@ -202,7 +202,7 @@ def _clickhouse_name(text: str) -> str:
     return "`" + printable(text, "_").replace("\\", "\\\\").replace("`", "\\`") + "`"
 
 
-def _snowflake(source: Source) -> str:
+def _snowflake(source: ConfiguredTable) -> str:
     volume = f"-- `lake` is an external volume on {source.config.s3_bucket_name}."
     create = f"CREATE ICEBERG TABLE IF NOT EXISTS {_qualified(source, TRINO)}\n  EXTERNAL_VOLUME = 'lake'\n"
     iceberg = source.config.publish.iceberg
@@ -224,7 +224,7 @@ def _needs_a_publisher(engine: str, options: str) -> ConfigError:
     return ConfigError(f"There is no statement for {engine} for the files alone. Set {options}; the next sync publishes the table.")
 
 
-def _columns(source: Source, dialect: Dialect) -> tuple[str, str]:
+def _columns(source: ConfiguredTable, dialect: Dialect) -> tuple[str, str]:
     """Return comments about the columns that the engine cannot read, and the list of the others, as they are stored."""
     found = sql_columns(source.fields(), dialect)
     comments = "".join(
@@ -233,7 +233,7 @@ def _columns(source: Source, dialect: Dialect) -> tuple[str, str]:
     return comments, ",\n".join(f"  {dialect.name(name)} {text}" for name, text in found.typed)
 
 
-def _qualified(source: Source, dialect: Dialect) -> str:
+def _qualified(source: ConfiguredTable, dialect: Dialect) -> str:
     return ".".join(map(dialect.name, source.names))
 
 

@@ -19,7 +19,7 @@ from destination_s3_spark.tables.runs.key_values import key_bounds
 from destination_s3_spark.tables.runs.keys import CdcDeletion, KeySpec
 
 
-class Standing(Enum):
+class FileStatus(Enum):
     """Whether readers of the chain see a file's rows."""
 
     LIVE = "live"
@@ -39,7 +39,7 @@ class TableFile:
     """
 
     kind: FileKind
-    standing: Standing
+    standing: FileStatus
     key: str
     rows: int | None
     bytes: int | None
@@ -57,7 +57,7 @@ class FileTotals:
     """The totals of the files of one kind and standing. `rows` and `bytes` are None for files that destination-s3 wrote."""
 
     kind: FileKind
-    standing: Standing
+    standing: FileStatus
     files: int
     rows: int | None
     bytes: int | None
@@ -66,30 +66,30 @@ class FileTotals:
 def table_files(table: InspectedTable) -> tuple[TableFile, ...]:
     """Return the live files in the order in which they were added, those of destination-s3 first."""
     live, added, specs = table.readable.live, _blocks_of_files(table), _key_specs(table)
-    adopted = [TableFile(FileKind.ADOPTED, Standing.LIVE, key, *[None] * 9) for key in live.adopted]
-    ours = [_file(file, Standing.PENDING if live.is_pending(file) else Standing.LIVE, added, specs) for file in live.files]
-    return (*adopted, *ours, *(_file(file, Standing.GIVEN_UP, added, specs) for file in live.dropped))
+    adopted = [TableFile(FileKind.ADOPTED, FileStatus.LIVE, key, *[None] * 9) for key in live.adopted]
+    ours = [_file(file, FileStatus.PENDING if live.is_pending(file) else FileStatus.LIVE, added, specs) for file in live.files]
+    return (*adopted, *ours, *(_file(file, FileStatus.GIVEN_UP, added, specs) for file in live.dropped))
 
 
 def file_totals(table: InspectedTable) -> tuple[FileTotals, ...]:
     """Return the totals of the live files by kind and standing."""
     live = table.readable.live
-    groups: dict[tuple[FileKind, Standing], list[FileEntry]] = {}
+    groups: dict[tuple[FileKind, FileStatus], list[FileEntry]] = {}
     for kind in FileKind:
-        for standing in (Standing.LIVE, Standing.PENDING):
-            groups[kind, standing] = [file for file in live.of(kind) if live.is_pending(file) is (standing is Standing.PENDING)]
-        groups[kind, Standing.GIVEN_UP] = [file for file in live.dropped if file.kind is kind]
+        for standing in (FileStatus.LIVE, FileStatus.PENDING):
+            groups[kind, standing] = [file for file in live.of(kind) if live.is_pending(file) is (standing is FileStatus.PENDING)]
+        groups[kind, FileStatus.GIVEN_UP] = [file for file in live.dropped if file.kind is kind]
     totals = [
         FileTotals(kind, standing, len(files), sum(file.rows for file in files), sum(file.bytes for file in files))
         for (kind, standing), files in groups.items()
         if files
     ]
     if live.adopted:
-        totals.append(FileTotals(FileKind.ADOPTED, Standing.LIVE, len(live.adopted), None, None))
+        totals.append(FileTotals(FileKind.ADOPTED, FileStatus.LIVE, len(live.adopted), None, None))
     return tuple(totals)
 
 
-def _file(file: FileEntry, standing: Standing, added: Mapping[str, Block], specs: tuple[KeySpec, ...]) -> TableFile:
+def _file(file: FileEntry, standing: FileStatus, added: Mapping[str, Block], specs: tuple[KeySpec, ...]) -> TableFile:
     block = added.get(file.key)
     bounds = None if file.keys is None else key_bounds(file.keys, specs)
     first, last = bounds or (None, None)

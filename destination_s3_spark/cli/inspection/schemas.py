@@ -14,7 +14,7 @@ from destination_s3_spark.schema.airbyte_type import type_label
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class InspectedColumn:
     """A column of the final table.
 
     `airbyte_type`, `field` and `since_schema` are None for the connector's own columns. `recovered_from` names the column whose values this
@@ -31,7 +31,7 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class SchemaChange:
+class RecordedChange:
     """A change that a schema brought. `change`, `path`, `old` and `new` are None for a schema without changes, such as the first one."""
 
     schema_id: int
@@ -45,7 +45,7 @@ class SchemaChange:
     new: str | None
 
 
-def columns(table: InspectedTable) -> tuple[Column, ...]:
+def columns(table: InspectedTable) -> tuple[InspectedColumn, ...]:
     """Return the columns in their order, or nothing before the first schema."""
     fields = {field["name"]: field for field in (table.state.schema or {}).get("fields", ())}
     names = {field.get("id"): name for name, field in fields.items()}
@@ -54,7 +54,7 @@ def columns(table: InspectedTable) -> tuple[Column, ...]:
         field = fields.get(column.name, {})
         recorded = field.get("type")
         found.append(
-            Column(
+            InspectedColumn(
                 column.name,
                 arrow_text(column.type),
                 None if recorded is None else type_label(recorded),
@@ -67,18 +67,18 @@ def columns(table: InspectedTable) -> tuple[Column, ...]:
     return tuple(found)
 
 
-def schema_changes(schemas: Sequence[Block]) -> tuple[SchemaChange, ...]:
+def schema_changes(schemas: Sequence[Block]) -> tuple[RecordedChange, ...]:
     """Return each schema with its changes, oldest first. A schema without changes is one row."""
     return tuple(change for block in schemas if isinstance(block.event, SetDataSchema) for change in _changes(block, block.event))
 
 
-def _changes(block: Block, event: SetDataSchema) -> list[SchemaChange]:
+def _changes(block: Block, event: SetDataSchema) -> list[RecordedChange]:
     schema = event.schema
     head = (event.schema_id, schema.get("version"), block.system_time, block.sequence_number, len(schema.get("fields", ())))
     changes = [
-        SchemaChange(
+        RecordedChange(
             *head, change["kind"], change["path"], *(type_label(change[side]) if side in change else None for side in ("old", "new"))
         )
         for change in schema.get("changes", ())
     ]
-    return changes or [SchemaChange(*head, None, None, None, None)]
+    return changes or [RecordedChange(*head, None, None, None, None)]

@@ -18,7 +18,7 @@ from destination_s3_spark.tables.configured import final_options
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ConfiguredTable:
     """A table and the configuration that it is written with."""
 
     table: InspectedTable

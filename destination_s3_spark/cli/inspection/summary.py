@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from destination_s3_spark.chain.files import FileEntry, FileKind
-from destination_s3_spark.cli.inspection.syncs import Sync, SyncEnd, syncs
+from destination_s3_spark.cli.inspection.syncs import RecordedSync, SyncEnd, syncs
 from destination_s3_spark.cli.inspection.table import InspectedTable
 from destination_s3_spark.stream_id import StreamId
 
@@ -97,7 +97,7 @@ def _last_sync(table: InspectedTable) -> tuple[int | None, datetime | None]:
     opener = table.state.opener
     if opener.sync_id:
         return opener.sync_id, opener.started_at
-    found: Sync | None = next((sync for sync in reversed(syncs(table.blocks)) if sync.sync_id is not None), None)
+    found: RecordedSync | None = next((sync for sync in reversed(syncs(table.blocks)) if sync.sync_id is not None), None)
     return (None, None) if found is None else (found.sync_id, found.started_at)
 
 

@@ -24,7 +24,7 @@ class SyncEnd(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Sync:
+class RecordedSync:
     """A session and what it brought into the table.
 
     `sync_id` is None for maintenance, and 0 for a sync without an id in its catalog. `started_at` is None if the session began before the
@@ -50,7 +50,7 @@ class Sync:
     last_block: int
 
 
-def syncs(blocks: Sequence[Block]) -> tuple[Sync, ...]:
+def syncs(blocks: Sequence[Block]) -> tuple[RecordedSync, ...]:
     """Return the sessions that wrote the blocks, oldest first."""
     sessions = list(sessions_of(blocks))
     voided = taken_back(blocks)
@@ -90,7 +90,7 @@ def _continues(session: Sequence[Block], event: OpenEpoch) -> bool:
     return began is not None and began.opener == event.opener and not isinstance(session[-1].event, Close)
 
 
-def _sync(session: Sequence[Block], voided: frozenset[int], *, is_last: bool) -> Sync:
+def _sync(session: Sequence[Block], voided: frozenset[int], *, is_last: bool) -> RecordedSync:
     began = opened_by(session)
     events = [block.event for block in session if block.sequence_number not in voided]
     added = [event for event in events if isinstance(event, AddData)]
@@ -98,7 +98,7 @@ def _sync(session: Sequence[Block], voided: frozenset[int], *, is_last: bool) ->
     ended_at = session[-1].system_time
     clean = any(isinstance(event, Close) for event in events)
     started_at = None if began is None else began.started_at
-    return Sync(
+    return RecordedSync(
         sync_id_of(session),
         started_at,
         ended_at,

@@ -14,7 +14,7 @@ from destination_s3_spark.tables.found import UnreadTable
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class TableFinding:
     """Something about a table, and what to do about it."""
 
     table: str
@@ -22,34 +22,34 @@ class Finding:
     next_step: str
 
 
-def findings(tables: Sequence[TableFigures], unread: Sequence[UnreadTable]) -> tuple[Finding, ...]:
+def findings(tables: Sequence[TableFigures], unread: Sequence[UnreadTable]) -> tuple[TableFinding, ...]:
     """Return the findings about all tables, those that could not be read first."""
-    broken = (Finding(table.table, f"could not be read: {table.reason}", "verify names each fault of its chain.") for table in unread)
+    broken = (TableFinding(table.table, f"could not be read: {table.reason}", "verify names each fault of its chain.") for table in unread)
     return (*broken, *(found for table in tables for found in of_table(table)))
 
 
-def of_table(table: TableFigures) -> Iterator[Finding]:
+def of_table(table: TableFigures) -> Iterator[TableFinding]:
     """Yield the findings about one table."""
     about = table.summary
     name = about.table
     if about.unsettled_block is not None:
         seen = "all its files are there" if about.unsettled_is_read else "its files are not all there and do not count here"
-        yield Finding(name, f"commit {about.unsettled_block} is not settled; {seen}", "The next sync or repair settles it.")
+        yield TableFinding(name, f"commit {about.unsettled_block} is not settled; {seen}", "The next sync or repair settles it.")
     if about.last_session_end is SyncEnd.OPEN:
         began = "" if about.last_sync_started_at is None else f" since {moment(about.last_sync_started_at)} UTC"
-        yield Finding(name, f"open{began}", "A sync is running, or one died: the next sync or repair cleans up.")
+        yield TableFinding(name, f"open{began}", "A sync is running, or one died: the next sync or repair cleans up.")
     if table.open_uploads:
         step = "They belong to the running sync, or to one that died: repair drops those."
-        yield Finding(name, f"{counted(table.open_uploads, 'open upload')}, invisible but paid for", step)
+        yield TableFinding(name, f"{counted(table.open_uploads, 'open upload')}, invisible but paid for", step)
     if about.held_back:
         step = "If the source did finish, accept lets them replace the table; discard drops them."
-        yield Finding(name, f"{counted(about.pending_rows, 'row')} held back, because nothing proves that the source finished", step)
+        yield TableFinding(name, f"{counted(about.pending_rows, 'row')} held back, because nothing proves that the source finished", step)
     elif about.pending_generation is not None:
         step = "It replaces the table when a sync of it completes."
-        yield Finding(name, f"generation {about.pending_generation} waits to replace the table", step)
+        yield TableFinding(name, f"generation {about.pending_generation} waits to replace the table", step)
     for reader in table.readers:
         if reader.state is not ReaderState.CURRENT:
-            yield Finding(name, _reader_text(reader), "repair publishes the table again, and so does the next sync.")
+            yield TableFinding(name, _reader_text(reader), "repair publishes the table again, and so does the next sync.")
     yield from _lost_values(table)
 
 
@@ -63,7 +63,7 @@ def _reader_text(reader: PublisherState) -> str:
             return f"{reader.publisher}: {reader.state.value}"
 
 
-def _lost_values(table: TableFigures) -> Iterator[Finding]:
+def _lost_values(table: TableFigures) -> Iterator[TableFinding]:
     last = next((sync for sync in reversed(table.syncs) if sync.sync_id is not None), None)
     if last is None or not last.values_changed:
         return
@@ -71,4 +71,4 @@ def _lost_values(table: TableFigures) -> Iterator[Finding]:
     what = f"{number_text(last.values_changed)} of the last sync’s values became null or were cut, in {counted(len(fields), 'field')}"
     if last.values_changed == 1:
         what = "1 of the last sync’s values became null or was cut"
-    yield Finding(table.summary.table, what, "The table’s chart of values names fields and reasons.")
+    yield TableFinding(table.summary.table, what, "The table’s chart of values names fields and reasons.")

@@ -8,9 +8,9 @@ from destination_s3_spark.chain.orphan_uploads import OrphanUploads
 from destination_s3_spark.cli.inspection.commits import Commit, commits
 from destination_s3_spark.cli.inspection.files import TableFile, table_files
 from destination_s3_spark.cli.inspection.readers import PublisherState, readers
-from destination_s3_spark.cli.inspection.schemas import SchemaChange, schema_changes
+from destination_s3_spark.cli.inspection.schemas import RecordedChange, schema_changes
 from destination_s3_spark.cli.inspection.summary import TableSummary, summary
-from destination_s3_spark.cli.inspection.syncs import Sync, syncs
+from destination_s3_spark.cli.inspection.syncs import RecordedSync, syncs
 from destination_s3_spark.cli.inspection.table import InspectedTable
 from destination_s3_spark.cli.inspection.values import ChangedValue, changed_values
 from destination_s3_spark.errors import SyncError
@@ -26,10 +26,10 @@ class TableFigures:
     summary: TableSummary
     readers: tuple[PublisherState, ...]
     files: tuple[TableFile, ...]
-    syncs: tuple[Sync, ...]
+    syncs: tuple[RecordedSync, ...]
     commits: tuple[Commit, ...]
     values: tuple[ChangedValue, ...]
-    schemas: tuple[SchemaChange, ...]
+    schemas: tuple[RecordedChange, ...]
     first_block: int
     open_uploads: int | None
 

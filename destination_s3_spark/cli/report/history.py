@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from destination_s3_spark.cli.inspection.schemas import SchemaChange
+from destination_s3_spark.cli.inspection.schemas import RecordedChange
 from destination_s3_spark.cli.words import moment
 from destination_s3_spark.counted import counted
 
@@ -35,14 +35,14 @@ class Timeline:
     remark: str
 
 
-def timeline(changes: Sequence[SchemaChange]) -> Timeline:
+def timeline(changes: Sequence[RecordedChange]) -> Timeline:
     """Return the timeline of schema changes."""
     events = [_event(list(rows)) for _, rows in groupby(changes, key=lambda change: change.schema_id)]
     left = len(events) - SCHEMAS_SHOWN
     return Timeline(tuple(reversed(events[-SCHEMAS_SHOWN:])), f"{counted(left, 'earlier schema')} not shown." if left > 0 else "")
 
 
-def _event(rows: list[SchemaChange]) -> SchemaEvent:
+def _event(rows: list[RecordedChange]) -> SchemaEvent:
     first = rows[0]
     said = tuple(_change_text(row) for row in rows if row.change is not None)
     return SchemaEvent(
@@ -54,6 +54,6 @@ def _event(rows: list[SchemaChange]) -> SchemaEvent:
     )
 
 
-def _change_text(row: SchemaChange) -> str:
+def _change_text(row: RecordedChange) -> str:
     types = " → ".join(text for text in (row.old, row.new) if text)
     return f"{row.change} {row.path}: {types}" if types else f"{row.change} {row.path}"

@@ -10,14 +10,14 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from destination_s3_spark.cli.inspection.syncs import Sync
-from destination_s3_spark.cli.report.attention import Finding, findings
+from destination_s3_spark.cli.inspection.syncs import RecordedSync
+from destination_s3_spark.cli.report.attention import TableFinding, findings
 from destination_s3_spark.cli.report.chart import HEIGHT, WIDTH, Absent, Chart, steps, thinned
 from destination_s3_spark.cli.report.figures import TableFigures
 from destination_s3_spark.cli.report.history import Timeline, timeline
 from destination_s3_spark.cli.report.quality import Quality, quality
 from destination_s3_spark.cli.report.scales import number_scale
-from destination_s3_spark.cli.report.table_charts import END_TEXTS, LOOKS, data_commits, points_of, table_charts
+from destination_s3_spark.cli.report.table_charts import END_TEXTS, SYNC_LOOKS, data_commits, points_of, table_charts
 from destination_s3_spark.cli.words import duration_text, moment, number_text, size_text
 from destination_s3_spark.counted import counted
 from destination_s3_spark.printable import printable
@@ -51,8 +51,8 @@ class TableSection:
     charts: tuple[Chart | Absent, ...]
     quality: Quality | Absent
     schemas: Timeline
-    sessions: tuple[Sync, ...]
-    last: Sync | None
+    sessions: tuple[RecordedSync, ...]
+    last: RecordedSync | None
     share: float
     spark: str
     remark: str
@@ -66,7 +66,7 @@ class Page:
     made_at: datetime
     version: str
     tiles: tuple[Tile, ...]
-    findings: tuple[Finding, ...]
+    findings: tuple[TableFinding, ...]
     tables: tuple[TableSection, ...]
     unread: tuple[UnreadTable, ...]
     are_open: bool
@@ -102,7 +102,7 @@ def render(shown: Page) -> str:
     environment.filters |= {"number": number_text, "size": size_text, "moment": moment, "took": duration_text}
     environment.filters |= {"rows": lambda rows: counted(rows, "row"), "files": lambda files: counted(files, "file")}
     environment.tests |= {"absent": lambda chart: isinstance(chart, Absent)}
-    environment.globals |= {"WIDTH": WIDTH, "HEIGHT": HEIGHT, "LOOKS": LOOKS, "END_TEXTS": END_TEXTS, "FINDINGS_SHOWN": FINDINGS_SHOWN}
+    environment.globals |= {"WIDTH": WIDTH, "HEIGHT": HEIGHT, "LOOKS": SYNC_LOOKS, "END_TEXTS": END_TEXTS, "FINDINGS_SHOWN": FINDINGS_SHOWN}
     return environment.get_template("page.html").render(page=shown)
 
 
@@ -111,7 +111,7 @@ def _safe(value: Any) -> Any:
     return printable(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
 
 
-def _tiles(tables: Sequence[TableFigures], unread: Sequence[UnreadTable], found: Sequence[Finding]) -> tuple[Tile, ...]:
+def _tiles(tables: Sequence[TableFigures], unread: Sequence[UnreadTable], found: Sequence[TableFinding]) -> tuple[Tile, ...]:
     rows, size, files, raw_size, raw_files = (
         sum(getattr(table.summary, what) for table in tables) for what in ("rows", "bytes", "files", "raw_bytes", "raw_files")
     )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from destination_s3_spark.cli.inspection.commits import session_label, session_text
-from destination_s3_spark.cli.inspection.syncs import Sync
+from destination_s3_spark.cli.inspection.syncs import RecordedSync
 from destination_s3_spark.cli.inspection.values import ChangedValue
 from destination_s3_spark.cli.report.chart import Absent, Datum, Mark, Numbers, bars
 from destination_s3_spark.cli.report.figures import TableFigures
@@ -88,7 +88,7 @@ def _lead(total: int, newest: int, syncs: int) -> str:
     return f"{counted(total, 'value')} in {counted(syncs, 'sync')} {became}; {number_text(newest)} in the last sync."
 
 
-def _key(sync: Sync) -> tuple[int | None, object]:
+def _key(sync: RecordedSync) -> tuple[int | None, object]:
     return sync.sync_id, sync.started_at
 
 
@@ -98,7 +98,7 @@ def _place(value: ChangedValue, places: dict[tuple[int | None, object], int]) ->
     return places.get((value.sync_id, None)) if place is None else place
 
 
-def _bars(group: Sequence[tuple[int, ChangedValue]], syncs: Sequence[Sync], scale: Scale) -> FieldBars:
+def _bars(group: Sequence[tuple[int, ChangedValue]], syncs: Sequence[RecordedSync], scale: Scale) -> FieldBars:
     by_place = dict(group)
     shares = [100 * by_place[place].share if place in by_place else 0.0 for place in range(len(syncs))]
     counts = [by_place[place].values if place in by_place else 0 for place in range(len(syncs))]

@@ -9,8 +9,8 @@ from typing import Literal
 
 from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.cli.inspection.commits import Commit, session_label, session_text
-from destination_s3_spark.cli.inspection.files import Standing
-from destination_s3_spark.cli.inspection.syncs import Sync, SyncEnd
+from destination_s3_spark.cli.inspection.files import FileStatus
+from destination_s3_spark.cli.inspection.syncs import RecordedSync, SyncEnd
 from destination_s3_spark.cli.report.chart import LAST_PLACE, Absent, Chart, Datum, Numbers, bars, steps, thinned
 from destination_s3_spark.cli.report.figures import TableFigures
 from destination_s3_spark.cli.report.scales import (
@@ -36,7 +36,7 @@ POINTS_OF_PAGE = 6_000
 MOST_POINTS, FEWEST_POINTS = 240, 24
 
 DATA_KINDS = frozenset({"AddData", "MergeData", "ReplaceData"})
-LOOKS = {SyncEnd.CLEAN: "plain", SyncEnd.UNCLEAN: "unclean", SyncEnd.OPEN: "open"}
+SYNC_LOOKS = {SyncEnd.CLEAN: "plain", SyncEnd.UNCLEAN: "unclean", SyncEnd.OPEN: "open"}
 END_TEXTS = {SyncEnd.CLEAN: "ended cleanly", SyncEnd.UNCLEAN: "ended not cleanly", SyncEnd.OPEN: "still open"}
 
 
@@ -95,7 +95,7 @@ def data_commits(table: TableFigures) -> tuple[Commit, ...]:
     return tuple(commit for commit in table.commits if commit.kind in DATA_KINDS and not commit.taken_back)
 
 
-def drawn_syncs(table: TableFigures) -> tuple[Sync, ...]:
+def drawn_syncs(table: TableFigures) -> tuple[RecordedSync, ...]:
     """Return the newest syncs, without repairs and rebuilds."""
     return tuple(sync for sync in table.syncs if sync.sync_id is not None)[-SYNCS_DRAWN:]
 
@@ -126,7 +126,7 @@ def throughput(table: TableFigures) -> Chart | Absent:
     return _of_syncs("Rows per second of each sync", lead, table, syncs, values, measure_scale(max(values), "rows/s"))
 
 
-def rows_per_second(sync: Sync) -> float | None:
+def rows_per_second(sync: RecordedSync) -> float | None:
     """Return how many rows the sync brought per second that it had the table open, or None if that time is unknown."""
     return sync.rows / sync.duration_s if sync.duration_s else None
 
@@ -135,7 +135,7 @@ def _rate(rows: float) -> str:
     return f"{rows:,.0f}" if rows >= 10 else f"{rows:.1f}"
 
 
-def _of_syncs(title: str, lead: str, table: TableFigures, syncs: Sequence[Sync], values: Sequence[float], scale: Scale) -> Chart:
+def _of_syncs(title: str, lead: str, table: TableFigures, syncs: Sequence[RecordedSync], values: Sequence[float], scale: Scale) -> Chart:
     names = [session_text(sync.sync_id) for sync in syncs]
     titles = [f"{name}, {moment(sync.started_at)}: {_sync_text(sync)}" for name, sync in zip(names, syncs, strict=True)]
     every = sum(sync.sync_id is not None for sync in table.syncs)
@@ -157,21 +157,21 @@ def _of_syncs(title: str, lead: str, table: TableFigures, syncs: Sequence[Sync],
         scale,
         place_ticks([session_label(sync.sync_id) for sync in syncs]),
         "sync (id), oldest first",
-        bars(values, scale, titles, [LOOKS[sync.end] for sync in syncs]),
+        bars(values, scale, titles, [SYNC_LOOKS[sync.end] for sync in syncs]),
         Numbers(("sync", "started (UTC)", "took", "rows", "rows per second", "ended"), tuple(rows)),
         remark=f"The newest {len(syncs)} of {number_text(every)} syncs are drawn." if len(syncs) < every else "",
-        legend=tuple((LOOKS[end], END_TEXTS[end]) for end in ends) if ends != [SyncEnd.CLEAN] else (),
+        legend=tuple((SYNC_LOOKS[end], END_TEXTS[end]) for end in ends) if ends != [SyncEnd.CLEAN] else (),
     )
 
 
-def _sync_text(sync: Sync) -> str:
+def _sync_text(sync: RecordedSync) -> str:
     return f"{duration_text(sync.duration_s)}, {counted(sync.rows, 'row')}, {size_text(sync.bytes)}, ended: {sync.end.value}"
 
 
 def files_by_size(table: TableFigures) -> Chart | Absent:
     """Return the histogram of the final table's files by size."""
     sizes = [
-        file.bytes for file in table.files if file.kind is FileKind.FINAL and file.standing is Standing.LIVE and file.bytes is not None
+        file.bytes for file in table.files if file.kind is FileKind.FINAL and file.standing is FileStatus.LIVE and file.bytes is not None
     ]
     if not sizes:
         return Absent("Files by size", "The final table has no files.")

@@ -10,12 +10,11 @@ import numpy as np
 import pyarrow as pa
 
 from destination_s3_spark.exact_json.values import object_text, split_object
-from destination_s3_spark.schema.arrow import META_FIELDS
 from destination_s3_spark.tables.capture.events import EventValues
+from destination_s3_spark.tables.runs.keys import META
 from destination_s3_spark.tables.runs.soft_deletions import DATA, edited, replaced
 from destination_s3_spark.tables.runs.winners import Indices
 
-META = META_FIELDS[2].name
 NOT_PROVIDED = {"change": "NULLED", "reason": "SOURCE_RETRIEVAL_ERROR"}
 """The entry in `_airbyte_meta.changes` for a value that no row of the key had."""
 

@@ -29,8 +29,8 @@ from destination_s3_spark.config.format_options import ParquetFormat
 from destination_s3_spark.delta_log.actions import (
     Action,
     Add,
-    Checkpoint,
     CommitInfo,
+    DeltaSnapshot,
     MalformedCommit,
     Metadata,
     Protocol,
@@ -296,7 +296,7 @@ class DeltaTable:
             known = {path: add for path, add in earlier.items() if path in target.files and describes(add, target.files[path])} | adds
             unknown = {path: file for path, file in target.files.items() if path not in known}
             known |= add_actions(store, unknown, target.columns, target.time, target.partitioning)
-            log.write_checkpoint(version, Checkpoint(PROTOCOL, target.metadata, (txn,), tuple(known[path] for path in sorted(known))))
+            log.write_checkpoint(version, DeltaSnapshot(PROTOCOL, target.metadata, (txn,), tuple(known[path] for path in sorted(known))))
             if version // CLEAN_UP_EVERY > (checkpoint or 0) // CLEAN_UP_EVERY:
                 log.clean_up(now)
             checkpoint = version

@@ -39,7 +39,7 @@ BLOCK = "airbyte.block"
 """Table parameter: number of the newest block of the chain when the columns were registered."""
 TRIES = 4
 """Most attempts while other programs change the table at the same time."""
-NAMESPACE = "${NAMESPACE}"
+NAMESPACE_VARIABLE = "${NAMESPACE}"
 
 logger = logging.getLogger("airbyte")
 
@@ -255,7 +255,7 @@ def _of_tables(config: Config, roots: Mapping[StreamId, str], template: PathTemp
 
 def table_name(database: str, stream: StreamId) -> tuple[str, str]:
     """Return the names of the database and of the table of a stream."""
-    return catalog_name(database.replace(NAMESPACE, stream.namespace or "default")), catalog_name(stream.name)
+    return catalog_name(database.replace(NAMESPACE_VARIABLE, stream.namespace or "default")), catalog_name(stream.name)
 
 
 def _require_publishable(config: Config, roots: Mapping[StreamId, str], template: PathTemplate) -> None:  # noqa: ARG001

@@ -33,7 +33,7 @@ from destination_s3_spark.tables.publishers.withdrawal import DELTA_PUBLISHER, W
 if TYPE_CHECKING:  # a cluster's executors have no pydantic
     from destination_s3_spark.config.config import Config
 
-LOOKS = 8
+MOST_ATTEMPTS = 8
 """Most times that an overtaken writer publishes the newest state while another writer goes on. The other one publishes at its end."""
 
 logger = logging.getLogger(__name__)
@@ -151,7 +151,7 @@ def show_newest(publishers: Sequence[Publisher], store: ObjectStore, chain: Chai
     if not publishers:
         return
     try:
-        for _ in range(LOOKS):
+        for _ in range(MOST_ATTEMPTS):
             newest = chain.anew()
             seen, state = readable(newest, store), newest.head
             if seen.left_out is not None:

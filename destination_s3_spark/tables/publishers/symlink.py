@@ -31,7 +31,7 @@ SEQUENCE = "ab-chain-sequence"
 """Object metadata: number of the chain's newest block at the time of the manifest."""
 TIME = "ab-chain-time"
 """Object metadata: that block's system time. It identifies the manifest of a table that was removed and created again."""
-OWNER = "ab-chain-table"
+OWNER_METADATA = "ab-chain-table"
 """Object metadata: the id of the table."""
 REPLACE_TRIES = 8
 """Most attempts to replace a manifest while other writers replace it at the same time."""
@@ -55,7 +55,7 @@ class SymlinkManifest:
         """
         key = state.identity.final_root + MANIFEST
         body = "".join(f"s3://{self.bucket}/{key}\n" for key in published_keys(live)).encode()
-        metadata = {SEQUENCE: str(state.sequence_number), TIME: _time(state), OWNER: state.identity.table_id}
+        metadata = {SEQUENCE: str(state.sequence_number), TIME: _time(state), OWNER_METADATA: state.identity.table_id}
         etag = None if last is None else last.mark
         for _ in range(REPLACE_TRIES):
             try:
@@ -118,7 +118,7 @@ def _require_own(manifest: ObjectInfo | None, state: TableState) -> None:
     """Raise NotPublished if the manifest is that of another table, or if this connector did not write it."""
     if manifest is None:
         return
-    if _sequence(manifest) < 0 or manifest.metadata.get(OWNER) != state.identity.table_id:
+    if _sequence(manifest) < 0 or manifest.metadata.get(OWNER_METADATA) != state.identity.table_id:
         raise NotPublished(
             f"'{manifest.key}' is the manifest of another table or program, which is never overwritten. Choose another path for the "
             "stream, or remove that object."

@@ -14,7 +14,7 @@ from destination_s3_spark.chain.events import (
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.state import Pending
 from destination_s3_spark.cli import views
-from destination_s3_spark.cli.inspection.files import Standing, file_totals, table_files
+from destination_s3_spark.cli.inspection.files import FileStatus, file_totals, table_files
 from destination_s3_spark.cli.inspection.summary import summary
 from destination_s3_spark.schema.airbyte_type import Field
 from destination_s3_spark.schema.arrow import META_FIELDS
@@ -30,11 +30,11 @@ def test_files_are_listed_by_kind_and_those_of_a_pending_generation_apart() -> N
     table = chain.append(add_data(5, 3, schema_id=1), settled=2).inspected()
 
     assert [(row.kind.value, row.standing, row.files, row.rows, row.bytes) for row in file_totals(table)] == [
-        ("raw", Standing.LIVE, 1, 5, 1_500_000),
-        ("raw", Standing.PENDING, 1, 3, 1_500_000),
-        ("final", Standing.LIVE, 1, 5, 1_500_000),
-        ("final", Standing.PENDING, 1, 3, 1_500_000),
-        ("adopted", Standing.LIVE, 1, None, None),
+        ("raw", FileStatus.LIVE, 1, 5, 1_500_000),
+        ("raw", FileStatus.PENDING, 1, 3, 1_500_000),
+        ("final", FileStatus.LIVE, 1, 5, 1_500_000),
+        ("final", FileStatus.PENDING, 1, 3, 1_500_000),
+        ("adopted", FileStatus.LIVE, 1, None, None),
     ]
     assert views.facts(summary(table))["pending"] == "generation 4 waits to replace the table, begun by sync 8"
     files = table_files(table)

@@ -7,10 +7,10 @@ from datetime import UTC, datetime, timedelta
 
 from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.cli.inspection.commits import Commit
-from destination_s3_spark.cli.inspection.files import Standing, TableFile
-from destination_s3_spark.cli.inspection.schemas import SchemaChange
+from destination_s3_spark.cli.inspection.files import FileStatus, TableFile
+from destination_s3_spark.cli.inspection.schemas import RecordedChange
 from destination_s3_spark.cli.inspection.summary import TableSummary
-from destination_s3_spark.cli.inspection.syncs import Sync, SyncEnd
+from destination_s3_spark.cli.inspection.syncs import RecordedSync, SyncEnd
 from destination_s3_spark.cli.inspection.values import ChangedValue
 from destination_s3_spark.cli.report.figures import TableFigures
 
@@ -28,12 +28,12 @@ def commit(number: int, rows: int, *, taken_back: bool = False, kind: str = "Add
     return Commit(number, at(number), kind, 1, number + 1, ROWS, 2, 0, ROWS, 1, 0, rows, rows * 1_000, taken_back, "")
 
 
-def sync(number: int, end: SyncEnd = SyncEnd.CLEAN, changed: int = 0, duration_s: float | None = 10.0) -> Sync:
+def sync(number: int, end: SyncEnd = SyncEnd.CLEAN, changed: int = 0, duration_s: float | None = 10.0) -> RecordedSync:
     size = ROWS * 1_000
-    return Sync(number + 1, at(number), at(number), duration_s, end, 1, ROWS, 1, 1, size, changed, 0, 0, 0, number, number)
+    return RecordedSync(number + 1, at(number), at(number), duration_s, end, 1, ROWS, 1, 1, size, changed, 0, 0, 0, number, number)
 
 
-def file(size: int | None, kind: FileKind = FileKind.FINAL, standing: Standing = Standing.LIVE) -> TableFile:
+def file(size: int | None, kind: FileKind = FileKind.FINAL, standing: FileStatus = FileStatus.LIVE) -> TableFile:
     return TableFile(kind, standing, "key", 1, size, None, None, None, 1, 0, 1, START)
 
 
@@ -84,7 +84,7 @@ def figures(name: str = "orders", syncs: int = 3, values: Sequence[ChangedValue]
         tuple(sync(number, changed=changed[number]) for number in range(syncs)),
         tuple(commit(number, (number + 1) * ROWS) for number in range(syncs)),
         tuple(values),
-        (SchemaChange(0, "1-0-0", START, 1, 5, None, None, None, None),),
+        (RecordedChange(0, "1-0-0", START, 1, 5, None, None, None, None),),
         0,
         0,
     )

@@ -8,9 +8,9 @@ from html import escape
 import pytest
 
 from destination_s3_spark.chain.files import FileKind
-from destination_s3_spark.cli.inspection.files import Standing
+from destination_s3_spark.cli.inspection.files import FileStatus
 from destination_s3_spark.cli.inspection.readers import PublisherState, ReaderState
-from destination_s3_spark.cli.inspection.schemas import SchemaChange
+from destination_s3_spark.cli.inspection.schemas import RecordedChange
 from destination_s3_spark.cli.inspection.syncs import SyncEnd
 from destination_s3_spark.cli.report.attention import findings
 from destination_s3_spark.cli.report.chart import HEIGHT, WIDTH, Absent, Chart, thinned
@@ -93,7 +93,7 @@ def test_each_sync_is_a_bar_in_the_look_of_its_end() -> None:
 
 
 def test_files_are_counted_in_classes_of_their_size() -> None:
-    others = (file(9, FileKind.RAW), file(9, standing=Standing.PENDING), file(None, FileKind.ADOPTED))
+    others = (file(9, FileKind.RAW), file(9, standing=FileStatus.PENDING), file(None, FileKind.ADOPTED))
     chart = files_by_size(replace(figures(), files=(file(1_500), file(2_000), file(4_999), file(5_000), *others)))
 
     assert [(row[0].text, row[1].value) for row in drawn(chart).numbers.rows] == [
@@ -153,7 +153,7 @@ def test_what_is_not_there_is_said_in_words() -> None:
 def test_names_cannot_become_markup_or_turn_the_text_around() -> None:
     name = '"><script>alert(1)</script>\u202e\x1b[31m'
     bad = figures(name, values=[value(0, name, 1)])
-    change = SchemaChange(0, name, START, 1, 1, "KeyAddition", name, None, name)
+    change = RecordedChange(0, name, START, 1, 1, "KeyAddition", name, None, name)
     reader = PublisherState(name, name, ReaderState.REFUSED, None, name)
     text = html(replace(bad, schemas=(change,), readers=(reader,)), unread=(UnreadTable(name, name),))
 
@@ -209,8 +209,8 @@ def test_uploads_that_the_store_does_not_list_are_not_none() -> None:
 
 
 def test_schemas_are_told_newest_first() -> None:
-    changes = [SchemaChange(0, "1-0-0", at(0), 1, 4, None, None, None, None)]
-    changes += [SchemaChange(1, "2-0-0", at(1), 5, 6, "Recovery", f"/f{number}", "integer", "string") for number in range(10)]
+    changes = [RecordedChange(0, "1-0-0", at(0), 1, 4, None, None, None, None)]
+    changes += [RecordedChange(1, "2-0-0", at(1), 5, 6, "Recovery", f"/f{number}", "integer", "string") for number in range(10)]
     found = timeline(changes)
 
     assert [(event.version, event.columns, len(event.changes), event.more) for event in found.events] == [
@@ -218,6 +218,6 @@ def test_schemas_are_told_newest_first() -> None:
         ("version 1-0-0", "4 columns", 0, 0),
     ]
     assert found.events[0].changes[0] == "Recovery /f0: integer → string"
-    many = [SchemaChange(number, None, START + timedelta(days=number), number, 1, None, None, None, None) for number in range(15)]
+    many = [RecordedChange(number, None, START + timedelta(days=number), number, 1, None, None, None, None) for number in range(15)]
     assert timeline(many).remark == "3 earlier schemas not shown."
     assert timeline(many).events[0].version == "schema 14"

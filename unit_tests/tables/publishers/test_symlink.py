@@ -23,7 +23,7 @@ from destination_s3_spark.tables.publishers.publication import Publisher, standi
 from destination_s3_spark.tables.publishers.registry import publishers_of, require_publishable
 from destination_s3_spark.tables.publishers.symlink import (
     MANIFEST,
-    OWNER,
+    OWNER_METADATA,
     SEQUENCE,
     SymlinkManifest,
     published_keys,
@@ -161,7 +161,7 @@ def test_a_manifest_is_current_when_it_is_not_older_than_the_last_data(table: An
     assert found.is_behind(writer.state.last_data) is not current
 
 
-@pytest.mark.parametrize("metadata", [{}, {SEQUENCE: "x"}, {SEQUENCE: "0", OWNER: "_raw__stream_orders"}])
+@pytest.mark.parametrize("metadata", [{}, {SEQUENCE: "x"}, {SEQUENCE: "0", OWNER_METADATA: "_raw__stream_orders"}])
 def test_a_manifest_of_another_table_or_program_stays(table: Any, metadata: dict[str, str], caplog: pytest.LogCaptureFixture) -> None:
     key = table.table.final_root + MANIFEST
     table.store.put(key, b"theirs", metadata)
