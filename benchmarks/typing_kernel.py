@@ -19,9 +19,9 @@ import pyarrow as pa
 from benchmarks.machine import describe_machine
 from demo import shop
 from demo.shop import Shop
+from destination_s3_spark.decoding.kernel_typer import record_typer
 from destination_s3_spark.decoding.plan import RowPlan
 from destination_s3_spark.decoding.record_typer import RecordTyper
-from destination_s3_spark.decoding.verbatim import record_typer
 from destination_s3_spark.kernel import HOW_LINES_ARE_TYPED
 from destination_s3_spark.protocol.catalog import Stream, parse_catalog
 from destination_s3_spark.schema.arrow import META_FIELDS, arrow_field

@@ -12,8 +12,8 @@ from types import ModuleType
 SWITCH = "DESTINATION_S3_SPARK_KERNEL"
 """Environment variable; `off` disables the kernel, so that Python decodes all lines."""
 _MODULE = "destination_s3_spark_kernel"
-_INTERFACE = 5
-"""Interface version that `native_record_typer` needs; it must equal the kernel's `INTERFACE`."""
+_INTERFACE = 6
+"""Interface version that `decoding.kernel_typer` needs; it must equal the kernel's `INTERFACE`."""
 
 
 def _load() -> tuple[ModuleType | None, str]:

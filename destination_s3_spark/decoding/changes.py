@@ -1,20 +1,28 @@
 """Record of the changes that typing makes to values: the entries of `_airbyte_meta.changes`.
 
-A spot is a cheap description of a place in a record. It is turned into text only if a change has to be reported there. A spot is either
-`(Places, position)`, a position in a column, or `(spot, ordinal, name)`, a member or item below another spot. An item has no name (None).
+The changes of many values of a column that became null stay in arrays from the kernel to the table, because one Python object per change
+costs as much as typing its line.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence, Set
+from collections.abc import Iterator, Sequence, Set
+from dataclasses import dataclass
 from enum import Enum
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
-Spot = tuple[Any, ...]
-"""A place in a record, see the module docstring. A recursive tuple type would not be clearer."""
+Place = tuple["Place | None", int, str | None]
+"""Place of a value in a record: that of its container (None for the record itself), its ordinal there, and its key (None for an item)."""
+
+Ints = np.ndarray[Any, np.dtype[np.int64]]
+
+_NULLED, _TRUNCATED = "NULLED", "TRUNCATED"
+_PARTS = ("field", "change", "reason")
 
 
 class Reason(Enum):
@@ -24,20 +32,12 @@ class Reason(Enum):
     SIZE = "DESTINATION_FIELD_SIZE_LIMITATION"
 
 
-class Location(NamedTuple):
-    """A resolved spot.
+class ValueChange(NamedTuple):
+    """One entry of a row's `_airbyte_meta.changes`.
 
-    `row` is the row in the block. `order` holds the ordinals that sort a row's changes in the order in which its fields are declared.
-    `path` is the path as text.
+    `order` holds the ordinals that sort a row's entries in the order in which its fields are declared. It is empty for an entry of the
+    source, so that it sorts first.
     """
-
-    row: int
-    order: tuple[int, ...]
-    path: str
-
-
-class Change(NamedTuple):
-    """One entry of a row's `_airbyte_meta.changes`. An entry from the source has an empty `order`, so that it sorts first."""
 
     row: int
     order: tuple[int, ...]
@@ -46,127 +46,159 @@ class Change(NamedTuple):
     reason: str | None
 
 
-class Places(Protocol):
-    """The places in the records of the values of a (child) column."""
+@dataclass(frozen=True, slots=True)
+class Trail:
+    """The path from a top-level column down to a (child) column, one step per Trail.
 
-    def locate(self, positions: Sequence[int]) -> list[Location]:
-        """Return the locations of the values at these positions of the column."""
+    `source` is the key of a member. It is None for the items of an array, whose `offsets` say where each array's items begin.
+    """
 
+    above: Trail | None
+    ordinal: int
+    source: str | None
+    offsets: np.ndarray[Any, Any] | None = None
 
-class ColumnPlaces(Places):
-    """Places of a top-level column. Position 0 is row `first_row` of the block."""
-
-    __slots__ = ("_first_row", "_ordinal", "_source")
-
-    def __init__(self, ordinal: int, source: str, first_row: int) -> None:
-        self._ordinal = ordinal
-        self._source = source
-        self._first_row = first_row
-
-    def locate(self, positions: Sequence[int]) -> list[Location]:
-        """Return the column's location in the rows at these positions."""
-        order, path = (self._ordinal,), self._source
-        return [Location(self._first_row + position, order, path) for position in positions]
-
-
-class SomePlaces(Places):
-    """Places of a column that holds some values of a parent column. The value at position i is at `positions[i]` in the parent."""
-
-    __slots__ = ("_parent", "_positions")
-
-    def __init__(self, parent: Places, positions: Sequence[int]) -> None:
-        self._parent = parent
-        self._positions = positions
-
-    def locate(self, positions: Sequence[int]) -> list[Location]:
-        """Return the locations of the values in the parent column."""
-        return self._parent.locate([self._positions[position] for position in positions])
+    def located(self, positions: Ints) -> Located:
+        """Return where the values at these positions of the column are."""
+        steps: list[tuple[Ints | int, str | None]] = []
+        step: Trail | None = self
+        while step is not None:
+            if step.offsets is not None:
+                arrays = step.offsets.searchsorted(positions, side="right") - 1
+                steps.append((positions - step.offsets[arrays], None))
+                positions = arrays
+            else:
+                steps.append((step.ordinal, step.source))
+            step = step.above
+        steps.reverse()
+        order = np.column_stack([np.broadcast_to(ordinal, positions.shape) for ordinal, _ in steps])
+        return Located(positions, order, tuple(source for _, source in steps))
 
 
-class MemberPlaces(Places):
-    """Places of an object's member. Its positions are those of the object."""
+class Located(NamedTuple):
+    """Places of values of one column.
 
-    __slots__ = ("_name", "_ordinal", "_parent")
+    `rows` are their rows. `order` is a matrix of ordinals with a row per value and a column per step, and `sources` are the steps' keys.
+    """
 
-    def __init__(self, parent: Places, ordinal: int, name: str) -> None:
-        self._parent = parent
-        self._ordinal = ordinal
-        self._name = name
+    rows: Ints
+    order: Ints
+    sources: tuple[str | None, ...]
 
-    def locate(self, positions: Sequence[int]) -> list[Location]:
-        """Return the member's locations below the objects at these positions."""
-        return [_member(location, self._ordinal, self._name) for location in self._parent.locate(positions)]
+    def places(self) -> Iterator[tuple[int, Place]]:
+        """Yield the row and the place of each value."""
+        for row, (first, *others) in zip(self.rows.tolist(), self.order.tolist(), strict=True):
+            place: Place = (None, first, self.sources[0])
+            for ordinal, source in zip(others, self.sources[1:], strict=True):
+                place = (place, ordinal, source)
+            yield row, place
 
+    def paths(self) -> pa.Array[Any]:
+        """Return the path of each value as text. Each distinct path is made only once."""
+        items = [at for at, source in enumerate(self.sources) if source is None]
+        if not items:
+            return pa.repeat(self._path(()), len(self.order))
+        indexes, which = np.unique(self.order[:, items], axis=0, return_inverse=True)
+        return pa.array([self._path(of) for of in indexes.tolist()], pa.string()).take(pa.array(which.reshape(-1)))
 
-class ItemPlaces(Places):
-    """Places of the items of arrays, laid end to end. `offsets[i]` is the position of the first item of the array at position i."""
-
-    __slots__ = ("_offsets", "_parent")
-
-    def __init__(self, parent: Places, offsets: np.ndarray[Any, Any]) -> None:
-        self._parent = parent
-        self._offsets = offsets
-
-    def locate(self, positions: Sequence[int]) -> list[Location]:
-        """Return the items' locations below their arrays, which are found by bisection."""
-        arrays = self._offsets.searchsorted(positions, side="right") - 1
-        indexes = (np.asarray(positions) - self._offsets[arrays]).tolist()
-        return list(map(_item, self._parent.locate(arrays.tolist()), indexes))
+    def _path(self, indexes: Sequence[int]) -> str:
+        left = iter(indexes)
+        return ".".join(f"[{next(left)}]" if source is None else source for source in self.sources)
 
 
 class Changes:
-    """The changes of one block, in any order."""
+    """The changes of one block, in any order. Single values are recorded for the current `row`."""
 
     def __init__(self) -> None:
-        self.entries: list[Change] = []
+        self.row = 0
+        self.entries: list[ValueChange] = []
+        self._nulled: list[Located] = []
 
-    def nulled(self, spot: Spot, reason: Reason) -> None:
-        """Record that the value at this spot became null."""
-        row, order, path = _resolve(spot)
-        self.entries.append(Change(row, order, path, "NULLED", reason.value))
+    def nulled(self, place: Place, reason: Reason) -> None:
+        """Record that a value of the current row became null."""
+        self._add(place, _NULLED, reason)
 
-    def nulled_all(self, places: Places, positions: Sequence[int], reason: Reason) -> None:
-        """Record that the values at these positions of a column became null."""
-        why = reason.value
-        self.entries.extend(Change(row, order, path, "NULLED", why) for row, order, path in places.locate(positions))
+    def truncated(self, place: Place, reason: Reason) -> None:
+        """Record that a value of the current row lost a part: lone surrogates, which no UTF-8 column can hold, or digits."""
+        self._add(place, _TRUNCATED, reason)
 
-    def truncated(self, spot: Spot, reason: Reason) -> None:
-        """Record that the value at this spot lost a part: lone surrogates, which no UTF-8 column can hold, or digits."""
-        row, order, path = _resolve(spot)
-        self.entries.append(Change(row, order, path, "TRUNCATED", reason.value))
+    def nulled_all(self, located: Located) -> None:
+        """Record that the values at these places became null because they have another type."""
+        self._nulled.append(located)
 
-    def in_order(self) -> Sequence[Change]:
-        """Return all entries sorted by row. Within a row, the source's entries come first, then ours in column order."""
-        return sorted(self.entries, key=_row_then_order)
+    def of_source(self) -> Changes:
+        """Return the entries of the source alone."""
+        found = Changes()
+        found.entries = [entry for entry in self.entries if not entry.order]
+        return found
+
+    def reasons(self) -> Counter[str]:
+        """Count the entries by reason."""
+        found = Counter(entry.reason for entry in self.entries if entry.reason is not None)
+        return found + Counter({Reason.SERIALIZATION.value: sum(len(located.rows) for located in self._nulled)})
 
     def of_fields(self) -> Counter[tuple[int, str | None]]:
         """Count the changes of whole fields by the ordinal of the field and the kind of change."""
-        return Counter((entry.order[0], entry.change) for entry in self.entries if len(entry.order) == 1)
+        found = Counter((entry.order[0], entry.change) for entry in self.entries if len(entry.order) == 1)
+        for located in self._nulled_fields():
+            found[int(located.order[0, 0]), _NULLED] += len(located.rows)
+        return found
 
     def rows_of(self, ordinals: Set[int]) -> list[int]:
         """Return the rows in which one of these fields was changed as a whole, in ascending order."""
-        return sorted({entry.row for entry in self.entries if len(entry.order) == 1 and entry.order[0] in ordinals})
+        single = [entry.row for entry in self.entries if len(entry.order) == 1 and entry.order[0] in ordinals]
+        many = [located.rows for located in self._nulled_fields() if int(located.order[0, 0]) in ordinals]
+        rows: list[int] = np.unique(np.concatenate([_ints(single), *many])).tolist()
+        return rows
+
+    def meta(self, sync_ids: pa.Array[Any], meta_type: pa.StructType) -> pa.StructArray:
+        """Build `_airbyte_meta` for rows with these sync ids (int64).
+
+        A row's entries are those of the source, then ours in the order of the columns.
+        """
+        list_type = meta_type.field("changes").type
+        rows = np.concatenate([_ints([entry.row for entry in self.entries]), *(located.rows for located in self._nulled)])
+        order = pa.array(np.lexsort((*self._sorting(), rows)))
+        count = len(rows) - len(self.entries)
+        parts = [pa.array([getattr(entry, part) for entry in self.entries], pa.string()) for part in _PARTS]
+        parts = [
+            pa.concat_arrays([parts[0], *(located.paths() for located in self._nulled)]),
+            pa.concat_arrays([parts[1], pa.repeat(_NULLED, count)]),
+            pa.concat_arrays([parts[2], pa.repeat(Reason.SERIALIZATION.value, count)]),
+        ]
+        entries = pa.StructArray.from_arrays([part.take(order) for part in parts], fields=list(list_type.value_type))
+        offsets = np.zeros(len(sync_ids) + 1, np.int32)
+        np.cumsum(np.bincount(rows, minlength=len(sync_ids)), out=offsets[1:])
+        lists = pa.ListArray.from_arrays(pa.array(offsets), entries, type=list_type)
+        return pa.StructArray.from_arrays([sync_ids, lists], fields=list(meta_type))
+
+    def _add(self, place: Place, change: str, reason: Reason) -> None:
+        steps: list[tuple[int, str | None]] = []
+        inner: Place | None = place
+        while inner is not None:
+            inner, ordinal, key = inner
+            steps.append((ordinal, key))
+        steps.reverse()
+        path = ".".join(f"[{ordinal}]" if key is None else key for ordinal, key in steps)
+        self.entries.append(ValueChange(self.row, tuple(ordinal for ordinal, _ in steps), path, change, reason.value))
+
+    def _nulled_fields(self) -> list[Located]:
+        return [located for located in self._nulled if located.order.shape[1] == 1]
+
+    def _sorting(self) -> list[Ints]:
+        """Return the keys for `np.lexsort` that sort a row's entries, the last key first. A prefix of an order comes before that order."""
+        width = max([0, *(len(entry.order) for entry in self.entries), *(located.order.shape[1] for located in self._nulled)])
+        single = _ints([(*entry.order, *[-1] * (width - len(entry.order))) for entry in self.entries]).reshape(len(self.entries), width)
+        many = [np.pad(each.order, ((0, 0), (0, width - each.order.shape[1])), constant_values=-1) for each in self._nulled]
+        return list(np.concatenate([single, *many]).T[::-1])
 
 
-def _row_then_order(change: Change) -> tuple[int, tuple[int, ...]]:
-    return change.row, change.order
+def stored_changes(meta: pa.StructArray) -> list[ValueChange]:
+    """Return the entries of `_airbyte_meta.changes` by row, as those of the source."""
+    lists: pa.ListArray[Any] = meta.field("changes")
+    rows = pc.list_parent_indices(lists).to_pylist()
+    return [ValueChange(row, (), *entry.values()) for row, entry in zip(rows, lists.flatten().to_pylist(), strict=True)]
 
 
-def _resolve(spot: Spot) -> Location:
-    steps = []
-    while len(spot) == 3:
-        spot, ordinal, name = spot
-        steps.append((ordinal, name))
-    places, position = spot
-    location: Location = places.locate((position,))[0]
-    for ordinal, name in reversed(steps):
-        location = _item(location, ordinal) if name is None else _member(location, ordinal, name)
-    return location
-
-
-def _member(parent: Location, ordinal: int, name: str) -> Location:
-    return Location(parent.row, (*parent.order, ordinal), f"{parent.path}.{name}")
-
-
-def _item(parent: Location, index: int) -> Location:
-    return Location(parent.row, (*parent.order, index), f"{parent.path}.[{index}]")
+def _ints(values: Sequence[Any]) -> Ints:
+    return np.array(values, np.int64)

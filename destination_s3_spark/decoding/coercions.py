@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from decimal import Decimal
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from destination_s3_spark.decoding.changes import Reason
 from destination_s3_spark.exact_json.values import QUOTE, string
@@ -19,6 +19,8 @@ DOUBLE_MAX = 1.7976931348623157e308
 _NUMBER_MAX = Decimal("1.7976931348623157E308")
 """The largest double in its shortest decimal digits. Airbyte's own destinations end the range of numbers here."""
 _INT64_DIGITS = 19
+_EXACT_INTEGERS = 2**53
+"""Below this, every integer is exact as a double."""
 
 _NUMBER_STARTS = frozenset(b"-0123456789")
 
@@ -26,13 +28,12 @@ _NUMBER = re.compile(rb"([+-]?)(\d*)(?:\.(\d*))?(?:[eE]([+-]?\d+))?")
 _INTEGER_TEXT = re.compile(rb"[+-]?\d+")
 _NUMERIC_TEXT = re.compile(rb"[+-]?(?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][+-]?\d++)?")
 """The quantifiers are possessive: a pattern that gives back digits takes quadratic time for a long text that is no number after all."""
-_PLAIN_INTEGER = re.compile(rb"-?\d{1,18}")
 
 
 class Rounded(NamedTuple):
-    """A decimal that differs from the number in its text."""
+    """A value that holds less than its text."""
 
-    value: Decimal
+    value: Any
 
 
 def boolean(text: bytes) -> bool | Reason:
@@ -44,7 +45,7 @@ def boolean(text: bytes) -> bool | Reason:
 
 def integer(text: bytes) -> int | Reason:
     """Read an int64 from an integer, a number with a zero fraction, or a string that holds a decimal integer."""
-    if _PLAIN_INTEGER.fullmatch(text):
+    if len(text) < _INT64_DIGITS and text.lstrip(b"-").isdigit():
         return int(text)
     if text[0] == QUOTE:
         inner = string(text).encode("utf-8", "replace")
@@ -73,10 +74,11 @@ def decimal(text: bytes, precision: int, scale: int) -> Decimal | Rounded | Reas
     return _decimal(text, precision, scale) if text[0] in _NUMBER_STARTS else Reason.SERIALIZATION
 
 
-def is_rounded(text: bytes) -> bool:
-    """Return whether a number or numeric string that `number` accepts differs from the double that it becomes."""
-    digits = text.strip(b'"').decode()
-    return Decimal(digits) != Decimal(float(digits))
+def is_rounded(text: bytes, value: float) -> bool:
+    """Return whether `number` made this value of integers that a double cannot tell apart, and the text is of another one."""
+    if -_EXACT_INTEGERS < value < _EXACT_INTEGERS:
+        return False
+    return Decimal(string(text) if text[0] == QUOTE else text.decode()) != Decimal(value)
 
 
 def _double(text: bytes) -> float | Reason:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from types import MappingProxyType
 from typing import NamedTuple
@@ -45,6 +45,10 @@ TEMPORAL = frozenset(
     )
 )
 _TIMES = frozenset((Scalar.TIME_WITH_TIMEZONE, Scalar.TIME_WITHOUT_TIMEZONE))
+
+_USUAL = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d:\d\d(?:\.\d{1,6})?(?:Z|[+-]\d\d:[0-5]\d)?)?", re.ASCII)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND, _OFFSET_MAX = timedelta(microseconds=1), timedelta(seconds=OFFSET_MAX_S)
 
 _ERA = r"(?: ?(?P<{}>BC|AD))?"
 _SEPARATOR = r"-?/?\.? ?"
@@ -92,6 +96,9 @@ def temporal(kind: Scalar, text: str) -> int | Reason:
     """
     if len(text) > _LONGEST_TEXT:
         return Reason.SERIALIZATION
+    usual = _usual(kind, text)
+    if usual is not None:
+        return usual
     text = text.rstrip(" ")
     if kind in _TIMES:
         match = _TIME_OF_DAY.fullmatch(text)
@@ -100,6 +107,25 @@ def temporal(kind: Scalar, text: str) -> int | Reason:
         match = _MOMENT.fullmatch(text)
         moment = Reason.SERIALIZATION if match is None else _moment(match)
     return moment if isinstance(moment, Reason) else _stored(kind, moment)
+
+
+def _usual(kind: Scalar, text: str) -> int | None:
+    """Parse the usual forms, several times as fast. Return None for any other form, and for a value that does not exist."""
+    if kind in _TIMES or not _USUAL.fullmatch(text):
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    if abs(moment.utcoffset() or timedelta()) > _OFFSET_MAX:
+        return None
+    if kind is Scalar.DATE:
+        return moment.toordinal() - _EPOCH.toordinal()
+    if len(text) == len("yyyy-MM-dd"):
+        return None
+    if kind is Scalar.TIMESTAMP_WITHOUT_TIMEZONE or moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return (moment - _EPOCH) // _MICROSECOND
 
 
 def _stored(kind: Scalar, moment: Moment) -> int | Reason:

@@ -1,4 +1,4 @@
-"""JSON values as text: extraction from objects and arrays, and decoding of strings.
+"""JSON values as text: extraction from objects and arrays, decoding of strings, and texts that every reader accepts.
 
 No value becomes a number, so every digit, escape and duplicate is preserved. Texts are UTF-8 and well-formed JSON unless a function says
 otherwise. NaN, Infinity and -Infinity count as JSON.
@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 import msgspec
 
@@ -27,6 +28,7 @@ _OPENING = re.compile(rf"{_BLANK}\{{{_BLANK}(\}})?")
 _KEY = re.compile(rf'{_BLANK}"([^"\\\x00-\x1f]*+(?:\\.[^"\\\x00-\x1f]*+)*+)"{_BLANK}:{_BLANK}')
 _BEHIND = re.compile(rf"{_BLANK}([,}}])")
 _ITEMS = re.compile(_STRING + rb"|[\[\]{},]")
+_NON_NUMBERS = re.compile(_STRING + rb"|[\[\]{},]|NaN|-?Infinity")
 
 Text = bytes | msgspec.Raw
 """A JSON value in the form it has in a line."""
@@ -157,3 +159,62 @@ def string(quoted: bytes) -> str:
 def without_lone_surrogates(text: str) -> str:
     """Replace each lone surrogate by U+FFFD. Return the same object if there is none."""
     return text if text.isascii() or _LONE_SURROGATE.search(text) is None else _LONE_SURROGATE.sub("\ufffd", text)
+
+
+Step = tuple[int, str | None]
+"""Step into a member (its ordinal, its key) or an item (its index, None)."""
+
+
+class NonNumber(NamedTuple):
+    """Position of a NaN or an Infinity in a text, and the steps that lead to it."""
+
+    start: int
+    end: int
+    steps: tuple[Step, ...]
+
+
+class _Container:
+    """An open container: the ordinal and the key of its next value."""
+
+    __slots__ = ("is_object", "key", "ordinal")
+
+    def __init__(self, *, is_object: bool) -> None:
+        self.is_object = is_object
+        self.ordinal = 0
+        self.key: bytes | None = None
+
+    def step(self) -> Step:
+        if self.key is None:
+            return self.ordinal, None
+        return self.ordinal, without_lone_surrogates(string(self.key))
+
+
+def non_numbers(text: bytes) -> Iterator[NonNumber]:
+    """Yield the NaN and Infinity values of a text that is otherwise well-formed JSON."""
+    if b"NaN" not in text and b"Infinity" not in text:
+        return
+    around: list[_Container] = []
+    for token in _NON_NUMBERS.finditer(text):
+        mark = token.group()
+        match mark:
+            case b"{" | b"[":
+                around.append(_Container(is_object=mark == b"{"))
+            case b"}" | b"]":
+                around.pop()
+            case b",":
+                around[-1].ordinal += 1
+                around[-1].key = None
+            case _ if mark[0] != QUOTE:
+                yield NonNumber(token.start(), token.end(), tuple(container.step() for container in around))
+            case _ if around and around[-1].is_object and around[-1].key is None:
+                around[-1].key = mark
+
+
+def with_nulls(found: Iterable[NonNumber], text: bytes) -> bytes:
+    """Return the text with null at these positions."""
+    parts = []
+    position = 0
+    for place in found:
+        parts += [text[position : place.start], NULL]
+        position = place.end
+    return b"".join([*parts, text[position:]])

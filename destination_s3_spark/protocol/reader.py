@@ -1,6 +1,6 @@
 """Conversion of input bytes to events. Records stay bytes, and checkpoints keep their exact positions.
 
-Whole lines are routed by their prefix (`protocol.routes`). For a line with an unknown prefix, only the envelope is parsed. An unreadable
+Whole lines are routed by their prefix (`protocol.routing`). For a line with an unknown prefix, only the envelope is parsed. An unreadable
 message stops the sync with an error that gives the byte offset and never content. The reader does not know where records go or when a STATE
 is sent back.
 """
@@ -12,14 +12,15 @@ import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
+
+import msgspec
 
 from destination_s3_spark.errors import DataError
+from destination_s3_spark.exact_json.values import split_object, string_value
 from destination_s3_spark.protocol.catalog import Catalog
-from destination_s3_spark.protocol.envelope import Envelope, read_envelope
-from destination_s3_spark.protocol.line_router import DATA_KEY, line_router
 from destination_s3_spark.protocol.messages import Event, Idle, InputCounts, Records, State, Status, StreamStatus
-from destination_s3_spark.protocol.routes import Routes
+from destination_s3_spark.protocol.routing import DATA_KEY, Routes, line_router
 from destination_s3_spark.protocol.state import parse_state
 from destination_s3_spark.stream_id import StreamId
 
@@ -36,6 +37,8 @@ MOST_UNKNOWN_NAMED = 100
 MIB = 2**20
 _MESSAGE = re.compile(rb'"type"\s*:\s*"(?:RECORD|STATE)"')
 _STREAM_NAME = re.compile(rb'"stream": ?"([^"\\]*)"')
+
+_ABSENT = b"null"
 
 
 class ProtocolReader:
@@ -222,3 +225,85 @@ def _terminal_status(trace: bytes, indexes: Mapping[StreamId, int]) -> tuple[Sta
         return Status(reported["status"]), indexes.get(StreamId.of(descriptor.get("namespace"), descriptor["name"]))
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return None, None
+
+
+class Envelope(NamedTuple):
+    """Parts of a message line that routing needs.
+
+    `stream` is set for a RECORD. `body` is the text of the member `state` or `trace`. `names_namespace` is True for a record that has the
+    key `namespace`, even with null.
+    """
+
+    type: str
+    stream: StreamId | None = None
+    names_namespace: bool = False
+    body: bytes = _ABSENT
+
+
+class _RecordEnvelope(msgspec.Struct, gc=False):
+    stream: str
+    data: msgspec.Raw
+    namespace: str | msgspec.UnsetType | None = msgspec.UNSET
+
+
+class _RecordMessage(msgspec.Struct, gc=False):
+    type: str
+    record: _RecordEnvelope | None = None
+
+
+_RECORD_MESSAGE = msgspec.json.Decoder(_RecordMessage)
+
+
+def read_envelope(line: bytes) -> Envelope:
+    """Read a line that starts with `{`. An unknown `type` is no error, nor is a missing one without a record or state.
+
+    Raises ValueError unless the line is one complete JSON object, and for a RECORD or STATE that lacks a required part.
+    """
+    try:
+        message = _RECORD_MESSAGE.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return _exact_envelope(line)
+    if message.type == "RECORD" and message.record is not None:
+        namespace = message.record.namespace
+        if namespace is msgspec.UNSET:
+            return Envelope("RECORD", StreamId.of(None, message.record.stream))
+        return Envelope("RECORD", StreamId.of(namespace, message.record.stream), names_namespace=True)
+    return _exact_envelope(line)
+
+
+def _exact_envelope(line: bytes) -> Envelope:
+    fields = split_object(line)
+    kind = _type(fields)
+    if kind == "RECORD":
+        return _record_envelope(split_object(_required_object(fields, "record")))
+    if kind == "STATE":
+        return Envelope(kind, body=_required_object(fields, "state"))
+    if kind == "TRACE":
+        return Envelope(kind, body=fields.get("trace", _ABSENT))
+    return Envelope(kind)
+
+
+def _type(fields: dict[str, bytes]) -> str:
+    try:
+        return string_value(fields.get("type", _ABSENT))
+    except ValueError:
+        if "record" in fields or "state" in fields:
+            raise ValueError("a message without a type") from None
+        return "without a type"
+
+
+def _record_envelope(fields: dict[str, bytes]) -> Envelope:
+    if "data" not in fields:
+        raise ValueError("a RECORD without data")
+    if "stream" not in fields:
+        raise ValueError("a RECORD without a stream")
+    text = fields.get("namespace", _ABSENT)
+    namespace = None if text == _ABSENT else string_value(text)
+    return Envelope("RECORD", StreamId.of(namespace, string_value(fields["stream"])), "namespace" in fields)
+
+
+def _required_object(fields: dict[str, bytes], name: str) -> bytes:
+    text = fields.get(name, _ABSENT)
+    if not text.startswith(b"{"):
+        raise ValueError(f"a {name.upper()} without its {name}")
+    return text

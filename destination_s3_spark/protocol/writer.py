@@ -26,7 +26,7 @@ FOR_PEOPLE = frozenset({"message", "internal_message", "stack_trace"})
 """Message fields that contain the connector's own text. All other fields belong to the protocol."""
 
 
-class Level(Enum):
+class LogLevel(Enum):
     """Levels of a LOG message. The value is the protocol's name."""
 
     FATAL = "FATAL"
@@ -55,7 +55,7 @@ class ProtocolWriter:
         if not self._write(line):
             raise TransientError("The platform closed the connector's output, so no STATE can be acknowledged; run the sync again.")
 
-    def log(self, level: Level, message: str) -> None:
+    def log(self, level: LogLevel, message: str) -> None:
         """Send a LOG message."""
         self._send({"type": "LOG", "log": {"level": level.value, "message": message}})
 
@@ -116,7 +116,12 @@ class ProtocolWriter:
 class ProtocolLogHandler(logging.Handler):
     """Log handler that sends Python's log records as LOG messages. An exception is shown by its frames; its text may contain data."""
 
-    _LEVELS = ((logging.CRITICAL, Level.FATAL), (logging.ERROR, Level.ERROR), (logging.WARNING, Level.WARN), (logging.INFO, Level.INFO))
+    _LEVELS = (
+        (logging.CRITICAL, LogLevel.FATAL),
+        (logging.ERROR, LogLevel.ERROR),
+        (logging.WARNING, LogLevel.WARN),
+        (logging.INFO, LogLevel.INFO),
+    )
 
     def __init__(self, writer: ProtocolWriter) -> None:
         super().__init__()
@@ -130,7 +135,7 @@ class ProtocolLogHandler(logging.Handler):
             message = f"A log message of {record.pathname}, line {record.lineno}, cannot be formatted."
         if record.exc_info and record.exc_info[1] is not None:
             message += "\n" + frames_of(record.exc_info[1])
-        self._writer.log(next((level for least, level in self._LEVELS if record.levelno >= least), Level.DEBUG), message)
+        self._writer.log(next((level for least, level in self._LEVELS if record.levelno >= least), LogLevel.DEBUG), message)
 
 
 def _causes(error: BaseException) -> str:

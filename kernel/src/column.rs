@@ -81,8 +81,8 @@ pub struct Column {
     pub nulls: Vec<(u32, u32)>,
     pub odd: Vec<Odd>,
     pub nulled: Vec<i64>,
-    /// Whether a date or time is odd if the column's type might not hold all of it. Set for key columns, whose cut values would make
-    /// different keys equal.
+    /// Whether a date, a time or a number is odd if the column's type might not hold all of it. Set for key columns, whose cut values would
+    /// make different keys equal.
     pub whole: bool,
     pub body: Body,
 }
@@ -230,7 +230,7 @@ impl Column {
             Body::Number(values) => {
                 if begins_number(scanner, first) {
                     let number = scanner.number()?;
-                    let Some(value) = double(scanner, number) else {
+                    let Some(value) = double(scanner, number).filter(|value| !self.whole || value.abs() < EXACT_MANTISSA as f64) else {
                         return self.note_odd(number.start, number.end);
                     };
                     values.push(value);

@@ -15,7 +15,7 @@ use crate::reader::{Form, LONGEST_BLOCK, Reader, Rows};
 use crate::router;
 
 /// Version of the interface to Python. Raise it with every change to the interface, so that Python refuses a kernel of another version.
-const INTERFACE: u32 = 5;
+const INTERFACE: u32 = 6;
 
 /// A place in the lines: the ordinal of the row, and start and end of the text.
 type RowPlace = (usize, usize, usize);
@@ -23,7 +23,7 @@ type RowPlace = (usize, usize, usize);
 /// positions of the nulled values. Each list is the bytes of 64-bit integers.
 type OddColumn<'py> = (usize, Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyBytes>);
 
-/// The type of a column: its kind, whether its dates and times must be kept whole, its children, and precision and scale. The children of an
+/// The type of a column: its kind, whether its dates, times and numbers must be kept whole, its children, and precision and scale. The children of an
 /// object are its members' keys and types. The only child of an array is the type of its items. Only a decimal has precision and scale.
 #[derive(FromPyObject)]
 struct Spec {

@@ -1,6 +1,6 @@
 //! Routing of record lines to their streams by their first bytes.
 //!
-//! Python decides which prefixes identify a stream (`protocol/routes.py`), and parses the lines with an unknown prefix.
+//! Python decides which prefixes identify a stream (`protocol/routing.py`), and parses the lines with an unknown prefix.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-"""Both typers over spoilt record lines: what one makes of a block, the other makes of it, too.
+"""The kernel and the reference over spoilt record lines: what one makes of a block, the other makes of it, too.
 
 Lines are the demo shop's and such as hold every kind of value there is a rule for. They are spoilt by their bytes, by their tokens or as
 JSON, so that some are no records, some are odd and most are plain. Run as a program it goes on for a while (`make fuzz`); a test takes a
@@ -18,16 +18,17 @@ import pyarrow as pa
 
 from demo import shop
 from demo.shop import Shop
+from destination_s3_spark.decoding.kernel_typer import KernelTyper
 from destination_s3_spark.decoding.keyed_ids import carried_digest
 from destination_s3_spark.decoding.plan import RowPlan, Values
-from destination_s3_spark.decoding.record_typer import MisroutedRecord, RecordTyper, TypedBlock, UnreadableRecord
+from destination_s3_spark.decoding.record_line import MisroutedRecord, UnreadableRecord
+from destination_s3_spark.decoding.record_typer import RecordTyper, TypedBlock
 from destination_s3_spark.kernel import KERNEL
 from destination_s3_spark.protocol.catalog import parse_catalog
 from destination_s3_spark.schema.airbyte_type import Array, Decimal, Field, Object, Scalar, SchemalessArray, SchemalessObject, Union
 from destination_s3_spark.schema.arrow import META_FIELDS, RAW_SCHEMA, arrow_field
 from destination_s3_spark.schema.json_schema import stream_fields
 from destination_s3_spark.stream_id import StreamId
-from unit_tests.decoding.native import native_typer, python_typer
 from unit_tests.decoding.spoilt_lines import random_value, spoilt, with_other_envelope
 
 STREAM = StreamId("shop", "users")
@@ -165,12 +166,8 @@ def run(seed: int, rounds: int, *, seconds: float | None = None) -> int:
     done = 0
     kept: list[tuple[Source, RecordTyper, RecordTyper]] = []
     while done < rounds if ends_at is None else monotonic() < ends_at:
-        if done % 200 == 0:  # what they learnt is forgotten now and then
-            kept = [
-                (source, python_typer(source.plan), native_typer(source.plan, most_odd_lines=most))
-                for source in sources(chance)
-                for most in (0.5, 1.0)
-            ]
+        if done % 200 == 0:  # what the kernel learnt is forgotten now and then
+            kept = [(source, RecordTyper(source.plan), KernelTyper(source.plan, KERNEL)) for source in sources(chance)]
         source, python, native = chance.choice(kept)
         lines = block(source, chance)
         for text in {lines, readable(lines, python)}:

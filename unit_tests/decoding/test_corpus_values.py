@@ -1,4 +1,4 @@
-"""Airbyte's own cases over the typer: what newer destinations must make of single values, and all end-to-end records against the oracle.
+"""Airbyte's own cases over the typer: what newer destinations must make of single values, and all end-to-end records.
 
 The data is that of the integration tests (`integration_tests/corpus`; its README names the origin and the licence).
 """
@@ -108,12 +108,12 @@ def test_null_is_null_of_every_type_and_a_long_string_is_kept(one_value: Any) ->
 
 
 @pytest.mark.parametrize("of", list(Scalar), ids=lambda of: of.value)
-def test_every_value_of_the_coercion_cases_is_typed_alike_both_ways_in_every_type(of: Scalar, assert_typed_as_oracle: Any) -> None:
+def test_every_value_of_the_coercion_cases_is_typed_alike_in_every_type(of: Scalar, assert_typed_alike: Any) -> None:
     values = [case["input"] for case in every_case(COERCIONS) if not case["name"].startswith("long string")]
     numbers = [number_text(value) for value in values if isinstance(value, str) and value[:1] in "-0123456789" and value[-1:].isdigit()]
     texts = [*map(json.dumps, values), *(text for text in numbers if is_number(text))]
     assert len(texts) > 100
-    assert_typed_as_oracle([Field("x", "x", of)], [f'{{"x":{text}}}' for text in dict.fromkeys(texts)])
+    assert_typed_alike([Field("x", "x", of)], [f'{{"x":{text}}}' for text in dict.fromkeys(texts)])
 
 
 def every_case(group: Any) -> list[dict[str, Any]]:
@@ -130,11 +130,11 @@ def is_number(text: str) -> bool:
 
 
 @pytest.mark.parametrize("case", sorted(path.stem for path in CORPUS.glob("test*.json")))
-def test_every_record_of_the_corpus_is_typed_alike_both_ways(case: str, assert_typed_as_oracle: Any) -> None:
+def test_every_record_of_the_corpus_is_typed_alike(case: str, assert_typed_alike: Any) -> None:
     for sync in json.loads((CORPUS / f"{case}.json").read_text(encoding="utf-8"))["syncs"]:
         records = [message.record for line in sync["messages"] if (message := msgspec.json.decode(line, type=Message)).record]
         for entry in sync["catalog"]["streams"]:
             described = entry["stream"]
             fields = stream_fields(described["json_schema"], StreamId.of(described.get("namespace"), described["name"]), Unfit.TEXT).fields
             data = [bytes(record["data"]).decode() for record in records if msgspec.json.decode(record["stream"]) == described["name"]]
-            assert_typed_as_oracle(fields, data)
+            assert_typed_alike(fields, data)

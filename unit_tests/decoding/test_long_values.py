@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
 import pytest
 
 from destination_s3_spark.decoding.record_typer import RecordTyper
-from destination_s3_spark.decoding.verbatim import record_typer
-from destination_s3_spark.schema.airbyte_type import AirbyteType, Array, Decimal, Field, Object, Scalar, SchemalessObject, Union
+from destination_s3_spark.schema.airbyte_type import AirbyteType, Decimal, Field, Object, Scalar, SchemalessObject, Union
 from unit_tests.cpu_limit import cpu_limit
 
 LENGTH = 1_000_000
@@ -39,24 +37,6 @@ def test_a_value_that_is_almost_of_its_type_becomes_null(
         block = make_typer(make_plan(fields)).type_block(lines)
     assert [block.final[field.name].null_count for field in fields] == [1] * len(fields)
     assert sum(block.changes.values()) == len(fields)
-
-
-def test_a_typer_makes_each_column_of_a_deep_type_only_twice(monkeypatch: Any, make_plan: Any) -> None:
-    """Once for the kernel's odd values at most, and once for the typer in Python."""
-    made: list[str] = []
-    defstruct = msgspec.defstruct
-
-    def counted(name: str, *arguments: Any, **options: Any) -> Any:
-        made.append(name)
-        return defstruct(name, *arguments, **options)
-
-    monkeypatch.setattr(msgspec, "defstruct", counted)
-    levels = 40
-    of: AirbyteType = Scalar.INTEGER
-    for _ in range(levels // 2):
-        of = Array(Object((Field("in", "in", of),)))
-    record_typer(make_plan([Field("deep", "deep", of)]))
-    assert len(made) <= 2 * levels
 
 
 def test_a_type_of_many_levels_is_typed(make_typer: Callable[..., RecordTyper], make_plan: Any, make_line: Any, make_block: Any) -> None:

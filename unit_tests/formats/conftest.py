@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from destination_s3_spark.decoding.kernel_typer import record_typer
 from destination_s3_spark.decoding.record_typer import TypedBlock
-from destination_s3_spark.decoding.verbatim import record_typer
 from destination_s3_spark.formats.file_format import FileOptions
 from destination_s3_spark.formats.file_writer import FileColumns
 from destination_s3_spark.protocol.catalog import DestinationSyncMode, Stream

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from destination_s3_spark.errors import DataError
 from destination_s3_spark.protocol.messages import Idle, Records, State, Status, StreamStatus
 from destination_s3_spark.protocol.reader import ProtocolReader
-from destination_s3_spark.protocol.routes import PREFIXES_PER_STREAM
+from destination_s3_spark.protocol.routing import PREFIXES_PER_STREAM
 from destination_s3_spark.stream_id import StreamId
 from unit_tests.examples import examples
 from unit_tests.protocol.source_lines import MARKER, CatalogOf, Tell, error_of, in_blocks, lines, record, state, status

@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from destination_s3_spark.protocol.line_router import PythonLineRouter
-from destination_s3_spark.protocol.routes import Routes
+from destination_s3_spark.protocol.routing import PythonLineRouter, Routes
 from destination_s3_spark.stream_id import StreamId
 
 USERS, SHOP_ORDERS = StreamId(None, "users"), StreamId("shop", "orders")

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from destination_s3_spark.protocol.envelope import read_envelope
+from destination_s3_spark.protocol.reader import read_envelope
 from destination_s3_spark.protocol.state import StateKind, StateMessage, Totals, parse_state
 from destination_s3_spark.stream_id import StreamId
 

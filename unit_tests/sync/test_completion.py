@@ -13,7 +13,7 @@ from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.cli import operator_command
 from destination_s3_spark.errors import ConfigError, TransientError
 from destination_s3_spark.protocol.catalog import Catalog, parse_catalog
-from destination_s3_spark.protocol.envelope import read_envelope
+from destination_s3_spark.protocol.reader import read_envelope
 from destination_s3_spark.protocol.state import parse_state
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings

@@ -17,7 +17,8 @@ import pyarrow.compute as pc
 
 from destination_s3_spark.change_log.events import IN_NEW, IN_OLD, AfterImage, BeforeImage, LogColumns, Operation
 from destination_s3_spark.change_log.lines import json_texts
-from destination_s3_spark.decoding.plain_temporal import plain_temporals
+from destination_s3_spark.decoding.changes import Reason
+from destination_s3_spark.decoding.temporal import temporal
 from destination_s3_spark.schema.airbyte_type import Scalar
 from destination_s3_spark.schema.arrow import contiguous
 from destination_s3_spark.tables.capture.history import History
@@ -205,8 +206,10 @@ def _differ(new: pa.Array[Any], old: pa.Array[Any]) -> Flags:
 
 
 def _milliseconds(times: pa.Array[Any]) -> pa.Int64Array:
-    """Convert timestamps, or text in the usual form, to milliseconds since 1970 UTC. Other text becomes null."""
+    """Convert timestamps, or texts of them, to milliseconds since 1970 UTC. Other text becomes null."""
     if pa.types.is_string(times.type):
-        microseconds, valid = plain_temporals(Scalar.TIMESTAMP_WITH_TIMEZONE, times.fill_null(""))
-        times = pa.array(microseconds, pa.int64(), mask=~valid).cast(pa.timestamp("us", "UTC"))
+        texts = times.dictionary_encode()
+        read = [temporal(Scalar.TIMESTAMP_WITH_TIMEZONE, text) for text in texts.dictionary.to_pylist()]
+        microseconds = pa.array([None if isinstance(value, Reason) else value for value in read], pa.timestamp("us", "UTC"))
+        times = microseconds.take(texts.indices)
     return times.cast(pa.timestamp("ms", "UTC"), safe=False).cast(pa.int64())

@@ -15,9 +15,10 @@ from typing import Protocol
 
 from destination_s3_spark.chain.files import FileEntry, FileKind, generation_metadata
 from destination_s3_spark.decoding.changed_values import ChangedField, changed_values
+from destination_s3_spark.decoding.kernel_typer import record_typer
 from destination_s3_spark.decoding.plan import RowPlan
-from destination_s3_spark.decoding.record_typer import MisroutedRecord, RecordTyper, TypedBlock, UnreadableRecord
-from destination_s3_spark.decoding.verbatim import record_typer
+from destination_s3_spark.decoding.record_line import MisroutedRecord, UnreadableRecord
+from destination_s3_spark.decoding.record_typer import RecordTyper, TypedBlock
 from destination_s3_spark.errors import Bug, DataError
 from destination_s3_spark.formats.file_format import FileOptions
 from destination_s3_spark.formats.file_writer import FileColumns, FileWriter

@@ -10,20 +10,16 @@ from collections.abc import Iterable, Iterator
 from enum import Enum
 from typing import Any
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from destination_s3_spark.decoding.changes import Changes, ColumnPlaces, Places
-from destination_s3_spark.decoding.column import Column, TextColumn
-from destination_s3_spark.decoding.columns import column_of
-from destination_s3_spark.decoding.metadata import meta_array
+from destination_s3_spark.decoding.changes import Changes, Place, stored_changes
+from destination_s3_spark.decoding.kernel_typer import record_typer
 from destination_s3_spark.decoding.plan import RowPlan
-from destination_s3_spark.decoding.raw_rows import row_runs, stored_changes
-from destination_s3_spark.decoding.record_typer import UnreadableRecord
+from destination_s3_spark.decoding.record_line import UnreadableRecord
+from destination_s3_spark.decoding.reference import converter_of, typed_array
 from destination_s3_spark.decoding.value_text import Texts, value_texts
-from destination_s3_spark.decoding.verbatim import record_typer
 from destination_s3_spark.errors import ConfigError, DataError
 from destination_s3_spark.schema.airbyte_type import AirbyteType, Decimal, Scalar, type_to_text
 from destination_s3_spark.schema.arrow import META_FIELDS, RAW_SCHEMA, arrow_type
@@ -97,7 +93,7 @@ def retyped_rows(raw: Iterable[pa.RecordBatch], plan: RowPlan) -> Iterator[tuple
     typer = record_typer(plan)
     for batch in raw:
         rows = _raw_rows(batch)
-        for first, count in row_runs(rows["_airbyte_data"], BLOCK_BYTES):
+        for first, count in _blocks(rows["_airbyte_data"]):
             part = rows.slice(first, count)
             try:
                 yield part, typer.retype(part).final
@@ -126,15 +122,14 @@ def _cast_batch(batch: pa.RecordBatch, stored: TableSchema, wanted: TableSchema,
     columns = []
     for ordinal, field in enumerate(wanted.fields):
         origins = [] if field.emptied else [column for column in stored.fields if _flows(column, field, wanted)]
-        columns.append(_cast_column(batch, origins, field, ColumnPlaces(ordinal, field.source, 0), changes))
+        columns.append(_cast_column(batch, origins, field, (None, ordinal, field.source), changes))
         if misfits is Misfits.REFUSE and (changes.entries or _loses(batch, origins, field, columns[-1])):
             other = next((origin.type for origin in origins if origin.type != field.type), field.type)
             raise DoesNotFit(field.source, other, field.type)
     own = [batch.column(field.name) for field in META_FIELDS]
     if changes.entries:
-        meta = own[2]
-        changes.entries.extend(stored_changes(meta))
-        own[2] = meta_array(meta.field("sync_id"), changes.in_order(), meta.type)
+        changes.entries.extend(stored_changes(own[2]))
+        own[2] = changes.meta(own[2].field("sync_id"), own[2].type)
     return pa.RecordBatch.from_arrays([*own, *columns], schema=wanted.columns)
 
 
@@ -146,7 +141,7 @@ def _flows(origin: TableField, column: TableField, wanted: TableSchema) -> bool:
     return origin.recovered_from == column.id and moved and not origin.emptied
 
 
-def _cast_column(batch: pa.RecordBatch, origins: list[TableField], column: TableField, places: Places, changes: Changes) -> pa.Array[Any]:
+def _cast_column(batch: pa.RecordBatch, origins: list[TableField], column: TableField, place: Place, changes: Changes) -> pa.Array[Any]:
     """Return the column's values in the batch. In each row at most one of the origins has a value."""
     wanted = arrow_type(column.type)
     filled = [origin for origin in origins if batch[origin.name].null_count < len(batch)]
@@ -155,7 +150,7 @@ def _cast_column(batch: pa.RecordBatch, origins: list[TableField], column: Table
     if len(filled) == 1 and _takes(column.type, filled[0].type):
         return _as_type(batch[filled[0].name], wanted, (column.name,))
     texts = _first_texts([value_texts(batch[origin.name], origin.type) for origin in filled])
-    return _typed_from(texts, column_of(column.type, wanted), places, changes)
+    return _typed_from(texts, column.type, place, changes)
 
 
 def _takes(wanted: AirbyteType, stored: AirbyteType) -> bool:
@@ -169,9 +164,8 @@ def _first_texts(columns: list[Texts]) -> Texts:
     return [next((text for text in row if text is not None), None) for row in zip(*columns, strict=True)]
 
 
-def _typed_from(texts: Texts, column: Column, places: Places, changes: Changes) -> pa.Array[Any]:
-    of_texts = column if column.annotation is msgspec.Raw else TextColumn(column)
-    return of_texts.array(texts, places, changes)
+def _typed_from(texts: Texts, of: AirbyteType, place: Place, changes: Changes) -> pa.Array[Any]:
+    return typed_array(texts, ((row, place) for row in range(len(texts))), converter_of(of), arrow_type(of), changes)
 
 
 _TIMESTAMPS = (Scalar.TIMESTAMP_WITH_TIMEZONE, Scalar.TIMESTAMP_WITHOUT_TIMEZONE)
@@ -197,8 +191,19 @@ def _loses(batch: pa.RecordBatch, origins: list[TableField], column: TableField,
 def _differs(decimals: pa.Array[Any], of: Decimal, numbers: pa.Array[Any]) -> bool:
     """Tell whether some of the doubles have other digits than the decimals that they were cast from."""
     changes = Changes()
-    back = _typed_from(value_texts(numbers, Scalar.NUMBER), column_of(of, decimals.type), ColumnPlaces(0, "", 0), changes)
+    back = _typed_from(value_texts(numbers, Scalar.NUMBER), of, (None, 0, ""), changes)
     return bool(changes.entries) or bool(pc.any(pc.not_equal(back, decimals)).as_py())
+
+
+def _blocks(texts: pa.StringArray) -> Iterator[tuple[int, int]]:
+    """Split rows into blocks of about BLOCK_BYTES of text and yield each as (first row, count). A text longer than that ends its block."""
+    ends = np.cumsum(pc.fill_null(pc.binary_length(texts), 0).to_numpy().astype(np.int64))
+    first = 0
+    while first < len(texts):
+        before = int(ends[first - 1]) if first else 0
+        stop = min(int(np.searchsorted(ends, before + BLOCK_BYTES)) + 1, len(texts))
+        yield first, stop - first
+        first = stop
 
 
 def _raw_rows(batch: pa.RecordBatch) -> pa.RecordBatch:

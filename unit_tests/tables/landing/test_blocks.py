@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from destination_s3_spark.decoding.kernel_typer import record_typer
 from destination_s3_spark.decoding.plan import Values
-from destination_s3_spark.decoding.verbatim import record_typer
 from destination_s3_spark.errors import TransientError
 from destination_s3_spark.schema.airbyte_type import Array, Field, Object, Scalar
 from destination_s3_spark.storage.s3 import S3Store

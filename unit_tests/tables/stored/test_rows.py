@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from destination_s3_spark.decoding.kernel_typer import record_typer
 from destination_s3_spark.decoding.plan import RowPlan, Values
 from destination_s3_spark.decoding.record_typer import TypedBlock
-from destination_s3_spark.decoding.verbatim import record_typer
 from destination_s3_spark.errors import ConfigError, DataError
 from destination_s3_spark.formats.parquet import ParquetFile, ParquetOptions
 from destination_s3_spark.schema.airbyte_type import AirbyteType, Array, Decimal, Field, Object, Scalar, SchemalessObject, Union

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
+from math import isfinite
 from typing import Any
 
-import msgspec
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from destination_s3_spark.decoding.plan import RowPlan, Values
-from destination_s3_spark.decoding.record_typer import UnreadableRecord
-from destination_s3_spark.exact_json.non_numbers import non_numbers, to_rewrite, without
+from destination_s3_spark.decoding.record_line import UnreadableRecord
+from destination_s3_spark.exact_json.values import non_numbers, with_nulls
 from destination_s3_spark.schema.airbyte_type import Field, Scalar
 from destination_s3_spark.schema.arrow import META_FIELDS, RAW_SCHEMA
 from destination_s3_spark.stream_id import StreamId
@@ -68,7 +68,7 @@ def test_non_numbers_are_found_with_the_way_to_them() -> None:
     found = list(non_numbers(text))
     assert [text[place.start : place.end] for place in found] == [b"NaN", b"-Infinity", b"Infinity"]
     assert [place.steps for place in found] == [((1, "b"), (1, None)), ((1, "b"), (2, None), (0, None)), ((2, 'c,"{'), (1, "e"))]
-    assert without(found, text) == b'{"a":"NaN","b":[{},null,[null]],"c,\\"{":{"d":1,"e":null}}'
+    assert with_nulls(found, text) == b'{"a":"NaN","b":[{},null,[null]],"c,\\"{":{"d":1,"e":null}}'
     assert [place.steps for place in non_numbers(b"NaN")] == [()]
 
 
@@ -80,20 +80,24 @@ VALUES = st.recursive(
 
 
 @given(
-    st.lists(VALUES, min_size=1, max_size=6),
-    st.sampled_from([(",", ":"), (", ", ":"), (",", ": "), (" ,", ":"), (",", " :"), ("\r,", ":")]),
+    values=st.lists(VALUES, min_size=1, max_size=6),
+    separators=st.sampled_from([(",", ":"), (", ", ":"), (",", ": "), (" ,", ":"), (",", " :"), ("\r,", ":")]),
 )
-def test_no_row_with_something_to_rewrite_is_missed(values: list[Any], separators: tuple[str, str]) -> None:
-    texts = [json.dumps(value, separators=separators, ensure_ascii=False) for value in values]
-    rows = set(to_rewrite(pa.array(texts)).tolist())
-    for row, (text, value) in enumerate(zip(texts, values, strict=True)):
-        if text != json.dumps(value, separators=(",", ":"), ensure_ascii=False) or not _is_json(text):
-            assert row in rows
+def test_a_cell_is_the_compact_text_of_the_value_with_nulls(
+    values: list[Any], separators: tuple[str, str], make_line: Any, make_block: Any, make_typer: Any
+) -> None:
+    records = [json.dumps({"x": value}, separators=separators, ensure_ascii=False) for value in values]
+    compact = [json.dumps(with_nulls_for_non_numbers(value), separators=(",", ":"), ensure_ascii=False) for value in values]
+    final = make_typer(cells("x")).type_block(make_block(map(make_line, records))).final
+    assert final["x"].to_pylist() == [None if text == "null" else text for text in compact]
 
 
-def _is_json(text: str) -> bool:
-    try:
-        msgspec.json.decode(text)
-    except msgspec.DecodeError:
-        return False
-    return True
+def with_nulls_for_non_numbers(value: Any) -> Any:
+    match value:
+        case float():
+            return value if isfinite(value) else None
+        case list():
+            return [with_nulls_for_non_numbers(item) for item in value]
+        case dict():
+            return {key: with_nulls_for_non_numbers(member) for key, member in value.items()}
+    return value

@@ -10,12 +10,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from destination_s3_spark.decoding.native_record_typer import NativeRecordTyper
-from destination_s3_spark.decoding.record_typer import RecordTyper, UnreadableRecord
-from destination_s3_spark.decoding.verbatim import record_typer
+from destination_s3_spark.decoding.kernel_typer import KernelTyper, record_typer
+from destination_s3_spark.decoding.record_line import UnreadableRecord
+from destination_s3_spark.decoding.record_typer import RecordTyper
 from destination_s3_spark.kernel import KERNEL
 from destination_s3_spark.schema.airbyte_type import Field, Object, Scalar
-from unit_tests.decoding.native import native_typer
 
 needs_kernel = pytest.mark.skipif(KERNEL is None, reason="without the native kernel")
 ID = Field("id", "id", Scalar.INTEGER)
@@ -23,7 +22,7 @@ ID = Field("id", "id", Scalar.INTEGER)
 
 @needs_kernel
 def test_plain_plans_are_the_kernels(make_plan: Any) -> None:
-    assert type(record_typer(make_plan([ID]))) is NativeRecordTyper
+    assert type(record_typer(make_plan([ID]))) is KernelTyper
 
 
 @needs_kernel
@@ -58,7 +57,7 @@ def test_a_block_the_kernel_does_not_read_is_pythons(
     def read(_: bytes) -> None:
         raise fault
 
-    typer = native_typer(make_plan([ID]))
+    typer = KernelTyper(make_plan([ID]), KERNEL)
     typer._kernel = SimpleNamespace(read=read)
     assert typer.type_block(make_block([make_line('{"id":1}'), make_line('{"id":2}')])).final["id"].to_pylist() == [1, 2]
     assert ("native kernel failed" in capsys.readouterr().err) == isinstance(fault, RuntimeError)
@@ -68,7 +67,7 @@ def test_a_block_the_kernel_does_not_read_is_pythons(
 
 @needs_kernel
 def test_the_kernel_gives_its_columns_once(make_plan: Any, make_line: Any, make_block: Any) -> None:
-    block = native_typer(make_plan([ID]))._kernel.read(make_block([make_line('{"id":1}')]))
+    block = KernelTyper(make_plan([ID]), KERNEL)._kernel.read(make_block([make_line('{"id":1}')]))
     block.columns()
     with pytest.raises(RuntimeError, match="taken before"):
         block.columns()

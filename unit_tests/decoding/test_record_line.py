@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
-from destination_s3_spark.decoding.record_typer import MisroutedRecord, UnreadableRecord
+from destination_s3_spark.decoding.record_line import MisroutedRecord, UnreadableRecord
 from destination_s3_spark.schema.airbyte_type import Field, Scalar
 from destination_s3_spark.stream_id import StreamId
 
 ID = Field("id", "id", Scalar.INTEGER)
 GOOD = '{"type":"RECORD","record":{"stream":"users","namespace":"shop","emitted_at":5,"data":{"id":1}}}'
+NO_JSON = ["--Infinity", "+Infinity", "1NaN", "NaN.5", "1eNaN", "NaN NaN", "tNaNrue", "-", "nan", "{NaN:1}", r'"\NaN"', r'"\uNaN0"']
 
 
 @pytest.fixture(params=["first block", "block after one like it"])
@@ -75,6 +76,7 @@ def typed(request: Any, make_typer: Any) -> Any:
         GOOD.replace('{"id":1}', '{"x":NaN "id":2}'),
         GOOD.replace('{"id":1}', '{"x":NaN,}'),
         GOOD.replace('{"id":1}', '{"x":NaN,"y":Nan}'),
+        *(GOOD.replace('{"id":1}', f'{{"a":NaN,"x":[{text}]}}') for text in NO_JSON),
         GOOD.replace('{"id":1}', "{'id':1}"),
         GOOD.encode().replace(b'{"id":1}', b'{"x":"\xff"}'),
         GOOD.encode().replace(b'{"id":1}', b'{"x":"\xed\xa0\x80"}'),

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from destination_s3_spark.errors import Bug
 from destination_s3_spark.kernel import KERNEL
-from destination_s3_spark.protocol.line_router import LineRouter, NativeLineRouter, PythonLineRouter
+from destination_s3_spark.protocol.routing import LineRouter, NativeLineRouter, PythonLineRouter
 
 ROUTERS = [PythonLineRouter, *([NativeLineRouter] if KERNEL is not None else [])]
 USERS, ORDERS = b'{"stream":"users","data":', b'{"stream":"orders","data":'
