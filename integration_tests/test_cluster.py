@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from destination_s3_spark.engine.environment import PACKAGES
+from destination_s3_spark.kernel import HOW_LINES_ARE_TYPED
 from integration_tests.chain_reader import StreamName
 from integration_tests.connector import Connector, Outcome
 from integration_tests.lake import USERS, Lake
@@ -151,6 +153,14 @@ def test_nothing_is_left_over_after_syncs_on_a_cluster(remote: tuple[Lake, list[
     assert all(key.endswith("/0.jsonl.zst") for key in travelled)
 
 
+def test_executors_without_a_kernel_of_their_own_type_by_the_drivers(remote: tuple[Lake, list[Outcome]]) -> None:
+    _, outcomes = remote
+
+    for outcome in outcomes:
+        assert "records are typed by its executors, which say how once they have started." in outcome.log_text
+        assert f"The executors type records {HOW_LINES_ARE_TYPED}." in outcome.log_text
+
+
 def test_both_workers_took_part(remote: tuple[Lake, list[Outcome]], cluster: SparkCluster) -> None:
     assert remote
     assert min(cluster.executors()) >= 2
@@ -256,6 +266,15 @@ def test_check_runs_a_task_and_leaves_nothing(moto_lake: Lake, cluster: SparkClu
     assert check_message(moto_lake, on_one_executor(cluster, python)) == ""
     assert moto_lake.bucket.list_keys() == []
     assert moto_lake.bucket.open_uploads() == []
+
+
+def test_the_switch_reaches_executors_that_have_a_kernel(moto_lake: Lake, cluster: SparkCluster, tmp_path: Path) -> None:
+    with_kernel = interpreter(tmp_path / "own", [*PACKAGES, "destination-s3-spark-kernel"])
+    connector = replace(moto_lake.connector(), environment={SWITCH: "off"})
+
+    outcome = connector.check(spark=on_one_executor(cluster, with_kernel))
+
+    assert f"The executors type records in Python ({SWITCH}=off)." in outcome.log_text
 
 
 def test_check_names_what_executors_lack(moto_lake: Lake, cluster: SparkCluster, tmp_path: Path) -> None:

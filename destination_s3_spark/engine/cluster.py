@@ -1,7 +1,7 @@
 """External Spark cluster: what the driver sends to its executors, and checks that they can run the connector's tasks.
 
-The driver stays in the connector's process. Executors receive the connector's package as a zip file and provide Python and other packages
-themselves.
+The driver stays in the connector's process. Executors receive the connector's package as a zip file and the kernel's library, and provide
+Python and other packages themselves.
 """
 
 from __future__ import annotations
@@ -95,18 +95,20 @@ def package_archive(directory: Path) -> Path:
     return archive
 
 
-def require_working_executors(context: SparkContext) -> None:
-    """Run a task that reports an executor's environment. Raises ConfigError naming the missing parts."""
+def require_working_executors(context: SparkContext) -> str:
+    """Run tasks that report the executors' environment, and return how they type records. Raises ConfigError naming the missing parts."""
+    slots = context.defaultParallelism
     try:
-        (found,) = context.parallelize([0], 1).map(lambda _: environment()).collect()
+        found = context.parallelize(range(slots), slots).map(lambda _: environment()).collect()
     except Exception as error:
         raise _unusable(str(error)) from error
-    missing = shortcomings(found, environment())
+    missing = next(filter(None, (shortcomings(executor, environment()) for executor in found)), None)
     if missing is not None:
         raise ConfigError(
             f"Executors of the Spark cluster cannot run this connector's tasks. They need {missing}. Install it where they run, or name "
             f"another interpreter there in spark.conf as {PYTHON}."
         )
+    return " and ".join(sorted({executor.records_typed for executor in found}))
 
 
 @contextmanager

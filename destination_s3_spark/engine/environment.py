@@ -12,16 +12,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
+from destination_s3_spark.kernel import HOW_LINES_ARE_TYPED
+
 PACKAGES = ("boto3", "isal", "msgspec", "numpy", "orjson", "pyarrow", "tzdata", "xxhash", "zstandard")
 """Direct dependencies of tasks. Their own dependencies come with them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """Python version (`3.11`) and the versions of its packages, None for a missing package."""
+    """Python version (`3.11`), the versions of its packages (None for a missing package), and how this process types records."""
 
     python: str
     packages: Mapping[str, str | None]
+    records_typed: str = HOW_LINES_ARE_TYPED
 
 
 def environment(packages: Sequence[str] = PACKAGES) -> Environment:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import logging
 import os
 import pwd
 import subprocess
@@ -32,6 +33,7 @@ from destination_s3_spark.engine.machine import available_cpus, oom_kills
 from destination_s3_spark.engine.startup import shortcuts, worker_daemon
 from destination_s3_spark.engine.startup.worker_template import fork_template
 from destination_s3_spark.errors import SyncError
+from destination_s3_spark.kernel import SWITCH, kernel_library
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -45,6 +47,8 @@ TASK_ATTEMPTS = 3
 USER_WITHOUT_ACCOUNT = "airbyte"
 NAMES_OF_USER = ("SPARK_USER", "USER", "LOGNAME")
 """Environment variables in which Spark, shells and Python look for the user's name before they look for an account."""
+logger = logging.getLogger(__name__)
+
 LOG4J = Path(__file__).with_name("log4j2.properties")
 
 
@@ -181,7 +185,10 @@ class DriverSession:
             slots = self.settings.cores
             if self.settings.cluster is not None:
                 context.addPyFile(str(package_archive(self.settings.local_dir)))
-                require_working_executors(context)
+                library = kernel_library()
+                if library is not None:
+                    context.addFile(str(library))  # tasks import it from there, because Python imports no library from a zip file
+                logger.info("The executors type records %s.", require_working_executors(context))
                 slots = context.defaultParallelism
             if self._template is None:  # the template has imported everything
                 context.parallelize(range(slots), slots).map(partial(_import, self._tasks)).collect()
@@ -200,10 +207,11 @@ class DriverSession:
         return {**_our_conf(self.settings), **self.settings.conf}
 
     def _worker_environment(self) -> dict[str, str]:
+        switch = {SWITCH: os.environ[SWITCH]} if SWITCH in os.environ else {}
         if not shortcuts.enabled():
-            return {}
+            return switch
         template = {worker_daemon.TEMPLATE_VARIABLE: str(self._template)} if self._template else {}
-        return {**worker_daemon.ENVIRONMENT, worker_daemon.TASKS_VARIABLE: self._tasks, **template}
+        return {**worker_daemon.ENVIRONMENT, worker_daemon.TASKS_VARIABLE: self._tasks, **template, **switch}
 
 
 def _import(module: str, _slot: int) -> None:

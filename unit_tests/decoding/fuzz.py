@@ -67,6 +67,12 @@ class Source:
         self.lines = lines
 
 
+def kernel_typer(plan: RowPlan) -> KernelTyper:
+    """The kernel's typer, where there is a kernel."""
+    assert KERNEL is not None
+    return KernelTyper(plan, KERNEL)
+
+
 def sources(chance: random.Random) -> list[Source]:
     """The demo shop's streams, and one with a column of every type."""
     streams = parse_catalog(json.dumps(Shop(7, 0.0).catalog(dict.fromkeys(shop.MIX, "append"))).encode()).streams
@@ -167,7 +173,7 @@ def run(seed: int, rounds: int, *, seconds: float | None = None) -> int:
     kept: list[tuple[Source, RecordTyper, RecordTyper]] = []
     while done < rounds if ends_at is None else monotonic() < ends_at:
         if done % 200 == 0:  # what the kernel learnt is forgotten now and then
-            kept = [(source, RecordTyper(source.plan), KernelTyper(source.plan, KERNEL)) for source in sources(chance)]
+            kept = [(source, RecordTyper(source.plan), kernel_typer(source.plan)) for source in sources(chance)]
         source, python, native = chance.choice(kept)
         lines = block(source, chance)
         for text in {lines, readable(lines, python)}:

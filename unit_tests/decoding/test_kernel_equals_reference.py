@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from destination_s3_spark.decoding import kernel_typer
-from destination_s3_spark.decoding.kernel_typer import KernelTyper
 from destination_s3_spark.decoding.record_typer import RecordTyper
 from destination_s3_spark.decoding.temporal import ABBREVIATIONS, TEMPORAL
 from destination_s3_spark.kernel import KERNEL
@@ -37,7 +36,7 @@ def test_a_disagreement_is_found(monkeypatch: Any) -> None:
 def test_huge_values(text: str, make_plan: Any, make_line: Any, make_block: Any) -> None:
     plan = make_plan([Field("x", "x", Scalar.STRING), Field("o", "o", SchemalessObject()), Field("n", "n", Scalar.INTEGER)])
     lines = make_block([make_line(f'{{"x":"{text}","o":{{"a": "{text}"}},"n":1}}'), make_line('{"n":2}')])
-    python, native = RecordTyper(plan).type_block(lines), KernelTyper(plan, KERNEL).type_block(lines)
+    python, native = RecordTyper(plan).type_block(lines), fuzz.kernel_typer(plan).type_block(lines)
     assert python.multiset == native.multiset
     for name in ("x", "o", "n"):
         assert python.final[name].equals(native.final[name])
@@ -57,7 +56,7 @@ def test_depth(depth: int, where: str, make_plan: Any, make_line: Any, make_bloc
     )
     texts = ['{"a":' * depth + "1" + "}" * depth, "[" * depth + "]" * depth]
     lines = make_block(make_line(where.format(text)) for text in texts)
-    assert fuzz.outcome(RecordTyper(plan), lines) == fuzz.outcome(KernelTyper(plan, KERNEL), lines)
+    assert fuzz.outcome(RecordTyper(plan), lines) == fuzz.outcome(fuzz.kernel_typer(plan), lines)
 
 
 def test_many_columns_and_keys(make_plan: Any, make_line: Any, make_block: Any) -> None:
@@ -65,7 +64,7 @@ def test_many_columns_and_keys(make_plan: Any, make_line: Any, make_block: Any) 
     some = [",".join(f'"k{at}":{at}' for at in range(first, 1000, 7)) for first in range(30)]
     strange = [",".join(f'"other {row} {at}":{at}' for at in range(200)) for row in range(30)]
     lines = make_block(make_line(f"{{{known},{other}}}") for known, other in zip(some, strange, strict=True))
-    assert fuzz.outcome(RecordTyper(plan), lines) == fuzz.outcome(KernelTyper(plan, KERNEL), lines)
+    assert fuzz.outcome(RecordTyper(plan), lines) == fuzz.outcome(fuzz.kernel_typer(plan), lines)
 
 
 SEPARATORS = ["-", "/", "."] * 4 + ["", " ", "-/", "--", "- "]
@@ -92,7 +91,7 @@ def test_dates_and_times_of_every_form(seed: int, make_plan: Any, make_line: Any
     plan = make_plan(fields)
     texts = [text() for _ in range(1000)]
     lines = make_block(make_line(json.dumps({field.source: text for field in fields})) for text in texts)
-    python, native = RecordTyper(plan).type_block(lines), KernelTyper(plan, KERNEL).type_block(lines)
+    python, native = RecordTyper(plan).type_block(lines), fuzz.kernel_typer(plan).type_block(lines)
     for field in fields:
         columns = (fuzz.stored(typed.final[field.name]) for typed in (python, native))
         for given, expected, value in zip(texts, *columns, strict=True):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,6 +13,7 @@ from destination_s3_spark.decoding.record_line import UnreadableRecord
 from destination_s3_spark.decoding.record_typer import RecordTyper
 from destination_s3_spark.kernel import KERNEL
 from destination_s3_spark.schema.airbyte_type import Field, Object, Scalar
+from unit_tests.decoding import fuzz
 
 needs_kernel = pytest.mark.skipif(KERNEL is None, reason="without the native kernel")
 ID = Field("id", "id", Scalar.INTEGER)
@@ -41,14 +40,6 @@ def test_a_column_that_is_stored_otherwise_is_pythons(make_plan: Any) -> None:
     assert type(record_typer(other)) is RecordTyper
 
 
-def test_the_switch_has_everything_typed_in_python() -> None:
-    program = "from destination_s3_spark.kernel import *; print(KERNEL, HOW_LINES_ARE_TYPED)"
-    done = subprocess.run(
-        [sys.executable, "-c", program], env={"DESTINATION_S3_SPARK_KERNEL": "off"}, capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() == "None in Python (DESTINATION_S3_SPARK_KERNEL=off)"
-
-
 @needs_kernel
 @pytest.mark.parametrize("fault", [RuntimeError("the typing kernel failed"), ValueError("the lines are longer than 2 GiB")])
 def test_a_block_the_kernel_does_not_read_is_pythons(
@@ -57,7 +48,7 @@ def test_a_block_the_kernel_does_not_read_is_pythons(
     def read(_: bytes) -> None:
         raise fault
 
-    typer = KernelTyper(make_plan([ID]), KERNEL)
+    typer = fuzz.kernel_typer(make_plan([ID]))
     typer._kernel = SimpleNamespace(read=read)
     assert typer.type_block(make_block([make_line('{"id":1}'), make_line('{"id":2}')])).final["id"].to_pylist() == [1, 2]
     assert ("native kernel failed" in capsys.readouterr().err) == isinstance(fault, RuntimeError)
@@ -67,7 +58,7 @@ def test_a_block_the_kernel_does_not_read_is_pythons(
 
 @needs_kernel
 def test_the_kernel_gives_its_columns_once(make_plan: Any, make_line: Any, make_block: Any) -> None:
-    block = KernelTyper(make_plan([ID]), KERNEL)._kernel.read(make_block([make_line('{"id":1}')]))
+    block = fuzz.kernel_typer(make_plan([ID]))._kernel.read(make_block([make_line('{"id":1}')]))
     block.columns()
     with pytest.raises(RuntimeError, match="taken before"):
         block.columns()

@@ -4,6 +4,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,13 +23,16 @@ from destination_s3_spark.engine.cluster import (
 )
 from destination_s3_spark.engine.environment import Environment, environment
 from destination_s3_spark.errors import ConfigError, TransientError
+from destination_s3_spark.kernel import HOW_LINES_ARE_TYPED
 
 
 class Context:
     """A session whose executors answer the probe like this."""
 
-    def __init__(self, answer: Environment | Exception) -> None:
-        self._answer = answer
+    defaultParallelism = 2  # noqa: N815 (Spark's name)
+
+    def __init__(self, *answers: Environment | Exception) -> None:
+        self._answers = answers
 
     def parallelize(self, *_: Any) -> Context:
         return self
@@ -37,14 +41,15 @@ class Context:
         return self
 
     def collect(self) -> list[Environment]:
-        if isinstance(self._answer, Exception):
-            raise self._answer
-        return [self._answer]
+        for answer in self._answers:
+            if isinstance(answer, Exception):
+                raise answer
+        return [answer for answer in self._answers if isinstance(answer, Environment)]
 
 
-def context(answer: Environment | Exception) -> Any:
+def context(*answers: Environment | Exception) -> Any:
     """A Context in the place of Spark's."""
-    return Context(answer)
+    return Context(*answers)
 
 
 def spark_error(cause: str) -> Exception:
@@ -71,8 +76,17 @@ def test_the_driver_hides_where_the_whole_cluster_is_on_its_machine() -> None:
     assert conf_of(Cluster("k8s://https://127.0.0.1:443", "python3", 1)) == {"spark.master": "k8s://https://127.0.0.1:443"}
 
 
-def test_executors_like_this_process_will_do() -> None:
-    require_working_executors(context(environment()))
+def test_executors_like_this_process_will_do_and_say_how_they_type() -> None:
+    ours = environment()
+    other = replace(ours, records_typed="in Python (the native kernel is not installed)")
+
+    assert require_working_executors(context(ours, ours)) == HOW_LINES_ARE_TYPED
+    assert require_working_executors(context(other, ours, other)) == " and ".join(sorted({HOW_LINES_ARE_TYPED, other.records_typed}))
+
+
+def test_one_executor_that_cannot_work_is_enough_for_an_error() -> None:
+    with pytest.raises(ConfigError, match="They need boto3"):
+        require_working_executors(context(environment(), Environment(environment().python, {})))
 
 
 @pytest.mark.parametrize(

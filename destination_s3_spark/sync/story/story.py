@@ -12,6 +12,7 @@ from importlib.metadata import version as installed_version
 from types import TracebackType
 
 from destination_s3_spark.config.config import Config
+from destination_s3_spark.config.spark_conf import is_local
 from destination_s3_spark.engine.engine import Engine
 from destination_s3_spark.kernel import HOW_LINES_ARE_TYPED
 from destination_s3_spark.protocol.catalog import Catalog
@@ -53,7 +54,9 @@ class Story:
     @contextmanager
     def logged(self, config: Config, place: str) -> Iterator[None]:
         """Run a sync inside. Log its start, its heartbeat and its summary."""
-        logger.info("%s", start_line(_version(), HOW_LINES_ARE_TYPED, self._catalog, config.spark.master, place))
+        master = config.spark.master
+        typed = HOW_LINES_ARE_TYPED if is_local(master) else "by its executors, which say how once they have started"
+        logger.info("%s", start_line(_version(), typed, self._catalog, master, place))
         ending = Ending.STOPPED
         try:
             with Heartbeat(lambda: heartbeat_line(self.pulse())):
