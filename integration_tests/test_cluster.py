@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from destination_s3_spark.engine.environment import PACKAGES
-from destination_s3_spark.kernel import HOW_LINES_ARE_TYPED
+from destination_s3_spark.kernel import HOW_LINES_ARE_TYPED, SWITCH
 from integration_tests.chain_reader import StreamName
 from integration_tests.connector import Connector, Outcome
 from integration_tests.lake import USERS, Lake
@@ -270,9 +269,8 @@ def test_check_runs_a_task_and_leaves_nothing(moto_lake: Lake, cluster: SparkClu
 
 def test_the_switch_reaches_executors_that_have_a_kernel(moto_lake: Lake, cluster: SparkCluster, tmp_path: Path) -> None:
     with_kernel = interpreter(tmp_path / "own", [*PACKAGES, "destination-s3-spark-kernel"])
-    connector = replace(moto_lake.connector(), environment={SWITCH: "off"})
 
-    outcome = connector.check(spark=on_one_executor(cluster, with_kernel))
+    outcome = moto_lake.connector(environment={SWITCH: "off"}).check(spark=on_one_executor(cluster, with_kernel))
 
     assert f"The executors type records in Python ({SWITCH}=off)." in outcome.log_text
 
