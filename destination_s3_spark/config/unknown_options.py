@@ -7,17 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any
 
+from destination_s3_spark.config.nearest_name import nearest_name
 from destination_s3_spark.config.settings_model import OpenSettings, Settings
 
 OptionPath = tuple[str, ...]
 
 LEGACY: frozenset[OptionPath] = frozenset({("part_size",), ("part_size_mb",), ("format", "part_size_mb"), ("destinationType",)})
 """Options that destination-s3 once had, and those that Airbyte's API adds. destination-s3 ignores them as well."""
-LEAST_LIKENESS = 0.7
-"""Minimum similarity by difflib's measure. The similarity of STREAM and STREAM_NAME is only just above it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +69,3 @@ def _meant(path: OptionPath, siblings: Iterable[str], known: Iterable[OptionPath
     """Return a similar name in the same place, else the same name in another place."""
     near = nearest_name(path[-1], siblings)
     return (*path[:-1], near) if near else next((other for other in known if other[-1] == path[-1]), None)
-
-
-def nearest_name(name: str, names: Iterable[str]) -> str | None:
-    """Return the most similar of the known names, or None if none is similar enough for a misspelling."""
-    folded = {known.casefold(): known for known in names}
-    return next((folded[found] for found in get_close_matches(name.casefold(), folded, 1, LEAST_LIKENESS)), None)

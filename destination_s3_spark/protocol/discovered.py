@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from destination_s3_spark.config.unknown_options import nearest_name
+from destination_s3_spark.config.nearest_name import nearest_name
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.protocol.catalog import DestinationSyncMode
 from destination_s3_spark.stream_id import StreamId
