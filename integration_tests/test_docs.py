@@ -13,6 +13,7 @@ from typing import Any
 
 import duckdb
 import pytest
+import yaml
 
 from integration_tests.connector import PASSED_ON, SCRIPT, TIMEOUT_S
 from integration_tests.documentation import OTHERS, PAGES, ROOT, RUNNABLE, Snippet, snippets
@@ -163,6 +164,16 @@ def test_a_page_begins_with_a_paragraph_that_says_for_whom_it_is(page: Path) -> 
 
     assert (title[:2], blank) == ("# ", "")
     assert re.match(r"For whoever |An Airbyte destination .* for ", first), first
+
+
+@pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.yaml")), ids=lambda example: example.name)
+def test_an_example_is_yaml_and_runs_the_connectors_image_and_commands(example: Path) -> None:
+    text = example.read_text()
+    repository = yaml.safe_load((ROOT / "metadata.yaml").read_text())["data"]["dockerRepository"]
+
+    assert yaml.safe_load(text)
+    assert set(re.findall(r"image: (\S*s3-spark\S*)", text)) == {f"{repository}:dev"}
+    assert set(re.findall(r"destination(?:-s3-spark)? (\w+) --config", text)) <= {"write", "inspect"}
 
 
 def targets(page: Path) -> list[tuple[Path, str]]:
