@@ -158,6 +158,13 @@ def test_every_link_leads_somewhere(page: Path) -> None:
     assert [f"{path}#{anchor}" for path, anchor in targets(page) if not path.exists() or (anchor and anchor not in anchors(path))] == []
 
 
+@pytest.mark.parametrize("page", TEXTS, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_module_that_a_page_names_is_there(page: Path) -> None:
+    named = re.findall(r"`((?:\w+/)+\w+\.py)`", page.read_text())
+
+    assert [name for name in named if not (ROOT / name).exists() and not (ROOT / "destination_s3_spark" / name).exists()] == []
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_a_page_begins_with_a_paragraph_that_says_for_whom_it_is(page: Path) -> None:
     title, blank, first = page.read_text().splitlines()[:3]
