@@ -140,9 +140,8 @@ class S3(Settings):
         None,
         title="CA certificate",
         description=(
-            "Certificates of your own authorities as PEM text, for a store or a catalog whose TLS certificate no public authority has "
-            "issued. They are trusted besides the public ones, for S3 and all other servers that the connector calls. AWS_CA_BUNDLE in "
-            "the environment names a file that replaces the public ones."
+            "Certificates of your own authorities as PEM text, trusted besides the public ones for S3 and all other servers. AWS_CA_BUNDLE "
+            "in the environment names a file that replaces the public ones."
         ),
         examples=["-----BEGIN CERTIFICATE-----\n...\n-----END CERTIFICATE-----"],
         json_schema_extra={"multiline": True},

@@ -177,8 +177,8 @@ class ParquetFormat(OpenSettings):
         "time",
         title="Time Encoding",
         description=(
-            "How times of day are stored: as Parquet's TIME in UTC, as plain integers (microseconds since midnight) for readers without "
-            "TIME, or as local, TIME without a time zone, which Spark 4.3 and DuckDB read as their own type."
+            "How times of day are stored: time is Parquet's TIME in UTC, int64 plain microseconds since midnight for readers without TIME, "
+            "local TIME without a time zone."
         ),
         json_schema_extra=documented(Applies.NEW_TABLES, page="formats.md#encodings-of-a-table"),
     )

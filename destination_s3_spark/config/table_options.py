@@ -112,8 +112,8 @@ class Tables(Settings):
         False,
         title="Declared decimals",
         description=(
-            "Whether numbers that their schema declares exact (multipleOf, or airbyte_type big_number or big_integer) are stored as "
-            "decimals of 38 digits in Avro and Parquet. Without it, numbers are doubles, as in destination-s3."
+            "Whether Avro and Parquet store numbers that their schema declares exact (multipleOf, airbyte_type big_number or big_integer) "
+            "as decimals of 38 digits, and not as doubles."
         ),
         json_schema_extra=documented(page="formats.md#decimals"),
     )
@@ -173,8 +173,8 @@ class Tables(Settings):
         "auto",
         title="Compaction",
         description=(
-            "Whether small files of an append table are joined at the end of a sync. While one file replaces others, a reader that lists "
-            "the folder may see their rows twice. auto does it for tables that have a publisher, such as the symlink manifest."
+            "Whether small files of an append table are joined at the end of a sync, at which a reader that lists the folder may see rows "
+            "twice. auto does it for tables that have a publisher, such as the symlink manifest."
         ),
         json_schema_extra=documented(page="readers.md#compaction"),
     )
