@@ -13,7 +13,8 @@ COMPILE := $(BIN)/python -m uv pip compile --quiet --generate-hashes --no-header
 BUILD_TOOLS := 'setuptools>=77' wheel 'maturin>=1.9,<2'
 CYCLONEDX := 11.12.0
 PYTEST := $(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadgroup --no-loadscope-reorder
-# What `test` leaves, and the properties again.
+# What `test` leaves, and the properties again. A test of the installed command waits for processes and servers much of its time, so one
+# worker more than CPUs runs them.
 REST := (hypothesis or not quick) and not image_tests and not reader_tests and not trino_tests
 KERNEL := kernel/Cargo.toml kernel/Cargo.lock kernel/pyproject.toml $(wildcard kernel/src/*.rs)
 export PYTHON
@@ -42,7 +43,7 @@ test: install ## Run the unit tests but the slow ones, and the main job on a rea
 test-all: test ## Run `test`, then all other tests but those of the image and of other readers; properties with all examples (20 minutes)
 	@scripts/install-sources || echo "==> the sources that tests read from could not be installed; those tests are skipped"
 	@echo "==> running the slow tests, those of the installed command, and properties with all examples"
-	@$(PYTEST) --hypothesis-profile=ci -m "$(REST)" $(PYTEST_ARGS)
+	@$(PYTEST) -n $$(($(TEST_WORKERS) + 1)) --hypothesis-profile=ci -m "$(REST)" $(PYTEST_ARGS)
 
 test-readers: install ## Read published tables with Spark 4.1, ClickHouse, DuckDB and Daft (some 900 MB once; six minutes)
 	@scripts/install-readers

@@ -15,7 +15,7 @@ from integration_tests.s3_proxy import S3Proxy, s3_proxy
 from integration_tests.servers import S3Server, new_bucket
 
 SEED = 30_000
-HISTORIES = 40
+HISTORIES = 20
 AT_ONCE = 10
 """Histories of one test, so that a failure says more than that there is one."""
 

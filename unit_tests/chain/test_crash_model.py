@@ -158,7 +158,7 @@ def test_every_pair_of_crashes(completes: Completes) -> None:
 @pytest.mark.parametrize("name", [name for name in SHAPES if name != TAIL])
 def test_random_crashes_and_timeouts(name: str, completes: Completes) -> None:
     shape = SHAPES[name]
-    tally(shape, random_schedules(name, 400, 2 * clean_calls(shape), (0, 4), (0, 5)), completes, f"random faults, {name}")
+    tally(shape, random_schedules(name, 200, 2 * clean_calls(shape), (0, 4), (0, 5)), completes, f"random faults, {name}")
 
 
 @pytest.mark.slow

@@ -36,6 +36,7 @@ def test_without_trouble_every_row_is_there_once(name: str) -> None:
     assert bucket.problems == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("completes", Completes)
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_one_fault_at_every_call(name: str, completes: Completes) -> None:

@@ -51,6 +51,7 @@ def make_lake(s3_settings: S3Settings, tmp_path: Path) -> Callable[..., InlineLa
     return make
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("log_format", "file_format", "images"),
     [

@@ -20,9 +20,10 @@ from destination_s3_spark.errors import DataError
 from destination_s3_spark.protocol.catalog import Catalog, parse_catalog
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
-from destination_s3_spark.tables.compaction.groups import LEAST_FILES
+from destination_s3_spark.tables.compaction import groups
 from destination_s3_spark.tables.compaction.join import joined_in_store
 from destination_s3_spark.tables.factory import TableFactory
+from destination_s3_spark.tables.updates import choice
 from destination_s3_spark.tables.updates.choice import rebuild_of
 from destination_s3_spark.tables.updates.resources import Resources, TaskResources
 from unit_tests.places import table_of
@@ -36,6 +37,17 @@ FORMATS = [
     {"format_type": "JSONL"},
     {"format_type": "CSV", "flattening": "Root level flattening", "compression": {"compression_type": "No Compression"}},
 ]
+
+
+FEW_FILES = 6
+"""How many small files are joined here, where their number proves nothing."""
+
+
+@pytest.fixture(autouse=True)
+def _few_files_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (groups, choice):
+        monkeypatch.setattr(module, "LEAST_FILES", FEW_FILES)
+    monkeypatch.setattr(groups, "GROWTH", FEW_FILES / 2)
 
 
 @pytest.fixture
@@ -91,19 +103,19 @@ def rows(lake: InlineLake) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("format_options", FORMATS, ids=lambda options: options["format_type"])
 def test_small_files_are_joined_in_every_format(format_options: dict[str, Any], lake: InlineLake) -> None:
     lake.format = format_options
-    for number in range(1, LEAST_FILES):
+    for number in range(1, FEW_FILES):
         sync(lake, number)
     before = {file.key: file.rows for file in chain(lake).live_files().files}
-    assert len(before) == 2 * (LEAST_FILES - 1)
+    assert len(before) == 2 * (FEW_FILES - 1)
     assert compactions(lake) == []
-    sync(lake, LEAST_FILES)
+    sync(lake, FEW_FILES)
     live = chain(lake).live_files()
     assert [(file.kind, file.rows, file.offset) for file in live.files] == [
-        (FileKind.FINAL, 2 * LEAST_FILES, 0),
-        (FileKind.RAW, 2 * LEAST_FILES, 0),
+        (FileKind.FINAL, 2 * FEW_FILES, 0),
+        (FileKind.RAW, 2 * FEW_FILES, 0),
     ] or [(file.kind, file.rows, file.offset) for file in live.files] == [
-        (FileKind.RAW, 2 * LEAST_FILES, 0),
-        (FileKind.FINAL, 2 * LEAST_FILES, 0),
+        (FileKind.RAW, 2 * FEW_FILES, 0),
+        (FileKind.FINAL, 2 * FEW_FILES, 0),
     ]
     (event,) = compactions(lake)
     assert {file.key for file in event.files_removed} > before.keys()
@@ -114,21 +126,21 @@ def test_small_files_are_joined_in_every_format(format_options: dict[str, Any], 
 
 def test_rows_and_their_order_stay(lake: InlineLake) -> None:
     lake.options = {"tables": {"compaction": "off"}}
-    for number in range(1, LEAST_FILES + 1):
+    for number in range(1, FEW_FILES + 1):
         sync(lake, number)
     before = rows(lake)
     lake.options = {"tables": {"compaction": "auto"}}
-    sync(lake, LEAST_FILES + 1)
+    sync(lake, FEW_FILES + 1)
     assert len(compactions(lake)) == 1
     assert rows(lake)[: len(before)] == before
-    sync(lake, LEAST_FILES + 2)
+    sync(lake, FEW_FILES + 2)
     assert rows(lake)[: len(before)] == before
-    assert [row["id"] for row in rows(lake)] == [10 * number + one for number in range(1, LEAST_FILES + 3) for one in (0, 1)]
+    assert [row["id"] for row in rows(lake)] == [10 * number + one for number in range(1, FEW_FILES + 3) for one in (0, 1)]
 
 
 def test_a_manifest_names_the_joined_file(lake: InlineLake) -> None:
     lake.options = {}
-    for number in range(1, LEAST_FILES + 1):
+    for number in range(1, FEW_FILES + 1):
         sync(lake, number)
     manifest = S3Store(lake.settings).get("lake/users/_symlink_format_manifest/manifest").decode().split()
     live = chain(lake).live_files().of(FileKind.FINAL)
@@ -139,13 +151,13 @@ def test_a_manifest_names_the_joined_file(lake: InlineLake) -> None:
 @pytest.mark.parametrize("choice", [{"tables": {"compaction": "off"}}, {"publish": {"symlink": False}}])
 def test_tables_without_publishers_keep_their_files(choice: dict[str, Any], lake: InlineLake) -> None:
     lake.options = choice
-    for number in range(1, LEAST_FILES + 3):
+    for number in range(1, FEW_FILES + 3):
         sync(lake, number)
     assert compactions(lake) == []
 
 
 def test_a_table_is_rebuilt_from_joined_raw_files(lake: InlineLake) -> None:
-    for number in range(1, LEAST_FILES + 3):
+    for number in range(1, FEW_FILES + 3):
         sync(lake, number)
     before = rows(lake)
     factory = TableFactory(lake.config(), S3Store(lake.settings), datetime.now(UTC))
@@ -164,38 +176,38 @@ def test_a_table_is_rebuilt_from_joined_raw_files(lake: InlineLake) -> None:
 
 
 def test_raw_files_of_a_deduplicated_table_are_joined(lake: InlineLake) -> None:
-    for number in range(1, LEAST_FILES + 2):
+    for number in range(1, FEW_FILES + 2):
         lake.sync(catalog("append_dedup", number), messages([1, number]))
     live = chain(lake).live_files()
-    assert [file.rows for file in live.of(FileKind.RAW)] == [2 * LEAST_FILES, 2]
-    assert sorted(row["id"] for row in rows(lake)) == list(range(1, LEAST_FILES + 2))
+    assert [file.rows for file in live.of(FileKind.RAW)] == [2 * FEW_FILES, 2]
+    assert sorted(row["id"] for row in rows(lake)) == list(range(1, FEW_FILES + 2))
     assert sum(file.rows for file in live.of(FileKind.RAW)) == chain(lake).head.contents.landed
 
 
 def test_files_of_another_schema_are_left(lake: InlineLake) -> None:
-    for number in range(1, 9):
+    for number in range(1, 4):
         sync(lake, number)
     wider = {"type": "object", "properties": {**SCHEMA["properties"], "more": {"type": "integer"}}}  # type: ignore[dict-item]
-    for number in range(9, LEAST_FILES + 9):
+    for number in range(4, FEW_FILES + 4):
         sync(lake, number, schema=wider)
     live = chain(lake).live_files()
-    assert [file.rows for file in live.of(FileKind.FINAL)] == [2] * 8 + [2 * LEAST_FILES]
-    assert len(rows(lake)) == 2 * (LEAST_FILES + 8)
+    assert [file.rows for file in live.of(FileKind.FINAL)] == [2] * 3 + [2 * FEW_FILES]
+    assert len(rows(lake)) == 2 * (FEW_FILES + 3)
 
 
 def test_an_error_of_the_work_leaves_the_files(lake: InlineLake, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    for number in range(1, LEAST_FILES):
+    for number in range(1, FEW_FILES):
         sync(lake, number)
     gone = chain(lake).live_files().of(FileKind.RAW)[3]
     store = S3Store(lake.settings)
     body = store.get(gone.key)
     store.delete([gone.key])
-    sync(lake, LEAST_FILES)
+    sync(lake, FEW_FILES)
     assert compactions(lake) == []
     assert "small files were not joined" in caplog.text
     assert list(store.list_uploads("lake/")) == []
     store.put(gone.key, body)
-    sync(lake, LEAST_FILES + 1)
+    sync(lake, FEW_FILES + 1)
     assert len(compactions(lake)) == 1
 
 
@@ -217,13 +229,13 @@ def test_files_of_the_least_size_of_a_part_are_joined_inside_the_store(lake: Inl
 
 def test_a_delta_log_says_that_no_row_changed(lake: InlineLake) -> None:
     lake.options = {"publish": {"delta": True}, "tables": {"compaction": "auto"}}
-    for number in range(1, LEAST_FILES + 1):
+    for number in range(1, FEW_FILES + 1):
         sync(lake, number)
     store = S3Store(lake.settings)
     commits = sorted(found.key for found in store.list("lake/users/_delta_log/") if found.key.endswith(".json"))
     *earlier, last = [[json.loads(text) for text in store.get(key).splitlines()] for key in commits]
     changes = [next(iter(action.values()))["dataChange"] for action in last if {"add", "remove"} & action.keys()]
-    assert len(changes) > LEAST_FILES - 2
+    assert len(changes) > FEW_FILES - 2
     assert not any(changes)
     assert all(action["add"]["dataChange"] for commit in earlier for action in commit if "add" in action)
 
@@ -257,12 +269,12 @@ def test_a_damaged_file_is_not_joined_and_the_sync_goes_on(
     format_options: dict[str, Any], damage: Any, lake: InlineLake, caplog: pytest.LogCaptureFixture
 ) -> None:
     lake.format = format_options
-    for number in range(1, LEAST_FILES):
+    for number in range(1, FEW_FILES):
         sync(lake, number)
     store = S3Store(lake.settings)
     victim = chain(lake).live_files().of(FileKind.RAW)[3]
     store.put(victim.key, damage(store.get(victim.key)))
-    sync(lake, LEAST_FILES)
+    sync(lake, FEW_FILES)
     assert compactions(lake) == []
     assert "small files were not joined" in caplog.text
     assert victim.key in {file.key for file in chain(lake).live_files().files}
