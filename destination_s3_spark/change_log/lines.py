@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from destination_s3_spark.chain.operation_count import OperationCount
 from destination_s3_spark.change_log.events import LogColumns, RunningCount
 from destination_s3_spark.decoding.value_text import decimal_texts
-from destination_s3_spark.formats.file_writer import Sink
+from destination_s3_spark.formats.file_format import Sink
 from destination_s3_spark.formats.rows import row_bytes, row_offsets
 from destination_s3_spark.formats.text_file import Compression, TextFile, text_join
 
@@ -158,11 +158,6 @@ class EventLines(LogLines):
         super().__init__(sink, columns, columns.event_schema)
         self._log = columns
         self._running = RunningCount(start)
-
-    @property
-    def operation_count(self) -> OperationCount:
-        """Count after the last event written."""
-        return self._running.count
 
 
 def choices(numbers: np.ndarray[Any, Any], texts: Sequence[str]) -> pa.StringArray:

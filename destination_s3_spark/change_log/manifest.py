@@ -16,6 +16,7 @@ from destination_s3_spark.chain.operation_count import OperationCount
 from destination_s3_spark.change_log.events import AfterImage, BeforeImage, LogColumns
 from destination_s3_spark.change_log.options import ChangeLogFormat, ChangeLogOptions
 from destination_s3_spark.errors import DataError
+from destination_s3_spark.formats.file_format import DirectWriter
 from destination_s3_spark.stream_id import StreamId
 
 _GROUP = r"(\d{20})-(\d{26})"
@@ -123,6 +124,13 @@ class Manifest(msgspec.Struct, frozen=True, rename="camel"):
             return msgspec.json.decode(data, type=cls)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise DataError(f"The manifest {key} of a change log cannot be read: {error}. Was it written by a newer version?") from error
+
+
+class ManifestFile(DirectWriter[Manifest]):
+    """Writer of a manifest, a file without rows."""
+
+    def write(self, manifest: Manifest) -> None:
+        self._put(manifest.to_bytes())
 
 
 def manifest_of(

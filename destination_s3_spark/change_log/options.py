@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
+
+import pyarrow as pa
 
 from destination_s3_spark.chain.operation_count import OperationCount
 from destination_s3_spark.change_log.events import AfterImage, BeforeImage, LogColumns
 from destination_s3_spark.change_log.replicant import CsvChanges, CsvSnapshot, ReplicantJsonChanges, ReplicantJsonSnapshot
 from destination_s3_spark.change_log.typed import PARQUET, ParquetChanges, TypedJsonlChanges, TypedJsonlSnapshot
-from destination_s3_spark.formats.file_writer import FileWriter, Sink
+from destination_s3_spark.formats.file_format import FileWriter, Sink
 from destination_s3_spark.formats.parquet import ParquetFile
 
 
@@ -51,16 +52,8 @@ class ChangeLogOptions:
         return self.format.extension
 
 
-class ChangeFile(FileWriter, Protocol):
-    """A file of events being written to a sink. Batches have `LogColumns.event_schema`."""
-
-    @property
-    def operation_count(self) -> OperationCount:
-        """Count after the last event written."""
-
-
-def open_changes(sink: Sink, columns: LogColumns, options: ChangeLogOptions, start: OperationCount) -> ChangeFile:
-    """Start a file of events in `sink`. `start` is the count before its first event."""
+def open_changes(sink: Sink, columns: LogColumns, options: ChangeLogOptions, start: OperationCount) -> FileWriter[pa.RecordBatch]:
+    """Start a file of events in `sink`. Batches have `LogColumns.event_schema`. `start` is the count before the first event."""
     match options.format:
         case ChangeLogFormat.REPLICANT_CSV:
             return CsvChanges(sink, columns, start, header=options.include_header)
@@ -72,7 +65,7 @@ def open_changes(sink: Sink, columns: LogColumns, options: ChangeLogOptions, sta
             return ParquetChanges(sink, columns, start)
 
 
-def open_snapshot(sink: Sink, columns: LogColumns, options: ChangeLogOptions) -> FileWriter:
+def open_snapshot(sink: Sink, columns: LogColumns, options: ChangeLogOptions) -> FileWriter[pa.RecordBatch]:
     """Start a file of rows in `sink`. Batches have `LogColumns.row_schema`."""
     match options.format:
         case ChangeLogFormat.REPLICANT_CSV:

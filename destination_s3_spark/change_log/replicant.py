@@ -34,7 +34,7 @@ from destination_s3_spark.change_log.lines import (
     plain_texts,
     string_bytes,
 )
-from destination_s3_spark.formats.file_writer import Sink
+from destination_s3_spark.formats.file_format import Sink
 from destination_s3_spark.formats.text_file import text_join
 from destination_s3_spark.stream_id import StreamId
 

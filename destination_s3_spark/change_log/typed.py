@@ -15,8 +15,7 @@ import pyarrow.compute as pc
 from destination_s3_spark.chain.operation_count import OperationCount
 from destination_s3_spark.change_log.events import IN_NEW, IN_OLD, LogColumns, RunningCount, exists_columns
 from destination_s3_spark.change_log.lines import EventLines, LogLines, cursor_pieces, json_name, json_texts, object_pieces
-from destination_s3_spark.formats.file_statistics import WrittenFile
-from destination_s3_spark.formats.file_writer import Sink, require_columns
+from destination_s3_spark.formats.file_format import Sink, require_columns
 from destination_s3_spark.formats.parquet import Codec, ParquetFile, ParquetOptions
 from destination_s3_spark.formats.text_file import text_join
 
@@ -90,23 +89,17 @@ def parquet_schema(columns: LogColumns) -> pa.Schema:
     )
 
 
-class ParquetChanges:
+class ParquetChanges(ParquetFile):
     """A Parquet file of events being written to a sink."""
 
     def __init__(self, sink: Sink, columns: LogColumns, start: OperationCount) -> None:
         self._events = columns.event_schema
         self._key = columns.key_indices
-        self._schema = parquet_schema(columns)
         self._running = RunningCount(start)
-        self._file = ParquetFile(sink, self._schema, PARQUET)
-
-    @property
-    def operation_count(self) -> OperationCount:
-        """Count after the last event written."""
-        return self._running.count
+        super().__init__(sink, parquet_schema(columns), PARQUET)
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Append events. Raises pa.ArrowInvalid unless the batch has the file's columns."""
+        """Append events in `LogColumns.event_schema`."""
         require_columns(batch, self._events)
         op, cursor, _, exists, new, old = batch.columns
         news, olds = new.flatten(), old.flatten()
@@ -118,13 +111,5 @@ class ParquetChanges:
         cursors = text_join(*cursor_pieces(cursor))
         columns = {"op": op, "sequence": counts.total, "new": new, "old": old, "cursor": cursors}
         for name, members in (("key", key), ("exists", bits), ("operation_count", kinds)):
-            columns[name] = pa.StructArray.from_arrays(members, fields=list(self._schema.field(name).type))
-        self._file.write(pa.RecordBatch.from_arrays([columns[name] for name in self._schema.names], schema=self._schema))
-
-    def close(self) -> WrittenFile:
-        """Write the remaining events."""
-        return self._file.close()
-
-    def abandon(self) -> None:
-        """Release the sink without writing anything more to it."""
-        self._file.abandon()
+            columns[name] = pa.StructArray.from_arrays(members, fields=list(self.schema.field(name).type))
+        super().write(pa.RecordBatch.from_arrays([columns[name] for name in self.schema.names], schema=self.schema))

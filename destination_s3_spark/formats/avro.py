@@ -11,7 +11,7 @@ import json
 import lzma
 import os
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -23,9 +23,15 @@ import zstandard
 from destination_s3_spark.decoding.plan import Values
 from destination_s3_spark.formats.avro_schema import row_type
 from destination_s3_spark.formats.avro_types import AvroType, Integer, Text
-from destination_s3_spark.formats.file_format import DifferentColumns, FileFormat, Readable
-from destination_s3_spark.formats.file_statistics import WrittenFile
-from destination_s3_spark.formats.file_writer import FileColumns, Sink, require_columns
+from destination_s3_spark.formats.file_format import (
+    DifferentColumns,
+    DirectWriter,
+    FileColumns,
+    FileFormat,
+    SeekableFile,
+    Sink,
+    require_columns,
+)
 from destination_s3_spark.formats.rows import joined, row_bytes, row_offsets
 
 if TYPE_CHECKING:  # a cluster's executors have no pydantic
@@ -80,23 +86,9 @@ class AvroOptions:
         """Start a new file that is written into `sink`."""
         return AvroFile(sink, columns, self)
 
-    def join(self, sources: Iterable[Readable], sink: Sink) -> int:
-        """Write the blocks of Avro files behind one header. Raises DifferentColumns."""
-        rows = 0
-        header: _Header | None = None
-        for source in sources:
-            own = _read_header(source)
-            if header is None:
-                header = own
-                sink.write(header.encoded + header.sync)
-            if own.encoded != header.encoded:
-                raise DifferentColumns
-            while (count := _read_long(source)) is not None:
-                size = _read_long(source) or 0
-                sink.write(_encoded_longs(count, size) + _exactly(source, size) + header.sync)
-                _exactly(source, _SYNC_BYTES)
-                rows += count
-        return rows
+    def open_joined(self, sink: Sink) -> JoinedAvroFile:
+        """Start a file of the blocks of Avro files behind one header."""
+        return JoinedAvroFile(sink)
 
     def compress(self, block: bytes) -> bytes:
         """Compress a block with the codec."""
@@ -116,21 +108,19 @@ class AvroOptions:
                 return compressed + zlib.crc32(block).to_bytes(4, "big")
 
 
-class AvroFile:
-    """One Avro file being written into a sink. Each batch is written at once, in one or more blocks."""
+class AvroFile(DirectWriter[pa.RecordBatch]):
+    """One Avro file being written into a sink, in one or more blocks for each batch."""
 
     def __init__(self, sink: Sink, columns: FileColumns, options: AvroOptions) -> None:
-        self._sink: Sink | None = sink
+        super().__init__(sink)
         self._columns = columns
         self._options = options
         self._row = row_type(columns.stream, columns.fields)
         self._sync = os.urandom(_SYNC_BYTES)
-        self._rows = 0
         meta = {"avro.schema": json.dumps(self._row.schema), "avro.codec": options.codec.value}
         self._put(_MAGIC + _encoded_map(meta) + self._sync)
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Append rows. Raises pa.ArrowInvalid when the columns of the batch differ from those of the file."""
         require_columns(batch, self._columns.arrow)
         if batch.num_rows == 0:
             return
@@ -145,18 +135,26 @@ class AvroFile:
             start = end
         self._rows += batch.num_rows
 
-    def close(self) -> WrittenFile:
-        """Release the sink, which has all the bytes already."""
-        self._sink = None
-        return WrittenFile(self._rows)
 
-    def abandon(self) -> None:
-        """Release the sink without writing anything more to it."""
-        self._sink = None
+class JoinedAvroFile(DirectWriter[SeekableFile]):
+    """The blocks of Avro files behind one header."""
 
-    def _put(self, data: bytes) -> None:
-        if self._sink is not None:
-            self._sink.write(data)
+    def __init__(self, sink: Sink) -> None:
+        super().__init__(sink)
+        self._header: _Header | None = None
+
+    def write(self, source: SeekableFile) -> None:
+        own = _read_header(source)
+        if self._header is None:
+            self._header = own
+            self._put(own.encoded + own.sync)
+        if own.encoded != self._header.encoded:
+            raise DifferentColumns
+        while (count := _read_long(source)) is not None:
+            size = _read_long(source) or 0
+            self._put(_encoded_longs(count, size) + _exactly(source, size) + self._header.sync)
+            _exactly(source, _SYNC_BYTES)
+            self._rows += count
 
 
 class _Header(NamedTuple):
@@ -166,7 +164,7 @@ class _Header(NamedTuple):
     sync: bytes
 
 
-def _read_header(source: Readable) -> _Header:
+def _read_header(source: SeekableFile) -> _Header:
     encoded = bytearray(_exactly(source, len(_MAGIC)))
     while count := _read_long(source, encoded):
         for _ in range(2 * count):
@@ -174,7 +172,7 @@ def _read_header(source: Readable) -> _Header:
     return _Header(bytes(encoded), _exactly(source, _SYNC_BYTES))
 
 
-def _read_long(source: Readable, copy: bytearray | None = None) -> int | None:
+def _read_long(source: SeekableFile, copy: bytearray | None = None) -> int | None:
     """Read a zigzag integer and append its bytes to `copy`. Return None at the end of the file."""
     value = shift = 0
     while True:
@@ -189,7 +187,7 @@ def _read_long(source: Readable, copy: bytearray | None = None) -> int | None:
         shift += 7
 
 
-def _exactly(source: Readable, size: int) -> bytes:
+def _exactly(source: SeekableFile, size: int) -> bytes:
     data = source.read(size)
     if len(data) != size:
         raise ValueError("an Avro file ends early")

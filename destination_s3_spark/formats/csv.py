@@ -7,25 +7,24 @@ digits, and all other values stay JSON text.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from destination_s3_spark.decoding.plan import Values
 from destination_s3_spark.exact_json.values import string_value
-from destination_s3_spark.formats.file_format import FileFormat, Readable
-from destination_s3_spark.formats.file_writer import FileColumns, Sink
+from destination_s3_spark.formats.file_format import FileColumns, FileFormat, Sink
 from destination_s3_spark.formats.text_file import (
     Compression,
     Flattening,
+    JoinedTextFile,
     TextFile,
     chosen_compression,
     chosen_flattening,
-    join_texts,
     meta_json,
     text_join,
 )
@@ -70,9 +69,9 @@ class CsvOptions:
         """Start a new file that is written into `sink`."""
         return CsvFile(sink, columns.arrow, self)
 
-    def join(self, sources: Iterable[Readable], sink: Sink) -> None:
-        """Write the rows of CSV files behind one header. Raises DifferentColumns."""
-        join_texts(sources, sink, self.compression, _header_bytes)
+    def open_joined(self, sink: Sink) -> JoinedCsvFile:
+        """Start a file of the rows of CSV files behind one header."""
+        return JoinedCsvFile(sink, self.compression)
 
 
 class CsvFile(TextFile):
@@ -96,13 +95,27 @@ class CsvFile(TextFile):
         return text_join(*list(pieces)[:-1], "\r\n")
 
 
-def _header_bytes(text: bytes) -> int:
-    """Return the length of the header: up to the first line end that is not inside a name."""
-    end = 0
-    while True:
-        end = text.index(_LINE_END, end) + len(_LINE_END)
-        if text.count(b'"', 0, end) % 2 == 0:
-            return end
+class JoinedCsvFile(JoinedTextFile):
+    """The rows of CSV files behind one header."""
+
+    _quotes = 0
+    """The number of quotes in the text so far."""
+
+    def _header_bytes(self, text: bytes) -> int:
+        """Find the first line end that is not inside a name."""
+        end = 0
+        while True:
+            end = text.index(_LINE_END, end) + len(_LINE_END)
+            if text.count(b'"', 0, end) % 2 == 0:
+                return end
+
+    def _line_ends(self, text: memoryview) -> int:
+        """Count the line ends that are not inside a value."""
+        data = np.frombuffer(text, np.uint8)
+        quotes, ends = np.flatnonzero(data == ord('"')), np.flatnonzero(data == ord("\n"))
+        before = self._quotes + np.searchsorted(quotes, ends)
+        self._quotes += len(quotes)
+        return int(np.count_nonzero(before % 2 == 0))
 
 
 def _cells(values: pa.Array[Any]) -> pa.Array[Any]:

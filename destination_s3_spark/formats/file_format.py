@@ -1,27 +1,100 @@
-"""The description of a file format. Each format's module provides one."""
+"""The interface of file formats: what each format's module provides, and the writers of its files."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
+
+import pyarrow as pa
 
 from destination_s3_spark.decoding.plan import Values
-from destination_s3_spark.formats.file_writer import FileColumns, FileWriter, Sink
+from destination_s3_spark.formats.file_statistics import WrittenFile
+from destination_s3_spark.schema.airbyte_type import Field
+from destination_s3_spark.stream_id import StreamId
+
+Content = TypeVar("Content")
+"""What a file is made of: rows, or files to join."""
+
+
+class Sink(Protocol):
+    """The destination of a file's bytes."""
+
+    def write(self, data: bytes | memoryview, /) -> int:
+        """Accept all of the bytes."""
+
+    def flush(self) -> None:
+        """Accept the call of a file writer. The bytes need not become visible."""
+
+
+class SeekableFile(Protocol):
+    """A file that is read: an object, by ranges, or bytes in memory."""
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Read up to `size` bytes, or all that is left."""
+
+    def seek(self, offset: int, whence: int = 0, /) -> int:
+        """Move the position."""
+
+    def tell(self) -> int:
+        """Return the position."""
+
+
+class FileWriter(ABC, Generic[Content]):
+    """One file being written into a sink, which the caller has to finish. Use it in one thread and end it with `close` or `abandon`."""
+
+    @abstractmethod
+    def write(self, content: Content) -> None:
+        """Append rows. Raises pa.ArrowInvalid when the columns of a batch differ in names or types from those of the file."""
+
+    @abstractmethod
+    def close(self) -> WrittenFile:
+        """Write the buffered rest."""
+
+    @abstractmethod
+    def abandon(self) -> None:
+        """Release the sink without writing anything more to it."""
+
+    @property
+    def buffered_bytes(self) -> int:
+        """The approximate size that the buffered rows will have in the file, or 0 if they will be compressed, to an unknown size."""
+        return 0
+
+
+class DirectWriter(FileWriter[Content]):
+    """A writer that gives the sink all bytes at once. `_rows` counts the rows."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink: Sink | None = sink
+        self._rows = 0
+
+    def close(self) -> WrittenFile:
+        self._sink = None
+        return WrittenFile(self._rows)
+
+    def abandon(self) -> None:
+        self._sink = None
+
+    def _put(self, data: bytes | memoryview) -> None:
+        if self._sink is not None:
+            self._sink.write(data)
 
 
 class DifferentColumns(Exception):
     """Files that were to be joined have different columns."""
 
 
-class Readable(Protocol):
-    """A seekable binary file."""
+@dataclass(frozen=True, slots=True)
+class FileColumns:
+    """The columns of a stream's file. `arrow` is the schema of its batches, `fields` the data columns among them in the same order.
 
-    def read(self, size: int = -1, /) -> bytes:
-        """Read up to `size` bytes, or all that is left."""
+    Formats without their own type system need only `arrow`. Picklable.
+    """
 
-    def seek(self, offset: int, whence: int = 0, /) -> int:
-        """Set the position."""
+    stream: StreamId
+    fields: tuple[Field, ...]
+    arrow: pa.Schema
 
 
 class FileOptions(Protocol):
@@ -42,13 +115,13 @@ class FileOptions(Protocol):
     def require_fitting(self, columns: FileColumns) -> None:
         """Raise ConfigError for columns that the format cannot hold. Called before a file is opened."""
 
-    def open(self, sink: Sink, columns: FileColumns) -> FileWriter:
+    def open(self, sink: Sink, columns: FileColumns) -> FileWriter[pa.RecordBatch]:
         """Start a new file that is written into `sink`. The columns have passed `require_fitting`."""
 
-    def join(self, sources: Iterable[Readable], sink: Sink) -> int | None:
-        """Write the rows of files in this format, in order, as one file. Return their number, or None if it is not known.
+    def open_joined(self, sink: Sink) -> FileWriter[SeekableFile]:
+        """Start a file of the rows of files in this format, in order. Its `write` raises DifferentColumns.
 
-        The files keep their column types: no value is converted. Raises DifferentColumns.
+        The files keep their column types: no value is converted.
         """
 
 
@@ -68,3 +141,10 @@ class FileFormat:
     """Whether merges and Arrow read the files directly. For other formats they read a Parquet copy."""
     options: Callable[[Any], FileOptions]
     """Converts the user's options to the options of a file."""
+
+
+def require_columns(batch: pa.RecordBatch, schema: pa.Schema) -> None:
+    """Raise pa.ArrowInvalid unless the columns have the names and types of the schema. Nullability may differ."""
+    # Every format checks this, because Arrow would silently cast columns of another type.
+    if batch.schema.names != schema.names or batch.schema.types != schema.types:
+        raise pa.ArrowInvalid("the columns of a batch are not those of its file")

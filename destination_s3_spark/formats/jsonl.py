@@ -7,7 +7,6 @@ escapes, the order of keys and undeclared fields stay as the source sent them.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -16,16 +15,15 @@ import pyarrow.compute as pc
 
 from destination_s3_spark.decoding.plan import Values
 from destination_s3_spark.exact_json.members import members
-from destination_s3_spark.formats.file_format import FileFormat, Readable
-from destination_s3_spark.formats.file_writer import FileColumns, Sink
+from destination_s3_spark.formats.file_format import FileColumns, FileFormat, Sink
 from destination_s3_spark.formats.text_file import (
     Compression,
     Flattening,
+    JoinedTextFile,
     TextFile,
     beside_meta,
     chosen_compression,
     chosen_flattening,
-    join_texts,
     meta_json,
     text_join,
 )
@@ -65,9 +63,9 @@ class JsonlOptions:
         """Start a new file that is written into `sink`."""
         return JsonlFile(sink, columns.arrow, self)
 
-    def join(self, sources: Iterable[Readable], sink: Sink) -> None:
-        """Write the lines of JSON Lines files as one file."""
-        join_texts(sources, sink, self.compression, lambda _: 0)
+    def open_joined(self, sink: Sink) -> JoinedTextFile:
+        """Start a file of the lines of JSON Lines files."""
+        return JoinedTextFile(sink, self.compression)
 
 
 class JsonlFile(TextFile):

@@ -6,7 +6,7 @@ metadata. A table may have other encodings of times of day and of the extraction
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import chain
@@ -17,9 +17,16 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from destination_s3_spark.decoding.plan import Values
-from destination_s3_spark.formats.file_format import DifferentColumns, FileFormat, Readable
+from destination_s3_spark.formats.file_format import (
+    DifferentColumns,
+    FileColumns,
+    FileFormat,
+    FileWriter,
+    SeekableFile,
+    Sink,
+    require_columns,
+)
 from destination_s3_spark.formats.file_statistics import WrittenFile
-from destination_s3_spark.formats.file_writer import FileColumns, Sink, require_columns
 from destination_s3_spark.formats.parquet_statistics import LongTexts, footer_statistics
 from destination_s3_spark.schema.encodings import DESTINATION_S3, Encodings, TimeEncoding, stored_schema
 
@@ -90,31 +97,10 @@ class ParquetOptions:
         """Start a new file that is written into `sink`."""
         return ParquetFile(sink, columns.arrow, self)
 
-    def join(self, sources: Iterable[Readable], sink: Sink) -> int:
-        """Write the rows of Parquet files as one file, in row groups of the usual size. Raises DifferentColumns."""
-        joined: ParquetFile | None = None
-        try:
-            for source in sources:
-                file = pq.ParquetFile(source)
-                schema = file.schema_arrow
-                if joined is None:
-                    joined = ParquetFile(sink, schema, self._of_stored())
-                if not schema.equals(joined.schema):
-                    raise DifferentColumns
-                # Row groups are requested one by one, because everything that Arrow reads ahead of a request stays in memory.
-                for group in range(file.num_row_groups):
-                    for batch in file.iter_batches(_ROWS_AT_ONCE, row_groups=[group]):
-                        joined.write(batch)
-        except BaseException:
-            if joined is not None:
-                joined.abandon()
-            raise
-        return 0 if joined is None else joined.close().rows
-
-    def _of_stored(self) -> ParquetOptions:
-        """Return the options for columns that already have the types of the file."""
-        local = self.encodings.time is TimeEncoding.LOCAL
-        return replace(self, encodings=Encodings(time=TimeEncoding.LOCAL) if local else DESTINATION_S3, statistics=False)
+    def open_joined(self, sink: Sink) -> JoinedParquetFile:
+        """Start a file of the rows of Parquet files, in row groups of the usual size."""
+        local = self.encodings.time is TimeEncoding.LOCAL  # the columns of the files already have their stored types
+        return JoinedParquetFile(sink, replace(self, encodings=Encodings(time=TimeEncoding.LOCAL) if local else DESTINATION_S3))
 
 
 class _Outlet:
@@ -145,11 +131,8 @@ class _Outlet:
         return True
 
 
-class ParquetFile:
-    """One Parquet file being written into `sink`, a binary file with `write` and `flush` that the caller has to finish.
-
-    Use it in one thread and end it with `close` or `abandon`.
-    """
+class ParquetFile(FileWriter[pa.RecordBatch]):
+    """One Parquet file being written into a sink."""
 
     def __init__(self, sink: Sink, schema: pa.Schema, options: ParquetOptions) -> None:
         self.schema = schema
@@ -163,7 +146,6 @@ class ParquetFile:
         self._long_texts = LongTexts(self._stored) if options.statistics else None
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Append rows. Raises pa.ArrowInvalid when the columns differ from the schema in names or types. Nullability may differ."""
         require_columns(batch, self.schema)
         if batch.num_rows == 0:
             return
@@ -180,7 +162,6 @@ class ParquetFile:
 
     @property
     def buffered_bytes(self) -> int:
-        """The approximate size that the buffered rows will have in the file, or 0 if they will be compressed, to an unknown size."""
         return 0 if self._options.compressed else self._buffered_bytes
 
     def close(self, metadata: Mapping[str, str] | None = None) -> WrittenFile:
@@ -198,7 +179,6 @@ class ParquetFile:
         return WrittenFile(self._rows, statistics=footer_statistics(writer.writer.metadata))
 
     def abandon(self) -> None:
-        """Discard the buffered rows and release the sink without writing anything more to it."""
         self._batches.clear()
         self._outlet.shut()
 
@@ -229,6 +209,33 @@ class ParquetFile:
             coerce_timestamps=None,  # each timestamp keeps the unit of the stored schema
             write_time_adjusted_to_utc=options.encodings.time is not TimeEncoding.LOCAL,
         )
+
+
+class JoinedParquetFile(FileWriter[SeekableFile]):
+    """The rows of Parquet files in one file."""
+
+    def __init__(self, sink: Sink, options: ParquetOptions) -> None:
+        self._sink = sink
+        self._options = options
+        self._joined: ParquetFile | None = None
+
+    def write(self, source: SeekableFile) -> None:
+        file = pq.ParquetFile(source)
+        schema = file.schema_arrow
+        joined = self._joined = self._joined or ParquetFile(self._sink, schema, self._options)
+        if not schema.equals(joined.schema):
+            raise DifferentColumns
+        # Row groups are requested one by one, because everything that Arrow reads ahead of a request stays in memory.
+        for group in range(file.num_row_groups):
+            for batch in file.iter_batches(_ROWS_AT_ONCE, row_groups=[group]):
+                joined.write(batch)
+
+    def close(self) -> WrittenFile:
+        return WrittenFile(0) if self._joined is None else self._joined.close()
+
+    def abandon(self) -> None:
+        if self._joined is not None:
+            self._joined.abandon()
 
 
 def repeating_columns(table: pa.Table) -> list[str]:

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from abc import abstractmethod
+from collections.abc import Iterator
 from enum import Enum
 from functools import partial
 from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from isal import isal_zlib
 
-from destination_s3_spark.formats.file_format import DifferentColumns, Readable
+from destination_s3_spark.formats.file_format import Content, DifferentColumns, DirectWriter, SeekableFile, Sink, require_columns
 from destination_s3_spark.formats.file_statistics import WrittenFile
-from destination_s3_spark.formats.file_writer import Sink, require_columns
 from destination_s3_spark.formats.rows import row_bytes, row_offsets
 
 if TYPE_CHECKING:  # a cluster's executors have no pydantic
@@ -28,8 +28,9 @@ _GZIP_LEVEL = 2
 _GZIP_WINDOW = 16 + isal_zlib.MAX_WBITS
 """zlib's convention to request a gzip header and trailer. The header holds no time and no name, so equal rows give equal bytes."""
 _META_PREFIX = "_airbyte_"
-_PIECE_BYTES = 4 * 2**20
+_BLOCK_BYTES = 4 * 2**20
 """Bytes of a file read at once when files are joined."""
+_LINE_END = ord("\n")
 
 
 class Compression(Enum):
@@ -56,73 +57,76 @@ def chosen_compression(chosen: TextCompression) -> Compression:
     return Compression.GZIP if chosen.compression_type == "GZIP" else Compression.NONE
 
 
-class TextFile(ABC):
-    """One text file being written into a sink."""
+class _TextWriter(DirectWriter[Content]):
+    """A text file being written, compressed if asked for."""
+
+    def __init__(self, sink: Sink, compression: Compression) -> None:
+        super().__init__(sink)
+        self._gzip = isal_zlib.compressobj(_GZIP_LEVEL, isal_zlib.DEFLATED, _GZIP_WINDOW) if compression is Compression.GZIP else None
+
+    def close(self) -> WrittenFile:
+        if self._gzip is not None:
+            super()._put(self._gzip.flush())
+        return super().close()
+
+    def _put(self, data: bytes | memoryview) -> None:
+        super()._put(data if self._gzip is None else self._gzip.compress(data))
+
+
+class TextFile(_TextWriter[pa.RecordBatch]):
+    """One text file of rows being written into a sink."""
 
     def __init__(self, sink: Sink, columns: pa.Schema, compression: Compression) -> None:
-        self._sink: Sink | None = sink
+        super().__init__(sink, compression)
         self._columns = columns
-        self._gzip = isal_zlib.compressobj(_GZIP_LEVEL, isal_zlib.DEFLATED, _GZIP_WINDOW) if compression is Compression.GZIP else None
-        self._rows = 0
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Append rows. Raises pa.ArrowInvalid when the columns of the batch differ from those of the file."""
         require_columns(batch, self._columns)
         if batch.num_rows == 0:
             return
         lines = self._lines(batch)
         offsets = row_offsets(lines)
-        self._put(row_bytes(lines).slice(int(offsets[0]), int(offsets[-1] - offsets[0])))
+        self._put(memoryview(row_bytes(lines).slice(int(offsets[0]), int(offsets[-1] - offsets[0]))))
         self._rows += batch.num_rows
-
-    def close(self) -> WrittenFile:
-        """Write the bytes that the compressor still holds."""
-        if self._gzip is not None and self._sink is not None:
-            self._sink.write(self._gzip.flush())
-        self._sink = None
-        return WrittenFile(self._rows)
-
-    def abandon(self) -> None:
-        """Release the sink without writing anything more to it."""
-        self._sink = None
-
-    def _put(self, data: bytes | pa.Buffer) -> None:
-        if self._sink is not None:
-            self._sink.write(memoryview(data) if self._gzip is None else self._gzip.compress(data))
 
     @abstractmethod
     def _lines(self, batch: pa.RecordBatch) -> pa.StringArray:
         """Return each row as text with its line end."""
 
 
-def join_texts(sources: Iterable[Readable], sink: Sink, compression: Compression, header_bytes: Callable[[bytes], int]) -> None:
-    """Write the lines of text files as one file. `header_bytes` tells how many bytes at the start of a file are its header.
+class JoinedTextFile(_TextWriter[SeekableFile]):
+    """The lines of text files in one file, behind the header of the first. All must have the same header."""
 
-    Raises DifferentColumns if the files have different headers.
-    """
-    gzip = compression is Compression.GZIP
-    compressor = isal_zlib.compressobj(_GZIP_LEVEL, isal_zlib.DEFLATED, _GZIP_WINDOW) if gzip else None
-    header: bytes | None = None
-    for source in sources:
-        pieces = _unzipped(source) if gzip else iter(partial(source.read, _PIECE_BYTES), b"")
-        for number, piece in enumerate(pieces):
-            begin = 0
-            if number == 0:
-                begin = header_bytes(piece)
-                own = piece[:begin]
-                if header is not None and own != header:
-                    raise DifferentColumns
-                begin, header = (0, own) if header is None else (begin, header)
-            text = memoryview(piece)[begin:]
-            sink.write(text if compressor is None else compressor.compress(text))
-    if compressor is not None:
-        sink.write(compressor.flush())
+    def __init__(self, sink: Sink, compression: Compression) -> None:
+        super().__init__(sink, compression)
+        self._header: bytes | None = None
+
+    def write(self, source: SeekableFile) -> None:
+        texts = iter(partial(source.read, _BLOCK_BYTES), b"") if self._gzip is None else _unzipped(source)
+        first = next(texts, b"")
+        header = first[: self._header_bytes(first)]
+        if self._header is None:
+            self._header = header
+            self._put(header)
+        if header != self._header:
+            raise DifferentColumns
+        for text in chain([memoryview(first)[len(header) :]], map(memoryview, texts)):
+            self._rows += self._line_ends(text)
+            self._put(text)
+
+    def _header_bytes(self, text: bytes) -> int:  # noqa: ARG002 (only some formats have headers)
+        """Return the length of the header at the start of a file."""
+        return 0
+
+    def _line_ends(self, text: memoryview) -> int:
+        """Return the number of line ends in the next part of the text."""
+        return int(np.count_nonzero(np.frombuffer(text, np.uint8) == _LINE_END))
 
 
-def _unzipped(source: Readable) -> Iterator[bytes]:
-    """Yield the text of a gzip file in pieces, the first of which holds at least the header of any table."""
+def _unzipped(source: SeekableFile) -> Iterator[bytes]:
+    """Yield the text of a gzip file in blocks, the first of which holds at least the header of any table."""
     decompressor = isal_zlib.decompressobj(_GZIP_WINDOW)
-    while data := source.read(_PIECE_BYTES):
+    while data := source.read(_BLOCK_BYTES):
         if text := decompressor.decompress(data):
             yield text
 

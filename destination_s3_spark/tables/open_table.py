@@ -11,7 +11,7 @@ from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.opening import Session
 from destination_s3_spark.decoding.plan import RowPlan, Values
 from destination_s3_spark.errors import ConfigError
-from destination_s3_spark.formats.file_writer import FileColumns
+from destination_s3_spark.formats.file_format import FileColumns
 from destination_s3_spark.formats.parquet import ParquetOptions
 from destination_s3_spark.protocol.catalog import Stream
 from destination_s3_spark.schema.airbyte_type import Field, Scalar

@@ -13,9 +13,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from destination_s3_spark.formats import text_file
 from destination_s3_spark.formats.avro import AvroOptions, Codec
 from destination_s3_spark.formats.csv import CsvOptions
 from destination_s3_spark.formats.file_format import DifferentColumns, FileOptions
+from destination_s3_spark.formats.file_statistics import WrittenFile
 from destination_s3_spark.formats.jsonl import JsonlOptions
 from destination_s3_spark.formats.parquet import ParquetOptions
 from destination_s3_spark.formats.text_file import Compression, Flattening
@@ -41,6 +43,15 @@ OPTIONS: list[FileOptions] = [
 ]
 
 
+def join(options: FileOptions, files: list[bytes]) -> tuple[bytes, WrittenFile]:
+    sink = io.BytesIO()
+    joined = options.open_joined(sink)
+    for file in files:
+        joined.write(io.BytesIO(file))
+    written = joined.close()
+    return sink.getvalue(), written
+
+
 def text(options: FileOptions, file: bytes) -> str:
     return (gzip.decompress(file) if options.extension.endswith(".gz") else file).decode()
 
@@ -61,13 +72,11 @@ def rows(options: FileOptions, file: bytes) -> list[Any]:
 @pytest.mark.parametrize("options", OPTIONS, ids=repr)
 def test_the_rows_of_all_files_are_in_the_joined_one(options: FileOptions, landing: Any) -> None:
     made = [landing(options, PROPERTIES).file(data) for data in FILES]
-    sink = io.BytesIO()
-    written = options.join(map(io.BytesIO, made), sink)
-    joined = sink.getvalue()
+    joined, written = join(options, made)
     expected = [row for file in made for row in rows(options, file)]
     assert rows(options, joined) == expected
     assert len(expected) == 6
-    assert written == (6 if isinstance(options, ParquetOptions | AvroOptions) else None)
+    assert written.rows == 6
     if isinstance(options, ParquetOptions):
         one, many = (pq.ParquetFile(io.BytesIO(file)) for file in (joined, made[0]))
         assert one.schema.equals(many.schema)
@@ -81,10 +90,19 @@ def test_files_of_other_columns_are_not_joined(options: FileOptions, landing: An
         pytest.skip("all such files have the same columns")
     made = [landing(options, PROPERTIES).file(FILES[0]), landing(options, {"id": {"type": "integer"}}).file(FILES[1])]
     with pytest.raises(DifferentColumns):
-        options.join(map(io.BytesIO, made), io.BytesIO())
+        join(options, made)
 
 
 def test_an_avro_file_that_ends_early_is_an_error(landing: Any) -> None:
     options = AvroOptions()
     with pytest.raises(ValueError, match="ends early"):
-        options.join([io.BytesIO(landing(options, PROPERTIES).file(FILES[0])[:-20])], io.BytesIO())
+        join(options, [landing(options, PROPERTIES).file(FILES[0])[:-20]])
+
+
+@pytest.mark.parametrize("size", [150, 151, 152, 4096])
+@pytest.mark.parametrize("options", [CsvOptions(Flattening.ROOT, Compression.NONE), JsonlOptions(compression=Compression.NONE)], ids=repr)
+def test_rows_are_counted_however_the_text_is_cut(options: FileOptions, size: int, landing: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(text_file, "_BLOCK_BYTES", size)
+    made = [landing(options, PROPERTIES).file(data) for data in FILES]
+    joined, written = join(options, made)
+    assert (written.rows, len(rows(options, joined))) == (6, 6)

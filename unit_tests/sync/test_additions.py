@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -19,9 +19,16 @@ from destination_s3_spark.chain.state import TableState
 from destination_s3_spark.config.config import Config
 from destination_s3_spark.decoding.plan import Values
 from destination_s3_spark.formats import registry as formats
-from destination_s3_spark.formats.file_format import DifferentColumns, FileFormat, Readable
+from destination_s3_spark.formats.file_format import (
+    DifferentColumns,
+    FileColumns,
+    FileFormat,
+    FileWriter,
+    SeekableFile,
+    Sink,
+    require_columns,
+)
 from destination_s3_spark.formats.file_statistics import WrittenFile
-from destination_s3_spark.formats.file_writer import FileColumns, Sink, require_columns
 from destination_s3_spark.protocol.catalog import Catalog, parse_catalog
 from destination_s3_spark.storage.object_store import ObjectStore
 from destination_s3_spark.storage.paths import PathTemplate
@@ -32,7 +39,7 @@ from destination_s3_spark.tables.publishers.publication import PublisherKind
 from unit_tests.sync.inline_lake import InlineLake, records, state, status
 
 
-class FeatherFile:
+class FeatherFile(FileWriter[pa.RecordBatch]):
     """One file of Arrow's own format on its way into a sink."""
 
     def __init__(self, sink: Sink, columns: pa.Schema) -> None:
@@ -65,7 +72,7 @@ class FeatherOptions:
     def open(self, sink: Sink, columns: FileColumns) -> FeatherFile:
         return FeatherFile(sink, columns.arrow)
 
-    def join(self, sources: Iterable[Readable], sink: Sink) -> None:
+    def open_joined(self, sink: Sink) -> FileWriter[SeekableFile]:
         raise DifferentColumns
 
 

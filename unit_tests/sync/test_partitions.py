@@ -17,7 +17,7 @@ from destination_s3_spark.errors import ConfigError, DataError, TransientError
 from destination_s3_spark.schema.partitioning import NULL_PARTITION
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
-from destination_s3_spark.tables import partitioned_files
+from destination_s3_spark.tables.landing import land
 from destination_s3_spark.tables.stored import rewrite
 from destination_s3_spark.tables.updates.inputs import raw_twins
 from unit_tests.sync.inline_lake import InlineLake
@@ -116,7 +116,7 @@ def test_a_rebuild_from_raw_rows(lake: InlineLake, monkeypatch: pytest.MonkeyPat
     for sync in range(16):
         lake.sync(catalog(sync=sync + 1), messages(map(record, range(8 * sync, 8 * sync + 8))))
     monkeypatch.setattr(rewrite, "WAITING_BYTES", 1)
-    monkeypatch.setattr(partitioned_files, "MOST_PARTITIONS", 2)  # only for records of a batch
+    monkeypatch.setattr(land, "MOST_PARTITIONS", 2)  # only for records of a batch
     rebuilt(lake)
     check(lake, range(128))
     monkeypatch.undo()
@@ -204,7 +204,7 @@ def test_files_of_destination_s3_stay_undivided_until_a_refresh(lake: InlineLake
 
 
 def test_many_partitions_are_refused_with_words(lake: InlineLake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(partitioned_files, "MOST_PARTITIONS", 100)
+    monkeypatch.setattr(land, "MOST_PARTITIONS", 100)
     lake.options = partitioned({"stream": "*", "column": "id", "transform": "identity"})
     lake.sync(catalog(), messages(map(record, range(100))))
     with pytest.raises(DataError, match=r"column 'id' divides the records of one batch into more than 100 partitions"):

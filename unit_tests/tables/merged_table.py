@@ -20,9 +20,8 @@ from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.decoding.plan import RowPlan, Values
 from destination_s3_spark.formats.avro import AvroOptions
 from destination_s3_spark.formats.csv import CsvOptions
-from destination_s3_spark.formats.file_format import FileOptions
+from destination_s3_spark.formats.file_format import FileColumns, FileOptions
 from destination_s3_spark.formats.file_statistics import KeyRange, WrittenFile
-from destination_s3_spark.formats.file_writer import FileColumns
 from destination_s3_spark.formats.jsonl import JsonlOptions
 from destination_s3_spark.formats.parquet import Codec, ParquetOptions
 from destination_s3_spark.formats.text_file import Flattening
@@ -40,7 +39,7 @@ from destination_s3_spark.tables.merge.task import (
     sources_of,
 )
 from destination_s3_spark.tables.runs.keys import CdcDeletion, KeySpec, lower, upper
-from destination_s3_spark.tables.runs.sorted_file import RunFile, sorted_index
+from destination_s3_spark.tables.runs.sorted_file import RunFile, run_rows, sorted_index
 from destination_s3_spark.tables.runs.table_format import FileKeys, TableFormat
 from destination_s3_spark.tables.updates.resources import TaskResources
 
@@ -121,7 +120,7 @@ class Table:
         target = io.BytesIO()
         file = RunFile(target, self.form.form.payload, self.form.spec, 0)
         for batch, typed in rows:
-            file.write(batch, typed)
+            file.write(run_rows(batch, typed, self.form.spec))
         written = file.close()
         key = self.name("delta")
         self.store.put(key, target.getvalue())

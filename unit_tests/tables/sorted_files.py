@@ -21,6 +21,7 @@ from destination_s3_spark.tables.runs.sorted_file import (
     RunFile,
     SortedFile,
     SortedFileWriter,
+    run_rows,
 )
 from destination_s3_spark.tables.runs.winners import EXTRACTED_AT
 from destination_s3_spark.tables.stored.rows import project
@@ -65,7 +66,7 @@ def run_of(*batches: pa.RecordBatch, spec: KeySpec = SPEC, first_offset: int = 0
     sink = io.BytesIO()
     run = RunFile(sink, batches[0].schema, spec, first_offset)
     for batch in batches:
-        run.write(batch, batch)
+        run.write(run_rows(batch, batch, spec))
     assert run.close().rows == sum(batch.num_rows for batch in batches)
     return sink
 
@@ -74,9 +75,10 @@ def sorted_file(rows: pa.RecordBatch, options: ParquetOptions = TINY, spec: KeyS
     """A file of rows that are sorted already, in row groups of a few rows."""
     sink = io.BytesIO()
     file = SortedFileWriter(sink, rows.schema, spec, options)
-    keys = keys if keys is not None else rows[KEY] if KEY in rows.schema.names else key_column(rows, spec)
+    if KEY not in rows.schema.names:
+        rows = rows.append_column(KEY, key_column(rows, spec) if keys is None else keys)
     for start in range(0, rows.num_rows, piece):
-        file.write(rows.slice(start, piece), keys[start : start + piece])
+        file.write(rows.slice(start, piece))
     assert file.close().rows == rows.num_rows
     return sink
 

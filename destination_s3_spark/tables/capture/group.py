@@ -15,11 +15,10 @@ import numpy as np
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.operation_count import OperationCount
 from destination_s3_spark.change_log.events import LogColumns
-from destination_s3_spark.change_log.manifest import GroupName, LogFile, LogKind, LogName, manifest_of
+from destination_s3_spark.change_log.manifest import GroupName, LogFile, LogKind, LogName, ManifestFile, manifest_of
 from destination_s3_spark.change_log.options import ChangeLogOptions, open_changes, open_snapshot
 from destination_s3_spark.decoding.plan import RowPlan, Values
 from destination_s3_spark.errors import Bug
-from destination_s3_spark.formats.file_statistics import WrittenFile
 from destination_s3_spark.schema.airbyte_type import Field
 from destination_s3_spark.schema.arrow import arrow_field
 from destination_s3_spark.storage.staging import StagedFileSink
@@ -30,8 +29,8 @@ from destination_s3_spark.tables.open_table import OpenTable
 from destination_s3_spark.tables.runs.keys import CDC_FIELDS
 from destination_s3_spark.tables.runs.merged_rows import ROUNDS_SHARE, RowSource, complete_rows, row_streams
 from destination_s3_spark.tables.runs.sorted_file import ARROW_BYTES
-from destination_s3_spark.tables.runs.staged_file import StagedFile, pieces
 from destination_s3_spark.tables.runs.table_format import TableFormat
+from destination_s3_spark.tables.staged.staged_file import StagedFile, batches_of
 from destination_s3_spark.tables.updates.resources import Resources, TaskResources
 from destination_s3_spark.tables.updates.steps import Steps, Work
 
@@ -195,15 +194,16 @@ class MergeLog:
         named = [LogFile(file.key.rsplit("/", 1)[-1], file.rows) for file in files]
         ids = table.session.generation_id, table.schema.schema_id
         manifest = manifest_of(self._images.columns, self._options, self.kind, ids, named, before, after)
-        with StagedFileSink(self._resources.task.s3, f"{table.layout.changes}{self._group.manifest}") as sink:
-            sink.write(manifest.to_bytes())
-            return FileEntry.staged(FileKind.CHANGES, sink.stage(), WrittenFile(rows=0))
+        sink = StagedFileSink(self._resources.task.s3, f"{table.layout.changes}{self._group.manifest}")
+        with StagedFile(FileKind.CHANGES, sink, ManifestFile(sink)) as file:
+            file.write(manifest)
+            return file.stage()
 
     def _empty_snapshot(self) -> FileEntry:
         """Stage a snapshot without rows, which tells readers that the table is empty."""
-        with StagedFileSink(self._resources.task.s3, self._next_key()) as sink:
-            written = open_snapshot(sink, self._images.columns, self._options).close()
-            return FileEntry.staged(FileKind.CHANGES, sink.stage(), written)
+        sink = StagedFileSink(self._resources.task.s3, self._next_key())
+        with StagedFile(FileKind.CHANGES, sink, open_snapshot(sink, self._images.columns, self._options)) as file:
+            return file.stage()
 
     def _next_key(self) -> str:
         name = LogName(*self._group, self._parts, self.kind)
@@ -235,7 +235,7 @@ def render_changes(task: RenderTask) -> FileEntry:
     sink = StagedFileSink(task.resources.s3, task.key)
     with StagedFile(FileKind.CHANGES, sink, open_changes(sink, columns, task.options, task.start)) as file:
         for events in read_events(task.runs, task.low, task.high, columns.event_schema, task.resources):
-            for batch in pieces(events, WRITE_BYTES):
+            for batch in batches_of(events, WRITE_BYTES):
                 file.write(batch)
         return file.stage()
 

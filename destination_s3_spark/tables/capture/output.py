@@ -31,8 +31,8 @@ from destination_s3_spark.tables.capture.provided import has_placeholder, may_ha
 from destination_s3_spark.tables.capture.toast import fill_placeholders
 from destination_s3_spark.tables.runs.keys import DELETED
 from destination_s3_spark.tables.runs.soft_deletions import DATA, Resolution, SoftDeletions, with_tombstones
-from destination_s3_spark.tables.runs.staged_file import StagedFile, pieces
 from destination_s3_spark.tables.runs.winners import Ranking, ranking
+from destination_s3_spark.tables.staged.staged_file import StagedFile, batches_of
 from destination_s3_spark.tables.stored.rows import retyped_rows
 from destination_s3_spark.tables.updates.resources import TaskResources
 
@@ -202,13 +202,13 @@ class _RowFiles:
         self._stack = stack
         self._keys = iter(task.keys)
         self._next_key = next(self._keys, None)
-        self._file: StagedFile | None = None
+        self._file: StagedFile[pa.RecordBatch] | None = None
         self._staged: list[FileEntry] = []
         self.rows = 0
 
     def write(self, rows: pa.Table) -> None:
-        for batch in pieces(rows, WRITE_BYTES):
-            if self._file is not None and self._next_key is not None and self._file.sink.tell() >= self._task.file_bytes:
+        for batch in batches_of(rows, WRITE_BYTES):
+            if self._file is not None and self._next_key is not None and self._file.bytes >= self._task.file_bytes:
                 self._staged.append(self._file.stage())
                 self._file = None
             if self._file is None:
@@ -221,7 +221,7 @@ class _RowFiles:
             self._staged.append(self._file.stage())
         return tuple(self._staged)
 
-    def _open(self) -> StagedFile:
+    def _open(self) -> StagedFile[pa.RecordBatch]:
         if self._next_key is None:
             raise Bug("A merge has rows for the change log and no key to write them to; nothing was committed.")
         sink = StagedFileSink(self._resources.s3, self._next_key)

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from destination_s3_spark.decoding.plan import RowPlan, Values
-from destination_s3_spark.formats.file_format import FileOptions
-from destination_s3_spark.formats.file_writer import FileColumns
+from destination_s3_spark.formats.file_format import FileColumns, FileOptions
 from destination_s3_spark.formats.text_file import beside_meta
 from destination_s3_spark.protocol.catalog import Stream
 from destination_s3_spark.schema.airbyte_type import Field, Scalar

@@ -11,14 +11,15 @@ from msgspec.structs import replace
 from destination_s3_spark.chain.files import FileEntry, generation_metadata
 from destination_s3_spark.errors import Bug, DataError, SyncError
 from destination_s3_spark.formats.file_format import DifferentColumns, FileOptions
-from destination_s3_spark.formats.file_statistics import united
+from destination_s3_spark.formats.file_statistics import WrittenFile, united
 from destination_s3_spark.formats.parquet import ParquetOptions
 from destination_s3_spark.formats.parquet_footer import DamagedFooter, Footer, footer_bytes, joinable, joined_footer, read_footer
-from destination_s3_spark.storage.object_store import LEAST_PART_BYTES, ObjectNotFound, ObjectRange, ObjectStore, StagedUpload
+from destination_s3_spark.storage.object_store import LEAST_PART_BYTES, ObjectNotFound, ObjectRange, ObjectStore
 from destination_s3_spark.storage.ranged import TAIL_BYTES, RangedFile
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.storage.staging import StagedFileSink
 from destination_s3_spark.tables.compaction.groups import Group
+from destination_s3_spark.tables.staged.staged_file import StagedFile
 from destination_s3_spark.tables.stored.presence import present
 
 _MAGIC_BYTES = 4
@@ -69,7 +70,8 @@ def joined_in_store(group: Group, key: str, store: ObjectStore) -> FileEntry | N
     except DamagedFooter as error:
         raise DataError(f"The footer of one of the files from '{group[0].key}' on is damaged: {error}. {_RESTORE}") from None
     upload = store.stage_joined(ranges, footer, key, generation_metadata(group[0].generation_id))
-    return _entry(group, upload, rows)
+    written = WrittenFile(rows, statistics=united([file.statistics for file in group]))
+    return _in_place_of(group, FileEntry.staged(group[0].kind, upload, written))
 
 
 def join_files(task: JoinTask) -> FileEntry | NotJoined:
@@ -88,11 +90,14 @@ def join_files(task: JoinTask) -> FileEntry | NotJoined:
 def _joined(task: JoinTask) -> FileEntry | NotJoined:
     rows = sum(file.rows for file in task.group)
     try:
-        with StagedFileSink(task.s3, task.key, generation_metadata(task.group[0].generation_id)) as sink:
-            written = task.options.join(_opened(task.group, task.s3), sink)
-            if written not in (None, rows):
-                raise Bug(f"Files of {rows} rows were joined as {written} rows; nothing was changed.")
-            return _entry(task.group, sink.stage(), rows)
+        sink = StagedFileSink(task.s3, task.key, generation_metadata(task.group[0].generation_id))
+        with StagedFile(task.group[0].kind, sink, task.options.open_joined(sink)) as joined:
+            for source in _opened(task.group, task.s3):
+                joined.write(source)
+            written = joined.close()
+            if written.rows != rows:
+                raise Bug(f"Files of {rows} rows were joined as {written.rows} rows; nothing was changed.")
+            return _in_place_of(task.group, joined.stage())
     except DifferentColumns:
         return NotJoined(f"the columns of the files from '{task.group[0].key}' on differ")
     except ObjectNotFound as gone:
@@ -120,6 +125,6 @@ def _footer(file: FileEntry, store: ObjectStore) -> Footer:
         raise DataError(f"The footer of '{file.key}' is damaged: {error}. {_RESTORE}") from None
 
 
-def _entry(group: Group, upload: StagedUpload, rows: int) -> FileEntry:
+def _in_place_of(group: Group, joined: FileEntry) -> FileEntry:
     first = group[0]
-    return replace(first.copied(upload, first.kind), rows=rows, statistics=united([file.statistics for file in group]))
+    return replace(joined, offset=first.offset, schema_id=first.schema_id, generation_id=first.generation_id, partition=first.partition)

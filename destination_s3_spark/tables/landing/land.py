@@ -7,11 +7,11 @@ it goes. Nothing becomes visible. Memory is bounded by a block and two row group
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Protocol
+
+import pyarrow as pa
 
 from destination_s3_spark.chain.files import FileEntry, FileKind, generation_metadata
 from destination_s3_spark.decoding.changed_values import ChangedField, changed_values
@@ -20,17 +20,17 @@ from destination_s3_spark.decoding.plan import RowPlan
 from destination_s3_spark.decoding.record_line import MisroutedRecord, UnreadableRecord
 from destination_s3_spark.decoding.record_typer import RecordTyper, TypedBlock
 from destination_s3_spark.errors import Bug, DataError
-from destination_s3_spark.formats.file_format import FileOptions
-from destination_s3_spark.formats.file_writer import FileColumns, FileWriter
+from destination_s3_spark.formats.file_format import FileColumns, FileOptions
 from destination_s3_spark.schema.arrow import RAW_SCHEMA
 from destination_s3_spark.schema.partitioning import Partitioning
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.storage.staging import StagedFileSink
 from destination_s3_spark.tables.landing.blocks import blocks, leaves, shares
 from destination_s3_spark.tables.landing.slices import Segment, Slice, StagedSlice
-from destination_s3_spark.tables.partitioned_files import PartitionedFiles
 from destination_s3_spark.tables.runs.keys import KeySpec
-from destination_s3_spark.tables.runs.sorted_file import RunFile
+from destination_s3_spark.tables.runs.sorted_file import RunFile, run_rows
+from destination_s3_spark.tables.staged.partitioned_files import MOST_PARTITIONS, PartitionedFiles
+from destination_s3_spark.tables.staged.staged_file import StagedFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +48,20 @@ class Target:
     def of_raw_rows(self) -> bool:
         """Whether the file holds raw rows. So does a run of a table in a text format, because merges render that format from raw rows."""
         return self.kind is FileKind.RAW or (self.sorted_by is not None and self.columns.arrow == RAW_SCHEMA)
+
+    def rows(self, block: TypedBlock) -> pa.RecordBatch:
+        """Return the rows of a block as the file takes them."""
+        rows = block.raw if self.of_raw_rows else block.final
+        return rows if self.sorted_by is None else run_rows(rows, block.final, self.sorted_by)
+
+    def open(self, metadata: Mapping[str, str], s3: S3Settings) -> StagedFile[pa.RecordBatch] | PartitionedFiles:
+        """Start the file, or one for each partition of the rows."""
+        if self.partitioning is not None:
+            return _LandedPartitions(self.kind, self.key, self.columns, self.options, self.partitioning, metadata, s3)
+        sink = StagedFileSink(s3, self.key, metadata)
+        if self.sorted_by is not None:
+            return StagedFile(self.kind, sink, RunFile(sink, self.columns.arrow, self.sorted_by, 0))
+        return StagedFile(self.kind, sink, self.options.open(sink, self.columns))
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +90,17 @@ def land_slice(task: LandTask) -> StagedSlice:
     misfits: Counter[str] = Counter()
     by_field: Counter[ChangedField] = Counter()
     with ExitStack() as stack:
-        files = [stack.enter_context(_staged_rows(target, task)) for target in task.targets]
+        metadata = generation_metadata(task.plan.generation_id)
+        files = []
+        for target in task.targets:
+            files.append((target, target.open(metadata, task.s3)))
+            stack.push(files[-1][1])
         stops = {*task.slice.boundaries, task.slice.end}
         records = multiset = landed = 0
         for block in blocks(task.slice, leaves(task.plan.table_schema)):
             typed = _typed(typer, block.lines, task, landed)
-            for file in files:
-                file.write(typed)
+            for target, file in files:
+                file.write(target.rows(typed))
             landed += typed.records
             changes.update(typed.changes)
             misfits.update(typed.misfits)
@@ -93,7 +111,7 @@ def land_slice(task: LandTask) -> StagedSlice:
                 if share.end in stops:
                     segments.append(Segment(share.end, records, multiset % 2**128))
                     records = multiset = 0
-        staged = tuple(staged for file in files for staged in file.stage(task.slice.records))
+        staged = tuple(staged for _, file in files for staged in _all_rows(file.stage_all(), task.slice.records))
     return StagedSlice(task.slice.start, task.slice.end, task.schema_id, staged, tuple(segments), dict(changes), dict(misfits), by_field)
 
 
@@ -107,85 +125,23 @@ def _typed(typer: RecordTyper, lines: bytes, task: LandTask, records_before: int
         raise failure from None
 
 
-class _StagedRows(Protocol):
-    """The rows of a slice on their way into files of one kind."""
-
-    def __enter__(self) -> _StagedRows: ...
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None: ...
-
-    def write(self, block: TypedBlock) -> None:
-        """Take over the rows of a block."""
-
-    def stage(self, records: int) -> Sequence[FileEntry]:
-        """Finish the files, which must have this number of rows."""
-
-
-def _staged_rows(target: Target, task: LandTask) -> _StagedRows:
-    if target.partitioning is None:
-        return _StagedFile(target, task)
-    return _StagedPartitions(target, target.partitioning, task)
+class _LandedPartitions(PartitionedFiles):
+    def write(self, rows: pa.RecordBatch) -> None:
+        """Take over rows. Raises DataError for rows of too many partitions."""
+        super().write(rows)
+        if self.partitions > MOST_PARTITIONS:
+            source, stream = self.partitioning.spec.source, self.columns.stream
+            raise DataError(
+                f"Stream '{stream}': the column '{source}' divides the records of one batch into more than {MOST_PARTITIONS:,} partitions, "
+                "and each of them would be a small file. Choose another column or a coarser transform in tables.partition_by, and refresh "
+                "the stream.",
+                stream=stream,
+            )
 
 
-class _StagedFile:
-    """A file being written into a multipart upload, which is aborted when the slice fails."""
-
-    def __init__(self, target: Target, task: LandTask) -> None:
-        self._target = target
-        metadata = generation_metadata(task.plan.generation_id)
-        self._sink = StagedFileSink(task.s3, target.key, metadata)
-
-    def __enter__(self) -> _StagedFile:
-        self._sink.__enter__()
-        target = self._target
-        if target.sorted_by is not None:
-            self._file: FileWriter | RunFile = RunFile(self._sink, target.columns.arrow, target.sorted_by, 0)
-        else:
-            self._file = target.options.open(self._sink, target.columns)
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if kind is not None:
-            self._file.abandon()
-        self._sink.__exit__(kind, error, trace)
-
-    def write(self, block: TypedBlock) -> None:
-        rows = block.raw if self._target.of_raw_rows else block.final
-        if isinstance(self._file, RunFile):
-            self._file.write(rows, block.final)
-        else:
-            self._file.write(rows)
-
-    def stage(self, records: int) -> Sequence[FileEntry]:
-        written = self._file.close()
-        _require_all(records, written.rows)
-        return (FileEntry.staged(self._target.kind, self._sink.stage(), written),)
-
-
-class _StagedPartitions:
-    """The rows of a slice, and a file for each of their partitions."""
-
-    def __init__(self, target: Target, partitioning: Partitioning, task: LandTask) -> None:
-        metadata = generation_metadata(task.plan.generation_id)
-        self._files = PartitionedFiles(target.kind, target.key, target.columns, target.options, partitioning, metadata, task.s3)
-
-    def __enter__(self) -> _StagedPartitions:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._files.__exit__(kind, error, trace)
-
-    def write(self, block: TypedBlock) -> None:
-        self._files.write(block.final)
-        self._files.require_few()
-
-    def stage(self, records: int) -> Sequence[FileEntry]:
-        files = self._files.stage()
-        _require_all(records, sum(file.rows for file in files))
-        return files
-
-
-def _require_all(records: int, rows: int) -> None:
-    """Raise Bug unless each record became a row."""
+def _all_rows(files: Sequence[FileEntry], records: int) -> Sequence[FileEntry]:
+    """Return the files. Raises Bug unless each record became a row."""
+    rows = sum(file.rows for file in files)
     if rows != records:
         raise Bug(f"A slice of {records} records was landed as {rows} rows; nothing was committed.")
+    return files

@@ -14,18 +14,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec.structs import replace
 
-from destination_s3_spark.chain.files import FileEntry, FileKind
+from destination_s3_spark.chain.files import FileEntry
 from destination_s3_spark.errors import Bug
-from destination_s3_spark.formats.file_writer import FileWriter
-from destination_s3_spark.formats.parquet import ParquetOptions
 from destination_s3_spark.storage.settings import S3Settings
-from destination_s3_spark.storage.staging import StagedFileSink
-from destination_s3_spark.tables.runs.keys import DELETED, KEY, OFFSET
-from destination_s3_spark.tables.runs.sorted_file import SortedFileWriter
-from destination_s3_spark.tables.runs.staged_file import StagedFile, columns, pieces, tombstone_file, tombstones
+from destination_s3_spark.tables.runs.keys import DELETED, OFFSET
 from destination_s3_spark.tables.runs.table_format import MERGED_PIECE_BYTES, FileKeys, FileSize, TableFormat
 from destination_s3_spark.tables.runs.winners import BURIED_OFFSET
-from destination_s3_spark.tables.stored.rows import retyped_rows
+from destination_s3_spark.tables.staged.staged_file import StagedFile, batches_of
 
 
 class MergeOutput:
@@ -41,7 +36,7 @@ class MergeOutput:
         self._s3 = s3
         self._stack = ExitStack()
         self._live: _LiveFile | None = None
-        self._dead: StagedFile | None = None
+        self._dead: StagedFile[pa.RecordBatch] | None = None
         self._staged: list[FileEntry] = []
         self.rows = 0
         """Number of live rows written."""
@@ -61,7 +56,7 @@ class MergeOutput:
         if pc.any(deleted).as_py():
             self._bury(winners.filter(pc.and_(deleted, pc.less(winners[OFFSET], BURIED_OFFSET))))
             live = winners.filter(pc.invert(deleted))
-        for batch in pieces(live, min(MERGED_PIECE_BYTES, int(self._size.full) // 4 + 1)):
+        for batch in batches_of(live, min(MERGED_PIECE_BYTES, int(self._size.full) // 4 + 1)):
             partitioning = self._table.spec.partitioning
             for partition, part in ((None, batch),) if partitioning is None else partitioning.split(batch):
                 if partition != self._partition:
@@ -96,11 +91,10 @@ class MergeOutput:
         self.rows += batch.num_rows
 
     def _bury(self, deletions: pa.Table) -> None:
-        table = self._table
-        for batch in pieces(deletions, MERGED_PIECE_BYTES):
+        for batch in batches_of(deletions, MERGED_PIECE_BYTES):
             if self._dead is None:
-                self._dead = self._stack.enter_context(tombstone_file(self._tombstone_key, table.spec, self._s3, table.metadata))
-            self._dead.write(tombstones(batch, table.spec), batch[KEY])
+                self._dead = self._stack.enter_context(self._table.tombstone_file(self._tombstone_key, self._s3))
+            self._dead.write(batch)
             self.deletions += batch.num_rows
 
 
@@ -110,50 +104,29 @@ class _LiveFile:
     def __init__(self, table: TableFormat, keys: FileKeys, partition: str | None, s3: S3Settings, stack: ExitStack) -> None:
         if table.spec.partitioning is not None and partition is not None:
             keys = keys.within(table.spec.partitioning.folder(partition))
+        if table.has_state and keys.state is None:
+            raise Bug("There is no key for the state beside a final file; nothing was committed.")
         self._table = table
-        self._partition = partition
-        self._payload = table.form.payload
         self._rows = 0
-        self._state: StagedFile | None = None
-        self._sorted: SortedFileWriter | None = None
-        sink = StagedFileSink(s3, keys.final, table.metadata)
-        if isinstance(table.options, ParquetOptions):
-            self._sorted = SortedFileWriter(sink, table.columns.arrow, table.spec, table.options)
-            writer: FileWriter | SortedFileWriter = self._sorted
-        else:
-            writer = table.options.open(sink, table.columns)
-            self._state = stack.enter_context(_state_file(table, keys, s3))
-        self._final = stack.enter_context(StagedFile(FileKind.FINAL, sink, writer))
+        self._final = stack.enter_context(table.final_file(keys.final, partition, s3))
+        self._state = None if keys.state is None else stack.enter_context(table.state_file(keys.state, s3))
 
     def bytes(self, row_bytes: float) -> float:
         """Estimate the size of the final file with the rows written so far, including rows that are still buffered."""
-        buffered = 0 if self._sorted is None else self._sorted.buffered_bytes
-        return max(self._final.sink.tell() + buffered, self._rows * row_bytes)
+        return max(self._final.bytes, self._rows * row_bytes)
 
     def write(self, batch: pa.RecordBatch) -> None:
         self._rows += batch.num_rows
-        keys = batch[KEY]
-        payload = columns(batch, self._payload)
         if self._state is not None:
-            self._state.write(columns(batch, self._table.state), keys)
-        if self._table.plan is None:
-            self._final.write(payload, keys)
-            return
-        for _, rendered in retyped_rows([payload], self._table.plan):
-            self._final.write(rendered, keys)
+            self._state.write(batch)
+        for rows in self._table.final_rows(batch):
+            self._final.write(rows)
 
     def stage(self) -> list[FileEntry]:
-        final = replace(self._final.stage(), partition=self._partition)
+        final = self._final.stage()
         if self._state is None:
             return [final]
         state = self._state.stage()
         if state.rows != final.rows:
             raise Bug(f"{state.rows} merged rows became {final.rows} rows of a file; nothing was committed.")
         return [replace(final, keys=state.keys), state]
-
-
-def _state_file(table: TableFormat, keys: FileKeys, s3: S3Settings) -> StagedFile:
-    if keys.state is None:
-        raise Bug("There is no key for the state beside a final file; nothing was committed.")
-    sink = StagedFileSink(s3, keys.state, table.metadata)
-    return StagedFile(FileKind.STATE, sink, SortedFileWriter(sink, table.state, table.spec))

@@ -21,9 +21,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from destination_s3_spark.chain.files import FileEntry, FileKind
+from destination_s3_spark.chain.settle import complete
 from destination_s3_spark.decoding.keyed_ids import carried_digest, keyed_id
-from destination_s3_spark.errors import Bug
+from destination_s3_spark.errors import Bug, TransientError
 from destination_s3_spark.schema.arrow import RAW_SCHEMA
+from destination_s3_spark.storage.s3 import S3Store
+from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.storage.staging import StagedFileSink
 from destination_s3_spark.tables.merge.plan import deepest
 from destination_s3_spark.tables.runs.keys import KEY, RAW_ID, KeySpec, keys_of, lower, unfit_rows, upper
@@ -35,9 +38,10 @@ from destination_s3_spark.tables.runs.sorted_file import (
     MergeForm,
     RunFile,
     SortedFileWriter,
+    run_rows,
     run_schema,
 )
-from destination_s3_spark.tables.runs.staged_file import StagedFile, columns, pieces, visible_run
+from destination_s3_spark.tables.staged.staged_file import StagedFile, batches_of
 from destination_s3_spark.tables.stored.presence import present
 from destination_s3_spark.tables.stored.rewrite import Stored
 from destination_s3_spark.tables.updates.resources import TaskResources
@@ -76,7 +80,7 @@ def sort_rows(task: SortTask) -> tuple[FileEntry, ...]:
     runs: list[FileEntry] = []
     first = 0
     for batches in _portions(_rows(task), task.resources.budget_bytes // COPIES):
-        run = visible_run(_staged_sorted(task, f"{task.scratch}{len(runs)}.parquet", batches, first), task.resources.s3)
+        run = _visible(_staged_sorted(task, f"{task.scratch}{len(runs)}.parquet", batches, first), task.resources.s3)
         runs.append(run)
         first += run.rows
     return tuple(runs)
@@ -120,16 +124,18 @@ def _portions(rows: Iterable[_Rows], size: int) -> Iterator[list[_Rows]]:
 
 
 def _staged_sorted(task: SortTask, key: str, rows: Iterable[_Rows], first: int) -> FileEntry:
-    with StagedFileSink(task.resources.s3, key) as sink:
-        run = RunFile(sink, task.payload, task.spec, first)
-        try:
-            for batch, typed in rows:
-                run.write(batch, typed)
-            written = run.close()
-        except BaseException:
-            run.abandon()
-            raise
-        return FileEntry.staged(FileKind.DELTA, sink.stage(), written)
+    sink = StagedFileSink(task.resources.s3, key)
+    with StagedFile(FileKind.DELTA, sink, RunFile(sink, task.payload, task.spec, first)) as run:
+        for batch, typed in rows:
+            run.write(run_rows(batch, typed, task.spec))
+        return run.stage()
+
+
+def _visible(staged: FileEntry, s3: S3Settings) -> FileEntry:
+    """Complete the upload of a run, so that it can be read. Raises TransientError if the upload is gone."""
+    if not complete(S3Store(s3), [staged]):
+        raise TransientError(f"The upload of s3://{s3.bucket}/{staged.key} has gone before it was complete. Try again.")
+    return staged.visible()
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,10 +202,10 @@ def combine_runs(task: CombineTask) -> CombinedRun:
     files: list[FileEntry] = []
     with row_streams(task.sources, task.form, (b"", None), task.resources) as streams:
         tables = _every_version(streams, task.piece_bytes) if task.every_version else _winners(streams, task.form)
-        batches = chain.from_iterable(pieces(rows, task.piece_bytes) for rows in tables)
+        batches = chain.from_iterable(batches_of(rows, task.piece_bytes) for rows in tables)
         while (first := next(batches, None)) is not None:
             staged = _staged_combined(task, f"{task.scratch}{len(files)}.parquet", chain([first], batches))
-            files.append(visible_run(staged, task.resources.s3))
+            files.append(_visible(staged, task.resources.s3))
     return CombinedRun(tuple(files), sum(stream.taken for stream in streams))
 
 
@@ -220,7 +226,7 @@ def _staged_combined(task: CombineTask, key: str, batches: Iterable[pa.RecordBat
     with StagedFile(FileKind.DELTA, sink, SortedFileWriter(sink, schema, task.form.spec)) as file:
         size = 0
         for batch in batches:
-            file.write(columns(batch, schema), batch[KEY])
+            file.write(batch)
             size += batch.nbytes
             if size >= task.object_bytes:
                 break

@@ -14,12 +14,12 @@ from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.tables.capture.output import ChangeOutput, LoggedRange, LogTask
 from destination_s3_spark.tables.merge.output import MergeOutput
 from destination_s3_spark.tables.merge.plan import PlannedRange
-from destination_s3_spark.tables.runs.keys import KEY, KeySpec
+from destination_s3_spark.tables.runs.keys import KeySpec
 from destination_s3_spark.tables.runs.merged_rows import ROUNDS_SHARE, RowSource, RowStream, complete_rows, merged_rows, row_streams
 from destination_s3_spark.tables.runs.sorted_file import MergeForm, tombstone_schema
-from destination_s3_spark.tables.runs.staged_file import pieces, tombstone_file, tombstones
 from destination_s3_spark.tables.runs.table_format import MERGED_PIECE_BYTES, FileKeys, FileSize, TableFormat
 from destination_s3_spark.tables.runs.winners import EXTRACTED_AT
+from destination_s3_spark.tables.staged.staged_file import batches_of
 from destination_s3_spark.tables.updates.resources import TaskResources
 
 
@@ -115,12 +115,12 @@ def compact_tombstones(task: CompactTask) -> FileEntry:
     """Merge tombstone files, which must have rows, into one. Raises the errors of `merge_range`."""
     spec = task.table.spec
     with (
-        tombstone_file(task.key, spec, task.resources.s3, task.table.metadata) as file,
+        task.table.tombstone_file(task.key, task.resources.s3) as file,
         row_streams(task.sources, _deletions(spec), (b"", None), task.resources) as streams,
     ):
         for rows in merged_rows(streams, spec.cursor is not None):
-            for batch in pieces(rows, MERGED_PIECE_BYTES):
-                file.write(tombstones(batch, spec), batch[KEY])
+            for batch in batches_of(rows, MERGED_PIECE_BYTES):
+                file.write(batch)
         return file.stage()
 
 

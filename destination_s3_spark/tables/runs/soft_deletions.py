@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from destination_s3_spark.decoding.plan import RowPlan
 from destination_s3_spark.exact_json.values import object_text, split_object
-from destination_s3_spark.formats.file_writer import FileColumns
+from destination_s3_spark.formats.file_format import FileColumns
 from destination_s3_spark.schema.airbyte_type import Field
 from destination_s3_spark.schema.arrow import META_FIELDS, RAW_SCHEMA, arrow_field, contiguous
 from destination_s3_spark.tables.runs.keys import CDC_FIELDS, DELETED, META, OFFSET, CdcDeletion, KeySpec

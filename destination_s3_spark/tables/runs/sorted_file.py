@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,8 +21,8 @@ import pyarrow.parquet as pq
 
 from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.errors import Bug
+from destination_s3_spark.formats.file_format import SeekableFile, Sink, require_columns
 from destination_s3_spark.formats.file_statistics import WrittenFile
-from destination_s3_spark.formats.file_writer import Sink, require_columns
 from destination_s3_spark.formats.parquet import Codec, Dictionary, ParquetFile, ParquetOptions
 from destination_s3_spark.schema.airbyte_type import Field
 from destination_s3_spark.schema.arrow import arrow_type
@@ -60,19 +60,6 @@ PORTION_BYTES = 16 * 2**20
 """Default size of a portion read at once, in Arrow memory."""
 
 
-class SeekableFile(Protocol):
-    """A source of Parquet bytes: an object read by ranges, or bytes in memory."""
-
-    def read(self, size: int = -1, /) -> bytes:
-        """Read up to `size` bytes."""
-
-    def seek(self, offset: int, whence: int = 0, /) -> int:
-        """Move the position."""
-
-    def tell(self) -> int:
-        """Return the position."""
-
-
 @dataclass(frozen=True, slots=True)
 class RowGroup:
     """A row group of a sorted file. Its keys end at the first key of the next one, inclusive. `bytes` is its size in Arrow memory."""
@@ -82,95 +69,82 @@ class RowGroup:
     bytes: int
 
 
-class SortedFileWriter:
-    """Writer of a Parquet file with rows that arrive in key order. Use it in one thread and end it with `close` or `abandon`."""
+class SortedFileWriter(ParquetFile):
+    """Writer of a Parquet file with rows that arrive in key order."""
 
     def __init__(self, sink: Sink, schema: pa.Schema, spec: KeySpec, options: ParquetOptions = RUN_OPTIONS) -> None:
-        self._file = ParquetFile(sink, schema, options)
+        super().__init__(sink, schema, options)
         self._spec = spec
         self._first_keys: list[bytes] = []
         self._group_bytes: list[int] = []
         self._last = b""
 
-    def write(self, batch: pa.RecordBatch, keys: pa.BinaryArray) -> None:
-        """Append rows, given their encoded keys.
-
-        Raises pa.ArrowInvalid when the columns differ from the schema, and Bug when the keys are below those already written.
-        """
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Append rows, which have the column KEY and those of the file. Raises Bug when the keys are below those already written."""
         if batch.num_rows == 0:
             return
+        keys = batch[KEY]
         first: bytes = keys[0].as_py()
         if first < self._last:
             raise Bug("Rows came out of the order of their keys; the file was not written.")
-        if self._file.at_row_group_start:
+        if self.at_row_group_start:
             self._first_keys.append(first)
             self._group_bytes.append(0)
-        self._group_bytes[-1] += batch.nbytes
-        self._file.write(batch)
+        rows = batch.select(self.schema.names)
+        self._group_bytes[-1] += rows.nbytes
+        super().write(rows)
         self._last = keys[-1].as_py()
 
-    def close(self) -> WrittenFile:
+    def close(self, metadata: Mapping[str, str] | None = None) -> WrittenFile:
         """Write the buffered rows and the footer."""
+        own = {
+            FIRST_KEYS: json.dumps([key.hex() for key in self._first_keys]),
+            GROUP_BYTES: json.dumps(self._group_bytes),
+            KEY_FINGERPRINT: self._spec.fingerprint,
+            CURSOR_FINGERPRINT: self._spec.cursor_fingerprint,
+        }
         keys = key_range(self._first_keys[0], self._last, self._spec) if self._first_keys else None
-        written = self._file.close(
-            {
-                FIRST_KEYS: json.dumps([key.hex() for key in self._first_keys]),
-                GROUP_BYTES: json.dumps(self._group_bytes),
-                KEY_FINGERPRINT: self._spec.fingerprint,
-                CURSOR_FINGERPRINT: self._spec.cursor_fingerprint,
-            }
-        )
-        return replace(written, keys=keys)
-
-    def abandon(self) -> None:
-        """Discard the buffered rows and release the sink without writing anything more to it."""
-        self._file.abandon()
-
-    @property
-    def buffered_bytes(self) -> int:
-        """As of ParquetFile."""
-        return self._file.buffered_bytes
+        return replace(super().close({**own, **(metadata or {})}), keys=keys)
 
 
-class RunFile:
-    """Writer of a slice's rows into a sorted file. `close` sorts them in memory.
-
-    Rows of the same key keep their order of arrival. Use it in one thread and end it with `close` or `abandon`.
-    """
+class RunFile(SortedFileWriter):
+    """Writer of a slice's rows into a sorted file. `close` sorts them in memory. Rows of the same key keep their order of arrival."""
 
     def __init__(self, sink: Sink, payload: pa.Schema, spec: KeySpec, first_offset: int, options: ParquetOptions = RUN_OPTIONS) -> None:
-        self._payload = payload
-        self._spec = spec
-        self._schema = run_schema(payload, spec)
+        super().__init__(sink, run_schema(payload, spec), spec, options)
+        self._arrived = pa.schema([*self.schema][:-1])
         self._next_offset = first_offset
-        self._batches: list[pa.RecordBatch] = []
-        self._file = SortedFileWriter(sink, self._schema, spec, options)
+        self._waiting: list[pa.RecordBatch] = []
 
-    def write(self, batch: pa.RecordBatch, typed: pa.RecordBatch) -> None:
-        """Add payload rows. `typed` holds the same rows with the key, cursor and deletion columns.
-
-        Raises pa.ArrowInvalid when the columns of `batch` differ from the payload's.
-        """
-        require_columns(batch, self._payload)
-        offsets = np.arange(self._next_offset, self._next_offset + batch.num_rows)
-        cursor = [] if self._spec.cursor is None else [cursor_column(typed, self._spec.cursor)]
-        controls = [key_column(typed, self._spec), *cursor, deleted_column(typed, self._spec), pa.array(offsets)]
-        self._batches.append(pa.RecordBatch.from_arrays([*batch.columns, *controls], schema=self._schema))
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Add `run_rows`."""
+        require_columns(batch, self._arrived)
+        offsets = pa.array(np.arange(self._next_offset, self._next_offset + batch.num_rows))
+        self._waiting.append(pa.RecordBatch.from_arrays([*batch.columns, offsets], schema=self.schema))
         self._next_offset += batch.num_rows
 
-    def close(self) -> WrittenFile:
+    def close(self, metadata: Mapping[str, str] | None = None) -> WrittenFile:
         """Sort and write the rows."""
-        rows = pa.Table.from_batches(self._batches, self._schema)
-        self._batches.clear()
+        rows = pa.Table.from_batches(self._waiting, self.schema)
+        self._waiting.clear()
         rows = sorted_by_key(rows)
-        for piece in rows.to_batches(max_chunksize=max(1, rows.num_rows * RUN_PIECE_BYTES // max(rows.nbytes, 1))):
-            self._file.write(piece, piece[KEY])
-        return self._file.close()
+        for batch in rows.to_batches(max_chunksize=max(1, rows.num_rows * RUN_PIECE_BYTES // max(rows.nbytes, 1))):
+            super().write(batch)
+        return super().close(metadata)
 
     def abandon(self) -> None:
-        """Discard the rows and release the sink without writing anything more to it."""
-        self._batches.clear()
-        self._file.abandon()
+        self._waiting.clear()
+        super().abandon()
+
+
+def run_rows(payload: pa.RecordBatch, typed: pa.RecordBatch, spec: KeySpec) -> pa.RecordBatch:
+    """Return the payload of rows with the control columns of a run, except for the OFFSET that the run gives them.
+
+    `typed` holds the same rows with the key, cursor and deletion columns.
+    """
+    cursor = [] if spec.cursor is None else [cursor_column(typed, spec.cursor)]
+    columns = [*payload.columns, key_column(typed, spec), *cursor, deleted_column(typed, spec)]
+    return pa.RecordBatch.from_arrays(columns, names=run_schema(payload.schema, spec).names[:-1])
 
 
 def run_schema(payload: pa.Schema, spec: KeySpec) -> pa.Schema:

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
 import pyarrow as pa
 
-from destination_s3_spark.chain.files import generation_metadata
+from destination_s3_spark.chain.files import FileKind, generation_metadata
 from destination_s3_spark.decoding.plan import RowPlan
-from destination_s3_spark.formats.file_format import FileOptions
-from destination_s3_spark.formats.file_writer import FileColumns
+from destination_s3_spark.formats.file_format import FileColumns, FileOptions, FileWriter
 from destination_s3_spark.formats.parquet import ParquetOptions
 from destination_s3_spark.schema.arrow import RAW_SCHEMA
-from destination_s3_spark.tables.partitioned_files import key_in
+from destination_s3_spark.storage.settings import S3Settings
+from destination_s3_spark.storage.staging import StagedFileSink
 from destination_s3_spark.tables.runs.keys import CURSOR, KEY, KeySpec
 from destination_s3_spark.tables.runs.soft_deletions import SoftDeletions
-from destination_s3_spark.tables.runs.sorted_file import MergeForm
-from destination_s3_spark.tables.stored.rows import project
+from destination_s3_spark.tables.runs.sorted_file import MergeForm, SortedFileWriter, tombstone_schema
+from destination_s3_spark.tables.staged.partitioned_files import key_in
+from destination_s3_spark.tables.staged.staged_file import StagedFile
+from destination_s3_spark.tables.stored.rows import project, retyped_rows
 
 MERGED_PIECE_BYTES = 2**20
 """Arrow memory of the rows written at a time, and so the precision of the sizes of files and row groups."""
@@ -66,6 +69,37 @@ class TableFormat:
         """The columns of merge states."""
         schema = self.form.schema
         return pa.schema([*self.form.payload, *(schema.field(name) for name in (KEY, CURSOR) if name in schema.names)])
+
+    def final_file(self, key: str, partition: str | None, s3: S3Settings) -> StagedFile[pa.RecordBatch]:
+        """Start a final file. It takes `final_rows`, in key order."""
+        sink = StagedFileSink(s3, key, self.metadata)
+        if isinstance(self.options, ParquetOptions):
+            writer: FileWriter[pa.RecordBatch] = SortedFileWriter(sink, self.columns.arrow, self.spec, self.options)
+        else:
+            writer = self.options.open(sink, self.columns)
+        return StagedFile(FileKind.FINAL, sink, writer, partition)
+
+    def final_rows(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Yield rows in merge form as final files take them."""
+        if not self.has_state:
+            yield rows
+            return
+        payload = self.columns.arrow if self.plan is None else RAW_SCHEMA
+        shown = pa.RecordBatch.from_arrays(rows.select(payload.names).columns, schema=payload)
+        if self.plan is None:
+            yield shown
+        else:
+            yield from (rendered for _, rendered in retyped_rows([shown], self.plan))
+
+    def state_file(self, key: str, s3: S3Settings) -> StagedFile[pa.RecordBatch]:
+        """Start a merge state. It takes rows in merge form, in key order."""
+        sink = StagedFileSink(s3, key, self.metadata)
+        return StagedFile(FileKind.STATE, sink, SortedFileWriter(sink, self.state, self.spec))
+
+    def tombstone_file(self, key: str, s3: S3Settings) -> StagedFile[pa.RecordBatch]:
+        """Start a tombstone file. It takes deletions in merge form, in key order."""
+        sink = StagedFileSink(s3, key, self.metadata)
+        return StagedFile(FileKind.TOMBSTONE, sink, SortedFileWriter(sink, tombstone_schema(self.spec), self.spec.of_deletions))
 
     @property
     def metadata(self) -> dict[str, str]:

@@ -11,14 +11,14 @@ import pyarrow.parquet as pq
 
 from destination_s3_spark.chain.files import FileEntry, FileKind, generation_metadata
 from destination_s3_spark.decoding.plan import RowPlan
-from destination_s3_spark.formats.file_format import FileOptions
-from destination_s3_spark.formats.file_writer import FileColumns
+from destination_s3_spark.formats.file_format import FileColumns, FileOptions
 from destination_s3_spark.schema.partitioning import Partitioning
 from destination_s3_spark.schema.table_schema import TableSchema
 from destination_s3_spark.storage.ranged import RangedFile
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.storage.staging import StagedFileSink
-from destination_s3_spark.tables.partitioned_files import MOST_PARTITIONS, PartitionedFiles
+from destination_s3_spark.tables.staged.partitioned_files import MOST_PARTITIONS, PartitionedFiles
+from destination_s3_spark.tables.staged.staged_file import StagedFile
 from destination_s3_spark.tables.stored.rows import DoesNotFit, Misfits, cast_rows, retyped_rows
 
 ROWS_AT_ONCE = 4_096
@@ -84,16 +84,11 @@ def rewrite_file(task: RewriteTask) -> tuple[FileEntry, ...]:
     metadata = generation_metadata(task.stored.file.generation_id)
     if task.partitioning is not None:
         return _partitions(task, task.partitioning, metadata)
-    with StagedFileSink(task.s3, task.keys[0], metadata) as sink:
-        file = task.options.open(sink, task.columns)
-        try:
-            for _, rows in task.stored.rows(task.s3):
-                file.write(rows)
-        except BaseException:
-            file.abandon()
-            raise
-        written = file.close()
-        return (FileEntry.staged(FileKind.FINAL, sink.stage(), written),)
+    sink = StagedFileSink(task.s3, task.keys[0], metadata)
+    with StagedFile(FileKind.FINAL, sink, task.options.open(sink, task.columns)) as file:
+        for _, rows in task.stored.rows(task.s3):
+            file.write(rows)
+        return file.stage_all()
 
 
 def _partitions(task: RewriteTask, partitioning: Partitioning, metadata: Mapping[str, str]) -> tuple[FileEntry, ...]:
@@ -107,5 +102,5 @@ def _partitions(task: RewriteTask, partitioning: Partitioning, metadata: Mapping
                 files.write(batch)
                 if key != task.keys[-1] and (files.bytes >= WAITING_BYTES or files.partitions >= MOST_PARTITIONS):
                     break
-            staged += files.stage()
+            staged += files.stage_all()
     return tuple(staged)

@@ -18,7 +18,7 @@ import pytest
 
 from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.errors import DataError
-from destination_s3_spark.formats.file_writer import FileColumns
+from destination_s3_spark.formats.file_format import FileColumns
 from destination_s3_spark.schema.airbyte_type import Field, Scalar
 from destination_s3_spark.schema.arrow import RAW_SCHEMA, arrow_field
 from destination_s3_spark.storage.settings import S3Settings

@@ -38,6 +38,7 @@ from destination_s3_spark.tables.runs.sorted_file import (
     RunFile,
     SortedFile,
     SortedFileWriter,
+    run_rows,
     sorted_index,
     tombstone_schema,
 )
@@ -68,8 +69,8 @@ def test_a_run_is_sorted_by_key_and_then_by_arrival() -> None:
     second = typed([{"id": 2, "region": "a", "_ab_cdc_deleted_at": "x"}, {"id": 1, "seen": 5}])
     sink = io.BytesIO()
     run = RunFile(sink, TYPED, SPEC, 10)
-    run.write(first, first)
-    run.write(second, second)
+    run.write(run_rows(first, first, SPEC))
+    run.write(run_rows(second, second, SPEC))
     written = run.close()
     assert written.rows == 5
     stored = pq.read_table(io.BytesIO(sink.getvalue()))
@@ -91,7 +92,7 @@ def test_a_run_of_raw_rows_has_the_control_columns_of_the_typed_ones() -> None:
     rows = typed([{"id": 2, "seen": 9}, {"id": 1, "seen": None, "_ab_cdc_deleted_at": "x"}])
     sink = io.BytesIO()
     run = RunFile(sink, RAW_SCHEMA, SPEC, 0)
-    run.write(raw(rows), rows)
+    run.write(run_rows(raw(rows), rows, SPEC))
     run.close()
     found = read(sink, FileKind.DELTA, form=form(payload=RAW_SCHEMA))
     assert found["_airbyte_data"].to_pylist() == ['{"text": "1"}', '{"text": "0"}']
@@ -256,7 +257,7 @@ def test_values_of_a_cursor_the_stream_no_longer_has_do_not_count() -> None:
     assert read(sorted_file(tombstones()), FileKind.TOMBSTONE, form=form(changed))[CURSOR].to_pylist() == [None, None]
     sink = io.BytesIO()
     run = RunFile(sink, RAW_SCHEMA, SPEC, 0)
-    run.write(raw(rows), rows)
+    run.write(run_rows(raw(rows), rows, SPEC))
     run.close()
     assert read(sink, FileKind.DELTA, form=form(changed, RAW_SCHEMA))[CURSOR].to_pylist() == [None]
 
@@ -279,9 +280,10 @@ def test_a_file_that_was_not_written_sorted_is_not_read() -> None:
 def test_rows_that_come_out_of_order_are_not_written() -> None:
     rows = typed([{"id": 2}, {"id": 1}])
     file = SortedFileWriter(io.BytesIO(), TYPED, SPEC)
-    file.write(rows.slice(0, 1), key_column(rows.slice(0, 1), SPEC))
+    keyed = rows.append_column(KEY, key_column(rows, SPEC))
+    file.write(keyed.slice(0, 1))
     with pytest.raises(Bug, match="order"):
-        file.write(rows.slice(1), key_column(rows.slice(1), SPEC))
+        file.write(keyed.slice(1))
     file.abandon()
 
 
@@ -289,9 +291,9 @@ def test_a_run_refuses_other_columns_and_abandoned_gives_its_sink_nothing_more()
     sink = io.BytesIO()
     run = RunFile(sink, TYPED, SPEC, 0)
     rows = typed([{"id": 1}])
-    run.write(rows, rows)
+    run.write(run_rows(rows, rows, SPEC))
     with pytest.raises(pa.ArrowInvalid):
-        run.write(rows.drop_columns(["text"]), rows)
+        run.write(run_rows(rows.drop_columns(["text"]), rows, SPEC))
     begun = sink.getvalue()
     run.abandon()
     del run

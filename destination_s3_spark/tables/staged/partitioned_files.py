@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass
 from types import TracebackType
 
 import pyarrow as pa
 
 from destination_s3_spark.chain.files import FileEntry, FileKind
-from destination_s3_spark.errors import ConfigError, DataError
-from destination_s3_spark.formats.file_format import FileOptions
-from destination_s3_spark.formats.file_statistics import WrittenFile
-from destination_s3_spark.formats.file_writer import FileColumns
+from destination_s3_spark.errors import ConfigError
+from destination_s3_spark.formats.file_format import FileColumns, FileOptions
 from destination_s3_spark.schema.partitioning import Partitioning
-from destination_s3_spark.storage.object_store import StagedUpload
 from destination_s3_spark.storage.paths import MAX_KEY_BYTES
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.storage.staging import StagedFileSink
+from destination_s3_spark.tables.staged.staged_file import StagedFile
 
 MOST_PARTITIONS = 1_000
 """Most partitions that the records of a slice may fall into. Compaction joins small files, but not as fast as such a source makes them."""
@@ -53,9 +50,9 @@ class PartitionedFiles:
     ) -> None:
         self._kind = kind
         self._key = key
-        self._columns = columns
+        self.columns = columns
         self._options = options
-        self._partitioning = partitioning
+        self.partitioning = partitioning
         self._metadata = metadata
         self._s3 = s3
         self._stack = ExitStack()
@@ -73,7 +70,7 @@ class PartitionedFiles:
         """Take over rows."""
         if not rows.num_rows:
             return
-        for value, part in self._partitioning.split(rows):
+        for value, part in self.partitioning.split(rows):
             self._waiting.setdefault(value, []).append(part)
         self.bytes += rows.nbytes
 
@@ -82,45 +79,17 @@ class PartitionedFiles:
         """Number of partitions with rows."""
         return len(self._waiting)
 
-    def require_few(self) -> None:
-        """Raise DataError for rows of too many partitions."""
-        if self.partitions > MOST_PARTITIONS:
-            source, stream = self._partitioning.spec.source, self._columns.stream
-            raise DataError(
-                f"Stream '{stream}': the column '{source}' divides the records of one batch into more than {MOST_PARTITIONS:,} partitions, "
-                "and each of them would be a small file. Choose another column or a coarser transform in tables.partition_by, and refresh "
-                "the stream.",
-                stream=stream,
-            )
-
-    def stage(self) -> tuple[FileEntry, ...]:
+    def stage_all(self) -> tuple[FileEntry, ...]:
         """Write and upload a file for each partition, in the order of their values. None becomes visible."""
         with ThreadPoolExecutor(UPLOADS_AT_ONCE, "partitions") as pool:
             # Rows are encoded here, one partition after the other, while the files before are being uploaded.
-            staged = [self._staged(value, pool) for value in sorted(self._waiting)]
-            return tuple(file.file(self._kind) for file in staged)
+            uploads = [pool.submit(self._written(value).stage) for value in sorted(self._waiting)]
+            return tuple(upload.result() for upload in uploads)
 
-    def _staged(self, value: str, pool: ThreadPoolExecutor) -> _Staged:
-        key = key_in(self._key, self._partitioning.folder(value))
-        sink = self._stack.enter_context(StagedFileSink(self._s3, key, self._metadata))
-        file = self._options.open(sink, self._columns)
-        try:
-            for rows in self._waiting.pop(value):
-                file.write(rows)
-        except BaseException:
-            file.abandon()
-            raise
-        written = file.close()
-        return _Staged(pool.submit(sink.stage), written, value)
-
-
-@dataclass(frozen=True, slots=True)
-class _Staged:
-    """A file whose upload is under way."""
-
-    upload: Future[StagedUpload]
-    written: WrittenFile
-    partition: str
-
-    def file(self, kind: FileKind) -> FileEntry:
-        return FileEntry.staged(kind, self.upload.result(), self.written, self.partition)
+    def _written(self, value: str) -> StagedFile[pa.RecordBatch]:
+        sink = StagedFileSink(self._s3, key_in(self._key, self.partitioning.folder(value)), self._metadata)
+        file = self._stack.enter_context(StagedFile(self._kind, sink, self._options.open(sink, self.columns), value))
+        for rows in self._waiting.pop(value):
+            file.write(rows)
+        file.close()
+        return file
