@@ -116,6 +116,8 @@ def _example(option: Mapping[str, Any]) -> Any:
     if "items" in option:
         return [_example(option["items"])]
     fields = option.get("oneOf", [option])[-1]
+    if "properties" not in fields:
+        raise ValueError(f"{option['title']!r} needs an example: give `examples` to its field.")
     return {name: _example(field) for name, field in fields["properties"].items() if _is_required(fields, name)}
 
 
