@@ -19,7 +19,7 @@ from destination_s3_spark.chain.operation_count import OperationCount
 from destination_s3_spark.change_log.events import LogColumns, RunningCount
 from destination_s3_spark.decoding.value_text import decimal_texts
 from destination_s3_spark.formats.file_format import Sink
-from destination_s3_spark.formats.rows import row_bytes, row_offsets
+from destination_s3_spark.formats.row_bytes import row_bytes, row_offsets
 from destination_s3_spark.formats.text_file import Compression, TextFile, text_join
 
 _BLOCK_BYTES = 8 * 2**20

@@ -10,7 +10,7 @@ import pyarrow as pa
 from destination_s3_spark.chain.operation_count import OperationCount
 from destination_s3_spark.change_log.events import AfterImage, BeforeImage, LogColumns
 from destination_s3_spark.change_log.replicant import CsvChanges, CsvSnapshot, ReplicantJsonChanges, ReplicantJsonSnapshot
-from destination_s3_spark.change_log.typed import PARQUET, ParquetChanges, TypedJsonlChanges, TypedJsonlSnapshot
+from destination_s3_spark.change_log.typed import LOG_PARQUET, ParquetChanges, TypedJsonlChanges, TypedJsonlSnapshot
 from destination_s3_spark.formats.file_format import FileWriter, Sink
 from destination_s3_spark.formats.parquet import ParquetFile
 
@@ -75,4 +75,4 @@ def open_snapshot(sink: Sink, columns: LogColumns, options: ChangeLogOptions) ->
         case ChangeLogFormat.JSONL:
             return TypedJsonlSnapshot(sink, columns)
         case ChangeLogFormat.PARQUET:
-            return ParquetFile(sink, columns.row_schema, PARQUET)
+            return ParquetFile(sink, columns.row_schema, LOG_PARQUET)

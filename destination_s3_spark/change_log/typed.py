@@ -19,7 +19,7 @@ from destination_s3_spark.formats.file_format import Sink, require_columns
 from destination_s3_spark.formats.parquet import Codec, ParquetFile, ParquetOptions
 from destination_s3_spark.formats.text_file import text_join
 
-PARQUET = ParquetOptions(codec=Codec.ZSTD)
+LOG_PARQUET = ParquetOptions(codec=Codec.ZSTD)
 
 _COUNTS = pa.struct([pa.field(f"{kind}_count", pa.int64(), nullable=False) for kind in ("insert", "update", "delete", "replace")])
 
@@ -96,7 +96,7 @@ class ParquetChanges(ParquetFile):
         self._events = columns.event_schema
         self._key = columns.key_indices
         self._running = RunningCount(start)
-        super().__init__(sink, parquet_schema(columns), PARQUET)
+        super().__init__(sink, parquet_schema(columns), LOG_PARQUET)
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Append events in `LogColumns.event_schema`."""

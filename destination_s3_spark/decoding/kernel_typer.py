@@ -73,7 +73,7 @@ class _Odd(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _Node:
+class _TypedNode:
     """A (nested) column. `number` is its ordinal in a pre-order walk of all columns, and `end` is the number after its last descendant.
 
     `stored` is the type of the kernel's array, which is null for a type that the kernel does not support. `final` is the table's type.
@@ -83,7 +83,7 @@ class _Node:
     number: int
     end: int
     sources: tuple[str, ...]
-    children: tuple[_Node, ...]
+    children: tuple[_TypedNode, ...]
     convert: Converter | None
     final: pa.DataType
     stored: pa.DataType
@@ -114,7 +114,7 @@ class KernelTyper(RecordTyper):
         self._kernel = kernel.Kernel(plan.stream.name.encode(), (plan.stream.namespace or "").encode(), fields)
         self._stored = pa.struct([pa.field(str(at), of) for at, of in enumerate([pa.int64(), *(node.stored for node in self._nodes)])])
 
-    def _nodes_of_columns(self) -> Iterator[_Node]:
+    def _nodes_of_columns(self) -> Iterator[_TypedNode]:
         number = 0
         for at, convert in enumerate(self._converters):
             if self._plan.values is Values.TYPED:
@@ -122,7 +122,7 @@ class KernelTyper(RecordTyper):
                 node = _node(field.type, self._stored_type(field.name), number, of_key=field.source in self._plan.key)
             else:
                 spec = _Spec("json_object" if self._plan.values is Values.RECORD else "cell")
-                node = _Node(number, number + 1, (), (), convert, pa.string(), pa.string(), spec)
+                node = _TypedNode(number, number + 1, (), (), convert, pa.string(), pa.string(), spec)
             number = node.end
             yield node
 
@@ -213,39 +213,39 @@ def _order(rows: int, odd: Sequence[int]) -> pa.Array[Any] | None:
     return pa.array(order)
 
 
-def _node(of: AirbyteType, final: pa.DataType, number: int, *, of_key: bool = False) -> _Node:
+def _node(of: AirbyteType, final: pa.DataType, number: int, *, of_key: bool = False) -> _TypedNode:
     """Return the node of a column and its descendants. Raises ValueError if a stored type differs from the kernel's."""
     match of:
         case Object(fields) if fields:
             _require([field.name for field in fields] == [field.name for field in final])
-            children: list[_Node] = []
+            children: list[_TypedNode] = []
             for field in fields:
                 children.append(_node(field.type, final.field(field.name).type, children[-1].end if children else number + 1))
             sources = tuple(field.source for field in fields)
             spec = _Spec("object", children=[(source.encode(), child.spec) for source, child in zip(sources, children, strict=True)])
             stored = pa.struct([field.with_type(child.stored) for field, child in zip(final, children, strict=True)])
-            return _Node(number, children[-1].end, sources, tuple(children), None, final, stored, spec)
+            return _TypedNode(number, children[-1].end, sources, tuple(children), None, final, stored, spec)
         case Array(items):
             _require(pa.types.is_list(final))
             child = _node(items, final.value_type, number + 1)
             spec = _Spec("array", children=[(b"", child.spec)])
             stored = pa.list_(final.value_field.with_type(child.stored))
-            return _Node(number, child.end, (), (child,), None, final, stored, spec)
+            return _TypedNode(number, child.end, (), (child,), None, final, stored, spec)
     convert = converter_of(of, of_key=of_key)
     match of:
         case Scalar():
             kind, stored = of.value, _LAYOUTS.get(of, pa.string())
         case Decimal(precision, scale):
             _require(final == pa.decimal128(precision, scale))
-            return _Node(number, number + 1, (), (), convert, final, final, _Spec("decimal", digits=(precision, scale)))
+            return _TypedNode(number, number + 1, (), (), convert, final, final, _Spec("decimal", digits=(precision, scale)))
         case SchemalessObject():
             kind, stored = "json_object", pa.string()
         case SchemalessArray():
             kind, stored = "json_array", pa.string()
         case _:
-            return _Node(number, number + 1, (), (), convert, final, pa.null(), _Spec("other"))
+            return _TypedNode(number, number + 1, (), (), convert, final, pa.null(), _Spec("other"))
     _require(final == stored)
-    return _Node(number, number + 1, (), (), convert, final, stored, _Spec(kind, of_key))
+    return _TypedNode(number, number + 1, (), (), convert, final, stored, _Spec(kind, of_key))
 
 
 def _require(known: bool) -> None:
@@ -260,7 +260,7 @@ class _OddValues(NamedTuple):
     odd: Mapping[int, _Odd]
 
 
-def _completed(array: pa.Array[Any], node: _Node, trail: Trail, left: _OddValues, changes: Changes) -> pa.Array[Any]:
+def _completed(array: pa.Array[Any], node: _TypedNode, trail: Trail, left: _OddValues, changes: Changes) -> pa.Array[Any]:
     """Return the kernel's column, completed with the converted odd values of the column and its descendants."""
     odd = left.odd.get(node.number)
     if odd is not None and len(odd.nulled):

@@ -1,7 +1,7 @@
 """Writer of Avro object container files with destination-s3's schema.
 
 `avro_types` encodes whole columns at a time. A container (https://avro.apache.org/docs/1.12.0/specification/) is a header followed by
-blocks of about BLOCK_BYTES, each compressed separately.
+blocks of about AVRO_BLOCK_BYTES, each compressed separately.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ from destination_s3_spark.formats.file_format import (
     Sink,
     require_columns,
 )
-from destination_s3_spark.formats.rows import joined, row_bytes, row_offsets
+from destination_s3_spark.formats.row_bytes import joined, row_bytes, row_offsets
 
 if TYPE_CHECKING:  # a cluster's executors have no pydantic
     from destination_s3_spark.config.format_options import AvroFormat
 
-BLOCK_BYTES = 64 * 2**10
+AVRO_BLOCK_BYTES = 64 * 2**10
 """Approximate uncompressed size of a block. Blocks hold whole rows. Avro's own libraries use the same size."""
 
 _MAGIC = b"Obj\x01"
 _SYNC_BYTES = 16
 
 
-class Codec(Enum):
+class AvroCodec(Enum):
     """Block compression codecs, by Avro's names."""
 
     NULL = "null"
@@ -66,7 +66,7 @@ class Checksum(Enum):
 class AvroOptions:
     """Options of an Avro file. Only DEFLATE, XZ and ZSTANDARD use `level`, on their own scales. Only ZSTANDARD uses `checksum`."""
 
-    codec: Codec = Codec.NULL
+    codec: AvroCodec = AvroCodec.NULL
     level: int = 0
     checksum: Checksum = Checksum.NONE
 
@@ -76,7 +76,7 @@ class AvroOptions:
     @property
     def compressed(self) -> bool:
         """Whether the rows are compressed."""
-        return self.codec is not Codec.NULL
+        return self.codec is not AvroCodec.NULL
 
     def require_fitting(self, columns: FileColumns) -> None:
         """Raise ConfigError for columns without an Avro schema."""
@@ -93,17 +93,17 @@ class AvroOptions:
     def compress(self, block: bytes) -> bytes:
         """Compress a block with the codec."""
         match self.codec:
-            case Codec.NULL:
+            case AvroCodec.NULL:
                 return block
-            case Codec.DEFLATE:
+            case AvroCodec.DEFLATE:
                 return zlib.compress(block, self.level, -zlib.MAX_WBITS)
-            case Codec.BZIP2:
+            case AvroCodec.BZIP2:
                 return bz2.compress(block)
-            case Codec.XZ:
+            case AvroCodec.XZ:
                 return lzma.compress(block, preset=self.level)
-            case Codec.ZSTANDARD:
+            case AvroCodec.ZSTANDARD:
                 return zstandard.ZstdCompressor(self.level, write_checksum=self.checksum is Checksum.INCLUDED).compress(block)
-            case Codec.SNAPPY:
+            case AvroCodec.SNAPPY:
                 compressed: bytes = pa.Codec("snappy").compress(block, asbytes=True)
                 return compressed + zlib.crc32(block).to_bytes(4, "big")
 
@@ -128,7 +128,7 @@ class AvroFile(DirectWriter[pa.RecordBatch]):
         offsets, data = row_offsets(rows), row_bytes(rows)
         start = 0
         while start < len(rows):
-            end = max(start + 1, int(np.searchsorted(offsets, int(offsets[start]) + BLOCK_BYTES, side="right")) - 1)
+            end = max(start + 1, int(np.searchsorted(offsets, int(offsets[start]) + AVRO_BLOCK_BYTES, side="right")) - 1)
             block = data.slice(int(offsets[start]), int(offsets[end] - offsets[start])).to_pybytes()
             stored = self._options.compress(block)
             self._put(_encoded_longs(end - start, len(stored)) + stored + self._sync)
@@ -214,12 +214,12 @@ def _options(chosen: AvroFormat) -> AvroOptions:
         return AvroOptions()
     if codec.codec == "zstandard":
         checksum = Checksum.INCLUDED if codec.include_checksum else Checksum.NONE
-        return AvroOptions(Codec.ZSTANDARD, codec.compression_level, checksum)
+        return AvroOptions(AvroCodec.ZSTANDARD, codec.compression_level, checksum)
     if codec.codec == "Deflate":
-        return AvroOptions(Codec.DEFLATE, codec.compression_level)
+        return AvroOptions(AvroCodec.DEFLATE, codec.compression_level)
     if codec.codec == "xz":
-        return AvroOptions(Codec.XZ, codec.compression_level)
-    return AvroOptions(Codec(codec.codec))
+        return AvroOptions(AvroCodec.XZ, codec.compression_level)
+    return AvroOptions(AvroCodec(codec.codec))
 
 
 AVRO = FileFormat("Avro", "Avro", (AvroOptions.extension,), typed=True, sorted_rows=False, options=_options)

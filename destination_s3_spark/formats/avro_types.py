@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from destination_s3_spark.formats.rows import Piece, decimal_bytes, joined, row_bytes, row_offsets
+from destination_s3_spark.formats.row_bytes import Piece, decimal_bytes, joined, row_bytes, row_offsets
 
 Schema = Any
 """An Avro schema as JSON: a name, a list for a union, or a dict."""

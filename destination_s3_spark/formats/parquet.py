@@ -33,7 +33,7 @@ from destination_s3_spark.schema.encodings import DESTINATION_S3, Encodings, Tim
 if TYPE_CHECKING:  # a cluster's executors have no pydantic
     from destination_s3_spark.config.format_options import ParquetFormat
 
-MIB = 1024 * 1024
+MIB = 2**20
 
 _ROWS_AT_ONCE = 16_384
 """Rows read at once when files are joined."""

@@ -17,7 +17,7 @@ from isal import isal_zlib
 
 from destination_s3_spark.formats.file_format import Content, DifferentColumns, DirectWriter, SeekableFile, Sink, require_columns
 from destination_s3_spark.formats.file_statistics import WrittenFile
-from destination_s3_spark.formats.rows import row_bytes, row_offsets
+from destination_s3_spark.formats.row_bytes import row_bytes, row_offsets
 
 if TYPE_CHECKING:  # a cluster's executors have no pydantic
     from destination_s3_spark.config.format_options import Flattening as FlatteningOption

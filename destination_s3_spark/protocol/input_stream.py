@@ -12,11 +12,11 @@ from contextlib import suppress
 
 PIPE_BYTES = 2**20
 """Largest pipe that an unprivileged process may request (/proc/sys/fs/pipe-max-size)."""
-BLOCK_BYTES = PIPE_BYTES
+INPUT_BLOCK_BYTES = PIPE_BYTES
 """Block size: a full pipe. Smaller blocks cost more calls, and larger ones would not fit in the second-level cache."""
 
 
-def read_blocks(fd: int, idle_s: float = 1.0, block_bytes: int = BLOCK_BYTES) -> Iterator[bytes]:
+def read_blocks(fd: int, idle_s: float = 1.0, block_bytes: int = INPUT_BLOCK_BYTES) -> Iterator[bytes]:
     """Yield the bytes of a file, pipe or socket as they arrive, until its end, and an empty block per `idle_s` seconds of silence."""
     with suppress(OSError):  # only pipes have a size, and only a larger one helps
         if fcntl.fcntl(fd, fcntl.F_GETPIPE_SZ) < PIPE_BYTES:

@@ -26,7 +26,7 @@ from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.factory import table_factory
 
 HEADS_AT_ONCE = 16
-PARQUET = ds.ParquetFileFormat()
+ARROW_PARQUET = ds.ParquetFileFormat()
 
 
 def read(config: Mapping[str, Any], name: str, namespace: str | None = None) -> ds.Dataset:
@@ -96,7 +96,7 @@ def _typed_schema(chain: Chain, files: Sequence[FileEntry]) -> pa.Schema | None:
 
 def _dataset(files: Sequence[FileEntry], schema: pa.Schema | None, filesystem: S3FileSystem, bucket: str) -> ds.Dataset:
     # The sizes come from the chain and save a HEAD request per file.
-    fragments = [PARQUET.make_fragment(f"{bucket}/{file.key}", filesystem, file_size=file.bytes or None) for file in files]
+    fragments = [ARROW_PARQUET.make_fragment(f"{bucket}/{file.key}", filesystem, file_size=file.bytes or None) for file in files]
     if schema is None:
         schema = fragments[0].physical_schema if fragments else pa.schema(META_FIELDS)
-    return ds.FileSystemDataset(fragments, schema, PARQUET, filesystem)
+    return ds.FileSystemDataset(fragments, schema, ARROW_PARQUET, filesystem)

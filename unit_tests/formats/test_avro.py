@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from destination_s3_spark.errors import ConfigError
-from destination_s3_spark.formats.avro import BLOCK_BYTES, AvroFile, AvroOptions, Checksum, Codec
+from destination_s3_spark.formats.avro import AVRO_BLOCK_BYTES, AvroCodec, AvroFile, AvroOptions, Checksum
 from destination_s3_spark.formats.avro_schema import row_type
 from destination_s3_spark.schema.airbyte_type import AirbyteType, Field, Union, option_name
 from destination_s3_spark.schema.arrow import META_FIELDS, arrow_type
@@ -262,8 +262,8 @@ TEXTS = [json.dumps({"id": number, "text": "the same words again and again" * 3,
 WIDE = {"id": INTEGER, "text": STRING, "list": array(INTEGER)}
 
 
-@pytest.mark.parametrize("codec", Codec)
-def test_every_codec_is_read_back_block_by_block(landing: Callable[..., Any], codec: Codec) -> None:
+@pytest.mark.parametrize("codec", AvroCodec)
+def test_every_codec_is_read_back_block_by_block(landing: Callable[..., Any], codec: AvroCodec) -> None:
     file = landing(AvroOptions(codec, 3), WIDE).file(TEXTS)
     blocks = list(fastavro.block_reader(io.BytesIO(file)))
     assert blocks[0].codec == codec.value
@@ -272,20 +272,20 @@ def test_every_codec_is_read_back_block_by_block(landing: Callable[..., Any], co
 
 
 def test_blocks_are_cut_before_they_are_too_large_and_a_larger_row_has_its_own(landing: Callable[..., Any]) -> None:
-    large = json.dumps({"text": "x" * (2 * BLOCK_BYTES)})
+    large = json.dumps({"text": "x" * (2 * AVRO_BLOCK_BYTES)})
     file = landing(OPTIONS, WIDE).file([*TEXTS, large, *TEXTS[:1]])
     sizes = [(block.num_records, len(block.bytes_.getvalue())) for block in fastavro.block_reader(io.BytesIO(file))]
     assert sizes[-2][0] == sizes[-1][0] == 1
-    assert all(size <= BLOCK_BYTES for _, size in sizes[:-2])
-    assert all(size > BLOCK_BYTES * 0.9 for _, size in sizes[:-3])
+    assert all(size <= AVRO_BLOCK_BYTES for _, size in sizes[:-2])
+    assert all(size > AVRO_BLOCK_BYTES * 0.9 for _, size in sizes[:-3])
 
 
-@pytest.mark.parametrize("codec", [Codec.DEFLATE, Codec.XZ, Codec.ZSTANDARD])
-def test_the_level_is_the_codec_s(landing: Callable[..., Any], codec: Codec) -> None:
+@pytest.mark.parametrize("codec", [AvroCodec.DEFLATE, AvroCodec.XZ, AvroCodec.ZSTANDARD])
+def test_the_level_is_the_codec_s(landing: Callable[..., Any], codec: AvroCodec) -> None:
     land = landing(OPTIONS, WIDE)
     block = land.typed(TEXTS)
     sizes = []
-    for level in (0, 9) if codec is not Codec.ZSTANDARD else (-5, 22):
+    for level in (0, 9) if codec is not AvroCodec.ZSTANDARD else (-5, 22):
         sink = io.BytesIO()
         file = AvroFile(sink, land.columns, AvroOptions(codec, level))
         file.write(block.final)
@@ -296,14 +296,14 @@ def test_the_level_is_the_codec_s(landing: Callable[..., Any], codec: Codec) -> 
 
 @pytest.mark.parametrize("checksum", Checksum)
 def test_a_checksum_is_in_each_zstandard_block_when_asked_for(landing: Callable[..., Any], checksum: Checksum) -> None:
-    file = landing(AvroOptions(Codec.ZSTANDARD, 3, checksum), WIDE).file(TEXTS)
+    file = landing(AvroOptions(AvroCodec.ZSTANDARD, 3, checksum), WIDE).file(TEXTS)
     frames = [match.start() for match in re.finditer(rb"\x28\xb5\x2f\xfd", file)]
     assert frames
     assert {zstandard.get_frame_parameters(file[at : at + 18]).has_checksum for at in frames} == {checksum is Checksum.INCLUDED}
 
 
 def test_polars_reads_the_file(landing: Callable[..., Any]) -> None:
-    file = landing(AvroOptions(Codec.DEFLATE, 6), WIDE).file(TEXTS[:3])
+    file = landing(AvroOptions(AvroCodec.DEFLATE, 6), WIDE).file(TEXTS[:3])
     assert pl.read_avro(io.BytesIO(file), columns=["id", "list"]).rows() == [(0, [0]), (1, [1]), (2, [2])]
 
 

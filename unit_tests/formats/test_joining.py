@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from destination_s3_spark.formats import text_file
-from destination_s3_spark.formats.avro import AvroOptions, Codec
+from destination_s3_spark.formats.avro import AvroCodec, AvroOptions
 from destination_s3_spark.formats.csv import CsvOptions
 from destination_s3_spark.formats.file_format import DifferentColumns, FileOptions
 from destination_s3_spark.formats.file_statistics import WrittenFile
@@ -38,7 +38,7 @@ LOCAL = Encodings(ExtractedAtEncoding.MICROS, TimeEncoding.LOCAL)
 INT64 = Encodings(ExtractedAtEncoding.MICROS, TimeEncoding.INT64)
 OPTIONS: list[FileOptions] = [
     *(ParquetOptions(encodings=encodings) for encodings in (Encodings(), LOCAL, INT64)),
-    *(AvroOptions(codec, 1) for codec in (Codec.NULL, Codec.DEFLATE, Codec.SNAPPY, Codec.ZSTANDARD)),
+    *(AvroOptions(codec, 1) for codec in (AvroCodec.NULL, AvroCodec.DEFLATE, AvroCodec.SNAPPY, AvroCodec.ZSTANDARD)),
     *(made(flattening, compression) for made in (JsonlOptions, CsvOptions) for flattening in Flattening for compression in Compression),
 ]
 

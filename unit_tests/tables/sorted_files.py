@@ -24,7 +24,7 @@ from destination_s3_spark.tables.runs.sorted_file import (
     run_rows,
 )
 from destination_s3_spark.tables.runs.winners import EXTRACTED_AT
-from destination_s3_spark.tables.stored.rows import project
+from destination_s3_spark.tables.stored.conversion import project
 
 ID = Field("Id", "id", Scalar.INTEGER)
 REGION = Field("region", "region", Scalar.STRING)

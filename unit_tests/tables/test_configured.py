@@ -10,8 +10,7 @@ import pytest
 from destination_s3_spark.config.config import Config
 from destination_s3_spark.engine.cluster import Cluster
 from destination_s3_spark.errors import ConfigError
-from destination_s3_spark.formats.avro import AvroOptions, Checksum
-from destination_s3_spark.formats.avro import Codec as AvroCodec
+from destination_s3_spark.formats.avro import AvroCodec, AvroOptions, Checksum
 from destination_s3_spark.formats.csv import CsvOptions
 from destination_s3_spark.formats.file_format import FileOptions
 from destination_s3_spark.formats.jsonl import JsonlOptions

@@ -33,7 +33,7 @@ from destination_s3_spark.tables.runs.keys import DELETED
 from destination_s3_spark.tables.runs.soft_deletions import DATA, Resolution, SoftDeletions, with_tombstones
 from destination_s3_spark.tables.runs.winners import Ranking, ranking
 from destination_s3_spark.tables.staged.staged_file import StagedFile, batches_of
-from destination_s3_spark.tables.stored.rows import retyped_rows
+from destination_s3_spark.tables.stored.conversion import retyped_rows
 from destination_s3_spark.tables.updates.resources import TaskResources
 
 SPANS = 1024

@@ -24,7 +24,7 @@ SMALL_CHECKPOINT_BYTES = 64 * 2**10
 """Smaller checkpoints share a block, because a block costs as much as the typing of about so many bytes."""
 
 
-class Block(NamedTuple):
+class LineBlock(NamedTuple):
     """Whole lines, and the offsets in the stream's spool at which they start and end."""
 
     lines: bytes
@@ -40,7 +40,7 @@ class Share(NamedTuple):
     multiset: int
 
 
-def blocks(piece: Slice, columns: int) -> Iterator[Block]:
+def blocks(piece: Slice, columns: int) -> Iterator[LineBlock]:
     """Yield the slice's lines in blocks of about BLOCK_BYTES for a table of so many columns.
 
     A block ends at a boundary of the slice, unless that would make a block of less than SMALL_CHECKPOINT_BYTES.
@@ -54,7 +54,7 @@ def blocks(piece: Slice, columns: int) -> Iterator[Block]:
                 stop = stops[min(bisect_left(stops, position + SMALL_CHECKPOINT_BYTES), len(stops) - 1)]
                 lines = file.read_lines(min(BLOCK_BYTES, stop - position))
                 for part in (lines,) if most_lines is None else _parts(lines, most_lines):
-                    yield Block(part, position, position + len(part))
+                    yield LineBlock(part, position, position + len(part))
                     position += len(part)
 
 
@@ -67,7 +67,7 @@ def _parts(lines: bytes, most_lines: int) -> Iterator[bytes]:
         start = end
 
 
-def shares(block: Block, typed: TypedBlock, boundaries: tuple[int, ...]) -> Iterator[Share]:
+def shares(block: LineBlock, typed: TypedBlock, boundaries: tuple[int, ...]) -> Iterator[Share]:
     """Yield the shares of a block: one per boundary (ascending) inside it, and one up to its end if no boundary is there."""
     inside = boundaries[bisect_right(boundaries, block.start) : bisect_left(boundaries, block.end)]
     records = multiset = at = 0

@@ -30,7 +30,7 @@ from destination_s3_spark.decoding.changes import Reason
 from destination_s3_spark.decoding.keyed_ids import carried_digest
 from destination_s3_spark.errors import Bug
 from destination_s3_spark.formats.file_statistics import KeyRange
-from destination_s3_spark.formats.rows import decimal_bytes
+from destination_s3_spark.formats.row_bytes import decimal_bytes
 from destination_s3_spark.schema.airbyte_type import Field, type_to_json
 from destination_s3_spark.schema.arrow import META_FIELDS, contiguous
 from destination_s3_spark.schema.partitioning import Partitioning

@@ -25,7 +25,7 @@ from destination_s3_spark.schema.airbyte_type import Field
 from destination_s3_spark.schema.arrow import META_FIELDS, RAW_SCHEMA, arrow_field, contiguous
 from destination_s3_spark.tables.runs.keys import CDC_FIELDS, DELETED, META, OFFSET, CdcDeletion, KeySpec
 from destination_s3_spark.tables.runs.winners import EARLIER, Flags, Indices, Ranking, ranking
-from destination_s3_spark.tables.stored.rows import retyped_rows
+from destination_s3_spark.tables.stored.conversion import retyped_rows
 
 DATA = RAW_SCHEMA.names[-1]
 """The column that holds the record's JSON text in raw rows."""

@@ -20,7 +20,7 @@ from destination_s3_spark.tables.runs.soft_deletions import SoftDeletions
 from destination_s3_spark.tables.runs.sorted_file import MergeForm, SortedFileWriter, tombstone_schema
 from destination_s3_spark.tables.staged.partitioned_files import key_in
 from destination_s3_spark.tables.staged.staged_file import StagedFile
-from destination_s3_spark.tables.stored.rows import project, retyped_rows
+from destination_s3_spark.tables.stored.conversion import project, retyped_rows
 
 MERGED_PIECE_BYTES = 2**20
 """Arrow memory of the rows written at a time, and so the precision of the sizes of files and row groups."""

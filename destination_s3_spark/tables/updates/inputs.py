@@ -22,9 +22,9 @@ from destination_s3_spark.tables.commit.generation import NOTHING, Kept
 from destination_s3_spark.tables.open_table import OpenTable
 from destination_s3_spark.tables.runs.keys import keys_of
 from destination_s3_spark.tables.runs.table_format import TableFormat
+from destination_s3_spark.tables.stored.conversion import Misfits
 from destination_s3_spark.tables.stored.presence import present
 from destination_s3_spark.tables.stored.rewrite import Stored
-from destination_s3_spark.tables.stored.rows import Misfits
 
 logger = logging.getLogger("airbyte")
 

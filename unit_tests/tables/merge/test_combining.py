@@ -16,7 +16,7 @@ from destination_s3_spark.storage.settings import AccessKey, S3Settings
 from destination_s3_spark.tables.merge.scratch_runs import PORTIONS, Combined, CombinedRun, CombineTask, combine_runs, combined
 from destination_s3_spark.tables.runs.keys import CdcDeletion, KeySpec, encode_key, key_range, lower
 from destination_s3_spark.tables.runs.sorted_file import ARROW_BYTES, RUN_OPTIONS, MergeForm
-from destination_s3_spark.tables.stored.rows import project
+from destination_s3_spark.tables.stored.conversion import project
 from destination_s3_spark.tables.updates.resources import TaskResources
 
 ID = Field("id", "id", Scalar.INTEGER)

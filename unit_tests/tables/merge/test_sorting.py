@@ -26,8 +26,8 @@ from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.merge.scratch_runs import COPIES, SortTask, sort_rows
 from destination_s3_spark.tables.runs.keys import DELETED, KEY, OFFSET, CdcDeletion, KeySpec, encode_key, lower, upper
 from destination_s3_spark.tables.runs.sorted_file import sorted_index
+from destination_s3_spark.tables.stored.conversion import Misfits
 from destination_s3_spark.tables.stored.rewrite import Stored
-from destination_s3_spark.tables.stored.rows import Misfits
 from destination_s3_spark.tables.updates.resources import TaskResources
 
 FIELDS = (Field("id", "id", Scalar.INTEGER), Field("deleted", "deleted", Scalar.STRING), Field("text", "text", Scalar.STRING))

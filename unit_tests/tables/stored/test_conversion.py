@@ -25,7 +25,7 @@ from destination_s3_spark.schema.json_schema import StreamFields
 from destination_s3_spark.schema.placement import SchemaChange, SchemaPolicy
 from destination_s3_spark.schema.table_schema import TableSchema, evolve, plan_fields
 from destination_s3_spark.stream_id import StreamId
-from destination_s3_spark.tables.stored.rows import BLOCK_BYTES, DoesNotFit, Misfits, NeedsCast, cast_rows, project, retyped_rows
+from destination_s3_spark.tables.stored.conversion import BLOCK_BYTES, DoesNotFit, Misfits, NeedsCast, cast_rows, project, retyped_rows
 
 STREAM = StreamId("shop", "users")
 RECOVER, REWRITE = SchemaPolicy(), SchemaPolicy(SchemaChange.REWRITE)
