@@ -16,10 +16,10 @@ from destination_s3_spark.chain.operation_count import OperationCount
 from destination_s3_spark.change_log.events import IN_NEW, IN_OLD, LogColumns, RunningCount, exists_columns
 from destination_s3_spark.change_log.lines import EventLines, LogLines, cursor_pieces, json_name, json_texts, object_pieces
 from destination_s3_spark.formats.file_format import Sink, require_columns
-from destination_s3_spark.formats.parquet import Codec, ParquetFile, ParquetOptions
+from destination_s3_spark.formats.parquet import ParquetCodec, ParquetFile, ParquetOptions
 from destination_s3_spark.formats.text_file import text_join
 
-LOG_PARQUET = ParquetOptions(codec=Codec.ZSTD)
+LOG_PARQUET = ParquetOptions(codec=ParquetCodec.ZSTD)
 
 _COUNTS = pa.struct([pa.field(f"{kind}_count", pa.int64(), nullable=False) for kind in ("insert", "update", "delete", "replace")])
 

@@ -49,7 +49,7 @@ A column of 50,000 equally frequent values reaches this share, and its dictionar
 """
 
 
-class Codec(Enum):
+class ParquetCodec(Enum):
     """Compression codecs that pyarrow can write, by destination-s3's names. Its LZO is missing. LZ4 is written as LZ4_RAW."""
 
     UNCOMPRESSED = "UNCOMPRESSED"
@@ -74,7 +74,7 @@ class ParquetOptions:
     `statistics`: whether the chain gets the statistics of the file, for publishers that show them.
     """
 
-    codec: Codec = Codec.UNCOMPRESSED
+    codec: ParquetCodec = ParquetCodec.UNCOMPRESSED
     row_group_bytes: int = 128 * MIB
     page_bytes: int = MIB
     dictionary_page_bytes: int = MIB
@@ -88,7 +88,7 @@ class ParquetOptions:
     @property
     def compressed(self) -> bool:
         """Whether the rows are compressed."""
-        return self.codec is not Codec.UNCOMPRESSED
+        return self.codec is not ParquetCodec.UNCOMPRESSED
 
     def require_fitting(self, columns: FileColumns) -> None:
         """Accept all columns, because Parquet has a type for each of them."""
@@ -197,7 +197,7 @@ class ParquetFile(FileWriter[pa.RecordBatch]):
     def _open(self, first: pa.Table) -> pq.ParquetWriter:
         """Open Arrow's writer with options chosen for the first rows."""
         options = self._options
-        compression: Any = "none" if options.codec is Codec.UNCOMPRESSED else options.codec.value.lower()
+        compression: Any = "none" if options.codec is ParquetCodec.UNCOMPRESSED else options.codec.value.lower()
         return pq.ParquetWriter(
             self._outlet,
             self._stored,
@@ -273,7 +273,7 @@ def _hardly_repeats(values: pa.Array[Any]) -> bool:
 def _options(chosen: ParquetFormat) -> ParquetOptions:
     # The unit of the extraction time also depends on the publishers: `tables.configured` adds it.
     return ParquetOptions(
-        codec=Codec(chosen.compression_codec),
+        codec=ParquetCodec(chosen.compression_codec),
         row_group_bytes=chosen.block_size_mb * MIB,
         page_bytes=chosen.page_size_kb * 1024,
         dictionary_page_bytes=chosen.dictionary_page_size_kb * 1024,

@@ -20,8 +20,7 @@ from threading import Lock
 
 from destination_s3_spark.errors import disk_error
 from destination_s3_spark.protocol.messages import Records
-from destination_s3_spark.tables.landing.extents import read_blocks
-from destination_s3_spark.tables.landing.slices import Extent, Slice
+from destination_s3_spark.tables.landing.slices import Extent, Slice, read_blocks
 
 SPOOL_READ_BYTES = 2**20
 

@@ -14,7 +14,7 @@ from destination_s3_spark.config.format_options import ParquetFormat
 from destination_s3_spark.config.table_options import PartitionBy
 from destination_s3_spark.config.unknown_options import unknown_options
 from destination_s3_spark.formats.file_format import FileOptions
-from destination_s3_spark.formats.parquet import Codec, Dictionary, ParquetOptions
+from destination_s3_spark.formats.parquet import Dictionary, ParquetCodec, ParquetOptions
 from destination_s3_spark.formats.registry import file_options
 from destination_s3_spark.schema.airbyte_type import Decimal
 from destination_s3_spark.schema.decimals import Decimals, NamedDecimal
@@ -45,7 +45,7 @@ def extracted_at_encoding(chosen: str | None, *, publisher_needs_micros: bool) -
     return ExtractedAtEncoding.MICROS if publisher_needs_micros else ExtractedAtEncoding.MILLIS
 
 
-RAW_PARQUET = ParquetOptions(codec=Codec.ZSTD, row_group_bytes=32 * MIB, dictionary=Dictionary.OFF)
+RAW_PARQUET = ParquetOptions(codec=ParquetCodec.ZSTD, row_group_bytes=32 * MIB, dictionary=Dictionary.OFF)
 """Raw files hold JSON text, which zstd compresses well and a dictionary does not. Small row groups keep a task's second writer cheap."""
 
 

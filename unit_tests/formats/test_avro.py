@@ -18,8 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from destination_s3_spark.errors import ConfigError
-from destination_s3_spark.formats.avro import AVRO_BLOCK_BYTES, AvroCodec, AvroFile, AvroOptions, Checksum
-from destination_s3_spark.formats.avro_schema import row_type
+from destination_s3_spark.formats.avro import AVRO_BLOCK_BYTES, AvroCodec, AvroFile, AvroOptions, Checksum, row_type
 from destination_s3_spark.schema.airbyte_type import AirbyteType, Field, Union, option_name
 from destination_s3_spark.schema.arrow import META_FIELDS, arrow_type
 from destination_s3_spark.stream_id import StreamId

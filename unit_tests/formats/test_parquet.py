@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from destination_s3_spark.formats.parquet import Codec, Dictionary, ParquetFile, ParquetOptions
+from destination_s3_spark.formats.parquet import Dictionary, ParquetCodec, ParquetFile, ParquetOptions
 from destination_s3_spark.schema.encodings import Encodings, TimeEncoding, stored_schema
 
 NOON = datetime(2026, 1, 2, 12, 0, 0, 123456, tzinfo=UTC)
@@ -100,8 +100,8 @@ def test_the_footer_has_the_arrow_schema_and_no_pandas_metadata() -> None:
     assert file.metadata.format_version == "2.6"
 
 
-@pytest.mark.parametrize("codec", Codec)
-def test_every_codec_is_written_and_read_back(codec: Codec) -> None:
+@pytest.mark.parametrize("codec", ParquetCodec)
+def test_every_codec_is_written_and_read_back(codec: ParquetCodec) -> None:
     file = written(ParquetOptions(codec=codec), batch(ROWS))
     assert file.metadata.row_group(0).column(0).compression == codec.value
     assert file.read().to_pylist() == ROWS
@@ -268,7 +268,7 @@ def test_an_error_of_the_sink_reaches_the_caller() -> None:
 def test_duckdb_and_polars_read_the_values(tmp_path: Path) -> None:
     path = tmp_path / "rows.parquet"
     with path.open("wb") as sink:
-        file = ParquetFile(sink, SCHEMA, ParquetOptions(codec=Codec.ZSTD))
+        file = ParquetFile(sink, SCHEMA, ParquetOptions(codec=ParquetCodec.ZSTD))
         file.write(batch(ROWS))
         file.close()
     with duckdb.connect() as connection:

@@ -23,7 +23,7 @@ from destination_s3_spark.formats.csv import CsvOptions
 from destination_s3_spark.formats.file_format import FileColumns, FileOptions
 from destination_s3_spark.formats.file_statistics import KeyRange, WrittenFile
 from destination_s3_spark.formats.jsonl import JsonlOptions
-from destination_s3_spark.formats.parquet import Codec, ParquetOptions
+from destination_s3_spark.formats.parquet import ParquetCodec, ParquetOptions
 from destination_s3_spark.formats.text_file import Flattening
 from destination_s3_spark.schema.airbyte_type import Field, Scalar
 from destination_s3_spark.schema.arrow import META_FIELDS, RAW_SCHEMA, arrow_field
@@ -56,7 +56,7 @@ HARD = KeySpec(FIELDS[:1], FIELDS[1], FIELDS[2], CdcDeletion.HARD)
 SOFT = replace(HARD, deletion=CdcDeletion.SOFT)
 CELLS = pa.schema([*META_FIELDS, *(pa.field(each.name, pa.string()) for each in FIELDS)])
 FORMATS: dict[str, tuple[FileOptions, RowPlan | None]] = {
-    "parquet": (ParquetOptions(Codec.ZSTD, row_group_bytes=4096), None),
+    "parquet": (ParquetOptions(ParquetCodec.ZSTD, row_group_bytes=4096), None),
     "avro": (AvroOptions(), None),
     "jsonl": (JsonlOptions(), RowPlan(STREAM, 7, 3, (), RAW_SCHEMA, Values.RECORD)),
     "csv": (CsvOptions(Flattening.ROOT), RowPlan(STREAM, 7, 3, tuple(replace(f, type=Scalar.STRING) for f in FIELDS), CELLS, Values.CELLS)),

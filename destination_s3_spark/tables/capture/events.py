@@ -21,8 +21,7 @@ from destination_s3_spark.decoding.changes import Reason
 from destination_s3_spark.decoding.temporal import temporal
 from destination_s3_spark.schema.airbyte_type import Scalar
 from destination_s3_spark.schema.arrow import contiguous
-from destination_s3_spark.tables.capture.history import History
-from destination_s3_spark.tables.capture.provided import Provided
+from destination_s3_spark.tables.capture.history import History, Provided
 from destination_s3_spark.tables.runs.keys import OFFSET
 from destination_s3_spark.tables.runs.winners import EXTRACTED_AT, Flags, Indices
 

@@ -6,6 +6,8 @@ out.
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -22,16 +24,15 @@ from destination_s3_spark.change_log.manifest import LogKind
 from destination_s3_spark.change_log.options import ChangeLogOptions, open_snapshot
 from destination_s3_spark.decoding.plan import RowPlan
 from destination_s3_spark.errors import Bug
+from destination_s3_spark.exact_json.values import object_text, split_object
 from destination_s3_spark.schema.arrow import RAW_SCHEMA
 from destination_s3_spark.storage.staging import StagedFileSink
 from destination_s3_spark.tables.capture.event_runs import RUNS_SHARE, EventRun, piece_bytes, write_run
 from destination_s3_spark.tables.capture.events import OPERATIONS, POSITION, Events, EventValues, Images
-from destination_s3_spark.tables.capture.history import History
-from destination_s3_spark.tables.capture.provided import has_placeholder, may_have_placeholder, provided
-from destination_s3_spark.tables.capture.toast import fill_placeholders
-from destination_s3_spark.tables.runs.keys import DELETED
-from destination_s3_spark.tables.runs.soft_deletions import DATA, Resolution, SoftDeletions, with_tombstones
-from destination_s3_spark.tables.runs.winners import Ranking, ranking
+from destination_s3_spark.tables.capture.history import History, has_placeholder, may_have_placeholder, provided
+from destination_s3_spark.tables.runs.keys import DELETED, META
+from destination_s3_spark.tables.runs.soft_deletions import DATA, Resolution, SoftDeletions, edited, replaced, with_tombstones
+from destination_s3_spark.tables.runs.winners import Indices, Ranking, ranking
 from destination_s3_spark.tables.staged.staged_file import StagedFile, batches_of
 from destination_s3_spark.tables.stored.conversion import retyped_rows
 from destination_s3_spark.tables.updates.resources import TaskResources
@@ -39,6 +40,8 @@ from destination_s3_spark.tables.updates.resources import TaskResources
 SPANS = 1024
 """Number of spans of the log for which each task counts its events. Files are cut between spans."""
 WRITE_BYTES = 8 * 2**20
+NOT_PROVIDED = {"change": "NULLED", "reason": "SOURCE_RETRIEVAL_ERROR"}
+"""The entry in `_airbyte_meta.changes` for a value that no row of the key had."""
 
 Counts: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 """Numbers of events by span of the log and operation."""
@@ -271,3 +274,38 @@ def _typed(rows: pa.Table, plan: RowPlan) -> pa.Table:
     """Return text rows as typed columns."""
     batches = rows.select(RAW_SCHEMA.names).cast(RAW_SCHEMA).to_batches()
     return pa.Table.from_batches([typed for _, typed in retyped_rows(batches, plan)], plan.table_schema)
+
+
+def fill_placeholders(winners: pa.Table, values: EventValues, shown: Indices, sources: Mapping[str, str], *, of_text: bool) -> pa.Table:
+    """Fill the placeholders in the winners of all keys, in merge form. `sources` maps each column to its JSON key.
+
+    `shown` holds, for each key, the index of the row from which the winner has its values. A value that no row had becomes null and is
+    recorded in the row's `_airbyte_meta.changes`.
+    """
+    history = values.history
+    is_shown = (history.rows == shown[history.group]) & history.record
+    lost: dict[int, list[str]] = {}
+    texts: dict[int, dict[str, str | None]] = {}
+    for name, found in values.provided.items():
+        rows = np.flatnonzero(is_shown & ~found.given)
+        at = history.group[rows]
+        for place in at[found.lost[rows]].tolist():
+            lost.setdefault(place, []).append(sources[name])
+        taken = found.values.take(pa.array(rows))
+        if of_text:
+            for place, text in zip(at.tolist(), taken.to_pylist(), strict=True):
+                texts.setdefault(place, {})[sources[name]] = text
+        else:
+            winners = replaced(winners, name, at, taken)
+    winners = edited(winners, DATA, np.array(list(texts), np.int64), lambda place, record: _with_members(record, texts[place]))
+    return edited(winners, META, np.array(list(lost), np.int64), lambda place, meta: _with_changes(meta, lost[place]))
+
+
+def _with_members(record: str, members: Mapping[str, str | None]) -> str:
+    """Return the record's JSON with new values for some members. The values of all other members keep their bytes."""
+    new = {key: json.dumps(text, ensure_ascii=False).encode() for key, text in members.items()}
+    return object_text(split_object(record.encode()) | new).decode()
+
+
+def _with_changes(meta: dict[str, Any], fields: list[str]) -> dict[str, Any]:
+    return {**meta, "changes": [*meta["changes"], *({"field": field, **NOT_PROVIDED} for field in fields)]}

@@ -17,9 +17,8 @@ from destination_s3_spark.engine.cluster import scratch_directory
 from destination_s3_spark.errors import TransientError
 from destination_s3_spark.storage.object_store import ObjectNotFound, ObjectStore
 from destination_s3_spark.storage.s3 import S3Store
-from destination_s3_spark.tables.landing.extents import ExtentFile
 from destination_s3_spark.tables.landing.land import LandTask, land_slice
-from destination_s3_spark.tables.landing.slices import Extent, Slice, StagedSlice
+from destination_s3_spark.tables.landing.slices import Extent, ExtentFile, Slice, StagedSlice
 
 OBJECT_BYTES = 32 * 2**20
 """Uncompressed size of an object. Compressed it has a few megabytes, which a worker fetches into memory with one request."""

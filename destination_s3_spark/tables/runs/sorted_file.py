@@ -23,7 +23,7 @@ from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.errors import Bug
 from destination_s3_spark.formats.file_format import SeekableFile, Sink, require_columns
 from destination_s3_spark.formats.file_statistics import WrittenFile
-from destination_s3_spark.formats.parquet import Codec, Dictionary, ParquetFile, ParquetOptions
+from destination_s3_spark.formats.parquet import Dictionary, ParquetCodec, ParquetFile, ParquetOptions
 from destination_s3_spark.schema.airbyte_type import Field
 from destination_s3_spark.schema.arrow import arrow_type
 from destination_s3_spark.tables.runs.keys import (
@@ -40,7 +40,7 @@ from destination_s3_spark.tables.runs.keys import (
 from destination_s3_spark.tables.runs.soft_deletions import SoftDeletions
 from destination_s3_spark.tables.runs.winners import BURIED_OFFSET, EXTRACTED_AT, STORED_OFFSET, sorted_by_key
 
-RUN_OPTIONS = ParquetOptions(codec=Codec.ZSTD, row_group_bytes=512 * 2**10, dictionary=Dictionary.OFF)
+RUN_OPTIONS = ParquetOptions(codec=ParquetCodec.ZSTD, row_group_bytes=512 * 2**10, dictionary=Dictionary.OFF)
 """Options of runs and tombstones.
 
 Row groups are small, because a merge holds one of each of many runs. There are no dictionaries, which make small row groups larger and

@@ -30,8 +30,8 @@ from destination_s3_spark.stream_id import StreamId
 
 _MICROS, _MILLIS = pa.timestamp("us", tz="UTC"), pa.timestamp("ms", tz="UTC")
 
-BLOCK_BYTES = 4 * 2**20
-"""Bytes of JSON text typed at once, the same as at landing."""
+TYPED_BYTES = 4 * 2**20
+"""Size of the lines or texts typed at once: large enough for columnar processing, small enough for the CPU caches and to bound memory."""
 
 
 class NeedsCast(Exception):
@@ -196,12 +196,12 @@ def _differs(decimals: pa.Array[Any], of: Decimal, numbers: pa.Array[Any]) -> bo
 
 
 def _blocks(texts: pa.StringArray) -> Iterator[tuple[int, int]]:
-    """Split rows into blocks of about BLOCK_BYTES of text and yield each as (first row, count). A text longer than that ends its block."""
+    """Split rows into blocks of about TYPED_BYTES of text and yield each as (first row, count). A text longer than that ends its block."""
     ends = np.cumsum(pc.fill_null(pc.binary_length(texts), 0).to_numpy().astype(np.int64))
     first = 0
     while first < len(texts):
         before = int(ends[first - 1]) if first else 0
-        stop = min(int(np.searchsorted(ends, before + BLOCK_BYTES)) + 1, len(texts))
+        stop = min(int(np.searchsorted(ends, before + TYPED_BYTES)) + 1, len(texts))
         yield first, stop - first
         first = stop
 

@@ -25,7 +25,7 @@ from destination_s3_spark.schema.json_schema import StreamFields
 from destination_s3_spark.schema.placement import SchemaChange, SchemaPolicy
 from destination_s3_spark.schema.table_schema import TableSchema, evolve, plan_fields
 from destination_s3_spark.stream_id import StreamId
-from destination_s3_spark.tables.stored.conversion import BLOCK_BYTES, DoesNotFit, Misfits, NeedsCast, cast_rows, project, retyped_rows
+from destination_s3_spark.tables.stored.conversion import TYPED_BYTES, DoesNotFit, Misfits, NeedsCast, cast_rows, project, retyped_rows
 
 STREAM = StreamId("shop", "users")
 RECOVER, REWRITE = SchemaPolicy(), SchemaPolicy(SchemaChange.REWRITE)
@@ -178,7 +178,7 @@ PLANS = [
 @pytest.mark.parametrize("plan", PLANS, ids=lambda plan: plan.values.value)
 @pytest.mark.parametrize("batch_rows", [100_000, 250])
 def test_raw_rows_are_retyped_as_their_lines_would_land(plan: RowPlan, batch_rows: int) -> None:
-    long = json.dumps({"s": {"text": "x" * (BLOCK_BYTES // 2)}})
+    long = json.dumps({"s": {"text": "x" * (TYPED_BYTES // 2)}})
     data = [*DATA * 100, long, *DATA, long, long, *DATA * 100]
     raw = through_parquet(pa.Table.from_batches([landed(OLD, data).raw]))
     pairs = list(retyped_rows(raw.to_batches(max_chunksize=batch_rows), plan))

@@ -14,10 +14,10 @@ from destination_s3_spark.errors import TransientError
 from destination_s3_spark.schema.airbyte_type import Array, Field, Object, Scalar
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
-from destination_s3_spark.tables.landing.blocks import BLOCK_BYTES, MOST_VALUES, SMALL_CHECKPOINT_BYTES, blocks, leaves, shares
-from destination_s3_spark.tables.landing.extents import read_blocks
+from destination_s3_spark.tables.landing.land import MOST_VALUES, SMALL_CHECKPOINT_BYTES, blocks, leaves, shares
 from destination_s3_spark.tables.landing.remote_slice import upload_lines
-from destination_s3_spark.tables.landing.slices import Extent, Slice
+from destination_s3_spark.tables.landing.slices import Extent, Slice, read_blocks
+from destination_s3_spark.tables.stored.conversion import TYPED_BYTES
 from unit_tests.decoding.conftest import line, plan_of
 
 FIELDS = [Field("id", "id", Scalar.INTEGER), Field("n", "n", Scalar.NUMBER), Field("s", "s", Scalar.STRING)]
@@ -81,7 +81,7 @@ def test_the_lines_of_a_block_are_bounded_by_the_columns_of_the_table(tmp_path: 
     assert sum(block.end - block.start for block in given) == piece.end - piece.start
     counts = [block.lines.count(b"\n") for block in given]
     assert max(counts) <= max(1, MOST_VALUES // columns)
-    assert max(len(block.lines) for block in given) <= BLOCK_BYTES + len(lines[0])
+    assert max(len(block.lines) for block in given) <= TYPED_BYTES + len(lines[0])
     assert all(block.lines.endswith(b"\n") for block in given)
 
 
