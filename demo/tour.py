@@ -22,11 +22,10 @@ from destination_s3_spark.cli import report_command, views
 from destination_s3_spark.cli.inspection.commits import commits
 from destination_s3_spark.cli.inspection.schemas import columns
 from destination_s3_spark.cli.inspection.summary import summary
+from destination_s3_spark.cli.inspection.syncs import changed_values
 from destination_s3_spark.cli.inspection.table import InspectedTable, read_file, read_table
-from destination_s3_spark.cli.inspection.values import changed_values
 from destination_s3_spark.cli.progress import Progress
-from destination_s3_spark.cli.terminal import Cell, Rows, Terminal
-from destination_s3_spark.cli.words import number_text
+from destination_s3_spark.cli.terminal import Cell, Rows, Terminal, number_text
 from destination_s3_spark.config.config import Config
 from destination_s3_spark.kernel import HOW_LINES_ARE_TYPED
 from destination_s3_spark.storage.object_store import ObjectStore

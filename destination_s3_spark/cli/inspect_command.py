@@ -17,13 +17,10 @@ from destination_s3_spark.cli.configuration import read_config
 from destination_s3_spark.cli.inspection.commits import Commit, commits
 from destination_s3_spark.cli.inspection.ddl import SqlEngine, ddl
 from destination_s3_spark.cli.inspection.files import TableFile, file_totals, table_files
-from destination_s3_spark.cli.inspection.readers import PublisherState, ReaderState, readers
 from destination_s3_spark.cli.inspection.schemas import InspectedColumn, columns, schema_changes
-from destination_s3_spark.cli.inspection.summary import TableSummary, summary
-from destination_s3_spark.cli.inspection.syncs import RecordedSync, syncs
-from destination_s3_spark.cli.inspection.table import InspectedTable, read_head, read_table
-from destination_s3_spark.cli.inspection.unread import shown_or_unread
-from destination_s3_spark.cli.inspection.values import ChangedValue, changed_values
+from destination_s3_spark.cli.inspection.summary import PublisherState, ReaderState, TableSummary, readers, summary
+from destination_s3_spark.cli.inspection.syncs import ChangedValue, RecordedSync, changed_values, syncs
+from destination_s3_spark.cli.inspection.table import InspectedTable, read_head, read_table, shown_or_unread
 from destination_s3_spark.cli.progress import Progress
 from destination_s3_spark.cli.terminal import Output, Rows, Terminal, Width, write_json, write_rows
 from destination_s3_spark.errors import ConfigError

@@ -9,8 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from destination_s3_spark.cli.configuration import read_config
-from destination_s3_spark.cli.inspection.table import MOST_BLOCKS, read_table
-from destination_s3_spark.cli.inspection.unread import shown_or_unread
+from destination_s3_spark.cli.inspection.table import MOST_BLOCKS, read_table, shown_or_unread
 from destination_s3_spark.cli.progress import Progress
 from destination_s3_spark.cli.report.figures import TableFigures, table_figures
 from destination_s3_spark.cli.report.page import page, render

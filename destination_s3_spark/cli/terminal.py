@@ -13,12 +13,14 @@ from enum import Enum
 from typing import Any
 
 import orjson
+import pyarrow as pa
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from destination_s3_spark.cli.filtered import unfiltered
+from destination_s3_spark.counted import duration_text, size_text
 from destination_s3_spark.printable import printable, printable_json, spreadsheet_cell
 
 ENDLESS_LINE = 100_000
@@ -26,6 +28,7 @@ ENDLESS_LINE = 100_000
 
 ITEM_NAME = 44
 """Width of the names of items."""
+__all__ = ["arrow_text", "duration_text", "moment", "number_text", "share_text", "size_text"]
 
 
 class Output(Enum):
@@ -161,3 +164,27 @@ def _csv_value(value: Any) -> Any:
         return value.isoformat()
     text = orjson.dumps(value).decode() if isinstance(value, tuple | list | dict) else value
     return spreadsheet_cell(text) if isinstance(text, str) else text
+
+
+def number_text(number: int | None) -> str:
+    """Return a number with separators, or a question mark if it is unknown."""
+    return "?" if number is None else f"{number:,}"
+
+
+def moment(time: datetime | None) -> str:
+    """Return a time to the second, or a question mark if it is unknown."""
+    return "?" if time is None else time.strftime("%Y-%m-%d %H:%M:%S")
+
+
+def share_text(share: float) -> str:
+    """Return a share in percent. A share above zero is never shown as zero."""
+    return "< 0.01 %" if 0 < share < 0.0001 else f"{share:.2%}".replace("%", " %")
+
+
+def arrow_text(data_type: pa.DataType) -> str:
+    """Return an Arrow type in the common short form: `struct<a: int64>`, `list<string>`."""
+    if pa.types.is_struct(data_type):
+        return "struct<" + ", ".join(f"{field.name}: {arrow_text(field.type)}" for field in data_type) + ">"
+    if pa.types.is_list(data_type):
+        return f"list<{arrow_text(data_type.value_type)}>"
+    return str(data_type)

@@ -294,18 +294,18 @@ def accept(config: str, stream: str | None, namespace: str | None) -> int:
     (tables.unproven_replacement). The rows wait beside the table until this command lets them replace it, discard drops them, or the
     stream's next sync begins anew.
     """
-    from destination_s3_spark.cli import replacement_command  # noqa: PLC0415
+    from destination_s3_spark.cli import maintenance  # noqa: PLC0415
 
-    return replacement_command.accept(config, stream, namespace)
+    return maintenance.accept(config, stream, namespace)
 
 
 @tree.command()
 @_table_options("Only the rows held back for this stream.")
 def discard(config: str, stream: str | None, namespace: str | None) -> int:
     """Drop rows that a sync held back, see accept. The tables keep their rows."""
-    from destination_s3_spark.cli import replacement_command  # noqa: PLC0415
+    from destination_s3_spark.cli import maintenance  # noqa: PLC0415
 
-    return replacement_command.discard(config, stream, namespace)
+    return maintenance.discard(config, stream, namespace)
 
 
 @tree.command()
@@ -329,9 +329,9 @@ def rebuild(config: str, stream: str | None, namespace: str | None) -> int:
     Types every raw row of a stream's table again, deduplicates the rows if the table is deduplicated, and replaces the final table in one
     step. Then reports how many rows are as before. Needs a raw table that has every row.
     """
-    from destination_s3_spark.cli import rebuild_command  # noqa: PLC0415
+    from destination_s3_spark.cli import maintenance  # noqa: PLC0415
 
-    return rebuild_command.run(config, _required(stream, "rebuild works on one table: say which with --stream."), namespace)
+    return maintenance.rebuild(config, _required(stream, "rebuild works on one table: say which with --stream."), namespace)
 
 
 @tree.command()
@@ -342,9 +342,9 @@ def optimize(config: str, stream: str | None, namespace: str | None) -> int:
     Joins neighbouring files below half of the target size, as a sync does at its end for tables that have a publisher. No row changes.
     While one file replaces others, a reader that lists the folder may see their rows twice. A running sync of the table is stopped.
     """
-    from destination_s3_spark.cli import optimize_command  # noqa: PLC0415
+    from destination_s3_spark.cli import maintenance  # noqa: PLC0415
 
-    return optimize_command.run(config, stream, namespace)
+    return maintenance.optimize(config, stream, namespace)
 
 
 @tree.command()

@@ -12,13 +12,10 @@ import pyarrow as pa
 from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.cli.inspection.commits import Commit, session_label, session_text
 from destination_s3_spark.cli.inspection.files import FileStatus, FileTotals, TableFile
-from destination_s3_spark.cli.inspection.readers import PublisherState, ReaderState
 from destination_s3_spark.cli.inspection.schemas import InspectedColumn, RecordedChange
-from destination_s3_spark.cli.inspection.summary import TableSummary
-from destination_s3_spark.cli.inspection.syncs import RecordedSync, SyncEnd
-from destination_s3_spark.cli.inspection.values import ChangedValue
-from destination_s3_spark.cli.terminal import Cell, Rows
-from destination_s3_spark.cli.words import duration_text, moment, number_text, share_text, size_text
+from destination_s3_spark.cli.inspection.summary import PublisherState, ReaderState, TableSummary
+from destination_s3_spark.cli.inspection.syncs import ChangedValue, RecordedSync, SyncEnd
+from destination_s3_spark.cli.terminal import Cell, Rows, duration_text, moment, number_text, share_text, size_text
 from destination_s3_spark.counted import counted
 
 CELL = 26

@@ -13,11 +13,9 @@ from destination_s3_spark.cli import operator_command
 from destination_s3_spark.cli.configuration import read_config
 from destination_s3_spark.cli.diagnosis import machine
 from destination_s3_spark.cli.diagnosis.bucket import look_at_bucket
+from destination_s3_spark.cli.diagnosis.configuration import look_at_catalogs, look_at_options, look_at_streams
 from destination_s3_spark.cli.diagnosis.finding import Finding, Verdict
 from destination_s3_spark.cli.diagnosis.machine import find_java
-from destination_s3_spark.cli.diagnosis.options import look_at_options
-from destination_s3_spark.cli.diagnosis.publishing import look_at_catalogs
-from destination_s3_spark.cli.diagnosis.streams import look_at_streams
 from destination_s3_spark.config.config import GIB, Config
 from destination_s3_spark.storage import probes
 from destination_s3_spark.storage.paths import PathTemplate

@@ -33,7 +33,7 @@ from destination_s3_spark.schema.arrow import META_FIELDS, schema_to_text
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.factory import table_factory
-from destination_s3_spark.tables.publishers.symlink import MANIFEST, SEQUENCE, SymlinkManifest
+from destination_s3_spark.tables.publishers.symlink import MANIFEST, OWNER_METADATA, SEQUENCE, SymlinkManifest
 from unit_tests.places import table_of
 from unit_tests.schema.bare_flatbuffer import schema_from_bare_flatbuffer
 
@@ -143,7 +143,7 @@ def test_what_readers_see_through_each_publisher_is_shown(
     assert readers == "symlink: nothing is published yet"
     assert "Readers do not see the last data of:\nshop.orders, symlink: nothing is published yet" in everything
 
-    store.put(key, b"", {SEQUENCE: "1"})
+    store.put(key, b"", {SEQUENCE: "1", OWNER_METADATA: table.table.table_id})
     everything, readers = shown()
     assert readers == "symlink: behind by 1 block"
     assert "shop.orders, symlink: behind by 1 block" in everything

@@ -215,6 +215,22 @@ def test_discard_drops_what_was_held_back_and_nothing_else(lake: InlineLake, tmp
     assert lake.ids() == [*range(10), 11]
 
 
+def test_an_unreadable_chain_does_not_keep_other_tables_from_a_decision(
+    lake: InlineLake, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lake.sync(catalog("accounts"), [records(range(10), "accounts"), state({}, "accounts")])
+    hold_back(lake, range(100, 107))
+    store = S3Store(lake.settings)
+    for key in sorted(info.key for info in store.list(table_of("accounts").chain_prefix))[-2:]:  # the newest block, and the hint
+        store.put(key, b"damaged")
+
+    assert decide(lake, tmp_path, "discard") == 1
+    assert head(lake).contents.pending is None
+    said = dict(line.split(": ", 1) for line in capsys.readouterr().out.splitlines())
+    assert said["accounts"].startswith("failed. ")
+    assert said["users"].startswith("discarded: ")
+
+
 def test_a_repair_leaves_held_back_rows_to_the_operator(lake: InlineLake, tmp_path: Path) -> None:
     hold_back(lake, range(100, 107))
     assert decide(lake, tmp_path, "repair") == 0

@@ -14,7 +14,7 @@ from importlib import metadata
 from pathlib import Path
 
 from destination_s3_spark.cli.diagnosis.finding import Finding, Verdict
-from destination_s3_spark.cli.words import size_text
+from destination_s3_spark.cli.terminal import size_text
 from destination_s3_spark.config.config import GIB, MIB, Config
 from destination_s3_spark.config.spark_conf import is_local
 from destination_s3_spark.engine.machine import container_memory_bytes

@@ -9,7 +9,7 @@ from datetime import datetime
 from destination_s3_spark.chain.blocks import Block
 from destination_s3_spark.chain.events import SetDataSchema
 from destination_s3_spark.cli.inspection.table import InspectedTable
-from destination_s3_spark.cli.words import arrow_text
+from destination_s3_spark.cli.terminal import arrow_text
 from destination_s3_spark.schema.airbyte_type import type_label
 
 

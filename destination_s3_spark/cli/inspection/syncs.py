@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -9,7 +10,8 @@ from enum import Enum
 
 from destination_s3_spark.chain.blocks import Block
 from destination_s3_spark.chain.events import AddData, Close, MergeData, OpenEpoch, ReplaceData, Seed
-from destination_s3_spark.cli.inspection.commits import taken_back
+from destination_s3_spark.cli.inspection.commits import rows_of, taken_back
+from destination_s3_spark.decoding.changed_values import ChangedField
 
 
 class SyncEnd(Enum):
@@ -116,3 +118,46 @@ def _sync(session: Sequence[Block], voided: frozenset[int], *, is_last: bool) ->
         session[0].sequence_number,
         session[-1].sequence_number,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedValue:
+    """The values of a field that one sync changed in one way for one reason.
+
+    `field` has `[]` for any array index. It is None for values of fields that the chain does not name: those of very many fields, and those
+    that an earlier version wrote. `rows` are the rows of the sync. `share` is the number of values per row.
+    """
+
+    sync_id: int | None
+    time: datetime
+    field: str | None
+    change: str | None
+    reason: str | None
+    values: int
+    rows: int
+    share: float
+
+
+def changed_values(blocks: Sequence[Block]) -> tuple[ChangedValue, ...]:
+    """Return the changed values, oldest sync first, within a sync the most frequent first."""
+    voided = taken_back(blocks)
+    return tuple(found for session in sessions_of(blocks) for found in _of_session(session, voided))
+
+
+def _of_session(session: Sequence[Block], voided: frozenset[int]) -> list[ChangedValue]:
+    added = [(b, b.event) for b in session if isinstance(b.event, AddData) and b.sequence_number not in voided]
+    counts: Counter[ChangedField] = Counter()
+    for _, event in added:
+        counts.update(_by_field(event))
+    if not counts:
+        return []
+    began, rows = opened_by(session), sum(rows_of(event) for _, event in added)
+    time = added[0][0].system_time if began is None else began.started_at
+    sync_id = sync_id_of(session)
+    return [ChangedValue(sync_id, time, *changed, values, rows, values / rows) for changed, values in counts.most_common()]
+
+
+def _by_field(event: AddData) -> Counter[ChangedField]:
+    if not event.changed_values:
+        return Counter({ChangedField(None, None, reason): values for reason, values in event.changes.items()})
+    return Counter({ChangedField(found.field, found.change, found.reason): found.values for found in event.changed_values})

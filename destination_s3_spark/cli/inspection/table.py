@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import traceback
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,16 +18,18 @@ from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.chain.readable import Readable, readable
 from destination_s3_spark.chain.state import TableState
 from destination_s3_spark.chain.table_store import TableStore
+from destination_s3_spark.errors import REPORT, Bug, DataError, SyncError
 from destination_s3_spark.schema.schema_event import arrow_from_event
 from destination_s3_spark.storage.object_store import ObjectStore
 from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.factory import TableFactory
-from destination_s3_spark.tables.found import FoundTable
+from destination_s3_spark.tables.found import FoundTable, UnreadTable
 from destination_s3_spark.tables.publishers.publication import Publisher, Standing, standing
 
 HEADS_AT_ONCE = 16
 MOST_BLOCKS = 1_000
 """Newest blocks of a chain that are read. Each takes one request; older ones stay out of the history."""
+Shown = TypeVar("Shown")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,3 +105,21 @@ def _standings(factory: TableFactory, chain: Chain, seen: Readable, publishers: 
 def _seen(factory: TableFactory, chain: Chain) -> Readable:
     with ThreadPoolExecutor(HEADS_AT_ONCE, "heads") as pool:
         return readable(chain, TableStore(factory.store, chain), pool.map)
+
+
+def shown_or_unread(table: FoundTable, show: Callable[[FoundTable], Shown]) -> Shown | UnreadTable:
+    """Return what the function makes of the table, or why it could not. Raises SyncError for what is no fault of the table."""
+    try:
+        return show(table)
+    except (DataError, Bug) as error:
+        return UnreadTable(str(table.stream), error.message)
+    except SyncError:
+        raise
+    except Exception as error:  # noqa: BLE001 (a fault in the code that shows one table)
+        return UnreadTable(str(table.stream), f"an error that was not foreseen, {_place(error)}. {REPORT}")
+
+
+def _place(error: Exception) -> str:
+    """Return the type and the place of an error, without its text, which may quote a record."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__qualname__} in {Path(frame.filename).name}, line {frame.lineno}"

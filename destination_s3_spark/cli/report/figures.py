@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from destination_s3_spark.chain.orphan_uploads import OrphanUploads
 from destination_s3_spark.cli.inspection.commits import Commit, commits
 from destination_s3_spark.cli.inspection.files import TableFile, table_files
-from destination_s3_spark.cli.inspection.readers import PublisherState, readers
 from destination_s3_spark.cli.inspection.schemas import RecordedChange, schema_changes
-from destination_s3_spark.cli.inspection.summary import TableSummary, summary
-from destination_s3_spark.cli.inspection.syncs import RecordedSync, syncs
+from destination_s3_spark.cli.inspection.summary import PublisherState, ReaderState, TableSummary, readers, summary
+from destination_s3_spark.cli.inspection.syncs import ChangedValue, RecordedSync, SyncEnd, changed_values, syncs
 from destination_s3_spark.cli.inspection.table import InspectedTable
-from destination_s3_spark.cli.inspection.values import ChangedValue, changed_values
+from destination_s3_spark.cli.terminal import moment, number_text
+from destination_s3_spark.counted import counted
 from destination_s3_spark.errors import SyncError
+from destination_s3_spark.tables.found import UnreadTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,3 +57,64 @@ def _open_uploads(table: InspectedTable, uploads: OrphanUploads) -> int | None:
         return uploads.count(table.state.identity.table_number, table.state.epoch + 1)
     except SyncError:
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class TableFinding:
+    """Something about a table, and what to do about it."""
+
+    table: str
+    what: str
+    next_step: str
+
+
+def findings(tables: Sequence[TableFigures], unread: Sequence[UnreadTable]) -> tuple[TableFinding, ...]:
+    """Return the findings about all tables, those that could not be read first."""
+    broken = (TableFinding(table.table, f"could not be read: {table.reason}", "verify names each fault of its chain.") for table in unread)
+    return (*broken, *(found for table in tables for found in of_table(table)))
+
+
+def of_table(table: TableFigures) -> Iterator[TableFinding]:
+    """Yield the findings about one table."""
+    about = table.summary
+    name = about.table
+    if about.unsettled_block is not None:
+        seen = "all its files are there" if about.unsettled_is_read else "its files are not all there and do not count here"
+        yield TableFinding(name, f"commit {about.unsettled_block} is not settled; {seen}", "The next sync or repair settles it.")
+    if about.last_session_end is SyncEnd.OPEN:
+        began = "" if about.last_sync_started_at is None else f" since {moment(about.last_sync_started_at)} UTC"
+        yield TableFinding(name, f"open{began}", "A sync is running, or one died: the next sync or repair cleans up.")
+    if table.open_uploads:
+        step = "They belong to the running sync, or to one that died: repair drops those."
+        yield TableFinding(name, f"{counted(table.open_uploads, 'open upload')}, invisible but paid for", step)
+    if about.held_back:
+        step = "If the source did finish, accept lets them replace the table; discard drops them."
+        yield TableFinding(name, f"{counted(about.pending_rows, 'row')} held back, because nothing proves that the source finished", step)
+    elif about.pending_generation is not None:
+        step = "It replaces the table when a sync of it completes."
+        yield TableFinding(name, f"generation {about.pending_generation} waits to replace the table", step)
+    for reader in table.readers:
+        if reader.state is not ReaderState.CURRENT:
+            yield TableFinding(name, _reader_text(reader), "repair publishes the table again, and so does the next sync.")
+    yield from _lost_values(table)
+
+
+def _reader_text(reader: PublisherState) -> str:
+    match reader.state:
+        case ReaderState.BEHIND:
+            return f"{reader.publisher} is behind by {counted(reader.blocks_behind or 0, 'block')}"
+        case ReaderState.REFUSED:
+            return f"{reader.publisher} is not published: {reader.reason}"
+        case _:
+            return f"{reader.publisher}: {reader.state.value}"
+
+
+def _lost_values(table: TableFigures) -> Iterator[TableFinding]:
+    last = next((sync for sync in reversed(table.syncs) if sync.sync_id is not None), None)
+    if last is None or not last.values_changed:
+        return
+    fields = {value.field for value in table.values if value.sync_id == last.sync_id and value.time == (last.started_at or value.time)}
+    what = f"{number_text(last.values_changed)} of the last sync’s values became null or were cut, in {counted(len(fields), 'field')}"
+    if last.values_changed == 1:
+        what = "1 of the last sync’s values became null or was cut"
+    yield TableFinding(table.summary.table, what, "The table’s chart of values names fields and reasons.")

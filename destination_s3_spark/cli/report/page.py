@@ -6,19 +6,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from importlib import metadata
+from itertools import groupby
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from destination_s3_spark.cli.inspection.schemas import RecordedChange
 from destination_s3_spark.cli.inspection.syncs import RecordedSync
-from destination_s3_spark.cli.report.attention import TableFinding, findings
-from destination_s3_spark.cli.report.chart import HEIGHT, WIDTH, Absent, Chart, steps, thinned
-from destination_s3_spark.cli.report.figures import TableFigures
-from destination_s3_spark.cli.report.history import Timeline, timeline
+from destination_s3_spark.cli.report.figures import TableFigures, TableFinding, findings
 from destination_s3_spark.cli.report.quality import Quality, quality
-from destination_s3_spark.cli.report.scales import number_scale
+from destination_s3_spark.cli.report.scales import HEIGHT, WIDTH, Absent, Chart, number_scale, steps, thinned
 from destination_s3_spark.cli.report.table_charts import END_TEXTS, SYNC_LOOKS, data_commits, points_of, table_charts
-from destination_s3_spark.cli.words import duration_text, moment, number_text, size_text
+from destination_s3_spark.cli.terminal import duration_text, moment, number_text, size_text
 from destination_s3_spark.counted import counted
 from destination_s3_spark.printable import printable
 from destination_s3_spark.tables.found import UnreadTable
@@ -30,6 +29,10 @@ SYNCS_LISTED = 10
 FINDINGS_SHOWN = 12
 """Findings that are seen at once. The others fold out."""
 SPARK_POINTS = 40
+SCHEMAS_SHOWN = 12
+"""Most schemas on a timeline, the newest ones."""
+CHANGES_SHOWN = 8
+"""Most changes of one schema that are named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,3 +163,46 @@ def _spark(table: TableFigures) -> str:
     shares = [(commit.time - first).total_seconds() / span if span else 0.0 for commit in drawn]
     _, line, _, _ = steps(shares, values, number_scale(max(values), "rows"), [""] * len(drawn))
     return line
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaEvent:
+    """A schema: when it came, and in words what it changed."""
+
+    version: str
+    time: str
+    columns: str
+    changes: tuple[str, ...]
+    more: int
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """The newest schemas, newest first. `remark` says how many are left out."""
+
+    events: tuple[SchemaEvent, ...]
+    remark: str
+
+
+def timeline(changes: Sequence[RecordedChange]) -> Timeline:
+    """Return the timeline of schema changes."""
+    events = [_event(list(rows)) for _, rows in groupby(changes, key=lambda change: change.schema_id)]
+    left = len(events) - SCHEMAS_SHOWN
+    return Timeline(tuple(reversed(events[-SCHEMAS_SHOWN:])), f"{counted(left, 'earlier schema')} not shown." if left > 0 else "")
+
+
+def _event(rows: list[RecordedChange]) -> SchemaEvent:
+    first = rows[0]
+    said = tuple(_change_text(row) for row in rows if row.change is not None)
+    return SchemaEvent(
+        f"version {first.version}" if first.version else f"schema {first.schema_id}",
+        f"{moment(first.time)} UTC, block {first.block}",
+        counted(first.columns, "column"),
+        said[:CHANGES_SHOWN],
+        max(0, len(said) - CHANGES_SHOWN),
+    )
+
+
+def _change_text(row: RecordedChange) -> str:
+    types = " → ".join(text for text in (row.old, row.new) if text)
+    return f"{row.change} {row.path}: {types}" if types else f"{row.change} {row.path}"

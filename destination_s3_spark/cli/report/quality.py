@@ -7,13 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from destination_s3_spark.cli.inspection.commits import session_label, session_text
-from destination_s3_spark.cli.inspection.syncs import RecordedSync
-from destination_s3_spark.cli.inspection.values import ChangedValue
-from destination_s3_spark.cli.report.chart import Absent, Datum, Mark, Numbers, bars
+from destination_s3_spark.cli.inspection.syncs import ChangedValue, RecordedSync
 from destination_s3_spark.cli.report.figures import TableFigures
-from destination_s3_spark.cli.report.scales import Scale, Tick, measure_scale, place_ticks
+from destination_s3_spark.cli.report.scales import Absent, Datum, Mark, Numbers, Scale, Tick, bars, measure_scale, place_ticks
 from destination_s3_spark.cli.report.table_charts import drawn_syncs
-from destination_s3_spark.cli.words import moment, number_text, share_text
+from destination_s3_spark.cli.terminal import moment, number_text, share_text
 from destination_s3_spark.counted import counted
 
 TITLE = "Values that did not fit their type"

@@ -11,20 +11,27 @@ from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.cli.inspection.commits import Commit, session_label, session_text
 from destination_s3_spark.cli.inspection.files import FileStatus
 from destination_s3_spark.cli.inspection.syncs import RecordedSync, SyncEnd
-from destination_s3_spark.cli.report.chart import LAST_PLACE, Absent, Chart, Datum, Numbers, bars, steps, thinned
 from destination_s3_spark.cli.report.figures import TableFigures
 from destination_s3_spark.cli.report.scales import (
+    LAST_PLACE,
+    Absent,
+    Chart,
+    Datum,
+    Numbers,
     Scale,
     Tick,
+    bars,
     day_of,
     measure_scale,
     number_scale,
     place_ticks,
     size_classes,
     size_scale,
+    steps,
+    thinned,
     time_ticks,
 )
-from destination_s3_spark.cli.words import duration_text, moment, number_text, size_text
+from destination_s3_spark.cli.terminal import duration_text, moment, number_text, size_text
 from destination_s3_spark.counted import counted
 
 SYNCS_DRAWN = 60

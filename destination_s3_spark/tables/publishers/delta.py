@@ -49,8 +49,14 @@ from destination_s3_spark.storage.object_store import ObjectStore
 from destination_s3_spark.storage.paths import PathTemplate
 from destination_s3_spark.storage.table_paths import overlaps
 from destination_s3_spark.stream_id import StreamId
-from destination_s3_spark.tables.publishers.delta_files import add_actions, configuration, describes, is_described, with_columns
-from destination_s3_spark.tables.publishers.delta_partitions import partition_column
+from destination_s3_spark.tables.publishers.delta_files import (
+    add_actions,
+    configuration,
+    describes,
+    is_described,
+    partition_column,
+    with_columns,
+)
 from destination_s3_spark.tables.publishers.live_columns import (
     recorded_columns,
     recorded_fields,
@@ -59,8 +65,7 @@ from destination_s3_spark.tables.publishers.live_columns import (
     require_divided,
     shown_files,
 )
-from destination_s3_spark.tables.publishers.publication import NotPublished, PublisherKind
-from destination_s3_spark.tables.publishers.withdrawal import DELTA_PUBLISHER
+from destination_s3_spark.tables.publishers.publication import DELTA_PUBLISHER, NotPublished, PublisherKind
 
 COMMIT_TRIES = 8
 """Most attempts to commit while other writers commit at the same time."""

@@ -1,4 +1,7 @@
-"""Data files of a table as a Delta log describes them: their sizes, and statistics by which readers skip files."""
+"""Data files of a table as a Delta log describes them: sizes, partitions, and statistics by which readers skip files.
+
+A partition is a column beyond those of the files, with one value in each file.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +9,19 @@ import re
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from urllib.parse import unquote
 
 import msgspec
 import pyarrow as pa
 
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.delta_log.actions import Add
-from destination_s3_spark.delta_log.schema_text import DeltaColumns
+from destination_s3_spark.delta_log.schema_text import DeltaColumns, PartitionColumn
 from destination_s3_spark.formats.file_statistics import NO_BOUND, UNBOUNDED, FileStatistics, unbounded_columns
 from destination_s3_spark.formats.parquet_statistics import completed
-from destination_s3_spark.schema.partitioning import Partitioning
+from destination_s3_spark.schema.airbyte_type import Scalar
+from destination_s3_spark.schema.partitioning import NULL_PARTITION, Partitioning, Transform
 from destination_s3_spark.storage.object_store import ObjectNotFound, ObjectStore
-from destination_s3_spark.tables.publishers.delta_partitions import partition_values
 from destination_s3_spark.tables.publishers.publication import NotPublished
 from destination_s3_spark.tables.stored.footer import StoredFile, statistics_of
 
@@ -31,6 +35,8 @@ META = "_airbyte_meta"
 
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_]+")
+_DATE = re.compile(r"(?!0000)[0-9]{4}-[0-9]{2}-[0-9]{2}")
+"""Dates of the years 1 to 9999, which every reader knows."""
 
 
 class _Stats(msgspec.Struct, rename="camel", omit_defaults=True):
@@ -131,3 +137,35 @@ def _text(rows: int, statistics: FileStatistics) -> str:
 
 def _known(tree: Mapping[str, object]) -> dict[str, object]:
     return {name: _known(of) if isinstance(of, dict) else of for name, of in tree.items() if of is not NO_BOUND}
+
+
+def partition_column(partitioning: Partitioning) -> PartitionColumn:
+    """Return the column. Its type is the one that readers of the folders would infer."""
+    return PartitionColumn(partitioning.spec.name, _type(partitioning))
+
+
+def partition_values(partitioning: Partitioning | None, file: FileEntry) -> dict[str, str | None]:
+    """Return the value of the column in a file. A date beyond the year 9999 is null there; the files have it in their own column."""
+    if partitioning is None or file.partition is None:
+        return {}
+    return {partitioning.spec.name: _value(partitioning, file.partition)}
+
+
+def _type(partitioning: Partitioning) -> str:
+    match partitioning.spec.transform:
+        case Transform.YEAR:
+            return "integer"
+        case Transform.DAY:
+            return "date"
+        case Transform.MONTH | Transform.HOUR:
+            return "string"
+    names = {Scalar.DATE: "date", Scalar.BOOLEAN: "boolean", Scalar.INTEGER: "long"}
+    kind = partitioning.field.type
+    return names.get(kind, "string") if isinstance(kind, Scalar) else "string"
+
+
+def _value(partitioning: Partitioning, text: str) -> str | None:
+    kind = _type(partitioning)
+    if text == NULL_PARTITION or (kind == "date" and not _DATE.fullmatch(text)):
+        return None
+    return str(int(text)) if kind == "integer" else unquote(text)

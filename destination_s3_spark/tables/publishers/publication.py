@@ -15,6 +15,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
 from msgspec.structs import replace
@@ -24,20 +25,23 @@ from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.chain.log import BlockTaken, Chain
 from destination_s3_spark.chain.readable import readable
 from destination_s3_spark.chain.state import TableState
+from destination_s3_spark.delta_log.log import DeltaLog, UnreadableLog
 from destination_s3_spark.errors import SyncError
 from destination_s3_spark.storage.object_store import ObjectStore
 from destination_s3_spark.storage.paths import PathTemplate
 from destination_s3_spark.stream_id import StreamId
-from destination_s3_spark.tables.publishers.withdrawal import DELTA_PUBLISHER, Withdrawal, withdraw_delta_log
 
 if TYPE_CHECKING:  # a cluster's executors have no pydantic
     from destination_s3_spark.config.config import Config
+
 
 MOST_ATTEMPTS = 8
 """Most times that an overtaken writer publishes the newest state while another writer goes on. The other one publishes at its end."""
 
 logger = logging.getLogger(__name__)
 users_logger = logging.getLogger("airbyte")
+DELTA_PUBLISHER = "delta"
+"""The name of the publisher of Delta tables."""
 
 
 class NotPublished(Exception):
@@ -223,3 +227,30 @@ def _warn(publisher: Publisher, chain: Chain, reason: str) -> None:
             publisher.name,
             reason,
         )
+
+
+class Withdrawal(Enum):
+    """The outcome of a withdrawal."""
+
+    DONE = "done"
+    NOTHING_THERE = "nothing there"
+    """There is no log, or it belongs to another table or program."""
+    UNREADABLE = "unreadable"
+
+
+def withdraw_delta_log(store: ObjectStore, state: TableState) -> Withdrawal:
+    """Remove the table's Delta log. Takes one LIST if there is none."""
+    log = DeltaLog(store, state.identity.final_root)
+    try:
+        found = log.read()
+    except UnreadableLog as error:
+        users_logger.warning(
+            "table %s: publish.delta is off, but the Delta log under '%s' stays, because it cannot be read: %s. Remove it.",
+            state.identity.stream, log.prefix, error,
+        )  # fmt: skip
+        return Withdrawal.UNREADABLE
+    if found is None or state.identity.table_id not in found.transactions:
+        return Withdrawal.NOTHING_THERE
+    log.remove()
+    users_logger.info("table %s: publish.delta is off, so the Delta log under '%s' was removed", state.identity.stream, log.prefix)
+    return Withdrawal.DONE

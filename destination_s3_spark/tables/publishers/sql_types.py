@@ -1,9 +1,9 @@
-"""Types of columns in the SQL of engines that read Parquet files: one dialect per way of writing them."""
+"""Names and types in the SQL of engines that read Parquet files: one dialect per way of writing them."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from destination_s3_spark.printable import printable
@@ -19,9 +19,12 @@ from destination_s3_spark.schema.airbyte_type import (
     Union,
 )
 from destination_s3_spark.schema.table_schema import union_members
+from destination_s3_spark.stream_id import StreamId
 
 _HIVE_NAME = re.compile(r"[\w.$ ]+")
 """Names of members that Hive's parser of types accepts."""
+_LONGEST = 255
+_OTHER = re.compile(r"[^a-z0-9_]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,3 +129,18 @@ def _member(field: Field, dialect: Dialect) -> str:
     if dialect.member_names is not None and not dialect.member_names.fullmatch(field.name):
         raise _NoType(f"a member of the name {field.name}")
     return dialect.member.format(plain=field.name, quoted=dialect.name(field.name), type=_type(field.type, dialect))
+
+
+def catalog_name(name: str) -> str:
+    """Return the name in lower case with an underscore for every character that is neither a letter of ASCII nor a digit."""
+    return _OTHER.sub("_", name.lower())[:_LONGEST]
+
+
+def colliding(names: Mapping[StreamId, Hashable]) -> dict[StreamId, StreamId]:
+    """Map each stream whose name in the catalog, or place in the bucket, is also another stream's to that other stream."""
+    owners: dict[Hashable, list[StreamId]] = {}
+    for stream, name in names.items():
+        owners.setdefault(name, []).append(stream)
+    return {
+        stream: next(other for other in sharing if other != stream) for sharing in owners.values() if len(sharing) > 1 for stream in sharing
+    }

@@ -9,15 +9,13 @@ import pytest
 
 from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.cli.inspection.files import FileStatus
-from destination_s3_spark.cli.inspection.readers import PublisherState, ReaderState
 from destination_s3_spark.cli.inspection.schemas import RecordedChange
+from destination_s3_spark.cli.inspection.summary import PublisherState, ReaderState
 from destination_s3_spark.cli.inspection.syncs import SyncEnd
-from destination_s3_spark.cli.report.attention import findings
-from destination_s3_spark.cli.report.chart import HEIGHT, WIDTH, Absent, Chart, thinned
-from destination_s3_spark.cli.report.figures import TableFigures
-from destination_s3_spark.cli.report.history import timeline
-from destination_s3_spark.cli.report.page import page, render
+from destination_s3_spark.cli.report.figures import TableFigures, findings
+from destination_s3_spark.cli.report.page import page, render, timeline
 from destination_s3_spark.cli.report.quality import FIELDS_DRAWN, Quality, quality
+from destination_s3_spark.cli.report.scales import HEIGHT, WIDTH, Absent, Chart, thinned
 from destination_s3_spark.cli.report.table_charts import duration, files_by_size, growth, points_of, throughput
 from destination_s3_spark.tables.found import UnreadTable
 from unit_tests.cli.report.figures import ROWS, START, at, commit, figures, file, sync, value

@@ -21,8 +21,8 @@ from destination_s3_spark.config.iceberg_options import IcebergGlue, IcebergOpti
 from destination_s3_spark.storage.glue import glue_client
 from destination_s3_spark.storage.object_store import ObjectStore
 from destination_s3_spark.storage.settings import S3Settings
-from destination_s3_spark.tables.publishers.iceberg.addresses import require_allowed
 from destination_s3_spark.tables.publishers.iceberg.files import STORE_FILES, StoreFiles, io_properties
+from destination_s3_spark.tables.publishers.iceberg.publisher import require_allowed
 from destination_s3_spark.tables.publishers.publication import NotPublished
 
 NAME = "airbyte"

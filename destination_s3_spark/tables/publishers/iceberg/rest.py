@@ -15,8 +15,8 @@ from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.storage.ca_bundle import ca_bundle
 from destination_s3_spark.storage.endpoint import check_endpoint, checked_pools
 from destination_s3_spark.storage.settings import S3Settings
-from destination_s3_spark.tables.publishers.iceberg.addresses import URI
 from destination_s3_spark.tables.publishers.iceberg.catalogs import NAME, ConfinedFiles
+from destination_s3_spark.tables.publishers.iceberg.publisher import URI
 from destination_s3_spark.tables.publishers.publication import NotPublished
 
 TIMEOUTS_S = (5.0, 30.0)

@@ -33,6 +33,7 @@ from destination_s3_spark.schema.airbyte_type import Field, Scalar
 from destination_s3_spark.schema.field_ids import FieldIds
 from destination_s3_spark.schema.partitioning import Partitioning
 from destination_s3_spark.storage.object_store import ObjectStore
+from destination_s3_spark.tables.publishers.iceberg.columns import iceberg_schema, metrics
 from destination_s3_spark.tables.publishers.iceberg.partitions import (
     add,
     partition_record,
@@ -40,8 +41,6 @@ from destination_s3_spark.tables.publishers.iceberg.partitions import (
     require_undivided,
     shown_partitioning,
 )
-from destination_s3_spark.tables.publishers.iceberg.statistics import metrics
-from destination_s3_spark.tables.publishers.iceberg.types import iceberg_schema
 from destination_s3_spark.tables.publishers.publication import NotPublished
 
 OWNER = "airbyte.table-id"

@@ -38,9 +38,9 @@ from pyiceberg.types import PrimitiveType
 from destination_s3_spark.formats.file_statistics import UNBOUNDED, FileStatistics
 from destination_s3_spark.formats.parquet_statistics import footer_statistics
 from destination_s3_spark.schema.field_ids import first_ids
+from destination_s3_spark.tables.publishers.iceberg import columns as iceberg_columns
 from destination_s3_spark.tables.publishers.iceberg import table as iceberg_table
-from destination_s3_spark.tables.publishers.iceberg import types
-from destination_s3_spark.tables.publishers.iceberg.statistics import Metrics, metrics
+from destination_s3_spark.tables.publishers.iceberg.columns import Metrics, metrics
 from unit_tests.examples import examples
 from unit_tests.schema.of_arrow import fields_of
 from unit_tests.tables.publishers.iceberg.lake import MICROS, Lake
@@ -51,7 +51,7 @@ LONG = "ü" * 31 + "zz"
 
 
 def iceberg_schema(columns: pa.Schema) -> Schema:
-    return types.iceberg_schema(fields_of(columns), first_ids(columns))
+    return iceberg_columns.iceberg_schema(fields_of(columns), first_ids(columns))
 
 
 def described(kind: pa.DataType, values: Sequence[Any]) -> Metrics:

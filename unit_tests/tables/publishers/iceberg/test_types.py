@@ -7,7 +7,7 @@ from pyiceberg.io.pyarrow import pyarrow_to_schema
 from destination_s3_spark.schema.airbyte_type import AirbyteType, Field, Scalar
 from destination_s3_spark.schema.arrow import arrow_type
 from destination_s3_spark.schema.field_ids import first_ids, with_ids
-from destination_s3_spark.tables.publishers.iceberg.types import iceberg_schema
+from destination_s3_spark.tables.publishers.iceberg.columns import iceberg_schema
 from unit_tests.schema.every_type import EVERYWHERE
 
 

@@ -1,25 +1,91 @@
-"""Statistics of a file for Iceberg's manifests, by which readers skip files. They are made from those of the chain; no file is read.
+"""Columns of a table in Iceberg's terms: types with field ids, and a file's metrics, by which readers skip files.
 
-The chain's bounds lie at or beyond the values, and so do Iceberg's. Columns without values have counts only, and lists have none.
+Metrics are made from the statistics of the file; no file is read. The statistics' bounds lie at or beyond the values, and so do Iceberg's.
+Columns without values have counts only, and lists have none.
 """
 
 from __future__ import annotations
 
 import decimal
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import date, datetime
-from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR
+from itertools import islice
 from typing import Any
 
 from pyiceberg.conversions import to_bytes
 from pyiceberg.schema import Schema
-from pyiceberg.types import DateType, DecimalType, DoubleType, NestedField, PrimitiveType, StructType, TimestamptzType
+from pyiceberg.types import (
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    IcebergType,
+    ListType,
+    LongType,
+    NestedField,
+    PrimitiveType,
+    StringType,
+    StructType,
+    TimestamptzType,
+    TimeType,
+)
 
 from destination_s3_spark.formats.file_statistics import FileStatistics
+from destination_s3_spark.schema.airbyte_type import (
+    AirbyteType,
+    Array,
+    Decimal,
+    Field,
+    Object,
+    Scalar,
+    SchemalessArray,
+    SchemalessObject,
+    Union,
+)
+from destination_s3_spark.schema.field_ids import FieldIds
+from destination_s3_spark.schema.table_schema import union_members
 
 _EXACT = decimal.Context(prec=64)
 """Enough digits for every decimal of 38 digits, and for the text of every double among the chain's bounds."""
+
+
+def iceberg_schema(fields: Sequence[Field], ids: FieldIds) -> Schema:
+    """Return the columns as an Iceberg schema with these ids, in the order of `schema.field_ids`. All are optional."""
+    return Schema(*_members(fields, iter(ids)))
+
+
+def _members(fields: Sequence[Field], ids: Iterator[int]) -> list[NestedField]:
+    numbers = list(islice(ids, len(fields)))  # those of a level come before those below it
+    return [NestedField(number, field.name, _type(field.type, ids), required=False) for number, field in zip(numbers, fields, strict=True)]
+
+
+def _type(of: AirbyteType, ids: Iterator[int]) -> IcebergType:  # noqa: C901 (one case for each type)
+    match of:
+        case Scalar.STRING | SchemalessObject() | SchemalessArray():
+            return StringType()
+        case Scalar.BOOLEAN:
+            return BooleanType()
+        case Scalar.INTEGER:
+            return LongType()
+        case Scalar.NUMBER:
+            return DoubleType()
+        case Decimal(precision, scale):
+            return DecimalType(precision, scale)
+        case Scalar.DATE:
+            return DateType()
+        case Scalar.TIME_WITH_TIMEZONE | Scalar.TIME_WITHOUT_TIMEZONE:
+            return TimeType()
+        case Scalar.TIMESTAMP_WITH_TIMEZONE | Scalar.TIMESTAMP_WITHOUT_TIMEZONE:
+            return TimestamptzType()
+        case Object(fields):
+            return StructType(*_members(fields, ids))
+        case Union():
+            return StructType(*_members(union_members(of), ids))
+        case Array(items):
+            number = next(ids)
+            return ListType(element_id=number, element=_type(items, ids), element_required=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +149,9 @@ def _value(kind: PrimitiveType, bound: Any, *, upper: bool) -> Any:
     return bound
 
 
-def _decimal(kind: DecimalType, bound: float, *, upper: bool) -> Decimal:
+def _decimal(kind: DecimalType, bound: float, *, upper: bool) -> decimal.Decimal:
     """Return the bound with the digits of the type, rounded outwards. No value of the type lies beyond its greatest ones."""
-    unit = Decimal(1).scaleb(-kind.scale)
-    value = Decimal(repr(bound)).quantize(unit, ROUND_CEILING if upper else ROUND_FLOOR, _EXACT)
-    greatest = Decimal(10**kind.precision - 1).scaleb(-kind.scale, _EXACT)
+    unit = decimal.Decimal(1).scaleb(-kind.scale)
+    value = decimal.Decimal(repr(bound)).quantize(unit, ROUND_CEILING if upper else ROUND_FLOOR, _EXACT)
+    greatest = decimal.Decimal(10**kind.precision - 1).scaleb(-kind.scale, _EXACT)
     return max(-greatest, min(value, greatest))
