@@ -18,6 +18,8 @@ import pytest
 
 from destination_s3_spark.engine.startup.worker_template import fork_template
 
+pytestmark = pytest.mark.slow
+
 ENGINE = """
 import logging, os, signal, sys
 from pathlib import Path
@@ -43,7 +45,6 @@ import sys, time
 from pathlib import Path
 from destination_s3_spark.engine.startup.worker_template import fork_template
 
-pytestmark = pytest.mark.slow
 assert fork_template(Path(sys.argv[1]) / "template", lambda: time.sleep(600))
 print("forked", flush=True)
 """
