@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from types import MappingProxyType, ModuleType
@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from destination_s3_spark.decoding.changes import Changes, Ints, Trail, stored_changes
 from destination_s3_spark.decoding.plan import RowPlan, Values
 from destination_s3_spark.decoding.raw_ids import ID_BYTES
-from destination_s3_spark.decoding.record_line import MisroutedRecord, UnreadableRecord, source_changes
+from destination_s3_spark.decoding.record_line import MisroutedRecord, RecordLine, UnreadableRecord, source_changes
 from destination_s3_spark.decoding.record_typer import RecordTyper, TypedBlock, TypedRows, add_source_changes
 from destination_s3_spark.decoding.reference import Converter, converter_of, typed_array
 from destination_s3_spark.errors import REPORT
@@ -135,8 +135,8 @@ class KernelTyper(RecordTyper):
         try:
             for row, start, end in block.metas:
                 add_source_changes(source_changes(lines[start:end]), row, changes)
-            alone = self._typed(self._read_lines((row, lines[start:end]) for row, start, end in odd), changes)
-            rows = self._completed(block, lines, [row for row, _, _ in odd], alone, changes)
+            records = self._read_lines((row, lines[start:end]) for row, start, end in odd)
+            rows = self._completed(block, lines, [row for row, _, _ in odd], records, changes)
         except (UnreadableRecord, MisroutedRecord, ValueError):
             return super().type_block(lines)  # finds the faulty line and raises the error
         return self._new_block(rows, changes)
@@ -151,7 +151,7 @@ class KernelTyper(RecordTyper):
         changes.entries.extend(stored_changes(raw["_airbyte_meta"]))
         odd = [row for row, _, _ in block.odd_lines]
         try:
-            rows = self._completed(block, lines, odd, self._typed(self._read_raw(raw, odd), changes), changes)
+            rows = self._completed(block, lines, odd, self._read_raw(raw, odd), changes)
         except (UnreadableRecord, ValueError):
             return super().retype(raw)  # finds the faulty row and raises the error
         return self._block_of_raw(raw, rows, changes)
@@ -167,8 +167,10 @@ class KernelTyper(RecordTyper):
             sys.stderr.write(f"The native kernel failed on a block of stream {self._plan.stream}; Python typed it. {REPORT}\n")
             return None
 
-    def _completed(self, block: Any, lines: bytes, odd: Sequence[int], alone: TypedRows, changes: Changes) -> TypedRows:
-        """Return the rows of a block, completed with its odd values and with its odd lines, which are typed `alone`."""
+    def _completed(
+        self, block: Any, lines: bytes, odd: Sequence[int], records: Iterable[tuple[int, RecordLine]], changes: Changes
+    ) -> TypedRows:
+        """Return the rows of a block, completed with its odd values and with its odd lines, whose `records` are typed alone."""
         odd_values = {number: _Odd(*(np.frombuffer(part, np.int64) for part in parts)) for number, *parts in block.odd_columns()}
         left = _OddValues(lines, odd_values)
         given = pa.array(_Exported(self._stored, block.columns()))
@@ -178,18 +180,9 @@ class KernelTyper(RecordTyper):
         ]
         # A copy, because any array of the kernel keeps all columns in memory, and raw rows, which have the times, are kept longer.
         emitted_at = pa.array(given.field(0).to_numpy().copy())
-        order = _order(block.rows, odd)
-
-        def ordered(array: pa.Array[Any], of_odd: pa.Array[Any]) -> pa.Array[Any]:
-            return array if order is None else pa.concat_arrays([array, of_odd]).take(order)
-
         low, high = block.multiset
-        return TypedRows(
-            ordered(emitted_at, alone.emitted_at),
-            [ordered(column, of_odd) for column, of_odd in zip(columns, alone.columns, strict=True)],
-            low + (high << 64) + alone.multiset,
-            lambda: ordered(pa.array(_Exported(pa.string(), block.texts(lines))), alone.texts()),
-        )
+        rows = TypedRows(emitted_at, columns, low + (high << 64), lambda: pa.array(_Exported(pa.string(), block.texts(lines))))
+        return _with_odd_lines(rows, odd, self._typed(records, changes)) if odd else rows
 
     def _new_ids(self, count: int) -> pa.Array[Any]:
         random = os.urandom(count * ID_BYTES)
@@ -204,13 +197,20 @@ def record_typer(plan: RowPlan) -> RecordTyper:
     return RecordTyper(plan)
 
 
-def _order(rows: int, odd: Sequence[int]) -> pa.Array[Any] | None:
-    """Return the position of each row after the odd rows were appended behind all rows, or None if there are none."""
-    if not odd:
-        return None
-    order = np.arange(rows)
-    order[odd] = np.arange(rows, rows + len(odd))
-    return pa.array(order)
+def _with_odd_lines(rows: TypedRows, odd: Sequence[int], alone: TypedRows) -> TypedRows:
+    """Return the rows of a block with those of its odd lines in their places."""
+    count = len(rows.emitted_at)
+    order = np.arange(count)
+    order[odd] = np.arange(count, count + len(odd))
+
+    def placed(array: pa.Array[Any], of_odd: pa.Array[Any]) -> pa.Array[Any]:
+        return pa.concat_arrays([array, of_odd]).take(pa.array(order))
+
+    columns = [placed(column, of_odd) for column, of_odd in zip(rows.columns, alone.columns, strict=True)]
+    texts = rows.texts
+    return TypedRows(
+        placed(rows.emitted_at, alone.emitted_at), columns, rows.multiset + alone.multiset, lambda: placed(texts(), alone.texts())
+    )
 
 
 def _node(of: AirbyteType, final: pa.DataType, number: int, *, of_key: bool = False) -> _TypedNode:
