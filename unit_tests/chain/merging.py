@@ -42,7 +42,7 @@ TABLE = Table(StreamId("sim", "t"), "t", "lake/airbyte_internal/t/", "lake/final
 FINAL = TABLE.final_root + "f-"
 SHOWN = SymlinkManifest("bucket")
 RECORD_BYTES = 10
-SCHEMA = {"schemaId": 0, "arrowSchema": schema_to_text(pa.schema([("id", pa.int64())]))}
+SCHEMA = {"schemaId": 0, "version": "1-0-0", "fields": [], "arrowSchema": schema_to_text(pa.schema([("id", pa.int64())]))}
 
 
 @dataclass(frozen=True)

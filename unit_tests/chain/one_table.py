@@ -24,7 +24,7 @@ from unit_tests.places import table_of
 
 TABLE = replace(table_of("users", "shop"), final_root="lake/users/")
 CHAIN = TABLE.chain_prefix
-SCHEMA = {"schemaId": 0, "fields": [], "arrowSchema": schema_to_text(pa.schema([("id", pa.int64())]))}
+SCHEMA = {"schemaId": 0, "version": "1-0-0", "fields": [], "arrowSchema": schema_to_text(pa.schema([("id", pa.int64())]))}
 STARTED = datetime(2026, 5, 4, 3, 2, 1, tzinfo=UTC)
 FIRST = TableCheckpoint(100, "first")
 SECOND = TableCheckpoint(200, "second")

@@ -76,7 +76,7 @@ def test_one_stream_can_be_chosen(make_table: Callable[..., Any], repair: Any) -
 def test_a_manifest_that_an_older_sync_wrote_last_is_written_anew(make_table: Callable[..., Any], repair: Any) -> None:
     table = make_table()
     append(table, 1).close()
-    table.store.put(table.table.final_root + MANIFEST, b"old", {"ab-chain-sequence": "0"})
+    table.store.put(table.table.final_root + MANIFEST, b"old", {"ab-chain-sequence": "0", "ab-chain-table": table.table.table_id})
 
     assert repair(table) == (0, ["[1/1] shop.users: manifest written"])
     assert table.store.get(table.table.final_root + MANIFEST).startswith(b"s3://")
