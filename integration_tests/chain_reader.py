@@ -230,14 +230,19 @@ def _fold(chain: Chain, existing: set[str]) -> None:
         chain.contents = _applied(chain.contents, event, where)
 
 
+def partition(file: Json) -> str | None:
+    """The value in the name of the file's folder."""
+    return file["key"].rpartition("/")[0].rpartition("=")[2] if file.get("inPartition") else None
+
+
 def _removed_later(chain: Chain, number: int, voided: set[int]) -> set[str]:
     later = [block for block in chain.blocks[number + 1 :] if block["sequenceNumber"] not in voided]
     return {file["key"] for block in later for file in block["event"].get("filesRemoved", ())}
 
 
 def _same(pending: Json, before: Json | None) -> bool:
-    """Whether it is the same generation. Blocks of earlier versions do not say whether one is held back."""
-    return before is not None and {"heldBack": False, **pending} == {"heldBack": False, **before}
+    """Whether it is the same generation."""
+    return pending == before
 
 
 def _opened(before: Contents, event: Json, where: str) -> Contents:
@@ -274,14 +279,14 @@ def _applied(before: Contents, event: Json, where: str) -> Contents:
     deltas = [file for file in event["filesRemoved"] if file["kind"] == "delta"]
     if event["kind"] == "MergeData":
         only_removes = not (event["files"] or before.dropped)
-        return replace(after, merged=before.merged or any(file.get("keys") for file in event["files"]) or only_removes)
+        return replace(after, merged=before.merged or any("sortedBy" in file for file in event["files"]) or only_removes)
     left = [file for file in after.files if file not in event["files"]]
     kept = [file for file in left if not before.is_pending(file)]
     assert all(file["kind"] in ("raw", "final") for file in left), f"{where}: a replaced table keeps {left}"
     assert all(file["generationId"] == event["generationId"] for file in kept), f"{where}: rows of another generation are kept: {kept}"
     rows_kept = event.get("rowsKept", 0)
     assert sum(file["rows"] for file in kept if file["kind"] == "raw") in (0, rows_kept), f"{where}: {rows_kept} rows are kept in {kept}"
-    sorted_ = any(file.get("keys") for file in (*event["files"], *deltas))
+    sorted_ = any("sortedBy" in file for file in (*event["files"], *deltas))
     return replace(after, pending=None, landed=before.waiting + rows_kept, waiting=0, merged=sorted_)
 
 
@@ -295,8 +300,8 @@ def _compacted(before: Contents, event: Json, where: str) -> Contents:
     for made in event["files"]:
         end = made["offset"]
         parts = [file for file in files if file["key"] in removed and file["kind"] == made["kind"]]
-        divided = made.get("partition") is not None
-        parts = [file for file in parts if file.get("partition") == made.get("partition")]
+        divided = made.get("inPartition", False)
+        parts = [file for file in parts if partition(file) == partition(made)]
         parts = [file for file in parts if divided or made["offset"] <= file["offset"] < made["offset"] + made["rows"]]
         for part in sorted(parts, key=lambda file: file["offset"]):
             assert divided or part["offset"] == end, f"{where}: rows from {end} on are in none of the joined files"

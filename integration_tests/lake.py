@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
@@ -99,8 +100,9 @@ class Lake:
 
     def _verify_table(self, chain: Chain) -> None:
         final = self._verified_files(chain, chain.files("final"))
+        state = self._verified_files(chain, chain.files("state"))
         raw = self._verified_files(chain, [file for file in chain.files("raw") if not chain.contents.is_pending(file)])
-        for kind in ("state", "tombstone", "delta"):
+        for kind in ("tombstone", "delta"):
             self._verified_files(chain, chain.files(kind))
         if not all(file["key"].endswith(".parquet") for file in chain.files("final")):
             return  # files of other formats have tests of their own
@@ -117,12 +119,11 @@ class Lake:
         else:
             assert len(raw_ids) < chain.contents.landed, f"{chain.prefix}: {len(raw_ids)} raw rows, {chain.contents.landed} in the chain"
         if chain.contents.merged and chain.key_columns:
-            _verify_keys(chain, rows)
+            _verify_keys(chain, rows, [final, state])
         for file, path in zip(chain.files("final"), final, strict=True):
             found, schema = pq.read_schema(path), chain.schemas[file["schemaId"]]
             assert found.equals(schema, check_metadata=False), f"{file['key']}: {found}, not schema {file['schemaId']}: {schema}"
-            recorded = _field_ids(schema)
-            assert None in recorded or _field_ids(found) == recorded, f"{file['key']}: other field ids than schema {file['schemaId']}"
+            assert _field_ids(found) == _field_ids(schema), f"{file['key']}: other field ids than schema {file['schemaId']}"
 
     def _verified_files(self, chain: Chain, files: list[Json]) -> list[Path]:
         """Local copies of the files, each as large and with as many rows as its chain says."""
@@ -145,7 +146,7 @@ class Lake:
 
 
 def _field_ids(fields: Iterable[pa.Field[Any]]) -> list[int | None]:
-    """The field ids of columns, their members and elements. A schema of earlier versions has none."""
+    """The field ids of columns, their members and elements."""
     found: list[int | None] = []
     for field in fields:
         number = (field.metadata or {}).get(b"PARQUET:field_id")
@@ -160,13 +161,19 @@ def _named(chain: Chain) -> set[str]:
     return {file["key"] for file in (*contents.files, *contents.dropped)} | set(contents.adopted) | chain.unsure
 
 
-def _verify_keys(chain: Chain, rows: list[Row]) -> None:
+def _verify_keys(chain: Chain, rows: list[Row], sorted_files: list[list[Path]]) -> None:
     """One row a key, and the ranges of the sorted files do not overlap."""
     keys = [(*(row[name] for name in chain.key_columns), _digest_of_text(UUID(row["_airbyte_raw_id"]))) for row in rows]
     assert len(set(keys)) == len(keys), f"{chain.prefix}: a key is there twice"
-    for kind in ("final", "state"):
-        ranges = sorted((file["keys"]["first"], file["keys"]["last"]) for file in chain.files(kind))
-        assert all(one[1] <= other[0] for one, other in pairwise(ranges)), f"{chain.prefix}: {kind} files overlap: {ranges}"
+    for paths in sorted_files:
+        ranges = sorted(_key_range(path) for path in paths)
+        assert all(one[1] < other[0] for one, other in pairwise(ranges)), f"{chain.prefix}: files overlap: {ranges}"
+
+
+def _key_range(path: Path) -> tuple[str, str]:
+    """The first and the last encoded key of a sorted file, in hex."""
+    metadata = pq.read_metadata(path).metadata
+    return json.loads(metadata[b"airbyte.first_keys"])[0], metadata[b"airbyte.last_key"].decode()
 
 
 def _digest_of_text(raw_id: UUID) -> bytes | None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from integration_tests.chain_reader import StreamName
+from integration_tests.chain_reader import StreamName, partition
 from integration_tests.connector import BUCKET_PATH
 from integration_tests.lake import USERS, Lake
 from integration_tests.s3_proxy import Fault, S3Proxy, When, s3_proxy
@@ -46,7 +46,7 @@ def messages(number: int, size: int = 150_000) -> list[bytes]:
 
 
 def partitions(lake: Lake, stream_name: StreamName = USERS) -> list[str]:
-    return sorted(file["partition"] for file in lake.chains()[stream_name].files("final"))
+    return sorted(partition(file) or "" for file in lake.chains()[stream_name].files("final"))
 
 
 @pytest.fixture(scope="module")

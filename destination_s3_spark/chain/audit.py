@@ -41,8 +41,8 @@ def read_hint(store: ObjectStore, chain: Chain) -> Known | str:
         known = decode_hint(store.get(f"{chain.prefix}{HINT_NAME}", MOST_HINT_BYTES))
     except ObjectNotFound:
         return "there is no hint; the next sync writes one"
-    except (BadHint, ObjectTooLarge):
-        return "the hint is damaged; readers ignore it"
+    except (BadHint, ObjectTooLarge) as error:
+        return f"the hint {error if isinstance(error, BadHint) else 'is too large'}; readers ignore it"
     return known
 
 
@@ -74,7 +74,7 @@ def _hint_problems(found: Audit, chain: Chain) -> Iterator[str]:
         )
         return
     state, files = found.hinted
-    if not _agree(state, hint.state) or (hint.live is not None and hint.live != files):
+    if not _agree(state, hint.state) or (hint.live is not None and hint.live.without_values() != files):
         yield f"{place} describes another table than the chain does. It is only a copy: delete it before the next sync"
 
 

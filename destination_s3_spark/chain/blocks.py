@@ -12,7 +12,17 @@ from typing import Annotated, Any
 
 import msgspec
 
-from destination_s3_spark.chain.events import DATA_FIELDS, FORMAT_VERSION, Event, KnownEvent, Seed, SetDataSchema, UnknownEvent
+from destination_s3_spark.chain.events import (
+    DATA_FIELDS,
+    FORMAT_VERSION,
+    Event,
+    KnownEvent,
+    Seed,
+    SetDataSchema,
+    Snapshot,
+    UnknownEvent,
+    without_values,
+)
 from destination_s3_spark.errors import Bug, ConfigError
 
 BLOCK_FORMAT = 1
@@ -48,12 +58,17 @@ class _Envelope(msgspec.Struct, rename="camel"):
     event: msgspec.Raw
 
 
+class _Format(msgspec.Struct):
+    format: int
+
+
 class _Kind(msgspec.Struct):
     kind: str
 
 
 _ENCODER = msgspec.json.Encoder(order="sorted")
 _ENVELOPE = msgspec.json.Decoder(_Envelope)
+_FORMAT = msgspec.json.Decoder(_Format)
 _KIND = msgspec.json.Decoder(_Kind)
 _EVENT: msgspec.json.Decoder[KnownEvent] = msgspec.json.Decoder(KnownEvent)
 _KINDS = frozenset(cls.__name__ for cls in KnownEvent.__args__)
@@ -113,9 +128,9 @@ def encode(block: Block) -> bytes:
 def decode(body: bytes) -> Block:
     """Return the block in these bytes. Raises UnreadableBlock, or ConfigError when a newer version of the connector wrote the block."""
     try:
+        if (found := _FORMAT.decode(body).format) > BLOCK_FORMAT:
+            raise _newer(f"block format {found}")
         envelope = _ENVELOPE.decode(body)
-        if envelope.format > BLOCK_FORMAT:
-            raise _newer(f"block format {envelope.format}")
         event = _decode_event(bytes(envelope.event))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UnreadableBlock(str(error)) from error
@@ -133,9 +148,11 @@ def decode(body: bytes) -> Block:
 def _decode_event(raw: bytes) -> Event:
     kind = _KIND.decode(raw).kind
     if kind in _KINDS:
-        event = _EVENT.decode(raw)
-        if isinstance(event, Seed) and event.format_version > FORMAT_VERSION:
-            raise _newer(f"chain format {event.format_version}")
+        event = without_values(_EVENT.decode(raw))
+        version = event.format_version if isinstance(event, Seed) else 1
+        version = event.state.identity.format_version if isinstance(event, Snapshot) else version
+        if version > FORMAT_VERSION:
+            raise _newer(f"chain format {version}")
         return event
     payload: dict[str, Any] = msgspec.json.decode(raw)
     if kind == "SetDataSchema":

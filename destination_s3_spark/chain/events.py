@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from destination_s3_spark.chain.files import Count, FileEntry
 from destination_s3_spark.chain.operation_count import OperationCount
@@ -195,3 +196,19 @@ KnownEvent: TypeAlias = Seed | OpenEpoch | AddData | MergeData | ReplaceData | V
 Event: TypeAlias = KnownEvent | SetDataSchema | UnknownEvent
 DATA_FIELDS = frozenset({"files", "filesRemoved", "offsetInterval"})
 """Fields that mark an event as changing the table's contents. The reader rejects an unknown kind that has one of them."""
+
+
+def without_values(event: Event) -> Event:
+    """Return the event as its block has it: without values of records in the entries of files."""
+    match event:
+        case AddData():
+            return replace(event, files=_named(event.files))
+        case MergeData() | ReplaceData():
+            return replace(event, files=_named(event.files), files_removed=_named(event.files_removed))
+        case Snapshot():
+            return replace(event, files=_named(event.files), dropped=_named(event.dropped))
+    return event
+
+
+def _named(files: tuple[FileEntry, ...]) -> tuple[FileEntry, ...]:
+    return tuple(file.without_values() for file in files)

@@ -11,7 +11,7 @@ from typing import Annotated, TypeAlias
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from destination_s3_spark.formats.file_statistics import FileStatistics, KeyRange, WrittenFile
+from destination_s3_spark.formats.file_statistics import FileStatistics, KeyRange, WrittenFile, unbounded_columns
 from destination_s3_spark.storage.object_store import StagedUpload
 
 GENERATION_METADATA = "ab-generation-id"
@@ -47,13 +47,17 @@ class FileKind(Enum):
 class FileEntry(Struct, frozen=True, rename="camel", omit_defaults=True):
     """A file: staged by a task, or as a block names it.
 
-    `upload_id` is null if the file is known to be visible. `keys` are those of a file sorted by key. `schema_id` names the schema of its
-    columns. `offset` is the chain offset of its first row, null for rows that a merge combined. In AddData these two and `generation_id`
-    follow from the block, and a staged file has them only where they differ from the block's; entries of other events state them.
-    `statistics` is None if the file was written while no publisher needed them; entries of removed files have none either.
-    `landed_on`: the day on which the last rows of a raw file landed, counted from 1970. Only live files have it; added ones do not.
-    `partition`: the value in the name of the file's folder, None for a table without partitions. The rows of a file with one are those of a
-    partition out of several landed files or a part of one, so `offset` only gives their order among the files of the partition.
+    `upload_id` is null if the file is known to be visible. `sorted_by`: fingerprint of the key by which its rows are sorted, if they are.
+    `copy_of`: the key of the final file whose rows a merge state has. `schema_id` names the schema of its columns. `offset` is the chain
+    offset of its first row, null for rows that a merge combined. In AddData these two and `generation_id` follow from the block, and a
+    staged file has them only where they differ from the block's; entries of other events state them.
+    `unbounded`: names of the columns that have a value without a bound in its statistics. None if none were gathered, because no publisher
+    needed them. `landed_on`: the day on which the last rows of a raw file landed, counted from 1970. Only live files have it; added ones do
+    not. `in_partition`: whether the name of its folder has the value of a partition. Its rows are then those of a partition out of several
+    landed files or a part of one, so `offset` only gives their order among the files of the partition.
+
+    `keys` and `statistics` have values of records. Blocks, which are never deleted, do not have them: they are in the file's footer, and
+    the session that wrote the file and the hint know them.
     """
 
     kind: FileKind
@@ -62,16 +66,19 @@ class FileEntry(Struct, frozen=True, rename="camel", omit_defaults=True):
     bytes: Count
     upload_id: str | None = None
     part_etags: tuple[str, ...] = ()
-    keys: KeyRange | None = None
+    sorted_by: str | None = None
+    copy_of: str | None = None
     schema_id: int | None = None
     generation_id: int | None = None
     offset: Count | None = None
-    statistics: FileStatistics | None = None
+    unbounded: tuple[str, ...] | None = None
     landed_on: int | None = None
-    partition: str | None = None
+    in_partition: bool = False
+    keys: KeyRange | None = None
+    statistics: FileStatistics | None = None
 
     @classmethod
-    def staged(cls, kind: FileKind, upload: StagedUpload, written: WrittenFile, partition: str | None = None) -> FileEntry:
+    def staged(cls, kind: FileKind, upload: StagedUpload, written: WrittenFile, *, in_partition: bool = False) -> FileEntry:
         """Return the entry of a file with an upload that is not completed yet."""
         return cls(
             kind=kind,
@@ -80,9 +87,11 @@ class FileEntry(Struct, frozen=True, rename="camel", omit_defaults=True):
             bytes=upload.size,
             upload_id=upload.upload_id,
             part_etags=upload.part_etags,
+            sorted_by=None if written.keys is None else written.keys.of,
+            unbounded=None if written.statistics is None else tuple(sorted(unbounded_columns([written.statistics]))),
+            in_partition=in_partition,
             keys=written.keys,
             statistics=written.statistics,
-            partition=partition,
         )
 
     def copied(self, upload: StagedUpload, kind: FileKind) -> FileEntry:
@@ -94,9 +103,15 @@ class FileEntry(Struct, frozen=True, rename="camel", omit_defaults=True):
             bytes=upload.size,
             upload_id=upload.upload_id,
             part_etags=upload.part_etags,
+            sorted_by=None,
             keys=None,
             landed_on=None,
         )
+
+    @property
+    def partition(self) -> str | None:
+        """The value in the name of the file's folder, None for a file of a table without partitions."""
+        return self.key.rpartition("/")[0].rpartition("=")[2] if self.in_partition else None
 
     @property
     def upload(self) -> StagedUpload:
@@ -106,3 +121,7 @@ class FileEntry(Struct, frozen=True, rename="camel", omit_defaults=True):
     def visible(self) -> FileEntry:
         """Return the entry of the same file after its upload is complete."""
         return replace(self, upload_id=None, part_etags=())
+
+    def without_values(self) -> FileEntry:
+        """Return the entry as blocks have it."""
+        return self if self.keys is None and self.statistics is None else replace(self, keys=None, statistics=None)

@@ -8,18 +8,21 @@ from __future__ import annotations
 import base64
 import hashlib
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 
 import msgspec
+from msgspec.structs import replace
 
 from destination_s3_spark.chain.blocks import canonical
+from destination_s3_spark.chain.events import FORMAT_VERSION
 from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.chain.state import TableState
 from destination_s3_spark.chain.territory import Table, keys_of_live, keys_of_state
 
 HINT_NAME = "hint.json"
+HINT_FORMAT = 1
 PLAIN_FILES = 500
 """Largest number of files that the hint lists as plain JSON. The list of a larger table is compressed."""
 PLAIN_BYTES = 2**20
@@ -31,12 +34,14 @@ MOST_HINT_BYTES = 64 * 2**20
 MOST_LIST_BYTES = 256 * 2**20
 """Largest list after decompression. Keys are compressed to a twentieth at best."""
 
+_DAMAGED = "is damaged"
+_FOREIGN = "does not agree with its chain"
 _LEVEL = 1
 """Level of compression. The keys of a table's files are so similar that higher levels save little."""
 
 
 class BadHint(Exception):
-    """The object is not a hint, or it is damaged."""
+    """The object is not a hint of this format, or it is damaged. The message ends a sentence about it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +68,7 @@ class Known(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class _Hint(msgspec.Struct, rename="camel"):
+    format: int
     sequence_number: int
     block_hash: str
     known: msgspec.Raw
@@ -75,35 +81,53 @@ _LIVE = msgspec.json.Decoder(LiveFiles)
 
 
 def encode_hint(state: TableState, live: LiveFiles | None, shown: Mapping[str, str]) -> bytes:
-    """Return the bytes of the hint object. A long list of live files is compressed, and left out if it exceeds MAX_BYTES even so."""
+    """Return the bytes of the hint object.
+
+    A long list of live files is compressed. While it exceeds MAX_BYTES even so, first the statistics of the files are left out, then the
+    bounds of their keys, then the list.
+    """
     count = 0 if live is None else len(live.files) + len(live.adopted) + len(live.dropped)
     body = canonical(Known(state, live if count <= PLAIN_FILES else None, dict(shown)))
     if live is not None and (count > PLAIN_FILES or len(body) > PLAIN_BYTES):
-        compressed = base64.b64encode(zlib.compress(canonical(live), _LEVEL)).decode()
-        body = canonical(Known(state, None, dict(shown), compressed if len(compressed) <= MAX_BYTES else None))
-    return canonical(_Hint(state.sequence_number, state.block_hash, msgspec.Raw(body), hashlib.sha256(body).hexdigest()))
+        fitting = (text for text in map(_compressed, _with_less_and_less(live)) if len(text) <= MAX_BYTES)
+        body = canonical(Known(state, None, dict(shown), next(fitting, None)))
+    return canonical(_Hint(HINT_FORMAT, state.sequence_number, state.block_hash, msgspec.Raw(body), hashlib.sha256(body).hexdigest()))
+
+
+def _with_less_and_less(live: LiveFiles) -> Iterator[LiveFiles]:
+    yield live
+    yield replace(live, files=tuple(replace(file, statistics=None) for file in live.files))
+    yield live.without_values()
+
+
+def _compressed(live: LiveFiles) -> str:
+    return base64.b64encode(zlib.compress(canonical(live), _LEVEL)).decode()
 
 
 def decode_hint(body: bytes) -> Known:
-    """Return the contents of a hint. Raises BadHint when it is damaged."""
+    """Return the contents of a hint. Raises BadHint when it is damaged or of another format."""
     try:
         hint = _HINT.decode(body)
+        if hint.format != HINT_FORMAT:
+            raise BadHint(f"has format {hint.format} and this version of the connector knows format {HINT_FORMAT}")
         if hashlib.sha256(hint.known).hexdigest() != hint.checksum:
-            raise BadHint
+            raise BadHint(_DAMAGED)
         known = _KNOWN.decode(hint.known)
+        if known.state.identity.format_version > FORMAT_VERSION:
+            raise BadHint("is of a table that a newer version of the connector wrote")
         if known.compressed is None:
             return known
         live = _LIVE.decode(_decompressed(base64.b64decode(known.compressed)))
-        return msgspec.structs.replace(known, live=live, compressed=None)
+        return replace(known, live=live, compressed=None)
     except (msgspec.DecodeError, UnicodeDecodeError, zlib.error, ValueError, RecursionError):
-        raise BadHint from None
+        raise BadHint(_DAMAGED) from None
 
 
 def _decompressed(body: bytes) -> bytes:
     decompressor = zlib.decompressobj()
     text = decompressor.decompress(body, MOST_LIST_BYTES)
     if not decompressor.eof:
-        raise BadHint
+        raise BadHint(_DAMAGED)
     return text
 
 
@@ -117,7 +141,7 @@ def require_plausible(known: Known, table: Table) -> None:
     contents = state.contents
     named = chain(keys_of_state(state), keys_of_live(live))
     if table.flaw(state.identity) or table.territory(state.identity.final_root).foreign_key(named) is not None:
-        raise BadHint
-    ends = [file.offset + file.rows for file in live.files if file.offset is not None and file.partition is None]
+        raise BadHint(_FOREIGN)
+    ends = [file.offset + file.rows for file in live.files if file.offset is not None and not file.in_partition]
     if state.unsettled is not None or max(contents.landed + contents.pending_rows, *ends, 0) > contents.next_offset:
-        raise BadHint
+        raise BadHint(_FOREIGN)

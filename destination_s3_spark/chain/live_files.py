@@ -50,6 +50,11 @@ class LiveFiles(Struct, frozen=True):
             dropped=tuple(file for file in self.dropped if file.key not in keys),
         )
 
+    def without_values(self) -> LiveFiles:
+        """Return the live files as blocks name them."""
+        files, dropped = (tuple(file.without_values() for file in files) for files in (self.files, self.dropped))
+        return replace(self, files=files, dropped=dropped)
+
     def open(self, pending: Pending | None, *, discards: bool = False) -> LiveFiles:
         """Return the live files after a session opened with this pending generation. A new one moves the old one's files to `dropped`."""
         if pending in (None, self.pending) and not discards:
@@ -65,6 +70,13 @@ class LiveFilesFold:
     def __init__(self, start: LiveFiles | None = None) -> None:
         self.now = start or LiveFiles()
         self.before = self.now
+
+    def learn(self, files: Iterable[FileEntry]) -> None:
+        """Put entries that say more in the places of others of the same files."""
+        known = {file.key: file for file in files}
+        self.now, self.before = (
+            replace(live, files=tuple(known.get(file.key, file) for file in live.files)) for live in (self.now, self.before)
+        )
 
     def add(self, block: Block) -> None:
         """Fold the next block into `now`."""

@@ -5,6 +5,7 @@ Creating a block with `If-None-Match: *` is the only commit. Block numbers are c
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import secrets
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -15,7 +16,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from destination_s3_spark.chain.blocks import MOST_BLOCK_BYTES, Block, UnreadableBlock, block_hash, block_name, decode, encode
-from destination_s3_spark.chain.events import Event, OpenEpoch, Seed, SetDataSchema, Snapshot
+from destination_s3_spark.chain.events import Event, OpenEpoch, Seed, SetDataSchema, Snapshot, without_values
+from destination_s3_spark.chain.files import FileEntry
 from destination_s3_spark.chain.fold import InvalidChain, Rule, fold, resume
 from destination_s3_spark.chain.hint import HINT_NAME, MOST_HINT_BYTES, BadHint, Shown, decode_hint, encode_hint, require_plausible
 from destination_s3_spark.chain.live_files import LiveFiles, LiveFilesFold
@@ -105,8 +107,8 @@ class Chain:
             require_plausible(known, self.table)
         except ObjectNotFound:
             return
-        except (BadHint, ObjectTooLarge):
-            self._distrust_hint()
+        except (BadHint, ObjectTooLarge) as error:
+            self._distrust_hint(str(error) if isinstance(error, BadHint) else "is too large")
         else:
             self.state = known.state
             self._live = None if known.live is None else LiveFilesFold(known.live)
@@ -116,9 +118,9 @@ class Chain:
             if not known.state.closed:
                 self.catch_up()
 
-    def _distrust_hint(self) -> None:
+    def _distrust_hint(self, flaw: str) -> None:
         # The blocks are the source of truth; the hint is only a copy.
-        logger.warning("the hint of table %s does not agree with its chain and is ignored", self._stream)
+        logger.warning("the hint of table %s %s and is ignored", self._stream, flaw)
         self.state = self._live = None
         self._from_hint, self.confirmed = False, True
         self.catch_up()
@@ -129,7 +131,7 @@ class Chain:
             self._read_on()
         except InvalidChain as error:
             if self._from_hint:
-                self._distrust_hint()
+                self._distrust_hint("does not agree with its chain")
                 return
             raise self._damaged(str(error)) from error
 
@@ -146,7 +148,7 @@ class Chain:
             epoch=1 if state is None else state.epoch + (1 if isinstance(event, OpenEpoch) else 0),
             nonce=secrets.token_hex(8),
             settled=None if state is None else state.settled,
-            event=event,
+            event=without_values(event),
         )
         body = encode(block)
         if len(body) > MOST_BLOCK_BYTES:
@@ -161,7 +163,7 @@ class Chain:
         if isinstance(event, Seed):
             self._live = LiveFilesFold()
         if self._live is not None:
-            self._live.add(block)
+            self._live.add(dataclasses.replace(block, event=event))
 
     def now(self) -> datetime:
         """Return the time of a block that is written now. It never goes back, whatever the clock does."""
@@ -220,6 +222,10 @@ class Chain:
     def live_files(self) -> LiveFiles:
         """Return the table's files at the head. If they are not known yet, read the blocks since the last Snapshot."""
         return self._live_fold().now
+
+    def learn(self, files: Iterable[FileEntry]) -> None:
+        """Keep what the footers of live files say, for this session and for the hint."""
+        self._live_fold().learn(files)
 
     def live_files_before(self) -> LiveFiles:
         """Return the table's files without the last data block. Valid only while that block is unsettled."""

@@ -91,7 +91,8 @@ def run(config_path: str, chosen: Chosen, look: Look) -> int:
 
     def show(table: FoundTable) -> None:
         with Progress(f"reading the chain of {table.stream}"):
-            read = read_table(factory, table, publishers[table.stream] if look.view is None else (), look.most_blocks)
+            shown = publishers[table.stream] if look.view is None else ()
+            read = read_table(factory, table, shown, look.most_blocks, keys=look.view is View.FILES)
         if look.view is None:
             _one_table(read, look.output, terminal)
         else:

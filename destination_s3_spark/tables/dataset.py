@@ -66,10 +66,10 @@ def _parquet_files(live: LiveFiles, config: Config, folder: str) -> tuple[list[F
     finals = [*adopted, *(file for file in live.of(FileKind.FINAL) if not live.is_pending(file))]
     # A file name pattern may omit the extension. Only the configured format then tells the format of a file.
     formats = {file.key: format_of(file.key) or chosen_format(config.format) for file in finals}
-    ranges = {file.keys for file in finals if not formats[file.key].sorted_rows and file.keys is not None}
-    states = [file for file in live.of(FileKind.STATE) if file.keys in ranges]
-    covered = {file.keys for file in states}
-    unreadable = [file.key for file in finals if not formats[file.key].sorted_rows and file.keys not in covered]
+    others = {file.key for file in finals if not formats[file.key].sorted_rows}
+    states = [file for file in live.of(FileKind.STATE) if file.copy_of in others]
+    covered = {file.copy_of for file in states}
+    unreadable = [file.key for file in finals if file.key in others - covered]
     of_text = {not found.typed for found in formats.values()}
     if unreadable or len(of_text) > 1:
         titles = " and ".join(sorted({found.title for found in formats.values()}))

@@ -154,8 +154,8 @@ class StreamTable:
         if contents.held.get(FileKind.RAW.value, Counters()).rows == contents.landed:
             return
         live = self.writer.live_files()
-        states = {file.keys for file in live.of(FileKind.STATE)}
-        unreadable = [file.key for file in live.of(FileKind.FINAL) if not self._is_mergeable(file.key, has_state=file.keys in states)]
+        states = {file.copy_of for file in live.of(FileKind.STATE)}
+        unreadable = [file.key for file in live.of(FileKind.FINAL) if not self._is_mergeable(file.key, has_state=file.key in states)]
         if unreadable:
             raise refusal(
                 self.stream,

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
+from typing import NamedTuple
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from destination_s3_spark.chain.audit import Audit, audit, read_hint
 from destination_s3_spark.chain.files import FileEntry, FileKind
@@ -25,12 +24,13 @@ from destination_s3_spark.chain.table_store import TableStore
 from destination_s3_spark.chain.tokens import parse_token
 from destination_s3_spark.counted import counted
 from destination_s3_spark.errors import Bug, DataError
+from destination_s3_spark.formats.file_statistics import KeyRange
 from destination_s3_spark.formats.parquet import ParquetOptions
 from destination_s3_spark.storage.object_store import ObjectNotFound, ObjectStore
-from destination_s3_spark.storage.ranged import RangedFile
 from destination_s3_spark.tables.found import FoundTable
+from destination_s3_spark.tables.runs.footers import read_footer
 from destination_s3_spark.tables.runs.keys import BOUND_BYTES
-from destination_s3_spark.tables.runs.sorted_file import sorted_index
+from destination_s3_spark.tables.runs.sorted_file import index_of, keys_in
 
 MOST_VERIFICATIONS = 3
 """Most times that a table is looked at while another process writes to it."""
@@ -79,8 +79,10 @@ def _verified(store: ObjectStore, found: FoundTable, chain: Chain, audited: Audi
     remarks = [*audited.remarks, *_remarks(chain, seen)]
     footed = [file for file in live.files if file.key.endswith(ParquetOptions.extension)]
     if not any("is gone" in problem for problem in problems):
-        problems += [problem for problem in map_files(partial(footer_problem, store), footed) if problem is not None]
-    problems += [*_row_problems(chain, seen), *key_problems(live)]
+        checked = list(map_files(partial(checked_footer, store), footed))
+        problems += [one.problem for one in checked if one.problem is not None]
+        problems += key_problems([one for one in checked if not live.is_pending(one.file)])
+    problems += _row_problems(chain, seen)
     unread = len(live.files) - len(footed)
     if unread:
         remarks.append(f"{unread:,} files have no footer that counts their rows")
@@ -119,28 +121,36 @@ def _remarks(chain: Chain, seen: Readable) -> Iterator[str]:
         yield f"the raw table has {raw:,} of the {seen.contents.landed:,} records that came in"
 
 
-def footer_problem(store: ObjectStore, file: FileEntry) -> str | None:
-    """Return what the footer of a Parquet file says against its entry. One GET for most files."""
+class CheckedFooter(NamedTuple):
+    """A file, the bounds of its keys if its footer has them, and what its footer says against its entry."""
+
+    file: FileEntry
+    keys: KeyRange | None = None
+    problem: str | None = None
+
+
+def checked_footer(store: ObjectStore, file: FileEntry) -> CheckedFooter:
+    """Compare the footer of a Parquet file with its entry. One GET for most files."""
     try:
-        with closing(RangedFile(store, file.key, file.bytes)) as source:
-            rows = pq.read_metadata(source).num_rows
-            if rows != file.rows:
-                return f"{file.key} has {rows:,} rows, its block says {file.rows:,}"
-            return None if file.keys is None or not rows else order_problem(file, [group.first_key for group in sorted_index(source)])
+        footer = read_footer(store, file)
+        if footer.num_rows != file.rows:
+            return CheckedFooter(file, None, f"{file.key} has {footer.num_rows:,} rows, its block says {file.rows:,}")
+        if file.sorted_by is None or not footer.num_rows:
+            return CheckedFooter(file)
+        keys, firsts = keys_in(footer), [group.first_key for group in index_of(footer)]
+        return CheckedFooter(file, keys, order_problem(file, keys, firsts))
     except (ObjectNotFound, DataError):
-        return f"{file.key} is gone or has another size than the one that was written"
+        return CheckedFooter(file, None, f"{file.key} is gone or has another size than the one that was written")
     except (pa.ArrowException, OSError, Bug) as error:
-        return f"{file.key} cannot be read: {type(error).__name__}"
+        return CheckedFooter(file, None, f"{file.key} cannot be read: {type(error).__name__}")
 
 
-def order_problem(file: FileEntry, firsts: Sequence[bytes]) -> str | None:
-    """Return what is wrong with the first keys of a sorted file's row groups."""
-    keys = file.keys
-    if keys is None:
-        return None
-    inside = bytes.fromhex(keys.first) <= firsts[0] and firsts[-1] <= bytes.fromhex(keys.last)
-    if list(firsts) != sorted(firsts) or not inside:
-        return f"{file.key} is not sorted by key, or has keys outside the range that its block says"
+def order_problem(file: FileEntry, keys: KeyRange, firsts: Sequence[bytes]) -> str | None:
+    """Return what is wrong with the bounds of a sorted file's keys and the first keys of its row groups, as its footer has them."""
+    if keys.of != file.sorted_by or list(firsts) != sorted(firsts) or firsts[-1][:BOUND_BYTES] > bytes.fromhex(keys.last):
+        return f"{file.key} is not sorted by the key that its block says"
+    if file.keys not in (None, keys):
+        return f"{file.key} has other keys than the hint says. It is only a copy: delete it before the next sync"
     return None
 
 
@@ -149,7 +159,7 @@ def _row_problems(chain: Chain, seen: Readable) -> Iterator[str]:
     live, contents = seen.live, seen.contents
     for kind in (FileKind.RAW, FileKind.FINAL, FileKind.DELTA):
         # The offset of a file of a partition gives only its order, because its rows landed between those of other partitions.
-        whole = [file for file in live.of(kind) if file.keys is None and file.partition is None]
+        whole = [file for file in live.of(kind) if file.sorted_by is None and not file.in_partition]
         placed = sorted((file.offset, file.rows, file.key) for file in whole if file.offset is not None)
         for (start, rows, first), (following, _, second) in pairwise(placed):
             if start + rows > following:
@@ -165,16 +175,16 @@ def _row_problems(chain: Chain, seen: Readable) -> Iterator[str]:
         yield f"the chain counts {held} rows by kind of file, its files have {dict(totals)}"
     settled_rows = [file for file in live.of(FileKind.FINAL, FileKind.DELTA) if not live.is_pending(file)]
     final = sum(file.rows for file in settled_rows)
-    merged = any(file.keys is not None or file.offset is None for file in live.of(FileKind.FINAL, FileKind.DELTA))
+    merged = any(file.sorted_by is not None or file.offset is None for file in live.of(FileKind.FINAL, FileKind.DELTA))
     if final > contents.landed or (not merged and final != contents.landed):
         mode = (chain.head.schema or {}).get("mode")
         yield f"{contents.landed:,} records came into this table (mode {mode}), its files have {final:,} rows"
 
 
-def key_problems(live: LiveFiles) -> Iterator[str]:
-    """Yield the final files of a deduplicated table whose ranges of keys overlap."""
-    final = [file for file in live.of(FileKind.FINAL) if not live.is_pending(file)]
-    ranges = sorted((file.keys.of, file.keys.first, file.keys.last, file.key) for file in final if file.keys is not None)
+def key_problems(checked: Iterable[CheckedFooter]) -> Iterator[str]:
+    """Yield the files of a deduplicated table, or their merge states, whose ranges of keys overlap."""
+    final = [one for one in checked if one.file.kind in (FileKind.FINAL, FileKind.STATE)]
+    ranges = sorted((one.keys.of, one.keys.first, one.keys.last, one.file.key) for one in final if one.keys is not None)
     for one, other in pairwise(ranges):
         # Bounds of long keys are cut, the first down and the last up, and may then overlap although the keys do not.
         is_cut = len(one[2]) >= 2 * BOUND_BYTES or len(other[1]) >= 2 * BOUND_BYTES

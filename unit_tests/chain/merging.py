@@ -137,7 +137,7 @@ class WatchedBucket:
             "rows that still wait": bool(live.of(FileKind.DELTA) or live.dropped or live.pending),
             "uploads": bool(self.store.uploads),
             "not closed": not chain.head.closed,
-            "the hint": (hinted.state, hinted.live_files()) != (chain.state, live),
+            "the hint": (hinted.state, hinted.live_files().without_values()) != (chain.state, live),
             "the manifest": sorted(self.shown()) != sorted(file.key for file in live.of(FileKind.FINAL)),
             "counters": chain.head.contents.rows != sum(expected.values()),
         }
@@ -330,7 +330,9 @@ class Attempt:
         folder = FINAL if kind is FileKind.FINAL else f"{TABLE.folder}{kind.value}/f-"
         key = f"{folder}{'' if partition is None else f'part={partition}/'}{self.writer.next_token()}.parquet"
         body = b",".join(b"%d" % number for number in records)
-        return FileEntry.staged(kind, self._store.stage(key, body), WrittenFile(len(records), statistics=UNBOUNDED), partition)
+        return FileEntry.staged(
+            kind, self._store.stage(key, body), WrittenFile(len(records), statistics=UNBOUNDED), in_partition=partition is not None
+        )
 
 
 class Stuck(Exception):

@@ -71,10 +71,10 @@ def test_appends_and_compaction(format_type: str, lake: InlineLake) -> None:
 def test_a_file_of_a_partition_has_no_raw_twin() -> None:
     """By chance it can have the offset and the number of rows of a raw file that has other rows."""
     raw = FileEntry(FileKind.RAW, "raw", 6, 1, offset=0)
-    joined = FileEntry(FileKind.FINAL, "final", 6, 1, offset=0, partition="2026-11-20")
+    joined = FileEntry(FileKind.FINAL, "at=2026-11-20/final", 6, 1, offset=0, in_partition=True)
     live = LiveFiles(files=(raw, joined))
     assert raw_twins(live, [joined]) == {joined.key: None}
-    assert raw_twins(live, [replace(joined, partition=None)]) == {joined.key: raw}
+    assert raw_twins(live, [replace(joined, in_partition=False)]) == {joined.key: raw}
 
 
 @pytest.mark.parametrize("raw", [True, False])

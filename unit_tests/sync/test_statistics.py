@@ -1,17 +1,17 @@
-"""Statistics in the chain through whole syncs: every final file has them, and they are those of its footer."""
+"""Statistics through whole syncs: the hint has those of every final file, and they are those of its footer. Blocks have none."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from destination_s3_spark.chain.events import MergeData, ReplaceData
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.config.config import Config
@@ -25,14 +25,13 @@ from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.compaction.groups import LEAST_FILES
 from destination_s3_spark.tables.configured import final_options
 from destination_s3_spark.tables.factory import TableFactory
-from destination_s3_spark.tables.stored.footer import statistics_of
+from destination_s3_spark.tables.runs.footers import statistics_of, with_statistics
 from destination_s3_spark.tables.updates.choice import rebuild_of
 from destination_s3_spark.tables.updates.resources import Resources, TaskResources
 from destination_s3_spark.tables.updates.steps import Update
 from unit_tests.places import table_of
 from unit_tests.sync.inline_lake import InlineLake, line, state, status
 
-CHAIN = "lake/airbyte_internal/_raw__stream_users/chain/"
 INTEGER, NUMBER, TEXT = {"type": "integer"}, {"type": "number"}, {"type": "string"}
 EMITTED_AT = 1_767_323_045_678
 
@@ -48,7 +47,7 @@ def gathering(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def with_statistics(config: Config) -> FileOptions:
         options = final_options(config)
-        return replace(options, statistics=True) if isinstance(options, ParquetOptions) else options
+        return dataclasses.replace(options, statistics=True) if isinstance(options, ParquetOptions) else options
 
     monkeypatch.setattr("destination_s3_spark.tables.factory.final_options", with_statistics)
 
@@ -82,20 +81,25 @@ def chain(lake: InlineLake) -> Chain:
 
 
 def finals(lake: InlineLake) -> tuple[FileEntry, ...]:
-    """The final files, as the hint and as the blocks have them."""
-    found = Chain(S3Store(lake.settings), table_of("users"))
-    found.catch_up()
-    live = found.live_files()
-    assert live == chain(lake).live_files()
+    """The final files, as the hint has them."""
+    live = chain(lake).live_files()
+    assert of_blocks(lake).live_files() == live.without_values()
     return live.of(FileKind.FINAL)
 
 
+def of_blocks(lake: InlineLake) -> Chain:
+    found = Chain(S3Store(lake.settings), table_of("users"))
+    found.catch_up()
+    return found
+
+
 def require_true(lake: InlineLake, ids: Sequence[int]) -> None:
-    files = finals(lake)
+    files = with_statistics(finals(lake), S3Store(lake.settings))
     assert files
     for file in files:
-        assert statistics_of(S3Store(lake.settings), file.key) == (file.rows, file.bytes, file.statistics)
+        assert statistics_of(S3Store(lake.settings), file.without_values()) == (file.rows, file.bytes, file.statistics)
     found = [file.statistics for file in files if file.statistics is not None]
+    assert len(found) == len(files)
     assert min(one.min["id"] for one in found) == min(ids)
     assert max(one.max["of"]["x"] for one in found) == max(ids) / 2
     assert {one.min["_airbyte_extracted_at"] for one in found} == {"2026-01-02T03:04:05.678Z"}
@@ -113,10 +117,6 @@ def test_landed_merged_and_replaced_files_have_them(lake: InlineLake, mode: str)
         lake.sync(catalog(mode, 3, 3), messages([7], "INCOMPLETE"))
     lake.sync(catalog(mode, 3, 3), messages([8, 9]))
     require_true(lake, [7, 8, 9])
-    events = [block.event for block in chain(lake).blocks()]
-    removed = [file for event in events if isinstance(event, MergeData | ReplaceData) for file in event.files_removed]
-    assert removed
-    assert {file.statistics for file in removed} == {None}
 
 
 @pytest.mark.usefixtures("gathering")
@@ -145,14 +145,13 @@ def run(update: Update) -> None:
 def test_files_written_without_them_have_them_in_their_footers(lake: InlineLake) -> None:
     lake.sync(catalog(), messages([1, 2]))
     (file,) = finals(lake)
-    found = statistics_of(S3Store(lake.settings), file.key)
+    found = statistics_of(S3Store(lake.settings), file)
 
-    assert file.statistics is None
-    assert b"statistics" not in S3Store(lake.settings).get(f"{CHAIN}{2:020}.json")
+    assert (file.statistics, file.unbounded) == (None, None)
     assert (found.rows, found.bytes) == (file.rows, file.bytes)
     assert (found.statistics.min["name"], found.statistics.max["name"], found.statistics.nulls["name"]) == ("n1", "n2", 0)
     with pytest.raises(ObjectNotFound):
-        statistics_of(S3Store(lake.settings), "lake/users/gone.parquet")
+        statistics_of(S3Store(lake.settings), replace(file, key="lake/users/gone.parquet"))
 
 
 @pytest.mark.usefixtures("gathering")

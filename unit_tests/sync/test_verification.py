@@ -19,7 +19,6 @@ from destination_s3_spark.chain import opening
 from destination_s3_spark.chain.blocks import block_name, canonical
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.hint import HINT_NAME
-from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.cli import operator_command
 from destination_s3_spark.formats.file_statistics import KeyRange
@@ -27,7 +26,7 @@ from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.factory import TableFactory
 from destination_s3_spark.tables.runs.keys import BOUND_BYTES
-from destination_s3_spark.tables.verification import Verified, footer_problem, key_problems, order_problem, verify
+from destination_s3_spark.tables.verification import CheckedFooter, Verified, checked_footer, key_problems, order_problem, verify
 from unit_tests.sync.inline_lake import InlineLake, line, state, status
 from unit_tests.sync.logged_lake import cdc_catalog
 
@@ -210,13 +209,13 @@ def test_a_changed_missing_or_unreadable_block_is_a_problem(make_lake: Make) -> 
     assert any("block 3 is missing" in problem for problem in verified(lake).problems)
 
 
-def ranged(key: str, first: str, last: str, of: str = "k") -> FileEntry:
-    return FileEntry(FileKind.FINAL, key, 10, 100, keys=KeyRange(first, last, of))
+def ranged(key: str, first: str, last: str, of: str = "k") -> CheckedFooter:
+    return CheckedFooter(FileEntry(FileKind.FINAL, key, 10, 100, sorted_by=of), KeyRange(first, last, of))
 
 
 def test_overlapping_ranges_of_keys_are_a_problem() -> None:
-    def problems(*files: FileEntry) -> list[str]:
-        return list(key_problems(LiveFiles(files=files)))
+    def problems(*files: CheckedFooter) -> list[str]:
+        return list(key_problems(files))
 
     long = "ab" * BOUND_BYTES
     assert problems(ranged("b", "20", "2f"), ranged("a", "10", "1f")) == []
@@ -225,11 +224,14 @@ def test_overlapping_ranges_of_keys_are_a_problem() -> None:
     assert problems(ranged("a", "10", long), ranged("b", long, "ff")) == []
 
 
-def test_a_file_with_unsorted_keys_or_others_than_its_range_is_a_problem() -> None:
-    file = ranged("a", "10", "2f")
-    assert order_problem(file, [b"\x10", b"\x20"]) is None
-    for firsts in ([b"\x20", b"\x10"], [b"\x09", b"\x20"], [b"\x10", b"\x30"]):
-        assert "is not sorted by key" in (order_problem(file, firsts) or "")
+def test_a_file_with_unsorted_keys_or_others_than_block_or_hint_say_is_a_problem() -> None:
+    file, keys = ranged("a", "10", "2f").file, KeyRange("10", "2f", "k")
+    firsts = [b"\x10", b"\x20"]
+    assert order_problem(file, keys, firsts) is None
+    assert order_problem(replace(file, keys=keys), keys, firsts) is None
+    assert "other keys than the hint says" in (order_problem(replace(file, keys=KeyRange("11", "2f", "k")), keys, firsts) or "")
+    for wrong in ((file, keys, firsts[::-1]), (file, keys, [b"\x10", b"\x30"]), (replace(file, sorted_by="other"), keys, firsts)):
+        assert "is not sorted by the key that its block says" in (order_problem(*wrong) or "")
 
 
 def test_a_block_that_counts_other_rows_than_its_file_is_a_problem(make_lake: Make) -> None:
@@ -247,7 +249,7 @@ def test_a_block_that_counts_other_rows_than_its_file_is_a_problem(make_lake: Ma
     entry = next(file for file in chain.live_files().files if file.key == target)
     store.put(target, sink.getvalue())
 
-    assert footer_problem(store, replace(entry, bytes=len(sink.getvalue()))) == f"{target} has 10 rows, its block says 5"
+    assert checked_footer(store, replace(entry, bytes=len(sink.getvalue()))).problem == f"{target} has 10 rows, its block says 5"
 
 
 def test_a_damaged_or_missing_hint_is_a_remark(make_lake: Make) -> None:

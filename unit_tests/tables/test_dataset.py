@@ -10,6 +10,7 @@ import duckdb
 import polars
 import pyarrow as pa
 import pytest
+from msgspec.structs import replace
 
 from destination_s3_spark import tables
 from destination_s3_spark.chain.events import AddData, OffsetInterval, ReplaceData
@@ -165,8 +166,8 @@ def test_a_deduplicated_text_table_is_read_from_its_merge_state(table: Any) -> N
     table.set_schema(writer, 0, ID)
     state_schema = RAW_SCHEMA.append(pa.field("_airbyte_key", pa.binary()))
     rows = table.rows(state_schema, {"_airbyte_data": '{"id":1.50}', "_airbyte_key": b"1"})
-    final = table.stage(writer, FileKind.FINAL, b"id\n1.50\n", ".csv", keys=keys("01", "02"))
-    writer.merge([final, table.stage(writer, FileKind.STATE, rows, keys=keys("01", "02"))], [], None)
+    final = table.stage(writer, FileKind.FINAL, b"id\n1.50\n", ".csv")
+    writer.merge([final, replace(table.stage(writer, FileKind.STATE, rows, keys=keys("01", "02")), copy_of=final.key)], [], None)
 
     dataset = tables.read(table.config(**CSV), "users", "shop")
 
@@ -177,8 +178,9 @@ def test_a_deduplicated_text_table_is_read_from_its_merge_state(table: Any) -> N
 def test_a_deduplicated_avro_table_is_read_typed(table: Any) -> None:
     writer = table.writer()
     schema = table.set_schema(writer, 0, ID)
-    final = table.stage(writer, FileKind.FINAL, b"Obj", ".avro", keys=keys("01", "02"))
-    writer.merge([final, table.stage(writer, FileKind.STATE, table.rows(schema, {"id": 4}), keys=keys("01", "02"))], [], None)
+    final = table.stage(writer, FileKind.FINAL, b"Obj", ".avro")
+    state = table.stage(writer, FileKind.STATE, table.rows(schema, {"id": 4}), keys=keys("01", "02"))
+    writer.merge([final, replace(state, copy_of=final.key)], [], None)
 
     assert ids(
         tables.read(table.config(format={"format_type": "Avro", "compression_codec": {"codec": "no compression"}}), "users", "shop")

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
 
+from msgspec.structs import replace
+
 from destination_s3_spark.chain.blocks import Block
 from destination_s3_spark.chain.events import AddData, MergeData, ReplaceData
 from destination_s3_spark.chain.files import FileEntry, FileKind
@@ -66,9 +68,14 @@ class FileTotals:
 def table_files(table: InspectedTable) -> tuple[TableFile, ...]:
     """Return the live files in the order in which they were added, those of destination-s3 first."""
     live, added, specs = table.readable.live, _blocks_of_files(table), _key_specs(table)
+    of_states = {state.copy_of: state.keys for state in live.of(FileKind.STATE)}
     adopted = [TableFile(FileKind.ADOPTED, FileStatus.LIVE, key, *[None] * 9) for key in live.adopted]
-    ours = [_file(file, FileStatus.PENDING if live.is_pending(file) else FileStatus.LIVE, added, specs) for file in live.files]
-    return (*adopted, *ours, *(_file(file, FileStatus.GIVEN_UP, added, specs) for file in live.dropped))
+
+    def shown(file: FileEntry, standing: FileStatus) -> TableFile:
+        return _file(replace(file, keys=file.keys or of_states.get(file.key)), standing, added, specs)
+
+    ours = [shown(file, FileStatus.PENDING if live.is_pending(file) else FileStatus.LIVE) for file in live.files]
+    return (*adopted, *ours, *(shown(file, FileStatus.GIVEN_UP) for file in live.dropped))
 
 
 def file_totals(table: InspectedTable) -> tuple[FileTotals, ...]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -25,8 +26,9 @@ from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.factory import TableFactory
 from destination_s3_spark.tables.found import FoundTable, UnreadTable
 from destination_s3_spark.tables.publishers.publication import Publisher, Standing, standing
+from destination_s3_spark.tables.runs.footers import with_keys
 
-HEADS_AT_ONCE = 16
+HEADS_AT_ONCE = FOOTERS_AT_ONCE = 16
 MOST_BLOCKS = 1_000
 """Newest blocks of a chain that are read. Each takes one request; older ones stay out of the history."""
 Shown = TypeVar("Shown")
@@ -67,16 +69,20 @@ class InspectedTable:
 
 
 def read_table(
-    factory: TableFactory, found: FoundTable, publishers: Sequence[Publisher] = (), most_blocks: int = MOST_BLOCKS
+    factory: TableFactory, found: FoundTable, publishers: Sequence[Publisher] = (), most_blocks: int = MOST_BLOCKS, *, keys: bool = False
 ) -> InspectedTable:
     """Read the table's chain with its newest blocks and all its schemas, and ask the publishers what readers see.
 
-    Raises DataError when the chain is damaged.
+    With `keys`, footers tell the bounds of keys that the hint does not. Raises DataError when the chain is damaged.
     """
     chain = factory.read_chain(found)
     end = chain.head.sequence_number + 1
     blocks = tuple(chain.blocks(range(max(0, end - most_blocks), end)))
     seen = _seen(factory, chain)
+    if keys:
+        with ThreadPoolExecutor(FOOTERS_AT_ONCE, "footers") as pool:
+            files = tuple(with_keys(seen.live.files, TableStore(factory.store, chain), pool.map))
+        seen = replace(seen, live=msgspec.structs.replace(seen.live, files=files))
     return InspectedTable(chain.head, seen, blocks, tuple(chain.schema_history()), _standings(factory, chain, seen, publishers))
 
 

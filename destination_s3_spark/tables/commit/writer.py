@@ -245,6 +245,10 @@ class TableWriter:
         """Return the files of the table (one request per block since the last Snapshot, unless the hint had them)."""
         return self._chain.live_files()
 
+    def learn(self, files: Iterable[FileEntry]) -> None:
+        """Keep what the footers of live files say, for this session and for the hint."""
+        self._chain.learn(files)
+
     def schemas(self, ids: Collection[int]) -> dict[int, TableSchema]:
         """Return the table's schemas with these ids from the chain. The current schema takes no request."""
         return {schema_id: from_event(payload) for schema_id, payload in self._chain.schemas(ids).items()}
@@ -291,7 +295,7 @@ class TableWriter:
                         sync_id=self._session.sync_id,
                         generation_id=self._session.generation_id,
                         files=files,
-                        files_removed=tuple(msgspec.structs.replace(file, statistics=None) for file in removed),
+                        files_removed=tuple(removed),
                         keep_until=self._chain.now() + self._keep_replaced if self._keep_replaced else None,
                     )
                 )

@@ -127,4 +127,13 @@ def _footer(file: FileEntry, store: ObjectStore) -> Footer:
 
 def _in_place_of(group: Group, joined: FileEntry) -> FileEntry:
     first = group[0]
-    return replace(joined, offset=first.offset, schema_id=first.schema_id, generation_id=first.generation_id, partition=first.partition)
+    known = [file.unbounded for file in group if file.unbounded is not None]
+    unbounded = tuple(sorted({name for names in known for name in names})) if len(known) == len(group) else None
+    return replace(
+        joined,
+        offset=first.offset,
+        schema_id=first.schema_id,
+        generation_id=first.generation_id,
+        unbounded=joined.unbounded if joined.unbounded is not None else unbounded,
+        in_partition=first.in_partition,
+    )

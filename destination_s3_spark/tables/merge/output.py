@@ -129,4 +129,4 @@ class _LiveFile:
         state = self._state.stage()
         if state.rows != final.rows:
             raise Bug(f"{state.rows} merged rows became {final.rows} rows of a file; nothing was committed.")
-        return [replace(final, keys=state.keys), state]
+        return [final, replace(state, copy_of=final.key)]

@@ -98,8 +98,7 @@ def _made_distinct(rows: pa.RecordBatch, task: SortTask) -> pa.RecordBatch:
 
     A row keeps the digest that its id carries if it was stored under the same key. Otherwise it gets a digest of its own.
     """
-    keys = task.stored.file.keys
-    same_key = keys is not None and keys.of == task.spec.fingerprint
+    same_key = task.stored.file.sorted_by == task.spec.fingerprint
     new = {row: raw_id for row, raw_id in unfit_rows(rows, task.spec) if not (same_key and carried_digest(raw_id))}
     if not new:
         return rows

@@ -23,7 +23,7 @@ from destination_s3_spark.schema.airbyte_type import Scalar
 from destination_s3_spark.schema.partitioning import NULL_PARTITION, Partitioning, Transform
 from destination_s3_spark.storage.object_store import ObjectNotFound, ObjectStore
 from destination_s3_spark.tables.publishers.publication import NotPublished
-from destination_s3_spark.tables.stored.footer import StoredFile, statistics_of
+from destination_s3_spark.tables.runs.footers import StoredFile, statistics_of
 
 FOOTERS_AT_ONCE = 16
 
@@ -55,7 +55,7 @@ def configuration(columns: DeltaColumns, files: Iterable[FileEntry]) -> dict[str
     delta-rs 1.6 loses the rows in which it is null, and it loses rows of every file that has no bounds of a column with values. With this
     property, both are right. Structs without nulls need no property.
     """
-    unbounded = unbounded_columns(file.statistics for file in files if file.statistics is not None)
+    unbounded = {name for file in files for name in file.unbounded or ()}
     if not {*columns.partly_bounded, *unbounded} - {META}:
         return {}
     return {STATS_COLUMNS: ",".join(_quoted(name) for name in columns.names if name not in {*columns.partly_bounded, *unbounded})}
@@ -67,7 +67,7 @@ def _quoted(name: str) -> str:
 
 
 def is_described(file: FileEntry) -> bool:
-    """Return whether the chain has all that an action needs. Otherwise the file's footer has it."""
+    """Return whether the session or the hint knows all that an action needs. Otherwise the file's footer has it."""
     return file.statistics is not None and file.kind is not FileKind.ADOPTED
 
 
@@ -79,7 +79,7 @@ def describes(add: Add, file: FileEntry) -> bool:
 def add_actions(
     store: ObjectStore, files: Mapping[str, FileEntry], columns: pa.Schema, time: int, partitioning: Partitioning | None
 ) -> dict[str, Add]:
-    """Return the actions that add files, by path. Footers of files that the chain does not describe are read.
+    """Return the actions that add files, by path. Footers of files that are not described are read.
 
     Raises NotPublished for a file of destination-s3 that is gone or cannot be read.
     """
@@ -87,7 +87,7 @@ def add_actions(
     with ThreadPoolExecutor(FOOTERS_AT_ONCE, "footers") as pool:
         footers = dict(zip(unknown, pool.map(partial(_read, store), unknown.values()), strict=True))
     return {
-        path: _add(path, partition_values(partitioning, file), footers.get(path) or _in_chain(file), columns, time)
+        path: _add(path, partition_values(partitioning, file), footers.get(path) or _known(file), columns, time)
         for path, file in sorted(files.items())
     }
 
@@ -107,21 +107,21 @@ def with_columns(adds: Iterable[Add], columns: pa.Schema) -> dict[str, Add]:
     return widened
 
 
-def _in_chain(file: FileEntry) -> StoredFile:
+def _known(file: FileEntry) -> StoredFile:
     return StoredFile(file.rows, file.bytes, file.statistics or UNBOUNDED)
 
 
 def _read(store: ObjectStore, file: FileEntry) -> StoredFile:
     try:
-        found = statistics_of(store, file.key)
+        found = statistics_of(store, file)
     except (ObjectNotFound, pa.ArrowException, OSError):
         if file.kind is not FileKind.ADOPTED:
-            return _in_chain(file)  # nothing is lost but the statistics
+            return _known(file)  # nothing is lost but the statistics
         raise NotPublished(
             f"its file '{file.key}' is gone or is not Parquet. Restore it from a backup or a bucket version, or refresh the stream."
         ) from None
-    # The chain does not know these statistics, so `configuration` cannot count on them.
-    return found._replace(statistics=UNBOUNDED) if unbounded_columns([found.statistics]) else found
+    # Blocks do not say which columns of this file are unbounded if none were gathered, so `configuration` cannot count on them.
+    return found._replace(statistics=UNBOUNDED) if file.unbounded is None and unbounded_columns([found.statistics]) else found
 
 
 def _add(path: str, values: dict[str, str | None], file: StoredFile, columns: pa.Schema, time: int) -> Add:
@@ -130,13 +130,13 @@ def _add(path: str, values: dict[str, str | None], file: StoredFile, columns: pa
 
 def _text(rows: int, statistics: FileStatistics) -> str:
     low, high, nulls = (
-        {name: of for name, of in _known(tree).items() if name != META} for tree in (statistics.min, statistics.max, statistics.nulls)
+        {name: of for name, of in _bounded(tree).items() if name != META} for tree in (statistics.min, statistics.max, statistics.nulls)
     )
     return msgspec.json.encode(_Stats(rows, low, high, nulls)).decode()
 
 
-def _known(tree: Mapping[str, object]) -> dict[str, object]:
-    return {name: _known(of) if isinstance(of, dict) else of for name, of in tree.items() if of is not NO_BOUND}
+def _bounded(tree: Mapping[str, object]) -> dict[str, object]:
+    return {name: _bounded(of) if isinstance(of, dict) else of for name, of in tree.items() if of is not NO_BOUND}
 
 
 def partition_column(partitioning: Partitioning) -> PartitionColumn:

@@ -50,7 +50,7 @@ CDC_FIELDS = "_ab_cdc_"
 RAW_ID, META = META_FIELDS[0].name, META_FIELDS[2].name
 
 BOUND_BYTES = 64
-"""Length to which the bounds of a file's keys are cut, because the chain stores them for every file."""
+"""Length to which the bounds of a file's keys are cut, because the hint has them for every file."""
 
 _UNFIT = b"\x02"
 _END_OF_TEXT = b"\x00\x00"
@@ -184,10 +184,10 @@ def deleted_column(rows: pa.RecordBatch | pa.Table, spec: KeySpec) -> pa.Boolean
     return contiguous(rows[spec.deleted_at.name]).is_valid()
 
 
-def key_range(first: bytes, last: bytes, spec: KeySpec) -> KeyRange:
+def key_range(first: bytes, last: bytes, fingerprint: str) -> KeyRange:
     """Return the bounds of a sorted file from its first and last encoded key. Long bounds are cut: the first down, the last up."""
     upper = last if len(last) <= BOUND_BYTES else _next_prefix(last[:BOUND_BYTES])
-    return KeyRange(first[:BOUND_BYTES].hex(), upper.hex(), spec.fingerprint)
+    return KeyRange(first[:BOUND_BYTES].hex(), upper.hex(), fingerprint)
 
 
 def lower(keys: KeyRange) -> bytes:
@@ -282,7 +282,7 @@ def _encode_text(column: pa.Array[Any]) -> pa.BinaryArray:
 
 
 def keys_of(file: FileEntry) -> KeyRange:
-    """Return the key bounds of a sorted file. Raises Bug for a file without them."""
+    """Return the key bounds of a sorted file (see `footers.with_keys`). Raises Bug for a file without them."""
     if file.keys is None:
-        raise Bug(f"'{file.key}' is not sorted by key.")
+        raise Bug(f"The keys of '{file.key}' are not known; nothing was changed.")
     return file.keys

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.errors import Bug
 from destination_s3_spark.formats.file_format import SeekableFile, Sink, require_columns
-from destination_s3_spark.formats.file_statistics import WrittenFile
+from destination_s3_spark.formats.file_statistics import KeyRange, WrittenFile
 from destination_s3_spark.formats.parquet import Dictionary, ParquetCodec, ParquetFile, ParquetOptions
 from destination_s3_spark.schema.airbyte_type import Field
 from destination_s3_spark.schema.arrow import arrow_type
@@ -49,6 +49,8 @@ slower.
 
 FIRST_KEYS = "airbyte.first_keys"
 """Footer metadata: JSON list with the first key of each row group in hex."""
+LAST_KEY = "airbyte.last_key"
+"""Footer metadata: the last key of the file in hex."""
 GROUP_BYTES = "airbyte.row_group_bytes"
 """Footer metadata: JSON list with the size of each row group in Arrow memory. Parquet itself records only the size of encoded values."""
 KEY_FINGERPRINT = "airbyte.key"
@@ -99,11 +101,12 @@ class SortedFileWriter(ParquetFile):
         """Write the buffered rows and the footer."""
         own = {
             FIRST_KEYS: json.dumps([key.hex() for key in self._first_keys]),
+            LAST_KEY: self._last.hex(),
             GROUP_BYTES: json.dumps(self._group_bytes),
             KEY_FINGERPRINT: self._spec.fingerprint,
             CURSOR_FINGERPRINT: self._spec.cursor_fingerprint,
         }
-        keys = key_range(self._first_keys[0], self._last, self._spec) if self._first_keys else None
+        keys = key_range(self._first_keys[0], self._last, self._spec.fingerprint) if self._first_keys else None
         return replace(super().close({**own, **(metadata or {})}), keys=keys)
 
 
@@ -159,7 +162,14 @@ def tombstone_schema(spec: KeySpec) -> pa.Schema:
 
 def sorted_index(file: SeekableFile) -> tuple[RowGroup, ...]:
     """Read the row groups of a sorted file, in key order, from its footer. Raises Bug when the file was not written sorted."""
-    return _index(pq.ParquetFile(file).metadata)
+    return index_of(pq.ParquetFile(file).metadata)
+
+
+def keys_in(metadata: pq.FileMetaData) -> KeyRange:
+    """Return the bounds of the keys in a sorted file that has rows, from its footer. Raises Bug when the file was not written sorted."""
+    footer = _footer(metadata)
+    first, last = bytes.fromhex(json.loads(footer[FIRST_KEYS])[0]), bytes.fromhex(footer[LAST_KEY])
+    return key_range(first, last, footer[KEY_FINGERPRINT])
 
 
 def row_group_keys(file: SeekableFile, number: int) -> pa.ChunkedArray[Any]:
@@ -196,7 +206,7 @@ class SortedFile:
         self._kind = kind
         self._form = form
         self._offset = offset
-        self.row_groups = _index(self._footer)
+        self.row_groups = index_of(self._footer)
         metadata = _footer(self._footer)
         spec = form.spec.of_deletions if kind is FileKind.TOMBSTONE else form.spec
         if metadata[KEY_FINGERPRINT] != spec.fingerprint:
@@ -284,7 +294,8 @@ def _only_extracted_at(stored: pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.table(columns, schema=schema)
 
 
-def _index(metadata: pq.FileMetaData) -> tuple[RowGroup, ...]:
+def index_of(metadata: pq.FileMetaData) -> tuple[RowGroup, ...]:
+    """Return the row groups of a sorted file from its footer. Raises Bug when the file was not written sorted."""
     footer = _footer(metadata)
     rows = [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
     return tuple(
@@ -294,7 +305,7 @@ def _index(metadata: pq.FileMetaData) -> tuple[RowGroup, ...]:
 
 
 def _footer(metadata: pq.FileMetaData) -> dict[str, str]:
-    names = (FIRST_KEYS, GROUP_BYTES, KEY_FINGERPRINT, CURSOR_FINGERPRINT)
+    names = (FIRST_KEYS, LAST_KEY, GROUP_BYTES, KEY_FINGERPRINT, CURSOR_FINGERPRINT)
     stored = metadata.metadata or {}
     found = {name: stored[name.encode()].decode() for name in names if name.encode() in stored}
     if len(found) < len(names):

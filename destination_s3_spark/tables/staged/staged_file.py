@@ -50,7 +50,7 @@ class StagedFile(Generic[Content]):
     def stage(self) -> FileEntry:
         """Finish the file and its upload."""
         written = self.close()
-        return FileEntry.staged(self._kind, self._sink.stage(), written, self._partition)
+        return FileEntry.staged(self._kind, self._sink.stage(), written, in_partition=self._partition is not None)
 
     def stage_all(self) -> tuple[FileEntry, ...]:
         """As `PartitionedFiles.stage_all`: the one file."""

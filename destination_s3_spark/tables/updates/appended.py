@@ -70,7 +70,7 @@ def rebuild_from_raw(table: OpenTable, resources: Resources) -> Update:
 
 def _is_run(file: FileEntry) -> bool:
     """Tell whether the file was landed for a merge. Its columns then differ from those of a final file."""
-    return file.keys is not None
+    return file.sorted_by is not None
 
 
 def _is_divided(file: FileEntry) -> bool:

@@ -12,7 +12,6 @@ import pyarrow.parquet as pq
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.errors import ConfigError
-from destination_s3_spark.formats.file_statistics import KeyRange
 from destination_s3_spark.formats.parquet import ParquetOptions
 from destination_s3_spark.schema.arrow import RAW_SCHEMA
 from destination_s3_spark.storage.ranged import RangedFile
@@ -20,7 +19,7 @@ from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.columns.row_plan import control_plan
 from destination_s3_spark.tables.commit.generation import NOTHING, Kept
 from destination_s3_spark.tables.open_table import OpenTable
-from destination_s3_spark.tables.runs.keys import keys_of
+from destination_s3_spark.tables.runs.footers import with_keys
 from destination_s3_spark.tables.runs.table_format import TableFormat
 from destination_s3_spark.tables.stored.conversion import Misfits
 from destination_s3_spark.tables.stored.presence import present
@@ -45,7 +44,7 @@ def raw_twins(live: LiveFiles, files: Sequence[FileEntry]) -> dict[str, FileEntr
     raw: dict[tuple[int | None, int], FileEntry] = {}
     for twin in live.of(FileKind.RAW):
         raw.setdefault((twin.offset, twin.rows), twin)
-    placed = {file.key for file in files if file.offset is not None and file.partition is None}
+    placed = {file.key for file in files if file.offset is not None and not file.in_partition}
     return {file.key: raw.get((file.offset, file.rows)) if file.key in placed else None for file in files}
 
 
@@ -113,7 +112,7 @@ def merge_inputs(table: OpenTable, live: LiveFiles, form: TableFormat, s3: S3Set
     pending = live.pending is not None
 
     def fits(file: FileEntry) -> bool:
-        return file.keys is not None and file.keys.of == form.spec.fingerprint and not table.is_outdated(file)
+        return file.sorted_by == form.spec.fingerprint and not table.is_outdated(file)
 
     deltas = [*table.kept.deltas, *(file for file in live.of(FileKind.DELTA) if live.is_pending(file) == pending)]
     pairs = [] if pending else list(_pairs(live))
@@ -131,12 +130,29 @@ def merge_inputs(table: OpenTable, live: LiveFiles, form: TableFormat, s3: S3Set
             raise
         return raw_inputs(table, live, form, s3)
     tombstones, old_tombstones = _tombstones(table, () if pending else live.of(FileKind.TOMBSTONE), form)
-    return MergeInputs(
+    inputs = MergeInputs(
         table=tuple(kept),
         runs=tuple(file for file in deltas if fits(file)),
         tombstones=tombstones,
         unsorted=tuple(zip(to_sort, sources, strict=True)),
         consumed=(*deltas, *{file.key: file for pair in others for file in pair}.values(), *old_tombstones),
+    )
+    return _with_keys(table, inputs)
+
+
+def _with_keys(table: OpenTable, inputs: MergeInputs) -> MergeInputs:
+    """Return the inputs with the bounds of their keys. Reads the footers of files that neither the session nor the hint knows."""
+    sorted_files = [*(rows for rows, _ in inputs.table), *inputs.runs, *inputs.tombstones]
+    found = with_keys(sorted_files, table.writer.store, table.writer.map_files)
+    if found == sorted_files:
+        return inputs
+    table.writer.learn(found)
+    known = {file.key: file for file in found}
+    return replace(
+        inputs,
+        table=tuple((known[rows.key], known.get(final.key, final)) for rows, final in inputs.table),
+        runs=tuple(known[file.key] for file in inputs.runs),
+        tombstones=tuple(known[file.key] for file in inputs.tombstones),
     )
 
 
@@ -151,13 +167,9 @@ def raw_inputs(table: OpenTable, live: LiveFiles, form: TableFormat, s3: S3Setti
 
 def _pairs(live: LiveFiles) -> Iterator[tuple[FileEntry, FileEntry]]:
     """Yield for each final file the file with its rows for merges: its merge state, or the final file itself."""
-    # Bounds of long keys are cut, so several files may have equal bounds. Such files are always merged together, so any pairing is valid.
-    states: dict[KeyRange | None, list[FileEntry]] = {}
-    for file in live.of(FileKind.STATE):
-        states.setdefault(file.keys, []).append(file)
+    states = {file.copy_of: file for file in live.of(FileKind.STATE)}
     for final in live.of(FileKind.FINAL):
-        found = states.get(final.keys)
-        yield found.pop() if found and final.keys is not None else final, final
+        yield states.get(final.key, final), final
 
 
 def _has_format(form: TableFormat, rows: FileEntry, final: FileEntry) -> bool:
@@ -168,7 +180,7 @@ def _has_format(form: TableFormat, rows: FileEntry, final: FileEntry) -> bool:
 
 def _tombstones(table: OpenTable, buried: Sequence[FileEntry], form: TableFormat) -> tuple[tuple[FileEntry, ...], tuple[FileEntry, ...]]:
     """Divide tombstone files into those of the table's current key and those of an earlier one, with a warning about these."""
-    current = tuple(file for file in buried if keys_of(file).of == form.spec.of_deletions.fingerprint)
+    current = tuple(file for file in buried if file.sorted_by == form.spec.of_deletions.fingerprint)
     old = tuple(file for file in buried if file not in current)
     if old:
         logger.warning(

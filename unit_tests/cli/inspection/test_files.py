@@ -52,7 +52,7 @@ def test_files_are_listed_by_kind_and_those_of_a_pending_generation_apart() -> N
 def test_files_that_are_sorted_by_key_show_its_range(spec_key: tuple[Field, ...], shown: tuple[str | None, str | None]) -> None:
     spec = KeySpec(spec_key, None, None, CdcDeletion.HARD)
     first, last = encode_key([pa.array([-5, 7]), pa.array(["a", None])]).to_pylist()
-    merged = FileEntry(FileKind.FINAL, "final/1.parquet", 2, 7, "upload", keys=key_range(first, last, spec))
+    merged = FileEntry(FileKind.FINAL, "final/1.parquet", 2, 7, "upload", keys=key_range(first, last, spec.fingerprint))
     removed = FileEntry(FileKind.FINAL, "final/0.parquet", 5, 1_500_000)
     chain = HandMadeChain().append(SEED).append(KEYED).append(add_data(0, 5))
 
@@ -67,7 +67,9 @@ def test_files_of_partitions_show_them_and_their_keys_without_them() -> None:
     meta = pa.array([{"sync_id": 0, "changes": []}] * 2, META_FIELDS[2].type)
     rows = pa.record_batch({"id": [-5, 7], "name": ["a", "a"], "_airbyte_meta": meta, "_airbyte_raw_id": ["", ""]})
     first, last = key_column(rows, spec).to_pylist()
-    merged = FileEntry(FileKind.FINAL, "final/of=a/1.parquet", 2, 7, "upload", keys=key_range(first, last, spec), partition="a")
+    merged = FileEntry(
+        FileKind.FINAL, "final/of=a/1.parquet", 2, 7, "upload", keys=key_range(first, last, spec.fingerprint), in_partition=True
+    )
     divided = SetDataSchema({**KEYED.schema, "partition": by.to_json()})
     chain = HandMadeChain().append(SEED).append(divided).append(add_data(0, 5))
     removed = FileEntry(FileKind.FINAL, "final/0.parquet", 5, 1_500_000)

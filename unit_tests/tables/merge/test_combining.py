@@ -32,7 +32,7 @@ LARGE = 64 * 2**20
 
 def run(first: int, last: int, name: str = "", size: int = LARGE, rows: int = 1_000_000) -> FileEntry:
     keys: Any = encode_key([pa.array([first, last], pa.int64())]).to_pylist()
-    return FileEntry(FileKind.DELTA, name or f"{first}-{last}", rows, size, keys=key_range(keys[0], keys[1], SPEC), offset=5)
+    return FileEntry(FileKind.DELTA, name or f"{first}-{last}", rows, size, keys=key_range(keys[0], keys[1], SPEC.fingerprint), offset=5)
 
 
 def finished(runs: Sequence[FileEntry], lost: int = 0) -> tuple[Combined, list[list[CombineTask]]]:

@@ -199,7 +199,7 @@ def test_rows_that_are_text_are_not_merged_with_others_but_deletions_are() -> No
 @given(st.lists(st.text(st.sampled_from("a\x00\x7f\U0010ffff"), max_size=80), min_size=1, max_size=4))
 def test_bounds_of_a_file_hold_all_its_keys(texts: list[str]) -> None:
     keys = sorted(encode_key([pa.array(texts)]).to_pylist())
-    found = key_range(keys[0], keys[-1], spec(NAME))
+    found = key_range(keys[0], keys[-1], spec(NAME).fingerprint)
     assert lower(found) <= keys[0]
     assert keys[-1] <= upper(found)
     assert max(len(lower(found)), len(upper(found))) <= BOUND_BYTES
@@ -207,9 +207,9 @@ def test_bounds_of_a_file_hold_all_its_keys(texts: list[str]) -> None:
 
 
 def test_short_bounds_are_exact_and_long_ones_are_cut_outwards() -> None:
-    assert key_range(b"\x00a", b"\x01b", spec()).first == "0061"
-    assert key_range(b"\x00a", b"\x01b", spec()).last == "0162"
-    long = key_range(b"\x01" + b"k" * 99, b"\x01" + b"k" * 30 + b"\xff" * 99, spec())
+    assert key_range(b"\x00a", b"\x01b", spec().fingerprint).first == "0061"
+    assert key_range(b"\x00a", b"\x01b", spec().fingerprint).last == "0162"
+    long = key_range(b"\x01" + b"k" * 99, b"\x01" + b"k" * 30 + b"\xff" * 99, spec().fingerprint)
     assert lower(long) == b"\x01" + b"k" * 63
     assert upper(long) == b"\x01" + b"k" * 29 + b"l"
 

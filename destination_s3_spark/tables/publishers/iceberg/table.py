@@ -42,6 +42,7 @@ from destination_s3_spark.tables.publishers.iceberg.partitions import (
     shown_partitioning,
 )
 from destination_s3_spark.tables.publishers.publication import NotPublished
+from destination_s3_spark.tables.runs.footers import with_statistics
 
 OWNER = "airbyte.table-id"
 """Table property: the S3 URI of the folder of the table's chain. A table with another one, or with none, is not ours."""
@@ -148,14 +149,14 @@ def publish(catalog: Catalog, store: ObjectStore, place: Place, state: TableStat
             continue
         if _is_newer(table, state) or published_block(table, state) == state.sequence_number:
             return
-        change = _Change(table, place, state, wanted)
+        change = _Change(table, store, place, state, wanted)
         try:
             if not _retries_are_off(table):
                 table = table.transaction().set_properties(place.settings()).commit_transaction()
             change.commit()
         except (CommitFailedException, CommitStateUnknownException, NoSuchTableError):
             continue  # the table tells at the next attempt
-        change.delete_expired(store)
+        change.delete_expired()
         return
     raise NotPublished(
         f"The Iceberg catalog refused {TRIES} commits in a row or did not say what became of them: another program keeps changing "
@@ -215,8 +216,9 @@ def _retries_are_off(table: Table) -> bool:
 class _Change:
     """The change of a table as loaded to a state of the chain."""
 
-    def __init__(self, table: Table, place: Place, state: TableState, wanted: LiveTable) -> None:
+    def __init__(self, table: Table, store: ObjectStore, place: Place, state: TableState, wanted: LiveTable) -> None:
         self._table = table
+        self._store = store
         self._place = place
         self._state = state
         self._schema = iceberg_schema(wanted.columns, wanted.ids)
@@ -244,7 +246,7 @@ class _Change:
         self._expire(transaction)
         transaction.commit_transaction()
 
-    def delete_expired(self, store: ObjectStore) -> None:
+    def delete_expired(self) -> None:
         """Delete the manifests of snapshots that were expired with the commit. A crash before it leaves them as orphans."""
         if not self._expired:
             return
@@ -257,7 +259,7 @@ class _Change:
         bucket = f"{self._place.metadata}/"
         folder = bucket.partition("://")[2].partition("/")[2]
         names = {path.removeprefix(bucket) for path in gone | lists if path.startswith(bucket)}
-        store.delete(sorted(folder + name for name in names if "/" not in name))
+        self._store.delete(sorted(folder + name for name in names if "/" not in name))
 
     def _change_files(self, transaction: Transaction) -> str:
         """Stage a snapshot with the difference of the files. Return the id of the snapshot that the table will have."""
@@ -268,7 +270,9 @@ class _Change:
         kept = now.keys() - {file.file_path for file in replaced}
         metadata = transaction.table_metadata
         schema, spec_id = metadata.schema(), metadata.default_spec_id
-        added = [self._data_file(path, entry, schema, spec_id) for path, entry in self._files.items() if path not in kept]
+        new = {path: entry for path, entry in self._files.items() if path not in kept}
+        described = with_statistics(new.values(), self._store, ExecutorFactory.get_or_create().map)
+        added = [self._data_file(path, entry, schema, spec_id) for path, entry in zip(new, described, strict=True)]
         foreign_deletes = any(manifest.content is ManifestContent.DELETES for manifest in manifests)
         if not (replaced or added or foreign_deletes):
             # A snapshot's requirement, without one: the commit fails if the table was changed since it was loaded.

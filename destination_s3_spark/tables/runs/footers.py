@@ -1,0 +1,89 @@
+"""Facts of Parquet files from their footers: rows, bounds of keys, statistics.
+
+Blocks do not have the last two, because they are values of records. The session that wrote a file knows them, and so does the hint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import closing
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from msgspec.structs import replace
+
+from destination_s3_spark.chain.files import FileEntry, FileKind
+from destination_s3_spark.chain.settle import MapCalls
+from destination_s3_spark.errors import DataError
+from destination_s3_spark.formats.file_statistics import FileStatistics
+from destination_s3_spark.formats.parquet_statistics import footer_statistics
+from destination_s3_spark.storage.object_store import ObjectNotFound, ObjectStore
+from destination_s3_spark.storage.ranged import RangedFile
+from destination_s3_spark.tables.runs.sorted_file import keys_in
+
+
+class StoredFile(NamedTuple):
+    """A file's number of rows, its size in bytes and its statistics."""
+
+    rows: int
+    bytes: int
+    statistics: FileStatistics
+
+
+def read_footer(store: ObjectStore, file: FileEntry) -> pq.FileMetaData:
+    """Read the footer of a Parquet file, usually by one GET.
+
+    Raises ObjectNotFound, TransientError, or pa.ArrowInvalid for an object that is not a Parquet file.
+    """
+    with closing(RangedFile(store, file.key, file.bytes)) as source:
+        return pq.ParquetFile(source).metadata
+
+
+def statistics_of(store: ObjectStore, file: FileEntry) -> StoredFile:
+    """Return what the footer of a file says. Takes one HEAD more for an adopted file, whose size no block has. Raises as `read_footer`."""
+    if file.kind is FileKind.ADOPTED:
+        info = store.head(file.key)
+        if info is None:
+            raise ObjectNotFound(file.key)
+        file = replace(file, bytes=info.size)
+    footer = read_footer(store, file)
+    return StoredFile(footer.num_rows, file.bytes, footer_statistics(footer))
+
+
+def with_keys(files: Iterable[FileEntry], store: ObjectStore, map_files: MapCalls = map) -> list[FileEntry]:
+    """Return the files with the bounds of their keys, if they are sorted. Reads the footer of each sorted file without bounds.
+
+    Raises DataError for a file that is gone, TransientError, or Bug.
+    """
+    return list(map_files(lambda file: file if file.keys is not None or file.sorted_by is None else _with_keys(file, store), list(files)))
+
+
+def with_statistics(files: Iterable[FileEntry], store: ObjectStore, map_files: MapCalls = map) -> list[FileEntry]:
+    """Return the files with their statistics, if some were gathered. Reads the footer of each such file without statistics.
+
+    A file that is gone or cannot be read stays without. Raises TransientError.
+    """
+
+    def read(file: FileEntry) -> FileEntry:
+        if file.statistics is not None or file.unbounded is None:
+            return file
+        try:
+            return replace(file, statistics=statistics_of(store, file).statistics)
+        except (ObjectNotFound, pa.ArrowException, OSError):
+            return file  # nothing is lost but the statistics
+
+    return list(map_files(read, list(files)))
+
+
+def _with_keys(file: FileEntry, store: ObjectStore) -> FileEntry:
+    try:
+        footer = read_footer(store, file)
+        known = replace(file, keys=keys_in(footer))
+        # A publisher may need these later, and should not have to read the footer again.
+        return known if known.unbounded is None else replace(known, statistics=footer_statistics(footer))
+    except ObjectNotFound:
+        raise DataError(
+            f"'{file.key}' is gone, but the table needs its rows. Nothing was changed. Did something else delete it? Restore it from a "
+            "backup or a bucket version, or refresh the stream."
+        ) from None
