@@ -103,7 +103,7 @@ def as_recorded(payload: dict[str, Any]) -> dict[str, Any]:
     """
 
     schema: dict[str, Any] = _PAYLOAD.decode(canonical(payload))
-    return schema
+    return {name: value for name, value in schema.items() if name != "kind"}
 
 
 def encode(block: Block) -> bytes:
