@@ -27,6 +27,7 @@ from destination_s3_spark.formats.file_statistics import UNBOUNDED, FileStatisti
 from destination_s3_spark.formats.parquet import ParquetFile, ParquetOptions
 from destination_s3_spark.formats.parquet_statistics import completed, footer_statistics
 from destination_s3_spark.schema.encodings import Encodings, TimeEncoding
+from destination_s3_spark.storage.object_store import StagedUpload
 from destination_s3_spark.tables.publishers.delta_files import add_actions, configuration
 from unit_tests.chain.fake_store import FakeStore
 from unit_tests.examples import examples
@@ -353,5 +354,5 @@ def _entry(path: Path, table: pa.Table) -> FileEntry:
         file = ParquetFile(sink, table.schema, ParquetOptions(statistics=True))
         for batch in table.to_batches():
             file.write(batch)
-        statistics = file.close().statistics
-    return FileEntry(FileKind.FINAL, path.name, len(table), path.stat().st_size, statistics=statistics)
+        written = file.close()
+    return FileEntry.staged(FileKind.FINAL, StagedUpload(path.name, "", (), path.stat().st_size), written)

@@ -132,10 +132,9 @@ class Table:
         return Run.of(file.key, file.bytes, 0, sorted_index(io.BytesIO(body)), upper(key_range(file)))
 
     def plan(self, runs: Sequence[Run], sizes: Sizes = LARGE) -> MergePlan:
-        of_state = self.states if self.form.has_state else self.files
         files = [
-            SortedTableFile(state.key, state.upload.size, lower(key_range(state)), upper(key_range(state)), state.rows, final.upload.size)
-            for final, state in zip(self.files.values(), of_state.values(), strict=True)
+            SortedTableFile(rows.key, rows.upload.size, lower(key_range(rows)), upper(key_range(rows)), rows.rows, final.upload.size)
+            for final, rows in zip(self.files.values(), self.sorted_files(), strict=True)
         ]
         return plan_merge(files, runs, [self.tombstone_run(file) for file in self.dead], sizes)
 
@@ -166,10 +165,9 @@ class Table:
         """Merge and commit."""
         plan = self.plan(runs, sizes)
         done = [merge_range(task) for task in self.tasks(plan, sizes.budget_bytes)]
-        # Files cut off at the same prefix of their keys have equal bounds; they overlap, so they are replaced together.
-        of_state = self.states if self.form.has_state else self.files
-        ranges = [of_state[old.key].keys for old in plan.replaced]
-        gone = [file.key for file in [*self.files.values(), *self.states.values()] if file.keys in ranges]
+        replaced = {old.key for old in plan.replaced}
+        gone = [key for key, state in self.states.items() if key in replaced]
+        gone += [key for key, rows in zip(self.files, self.sorted_files(), strict=True) if rows.key in replaced]
         self.store.delete(gone)
         self.files, self.states = ({key: files[key] for key in files.keys() - set(gone)} for files in (self.files, self.states))
         for file in (file for merged in done for file in merged.files):
@@ -178,8 +176,15 @@ class Table:
                 self.dead.append(file)
             else:
                 (self.files if file.kind is FileKind.FINAL else self.states)[file.key] = file
-        self.files, self.states = by_key(self.files), by_key(self.states)
+        self.states = dict(sorted(self.states.items(), key=lambda item: key_range(item[1]).first))
+        copied = {state.copy_of: state for state in self.states.values()}
+        self.files = dict(sorted(self.files.items(), key=lambda item: key_range(copied.get(item[0], item[1])).first))
         return done
+
+    def sorted_files(self) -> list[FileEntry]:
+        """The file with each final file's rows for merges, in the order of the final files."""
+        copied = {state.copy_of: state for state in self.states.values()}
+        return [copied.get(file.key, file) for file in self.files.values()]
 
     def numbers(self) -> list[list[int]]:
         """What readers see of each final file, in the order of keys."""
@@ -196,10 +201,6 @@ class Table:
     def stored(self, kind: FileKind) -> list[pa.Table]:
         found = {FileKind.FINAL: self.files, FileKind.STATE: self.states}.get(kind, {file.key: file for file in self.dead})
         return [pq.read_table(io.BytesIO(self.store.get(key))) for key in found]
-
-
-def by_key(files: dict[str, FileEntry]) -> dict[str, FileEntry]:
-    return dict(sorted(files.items(), key=lambda item: key_range(item[1]).first))
 
 
 def key_range(file: FileEntry | WrittenFile) -> KeyRange:

@@ -121,7 +121,7 @@ def test_a_file_that_the_chain_does_not_describe_has_all_bounds_or_none(table: A
     schema = table.set_schema(writer, 0, columns)
     for number, total in enumerate((Decimal(10**20), Decimal(7))):
         rows = table.rows(schema, {"id": number, "total": total})
-        final = msgspec.structs.replace(table.stage(writer, FileKind.FINAL, rows), statistics=None)
+        final = msgspec.structs.replace(table.stage(writer, FileKind.FINAL, rows), statistics=None, unbounded=None)
         table.commit(writer, final, table.stage(writer, FileKind.RAW, rows))
     writer.close()
 
