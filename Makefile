@@ -88,7 +88,6 @@ wheels: install ## Build the wheels of the connector and of its kernel (for this
 
 spec: install ## Write spec.json, docs/options.md and metadata.json anew from the configuration models and metadata.yaml
 	@$(BIN)/python -m destination_s3_spark.config.specification
-	@$(BIN)/python -m destination_s3_spark.config.options_page
 	@scripts/metadata-json
 	@echo "==> wrote destination_s3_spark/spec.json and metadata.json, and docs/options.md"
 

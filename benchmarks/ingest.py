@@ -91,9 +91,8 @@ def _own_reader(way: str, catalog_path: str, spool_dir: str | None) -> Any:
 
     prepare_process()  # as the connector does, before any import of numpy
     from destination_s3_spark.protocol.catalog import parse_catalog  # noqa: PLC0415
-    from destination_s3_spark.protocol.input_stream import read_blocks  # noqa: PLC0415
     from destination_s3_spark.protocol.messages import Records  # noqa: PLC0415
-    from destination_s3_spark.protocol.reader import ProtocolReader  # noqa: PLC0415
+    from destination_s3_spark.protocol.reader import ProtocolReader, read_blocks  # noqa: PLC0415
     from destination_s3_spark.sync.spool import Spool  # noqa: PLC0415
 
     reader = ProtocolReader(parse_catalog(Path(catalog_path).read_bytes()))

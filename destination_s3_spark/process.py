@@ -26,7 +26,7 @@ from destination_s3_spark.config.spark_conf import is_local
 from destination_s3_spark.engine.startup import shortcuts
 from destination_s3_spark.errors import Bug, ConfigError, SyncError, TransientError, frames_of
 from destination_s3_spark.protocol.catalog import parse_catalog
-from destination_s3_spark.protocol.input_stream import bytes_waiting
+from destination_s3_spark.protocol.reader import bytes_waiting
 from destination_s3_spark.protocol.secrets import secrets_of
 from destination_s3_spark.protocol.writer import ProtocolLogHandler, ProtocolWriter
 from destination_s3_spark.storage.settings import USUAL_LIMITS, ClientLimits

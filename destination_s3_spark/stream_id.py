@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 
 from msgspec import Struct
 
-from destination_s3_spark.printable import LINE_END, printable
+from destination_s3_spark.wording import LINE_END, printable
 
 
 class StreamId(Struct, frozen=True, order=True):

@@ -25,7 +25,7 @@ LAYERS = [
     {"tables.commit"},
     {"tables.publishers"},
     {"tables.landing"},
-    {"tables.columns.dedup", "tables.columns.row_plan", "tables.layout", "tables.rules", "tables.stored.row_digests"},
+    {"tables.columns.row_plan", "tables.rules", "tables.stored.row_digests"},
     {"tables.runs"},
     {"tables.stored"},
     {"tables.staged"},
@@ -40,7 +40,7 @@ LAYERS = [
     {"protocol"},
     {"config"},
     {"errors"},
-    {"counted", "exact_json", "kernel", "printable", "stream_id"},
+    {"exact_json", "kernel", "stream_id", "wording"},
 ]
 """From the top down. A module belongs to the layer of the longest name that it begins with."""
 

@@ -12,8 +12,7 @@ from typing import Any, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from destination_s3_spark.chain.files import Count, FileEntry
-from destination_s3_spark.chain.operation_count import OperationCount
+from destination_s3_spark.chain.files import Count, FileEntry, OperationCount
 from destination_s3_spark.chain.state import Checkpoint, Opener, Pending, TableState
 from destination_s3_spark.stream_id import StreamId
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Annotated, TypeAlias
 
+import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
@@ -125,3 +126,25 @@ class FileEntry(Struct, frozen=True, rename="camel", omit_defaults=True):
     def without_values(self) -> FileEntry:
         """Return the entry as blocks have it."""
         return self if self.keys is None and self.statistics is None else replace(self, keys=None, statistics=None)
+
+
+class OperationCount(msgspec.Struct, frozen=True, rename="camel"):
+    """The number of events of each kind since the change log's last snapshot. The snapshot's rows count as inserts."""
+
+    insert_count: int = 0
+    update_count: int = 0
+    delete_count: int = 0
+    replace_count: int = 0
+
+    @property
+    def total(self) -> int:
+        """The sequence number of the last event counted."""
+        return self.insert_count + self.update_count + self.delete_count + self.replace_count
+
+    def __add__(self, other: OperationCount) -> OperationCount:
+        return OperationCount(
+            self.insert_count + other.insert_count,
+            self.update_count + other.update_count,
+            self.delete_count + other.delete_count,
+            self.replace_count + other.replace_count,
+        )

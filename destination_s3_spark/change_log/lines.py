@@ -15,7 +15,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from destination_s3_spark.chain.operation_count import OperationCount
+from destination_s3_spark.chain.files import OperationCount
 from destination_s3_spark.change_log.events import LogColumns, RunningCount
 from destination_s3_spark.decoding.value_text import decimal_texts
 from destination_s3_spark.formats.file_format import Sink

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from destination_s3_spark.chain.operation_count import OperationCount
+from destination_s3_spark.chain.files import OperationCount
 from destination_s3_spark.change_log.events import AfterImage, BeforeImage, LogColumns
 from destination_s3_spark.change_log.options import ChangeLogFormat, ChangeLogOptions
 from destination_s3_spark.errors import DataError

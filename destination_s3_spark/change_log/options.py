@@ -7,7 +7,7 @@ from enum import Enum
 
 import pyarrow as pa
 
-from destination_s3_spark.chain.operation_count import OperationCount
+from destination_s3_spark.chain.files import OperationCount
 from destination_s3_spark.change_log.events import AfterImage, BeforeImage, LogColumns
 from destination_s3_spark.change_log.replicant import CsvChanges, CsvSnapshot, ReplicantJsonChanges, ReplicantJsonSnapshot
 from destination_s3_spark.change_log.typed import LOG_PARQUET, ParquetChanges, TypedJsonlChanges, TypedJsonlSnapshot

@@ -22,7 +22,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from destination_s3_spark.chain.operation_count import OperationCount
+from destination_s3_spark.chain.files import OperationCount
 from destination_s3_spark.change_log.events import IN_NEW, IN_OLD
 from destination_s3_spark.change_log.lines import json_texts
 from destination_s3_spark.change_log.manifest import Manifest

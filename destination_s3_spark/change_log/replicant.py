@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from destination_s3_spark.chain.operation_count import OperationCount
+from destination_s3_spark.chain.files import OperationCount
 from destination_s3_spark.change_log.events import EXISTS, LogColumns, exists_columns
 from destination_s3_spark.change_log.lines import (
     EventLines,

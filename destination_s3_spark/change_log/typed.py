@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from destination_s3_spark.chain.operation_count import OperationCount
+from destination_s3_spark.chain.files import OperationCount
 from destination_s3_spark.change_log.events import IN_NEW, IN_OLD, LogColumns, RunningCount, exists_columns
 from destination_s3_spark.change_log.lines import EventLines, LogLines, cursor_pieces, json_name, json_texts, object_pieces
 from destination_s3_spark.formats.file_format import Sink, require_columns

@@ -6,9 +6,8 @@ import sys
 
 from destination_s3_spark.cli.configuration import read_input
 from destination_s3_spark.cli.terminal import write_json
-from destination_s3_spark.counted import counted
-from destination_s3_spark.printable import LINE_END, printable
 from destination_s3_spark.protocol.discovered import Choice, configured_catalog, discovered_streams
+from destination_s3_spark.wording import LINE_END, counted, printable
 
 
 def run(discovered: str, choice: Choice) -> int:

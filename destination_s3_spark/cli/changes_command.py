@@ -20,13 +20,13 @@ from destination_s3_spark.change_log.reading import ChangeLogFolder, Interval
 from destination_s3_spark.cli.configuration import read_config
 from destination_s3_spark.cli.progress import Progress
 from destination_s3_spark.errors import ConfigError
-from destination_s3_spark.printable import printable_json
 from destination_s3_spark.storage.configured import path_template, s3_settings
 from destination_s3_spark.storage.object_store import ObjectStore
 from destination_s3_spark.storage.ranged import RangedFile
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.table_paths import CHANGES_FOLDER, changes_root
 from destination_s3_spark.stream_id import StreamId
+from destination_s3_spark.wording import printable_json
 
 
 class Since(Enum):

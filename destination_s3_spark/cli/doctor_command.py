@@ -15,9 +15,9 @@ from destination_s3_spark.cli.diagnosis.finding import Finding, Verdict
 from destination_s3_spark.cli.diagnosis.machine import find_java, look_at_machine
 from destination_s3_spark.cli.terminal import Output, Terminal, write_json
 from destination_s3_spark.config.config import Config
-from destination_s3_spark.counted import counted
 from destination_s3_spark.storage.configured import path_template, s3_settings
 from destination_s3_spark.tables.factory import table_factory
+from destination_s3_spark.wording import counted
 
 _SIGNS = {
     Verdict.GOOD: ("✓", "green"),

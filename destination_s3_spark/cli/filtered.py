@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import BinaryIO, TextIO
 
-from destination_s3_spark.printable import printable
+from destination_s3_spark.wording import printable
 
 
 class FilteredText(io.TextIOBase):

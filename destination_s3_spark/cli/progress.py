@@ -12,7 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColu
 from rich.progress import Progress as Bar
 
 from destination_s3_spark.cli.filtered import filtered_output, unfiltered
-from destination_s3_spark.printable import LINE_END, printable
+from destination_s3_spark.wording import LINE_END, printable
 
 SHOWN_AFTER_S = 2.0
 """Seconds after which a bar appears. What is over by then shows none."""

@@ -16,8 +16,8 @@ import orjson
 
 from destination_s3_spark.cli.configuration import read_input
 from destination_s3_spark.cli.terminal import write_json
-from destination_s3_spark.counted import counted
 from destination_s3_spark.errors import ConfigError
+from destination_s3_spark.wording import counted
 
 _PACKAGE = Path(__file__).parents[1]
 _NOT_IN_ENTRIES = {"definitionId", "connectorType", "connectorSubtype", "registryOverrides"}

@@ -8,11 +8,11 @@ from pathlib import Path
 from destination_s3_spark.chain.opening import Leftovers
 from destination_s3_spark.cli.configuration import read_config
 from destination_s3_spark.cli.progress import Progress
-from destination_s3_spark.counted import counted
 from destination_s3_spark.errors import SyncError
 from destination_s3_spark.tables.commit.repair import Repair, repair
 from destination_s3_spark.tables.factory import table_factory
 from destination_s3_spark.tables.publishers.symlink import SymlinkManifest
+from destination_s3_spark.wording import counted
 
 
 def run(config_path: str, name: str | None, namespace: str | None) -> int:

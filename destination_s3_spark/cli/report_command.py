@@ -13,10 +13,10 @@ from destination_s3_spark.cli.inspection.table import MOST_BLOCKS, read_table, s
 from destination_s3_spark.cli.progress import Progress
 from destination_s3_spark.cli.report.figures import TableFigures, table_figures
 from destination_s3_spark.cli.report.page import page, render
-from destination_s3_spark.counted import counted
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.tables.factory import TableFactory, table_factory
 from destination_s3_spark.tables.found import FoundTable, FoundTables, UnreadTable
+from destination_s3_spark.wording import counted
 
 FINDERS = 16
 REPORTED_AT_ONCE = 4

@@ -20,8 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from destination_s3_spark.cli.filtered import unfiltered
-from destination_s3_spark.counted import duration_text, size_text
-from destination_s3_spark.printable import printable, printable_json, spreadsheet_cell
+from destination_s3_spark.wording import duration_text, printable, printable_json, size_text, spreadsheet_cell
 
 ENDLESS_LINE = 100_000
 """Width of output that nothing may cut: files, pipes, and terminals with --wide."""

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from destination_s3_spark.cli.configuration import read_config
 from destination_s3_spark.cli.progress import Progress
-from destination_s3_spark.counted import counted
 from destination_s3_spark.errors import SyncError
 from destination_s3_spark.tables.factory import table_factory
 from destination_s3_spark.tables.verification import Verified, verify
+from destination_s3_spark.wording import counted
 
 FILES_AT_ONCE = 16
 

@@ -16,7 +16,7 @@ from destination_s3_spark.cli.inspection.schemas import InspectedColumn, Recorde
 from destination_s3_spark.cli.inspection.summary import PublisherState, ReaderState, TableSummary
 from destination_s3_spark.cli.inspection.syncs import ChangedValue, RecordedSync, SyncEnd
 from destination_s3_spark.cli.terminal import Cell, Rows, duration_text, moment, number_text, share_text, size_text
-from destination_s3_spark.counted import counted
+from destination_s3_spark.wording import counted
 
 CELL = 26
 """Longest text of a value in a list of rows; longer ones are cut."""

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from destination_s3_spark.config.nearest_name import nearest_name
 from destination_s3_spark.config.settings_model import OpenSettings, Settings
+from destination_s3_spark.wording import nearest_name
 
 OptionPath = tuple[str, ...]
 

@@ -6,6 +6,7 @@ costs as much as typing its line.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
@@ -16,13 +17,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from destination_s3_spark.schema.arrow import META_FIELDS, contiguous
+
 Place = tuple["Place | None", int, str | None]
 """Place of a value in a record: that of its container (None for the record itself), its ordinal there, and its key (None for an item)."""
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 
 _NULLED, _TRUNCATED = "NULLED", "TRUNCATED"
-_PARTS = ("field", "change", "reason")
+_PARTS = ["field", "change", "reason"]
 
 
 class Reason(Enum):
@@ -208,3 +211,29 @@ def stored_changes(meta: pa.StructArray) -> list[ValueChange]:
 
 def _ints(values: Sequence[Any]) -> Ints:
     return np.array(values, np.int64)
+
+
+_ITEM = re.compile(r"(?<=\.)\[\d+\]")
+
+
+class ChangedField(NamedTuple):
+    """A change that values of one field underwent. `field` is a path with `[]` for any array index."""
+
+    field: str | None
+    change: str | None
+    reason: str | None
+
+
+def changed_values(rows: pa.RecordBatch | pa.Table) -> Counter[ChangedField]:
+    """Count the changed values of the rows by field, change and reason. The work depends on the number of changes, not of rows."""
+    changes = contiguous(rows[META_FIELDS[2].name]).field("changes").flatten()
+    counts: Counter[ChangedField] = Counter()
+    if len(changes):
+        groups = pa.table([changes.field(part) for part in _PARTS], _PARTS).group_by(_PARTS, use_threads=False)
+        for group in groups.aggregate([([], "count_all")]).to_pylist():
+            counts[ChangedField(_any_item(group["field"]), group["change"], group["reason"])] += group["count_all"]
+    return counts
+
+
+def _any_item(path: str | None) -> str | None:
+    return path and _ITEM.sub("[]", path)

@@ -17,9 +17,8 @@ import pyarrow as pa
 from xxhash import xxh3_128_intdigest
 
 from destination_s3_spark.decoding.changes import Changes, Place, ValueChange, stored_changes
-from destination_s3_spark.decoding.keyed_ids import key_text, keyed_id
 from destination_s3_spark.decoding.plan import RowPlan, Values
-from destination_s3_spark.decoding.raw_ids import raw_ids
+from destination_s3_spark.decoding.raw_ids import key_text, keyed_id, raw_ids
 from destination_s3_spark.decoding.record_line import MisroutedRecord, RecordLine, SourceChange, UnreadableRecord, read_line
 from destination_s3_spark.decoding.reference import Converter, arrow_array, cell, converter_of, whole_record
 from destination_s3_spark.exact_json.values import NULL, split_object

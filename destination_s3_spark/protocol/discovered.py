@@ -10,10 +10,10 @@ from typing import Any
 
 import orjson
 
-from destination_s3_spark.config.nearest_name import nearest_name
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.protocol.catalog import DestinationSyncMode
 from destination_s3_spark.stream_id import StreamId
+from destination_s3_spark.wording import nearest_name
 
 
 class SyncMode(Enum):

@@ -1,4 +1,4 @@
-"""Conversion of input bytes to events. Records stay bytes, and checkpoints keep their exact positions.
+"""Reading of the input in blocks, and conversion of its bytes to events. Records stay bytes, and checkpoints keep their exact positions.
 
 Whole lines are routed by their prefix (`protocol.routing`). For a line with an unknown prefix, only the envelope is parsed. An unreadable
 message stops the sync with an error that gives the byte offset and never content. The reader does not know where records go or when a STATE
@@ -7,10 +7,16 @@ is sent back.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import logging
+import os
 import re
+import select
+import termios
+from array import array
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -23,6 +29,37 @@ from destination_s3_spark.protocol.messages import Event, Idle, InputCounts, Rec
 from destination_s3_spark.protocol.routing import DATA_KEY, Routes, line_router
 from destination_s3_spark.protocol.state import parse_state
 from destination_s3_spark.stream_id import StreamId
+
+PIPE_BYTES = 2**20
+"""Largest pipe that an unprivileged process may request (/proc/sys/fs/pipe-max-size)."""
+INPUT_BLOCK_BYTES = PIPE_BYTES
+"""Block size: a full pipe. Smaller blocks cost more calls, and larger ones would not fit in the second-level cache."""
+
+
+def read_blocks(fd: int, idle_s: float = 1.0, block_bytes: int = INPUT_BLOCK_BYTES) -> Iterator[bytes]:
+    """Yield the bytes of a file, pipe or socket as they arrive, until its end, and an empty block per `idle_s` seconds of silence."""
+    with suppress(OSError):  # only pipes have a size, and only a larger one helps
+        if fcntl.fcntl(fd, fcntl.F_GETPIPE_SZ) < PIPE_BYTES:
+            fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    while True:
+        if not poll.poll(idle_s * 1000):
+            yield b""
+            continue
+        block = os.read(fd, block_bytes)
+        if not block:
+            return
+        yield block
+
+
+def bytes_waiting(fd: int) -> int:
+    """Return how many bytes can be read at once from a file, pipe or socket; 0 if unknown."""
+    answer = array("i", [0])
+    with suppress(OSError):
+        fcntl.ioctl(fd, termios.FIONREAD, answer)
+    return answer[0]
+
 
 _KNOWN_TYPES = frozenset({"LOG", "SPEC", "CONNECTION_STATUS", "CATALOG", "CONTROL", "DESTINATION_CATALOG"})
 

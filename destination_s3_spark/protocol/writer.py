@@ -15,9 +15,9 @@ from typing import Any, BinaryIO
 import orjson
 
 from destination_s3_spark.errors import Bug, FailureType, SyncError, TransientError, causes_of, frames_of
-from destination_s3_spark.printable import printable
 from destination_s3_spark.protocol.secrets import SecretFilter
 from destination_s3_spark.stream_id import StreamId
+from destination_s3_spark.wording import printable
 
 UNKNOWN_FAILURE = (
     "The connector failed in a way it did not foresee; no further STATE was acknowledged. Report the error with its stack trace."

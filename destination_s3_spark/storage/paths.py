@@ -14,10 +14,10 @@ from datetime import UTC, datetime
 from typing import TypeAlias
 from uuid import uuid4
 
-from destination_s3_spark.config.nearest_name import nearest_name
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.storage.path_parts import namespace_folder, parse_date_pattern, safe_segments, stream_folder, stream_hash
 from destination_s3_spark.stream_id import StreamId
+from destination_s3_spark.wording import nearest_name
 
 DEFAULT_PATH_FORMAT = "${NAMESPACE}/${STREAM_NAME}/${YEAR}_${MONTH}_${DAY}_${EPOCH}_"
 DEFAULT_FILE_PATTERN = "{part_number}{format_extension}"

@@ -1,10 +1,16 @@
-"""Seekable file over an S3 object, read by byte ranges. Parquet readers fetch a footer and a few row groups through it."""
+"""Seekable file over an S3 object, read by byte ranges. Parquet readers fetch a footer and a few row groups through it.
+
+A data file that is gone is a DataError: something else deleted it, and only the user can restore it.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-from destination_s3_spark.storage.object_store import ObjectStore
+from destination_s3_spark.errors import DataError
+from destination_s3_spark.storage.object_store import ObjectNotFound, ObjectStore
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import ClientLimits, S3Settings
 
@@ -77,3 +83,15 @@ class RangedFile:
         """End the reading and release the tail."""
         self.closed = True
         self._tail = None
+
+
+@contextmanager
+def present(key: str, s3: S3Settings) -> Iterator[None]:
+    """Convert ObjectNotFound within the context to a DataError that names the object being read."""
+    try:
+        yield
+    except ObjectNotFound:
+        raise DataError(
+            f"s3://{s3.bucket}/{key} is gone, but the table needs its rows. Nothing was changed. Did something else delete it? "
+            "Restore it from a backup or a bucket version, or refresh the stream."
+        ) from None

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from destination_s3_spark.counted import counted
 from destination_s3_spark.errors import Bug, DataError, SyncError, TransientError
 from destination_s3_spark.storage.client import s3_client
 from destination_s3_spark.storage.failures import code, denied, explain, no_answer, refused_for_good, status
@@ -33,6 +32,7 @@ from destination_s3_spark.storage.object_store import (
     note_doubtful_upload,
 )
 from destination_s3_spark.storage.settings import ClientLimits, S3Settings
+from destination_s3_spark.wording import counted
 
 if TYPE_CHECKING:
     from botocore.response import StreamingBody

@@ -13,9 +13,8 @@ from destination_s3_spark.chain.orphan_uploads import OrphanUploads
 from destination_s3_spark.config.config import MIB, Config
 from destination_s3_spark.config.spark_conf import is_local
 from destination_s3_spark.protocol.catalog import Catalog
-from destination_s3_spark.protocol.input_stream import read_blocks
 from destination_s3_spark.protocol.messages import InputCounts
-from destination_s3_spark.protocol.reader import ProtocolReader
+from destination_s3_spark.protocol.reader import ProtocolReader, read_blocks
 from destination_s3_spark.protocol.state import StateMessage
 from destination_s3_spark.protocol.writer import ProtocolWriter
 from destination_s3_spark.storage.configured import path_template, s3_settings
@@ -23,8 +22,7 @@ from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import USUAL_LIMITS, ClientLimits, S3Settings
 from destination_s3_spark.sync.batches import limits
 from destination_s3_spark.sync.checkpoints import Checkpoints
-from destination_s3_spark.sync.commits import Commits, Emit
-from destination_s3_spark.sync.open_tables import OpenTables
+from destination_s3_spark.sync.commits import Commits, Emit, OpenTables
 from destination_s3_spark.sync.pipeline import Pipeline, RemoteLanding
 from destination_s3_spark.sync.runtime import Runtime, task_bytes
 from destination_s3_spark.sync.spool import Spool

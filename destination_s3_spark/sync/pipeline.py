@@ -21,12 +21,11 @@ from destination_s3_spark.storage.credentials import forwardable
 from destination_s3_spark.storage.object_store import ObjectStore
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.sync.batches import grouped
-from destination_s3_spark.sync.commits import Commits
-from destination_s3_spark.sync.open_tables import OpenTables
+from destination_s3_spark.sync.commits import Commits, OpenTables
 from destination_s3_spark.sync.spool import Spool
 from destination_s3_spark.sync.story.lines import commit_lines
 from destination_s3_spark.sync.story.phases import Phase, Phases
-from destination_s3_spark.tables.columns.dedup import misfit_warnings
+from destination_s3_spark.tables.columns.row_plan import misfit_warnings
 from destination_s3_spark.tables.commit.result import CommitResult
 from destination_s3_spark.tables.landing.land import LandTask, UnreadableLine, land_slice
 from destination_s3_spark.tables.landing.remote_slice import RemoteLandTask, land_remote_slice, object_keys, remote, upload_lines

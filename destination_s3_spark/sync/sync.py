@@ -16,7 +16,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from destination_s3_spark.chain.orphan_uploads import OrphanUploads
-from destination_s3_spark.counted import counted, listed
 from destination_s3_spark.engine.engine import Engine
 from destination_s3_spark.errors import ConfigError, TransientError
 from destination_s3_spark.protocol.catalog import Catalog
@@ -25,8 +24,7 @@ from destination_s3_spark.storage.object_store import doubtful_uploads
 from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.sync.batches import Backlog, Due, Limits, cut_ends, due, slice_bytes, slice_count
 from destination_s3_spark.sync.checkpoints import Checkpoints, Completion, proved_by
-from destination_s3_spark.sync.commits import Commits
-from destination_s3_spark.sync.open_tables import OpenTables
+from destination_s3_spark.sync.commits import Commits, OpenTables
 from destination_s3_spark.sync.pipeline import AfterLanding, LandingBatch, Pipeline
 from destination_s3_spark.sync.spool import Spool
 from destination_s3_spark.sync.story.phases import Phase, Phases
@@ -39,6 +37,7 @@ from destination_s3_spark.tables.updates.choice import compaction_of, is_compact
 from destination_s3_spark.tables.updates.held_back import Replacement, suspicious_replacement
 from destination_s3_spark.tables.updates.resources import Resources
 from destination_s3_spark.tables.updates.steps import Update
+from destination_s3_spark.wording import counted, listed
 
 MOST_NAMES = 10
 """Most streams that an error names."""

@@ -17,8 +17,8 @@ from destination_s3_spark.formats.file_format import FileOptions
 from destination_s3_spark.formats.parquet import Dictionary, ParquetCodec, ParquetOptions
 from destination_s3_spark.formats.registry import file_options
 from destination_s3_spark.schema.airbyte_type import Decimal
-from destination_s3_spark.schema.decimals import Decimals, NamedDecimal
 from destination_s3_spark.schema.encodings import ExtractedAtEncoding
+from destination_s3_spark.schema.json_schema import Decimals, NamedDecimal
 from destination_s3_spark.schema.names import safe_name
 from destination_s3_spark.schema.partitioning import PartitionSpec, Transform, default_name
 from destination_s3_spark.schema.placement import SchemaChange

@@ -9,9 +9,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from destination_s3_spark.chain.log import Chain
-from destination_s3_spark.chain.opening import Session, WriteDisposition
+from destination_s3_spark.chain.opening import Precedence, Session, WriteDisposition
 from destination_s3_spark.chain.orphan_uploads import OrphanUploads
-from destination_s3_spark.chain.precedence import Precedence
 from destination_s3_spark.chain.settle import MapCalls
 from destination_s3_spark.chain.territory import Table
 from destination_s3_spark.config.config import Config
@@ -29,12 +28,12 @@ from destination_s3_spark.storage.paths import PathTemplate
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.table_paths import INTERNAL_FOLDER, changes_root, overlaps, resolve_roots, root_flaw
 from destination_s3_spark.stream_id import StreamId
-from destination_s3_spark.tables.columns.dedup import is_deduplicated
-from destination_s3_spark.tables.commit.adoption import earlier_files
+from destination_s3_spark.tables.columns.row_plan import is_deduplicated
+from destination_s3_spark.tables.commit.generation import earlier_files
 from destination_s3_spark.tables.commit.writer import TableWriter, WriterDependencies
 from destination_s3_spark.tables.configured import RAW_PARQUET, decimals, final_options, rules
 from destination_s3_spark.tables.found import FoundTable, FoundTables, KnownRoots, find_tables, located
-from destination_s3_spark.tables.layout import Layout
+from destination_s3_spark.tables.open_table import Layout
 from destination_s3_spark.tables.publishers.publication import Publisher
 from destination_s3_spark.tables.publishers.registry import publishers_of, require_publishable
 from destination_s3_spark.tables.stream_table import StreamTable, write_disposition

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.chain.opening import Session, WriteDisposition, pending_in
 from destination_s3_spark.chain.state import Counters, TableState
-from destination_s3_spark.counted import counted
 from destination_s3_spark.formats.parquet import ParquetOptions
 from destination_s3_spark.formats.registry import format_of
 from destination_s3_spark.protocol.catalog import DestinationSyncMode, Stream
@@ -16,16 +15,21 @@ from destination_s3_spark.schema.json_schema import StreamFields
 from destination_s3_spark.schema.partitioning import Partitioning, PartitionSpec
 from destination_s3_spark.schema.schema_event import from_event, to_event
 from destination_s3_spark.schema.table_schema import Evolution, TableSchema, evolve
-from destination_s3_spark.tables.columns.dedup import deciding_fields, is_deduplicated, key_spec
-from destination_s3_spark.tables.columns.encodings import begins_generation, choose
-from destination_s3_spark.tables.columns.partitioning import chosen_partition, partitioning_of, recorded_partition, warn_of_recorded
-from destination_s3_spark.tables.columns.row_plan import file_columns, row_plan, schema_policy
+from destination_s3_spark.tables.columns.partitioning import (
+    begins_generation,
+    choose,
+    chosen_partition,
+    partitioning_of,
+    recorded_partition,
+    warn_of_recorded,
+)
+from destination_s3_spark.tables.columns.row_plan import deciding_fields, file_columns, is_deduplicated, key_spec, row_plan, schema_policy
 from destination_s3_spark.tables.commit.generation import Kept, kept_rows
 from destination_s3_spark.tables.commit.writer import TableWriter
-from destination_s3_spark.tables.layout import Layout
-from destination_s3_spark.tables.open_table import Columns, OpenTable, refusal
+from destination_s3_spark.tables.open_table import Columns, Layout, OpenTable, refusal
 from destination_s3_spark.tables.rules import Rules
 from destination_s3_spark.tables.runs.keys import KeySpec
+from destination_s3_spark.wording import counted
 
 
 def write_disposition(stream: Stream) -> WriteDisposition:

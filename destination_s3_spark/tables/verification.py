@@ -22,7 +22,6 @@ from destination_s3_spark.chain.readable import Readable, readable
 from destination_s3_spark.chain.settle import MapCalls
 from destination_s3_spark.chain.table_store import TableStore
 from destination_s3_spark.chain.tokens import parse_token
-from destination_s3_spark.counted import counted
 from destination_s3_spark.errors import Bug, DataError
 from destination_s3_spark.formats.file_statistics import KeyRange
 from destination_s3_spark.formats.parquet import ParquetOptions
@@ -31,6 +30,7 @@ from destination_s3_spark.tables.found import FoundTable
 from destination_s3_spark.tables.runs.footers import read_footer
 from destination_s3_spark.tables.runs.keys import BOUND_BYTES
 from destination_s3_spark.tables.runs.sorted_file import index_of, keys_in
+from destination_s3_spark.wording import counted
 
 MOST_VERIFICATIONS = 3
 """Most times that a table is looked at while another process writes to it."""

@@ -10,9 +10,8 @@ from functools import partial
 
 import pytest
 
-from destination_s3_spark.chain.opening import Session
+from destination_s3_spark.chain.opening import Precedence, Session
 from destination_s3_spark.chain.orphan_uploads import OrphanUploads
-from destination_s3_spark.chain.precedence import Precedence
 from destination_s3_spark.chain.territory import Table
 from destination_s3_spark.errors import Fenced
 from destination_s3_spark.stream_id import StreamId

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from destination_s3_spark.chain.replay import ReplayGuard
-from destination_s3_spark.chain.state import Checkpoint
+from destination_s3_spark.chain.state import Checkpoint, ReplayGuard
 
 
 def checkpoints(names: str) -> list[Checkpoint]:

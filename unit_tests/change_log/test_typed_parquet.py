@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from destination_s3_spark.chain.operation_count import OperationCount
+from destination_s3_spark.chain.files import OperationCount
 from destination_s3_spark.change_log.options import ChangeLogFormat, ChangeLogOptions, open_changes
 
 TAGS = pa.struct([("a", pa.int64()), ("b", pa.list_(pa.string()))])

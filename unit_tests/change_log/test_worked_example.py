@@ -14,7 +14,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from destination_s3_spark.chain.operation_count import OperationCount
+from destination_s3_spark.chain.files import OperationCount
 from destination_s3_spark.change_log.manifest import LogFile, LogKind, manifest_of
 from destination_s3_spark.change_log.options import ChangeLogFormat, ChangeLogOptions
 from destination_s3_spark.stream_id import StreamId

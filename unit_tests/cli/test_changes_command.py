@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from destination_s3_spark.chain.operation_count import OperationCount
+from destination_s3_spark.chain.files import OperationCount
 from destination_s3_spark.change_log.events import LogColumns
 from destination_s3_spark.change_log.manifest import GroupName, LogFile, LogKind, LogName, manifest_of
 from destination_s3_spark.change_log.options import ChangeLogFormat, ChangeLogOptions, open_snapshot

@@ -19,8 +19,8 @@ import pyarrow as pa
 from demo import shop
 from demo.shop import Shop
 from destination_s3_spark.decoding.kernel_typer import KernelTyper
-from destination_s3_spark.decoding.keyed_ids import carried_digest
 from destination_s3_spark.decoding.plan import RowPlan, Values
+from destination_s3_spark.decoding.raw_ids import carried_digest
 from destination_s3_spark.decoding.record_line import MisroutedRecord, UnreadableRecord
 from destination_s3_spark.decoding.record_typer import RecordTyper, TypedBlock
 from destination_s3_spark.kernel import KERNEL

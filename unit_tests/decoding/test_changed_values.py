@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from destination_s3_spark.decoding.changed_values import ChangedField, changed_values
+from destination_s3_spark.decoding.changes import ChangedField, changed_values
 from destination_s3_spark.schema.arrow import META_FIELDS
 
 

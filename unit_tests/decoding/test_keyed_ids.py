@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from destination_s3_spark.decoding.keyed_ids import carried_digest, key_text, keyed_id
 from destination_s3_spark.decoding.plan import RowPlan
-from destination_s3_spark.decoding.raw_ids import raw_ids
+from destination_s3_spark.decoding.raw_ids import carried_digest, key_text, keyed_id, raw_ids
 from destination_s3_spark.schema.airbyte_type import Field, Scalar
 
 

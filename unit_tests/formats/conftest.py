@@ -14,8 +14,7 @@ from destination_s3_spark.decoding.kernel_typer import record_typer
 from destination_s3_spark.decoding.record_typer import TypedBlock
 from destination_s3_spark.formats.file_format import FileColumns, FileOptions
 from destination_s3_spark.protocol.catalog import DestinationSyncMode, Stream
-from destination_s3_spark.schema.decimals import Decimals
-from destination_s3_spark.schema.json_schema import Unfit, stream_fields
+from destination_s3_spark.schema.json_schema import Decimals, Unfit, stream_fields
 from destination_s3_spark.schema.placement import SchemaPolicy
 from destination_s3_spark.schema.table_schema import evolve
 from destination_s3_spark.stream_id import StreamId

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from destination_s3_spark.protocol.input_stream import INPUT_BLOCK_BYTES, PIPE_BYTES, bytes_waiting, read_blocks
+from destination_s3_spark.protocol.reader import INPUT_BLOCK_BYTES, PIPE_BYTES, bytes_waiting, read_blocks
 
 
 @pytest.fixture

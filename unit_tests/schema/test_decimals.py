@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from destination_s3_spark.schema.airbyte_type import AirbyteType, Array, Decimal, Field, Object, Scalar, Union
-from destination_s3_spark.schema.decimals import Decimals, NamedDecimal
-from destination_s3_spark.schema.json_schema import stream_fields
+from destination_s3_spark.schema.json_schema import Decimals, NamedDecimal, stream_fields
 from destination_s3_spark.stream_id import StreamId
 
 DECLARED = Decimals(declared=True)

@@ -24,8 +24,7 @@ from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.sync.batches import Limits
 from destination_s3_spark.sync.checkpoints import Checkpoints
-from destination_s3_spark.sync.commits import Commits
-from destination_s3_spark.sync.open_tables import OpenTables
+from destination_s3_spark.sync.commits import Commits, OpenTables
 from destination_s3_spark.sync.pipeline import Pipeline, RemoteLanding
 from destination_s3_spark.sync.spool import Spool
 from destination_s3_spark.sync.story.phases import Phases

@@ -24,7 +24,7 @@ from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.chain.state import Counters
 from destination_s3_spark.cli.inspection.table import InspectedTable
 from destination_s3_spark.cli.terminal import size_text
-from destination_s3_spark.counted import counted
+from destination_s3_spark.wording import counted
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,6 @@ from destination_s3_spark.config.iceberg_options import IcebergSql
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.formats.parquet import ParquetOptions
 from destination_s3_spark.formats.registry import chosen_format, format_of
-from destination_s3_spark.printable import printable
 from destination_s3_spark.schema.airbyte_type import Field
 from destination_s3_spark.schema.encodings import DESTINATION_S3
 from destination_s3_spark.schema.schema_event import from_event
@@ -23,6 +22,7 @@ from destination_s3_spark.tables.configured import final_options
 from destination_s3_spark.tables.publishers.iceberg.publisher import NO_NAMESPACE, table_name
 from destination_s3_spark.tables.publishers.sql_types import HIVE, REDSHIFT, SPARK, TRINO, Dialect, catalog_name, sql_columns
 from destination_s3_spark.tables.publishers.symlink import MANIFEST
+from destination_s3_spark.wording import printable
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,7 @@ from destination_s3_spark.errors import DataError
 from destination_s3_spark.schema.airbyte_type import Field
 from destination_s3_spark.schema.partitioning import Partitioning
 from destination_s3_spark.schema.schema_event import from_event
-from destination_s3_spark.tables.runs.key_values import key_bounds
-from destination_s3_spark.tables.runs.keys import CdcDeletion, KeySpec
+from destination_s3_spark.tables.runs.keys import CdcDeletion, KeySpec, key_bounds
 
 
 class FileStatus(Enum):

@@ -11,7 +11,7 @@ from enum import Enum
 from destination_s3_spark.chain.blocks import Block
 from destination_s3_spark.chain.events import AddData, Close, MergeData, OpenEpoch, ReplaceData, Seed
 from destination_s3_spark.cli.inspection.commits import rows_of, taken_back
-from destination_s3_spark.decoding.changed_values import ChangedField
+from destination_s3_spark.decoding.changes import ChangedField
 
 
 class SyncEnd(Enum):

@@ -13,9 +13,9 @@ from destination_s3_spark.cli.inspection.summary import PublisherState, ReaderSt
 from destination_s3_spark.cli.inspection.syncs import ChangedValue, RecordedSync, SyncEnd, changed_values, syncs
 from destination_s3_spark.cli.inspection.table import InspectedTable
 from destination_s3_spark.cli.terminal import moment, number_text
-from destination_s3_spark.counted import counted
 from destination_s3_spark.errors import SyncError
 from destination_s3_spark.tables.found import UnreadTable
+from destination_s3_spark.wording import counted
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,9 +18,8 @@ from destination_s3_spark.cli.report.quality import Quality, quality
 from destination_s3_spark.cli.report.scales import HEIGHT, WIDTH, Absent, Chart, number_scale, steps, thinned
 from destination_s3_spark.cli.report.table_charts import END_TEXTS, SYNC_LOOKS, data_commits, points_of, table_charts
 from destination_s3_spark.cli.terminal import duration_text, moment, number_text, size_text
-from destination_s3_spark.counted import counted
-from destination_s3_spark.printable import printable
 from destination_s3_spark.tables.found import UnreadTable
+from destination_s3_spark.wording import counted, printable
 
 OPEN_TABLES = 8
 """Most tables whose sections are open when the page is."""

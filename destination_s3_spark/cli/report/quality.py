@@ -12,7 +12,7 @@ from destination_s3_spark.cli.report.figures import TableFigures
 from destination_s3_spark.cli.report.scales import Absent, Datum, Mark, Numbers, Scale, Tick, bars, measure_scale, place_ticks
 from destination_s3_spark.cli.report.table_charts import drawn_syncs
 from destination_s3_spark.cli.terminal import moment, number_text, share_text
-from destination_s3_spark.counted import counted
+from destination_s3_spark.wording import counted
 
 TITLE = "Values that did not fit their type"
 FIELDS_DRAWN = 12

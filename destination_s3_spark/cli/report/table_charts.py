@@ -32,7 +32,7 @@ from destination_s3_spark.cli.report.scales import (
     time_ticks,
 )
 from destination_s3_spark.cli.terminal import duration_text, moment, number_text, size_text
-from destination_s3_spark.counted import counted
+from destination_s3_spark.wording import counted
 
 SYNCS_DRAWN = 60
 """Most syncs in a chart, the newest ones."""

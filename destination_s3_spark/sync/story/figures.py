@@ -10,7 +10,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from destination_s3_spark.decoding.changed_values import ChangedField
+from destination_s3_spark.decoding.changes import ChangedField
 from destination_s3_spark.schema.airbyte_type import AirbyteType, Array, Field, Object, Union
 from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.sync.spool import Spool

@@ -7,12 +7,12 @@ from typing import TypeVar
 
 import orjson
 
-from destination_s3_spark.counted import counted, duration_text, listed, size_text
 from destination_s3_spark.protocol.catalog import Catalog, Stream
 from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.sync.story.figures import ChangedValueCount, Pulse, StreamFigures, SyncFigures
 from destination_s3_spark.sync.story.phases import Activity, Phase
 from destination_s3_spark.tables.commit.result import CommitResult
+from destination_s3_spark.wording import counted, duration_text, listed, size_text
 
 SUMMARY_PREFIX = "sync summary as JSON: "
 """Beginning of the line for programs. The rest of the line is one JSON object."""

@@ -21,11 +21,11 @@ import pyarrow as pa
 import pyarrow.ipc
 
 from destination_s3_spark.errors import disk_error
+from destination_s3_spark.storage.ranged import present
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.capture.events import POSITION
 from destination_s3_spark.tables.runs.winners import Indices
-from destination_s3_spark.tables.stored.presence import present
 from destination_s3_spark.tables.updates.resources import TaskResources
 
 RUNS_SHARE = 24

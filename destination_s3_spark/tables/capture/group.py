@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from destination_s3_spark.chain.files import FileEntry, FileKind
-from destination_s3_spark.chain.operation_count import OperationCount
+from destination_s3_spark.chain.files import FileEntry, FileKind, OperationCount
 from destination_s3_spark.change_log.events import LogColumns
 from destination_s3_spark.change_log.manifest import GroupName, LogFile, LogKind, LogName, ManifestFile, manifest_of
 from destination_s3_spark.change_log.options import ChangeLogOptions, open_changes, open_snapshot

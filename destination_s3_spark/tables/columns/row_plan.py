@@ -1,21 +1,82 @@
-"""Row plans: the mapping of a stream's records to the columns of final files, and the policy for changes of these columns."""
+"""Row plans: the mapping of a stream's records to the columns of final files, its key, cursor and deletion field among them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
 from destination_s3_spark.decoding.plan import RowPlan, Values
+from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.formats.file_format import FileColumns, FileOptions
 from destination_s3_spark.formats.text_file import beside_meta
-from destination_s3_spark.protocol.catalog import Stream
-from destination_s3_spark.schema.airbyte_type import Field, Scalar
+from destination_s3_spark.protocol.catalog import DestinationSyncMode, Stream
+from destination_s3_spark.schema.airbyte_type import Decimal, Field, Scalar, type_label, type_to_json, type_to_text
 from destination_s3_spark.schema.arrow import META_FIELDS, RAW_SCHEMA, arrow_field
+from destination_s3_spark.schema.partitioning import Partitioning
 from destination_s3_spark.schema.placement import SchemaChange, SchemaPolicy
 from destination_s3_spark.schema.table_schema import TableSchema, plan_fields
-from destination_s3_spark.tables.columns.dedup import is_deduplicated
-from destination_s3_spark.tables.runs.keys import KeySpec
+from destination_s3_spark.tables.runs.keys import CdcDeletion, KeySpec
+
+DELETED_AT = "_ab_cdc_deleted_at"
+"""The field in which CDC sources report a deletion. Any value except null means a deletion."""
+
+
+def is_deduplicated(stream: Stream) -> bool:
+    """Tell whether the stream's table has one row per key."""
+    return stream.destination_sync_mode is DestinationSyncMode.APPEND_DEDUP
+
+
+def deciding_fields(stream: Stream) -> frozenset[str]:
+    """Return the JSON keys of the primary key, cursor and deletion fields of a deduplicated table. Other tables have none."""
+    if not is_deduplicated(stream):
+        return frozenset()
+    return frozenset({*(path[0] for path in stream.primary_key), *stream.cursor_field[:1], DELETED_AT})
+
+
+def key_spec(
+    stream: Stream, schema: TableSchema, deletion: CdcDeletion, *, of_text: bool, partitioning: Partitioning | None = None
+) -> KeySpec:
+    """Return the key, cursor and deletion columns of the table's rows.
+
+    Raises ConfigError for a key or cursor field that is not declared or does not hold a single value.
+    """
+    key = tuple(_scalar(stream, schema, "primary_key", path[0]) for path in stream.primary_key)
+    cursor = _scalar(stream, schema, "cursor_field", stream.cursor_field[0]) if stream.cursor_field else None
+    deleted_at = schema.column(DELETED_AT)
+    deletes = None if deleted_at is None else Field(DELETED_AT, deleted_at.name, deleted_at.type)
+    return KeySpec(key, cursor, deletes, deletion, of_text, partitioning)
+
+
+def misfit_warnings(spec: KeySpec, misfits: Mapping[str, int]) -> Iterator[str]:
+    """Yield a warning for each key, cursor or deletion field with values that do not fit its type. `misfits` counts them by JSON key."""
+    roles = [(field, "primary key", "null in their rows, which are told apart by the key as the source sent it") for field in spec.key]
+    if spec.cursor is not None:
+        roles.append((spec.cursor, "cursor", "their records count as older than any with a cursor"))
+    if spec.deleted_at is not None:
+        roles.append((spec.deleted_at, "deletion", "their records are no deletions"))
+    for field, role, meaning in roles:
+        if field.source in misfits:
+            count, kind = misfits[field.source], type_to_text(field.type)
+            yield f'the {role} field "{field.source}" has values that do not fit its type {kind} ({count:,} of them): {meaning}'
+
+
+def _scalar(stream: Stream, schema: TableSchema, what: str, source: str) -> Field:
+    column = schema.column(source)
+    where = f"Catalog, stream '{stream.id}', {what}: '{source}'"
+    if column is None:
+        raise ConfigError(
+            f"{where} is not among the fields of the stream's schema. Refresh the source's schema, or choose another field in the "
+            "connection.",
+            stream=stream.id,
+        )
+    if not isinstance(column.type, Scalar | Decimal):
+        raise ConfigError(
+            f"{where} is of type {type_label(type_to_json(column.type))}; only fields with a single value can tell rows apart. Choose "
+            "other fields, or an append mode for this stream.",
+            stream=stream.id,
+        )
+    return Field(source, column.name, column.type)
 
 
 def schema_policy(options: FileOptions, change: SchemaChange, fixed: frozenset[str], replace: bool) -> SchemaPolicy:

@@ -12,9 +12,8 @@ from destination_s3_spark.chain.events import ChangedValues
 from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.chain.fold import REPLAY_LIMIT
 from destination_s3_spark.chain.opening import Session
-from destination_s3_spark.chain.replay import ReplayGuard
-from destination_s3_spark.chain.state import Checkpoint
-from destination_s3_spark.decoding.changed_values import ChangedField
+from destination_s3_spark.chain.state import Checkpoint, ReplayGuard
+from destination_s3_spark.decoding.changes import ChangedField
 from destination_s3_spark.errors import Bug
 from destination_s3_spark.tables.landing.slices import Segment, StagedSlice
 

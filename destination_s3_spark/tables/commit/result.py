@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from destination_s3_spark.decoding.changed_values import ChangedField
+from destination_s3_spark.decoding.changes import ChangedField
 
 
 @dataclass(frozen=True, slots=True)

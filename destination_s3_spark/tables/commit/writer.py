@@ -17,18 +17,14 @@ from typing import Any
 import msgspec
 
 from destination_s3_spark.chain.blocks import as_recorded
-from destination_s3_spark.chain.confirmation import confirm_removal
 from destination_s3_spark.chain.events import AddData, Close, Event, MergeData, OffsetInterval, ReplaceData, SetDataSchema
-from destination_s3_spark.chain.files import FileEntry, FileKind
+from destination_s3_spark.chain.files import FileEntry, FileKind, OperationCount
 from destination_s3_spark.chain.live_files import LiveFiles, day
 from destination_s3_spark.chain.log import BlockTaken, Chain, Clock, utc_now
-from destination_s3_spark.chain.opening import Session, fenced, open_table, take_snapshot_when_due
-from destination_s3_spark.chain.operation_count import OperationCount
+from destination_s3_spark.chain.opening import Precedence, Session, fenced, open_table, take_snapshot_when_due
 from destination_s3_spark.chain.orphan_uploads import OrphanUploads
-from destination_s3_spark.chain.precedence import Precedence
-from destination_s3_spark.chain.replay import ReplayGuard
-from destination_s3_spark.chain.settle import MapCalls, complete, finish, sweep, take_back, taken_back
-from destination_s3_spark.chain.state import TableState
+from destination_s3_spark.chain.settle import MapCalls, complete, confirm_removal, finish, sweep, take_back, taken_back
+from destination_s3_spark.chain.state import ReplayGuard, TableState
 from destination_s3_spark.chain.table_store import TableStore
 from destination_s3_spark.chain.territory import Table
 from destination_s3_spark.chain.tokens import Token

@@ -15,12 +15,11 @@ from destination_s3_spark.formats.file_statistics import WrittenFile, united
 from destination_s3_spark.formats.parquet import ParquetOptions
 from destination_s3_spark.formats.parquet_footer import DamagedFooter, Footer, footer_bytes, joinable, joined_footer, read_footer
 from destination_s3_spark.storage.object_store import LEAST_PART_BYTES, ObjectNotFound, ObjectRange, ObjectStore
-from destination_s3_spark.storage.ranged import TAIL_BYTES, RangedFile
+from destination_s3_spark.storage.ranged import TAIL_BYTES, RangedFile, present
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.storage.staging import StagedFileSink
 from destination_s3_spark.tables.compaction.groups import Group
 from destination_s3_spark.tables.staged.staged_file import StagedFile
-from destination_s3_spark.tables.stored.presence import present
 
 _MAGIC_BYTES = 4
 _RESTORE = "Restore the file from a backup, or run a refresh."

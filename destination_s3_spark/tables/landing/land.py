@@ -18,7 +18,7 @@ import pyarrow as pa
 from xxhash import xxh3_128_intdigest
 
 from destination_s3_spark.chain.files import FileEntry, FileKind, generation_metadata
-from destination_s3_spark.decoding.changed_values import ChangedField, changed_values
+from destination_s3_spark.decoding.changes import ChangedField, changed_values
 from destination_s3_spark.decoding.kernel_typer import record_typer
 from destination_s3_spark.decoding.plan import RowPlan
 from destination_s3_spark.decoding.record_line import MisroutedRecord, UnreadableRecord

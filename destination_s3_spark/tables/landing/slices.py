@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 
 from destination_s3_spark.chain.files import FileEntry
-from destination_s3_spark.decoding.changed_values import ChangedField
+from destination_s3_spark.decoding.changes import ChangedField
 from destination_s3_spark.errors import TransientError
 
 

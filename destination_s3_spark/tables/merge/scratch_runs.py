@@ -22,9 +22,10 @@ import pyarrow.compute as pc
 
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.settle import complete
-from destination_s3_spark.decoding.keyed_ids import carried_digest, keyed_id
+from destination_s3_spark.decoding.raw_ids import carried_digest, keyed_id
 from destination_s3_spark.errors import Bug, TransientError
 from destination_s3_spark.schema.arrow import RAW_SCHEMA
+from destination_s3_spark.storage.ranged import present
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.storage.staging import StagedFileSink
@@ -42,7 +43,6 @@ from destination_s3_spark.tables.runs.sorted_file import (
     run_schema,
 )
 from destination_s3_spark.tables.staged.staged_file import StagedFile, batches_of
-from destination_s3_spark.tables.stored.presence import present
 from destination_s3_spark.tables.stored.rewrite import Stored
 from destination_s3_spark.tables.updates.resources import TaskResources
 from destination_s3_spark.tables.updates.steps import Steps, Work

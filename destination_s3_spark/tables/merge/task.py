@@ -1,4 +1,4 @@
-"""Spark tasks of a merge: the merge of runs into a range of a deduplicated table, and the compaction of tombstones.
+"""Spark tasks of a merge: the merge of runs into a range of a deduplicated table, its output files, and the compaction of tombstones.
 
 The worker reads the sources' row groups from the store, reduces them to one row per key in Arrow, and encodes and uploads the new files.
 Nothing becomes visible. Memory is bounded by the task's budget and the buffers of writing, regardless of the number of rows or versions.
@@ -6,21 +6,136 @@ Nothing becomes visible. Memory is bounded by the task's budget and the buffers 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
+from types import TracebackType
 
 import pyarrow as pa
+import pyarrow.compute as pc
+from msgspec.structs import replace
 
 from destination_s3_spark.chain.files import FileEntry, FileKind
+from destination_s3_spark.errors import Bug
+from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.capture.output import ChangeOutput, LoggedRange, LogTask
-from destination_s3_spark.tables.merge.output import MergeOutput
 from destination_s3_spark.tables.merge.plan import PlannedRange
-from destination_s3_spark.tables.runs.keys import KeySpec
+from destination_s3_spark.tables.runs.keys import DELETED, OFFSET, KeySpec
 from destination_s3_spark.tables.runs.merged_rows import ROUNDS_SHARE, RowSource, RowStream, complete_rows, merged_rows, row_streams
 from destination_s3_spark.tables.runs.sorted_file import MergeForm, tombstone_schema
 from destination_s3_spark.tables.runs.table_format import MERGED_PIECE_BYTES, FileKeys, FileSize, TableFormat
-from destination_s3_spark.tables.runs.winners import EXTRACTED_AT
-from destination_s3_spark.tables.staged.staged_file import batches_of
+from destination_s3_spark.tables.runs.winners import BURIED_OFFSET, EXTRACTED_AT
+from destination_s3_spark.tables.staged.staged_file import StagedFile, batches_of
 from destination_s3_spark.tables.updates.resources import TaskResources
+
+
+class MergeOutput:
+    """The output files of one range of keys. A context manager that drops staged files when it is left with an error."""
+
+    def __init__(self, table: TableFormat, keys: Sequence[FileKeys], tombstone_key: str, size: FileSize, s3: S3Settings) -> None:
+        self._table = table
+        self._size = size
+        self._keys = keys
+        self._used = 0
+        self._partition: str | None = None
+        self._tombstone_key = tombstone_key
+        self._s3 = s3
+        self._stack = ExitStack()
+        self._live: _LiveFile | None = None
+        self._dead: StagedFile[pa.RecordBatch] | None = None
+        self._staged: list[FileEntry] = []
+        self.rows = 0
+        """Number of live rows written."""
+        self.deletions = 0
+        """Number of tombstones written."""
+
+    def __enter__(self) -> MergeOutput:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._stack.__exit__(kind, error, trace)
+
+    def write(self, winners: pa.Table) -> None:
+        """Write the next winners: live rows, and deletions that the table does not have yet."""
+        deleted = winners[DELETED]
+        live = winners
+        if pc.any(deleted).as_py():
+            self._bury(winners.filter(pc.and_(deleted, pc.less(winners[OFFSET], BURIED_OFFSET))))
+            live = winners.filter(pc.invert(deleted))
+        for batch in batches_of(live, min(MERGED_PIECE_BYTES, int(self._size.full) // 4 + 1)):
+            partitioning = self._table.spec.partitioning
+            for partition, part in ((None, batch),) if partitioning is None else partitioning.split(batch):
+                if partition != self._partition:
+                    self._end_partition(partition)
+                self._put(part)
+
+    def stage(self) -> tuple[FileEntry, ...]:
+        """Finish the files and return those that have rows."""
+        if self._live is not None:
+            self._staged += self._live.stage()
+        if self._dead is not None:
+            self._staged.append(self._dead.stage())
+        return tuple(self._staged)
+
+    def _end_partition(self, following: str | None) -> None:
+        """End the file, because rows of another partition follow. In its folder all keys are free again."""
+        if self._live is not None:
+            self._staged += self._live.stage()
+            self._live = None
+        self._partition, self._used = following, 0
+
+    def _put(self, batch: pa.RecordBatch) -> None:
+        if self._live is not None and self._used < len(self._keys) and self._live.bytes(self._size.row) >= self._size.full:
+            self._staged += self._live.stage()
+            self._live = None
+        if self._live is None:
+            if self._used == len(self._keys):
+                raise Bug("A merge has rows and no key to write them to; nothing was committed.")
+            self._live = _LiveFile(self._table, self._keys[self._used], self._partition, self._s3, self._stack)
+            self._used += 1
+        self._live.write(batch)
+        self.rows += batch.num_rows
+
+    def _bury(self, deletions: pa.Table) -> None:
+        for batch in batches_of(deletions, MERGED_PIECE_BYTES):
+            if self._dead is None:
+                self._dead = self._stack.enter_context(self._table.tombstone_file(self._tombstone_key, self._s3))
+            self._dead.write(batch)
+            self.deletions += batch.num_rows
+
+
+class _LiveFile:
+    """A final file and its merge state, if the format needs one."""
+
+    def __init__(self, table: TableFormat, keys: FileKeys, partition: str | None, s3: S3Settings, stack: ExitStack) -> None:
+        if table.spec.partitioning is not None and partition is not None:
+            keys = keys.within(table.spec.partitioning.folder(partition))
+        if table.has_state and keys.state is None:
+            raise Bug("There is no key for the state beside a final file; nothing was committed.")
+        self._table = table
+        self._rows = 0
+        self._final = stack.enter_context(table.final_file(keys.final, partition, s3))
+        self._state = None if keys.state is None else stack.enter_context(table.state_file(keys.state, s3))
+
+    def bytes(self, row_bytes: float) -> float:
+        """Estimate the size of the final file with the rows written so far, including rows that are still buffered."""
+        return max(self._final.bytes, self._rows * row_bytes)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self._rows += batch.num_rows
+        if self._state is not None:
+            self._state.write(batch)
+        for rows in self._table.final_rows(batch):
+            self._final.write(rows)
+
+    def stage(self) -> list[FileEntry]:
+        final = self._final.stage()
+        if self._state is None:
+            return [final]
+        state = self._state.stage()
+        if state.rows != final.rows:
+            raise Bug(f"{state.rows} merged rows became {final.rows} rows of a file; nothing was committed.")
+        return [final, replace(state, copy_of=final.key)]
 
 
 @dataclass(frozen=True, slots=True)

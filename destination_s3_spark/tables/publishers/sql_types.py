@@ -6,7 +6,6 @@ import re
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from destination_s3_spark.printable import printable
 from destination_s3_spark.schema.airbyte_type import (
     AirbyteType,
     Array,
@@ -20,6 +19,7 @@ from destination_s3_spark.schema.airbyte_type import (
 )
 from destination_s3_spark.schema.table_schema import union_members
 from destination_s3_spark.stream_id import StreamId
+from destination_s3_spark.wording import printable
 
 _HIVE_NAME = re.compile(r"[\w.$ ]+")
 """Names of members that Hive's parser of types accepts."""

@@ -20,13 +20,12 @@ import numpy as np
 import pyarrow as pa
 
 from destination_s3_spark.chain.files import FileKind
-from destination_s3_spark.storage.ranged import RangedFile
+from destination_s3_spark.storage.ranged import RangedFile, present
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.runs.keys import KEY
 from destination_s3_spark.tables.runs.soft_deletions import SoftDeletions
 from destination_s3_spark.tables.runs.sorted_file import RUN_OPTIONS, MergeForm, SortedFile
 from destination_s3_spark.tables.runs.winners import winners
-from destination_s3_spark.tables.stored.presence import present
 from destination_s3_spark.tables.updates.resources import TaskResources
 
 READERS = 8

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.chain.opening import WriteDisposition
 from destination_s3_spark.chain.state import Contents, Counters
-from destination_s3_spark.counted import counted
 from destination_s3_spark.tables.compaction.groups import LEAST_FILES
 from destination_s3_spark.tables.open_table import OpenTable
 from destination_s3_spark.tables.rules import Compaction
@@ -18,6 +17,7 @@ from destination_s3_spark.tables.updates.inputs import raw_covers
 from destination_s3_spark.tables.updates.merged import merge_runs, rebuild_deduplicated
 from destination_s3_spark.tables.updates.resources import Resources
 from destination_s3_spark.tables.updates.steps import Update
+from destination_s3_spark.wording import counted
 
 
 def may_be_updated(table: StreamTable, *, complete: bool) -> bool:

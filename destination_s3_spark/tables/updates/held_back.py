@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from destination_s3_spark.chain.state import Contents, TableState
-from destination_s3_spark.counted import counted
 from destination_s3_spark.tables.commit.writer import TableWriter
 from destination_s3_spark.tables.open_table import OpenTable
+from destination_s3_spark.wording import counted
 
 
 @dataclass(frozen=True, slots=True)

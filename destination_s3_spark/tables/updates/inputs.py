@@ -14,7 +14,7 @@ from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.formats.parquet import ParquetOptions
 from destination_s3_spark.schema.arrow import RAW_SCHEMA
-from destination_s3_spark.storage.ranged import RangedFile
+from destination_s3_spark.storage.ranged import RangedFile, present
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.columns.row_plan import control_plan
 from destination_s3_spark.tables.commit.generation import NOTHING, Kept
@@ -22,7 +22,6 @@ from destination_s3_spark.tables.open_table import OpenTable
 from destination_s3_spark.tables.runs.footers import with_keys
 from destination_s3_spark.tables.runs.table_format import TableFormat
 from destination_s3_spark.tables.stored.conversion import Misfits
-from destination_s3_spark.tables.stored.presence import present
 from destination_s3_spark.tables.stored.rewrite import Stored
 
 logger = logging.getLogger("airbyte")

@@ -15,7 +15,7 @@ import msgspec
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.errors import Bug, DataError
-from destination_s3_spark.storage.ranged import RangedFile
+from destination_s3_spark.storage.ranged import RangedFile, present
 from destination_s3_spark.tables.capture.group import NO_LOG, LogGroup, MergeLog
 from destination_s3_spark.tables.columns.row_plan import file_columns
 from destination_s3_spark.tables.commit.result import CommitResult
@@ -29,7 +29,6 @@ from destination_s3_spark.tables.runs.merged_rows import RowSource
 from destination_s3_spark.tables.runs.sorted_file import row_group_keys, sorted_index
 from destination_s3_spark.tables.runs.table_format import FileKeys, TableFormat
 from destination_s3_spark.tables.runs.winners import EARLIER
-from destination_s3_spark.tables.stored.presence import present
 from destination_s3_spark.tables.updates.inputs import MergeInputs, merge_inputs, raw_inputs, replaced_by_pending
 from destination_s3_spark.tables.updates.resources import Resources
 from destination_s3_spark.tables.updates.steps import Steps, Update, Work

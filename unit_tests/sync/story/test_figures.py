@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from destination_s3_spark.decoding.changed_values import ChangedField
+from destination_s3_spark.decoding.changes import ChangedField
 from destination_s3_spark.schema.airbyte_type import Array, Field, Object, Scalar, Union
 from destination_s3_spark.sync.story.figures import MOST_CHANGED_FIELDS, ChangedValueCount, declared_changes, declared_paths
 

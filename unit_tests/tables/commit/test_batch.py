@@ -9,8 +9,7 @@ import pytest
 
 from destination_s3_spark.chain.fold import REPLAY_LIMIT
 from destination_s3_spark.chain.opening import Session
-from destination_s3_spark.chain.replay import ReplayGuard
-from destination_s3_spark.chain.state import Checkpoint
+from destination_s3_spark.chain.state import Checkpoint, ReplayGuard
 from destination_s3_spark.errors import Bug
 from destination_s3_spark.tables.commit.batch import MULTISET_MODULUS, Batch, TableCheckpoint, cut_batch
 from destination_s3_spark.tables.landing.slices import Segment, StagedSlice

@@ -13,8 +13,7 @@ from destination_s3_spark.chain.opening import Session, WriteDisposition
 from destination_s3_spark.chain.orphan_uploads import OrphanUploads
 from destination_s3_spark.formats.file_statistics import UNBOUNDED, WrittenFile
 from destination_s3_spark.storage.object_store import ObjectInfo
-from destination_s3_spark.tables.commit.adoption import earlier_files, generation_of
-from destination_s3_spark.tables.commit.generation import NOTHING, kept_rows
+from destination_s3_spark.tables.commit.generation import NOTHING, earlier_files, generation_of, kept_rows
 from destination_s3_spark.tables.commit.writer import TableWriter
 from unit_tests.chain.fake_store import FakeStore
 from unit_tests.chain.one_table import FIRST, STARTED, TABLE, land, writer

@@ -11,7 +11,7 @@ from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.chain.opening import SNAPSHOT_EVERY, Session
 from destination_s3_spark.chain.orphan_uploads import OrphanUploads
 from destination_s3_spark.chain.settle import complete
-from destination_s3_spark.decoding.changed_values import ChangedField
+from destination_s3_spark.decoding.changes import ChangedField
 from destination_s3_spark.errors import Bug
 from destination_s3_spark.formats.file_statistics import WrittenFile
 from destination_s3_spark.tables.commit.batch import MOST_CHANGED_FIELDS, Batch

@@ -10,8 +10,7 @@ import pytest
 
 from destination_s3_spark.schema.airbyte_type import AirbyteType, Decimal, Field, Scalar
 from destination_s3_spark.schema.arrow import arrow_type
-from destination_s3_spark.tables.runs.key_values import key_bounds
-from destination_s3_spark.tables.runs.keys import CdcDeletion, KeySpec, encode_key, key_range
+from destination_s3_spark.tables.runs.keys import CdcDeletion, KeySpec, encode_key, key_bounds, key_range
 
 
 def shown(kinds: list[AirbyteType], *keys: list[Any]) -> tuple[str, str] | None:

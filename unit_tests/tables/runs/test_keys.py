@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from destination_s3_spark.decoding.keyed_ids import carried_digest, keyed_id
+from destination_s3_spark.decoding.raw_ids import carried_digest, keyed_id
 from destination_s3_spark.errors import Bug
 from destination_s3_spark.schema.airbyte_type import AirbyteType, Decimal, Field, Scalar, SchemalessObject
 from destination_s3_spark.schema.arrow import META_FIELDS, arrow_type

@@ -33,9 +33,10 @@ from destination_s3_spark.schema.airbyte_type import Field, Scalar
 from destination_s3_spark.schema.field_ids import FieldIds
 from destination_s3_spark.schema.partitioning import Partitioning
 from destination_s3_spark.storage.object_store import ObjectStore
-from destination_s3_spark.tables.publishers.iceberg.columns import iceberg_schema, metrics
-from destination_s3_spark.tables.publishers.iceberg.partitions import (
+from destination_s3_spark.tables.publishers.iceberg.columns import (
     add,
+    iceberg_schema,
+    metrics,
     partition_record,
     remove_other,
     require_undivided,

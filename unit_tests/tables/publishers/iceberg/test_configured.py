@@ -21,7 +21,7 @@ from destination_s3_spark.storage.paths import PathTemplate
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.stream_id import StreamId
-from destination_s3_spark.tables.publishers.iceberg import connection, rest
+from destination_s3_spark.tables.publishers.iceberg import catalogs, connection
 from destination_s3_spark.tables.publishers.iceberg.connection import Connection
 from destination_s3_spark.tables.publishers.iceberg.publisher import IcebergTable
 from destination_s3_spark.tables.publishers.publication import NotPublished
@@ -246,7 +246,7 @@ def test_a_catalog_that_did_not_answer_is_left_alone_for_a_while(server: Any, mo
 
 
 def test_a_catalog_that_is_silent_does_not_hold_the_sync(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rest, "TIMEOUTS_S", (0.2, 0.2))
+    monkeypatch.setattr(catalogs, "TIMEOUTS_S", (0.2, 0.2))
     silent = ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler)  # accepts connections, serves none
     connected = Connection(IcebergRest(uri=f"http://127.0.0.1:{silent.server_port}"), S3Settings("b"))
     with (

@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from destination_s3_spark.printable import LINE_END, printable, printable_json, spreadsheet_cell
 from destination_s3_spark.stream_id import StreamId
+from destination_s3_spark.wording import LINE_END, printable, printable_json, spreadsheet_cell
 
 EVERY_CHARACTER = "".join(chr(code) for code in range(sys.maxunicode + 1) if not 0xD800 <= code < 0xE000)
 
