@@ -218,10 +218,19 @@ class Case(NamedTuple):
     mode: str
 
 
-CASES = [Case(name, raw, mode) for name in FORMATS for raw in (True, False) for mode in ("append", "append_dedup")]
+CASES = [
+    pytest.param(Case(name, raw, mode), marks=() if name == "Parquet" and raw else pytest.mark.slow)
+    for name in FORMATS
+    for raw in (True, False)
+    for mode in ("append", "append_dedup")
+]
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.format}-{'raw' if case.raw else 'no raw'}-{case.mode}")
+def case_id(case: Case) -> str:
+    return f"{case.format}-{'raw' if case.raw else 'no raw'}-{case.mode}"
+
+
+@pytest.mark.parametrize("case", CASES, ids=case_id)
 def test_no_update_writes_a_value_into_a_block(case: Case, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("destination_s3_spark.chain.opening.SNAPSHOT_EVERY", 10)
     lake.format = FORMATS[case.format]

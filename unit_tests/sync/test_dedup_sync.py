@@ -116,6 +116,7 @@ def test_many_small_merges_leave_one_file_of_deletions(lake: InlineLake) -> None
     assert lake.ids() == [5, 6, 7, 8, 9], "an older row brought a deleted one back"
 
 
+@pytest.mark.slow
 def test_more_runs_than_a_task_can_hold_are_combined_first_and_arrival_still_decides(lake: InlineLake) -> None:
     lake.merge_budget_bytes = 1
     lake.limits = Limits(batch_bytes=100, age_s=900, spool_bytes=100)

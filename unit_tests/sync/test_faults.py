@@ -94,6 +94,7 @@ def test_the_answer_to_any_request_may_be_lost(behind_proxy: InlineLake, s3_sett
     assert [acknowledged["stream"]["stream_state"]["cursor"] for acknowledged in _states(behind_proxy)] == sent
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["append", "append_dedup"])
 def test_a_sync_may_stand_still_at_any_request_while_another_one_runs(
     behind_proxy: InlineLake, s3_settings: S3Settings, s3_proxy: Any, tmp_path: Path, mode: str

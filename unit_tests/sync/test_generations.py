@@ -265,5 +265,6 @@ def test_rows_that_stay_take_the_types_of_the_refresh(lake: InlineLake, mode: st
     assert shown(lake, ["users"])["users"] == (merged if mode == DEDUP else appended)
 
 
+@pytest.mark.slow
 def test_any_three_syncs_show_what_their_generations_mean(lake: InlineLake) -> None:
     check(lake, random.Random(SEED).sample(list(sequences()), SEQUENCES))

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pytest
+
 from destination_s3_spark.errors import Fenced, TransientError
 from destination_s3_spark.storage.settings import S3Settings
 from unit_tests.sync.inline_lake import InlineLake, catalog, records, state, status
@@ -15,6 +17,7 @@ NAMES = [f"stream_{number}" for number in range(6)]
 ROUNDS = 8
 
 
+@pytest.mark.slow
 def test_one_of_two_syncs_that_start_together_succeeds(s3_settings: S3Settings, tmp_path: Path) -> None:
     lakes = [InlineLake(s3_settings, tmp_path / str(number)) for number in range(2)]
     outcomes: list[tuple[bool, bool]] = []
