@@ -240,5 +240,5 @@ def test_a_file_that_a_later_merge_deleted_is_not_found(table: Any) -> None:
     dataset = tables.read(table.config(), "users", "shop")
     table.store.delete([file.key for file in writer.live_files().files])
 
-    with pytest.raises(OSError, match="NO_SUCH_KEY|RESOURCE_NOT_FOUND"):
+    with pytest.raises(OSError, match=r"NO_SUCH_KEY|RESOURCE_NOT_FOUND"):
         dataset.to_table()
