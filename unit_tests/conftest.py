@@ -282,7 +282,7 @@ class SmallTable:
         self._checkpoints += 1
         assert writer.state is not None
         segments = (Segment(self._sent, files[0].rows, self._sent),)
-        writer.stage(StagedSlice(start, self._sent, writer.state.schema_id or 0, files, segments, {}))
+        writer.stage(StagedSlice(start, self._sent, writer.state.schema_id or 0, files, segments))
         writer.commit([TableCheckpoint(self._sent, f"state {self._checkpoints}")])
 
 

@@ -96,7 +96,7 @@ class OffsetInterval(Struct, frozen=True):
 class ChangedValues(Struct, frozen=True):
     """The number of values of one field that were nulled or truncated for one reason.
 
-    `field` is a path with `[]` for any array index. It is None for the sum of all fields that are not named.
+    `field` is a path of declared members, with `[]` for any array index. A part is None for the sum of all that are not named.
     """
 
     field: str | None
@@ -106,10 +106,7 @@ class ChangedValues(Struct, frozen=True):
 
 
 class AddData(_Event, frozen=True):
-    """The commit of one or more checkpoints: rows are added. `changes` counts values that were nulled or truncated, by reason.
-
-    `changed_values` counts the same values by field, most of them first.
-    """
+    """The commit of one or more checkpoints: rows are added. `changed_values` has the fields with the most values first."""
 
     schema_id: int
     sync_id: int
@@ -118,8 +115,12 @@ class AddData(_Event, frozen=True):
     offset_interval: OffsetInterval
     files: tuple[FileEntry, ...]
     checkpoints: tuple[Checkpoint, ...]
-    changes: dict[str, int]
     changed_values: tuple[ChangedValues, ...] = ()
+
+    @property
+    def values_changed(self) -> int:
+        """The number of values that were nulled or truncated."""
+        return sum(found.values for found in self.changed_values)
 
 
 class MergeData(_Event, frozen=True):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple
@@ -17,7 +17,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from destination_s3_spark.schema.airbyte_type import AirbyteType, Array, Field, Object, Union
 from destination_s3_spark.schema.arrow import META_FIELDS, contiguous
+
+MOST_CHANGED_FIELDS = 100
+"""Most fields whose changed values are counted apart."""
 
 Place = tuple["Place | None", int, str | None]
 """Place of a value in a record: that of its container (None for the record itself), its ordinal there, and its key (None for an item)."""
@@ -25,7 +29,17 @@ Place = tuple["Place | None", int, str | None]
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 
 _NULLED, _TRUNCATED = "NULLED", "TRUNCATED"
+_CHANGES = frozenset({_NULLED, _TRUNCATED})
+_REASONS = frozenset(
+    {
+        *(f"{who}_{what}" for who in ("SOURCE", "PLATFORM", "DESTINATION") for what in ("RECORD_SIZE_LIMITATION", "FIELD_SIZE_LIMITATION")),
+        *(f"{who}_SERIALIZATION_ERROR" for who in ("SOURCE", "PLATFORM", "DESTINATION")),
+        *("SOURCE_RETRIEVAL_ERROR", "DESTINATION_TYPECAST_ERROR"),
+    }
+)
+"""The reasons of airbyte_protocol.yaml."""
 _PARTS = ["field", "change", "reason"]
+_ITEM = re.compile(r"(?<=\.)\[\d+\]")
 
 
 class Reason(Enum):
@@ -135,11 +149,6 @@ class Changes:
         found.entries = [entry for entry in self.entries if not entry.order]
         return found
 
-    def reasons(self) -> Counter[str]:
-        """Count the entries by reason."""
-        found = Counter(entry.reason for entry in self.entries if entry.reason is not None)
-        return found + Counter({Reason.SERIALIZATION.value: sum(len(located.rows) for located in self._nulled)})
-
     def of_fields(self) -> Counter[tuple[int, str | None]]:
         """Count the changes of whole fields by the ordinal of the field and the kind of change."""
         found = Counter((entry.order[0], entry.change) for entry in self.entries if len(entry.order) == 1)
@@ -213,27 +222,61 @@ def _ints(values: Sequence[Any]) -> Ints:
     return np.array(values, np.int64)
 
 
-_ITEM = re.compile(r"(?<=\.)\[\d+\]")
-
-
 class ChangedField(NamedTuple):
-    """A change that values of one field underwent. `field` is a path with `[]` for any array index."""
+    """A change that values of one field underwent.
+
+    `field` is a path with `[]` for any array index. A part is None if it is not one of those that may be named.
+    """
 
     field: str | None
     change: str | None
     reason: str | None
 
 
-def changed_values(rows: pa.RecordBatch | pa.Table) -> Counter[ChangedField]:
-    """Count the changed values of the rows by field, change and reason. The work depends on the number of changes, not of rows."""
+def changed_values(rows: pa.RecordBatch | pa.Table, declared: Container[str]) -> Counter[ChangedField]:
+    """Count the changed values of the rows by field, change and reason. The work depends on the number of changes, not of rows.
+
+    Only declared paths and the protocol's words are named: members of records have any name, sources report changes in any words, and
+    either may be a value of a record, which must be neither in a block nor in a log.
+    """
     changes = contiguous(rows[META_FIELDS[2].name]).field("changes").flatten()
     counts: Counter[ChangedField] = Counter()
     if len(changes):
         groups = pa.table([changes.field(part) for part in _PARTS], _PARTS).group_by(_PARTS, use_threads=False)
         for group in groups.aggregate([([], "count_all")]).to_pylist():
-            counts[ChangedField(_any_item(group["field"]), group["change"], group["reason"])] += group["count_all"]
+            path, change, reason = (group[part] for part in _PARTS)
+            path = path and _ITEM.sub("[]", path)
+            named = ChangedField(_known(path, declared), _known(change, _CHANGES), _known(reason, _REASONS))
+            counts[named] += group["count_all"]
     return counts
 
 
-def _any_item(path: str | None) -> str | None:
-    return path and _ITEM.sub("[]", path)
+def _known(text: str | None, known: Container[str]) -> str | None:
+    return text if text in known else None
+
+
+def most_changed(counts: Mapping[ChangedField, int]) -> dict[ChangedField, int]:
+    """Return the counts, largest first. If there are too many, the fields with the fewest are summed up by change and reason."""
+    ordered = Counter(counts).most_common()
+    rest: Counter[ChangedField] = Counter()
+    for changed, values in ordered[MOST_CHANGED_FIELDS:]:
+        rest[ChangedField(None, changed.change, changed.reason)] += values
+    return dict(Counter(dict(ordered[:MOST_CHANGED_FIELDS])) + rest)
+
+
+def declared_paths(fields: Iterable[Field], prefix: str = "") -> Iterator[str]:
+    """Yield the paths of all values that a stream declares, in the form of `ChangedField`."""
+    for field in fields:
+        yield from _paths(field.type, prefix + field.source)
+
+
+def _paths(kind: AirbyteType, path: str) -> Iterator[str]:
+    yield path
+    match kind:
+        case Object(fields):
+            yield from declared_paths(fields, f"{path}.")
+        case Array(items):
+            yield from _paths(items, f"{path}.[]")
+        case Union(options):
+            for option in options:
+                yield from _paths(option, path)

@@ -33,16 +33,15 @@ _DATA_COLUMN = "_airbyte_data"
 class TypedBlock:
     """The rows of a block of record lines, in the order of the lines.
 
-    `final` has the plan's table schema. `multiset` is the sum of the 128-bit XXH3 hashes of the `data` texts, modulo 2**128. `changes`
-    counts the entries of `_airbyte_meta.changes` in `final` by reason, including the source's. If the plan has a key, `misfits` counts by
-    JSON key the field values that became null, and the values of key fields that were changed in any way; otherwise it is empty.
+    `final` has the plan's table schema. `multiset` is the sum of the 128-bit XXH3 hashes of the `data` texts, modulo 2**128. If
+    the plan has a key, `unfit` counts by JSON key the field values that did not fit their type: those that became null, and those of key
+    fields that were changed in any way. Otherwise it is empty.
     """
 
     records: int
     final: pa.RecordBatch
     multiset: int
-    changes: Counter[str]
-    misfits: Counter[str]
+    unfit: Counter[str]
     make_raw: Callable[[], pa.RecordBatch]
 
     @cached_property
@@ -157,13 +156,13 @@ class RecordTyper:
             schema = pa.schema([*(own.field(at) for at in range(META_COLUMNS)), pa.field(_DATA_COLUMN, pa.string())])
             return pa.RecordBatch.from_arrays(columns, schema=schema)
 
-        return TypedBlock(records, final, rows.multiset % _HASHES, changes.reasons(), self._misfits(changes), raw)
+        return TypedBlock(records, final, rows.multiset % _HASHES, self._unfit(changes), raw)
 
     def _block_of_raw(self, raw: pa.RecordBatch, rows: TypedRows, changes: Changes) -> TypedBlock:
         ids, extracted_at, meta, generation, _ = raw.columns
         meta = changes.meta(meta.field("sync_id"), self._plan.table_schema.field(2).type)
         final = self._final([self._keyed(ids, rows, changes), extracted_at, meta, generation], rows)
-        return TypedBlock(len(raw), final, rows.multiset % _HASHES, changes.reasons(), self._misfits(changes), lambda: raw)
+        return TypedBlock(len(raw), final, rows.multiset % _HASHES, self._unfit(changes), lambda: raw)
 
     def _new_ids(self, count: int) -> pa.Array[Any]:
         return raw_ids(count)
@@ -180,14 +179,14 @@ class RecordTyper:
             with_keys[row] = keyed_id(with_keys[row], key_text(texts[row].as_py().encode(), key))
         return pa.array(with_keys, ids.type)
 
-    def _misfits(self, changes: Changes) -> Counter[str]:
+    def _unfit(self, changes: Changes) -> Counter[str]:
         key = self._plan.key
-        misfits: Counter[str] = Counter()
+        unfit: Counter[str] = Counter()
         for (declared, change), count in changes.of_fields().items() if key else ():
             source = self._sources[declared]
             if source in key or change == "NULLED":
-                misfits[source] += count
-        return misfits
+                unfit[source] += count
+        return unfit
 
     def _final(self, own: list[pa.Array[Any]], rows: TypedRows) -> pa.RecordBatch:
         """Return the rows of the final table. A column without a field is null."""

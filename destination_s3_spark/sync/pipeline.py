@@ -25,7 +25,7 @@ from destination_s3_spark.sync.commits import Commits, OpenTables
 from destination_s3_spark.sync.spool import Spool
 from destination_s3_spark.sync.story.lines import commit_lines
 from destination_s3_spark.sync.story.phases import Phase, Phases
-from destination_s3_spark.tables.columns.row_plan import misfit_warnings
+from destination_s3_spark.tables.columns.row_plan import unfit_warnings
 from destination_s3_spark.tables.commit.result import CommitResult
 from destination_s3_spark.tables.landing.land import LandTask, UnreadableLine, land_slice
 from destination_s3_spark.tables.landing.remote_slice import RemoteLandTask, land_remote_slice, object_keys, remote, upload_lines
@@ -130,18 +130,18 @@ class Pipeline:
             raise self._placed(failure) from None
         staged = {(task.slice.stream, task.slice.start): result for group, results in zip(groups, landed, strict=True)
                   for task, result in zip(group, results, strict=True)}  # fmt: skip
-        misfits: dict[int, Counter[str]] = {}
+        unfit: dict[int, Counter[str]] = {}
         for piece in slices:
             result = staged[piece.stream, piece.start]
-            misfits.setdefault(piece.stream, Counter()).update(result.misfits)
+            unfit.setdefault(piece.stream, Counter()).update(result.unfit)
             self._commits.stage(piece.stream, result)
             self._spool.release(piece)
-        self._warn(misfits)
+        self._warn(unfit)
 
-    def _warn(self, misfits: Mapping[int, Mapping[str, int]]) -> None:
-        for stream, counts in misfits.items():
+    def _warn(self, unfit: Mapping[int, Mapping[str, int]]) -> None:
+        for stream, counts in unfit.items():
             table = self._tables[stream]
-            for warning in misfit_warnings(table.spec, counts) if table.spec is not None else ():
+            for warning in unfit_warnings(table.spec, counts) if table.spec is not None else ():
                 logger.warning("stream %s: %s", table.stream.id, warning)
 
     def _tasks(self, slices: Sequence[Slice]) -> list[LandTask]:

@@ -41,9 +41,8 @@ def add(
     rows = end - start + 1 if rows is None else rows
     files = tuple(FileEntry(kind, f"{kind.value}-{start}", rows, 10 * rows, "upload", ("e",)) for kind in kinds)
     checkpoints = (Checkpoint(f"state-{end}", rows, "00", 0),)
-    return AddData(
-        schema_id, 7, 0, prev if prev is not None or start == 0 else start - 1, OffsetInterval(start, end), files, checkpoints, {}
-    )
+    prev = prev if prev is not None or start == 0 else start - 1
+    return AddData(schema_id, 7, 0, prev, OffsetInterval(start, end), files, checkpoints)
 
 
 class Builder:

@@ -235,7 +235,7 @@ class Attempt:
         rows = FileKind.DELTA if waits else FileKind.FINAL
         files = (self._stage(FileKind.RAW, records), *self._staged(rows, records))
         segment = Segment(end, len(records), sum(hash((number, 17)) for number in records) % 2**128)
-        return StagedSlice(start, end, 0, files, (segment,), {})
+        return StagedSlice(start, end, 0, files, (segment,))
 
     def _open(self) -> TableState:
         state = self.writer.open()

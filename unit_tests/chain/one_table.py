@@ -60,7 +60,7 @@ def staged(
         FileEntry.staged(kind, store.stage(key, b"x" * rows), WrittenFile(rows, statistics=UNBOUNDED)) for kind, key in keys.items()
     )
     changed = {ChangedField("id", "NULLED", "WHY"): 1}
-    return StagedSlice(start, end, 0, files, tuple(segments or [Segment(end, rows, 5 * end)]), {"WHY": 1}, {}, changed)
+    return StagedSlice(start, end, 0, files, tuple(segments or [Segment(end, rows, 5 * end)]), {}, changed)
 
 
 def _folder(kind: FileKind) -> str:

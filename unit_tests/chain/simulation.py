@@ -229,7 +229,7 @@ class Sync:
             number = self._start[stream] + stop // RECORD_BYTES
             segments.append(Segment(stop, number - first, (MULTISETS[number] - MULTISETS[first]) % 2**128))
             first = number
-        return StagedSlice(start, end, 0, tuple(files), tuple(segments), {})
+        return StagedSlice(start, end, 0, tuple(files), tuple(segments))
 
     def _stage_file(self, kind: FileKind, key: str, body: bytes, rows: int) -> FileEntry:
         try:

@@ -11,6 +11,7 @@ import pytest
 from destination_s3_spark.chain.blocks import Block, UnreadableBlock, block_hash, block_name, canonical, decode, encode
 from destination_s3_spark.chain.events import (
     AddData,
+    ChangedValues,
     Close,
     Event,
     OffsetInterval,
@@ -30,7 +31,8 @@ from destination_s3_spark.stream_id import StreamId
 NOON = datetime(2026, 3, 1, 12, 0, 0, 250000, tzinfo=UTC)
 SEED = Seed(StreamId(None, "naïve"), "id", 1234567890, "lake/users/", ("lake/users/old.parquet",), 7, 0, NOON)
 FILE = FileEntry(FileKind.FINAL, "lake/users/f-1.parquet", 3, 100, "upload", ("etag-1", "etag-2"))
-ADD = AddData(0, 7, 0, None, OffsetInterval(0, 2), (FILE,), (Checkpoint("ab" * 32, 3, "0" * 32, 0),), {"NULLED": 2})
+CHANGED = (ChangedValues("id", "NULLED", "WHY", 2),)
+ADD = AddData(0, 7, 0, None, OffsetInterval(0, 2), (FILE,), (Checkpoint("ab" * 32, 3, "0" * 32, 0),), CHANGED)
 SCHEMA = SetDataSchema({"schemaId": 0, "fields": [{"id": 1, "name": "é"}], "arrowSchema": "AAAA"})
 
 
@@ -83,8 +85,7 @@ def test_the_envelope_and_the_event_have_the_published_fields() -> None:
                 }
             ],
             "checkpoints": [{"stateHash": "ab" * 32, "records": 3, "multisetHash": "0" * 32, "generation": 0, "syncId": 0}],
-            "changes": {"NULLED": 2},
-            "changedValues": [],
+            "changedValues": [{"field": "id", "change": "NULLED", "reason": "WHY", "values": 2}],
         },
     }
 

@@ -51,7 +51,7 @@ REFUSED = [
     ("offsets overlap", chain(SEED, SCHEMA, add(0, 9)), add(9, 19, prev=9), {}, Rule.OFFSETS),
     ("the interval ends before it starts", chain(SEED, SCHEMA, add(0, 9)), add(10, 9, rows=1), {}, Rule.OFFSETS),
     ("files hold other rows than the interval", chain(SEED, SCHEMA), add(0, 9, rows=9), {}, Rule.OFFSETS),
-    ("no files", chain(SEED, SCHEMA), AddData(0, 7, 0, None, OffsetInterval(0, 0), (), (), {}), {}, Rule.EMPTY_EVENT),
+    ("no files", chain(SEED, SCHEMA), AddData(0, 7, 0, None, OffsetInterval(0, 0), (), ()), {}, Rule.EMPTY_EVENT),
     ("data while other data is unsettled", chain(SEED, SCHEMA, add(0, 9)), add(10, 19), {"settled": None}, Rule.ONE_UNSETTLED),
     ("Close while data is unsettled", chain(SEED, SCHEMA, add(0, 9)), Close(), {"settled": None}, Rule.ONE_UNSETTLED),
     ("data while a Void is unsettled", chain(SEED, SCHEMA, add(0, 9), Void(2)), add(0, 9), {"settled": None}, Rule.ONE_UNSETTLED),
@@ -138,7 +138,7 @@ def test_close_forgets_the_replay_list_and_other_sessions_add_to_it() -> None:
 def test_the_replay_list_is_bounded_by_its_newest_checkpoints() -> None:
     many = tuple(Checkpoint(f"state-{number}", 1, "00", 0) for number in range(10_001))
     files = (FileEntry(FileKind.FINAL, "f", 10_001, 1, "u", ("e",)),)
-    state = chain(SEED, SCHEMA, AddData(0, 7, 0, None, OffsetInterval(0, 10_000), files, many, {})).state
+    state = chain(SEED, SCHEMA, AddData(0, 7, 0, None, OffsetInterval(0, 10_000), files, many)).state
 
     assert state is not None
     assert (len(state.replay), state.replay[0], state.replay[-1]) == (10_000, many[1], many[-1])

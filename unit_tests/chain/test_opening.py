@@ -195,7 +195,7 @@ def long_chain(store: FakeStore, blocks: int) -> Chain:
         entry = FileEntry(FileKind.FINAL, f"{TABLE.final_root}{Token(TABLE_NUMBER, 1, offset)}.parquet", 1, 1, "upload", ("etag",))
         checkpoint = Checkpoint(f"{offset}", 1, "00", 0)
         interval = OffsetInterval(offset, offset)
-        made.append(AddData(0, 1, 0, offset - 1 if offset else None, interval, (entry,), (checkpoint,), {}))
+        made.append(AddData(0, 1, 0, offset - 1 if offset else None, interval, (entry,), (checkpoint,)))
         made.mark_settled()
         take_snapshot_when_due(made)
         if offset % 10 == 9:

@@ -134,7 +134,7 @@ def _said(typed: TypedBlock) -> Any:
     values = {name: [repr(value) for value in stored(batch[name])] for batch in (final, raw) for name in batch.schema.names}
     ids = typed.final["_airbyte_raw_id"].equals(typed.raw["_airbyte_raw_id"]) and typed.final["_airbyte_raw_id"].null_count == 0
     keys = list(map(carried_digest, typed.final["_airbyte_raw_id"].to_pylist()))
-    return typed.records, final.schema, raw.schema, values, typed.multiset, dict(typed.changes), dict(typed.misfits), ids, keys
+    return typed.records, final.schema, raw.schema, values, typed.multiset, dict(typed.unfit), ids, keys
 
 
 def stored(array: pa.Array) -> list[Any]:

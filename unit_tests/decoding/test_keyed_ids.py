@@ -62,13 +62,13 @@ def test_a_record_has_the_same_key_whichever_way_it_is_typed(make_plan: Any, mak
     assert [digest is not None for digest in digests] == [False, True, False, True, True, True, True]
     assert digests[1] == digests[6]
     assert block.raw["_airbyte_raw_id"].equals(block.final["_airbyte_raw_id"])
-    assert dict(block.misfits) == {"id": 4, "at": 1, "n": 1}
+    assert dict(block.unfit) == {"id": 4, "at": 1, "n": 1}
     again = make_typer(keyed).retype(block.raw)
     assert again.final.equals(block.final)
-    assert again.misfits == block.misfits
+    assert again.unfit == block.unfit
     unkeyed = make_typer(plan).type_block(make_block(map(make_line, data)))
     assert {carried_digest(raw_id) for raw_id in unkeyed.final["_airbyte_raw_id"].to_pylist()} == {None}
-    assert dict(unkeyed.misfits) == {}
+    assert dict(unkeyed.unfit) == {}
 
 
 @pytest.mark.parametrize(

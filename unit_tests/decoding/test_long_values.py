@@ -36,7 +36,7 @@ def test_a_value_that_is_almost_of_its_type_becomes_null(
     with cpu_limit(30):
         block = make_typer(make_plan(fields)).type_block(lines)
     assert [block.final[field.name].null_count for field in fields] == [1] * len(fields)
-    assert sum(block.changes.values()) == len(fields)
+    assert len(block.final["_airbyte_meta"][0].as_py()["changes"]) == len(fields)
 
 
 def test_a_type_of_many_levels_is_typed(make_typer: Callable[..., RecordTyper], make_plan: Any, make_line: Any, make_block: Any) -> None:

@@ -45,7 +45,6 @@ def test_both_tables_share_ids_metadata_and_order(make_plan: Any, make_line: Any
     assert block.raw["_airbyte_generation_id"].to_pylist() == [3, 3, 3]
     assert block.final["x"].to_pylist() == [1, None, None]
     assert block.final["gone"].to_pylist() == [None, None, None]
-    assert dict(block.changes) == {NULLED: 1}
 
 
 def test_the_raw_row_keeps_the_sources_changes_only(make_plan: Any, make_line: Any, make_block: Any, make_typer: Any) -> None:

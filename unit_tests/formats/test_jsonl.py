@@ -83,7 +83,6 @@ def test_numbers_that_json_does_not_have_become_null_and_are_recorded(landing: C
     reason = "DESTINATION_SERIALIZATION_ERROR"
     ours = [("a", reason), ('b.c,".[1]', reason), ('b.c,".[2].d', reason)]
     assert changes(row) == [('é "x"', "SOURCE_FIELD_SIZE_LIMITATION"), *ours]
-    assert block.changes == {reason: 3, "SOURCE_FIELD_SIZE_LIMITATION": 2}
     assert block.raw["_airbyte_data"][0].as_py() == text
 
 

@@ -77,7 +77,7 @@ def record(number: int, **changed: Any) -> dict[str, Any]:
         "opens": time(11, 13, 17, 191_919).isoformat(),
         "address": {"city": f"{MARK}city{number}", "zip": INTEGER + number},
         "tags": [f"{MARK}tag{number}"],
-        "anything": {f"{MARK}member": f"{MARK}any{number}"},
+        "anything": {f"{MARK}member": f"{MARK}any{number}", f"{MARK}odd": float("nan")},
         "kind": f"{MARK}kind{number % 2}",
         "lsn": INTEGER + number,
         "_ab_cdc_lsn": INTEGER + number,
@@ -85,6 +85,18 @@ def record(number: int, **changed: Any) -> dict[str, Any]:
         "_ab_cdc_deleted_at": None,
     }
     return {**data, **changed}
+
+
+def source_changes(number: int) -> list[dict[str, str]]:
+    """What a source says of its changes, in words that may be values of the record."""
+    size, said = "SOURCE_FIELD_SIZE_LIMITATION", f"{MARK}said{number}"
+    return [
+        {"field": said, "change": "NULLED", "reason": size},
+        {"field": f"tags.[0].{said}", "change": "NULLED", "reason": size},
+        {"field": "address.city", "change": said, "reason": size},
+        {"field": "name", "change": "TRUNCATED", "reason": said},
+        {"field": f"anything.{said}", "change": said, "reason": said},
+    ]
 
 
 def marks() -> dict[str, bytes]:
@@ -134,7 +146,11 @@ class Lake(InlineLake):
         word: str = "COMPLETE",
     ) -> None:
         self.syncs += 1
-        sent = [line({"type": "RECORD", "record": {"stream": "users", "emitted_at": 1_767_323_045_678, "data": one}}) for one in records]
+        about = {"stream": "users", "emitted_at": 1_767_323_045_678}
+        sent = [
+            line({"type": "RECORD", "record": {**about, "data": one, "meta": {"changes": source_changes(number)}}})
+            for number, one in enumerate(records)
+        ]
         blocks = [*sent, state(self.syncs), status(word)]
         configured = catalog(mode, self.syncs, generation, minimum, key, retyped)
         with nullcontext() if word == "COMPLETE" else suppress(SyncError):

@@ -120,7 +120,7 @@ def test_a_block_whose_files_are_not_all_there_does_not_count(table: Any) -> Non
     interval = OffsetInterval(1, 2)
     other = chain(table)
     other.mark_settled()
-    other.append(AddData(0, 1, 0, 0, interval, tuple(files), (Checkpoint("later", 2, "00", 0),), {}))
+    other.append(AddData(0, 1, 0, 0, interval, tuple(files), (Checkpoint("later", 2, "00", 0),)))
     table.store.complete_upload(files[0].upload)
 
     assert ids(tables.read(table.config(), "users", "shop")) == [1]

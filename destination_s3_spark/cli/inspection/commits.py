@@ -112,7 +112,7 @@ def _commit(block: Block, voided: bool, table_rows: int, table_bytes: int) -> Co
         0 if data is None or data is added else len(data.files_removed),  # type: ignore[union-attr]
         0 if data is None else sum(file.bytes for file in data.files),
         0 if added is None else len(added.checkpoints),
-        0 if added is None else sum(added.changes.values()),
+        0 if added is None else added.values_changed,
         table_rows,
         table_bytes,
         voided,
@@ -165,8 +165,7 @@ def _add_data_summary(event: AddData) -> str:
     size = size_text(sum(file.bytes for file in event.files))
     files, checkpoints = counted(len(event.files), "file"), counted(len(event.checkpoints), "checkpoint")
     text = f"{counted(rows_of(event), 'row')}, {files} ({size}), {checkpoints}"
-    changed = sum(event.changes.values())
-    return f"{text}, {counted(changed, 'value')} changed" if changed else text
+    return f"{text}, {counted(event.values_changed, 'value')} changed" if event.values_changed else text
 
 
 def _rewrite_summary(event: MergeData | ReplaceData) -> str:

@@ -111,7 +111,7 @@ def _sync(session: Sequence[Block], voided: frozenset[int], *, is_last: bool) ->
         len(added),
         sum(len(event.files) for event in added),
         sum(file.bytes for event in added for file in event.files),
-        sum(sum(event.changes.values()) for event in added),
+        sum(event.values_changed for event in added),
         len(rewrites),
         sum(file.bytes for event in rewrites for file in event.files),
         len(session) - len(events),
@@ -124,8 +124,7 @@ def _sync(session: Sequence[Block], voided: frozenset[int], *, is_last: bool) ->
 class ChangedValue:
     """The values of a field that one sync changed in one way for one reason.
 
-    `field` has `[]` for any array index. It is None for values of fields that the chain does not name: those of very many fields, and those
-    that an earlier version wrote. `rows` are the rows of the sync. `share` is the number of values per row.
+    `field`, `change` and `reason` are as in the chain. `rows` are the rows of the sync. `share` is the number of values per row.
     """
 
     sync_id: int | None
@@ -148,16 +147,10 @@ def _of_session(session: Sequence[Block], voided: frozenset[int]) -> list[Change
     added = [(b, b.event) for b in session if isinstance(b.event, AddData) and b.sequence_number not in voided]
     counts: Counter[ChangedField] = Counter()
     for _, event in added:
-        counts.update(_by_field(event))
+        counts.update({ChangedField(found.field, found.change, found.reason): found.values for found in event.changed_values})
     if not counts:
         return []
     began, rows = opened_by(session), sum(rows_of(event) for _, event in added)
     time = added[0][0].system_time if began is None else began.started_at
     sync_id = sync_id_of(session)
     return [ChangedValue(sync_id, time, *changed, values, rows, values / rows) for changed, values in counts.most_common()]
-
-
-def _by_field(event: AddData) -> Counter[ChangedField]:
-    if not event.changed_values:
-        return Counter({ChangedField(None, None, reason): values for reason, values in event.changes.items()})
-    return Counter({ChangedField(found.field, found.change, found.reason): found.values for found in event.changed_values})

@@ -5,23 +5,14 @@ The names of the fields of `SyncFigures` and of the classes in it are those of t
 
 from __future__ import annotations
 
-import re
-from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from destination_s3_spark.decoding.changes import ChangedField
-from destination_s3_spark.schema.airbyte_type import AirbyteType, Array, Field, Object, Union
+from destination_s3_spark.decoding.changes import most_changed
 from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.sync.spool import Spool
 from destination_s3_spark.sync.story.phases import Activity
 from destination_s3_spark.tables.stream_table import StreamTable
-
-MOST_CHANGED_FIELDS = 100
-"""Most fields of a stream whose changed values are counted apart, as in a block of the chain."""
-
-_CODE = re.compile(r"[A-Z][A-Z_]{0,63}")
-"""A change or a reason as the protocol writes them: NULLED, DESTINATION_SERIALIZATION_ERROR."""
 
 
 class Ending(Enum):
@@ -35,7 +26,7 @@ class Ending(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ChangedValueCount:
-    """The number of values of a field that were nulled or truncated for a reason. `field` is None for all that are not named."""
+    """The number of values of a field that were nulled or truncated for a reason. A part is None where it is not named."""
 
     field: str | None
     change: str | None
@@ -133,40 +124,5 @@ def stream_figures(index: int, table: StreamTable, spool: Spool) -> StreamFigure
         rewrites=written.rewrites,
         files_written=written.files,
         bytes_written=written.bytes,
-        values_changed=declared_changes(written.changed_values, frozenset(declared_paths(table.fields.fields))),
+        values_changed=tuple(ChangedValueCount(*changed, values) for changed, values in most_changed(written.changed_values).items()),
     )
-
-
-def declared_paths(fields: Iterable[Field], prefix: str = "") -> Iterator[str]:
-    """Yield the paths of all values that a stream declares, in the form of `ChangedField`."""
-    for field in fields:
-        yield from _paths(field.type, prefix + field.source)
-
-
-def _paths(kind: AirbyteType, path: str) -> Iterator[str]:
-    yield path
-    match kind:
-        case Object(fields):
-            yield from declared_paths(fields, f"{path}.")
-        case Array(items):
-            yield from _paths(items, f"{path}.[]")
-        case Union(options):
-            for option in options:
-                yield from _paths(option, path)
-
-
-def declared_changes(counts: Mapping[ChangedField, int], declared: Container[str]) -> tuple[ChangedValueCount, ...]:
-    """Return the counts by declared field, the largest first, and one for all others.
-
-    Other names may be data, and so may texts that do not look like the protocol's codes: they come from the keys of records, and from the
-    changes that a source reports.
-    """
-    sure = [item for item in counts.items() if item[0].field in declared and _is_code(item[0].change) and _is_code(item[0].reason)]
-    named = sorted(sure, key=lambda item: -item[1])[:MOST_CHANGED_FIELDS]
-    rest = sum(counts.values()) - sum(values for _, values in named)
-    found = tuple(ChangedValueCount(*changed, values) for changed, values in named)
-    return (*found, ChangedValueCount(None, None, None, rest)) if rest else found
-
-
-def _is_code(text: str | None) -> bool:
-    return text is None or _CODE.fullmatch(text) is not None

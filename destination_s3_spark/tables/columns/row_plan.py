@@ -48,16 +48,16 @@ def key_spec(
     return KeySpec(key, cursor, deletes, deletion, of_text, partitioning)
 
 
-def misfit_warnings(spec: KeySpec, misfits: Mapping[str, int]) -> Iterator[str]:
-    """Yield a warning for each key, cursor or deletion field with values that do not fit its type. `misfits` counts them by JSON key."""
+def unfit_warnings(spec: KeySpec, unfit: Mapping[str, int]) -> Iterator[str]:
+    """Yield a warning for each key, cursor or deletion field with values that do not fit its type. `unfit` counts them by JSON key."""
     roles = [(field, "primary key", "null in their rows, which are told apart by the key as the source sent it") for field in spec.key]
     if spec.cursor is not None:
         roles.append((spec.cursor, "cursor", "their records count as older than any with a cursor"))
     if spec.deleted_at is not None:
         roles.append((spec.deleted_at, "deletion", "their records are no deletions"))
     for field, role, meaning in roles:
-        if field.source in misfits:
-            count, kind = misfits[field.source], type_to_text(field.type)
+        if field.source in unfit:
+            count, kind = unfit[field.source], type_to_text(field.type)
             yield f'the {role} field "{field.source}" has values that do not fit its type {kind} ({count:,} of them): {meaning}'
 
 

@@ -8,18 +8,15 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from destination_s3_spark.chain.events import ChangedValues
 from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.chain.fold import REPLAY_LIMIT
 from destination_s3_spark.chain.opening import Session
 from destination_s3_spark.chain.state import Checkpoint, ReplayGuard
-from destination_s3_spark.decoding.changes import ChangedField
+from destination_s3_spark.decoding.changes import ChangedField, most_changed
 from destination_s3_spark.errors import Bug
 from destination_s3_spark.tables.landing.slices import Segment, StagedSlice
 
 MULTISET_MODULUS = 2**128
-MOST_CHANGED_FIELDS = 100
-"""Most fields whose changed values a block counts. A source can report changes under any number of names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,27 +43,12 @@ class Batch:
         """The number of records in the batch."""
         return sum(checkpoint.records for checkpoint in self.checkpoints)
 
-    def changes(self) -> dict[str, int]:
-        """Count the values changed by typing, by reason."""
-        counts: Counter[str] = Counter()
-        for staged in self.slices:
-            counts.update(staged.changes)
-        return dict(counts)
-
-    def changed_values(self) -> tuple[ChangedValues, ...]:
-        """Return the counts of `changes_by_field` as the chain records them."""
-        return tuple(ChangedValues(*changed, values) for changed, values in self.changes_by_field().items())
-
-    def changes_by_field(self) -> dict[ChangedField, int]:
-        """Count the values changed by typing, by field. The fields with the fewest are summed up by reason if there are too many."""
+    def changed_values(self) -> dict[ChangedField, int]:
+        """Count the values that were nulled or truncated, by field."""
         counts: Counter[ChangedField] = Counter()
         for staged in self.slices:
             counts.update(staged.changed_values)
-        named = counts.most_common(MOST_CHANGED_FIELDS)
-        rest: Counter[ChangedField] = Counter()
-        for changed, values in counts.most_common()[MOST_CHANGED_FIELDS:]:
-            rest[ChangedField(None, changed.change, changed.reason)] += values
-        return dict(Counter(dict(named)) + rest)
+        return most_changed(counts)
 
     def recorded(self) -> tuple[Checkpoint, ...]:
         """Return the checkpoints to record in the chain. If the replay list cannot hold all, the oldest are merged into one."""

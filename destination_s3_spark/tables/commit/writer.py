@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from destination_s3_spark.chain.blocks import as_recorded
-from destination_s3_spark.chain.events import AddData, Close, Event, MergeData, OffsetInterval, ReplaceData, SetDataSchema
+from destination_s3_spark.chain.events import AddData, ChangedValues, Close, Event, MergeData, OffsetInterval, ReplaceData, SetDataSchema
 from destination_s3_spark.chain.files import FileEntry, FileKind, OperationCount
 from destination_s3_spark.chain.live_files import LiveFiles, day
 from destination_s3_spark.chain.log import BlockTaken, Chain, Clock, utc_now
@@ -160,7 +160,7 @@ class TableWriter:
             number = self._chain.head.sequence_number
             self._settle(files)
             size = sum(file.bytes for file in files)
-            return self._committed(CommitResult(number, rest.records, len(files), size, replayed.records, rest.changes_by_field()))
+            return self._committed(CommitResult(number, rest.records, len(files), size, replayed.records, rest.changed_values()))
 
     def merge(
         self,
@@ -337,8 +337,7 @@ class TableWriter:
             offset_interval=OffsetInterval(start, start + batch.records - 1),
             files=files,
             checkpoints=batch.recorded(),
-            changes=batch.changes(),
-            changed_values=batch.changed_values(),
+            changed_values=tuple(ChangedValues(*changed, values) for changed, values in batch.changed_values().items()),
         )
         try:
             self._append(event)

@@ -18,7 +18,7 @@ import pyarrow as pa
 from xxhash import xxh3_128_intdigest
 
 from destination_s3_spark.chain.files import FileEntry, FileKind, generation_metadata
-from destination_s3_spark.decoding.changes import ChangedField, changed_values
+from destination_s3_spark.decoding.changes import ChangedField, changed_values, declared_paths
 from destination_s3_spark.decoding.kernel_typer import record_typer
 from destination_s3_spark.decoding.plan import RowPlan
 from destination_s3_spark.decoding.record_line import MisroutedRecord, UnreadableRecord
@@ -97,9 +97,9 @@ def land_slice(task: LandTask) -> StagedSlice:
     """Type and stage one slice. Raises UnreadableLine, TransientError or ConfigError. Nothing stays staged after an error."""
     typer = record_typer(task.plan)
     segments: list[Segment] = []
-    changes: Counter[str] = Counter()
-    misfits: Counter[str] = Counter()
-    by_field: Counter[ChangedField] = Counter()
+    unfit: Counter[str] = Counter()
+    changed: Counter[ChangedField] = Counter()
+    declared = frozenset(declared_paths(task.plan.fields))
     with ExitStack() as stack:
         metadata = generation_metadata(task.plan.generation_id)
         files = []
@@ -113,9 +113,8 @@ def land_slice(task: LandTask) -> StagedSlice:
             for target, file in files:
                 file.write(target.rows(typed))
             landed += typed.records
-            changes.update(typed.changes)
-            misfits.update(typed.misfits)
-            by_field.update(changed_values(typed.final))
+            unfit.update(typed.unfit)
+            changed.update(changed_values(typed.final, declared))
             for share in shares(block, typed, task.slice.boundaries):
                 records += share.records
                 multiset += share.multiset
@@ -123,7 +122,7 @@ def land_slice(task: LandTask) -> StagedSlice:
                     segments.append(Segment(share.end, records, multiset % 2**128))
                     records = multiset = 0
         staged = tuple(staged for _, file in files for staged in _all_rows(file.stage_all(), task.slice.records))
-    return StagedSlice(task.slice.start, task.slice.end, task.schema_id, staged, tuple(segments), dict(changes), dict(misfits), by_field)
+    return StagedSlice(task.slice.start, task.slice.end, task.schema_id, staged, tuple(segments), unfit, changed)
 
 
 def _typed(typer: RecordTyper, lines: bytes, task: LandTask, records_before: int) -> TypedBlock:

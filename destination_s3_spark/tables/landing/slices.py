@@ -60,8 +60,8 @@ class Segment:
 class StagedSlice:
     """A landed slice with its staged files.
 
-    `segments` have ascending ends, and the last one ends at `end`. `changes` and `misfits` are the totals of those of
-    `decoding.record_typer.TypedBlock`. `changed_values` counts the values in `changes` by field.
+    `segments` have ascending ends, and the last one ends at `end`. `unfit` is the total of those of `decoding.record_typer.TypedBlock`.
+    `changed_values` counts the values that were nulled or truncated, by field.
     """
 
     start: int
@@ -69,8 +69,7 @@ class StagedSlice:
     schema_id: int
     files: tuple[FileEntry, ...]
     segments: tuple[Segment, ...]
-    changes: Mapping[str, int]
-    misfits: Mapping[str, int] = field(default_factory=dict)
+    unfit: Mapping[str, int] = field(default_factory=dict)
     changed_values: Mapping[ChangedField, int] = field(default_factory=dict)
 
     @property

@@ -8,10 +8,10 @@ from destination_s3_spark.chain.events import (
     Close,
 )
 from destination_s3_spark.cli.inspection.table import InspectedTable
-from unit_tests.cli.inspection.hand_made_chain import NULLED, SCHEMA, SEED, HandMadeChain, add_data
+from unit_tests.cli.inspection.hand_made_chain import SCHEMA, SEED, HandMadeChain, add_data, nulled
 
 
 @pytest.fixture
 def table() -> InspectedTable:
-    chain = HandMadeChain().append(SEED).append(SCHEMA).append(add_data(0, 1_200, {NULLED: 3}))
+    chain = HandMadeChain().append(SEED).append(SCHEMA).append(add_data(0, 1_200, nulled(3)))
     return chain.append(Close(), settled=2).inspected()

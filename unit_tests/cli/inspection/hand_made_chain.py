@@ -57,15 +57,17 @@ KEYED = SetDataSchema(
 KEY = (Field("id", "id", Scalar.INTEGER), Field("name", "name", Scalar.STRING))
 
 
-def add_data(
-    start: int, rows: int, changes: dict[str, int] | None = None, schema_id: int = 0, by_field: tuple[ChangedValues, ...] = ()
-) -> AddData:
+def nulled(values: int, field: str | None = None) -> ChangedValues:
+    return ChangedValues(field, "NULLED", NULLED, values)
+
+
+def add_data(start: int, rows: int, *changed: ChangedValues, schema_id: int = 0) -> AddData:
     files = tuple(
         FileEntry(kind, f"{kind.value}/{start}.parquet", rows, 1_500_000, "upload", ("etag",)) for kind in (FileKind.RAW, FileKind.FINAL)
     )
     checkpoint = Checkpoint("00", rows, "00", 3)
     interval = OffsetInterval(start, start + rows - 1)
-    return AddData(schema_id, 7, 3, start - 1 if start else None, interval, files, (checkpoint,), changes or {}, by_field)
+    return AddData(schema_id, 7, 3, start - 1 if start else None, interval, files, (checkpoint,), changed)
 
 
 class HandMadeChain:

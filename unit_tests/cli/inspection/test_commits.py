@@ -10,7 +10,7 @@ from destination_s3_spark.cli.inspection.commits import commits
 from destination_s3_spark.cli.inspection.files import file_totals, table_files
 from destination_s3_spark.cli.inspection.syncs import syncs
 from destination_s3_spark.cli.inspection.table import InspectedTable
-from unit_tests.cli.inspection.hand_made_chain import NULLED, SCHEMA, SEED, HandMadeChain, add_data
+from unit_tests.cli.inspection.hand_made_chain import SCHEMA, SEED, HandMadeChain, add_data, nulled
 
 
 def test_blocks_say_what_they_did(table: InspectedTable) -> None:
@@ -33,7 +33,7 @@ def test_blocks_say_what_they_did(table: InspectedTable) -> None:
 def test_numbers_of_one_have_a_singular() -> None:
     removed = FileEntry(FileKind.FINAL, "final/0.parquet", 1, 1_500_000)
     merged = FileEntry(FileKind.FINAL, "final/1.parquet", 1, 7, "upload")
-    chain = HandMadeChain().append(SEED).append(SCHEMA).append(add_data(0, 1, {NULLED: 1}))
+    chain = HandMadeChain().append(SEED).append(SCHEMA).append(add_data(0, 1, nulled(1)))
 
     found = commits(chain.append(MergeData(0, 7, 3, 0, (merged,), (removed,)), settled=2).inspected())
 

@@ -7,11 +7,11 @@ from destination_s3_spark.chain.events import (
     OpenEpoch,
 )
 from destination_s3_spark.cli.inspection.syncs import SyncEnd, syncs
-from unit_tests.cli.inspection.hand_made_chain import NULLED, SCHEMA, SEED, START, HandMadeChain, add_data
+from unit_tests.cli.inspection.hand_made_chain import SCHEMA, SEED, START, HandMadeChain, add_data, nulled
 
 
 def test_a_sync_has_its_duration_rows_bytes_and_end() -> None:
-    chain = HandMadeChain().append(SEED).append(SCHEMA).append(add_data(0, 5, {NULLED: 2}))
+    chain = HandMadeChain().append(SEED).append(SCHEMA).append(add_data(0, 5, nulled(2)))
     chain.append(add_data(5, 3), settled=2).append(Close(), settled=3)
     chain.append(OpenEpoch(8, 4, START + timedelta(seconds=5)), settled=3).append(add_data(8, 1), settled=3)
     chain.append(OpenEpoch(9, 4, START + timedelta(seconds=7)), settled=6).append(add_data(9, 2), settled=6)

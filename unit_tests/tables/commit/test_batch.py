@@ -21,7 +21,7 @@ def of(*ends: int, start: int = 0) -> StagedSlice:
     """A slice without files whose segments end there, each with a record for ten bytes and its end as its multiset."""
     starts = (start, *ends[:-1])
     segments = tuple(Segment(end, (end - begin) // 10, end) for begin, end in zip(starts, ends, strict=True))
-    return StagedSlice(start, ends[-1], 0, (), segments, {})
+    return StagedSlice(start, ends[-1], 0, (), segments)
 
 
 def cut(slices: Sequence[StagedSlice], ends: Sequence[int]) -> Batch:
@@ -43,7 +43,7 @@ def test_a_checkpoint_has_the_records_of_all_its_segments() -> None:
 
 
 def test_the_sum_of_a_multiset_has_128_bits() -> None:
-    staged = StagedSlice(0, 20, 0, (), (Segment(10, 1, MULTISET_MODULUS - 1), Segment(20, 1, 3)), {})
+    staged = StagedSlice(0, 20, 0, (), (Segment(10, 1, MULTISET_MODULUS - 1), Segment(20, 1, 3)))
     assert cut([staged], [20]).checkpoints[0].multiset_hash == f"{2:032x}"
 
 
