@@ -13,9 +13,8 @@ COMPILE := $(BIN)/python -m uv pip compile --quiet --generate-hashes --no-header
 BUILD_TOOLS := 'setuptools>=77' wheel 'maturin>=1.9,<2'
 CYCLONEDX := 11.12.0
 PYTEST := $(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadgroup --no-loadscope-reorder
-# What `test` leaves, and the properties again. A test of the installed command waits for processes and servers much of its time, so one
-# worker more than CPUs runs them.
-REST := (hypothesis or not quick) and not image_tests and not reader_tests and not trino_tests
+# A test of the installed command waits for processes and servers much of its time, so one worker more than CPUs runs all.
+ALL := not image_tests and not reader_tests and not trino_tests
 KERNEL := kernel/Cargo.toml kernel/Cargo.lock kernel/pyproject.toml $(wildcard kernel/src/*.rs)
 export PYTHON
 # Or each of the many processes of a test run would compile all that it imports.
@@ -40,10 +39,10 @@ test: install ## Run the unit tests but the slow ones, and the main job on a rea
 	@echo "==> running the quick tests"
 	@$(PYTEST) unit_tests integration_tests/test_main_job.py -m quick $(PYTEST_ARGS)
 
-test-all: test ## Run `test`, then all other tests but those of the image and of other readers; properties with all examples (20 minutes)
+test-all: install ## Run all tests but those of the image and of other readers, properties with all examples (20 minutes)
 	@scripts/install-sources || echo "==> the sources that tests read from could not be installed; those tests are skipped"
-	@echo "==> running the slow tests, those of the installed command, and properties with all examples"
-	@$(PYTEST) -n $$(($(TEST_WORKERS) + 1)) --hypothesis-profile=ci -m "$(REST)" $(PYTEST_ARGS)
+	@echo "==> running all tests, properties with all examples"
+	@$(PYTEST) -n $$(($(TEST_WORKERS) + 1)) --hypothesis-profile=ci -m "$(ALL)" $(PYTEST_ARGS)
 
 test-readers: install ## Read published tables with Spark 4.1, ClickHouse, DuckDB and Daft (some 900 MB once; six minutes)
 	@scripts/install-readers

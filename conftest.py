@@ -16,7 +16,7 @@ _MAIN_JOB = "test_main_job.py"
 """The integration tests of `make test`."""
 
 _CEPH = {"ceph", "strict_server"}
-"""The fixtures that start Ceph."""
+"""The fixtures that start Ceph; some tests name one as a parameter."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -34,9 +34,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _mark_quick(items: list[pytest.Item]) -> None:
-    """Mark what `make test` runs: the main job, and the unit tests but the slow ones."""
+    """Mark what `make test` runs: the main job and the unit tests, but the slow ones."""
     for item in items:
-        if item.path.name == _MAIN_JOB or ("unit_tests" in item.path.parts and not item.get_closest_marker("slow")):
+        if (item.path.name == _MAIN_JOB or "unit_tests" in item.path.parts) and not item.get_closest_marker("slow"):
             item.add_marker("quick")
 
 
@@ -52,12 +52,18 @@ def _keep_together(items: list[pytest.Item]) -> None:
     with_spark = {item.path for item in items if item.path.parent.name == "engine" or "spark_session" in _fixtures(item)}
     with_spark |= {item.path for item in items if item.path.parent.match("integration_tests/formats")}  # with the fixtures of one that does
     for item in items:
-        group = "spark" if item.path in with_spark else "ceph" if _CEPH & _fixtures(item) else item.nodeid.partition("::")[0]
+        on_ceph = _CEPH & (_fixtures(item) | _parameters(item))
+        group = "spark" if item.path in with_spark else "ceph" if on_ceph else item.nodeid.partition("::")[0]
         item.add_marker(pytest.mark.xdist_group(group))
 
 
 def _fixtures(item: pytest.Item) -> set[str]:
     return set(getattr(item, "fixturenames", ()))
+
+
+def _parameters(item: pytest.Item) -> set[str]:
+    parameters = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+    return {value for value in parameters.values() if isinstance(value, str)}
 
 
 def _skip_without_image(config: pytest.Config, items: list[pytest.Item]) -> None:

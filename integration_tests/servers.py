@@ -22,6 +22,7 @@ from typing import Any
 import boto3
 from botocore.config import Config
 
+ROOT = Path(__file__).parents[1]
 START_TIMEOUT_S = 30
 REGION = "us-east-1"
 
@@ -128,9 +129,9 @@ def wait_for_http(url: str, process: subprocess.Popen[bytes], log: Path, timeout
 def moto_server(directory: Path) -> Iterator[S3Server]:
     """A moto server on a free port, with S3 and STS. It accepts every key."""
     port, log = free_port(), directory / "moto.log"
-    command = [str(Path(sys.executable).with_name("moto_server")), "--host", "127.0.0.1", "--port", str(port)]
+    command = [sys.executable, "-m", "unit_tests.moto_server", str(port)]
     with log.open("wb") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
+        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, cwd=ROOT)
     try:
         endpoint = f"http://127.0.0.1:{port}"
         wait_for_http(f"{endpoint}/moto-api/", process, log)

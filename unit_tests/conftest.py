@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http.client
-import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,7 +14,6 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from moto.server import ThreadedMotoServer
 
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.opening import Session
@@ -31,6 +29,7 @@ from destination_s3_spark.tables.commit.batch import TableCheckpoint
 from destination_s3_spark.tables.commit.writer import TableWriter, WriterDependencies
 from destination_s3_spark.tables.landing.slices import Segment, StagedSlice
 from destination_s3_spark.tables.publishers.publication import Publisher
+from unit_tests.moto_server import MotoServer
 from unit_tests.places import table_of
 from unit_tests.schema.of_arrow import recorded
 
@@ -40,12 +39,11 @@ REGION = "us-east-1"
 @pytest.fixture(scope="session")
 def moto_endpoint() -> Iterator[str]:
     """The URL of an S3 server of this test session. It accepts any credentials."""
-    logging.getLogger("werkzeug").setLevel(logging.CRITICAL)
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
+    server = MotoServer()
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+    yield server.endpoint
+    server.shutdown()
+    server.server_close()
 
 
 @pytest.fixture(scope="session")
@@ -114,16 +112,30 @@ class Call:
 
     def forward(self) -> Reply:
         """The server's own answer."""
-        connection = http.client.HTTPConnection(self.server, timeout=30)
+        connection = _connection(self.server)
         headers = {name: value for name, value in self.headers.items() if name not in {"expect", "connection", "accept-encoding"}}
-        connection.request(self.method, self.target, self.body, headers)
-        answer = connection.getresponse()
-        body = answer.read()
+        try:
+            connection.request(self.method, self.target, self.body, headers)
+            answer = connection.getresponse()
+            body = answer.read()
+        except (OSError, http.client.HTTPException):
+            connection.close()  # else it would wait for this answer
+            raise
         kept = {
             name: value for name, value in answer.getheaders() if name.lower() not in {"connection", "transfer-encoding", "date", "server"}
         }
-        connection.close()
         return Reply(answer.status, body, kept)
+
+
+_OPEN = threading.local()
+
+
+def _connection(server: str) -> http.client.HTTPConnection:
+    """This thread's connection to a server."""
+    opened: dict[str, http.client.HTTPConnection] = _OPEN.__dict__
+    if server not in opened:
+        opened[server] = http.client.HTTPConnection(server, timeout=30)
+    return opened[server]
 
 
 class S3Proxy:
@@ -155,6 +167,11 @@ class S3Proxy:
                     self.wfile.write(reply.body)
 
             do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = do  # noqa: N815
+
+            def finish(self) -> None:
+                super().finish()
+                while _OPEN.__dict__:
+                    _OPEN.__dict__.popitem()[1].close()
 
             def log_message(self, *_: object) -> None:
                 """Say nothing."""
