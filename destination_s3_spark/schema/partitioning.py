@@ -95,9 +95,9 @@ class Partitioning:
         return f"{self.spec.name}={value}/"
 
     @property
-    def has_text_codes(self) -> bool:
-        """Whether the codes of partitions are texts."""
-        return self.field.type is Scalar.STRING
+    def code_type(self) -> Scalar:
+        """The type of the codes of partitions: texts or integers."""
+        return Scalar.STRING if self.field.type is Scalar.STRING else Scalar.INTEGER
 
     def codes(self, rows: pa.RecordBatch | pa.Table) -> pa.Array[Any]:
         """Return a code of each row's partition. Integers or texts, null for NULL_PARTITION; equal codes are of one partition."""

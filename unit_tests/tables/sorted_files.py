@@ -91,7 +91,7 @@ def read(file: Any, kind: FileKind, low: bytes = b"", high: bytes | None = None,
 
 
 def encoded(key_id: int | None, region: str | None = None) -> bytes:
-    return encode_key([pa.array([key_id], pa.int64()), pa.array([region], pa.string())])[0].as_py()
+    return encode_key([pa.array([key_id], pa.int64()), pa.array([region], pa.string())], [Scalar.INTEGER, Scalar.STRING])[0].as_py()
 
 
 class Watched(io.BytesIO):

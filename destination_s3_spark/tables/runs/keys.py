@@ -17,11 +17,11 @@ from __future__ import annotations
 import decimal
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from decimal import Decimal
 from enum import Enum
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple, assert_never
 
 import numpy as np
 import pyarrow as pa
@@ -33,7 +33,20 @@ from destination_s3_spark.decoding.raw_ids import carried_digest
 from destination_s3_spark.errors import Bug
 from destination_s3_spark.formats.file_statistics import KeyRange
 from destination_s3_spark.formats.row_bytes import decimal_bytes
-from destination_s3_spark.schema.airbyte_type import MAX_PRECISION, Field, type_to_json
+from destination_s3_spark.schema.airbyte_type import (
+    MAX_PRECISION,
+    AirbyteType,
+    Array,
+    Decimal,
+    Field,
+    Object,
+    Scalar,
+    SchemalessArray,
+    SchemalessObject,
+    Union,
+    type_label,
+    type_to_json,
+)
 from destination_s3_spark.schema.arrow import META_FIELDS, arrow_type, contiguous
 from destination_s3_spark.schema.partitioning import Partitioning
 
@@ -59,7 +72,11 @@ _END_OF_TEXT = b"\x00\x00"
 _INTEGER_BYTES = 9
 """Length of an encoded integer."""
 _INT32_MAX = 2**31 - 1
-_SIGN = np.uint64(1 << 63)
+_SIGN = 1 << 63
+_CUT = "…"
+_EXACT = decimal.Context(prec=MAX_PRECISION)
+
+_Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 
 class CdcDeletion(Enum):
@@ -116,23 +133,60 @@ def _fingerprint(*parts: Sequence[Field], transform: str | None = None) -> str:
     return hashlib.sha256(json.dumps(columns, separators=(",", ":")).encode()).hexdigest()[:8]
 
 
-def encode_key(columns: Sequence[pa.Array[Any]]) -> pa.BinaryArray:
-    """Encode the keys of rows, given as one array per key column, all of the same length.
+class _Body(NamedTuple):
+    """The body of a type's values with a fixed number of bytes.
+
+    `encode` makes a row of `width` bytes from each value. `text` shows a body that is read as an unsigned number.
+    """
+
+    width: int
+    encode: Callable[[pa.Array[Any]], _Bytes]
+    text: Callable[[int], str]
+
+
+def _body(kind: AirbyteType) -> _Body | None:
+    """Return how a type's values are encoded, None for text. Raises Bug for a type that cannot be part of a key."""
+    match kind:
+        case Scalar.STRING | SchemalessObject() | SchemalessArray():
+            return None
+        case Scalar.BOOLEAN:
+            return _Body(1, _flags, lambda number: str(bool(number)).lower())
+        case Scalar.NUMBER:
+            return _Body(8, _floats, _float_text)
+        case Decimal(_, scale):
+            return _Body(16, _decimals, lambda number: f"{decimal.Decimal(_signed(number, 16)).scaleb(-scale, _EXACT):f}")
+        case Scalar.DATE:
+            return _Body(4, partial(_integers, as_type=pa.int32()), lambda number: _moment(_signed(number, 4), pa.int32(), kind))
+        case (
+            Scalar.INTEGER
+            | Scalar.TIME_WITH_TIMEZONE
+            | Scalar.TIME_WITHOUT_TIMEZONE
+            | Scalar.TIMESTAMP_WITH_TIMEZONE
+            | Scalar.TIMESTAMP_WITHOUT_TIMEZONE
+        ):
+            return _Body(8, partial(_integers, as_type=pa.int64()), lambda number: _moment(_signed(number, 8), pa.int64(), kind))
+        case Object() | Array() | Union():
+            raise Bug(f"A column of type {type_label(type_to_json(kind))} cannot be part of a primary key.")
+        case _:
+            assert_never(kind)
+
+
+def encode_key(columns: Sequence[pa.Array[Any]], kinds: Sequence[AirbyteType]) -> pa.BinaryArray:
+    """Encode the keys of rows, given as one array per key column, all of the same length, and the types of the columns.
 
     Raises pa.ArrowCapacityError when the keys take more than 2 GiB in total, and Bug for a column that cannot be part of a key.
     """
-    widths = [_width(column.type) for column in columns]
-    if None not in widths:
-        return _encode_fixed(columns, [width for width in widths if width is not None])
-    parts = [
-        _encode_text(column) if width is None else _encode_fixed([column], [width]) for column, width in zip(columns, widths, strict=True)
-    ]
+    bodies = [_body(kind) for kind in kinds]
+    if None not in bodies:
+        return _encode_fixed(columns, [body for body in bodies if body is not None])
+    pairs = zip(columns, bodies, strict=True)
+    parts = [_encode_text(column) if body is None else _encode_fixed([column], [body]) for column, body in pairs]
     return parts[0] if len(parts) == 1 else pc.binary_join_element_wise(*parts, b"")
 
 
 def key_column(rows: pa.RecordBatch | pa.Table, spec: KeySpec) -> pa.BinaryArray:
     """Encode the keys of rows that have the key's columns by name, and the connector's own columns."""
-    keys = encode_key([contiguous(rows[field.name]) for field in spec.key])
+    keys = encode_key([contiguous(rows[field.name]) for field in spec.key], [field.type for field in spec.key])
     unfit = {row: digest for row, raw_id in unfit_rows(rows, spec) if (digest := carried_digest(raw_id)) is not None}
     if unfit:
         mask = np.zeros(len(keys), np.bool_)
@@ -140,14 +194,14 @@ def key_column(rows: pa.RecordBatch | pa.Table, spec: KeySpec) -> pa.BinaryArray
         keys = pc.replace_with_mask(keys, pa.array(mask), pa.array([_UNFIT + digest.encode() for digest in unfit.values()], keys.type))
     if spec.partitioning is None:
         return keys
-    return pc.binary_join_element_wise(encode_key([spec.partitioning.codes(rows)]), keys, b"")
+    return pc.binary_join_element_wise(encode_key([spec.partitioning.codes(rows)], [spec.partitioning.code_type]), keys, b"")
 
 
 def partition_end(key: bytes, spec: KeySpec) -> int | None:
     """Return the length of the partition's code at the start of an encoded key, 0 without partitions, None if the key is cut inside it."""
     if spec.partitioning is None:
         return 0
-    if spec.partitioning.has_text_codes:
+    if spec.partitioning.code_type is Scalar.STRING:
         end = 1 if key[:1] == b"\x00" else key.find(_END_OF_TEXT) + len(_END_OF_TEXT)
         return end if key[:1] == b"\x00" or _END_OF_TEXT in key else None
     return _INTEGER_BYTES if len(key) >= _INTEGER_BYTES else None
@@ -213,68 +267,67 @@ def _next_prefix(prefix: bytes) -> bytes:
     return kept[:-1] + bytes([kept[-1] + 1])
 
 
-def _width(kind: pa.DataType) -> int | None:
-    """Return the size of a type's body in bytes, or None for text."""
-    if pa.types.is_string(kind) or pa.types.is_binary(kind):
-        return None
-    if pa.types.is_boolean(kind):
-        return 1
-    if pa.types.is_date32(kind):
-        return 4
-    if pa.types.is_decimal128(kind):
-        return 16
-    if pa.types.is_int64(kind) or pa.types.is_float64(kind) or pa.types.is_time64(kind) or pa.types.is_timestamp(kind):
-        return 8
-    raise Bug(f"A column of type {kind} cannot be part of a primary key.")
-
-
-def _encode_fixed(columns: Sequence[pa.Array[Any]], widths: Sequence[int]) -> pa.BinaryArray:
-    rows, size = len(columns[0]), sum(widths) + len(widths)
+def _encode_fixed(columns: Sequence[pa.Array[Any]], bodies: Sequence[_Body]) -> pa.BinaryArray:
+    rows, size = len(columns[0]), sum(body.width for body in bodies) + len(bodies)
     if rows * size > _INT32_MAX:
         raise pa.ArrowCapacityError(f"{rows} keys of {size} bytes are more than one array can hold")
     encoded = np.empty((rows, size), np.uint8)
     at = 0
-    for column, width in zip(columns, widths, strict=True):
+    for column, body in zip(columns, bodies, strict=True):
         encoded[:, at] = 1 if column.null_count == 0 else column.is_valid().to_numpy(zero_copy_only=False)
-        encoded[:, at + 1 : at + 1 + width] = _bodies(column, width)
-        at += 1 + width
+        encoded[:, at + 1 : at + 1 + body.width] = body.encode(column)
+        at += 1 + body.width
     offsets = np.arange(0, rows * size + 1, size, dtype=np.int32)
     return pa.BinaryArray.from_buffers(pa.binary(), rows, [None, pa.py_buffer(offsets), pa.py_buffer(encoded)])
 
 
-def _bodies(column: pa.Array[Any], width: int) -> np.ndarray[Any, Any]:
-    """Return the body of each value as a row of `width` bytes."""
-    if pa.types.is_decimal128(column.type):
-        return _ordered_decimals(column)
-    return _ordered(column).astype(f">u{width}", copy=False).view(np.uint8).reshape(len(column), width)
+def _flags(column: pa.Array[Any]) -> _Bytes:
+    return np.asarray(column.fill_null(False).cast(pa.uint8())).reshape(-1, 1)
 
 
-def _ordered_decimals(column: pa.Array[Any]) -> np.ndarray[Any, Any]:
+def _floats(column: pa.Array[Any]) -> _Bytes:
+    """Encode floats as IEEE bits that sort in the order of the numbers.
+
+    -0.0 becomes 0.0, and every NaN becomes the same NaN above infinity, as in Arrow's order.
+    """
+    values = np.asarray(column.fill_null(0.0))
+    bits = np.where(np.isnan(values), np.nan, values + 0.0).view(np.uint64)
+    return _big_endian(np.where(bits >= np.uint64(_SIGN), ~bits, bits | np.uint64(_SIGN)))
+
+
+def _float_text(number: int) -> str:
+    bits = number ^ _SIGN if number & _SIGN else ~number & (2 * _SIGN - 1)
+    return str(pa.array([bits], pa.uint64()).view(pa.float64())[0].as_py())
+
+
+def _decimals(column: pa.Array[Any]) -> _Bytes:
     big_endian = decimal_bytes(column)[:, ::-1].copy()
     big_endian[:, 0] ^= 0x80
     return big_endian
 
 
-def _ordered(column: pa.Array[Any]) -> np.ndarray[Any, Any]:
-    """Convert values to integers with bits that sort in the order of the values when read as unsigned. Null becomes zero."""
-    kind = column.type
-    if pa.types.is_boolean(kind):
-        return np.asarray(column.fill_null(False).cast(pa.uint8()))
-    if pa.types.is_float64(kind):
-        return _ordered_bits(np.asarray(column.fill_null(0.0)))
-    signed = np.asarray(column.view(pa.int32() if pa.types.is_date32(kind) else pa.int64()).fill_null(0))
-    # Flipping the sign bit turns the least number into 0.
-    flipped: np.ndarray[Any, Any] = np.bitwise_xor(signed, np.iinfo(signed.dtype).min)
-    return flipped
+def _integers(column: pa.Array[Any], *, as_type: pa.DataType) -> _Bytes:
+    """Encode integers, dates and times. Flipping the sign bit turns the least number into 0."""
+    signed = np.asarray(column.view(as_type).fill_null(0))
+    return _big_endian(np.bitwise_xor(signed, np.iinfo(signed.dtype).min))
 
 
-def _ordered_bits(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Convert floats to IEEE bits that sort in the order of the numbers.
+def _big_endian(numbers: np.ndarray[Any, Any]) -> _Bytes:
+    width = numbers.dtype.itemsize
+    return numbers.astype(f">u{width}", copy=False).view(np.uint8).reshape(len(numbers), width)
 
-    -0.0 becomes 0.0, and every NaN becomes the same NaN above infinity, as in Arrow's order.
-    """
-    bits = np.where(np.isnan(values), np.nan, values + 0.0).view(np.uint64)
-    return np.asarray(np.where(bits >= _SIGN, ~bits, bits | _SIGN))
+
+def _signed(number: int, width: int) -> int:
+    return number - (1 << (8 * width - 1))
+
+
+def _moment(number: int, stored_as: pa.DataType, kind: AirbyteType) -> str:
+    value = pa.array([number], stored_as).view(arrow_type(kind))[0]
+    try:
+        found = value.as_py()
+    except (ValueError, OverflowError):  # outside of Python's years
+        return str(value)
+    return str(found) if isinstance(found, int) else str(found.isoformat())
 
 
 def _encode_text(column: pa.Array[Any]) -> pa.BinaryArray:
@@ -288,11 +341,6 @@ def keys_of(file: FileEntry) -> KeyRange:
     if file.keys is None:
         raise Bug(f"The keys of '{file.key}' are not known; nothing was changed.")
     return file.keys
-
-
-_SIGN_BIT = 1 << 63
-_CUT = "…"
-_EXACT = decimal.Context(prec=MAX_PRECISION)
 
 
 def key_bounds(keys: KeyRange, specs: Sequence[KeySpec]) -> tuple[str, str] | None:
@@ -313,16 +361,23 @@ def _own(encoded: bytes, spec: KeySpec) -> bytes:
 
 
 def _text(encoded: bytes, fields: Sequence[Field]) -> str:
-    if encoded[:1] == b"\x02":
+    if encoded[:1] == _UNFIT:
         return f"does not fit its type ({encoded[1:9].decode(errors='replace')}{_CUT})"
     values: list[str] = []
     for field in fields:
         if not encoded:
             return ", ".join(values if values and values[-1].endswith(_CUT) else [*values, _CUT])
-        kind = arrow_type(field.type)
-        value, encoded = _text_value(encoded) if pa.types.is_string(kind) else _fixed_value(encoded, kind)
+        body = _body(field.type)
+        value, encoded = _text_value(encoded) if body is None else _fixed_value(encoded, body)
         values.append(value)
     return ", ".join(values)
+
+
+def _fixed_value(encoded: bytes, body: _Body) -> tuple[str, bytes]:
+    value, rest = encoded[1 : 1 + body.width], encoded[1 + body.width :]
+    if len(value) < body.width:
+        return _CUT, b""
+    return "null" if encoded[0] == 0 else body.text(int.from_bytes(value, "big")), rest
 
 
 def _text_value(encoded: bytes) -> tuple[str, bytes]:
@@ -338,30 +393,3 @@ def _text_value(encoded: bytes) -> tuple[str, bytes]:
 
 def _plain(text: bytes) -> str:
     return text.replace(b"\x00\xff", b"\x00").decode(errors="replace")
-
-
-def _fixed_value(encoded: bytes, kind: pa.DataType) -> tuple[str, bytes]:
-    width = 1 if pa.types.is_boolean(kind) else kind.bit_width // 8
-    body, rest = encoded[1 : 1 + width], encoded[1 + width :]
-    if len(body) < width:
-        return _CUT, b""
-    if encoded[0] == 0:
-        return "null", rest
-    number = int.from_bytes(body, "big")
-    if pa.types.is_boolean(kind):
-        return str(bool(number)).lower(), rest
-    if pa.types.is_floating(kind):
-        bits = number ^ _SIGN_BIT if number & _SIGN_BIT else ~number & (2 * _SIGN_BIT - 1)
-        return str(pa.array([bits], pa.uint64()).view(kind)[0].as_py()), rest
-    signed = number - (1 << (8 * width - 1))
-    if pa.types.is_decimal(kind):
-        return f"{Decimal(signed).scaleb(-kind.scale, _EXACT):f}", rest
-    return _moment(pa.array([signed], pa.int32() if width == 4 else pa.int64()).view(kind)[0]), rest
-
-
-def _moment(value: pa.Scalar[Any]) -> str:
-    try:
-        found = value.as_py()
-    except (ValueError, OverflowError):  # outside of Python's years
-        return str(value)
-    return str(found) if isinstance(found, int) else str(found.isoformat())

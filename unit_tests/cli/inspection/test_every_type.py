@@ -58,7 +58,7 @@ def merged_table(of: AirbyteType) -> InspectedTable:
     keys = None
     if of in KEYS:
         spec = KeySpec((fields[0],), None, None, CdcDeletion.HARD)
-        (encoded,) = encode_key([pa.array([KEYS[of][0]], arrow_type(of))]).to_pylist()
+        (encoded,) = encode_key([pa.array([KEYS[of][0]], arrow_type(of))], [of]).to_pylist()
         keys = key_range(encoded, encoded, spec.fingerprint)
     merged = FileEntry(FileKind.FINAL, "final/1.parquet", 5, 7, "upload", keys=keys)
     removed = FileEntry(FileKind.FINAL, "final/0.parquet", 5, 1_500_000)

@@ -16,7 +16,7 @@ from destination_s3_spark.chain.state import Pending
 from destination_s3_spark.cli import views
 from destination_s3_spark.cli.inspection.files import FileStatus, file_totals, table_files
 from destination_s3_spark.cli.inspection.summary import summary
-from destination_s3_spark.schema.airbyte_type import Field
+from destination_s3_spark.schema.airbyte_type import Field, Scalar
 from destination_s3_spark.schema.arrow import META_FIELDS
 from destination_s3_spark.schema.partitioning import Partitioning, PartitionSpec, Transform
 from destination_s3_spark.tables.runs.keys import CdcDeletion, KeySpec, encode_key, key_column, key_range
@@ -51,7 +51,7 @@ def test_files_are_listed_by_kind_and_those_of_a_pending_generation_apart() -> N
 @pytest.mark.parametrize(("spec_key", "shown"), [(KEY, ("-5, a", "7, null")), (KEY[:1], (None, None))])
 def test_files_that_are_sorted_by_key_show_its_range(spec_key: tuple[Field, ...], shown: tuple[str | None, str | None]) -> None:
     spec = KeySpec(spec_key, None, None, CdcDeletion.HARD)
-    first, last = encode_key([pa.array([-5, 7]), pa.array(["a", None])]).to_pylist()
+    first, last = encode_key([pa.array([-5, 7]), pa.array(["a", None])], [Scalar.INTEGER, Scalar.STRING]).to_pylist()
     merged = FileEntry(FileKind.FINAL, "final/1.parquet", 2, 7, "upload", keys=key_range(first, last, spec.fingerprint))
     removed = FileEntry(FileKind.FINAL, "final/0.parquet", 5, 1_500_000)
     chain = HandMadeChain().append(SEED).append(KEYED).append(add_data(0, 5))

@@ -31,7 +31,7 @@ LARGE = 64 * 2**20
 
 
 def run(first: int, last: int, name: str = "", size: int = LARGE, rows: int = 1_000_000) -> FileEntry:
-    keys: Any = encode_key([pa.array([first, last], pa.int64())]).to_pylist()
+    keys: Any = encode_key([pa.array([first, last], pa.int64())], [Scalar.INTEGER]).to_pylist()
     return FileEntry(FileKind.DELTA, name or f"{first}-{last}", rows, size, keys=key_range(keys[0], keys[1], SPEC.fingerprint), offset=5)
 
 

@@ -91,7 +91,7 @@ def test_stored_rows_become_sorted_runs_that_know_the_order_of_arrival(
     stored = table(KEYS)
     files = sort_rows(pickle.loads(pickle.dumps(task_of(put(stored, kind), s3_settings, payload))))
     runs = runs_of(store, files)
-    encoded = encode_key([pa.array(KEYS, pa.int64())])
+    encoded = encode_key([pa.array(KEYS, pa.int64())], [Scalar.INTEGER])
 
     assert len(files) == count
     assert [file.key for file in files] == [f"scratch/token-{number}.parquet" for number in range(len(files))]

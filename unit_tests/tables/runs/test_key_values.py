@@ -17,7 +17,7 @@ def shown(kinds: list[AirbyteType], *keys: list[Any]) -> tuple[str, str] | None:
     """The bounds of a file with these two keys."""
     spec = KeySpec(tuple(Field(f"k{n}", f"k{n}", kind) for n, kind in enumerate(kinds)), None, None, CdcDeletion.HARD)
     columns = [pa.array([key[n] for key in keys], arrow_type(kind)) for n, kind in enumerate(kinds)]
-    first, last = encode_key(columns).to_pylist()
+    first, last = encode_key(columns, kinds).to_pylist()
     return key_bounds(key_range(first, last, spec.fingerprint), [spec])
 
 
@@ -64,6 +64,6 @@ def test_a_bound_that_was_cut_ends_in_an_ellipsis() -> None:
 
 def test_a_range_of_another_key_is_not_read() -> None:
     one, other = (KeySpec((Field("k", "k", kind),), None, None, CdcDeletion.HARD) for kind in (Scalar.INTEGER, Scalar.DATE))
-    first, last = encode_key([pa.array([1, 2])]).to_pylist()
+    first, last = encode_key([pa.array([1, 2])], [Scalar.INTEGER]).to_pylist()
 
     assert key_bounds(key_range(first, last, one.fingerprint), [other]) is None

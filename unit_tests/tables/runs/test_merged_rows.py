@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from destination_s3_spark.schema.airbyte_type import Scalar
 from destination_s3_spark.tables.runs.keys import CURSOR, DELETED, KEY, OFFSET, encode_key
 from destination_s3_spark.tables.runs.merged_rows import RowStream, complete_rows, merged_rows
 from destination_s3_spark.tables.runs.winners import EXTRACTED_AT, sorted_by_key
@@ -30,7 +31,7 @@ def source(versions: Sequence[Any]) -> pa.Table:
             {
                 "number": pa.array([version.number for version in versions], pa.int64()),
                 EXTRACTED_AT: pa.array([version.extracted_at for version in versions], pa.timestamp("ms", "UTC")),
-                KEY: encode_key([pa.array([version.key[0] for version in versions], pa.string())]),
+                KEY: encode_key([pa.array([version.key[0] for version in versions], pa.string())], [Scalar.STRING]),
                 CURSOR: pa.array([version.cursor for version in versions], pa.int64()),
                 DELETED: pa.array([version.deleted for version in versions], pa.bool_()),
                 OFFSET: pa.array([version.offset for version in versions], pa.int64()),

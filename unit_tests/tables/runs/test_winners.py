@@ -36,7 +36,10 @@ def merge_form(versions: Sequence[Any], cursor: Scalar | None, chunk_rows: int =
         "number": pa.array([version.number for version in versions], pa.int64()),
         "nested": pa.array([{"of": [str(version.number)]} for version in versions], pa.struct([("of", pa.list_(pa.string()))])),
         EXTRACTED_AT: pa.array([version.extracted_at for version in versions], pa.timestamp("ms", "UTC")),
-        KEY: encode_key([pa.array([v.key[0] for v in versions], pa.int64()), pa.array([v.key[1] for v in versions], pa.string())]),
+        KEY: encode_key(
+            [pa.array([v.key[0] for v in versions], pa.int64()), pa.array([v.key[1] for v in versions], pa.string())],
+            [Scalar.INTEGER, Scalar.STRING],
+        ),
         DELETED: pa.array([version.deleted for version in versions], pa.bool_()),
         OFFSET: pa.array([version.offset for version in versions], pa.int64()),
     }

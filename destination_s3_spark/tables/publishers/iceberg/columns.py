@@ -176,7 +176,7 @@ _UNITS = {Transform.YEAR: "Y", Transform.MONTH: "M", Transform.DAY: "D", Transfo
 
 def shown_partitioning(partitioning: Partitioning | None) -> Partitioning | None:
     """Return the partitioning that Iceberg's readers see. They see none by texts, some of which share a partition with the nulls."""
-    return None if partitioning is None or partitioning.has_text_codes else partitioning
+    return None if partitioning is None or partitioning.code_type is Scalar.STRING else partitioning
 
 
 def remove_other(transaction: Transaction, partitioning: Partitioning | None) -> bool:
