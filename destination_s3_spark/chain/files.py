@@ -55,7 +55,8 @@ class FileEntry(Struct, frozen=True, rename="camel", omit_defaults=True):
     `unbounded`: names of the columns that have a value without a bound in its statistics. None if none were gathered, because no publisher
     needed them. `landed_on`: the day on which the last rows of a raw file landed, counted from 1970. Only live files have it; added ones do
     not. `in_partition`: whether the name of its folder has the value of a partition. Its rows are then those of a partition out of several
-    landed files or a part of one, so `offset` only gives their order among the files of the partition.
+    landed files or a part of one, so `offset` only gives their order among the files of the partition. `combined`: whether the file is a
+    run made of several landed runs, or a part of it. Its `offset` is then that of the first of their rows.
 
     `keys` and `statistics` have values of records. Blocks, which are never deleted, do not have them: they are in the file's footer, and
     the session that wrote the file and the hint know them.
@@ -75,6 +76,7 @@ class FileEntry(Struct, frozen=True, rename="camel", omit_defaults=True):
     unbounded: tuple[str, ...] | None = None
     landed_on: int | None = None
     in_partition: bool = False
+    combined: bool = False
     keys: KeyRange | None = None
     statistics: FileStatistics | None = None
 

@@ -5,6 +5,7 @@ The same function validates blocks that were read and blocks that are about to b
 
 from __future__ import annotations
 
+from datetime import datetime
 from enum import Enum
 
 from msgspec.structs import replace
@@ -81,7 +82,7 @@ def fold(state: TableState | None, block: Block, block_hash: str) -> TableState:
         case SetDataSchema():
             changed = _set_schema(state, block.sequence_number, event)
         case AddData() | MergeData() | ReplaceData() | Void():
-            changed = _fold_data(state, block.sequence_number, event)
+            changed = _fold_data(state, block, event)
         case Close():
             _check_settled(state)
             changed = replace(state, contents=_closed(state, event), closed=True, replay=())
@@ -146,7 +147,7 @@ def _check_settled(state: TableState) -> None:
 
 
 def _open(state: TableState, block: Block, event: OpenEpoch) -> TableState:
-    contents = _opened(state.contents, event)
+    contents = _opened(state.contents, event, block.system_time)
     if event.pending not in (None, state.contents.pending, Pending(event.generation_id, state.contents.next_offset, event.sync_id)):
         raise InvalidChain(Rule.GENERATION, f"block {block.sequence_number}")
     if state.unsettled is None:
@@ -159,8 +160,10 @@ def _open(state: TableState, block: Block, event: OpenEpoch) -> TableState:
     return replace(state, epoch=block.epoch, opener=event.opener, contents=contents, closed=False, replay=replay)
 
 
-def _opened(before: Contents, event: OpenEpoch) -> Contents:
+def _opened(before: Contents, event: OpenEpoch, now: datetime) -> Contents:
     contents = replace(before, generation=event.generation_id, pending=event.pending)
+    if before.waiting_since is None and contents.waiting.files:
+        contents = replace(contents, waiting_since=now)  # rows of a generation that is no longer pending
     if event.discards:
         contents = replace(contents, pending_rows=0)
     elif event.pending is None:
@@ -182,10 +185,11 @@ def _set_schema(state: TableState, number: int, event: SetDataSchema) -> TableSt
     return replace(state, schema=event.schema, types_since=types_since, schema_blocks=blocks)
 
 
-def _fold_data(state: TableState, number: int, event: AddData | MergeData | ReplaceData | Void) -> TableState:
+def _fold_data(state: TableState, block: Block, event: AddData | MergeData | ReplaceData | Void) -> TableState:
+    number = block.sequence_number
     match event:
         case AddData():
-            return _add_data(state, number, event)
+            return _add_data(state, block, event)
         case MergeData():
             return _merge_data(state, number, event)
         case ReplaceData():
@@ -194,9 +198,9 @@ def _fold_data(state: TableState, number: int, event: AddData | MergeData | Repl
             return _void(state, number, event)
 
 
-def _add_data(state: TableState, number: int, event: AddData) -> TableState:
+def _add_data(state: TableState, block: Block, event: AddData) -> TableState:
     _check_settled(state)
-    before = state.contents
+    number, before = block.sequence_number, state.contents
     _check_schema(state, event.schema_id)
     if not event.files or not event.checkpoints:
         raise InvalidChain(Rule.EMPTY_EVENT, f"block {number}")
@@ -210,7 +214,8 @@ def _add_data(state: TableState, number: int, event: AddData) -> TableState:
     rows = end - start + 1
     if before.pending is None:
         count = None if any(file.kind is FileKind.FINAL for file in event.files) else before.operation_count
-        contents = replace(contents, landed=before.landed + rows, operation_count=count)
+        since = (before.waiting_since or block.system_time) if contents.waiting.files else None
+        contents = replace(contents, landed=before.landed + rows, operation_count=count, waiting_since=since)
     else:
         contents = replace(contents, pending_rows=before.pending_rows + rows)
     replay = (state.replay + event.checkpoints)[-REPLAY_LIMIT:]
@@ -223,7 +228,8 @@ def _merge_data(state: TableState, number: int, event: MergeData) -> TableState:
     if not event.files and not event.files_removed:
         raise InvalidChain(Rule.NO_OP, f"block {number}")
     contents = _exchanged(state.contents, event.files, event.files_removed)
-    contents = replace(contents, operation_count=event.operation_count, leaving=_leaving(contents, number, event))
+    since = contents.waiting_since if contents.pending is not None or contents.waiting.files else None
+    contents = replace(contents, operation_count=event.operation_count, leaving=_leaving(contents, number, event), waiting_since=since)
     return _rewritten(state, number, event, contents)
 
 

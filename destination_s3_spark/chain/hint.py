@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
+from typing import Annotated
 
 import msgspec
 from msgspec.structs import replace
@@ -58,12 +59,14 @@ class Shown:
 class Known(msgspec.Struct, frozen=True, omit_defaults=True):
     """The contents of a hint: the state, the live files unless there are too many, and each publisher's mark of what it last showed.
 
+    `merge_rate`: bytes per second and core of the table's merges so far, if one has been measured.
     `compressed`: the live files in the object if a plain list would be too large: base64 of zlib of their JSON.
     """
 
     state: TableState
     live: LiveFiles | None
     shown: dict[str, str] = {}
+    merge_rate: Annotated[float, msgspec.Meta(gt=0)] | None = None
     compressed: str | None = None
 
 
@@ -80,17 +83,17 @@ _KNOWN = msgspec.json.Decoder(Known)
 _LIVE = msgspec.json.Decoder(LiveFiles)
 
 
-def encode_hint(state: TableState, live: LiveFiles | None, shown: Mapping[str, str]) -> bytes:
+def encode_hint(state: TableState, live: LiveFiles | None, shown: Mapping[str, str], merge_rate: float | None = None) -> bytes:
     """Return the bytes of the hint object.
 
     A long list of live files is compressed. While it exceeds MAX_BYTES even so, first the statistics of the files are left out, then the
     bounds of their keys, then the list.
     """
     count = 0 if live is None else len(live.files) + len(live.adopted) + len(live.dropped)
-    body = canonical(Known(state, live if count <= PLAIN_FILES else None, dict(shown)))
+    body = canonical(Known(state, live if count <= PLAIN_FILES else None, dict(shown), merge_rate))
     if live is not None and (count > PLAIN_FILES or len(body) > PLAIN_BYTES):
         fitting = (text for text in map(_compressed, _with_less_and_less(live)) if len(text) <= MAX_BYTES)
-        body = canonical(Known(state, None, dict(shown), next(fitting, None)))
+        body = canonical(Known(state, None, dict(shown), merge_rate, next(fitting, None)))
     return canonical(_Hint(HINT_FORMAT, state.sequence_number, state.block_hash, msgspec.Raw(body), hashlib.sha256(body).hexdigest()))
 
 

@@ -112,9 +112,11 @@ def _compacted(live: LiveFiles, event: MergeData) -> LiveFiles:
     """Return the files after a compaction. Each new file stands where the first of its rows were, so rows keep their order."""
     removed = {file.key for file in event.files_removed}
     parts = [file for file in live.files if file.key in removed]
-    made = {(file.kind, file.offset): _dated(file.visible(), _newest(parts)) for file in event.files}
-    files = (made.pop((file.kind, file.offset), None) if file.key in removed else file for file in live.files)
-    return replace(live, files=tuple(file for file in files if file is not None))
+    made: dict[tuple[FileKind, int | None], list[FileEntry]] = {}
+    for file in event.files:
+        made.setdefault((file.kind, file.offset), []).append(_dated(file.visible(), _newest(parts)))
+    places = (made.pop((file.kind, file.offset), []) if file.key in removed else [file] for file in live.files)
+    return replace(live, files=tuple(file for place in places for file in place))
 
 
 def _newest(parts: Iterable[FileEntry]) -> int | None:

@@ -71,6 +71,8 @@ class Chain:
         """False if sessions wrote blocks after the hint: `shown` lacks what they showed readers."""
         self.not_shown: dict[str, str] = {}
         """The reasons of the publishers that did not show readers the table the last time, by publisher name."""
+        self.merge_rate: float | None = None
+        """Bytes per second and core of the table's merges so far. Only the hint has it."""
         self._live: LiveFilesFold | None = None
         self._from_hint = False
         self.hint_number: int | None = None
@@ -110,7 +112,7 @@ class Chain:
         except (BadHint, ObjectTooLarge) as error:
             self._distrust_hint(str(error) if isinstance(error, BadHint) else "is too large")
         else:
-            self.state = known.state
+            self.state, self.merge_rate = known.state, known.merge_rate
             self._live = None if known.live is None else LiveFilesFold(known.live)
             self.shown = {name: Shown(mark, known.live) for name, mark in known.shown.items()}
             self._from_hint, self.confirmed = True, False
@@ -210,7 +212,7 @@ class Chain:
         """Store the state as a hint for the next reader. A failure is only logged: it costs that reader time and nothing else."""
         live = None if self._live is None else self._live.now
         marks = {name: shown.mark for name, shown in self.shown.items()}
-        body = encode_hint(self.head, live, marks)
+        body = encode_hint(self.head, live, marks, self.merge_rate)
         if len(body) > MOST_HINT_BYTES:
             logger.debug("hint of table %s not written: %d bytes are too many", self._stream, len(body))
             return

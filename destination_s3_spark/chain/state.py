@@ -113,6 +113,13 @@ class Contents(Struct, frozen=True, rename="camel"):
     """Offset from which rows came in under the current generation."""
     leaving: tuple[Leaving, ...] = ()
     """Replaced files that are not deleted yet, one entry for each block that replaced some, oldest first."""
+    waiting_since: datetime | None = None
+    """The time of the first block with rows that still wait for a merge, outside of a pending generation. None if no rows wait."""
+
+    @property
+    def waiting(self) -> Counters:
+        """Totals of the runs that wait for a merge. Not known, and so none, while a generation is pending, which will replace them."""
+        return Counters() if self.pending is not None else self.held.get(FileKind.DELTA.value, Counters())
 
     @property
     def current_rows(self) -> int:

@@ -70,6 +70,47 @@ class PartitionBy(Settings):
         return name
 
 
+class MergeWhen(Settings):
+    """When the new rows of some deduplicated tables are merged into their files. Until then they wait beside them, safe and acknowledged.
+
+    A merge is due as soon as one of the bounds is reached. An empty table and a full refresh are merged at once.
+    """
+
+    stream: str = Field(
+        title="Stream",
+        description="The stream's name, with or without its namespace and a dot before it. Patterns have * and ?.",
+        examples=["shop.orders", "*"],
+    )
+    at_least_every_hours: float | None = Field(
+        None,
+        ge=0,
+        title="At least every (hours)",
+        description="The longest time that rows wait. 0 merges in every sync.",
+        examples=[24],
+    )
+    when_changed_percent: float | None = Field(
+        None,
+        gt=0,
+        title="When changed (%)",
+        description="The number of waiting rows at which they are merged, in percent of the table's rows.",
+        examples=[5],
+    )
+    when_runs_mb: int | None = Field(
+        None,
+        ge=1,
+        title="When waiting (MB)",
+        description="The size of the waiting rows' files at which they are merged.",
+        examples=[1024],
+    )
+
+    @field_validator("when_runs_mb")
+    @classmethod
+    def _has_a_bound(cls, size: int | None, info: ValidationInfo) -> int | None:
+        if size is None and info.data.get("at_least_every_hours") is None and info.data.get("when_changed_percent") is None:
+            raise ValueError("is needed, or at_least_every_hours, or when_changed_percent. Otherwise rows would wait forever")
+        return size
+
+
 class Tables(Settings):
     """What is kept of each stream."""
 
@@ -143,6 +184,26 @@ class Tables(Settings):
             "_ab_cdc_deleted_at. Only for sources that report deletions."
         ),
         json_schema_extra=documented(page="dedup.md#deletions"),
+    )
+    merge: list[MergeWhen] = Field(
+        [],
+        title="Merges of deduplicated tables",
+        description=(
+            "When deduplicated tables are merged, if not in every sync: a merge of keys at random rewrites the whole table, however few "
+            "rows are new. Of several entries that match a stream, the first one applies."
+        ),
+        json_schema_extra=documented(page="dedup.md#when-a-table-is-merged"),
+    )
+    merge_limit_minutes: int = Field(
+        100,
+        ge=1,
+        title="Longest merge of a sync (minutes)",
+        description=(
+            "The time that the merges of a sync may take. A merge that would take longer, as measured on this table's earlier merges, is "
+            "left to the command merge. Airbyte stops a destination two hours after the end of its input."
+        ),
+        examples=[30],
+        json_schema_extra=documented(page="dedup.md#when-a-table-is-merged"),
     )
     target_file_mb: int = Field(
         128,

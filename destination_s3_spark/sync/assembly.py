@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from destination_s3_spark.chain.orphan_uploads import OrphanUploads
 from destination_s3_spark.config.config import MIB, Config
@@ -31,7 +31,7 @@ from destination_s3_spark.sync.story.story import Story
 from destination_s3_spark.sync.sync import Parts, Sync
 from destination_s3_spark.sync.update_runner import UpdateRunner
 from destination_s3_spark.tables.factory import TableFactory
-from destination_s3_spark.tables.updates.resources import LocalDisk, Resources, TaskResources
+from destination_s3_spark.tables.updates.resources import LocalDisk, MergeTime, Resources, TaskResources
 
 IDLE_S = 0.2
 """Interval between checks of the clock while the input is silent."""
@@ -98,6 +98,7 @@ def _assembled(
         land = None if local else RemoteLanding(engine, store, open_tables).land
         # The spool is empty when tables are merged, so change events may take its disk space.
         disk = LocalDisk(runtime.scratch / "events", limits(config).spool_bytes) if local else None
+        merge_time = MergeTime(timedelta(minutes=config.tables.merge_limit_minutes))
         pipeline = Pipeline(open_tables, spool, engine, commits, s3, phases, land)
         stack.callback(pipeline.stop)
         stack.callback(engine.stop)  # runs first: ends any job that the pipeline still waits for
@@ -114,7 +115,7 @@ def _assembled(
                 pipeline,
                 UpdateRunner(engine, tables_pool, progress=phases.progress),
                 phases,
-                lambda: Resources(TaskResources(s3, task_bytes(config)), engine.cores, disk),
+                lambda: Resources(TaskResources(s3, task_bytes(config)), engine.cores, disk, merge_time),
                 limits(config),
                 tables_pool,
                 lambda: OrphanUploads(store, base),

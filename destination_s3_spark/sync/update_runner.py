@@ -121,7 +121,8 @@ class UpdateRunner:
             self._warned = True
             logger.warning(
                 "Half of the 2 hours that Airbyte allows a destination after the end of the input are over. If Airbyte stops this "
-                "sync, nothing is lost, but the next one begins the merge again. Give the connector more CPUs, or sync more often."
+                "sync, nothing is lost, but the next one begins the merge again. Give the connector more CPUs, or let tables.merge "
+                "put merges off and run the command merge outside of syncs."
             )
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from destination_s3_spark.change_log.events import AfterImage, BeforeImage
 from destination_s3_spark.change_log.options import ChangeLogFormat, ChangeLogOptions
 from destination_s3_spark.config.config import MIB, Config
 from destination_s3_spark.config.format_options import ParquetFormat
-from destination_s3_spark.config.table_options import PartitionBy
+from destination_s3_spark.config.table_options import MergeWhen, PartitionBy
 from destination_s3_spark.config.unknown_options import unknown_options
 from destination_s3_spark.formats.file_format import FileOptions
 from destination_s3_spark.formats.parquet import Dictionary, ParquetCodec, ParquetOptions
@@ -23,7 +23,7 @@ from destination_s3_spark.schema.names import safe_name
 from destination_s3_spark.schema.partitioning import PartitionSpec, Transform, default_name
 from destination_s3_spark.schema.placement import SchemaChange
 from destination_s3_spark.storage.configured import path_template
-from destination_s3_spark.tables.rules import Compaction, PartitionRule, Rules
+from destination_s3_spark.tables.rules import Compaction, MergeRule, PartitionRule, Rules
 from destination_s3_spark.tables.runs.keys import CdcDeletion
 
 
@@ -70,7 +70,14 @@ def rules(config: Config) -> Rules:
         log.retention_days,
         tables.unproven_replacement,
         tuple(map(_partition_rule, tables.partition_by)),
+        tuple(map(_merge_rule, tables.merge)),
     )
+
+
+def _merge_rule(chosen: MergeWhen) -> MergeRule:
+    wait = None if chosen.at_least_every_hours is None else timedelta(hours=chosen.at_least_every_hours)
+    size = None if chosen.when_runs_mb is None else chosen.when_runs_mb * MIB
+    return MergeRule(chosen.stream, wait, chosen.when_changed_percent, size)
 
 
 def _partition_rule(chosen: PartitionBy) -> PartitionRule:

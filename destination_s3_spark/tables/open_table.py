@@ -176,6 +176,10 @@ class OpenTable:
         """Make the key of the next final file. `extension` defaults to that of the table's format."""
         return self._final_key(next(self._numbers), token, extension or self.layout.final.extension)
 
+    def delta_key(self) -> str:
+        """Make the key of the next run."""
+        return self.layout.delta_key(next(self._numbers), self.writer.next_token(), ParquetOptions.extension)
+
     def key_beside(self, file: FileEntry) -> str:
         """Make the key of the next file of this file's kind, in the same folder."""
         token = self.writer.next_token()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from enum import Enum
 
+from destination_s3_spark.chain.state import Contents
 from destination_s3_spark.change_log.options import ChangeLogOptions
 from destination_s3_spark.schema.partitioning import PartitionSpec
 from destination_s3_spark.schema.placement import SchemaChange
@@ -29,6 +31,33 @@ class PartitionRule:
 
 
 @dataclass(frozen=True, slots=True)
+class MergeRule:
+    """When the tables of streams with a name of this pattern are merged: as soon as one of the bounds is reached. None is no bound."""
+
+    stream: str
+    longest_wait: timedelta | None
+    percent: float | None
+    """Waiting rows, in percent of the table's rows."""
+    bytes: int | None
+    """Size of the waiting runs."""
+
+    def is_due(self, contents: Contents, now: datetime) -> bool:
+        """Tell whether the waiting runs of a table are to be merged now. Those of an empty table always are."""
+        waiting, due_at = contents.waiting, self.due_at(contents)
+        return (
+            not contents.rows
+            or (due_at is not None and due_at <= now)
+            or (self.percent is not None and waiting.rows * 100 >= self.percent * contents.rows)
+            or (self.bytes is not None and waiting.bytes >= self.bytes)
+        )
+
+    def due_at(self, contents: Contents) -> datetime | None:
+        """Return the time at which waiting rows are merged however few they are, or None if there is none."""
+        since = contents.waiting_since
+        return None if since is None or self.longest_wait is None else since + self.longest_wait
+
+
+@dataclass(frozen=True, slots=True)
 class Rules:
     """The user's decisions about tables."""
 
@@ -47,7 +76,13 @@ class Rules:
     """Rows that a replacement on unproven completion must have, in percent of those it replaces, and not none. 0 allows any."""
     partitions: tuple[PartitionRule, ...] = ()
     """The first one that matches a stream divides its table."""
+    merges: tuple[MergeRule, ...] = ()
+    """The first one that matches a stream says when its deduplicated table is merged."""
 
     def partition_of(self, stream: StreamId) -> PartitionSpec | None:
         """Return the partitioning that the user wants for a stream's table."""
         return next((rule.spec for rule in self.partitions if stream.matches(rule.stream)), None)
+
+    def merges_of(self, stream: StreamId) -> MergeRule | None:
+        """Return the rule for the merges of a stream's table, or None if every sync merges it."""
+        return next((rule for rule in self.merges if stream.matches(rule.stream)), None)

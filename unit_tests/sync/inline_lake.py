@@ -66,7 +66,7 @@ class InlineLake:
     cluster: Any = None
     local_disk_bytes: int = 2**30
     merge_budget_bytes: int = 2**26
-    merge_limits: Mapping[str, int] = field(default_factory=dict)
+    merge_limits: Mapping[str, Any] = field(default_factory=dict)
 
     def config(self) -> Config:
         return Config.parse(

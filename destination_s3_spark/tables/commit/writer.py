@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -94,6 +94,25 @@ class TableWriter:
     def cut_ends(self) -> frozenset[int]:
         """The spool offsets at which a commit may end: the ends of staged slices, so that no slice is split."""
         return frozenset(staged.end for staged in self._staged)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether this session has opened the table."""
+        return self._opened
+
+    @property
+    def merge_rate(self) -> float | None:
+        """Bytes per second and core of the table's merges so far, if known."""
+        return self._chain.merge_rate
+
+    def measured(self, rate: float) -> None:
+        """Take the rate of another merge into account, for this session and for the hint."""
+        known = self._chain.merge_rate
+        self._chain.merge_rate = rate if known is None else (known + rate) / 2
+
+    def now(self) -> datetime:
+        """Return the time by the table's clock."""
+        return self._chain.now()
 
     def read(self) -> None:
         """Read the chain from the table's hint, usually one request. `open` and `catch_up` read later blocks."""

@@ -1,4 +1,4 @@
-"""Scratch runs, which a merge reads like landed runs: stored rows sorted by the key, and many runs combined into fewer and larger ones.
+"""Runs made of other files: stored rows sorted by the key, and many runs combined into fewer and larger ones.
 
 Rows are sorted whose files are not in the order of the table's key: the table was not deduplicated before, or had another key.
 
@@ -7,18 +7,20 @@ runs. Output: runs with the same winners, few enough for a task to hold a portio
 order, runs do not overlap and stay unchanged. For a change log, the output has all rows of the input, because the log has every version of
 a key.
 
-Scratch runs are visible objects that no block names. The caller has to delete them, even after a failure.
+Scratch runs are visible objects that no block names. The caller has to delete them, even after a failure. Runs that wait for a merge over
+many syncs are combined into runs that a block names.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import chain
+from math import ceil
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.settle import complete
@@ -30,8 +32,8 @@ from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.storage.staging import StagedFileSink
 from destination_s3_spark.tables.merge.plan import deepest
-from destination_s3_spark.tables.runs.keys import KEY, RAW_ID, KeySpec, keys_of, lower, unfit_rows, upper
-from destination_s3_spark.tables.runs.merged_rows import RowSource, RowStream, complete_rows, merged_rows, row_streams
+from destination_s3_spark.tables.runs.keys import RAW_ID, KeySpec, keys_of, lower, unfit_rows, upper
+from destination_s3_spark.tables.runs.merged_rows import RowSource, all_rows, merged_rows, row_streams
 from destination_s3_spark.tables.runs.sorted_file import (
     ARROW_BYTES,
     RUN_OPTIONS,
@@ -139,14 +141,14 @@ def _visible(staged: FileEntry, s3: S3Settings) -> FileEntry:
 
 @dataclass(frozen=True, slots=True)
 class CombineTask:
-    """Runs to combine into one run, written as scratch objects `<scratch><number>.parquet`.
+    """Runs to combine into one run, written as objects with these keys. When they run out, the last object grows.
 
     The run has all their rows if `every_version`, else the winner of each key.
     """
 
     sources: tuple[RowSource, ...]
     form: MergeForm
-    scratch: str
+    keys: tuple[str, ...]
     resources: TaskResources
     every_version: bool = False
     object_bytes: int = COMBINED_BYTES
@@ -184,52 +186,69 @@ def combined(
     scratch: list[str] = []
     while _deepest(runs) * PORTIONS > resources.budget_bytes:
         groups = list(_groups(runs, resources.budget_bytes))
-        tasks = [
-            CombineTask(tuple(map(_source, group)), form, next_scratch(), resources, every_version) for group in groups if len(group) > 1
-        ]
+        tasks = [_scratch_task(group, form, next_scratch(), resources, every_version) for group in groups if len(group) > 1]
         if not tasks:
             break
-        done = yield from Work(combine_runs, tasks, lambda task: sum(source.size for source in task.sources)).results()
-        _check_complete([file for group in groups if len(group) > 1 for file in group], done)
+        done = yield from Work(combine_runs, tasks, combined_bytes).results()
+        check_complete([file for group in groups if len(group) > 1 for file in group], done)
         scratch += (file.key for run in done for file in run.files)
         runs = [*(file for run in done for file in run.files), *(group[0] for group in groups if len(group) == 1)]
     return Combined(tuple(runs), tuple(scratch))
 
 
+def object_count(runs: Sequence[FileEntry]) -> int:
+    """Return a number of objects that is enough for the rows of these runs, even if they take twice the memory that is expected."""
+    return 1 + 2 * ceil(ARROW_BYTES * sum(run.bytes for run in runs) / COMBINED_BYTES)
+
+
+def combined_bytes(task: CombineTask) -> int:
+    """Return the bytes that a task reads."""
+    return sum(source.size for source in task.sources)
+
+
+def _scratch_task(runs: Sequence[FileEntry], form: MergeForm, scratch: str, resources: TaskResources, every_version: bool) -> CombineTask:
+    keys = tuple(f"{scratch}{number}.parquet" for number in range(object_count(runs)))
+    return CombineTask(tuple(map(run_source, runs)), form, keys, resources, every_version)
+
+
 def combine_runs(task: CombineTask) -> CombinedRun:
-    """Merge runs, which must have rows, into one run. Arrivals do not change. Raises ConfigError, TransientError or DataError."""
+    """Merge runs into one scratch run, as `stage_combined_run` does."""
+    staged = stage_combined_run(task)
+    return CombinedRun(tuple(_visible(file, task.resources.s3) for file in staged.files), staged.rows_read)
+
+
+def stage_combined_run(task: CombineTask) -> CombinedRun:
+    """Merge runs, which must have rows, into one run. Arrivals do not change.
+
+    Raises ConfigError, TransientError or DataError. Nothing stays staged after an error.
+    """
     files: list[FileEntry] = []
-    with row_streams(task.sources, task.form, (b"", None), task.resources) as streams:
-        tables = _every_version(streams, task.piece_bytes) if task.every_version else _winners(streams, task.form)
+    keys = iter(task.keys)
+    with ExitStack() as stack:
+        streams = stack.enter_context(row_streams(task.sources, task.form, (b"", None), task.resources))
+        tables = all_rows(streams) if task.every_version else merged_rows(streams, task.form.spec.cursor is not None, task.form.soft)
         batches = chain.from_iterable(batches_of(rows, task.piece_bytes) for rows in tables)
         while (first := next(batches, None)) is not None:
-            staged = _staged_combined(task, f"{task.scratch}{len(files)}.parquet", chain([first], batches))
-            files.append(_visible(staged, task.resources.s3))
+            size = task.object_bytes if len(files) < len(task.keys) - 1 else None
+            file = stack.enter_context(_combined_file(task, next(keys)))
+            files.append(_staged_object(file, chain([first], batches), size))
     return CombinedRun(tuple(files), sum(stream.taken for stream in streams))
 
 
-def _winners(streams: Iterable[RowStream], form: MergeForm) -> Iterator[pa.Table]:
-    return merged_rows(streams, form.spec.cursor is not None, form.soft)
-
-
-def _every_version(streams: Iterable[RowStream], table_bytes: int) -> Iterator[pa.Table]:
-    """Yield all rows in the order of their keys."""
-    for rows in complete_rows(streams, table_bytes):
-        yield rows.take(pc.sort_indices(rows[KEY]))
-
-
-def _staged_combined(task: CombineTask, key: str, batches: Iterable[pa.RecordBatch]) -> FileEntry:
-    """Stage an object of the next batches in merge form. Takes only the batches that go into it."""
-    schema = run_schema(task.form.payload, task.form.spec)
+def _combined_file(task: CombineTask, key: str) -> StagedFile[pa.RecordBatch]:
     sink = StagedFileSink(task.resources.s3, key)
-    with StagedFile(FileKind.DELTA, sink, SortedFileWriter(sink, schema, task.form.spec)) as file:
-        size = 0
-        for batch in batches:
-            file.write(batch)
-            size += batch.nbytes
-            if size >= task.object_bytes:
-                break
-        return file.stage()
+    return StagedFile(FileKind.DELTA, sink, SortedFileWriter(sink, run_schema(task.form.payload, task.form.spec), task.form.spec))
+
+
+def _staged_object(file: StagedFile[pa.RecordBatch], batches: Iterable[pa.RecordBatch], full_bytes: int | None) -> FileEntry:
+    """Stage the next batches, of about so many bytes at most. Takes only the batches that go into the file."""
+    size = 0
+    for batch in batches:
+        file.write(batch)
+        size += batch.nbytes
+        if full_bytes is not None and size >= full_bytes:
+            break
+    return file.stage()
 
 
 def _deepest(runs: Sequence[FileEntry]) -> float:
@@ -269,11 +288,13 @@ def _freed(sizes: Sequence[float]) -> float:
     return sum(sizes) - max(*sizes, min(sum(sizes), RUN_OPTIONS.row_group_bytes))
 
 
-def _source(run: FileEntry) -> RowSource:
-    return RowSource(FileKind.DELTA, run.key, run.bytes, run.offset or 0, lower(keys_of(run)))
+def run_source(run: FileEntry, base: int = 0) -> RowSource:
+    """Return the run as a source. Its arrivals count from `base`."""
+    return RowSource(FileKind.DELTA, run.key, run.bytes, (run.offset or 0) - base, lower(keys_of(run)))
 
 
-def _check_complete(runs: Sequence[FileEntry], done: Sequence[CombinedRun]) -> None:
+def check_complete(runs: Sequence[FileEntry], done: Sequence[CombinedRun]) -> None:
+    """Raise Bug unless the tasks read all rows of the runs."""
     rows, read = sum(run.rows for run in runs), sum(run.rows_read for run in done)
     if rows != read:
         raise Bug(f"Of {rows} rows that were to be merged {read} were read. Nothing was changed.")

@@ -6,6 +6,7 @@ Nothing becomes visible. Memory is bounded by the task's budget and the buffers 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -173,6 +174,8 @@ class MergedRange:
     """The number of live rows written."""
     deletions: int
     """The number of tombstones written."""
+    seconds: float
+    """The time that the task took."""
     logged: LoggedRange | None = None
 
 
@@ -201,6 +204,7 @@ def merge_range(task: MergeTask) -> MergedRange:
 
     Raises ConfigError, TransientError, or DataError for a missing file. Nothing stays staged after an error.
     """
+    began = time.monotonic()
     with (
         MergeOutput(task.table, task.keys, task.tombstone_key, FileSize(task.file_bytes, task.row_bytes), task.resources.s3) as output,
         row_streams(task.sources, task.table.form, (task.low, task.high), task.resources) as streams,
@@ -211,7 +215,7 @@ def merge_range(task: MergeTask) -> MergedRange:
     for source, stream in zip(task.sources, streams, strict=True):
         taken[source.kind] += stream.taken
     table_rows = taken[FileKind.FINAL] + taken[FileKind.STATE]
-    return MergedRange(files, taken[FileKind.DELTA], table_rows, output.rows, output.deletions, logged)
+    return MergedRange(files, taken[FileKind.DELTA], table_rows, output.rows, output.deletions, time.monotonic() - began, logged)
 
 
 def _merge(task: MergeTask, streams: list[RowStream], output: MergeOutput) -> LoggedRange | None:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.storage.ranged import RangedFile, present
@@ -159,6 +160,14 @@ def merged_rows(streams: Iterable[RowStream], has_cursor: bool, soft: SoftDeleti
         if last:
             yield best.slice(0, last)
     yield from pending
+
+
+def all_rows(streams: Iterable[RowStream]) -> Iterator[pa.Table]:
+    """Yield all rows, not only winners, in the order of their keys. Those of a key may be in several tables. Memory as in `merged_rows`."""
+    reading = _Reading(streams)
+    while parts := reading.next_round():
+        rows = pa.concat_tables(parts)
+        yield rows.take(pc.sort_indices(rows[KEY]))
 
 
 def complete_rows(streams: Iterable[RowStream], table_bytes: int) -> Iterator[pa.Table]:

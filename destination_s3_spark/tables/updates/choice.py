@@ -10,13 +10,15 @@ from destination_s3_spark.chain.state import Contents, Counters
 from destination_s3_spark.tables.compaction.groups import LEAST_FILES
 from destination_s3_spark.tables.open_table import OpenTable
 from destination_s3_spark.tables.rules import Compaction
+from destination_s3_spark.tables.runs.keys import KeySpec
 from destination_s3_spark.tables.stream_table import StreamTable
 from destination_s3_spark.tables.updates.appended import publish_deltas, rebuild_from_raw, retype_final_files
 from destination_s3_spark.tables.updates.compacted import compact
 from destination_s3_spark.tables.updates.inputs import raw_covers
-from destination_s3_spark.tables.updates.merged import merge_runs, rebuild_deduplicated
+from destination_s3_spark.tables.updates.merged import combine_runs, merge_runs, rebuild_deduplicated
 from destination_s3_spark.tables.updates.resources import Resources
 from destination_s3_spark.tables.updates.steps import Update
+from destination_s3_spark.tables.updates.waiting import MOST_RUNS
 from destination_s3_spark.wording import counted
 
 
@@ -29,7 +31,12 @@ def may_be_updated(table: StreamTable, *, complete: bool) -> bool:
     state = table.writer.catch_up()
     if state is None:
         return False
-    return complete if table.session.disposition is not WriteDisposition.APPEND else state.contents.files(FileKind.DELTA) > 0
+    if table.session.disposition is not WriteDisposition.APPEND:
+        return complete
+    rule = table.rules.merges_of(table.stream.id) if table.deduplicated else None
+    idle = not table.writer.is_open and state.contents.pending is None and state.contents.waiting.files <= MOST_RUNS
+    waits = idle and rule is not None and not rule.is_due(state.contents, table.writer.now())
+    return state.contents.files(FileKind.DELTA) > 0 and not waits
 
 
 def update_of(table: OpenTable, resources: Callable[[], Resources]) -> Update | None:
@@ -37,7 +44,19 @@ def update_of(table: OpenTable, resources: Callable[[], Resources]) -> Update | 
     contents = table.writer.open().contents
     if contents.pending is None and not contents.files(FileKind.DELTA):
         return None
-    return publish_deltas(table, resources()) if table.spec is None else merge_runs(table, table.spec, resources())
+    if table.spec is None:
+        return publish_deltas(table, resources())
+    if not merge_waits(table, table.spec):
+        return merge_runs(table, table.spec, resources())
+    return combine_runs(table, table.spec, resources()) if contents.waiting.files > MOST_RUNS else None
+
+
+def merge_waits(table: OpenTable, spec: KeySpec) -> bool:
+    """Tell whether the user's rule lets the runs of an open table wait, in the order of today's key."""
+    rule, contents = table.rules.merges_of(table.stream.id), table.writer.open().contents
+    if rule is None or contents.pending is not None or rule.is_due(contents, table.writer.now()):
+        return False
+    return all(file.sorted_by == spec.fingerprint for file in table.writer.live_files().of(FileKind.DELTA))
 
 
 def rebuild_of(table: OpenTable, resources: Resources) -> Update:

@@ -38,12 +38,12 @@ def replaced_by_pending(live: LiveFiles, kept: Kept = NOTHING, lasting: Collecti
 def raw_twins(live: LiveFiles, files: Sequence[FileEntry]) -> dict[str, FileEntry | None]:
     """Return, by the key of each file, the raw file with exactly its rows in the same order, or None if there is none.
 
-    A file of a partition has none, because its offset does not tell which rows it has.
+    A file of a partition and a combined run have none, because their offsets do not tell which rows they have.
     """
     raw: dict[tuple[int | None, int], FileEntry] = {}
     for twin in live.of(FileKind.RAW):
         raw.setdefault((twin.offset, twin.rows), twin)
-    placed = {file.key for file in files if file.offset is not None and not file.in_partition}
+    placed = {file.key for file in files if file.offset is not None and not (file.in_partition or file.combined)}
     return {file.key: raw.get((file.offset, file.rows)) if file.key in placed else None for file in files}
 
 
@@ -106,19 +106,20 @@ class MergeInputs:
     """Files that the merge removes in any case."""
 
 
+def fits(table: OpenTable, form: TableFormat, file: FileEntry) -> bool:
+    """Tell whether a sorted file has the table's order and types of today."""
+    return file.sorted_by == form.spec.fingerprint and not table.is_outdated(file)
+
+
 def merge_inputs(table: OpenTable, live: LiveFiles, form: TableFormat, s3: S3Settings) -> MergeInputs:
     """Divide the files to merge into those in the table's current order, format and types, and those to sort first."""
     pending = live.pending is not None
-
-    def fits(file: FileEntry) -> bool:
-        return file.sorted_by == form.spec.fingerprint and not table.is_outdated(file)
-
     deltas = [*table.kept.deltas, *(file for file in live.of(FileKind.DELTA) if live.is_pending(file) == pending)]
     pairs = [] if pending else list(_pairs(live))
-    kept = [pair for pair in pairs if fits(pair[0]) and _has_format(form, *pair)]
+    kept = [pair for pair in pairs if fits(table, form, pair[0]) and _has_format(form, *pair)]
     others = [pair for pair in pairs if pair not in kept]
     landed = [file for file in table.kept.files if file.kind is not FileKind.DELTA]
-    to_sort = [*(rows for rows, _ in others), *landed, *(file for file in deltas if not fits(file))]
+    to_sort = [*(rows for rows, _ in others), *landed, *(file for file in deltas if not fits(table, form, file))]
     covered = not pending and raw_covers(table, live)
     if covered and any(map(table.is_outdated, to_sort)):
         return raw_inputs(table, live, form, s3)  # retyping makes a value null that does not fit; a cast would end the sync
@@ -131,7 +132,7 @@ def merge_inputs(table: OpenTable, live: LiveFiles, form: TableFormat, s3: S3Set
     tombstones, old_tombstones = _tombstones(table, () if pending else live.of(FileKind.TOMBSTONE), form)
     inputs = MergeInputs(
         table=tuple(kept),
-        runs=tuple(file for file in deltas if fits(file)),
+        runs=tuple(file for file in deltas if fits(table, form, file)),
         tombstones=tombstones,
         unsorted=tuple(zip(to_sort, sources, strict=True)),
         consumed=(*deltas, *{file.key: file for pair in others for file in pair}.values(), *old_tombstones),

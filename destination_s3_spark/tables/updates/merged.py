@@ -6,9 +6,11 @@ run. If the table was an append table, or had another key, format or types, its 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from datetime import timedelta
 
 import msgspec
 
@@ -32,6 +34,10 @@ from destination_s3_spark.tables.runs.winners import EARLIER
 from destination_s3_spark.tables.updates.inputs import MergeInputs, merge_inputs, raw_inputs, replaced_by_pending
 from destination_s3_spark.tables.updates.resources import Resources
 from destination_s3_spark.tables.updates.steps import Steps, Update, Work
+from destination_s3_spark.tables.updates.waiting import combine_waiting
+from destination_s3_spark.wording import duration_text, size_text
+
+logger = logging.getLogger("airbyte")
 
 LOOK_CLOSELY_BELOW = 4
 """Divisor of the table's rows. Fewer rows in runs than that are examined key by key, to find the files that they really touch."""
@@ -43,11 +49,27 @@ default target size, files of a table of 10 GB have more than half of that size.
 """
 
 
+USUAL_RATE = 20 * 2**20
+"""Bytes per second and core of a merge while none of the table has been measured: about half of what a merge reaches on a usual machine."""
+LEAST_MEASURED = 16 * 2**20
+"""Least size of a merge that tells how fast merges of the table are. The time of a smaller one is that of its S3 calls."""
+
+
 def merge_runs(table: OpenTable, spec: KeySpec, resources: Resources) -> Update:
-    """Merge the runs of a deduplicated table into its final files, or publish a pending generation from its own runs and the kept rows."""
+    """Merge the runs of a deduplicated table into its final files, or publish a pending generation from its own runs and the kept rows.
+
+    If a merge would take more time than there is, its runs wait on, with a warning. A pending generation is published in any case.
+    """
     live = table.writer.live_files()
     form = _table_format(table, spec, live, resources.least_file_bytes)
     return (yield from Merge(table, live, form, merge_inputs(table, live, form, resources.task.s3), resources).steps())
+
+
+def combine_runs(table: OpenTable, spec: KeySpec, resources: Resources) -> Update:
+    """Combine the runs of a deduplicated table that wait for its next merge, if there are many. No row changes."""
+    live = table.writer.live_files()
+    form = _table_format(table, spec, live, resources.least_file_bytes)
+    return (yield from combine_waiting(table, live, form, resources))
 
 
 def rebuild_deduplicated(table: OpenTable, spec: KeySpec, resources: Resources) -> Update:
@@ -81,7 +103,11 @@ class Merge:
         log = self._log()
         runs = yield from self._runs(every_version=log is not None)
         plan = self._plan(runs)
-        ranges = yield from self._merged_ranges(plan, runs, log)
+        tasks = [self._task(planned, plan.row_bytes, log) for planned in plan.ranges]
+        if not self._has_time(sum(map(_weight, tasks))):
+            self.table.writer.store.delete(self._scratch)
+            return (yield from combine_waiting(self.table, self.live, self.form, self.resources))
+        ranges = yield from self._merged_ranges(plan, runs, tasks)
         tombstones = yield from self._compacted_tombstones()
         self.table.record_schema()
         logged = yield from self._logged(log, plan, ranges)
@@ -133,12 +159,29 @@ class Merge:
         sizes = Sizes(self.form.target_file_bytes, self.resources.task.budget_bytes)
         return plan_merge(files, list(map_files(read, runs)), list(map_files(read, self.inputs.tombstones)), sizes)
 
-    def _merged_ranges(self, plan: MergePlan, runs: Sequence[FileEntry], log: MergeLog | None) -> Steps[list[MergedRange]]:
-        if not plan.ranges:
+    def _has_time(self, size: int) -> bool:
+        """Reserve the time to merge so many bytes. Return False, with a warning, if a sync does not have it."""
+        time, rate = self.resources.time, self.table.writer.merge_rate or USUAL_RATE
+        needed = timedelta(seconds=size / rate / self.resources.cores)
+        if time is None or self.live.pending is not None or time.reserve(needed):
+            return True
+        logger.warning(
+            "stream %s: its new rows wait beside the table, because the merge would take about %s (%s at %s/s) and the merges of a sync "
+            "may take %s together. Run the command merge, which has no limit, with more CPUs or on a cluster, or raise "
+            "tables.merge_limit_minutes.",
+            self.table.stream.id, duration_text(needed.total_seconds()), size_text(size),
+            size_text(round(rate * self.resources.cores)), duration_text(time.limit.total_seconds()),
+        )  # fmt: skip
+        return False
+
+    def _merged_ranges(self, plan: MergePlan, runs: Sequence[FileEntry], tasks: Sequence[MergeTask]) -> Steps[list[MergedRange]]:
+        if not tasks:
             return []
-        tasks = [self._task(planned, plan.row_bytes, log) for planned in plan.ranges]
         ranges = yield from Work(merge_range, tasks, _weight).results()
         self._check_complete(plan, runs, ranges)
+        size, seconds = sum(map(_weight, tasks)), sum(done.seconds for done in ranges)
+        if size >= LEAST_MEASURED and seconds > 0:
+            self.table.writer.measured(size / seconds)
         return ranges
 
     def _task(self, planned: PlannedRange, row_bytes: float, log: MergeLog | None) -> MergeTask:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
+from datetime import timedelta
 from itertools import count
 from pathlib import Path
 
@@ -28,12 +29,31 @@ class Resources:
     """The number of parallel tasks."""
     disk: LocalDisk | None
     """The local disk that all tasks share, or None if they run on several machines."""
+    time: MergeTime | None = None
+    """The time that merges may take, or None for a command, which takes the time it needs."""
     least_file_bytes: int = 8 * 2**20
     """Minimum size of a final file, if there are rows for more than one."""
     least_log_bytes: int = 4 * 2**20
     """Minimum size of a change log file, if there are rows for more than one."""
     most_tombstone_files: int = 16
     """Number of tombstone files above which they are compacted into one, because every merge of their keys reads each of them."""
+
+
+class MergeTime:
+    """The time that the merges of a sync may take together. Thread-safe."""
+
+    def __init__(self, limit: timedelta) -> None:
+        self.limit = limit
+        self._left = limit
+        self._lock = threading.Lock()
+
+    def reserve(self, needed: timedelta) -> bool:
+        """Reserve the time for a merge. Return False if there is not enough left."""
+        with self._lock:
+            if needed > self._left:
+                return False
+            self._left -= needed
+            return True
 
 
 class LocalDisk:

@@ -57,7 +57,7 @@ def finished(runs: Sequence[FileEntry], lost: int = 0) -> tuple[Combined, list[l
             ]
             rows = sum(file.rows for file in files)
             keys = files[0].keys
-            made = FileEntry(FileKind.DELTA, f"{task.scratch}0", rows // 2, sum(file.bytes for file in files) // 2, keys=keys)
+            made = FileEntry(FileKind.DELTA, task.keys[0], rows // 2, sum(file.bytes for file in files) // 2, keys=keys)
             by_key[made.key] = made
             done.append(CombinedRun((made,), rows - lost))
 
@@ -72,7 +72,7 @@ def test_as_many_runs_are_combined_as_a_task_has_to_be_spared() -> None:
     result, [tasks] = finished([run(0, 100, f"{number}") for number in range(5 * FITTING)])
 
     assert [len(task.sources) for task in tasks] == [FITTING] * 4 + [FITTING // 2]
-    assert list(result.scratch) == [f"scratch/{number}/0" for number in range(5)]
+    assert list(result.scratch) == [f"scratch/{number}/0.parquet" for number in range(5)]
     assert len(result.runs) == FITTING
 
 

@@ -89,6 +89,10 @@ def test_a_table_is_what_the_reference_says_after_every_merge(s3_settings: S3Set
     assert list(table.store.list_uploads("")) == []
 
 
+def scratch_keys(name: object) -> tuple[str, ...]:
+    return tuple(f"scratch/{name}/{number}.parquet" for number in range(100))
+
+
 @pytest.mark.parametrize("name", list(FORMATS))
 def test_runs_that_became_one_merge_to_the_same(s3_settings: S3Settings, version: Any, name: str) -> None:
     table = Table(s3_settings, table_format(name))
@@ -98,7 +102,7 @@ def test_runs_that_became_one_merge_to_the_same(s3_settings: S3Settings, version
     runs = [table.run(part, part[0].number) for part in parts]
     sources = tuple(RowSource(FileKind.DELTA, one.key, one.size, one.offset, one.groups[0].first) for one in runs)
     task = CombineTask(
-        sources[::2], table.form.form, "scratch/token/", TaskResources(s3_settings, 100_000), object_bytes=10_000, piece_bytes=4_000
+        sources[::2], table.form.form, scratch_keys("token"), TaskResources(s3_settings, 100_000), object_bytes=10_000, piece_bytes=4_000
     )
     done = combine_runs(pickle.loads(pickle.dumps(task)))
     combined = [table.object_run(file) for file in done.files]
@@ -175,7 +179,7 @@ def test_a_table_with_soft_deletions_is_what_the_reference_says(s3_settings: S3S
         sources = tuple(RowSource(FileKind.DELTA, one.key, one.size, one.offset, one.groups[0].first) for one in runs[::2])
         done = combine_runs(
             CombineTask(
-                sources, table.form.form, f"scratch/{sync}/", TaskResources(s3_settings, budget), object_bytes=10_000, piece_bytes=4_000
+                sources, table.form.form, scratch_keys(sync), TaskResources(s3_settings, budget), object_bytes=10_000, piece_bytes=4_000
             )
         )
         table.merge([*map(table.object_run, done.files), *runs[1::2]], Sizes(target, budget))

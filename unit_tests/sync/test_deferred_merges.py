@@ -1,0 +1,185 @@
+"""Merges that are put off: by the user's rule, and by the time that a sync has."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from destination_s3_spark.chain.files import FileEntry, FileKind
+from destination_s3_spark.chain.log import Chain
+from destination_s3_spark.chain.state import Contents, Counters
+from destination_s3_spark.storage.s3 import S3Store
+from destination_s3_spark.storage.settings import S3Settings
+from destination_s3_spark.tables.rules import MergeRule
+from destination_s3_spark.tables.updates.resources import MergeTime
+from destination_s3_spark.tables.updates.waiting import MOST_RUNS, runs_to_combine
+from unit_tests.places import table_of
+from unit_tests.sync.inline_lake import InlineLake, state, status
+from unit_tests.sync.test_dedup_sync import dedup_catalog, rows
+
+RARELY = {"tables": {"merge": [{"stream": "users", "at_least_every_hours": 24, "when_changed_percent": 50}]}}
+NOW = datetime(2026, 1, 2, tzinfo=UTC)
+DAY = timedelta(days=1)
+
+
+@pytest.fixture
+def lake(s3_settings: S3Settings, tmp_path: Path) -> InlineLake:
+    return InlineLake(s3_settings, tmp_path, options=RARELY)
+
+
+def chain(lake: InlineLake) -> Chain:
+    found = Chain(S3Store(lake.settings), table_of("users"))
+    found.read()
+    found.catch_up()
+    return found
+
+
+def contents(lake: InlineLake) -> Contents:
+    return chain(lake).head.contents
+
+
+def runs(lake: InlineLake) -> list[FileEntry]:
+    return list(chain(lake).live_files().of(FileKind.DELTA))
+
+
+def sync(lake: InlineLake, number: int, ids: Iterable[int], **catalog: Any) -> None:
+    found = [{"id": i, "note": f"{i} of {number}"} for i in ids]
+    lake.sync(dedup_catalog(**catalog), [rows(found, number), state(number), status("COMPLETE")])
+
+
+def table(lake: InlineLake) -> dict[int, str]:
+    return dict(pair for file in final(lake) for pair in zip(file["id"].to_pylist(), file["note"].to_pylist(), strict=True))
+
+
+def final(lake: InlineLake) -> list[Any]:
+    return [pq.read_table(pa.BufferReader(content)) for content in lake.files(".parquet")]
+
+
+def test_rows_wait_until_a_bound_is_reached(lake: InlineLake) -> None:
+    sync(lake, 1, range(100))
+    assert contents(lake).waiting == Counters()  # an empty table is merged at once
+    sync(lake, 2, range(10))
+    sync(lake, 3, range(5, 15))
+
+    assert set(table(lake).values()) == {f"{i} of 1" for i in range(100)}
+    found = contents(lake)
+    assert (found.waiting.rows, found.waiting.files, found.rows) == (20, 2, 100)
+    assert found.waiting_since is not None
+    assert [one for one, _ in lake.acknowledged()][-1]["stream_state"] == {"cursor": 3}
+
+    sync(lake, 4, range(200, 230))
+    assert contents(lake).waiting == Counters()
+    assert contents(lake).waiting_since is None
+    assert table(lake) == {
+        i: f"{i} of {3 if 5 <= i < 15 else 2 if i < 10 else 4 if i >= 200 else 1}" for i in [*range(100), *range(200, 230)]
+    }
+
+
+def test_a_sync_without_rows_of_a_table_does_not_open_it_before_it_is_due(lake: InlineLake) -> None:
+    sync(lake, 1, range(100))
+    sync(lake, 2, range(10))
+    before = chain(lake).head.sequence_number
+    lake.sync(dedup_catalog(), [status("COMPLETE")])
+    assert chain(lake).head.sequence_number == before
+
+    lake.options = {"tables": {"merge": [{"stream": "*", "at_least_every_hours": 0}]}}
+    lake.sync(dedup_catalog(), [status("COMPLETE")])
+    assert contents(lake).waiting == Counters()
+
+
+def test_another_key_is_merged_at_once(lake: InlineLake) -> None:
+    sync(lake, 1, range(100))
+    sync(lake, 2, range(10))
+    lake.sync(dedup_catalog(key="note", key_type="string"), [rows([{"note": "3 of 2"}], 3), state(3), status("COMPLETE")])
+    assert contents(lake).waiting == Counters()
+
+
+def test_a_refresh_replaces_waiting_rows(lake: InlineLake) -> None:
+    sync(lake, 1, range(100))
+    sync(lake, 2, range(200, 210))
+    sync(lake, 3, range(7), generation=2, minimum=2)
+    assert sorted(table(lake)) == list(range(7))
+    assert contents(lake).waiting_since is None
+
+
+def test_many_waiting_runs_are_combined_and_the_table_is_right(lake: InlineLake) -> None:
+    syncs = MOST_RUNS + 40
+    lake.options = {"tables": {"merge": [{"stream": "users", "when_runs_mb": 1000}]}}
+    expected: dict[int, str] = {}
+    sync(lake, 1, range(300))
+    expected |= {i: f"{i} of 1" for i in range(300)}
+    for number in range(2, syncs + 2):
+        ids = [number % 7, number * 31 % 300, 300 + number]
+        sync(lake, number, ids)
+        expected |= {i: f"{i} of {number}" for i in ids}
+        assert len({file.offset for file in runs(lake)}) <= MOST_RUNS
+        assert contents(lake).waiting.rows == 3 * (number - 1)
+    assert any(file.combined for file in runs(lake))
+
+    lake.options = {}
+    sync(lake, syncs + 2, [0])
+    assert table(lake) == expected | {0: f"0 of {syncs + 2}"}
+    assert contents(lake).waiting == Counters()
+
+
+def test_a_merge_that_would_take_too_long_is_left_and_said(lake: InlineLake, caplog: pytest.LogCaptureFixture) -> None:
+    lake.options = {}
+    sync(lake, 1, range(100))
+    lake.merge_limits = {"time": MergeTime(timedelta())}
+    with caplog.at_level(logging.WARNING, "airbyte"):
+        sync(lake, 2, range(10))
+    assert contents(lake).waiting.rows == 10
+    assert len(lake.states) == 2
+    assert "stream users: its new rows wait beside the table, because the merge would take about 0.0 s" in caplog.text
+    assert "Run the command merge" in caplog.text
+
+    lake.merge_limits = {}
+    sync(lake, 3, [50])
+    assert table(lake) == {i: f"{i} of {2 if i < 10 else 3 if i == 50 else 1}" for i in range(100)}
+
+
+def test_the_hint_knows_how_fast_merges_are(lake: InlineLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("destination_s3_spark.tables.updates.merged.LEAST_MEASURED", 0)
+    sync(lake, 1, range(100))
+    rate = chain(lake).merge_rate
+    assert rate is not None
+    assert rate > 0
+
+
+@pytest.mark.parametrize(
+    ("rule", "due"),
+    [
+        (MergeRule("*", DAY, None, None), True),
+        (MergeRule("*", DAY + timedelta(seconds=1), None, None), False),
+        (MergeRule("*", None, 10, None), True),
+        (MergeRule("*", None, 10.1, None), False),
+        (MergeRule("*", None, None, 500), True),
+        (MergeRule("*", None, None, 501), False),
+        (MergeRule("*", 2 * DAY, 99, 500), True),
+    ],
+)
+def test_a_merge_is_due_when_a_bound_is_reached(rule: MergeRule, due: bool) -> None:
+    held = {"final": Counters(100, 1, 1000), "delta": Counters(10, 1, 500)}
+    assert rule.is_due(Contents(1, held=held, waiting_since=NOW - DAY), NOW) is due
+
+
+def run(offset: int, size: int, generation: int = 1) -> FileEntry:
+    return FileEntry(FileKind.DELTA, f"{offset}", 1, size, offset=offset, generation_id=generation)
+
+
+def test_large_old_runs_stay_when_new_ones_are_combined() -> None:
+    assert list(runs_to_combine([run(i, 1) for i in range(MOST_RUNS)])) == []
+    files = [run(0, 10_000), *(run(i, 1) for i in range(1, MOST_RUNS + 1))]
+    assert [[file.offset for file in group] for group in runs_to_combine(files)] == [list(range(1, MOST_RUNS + 1))]
+
+
+def test_rows_of_two_generations_are_not_combined() -> None:
+    files = [run(i, 1, generation=1 + i // 40) for i in range(MOST_RUNS + 6)]
+    assert [[file.offset for file in group] for group in runs_to_combine(files)] == [list(range(40)), list(range(40, 70))]
