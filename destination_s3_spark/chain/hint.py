@@ -46,7 +46,7 @@ class BadHint(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class PublishedMark:
     """A state of the table that a publisher showed readers: its mark, and the live files of that state if they are known.
 
     Both are only hints. A mark may be out of date, and the live files may belong to another state.

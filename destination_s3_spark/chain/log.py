@@ -19,7 +19,7 @@ from destination_s3_spark.chain.blocks import MOST_BLOCK_BYTES, Block, Unreadabl
 from destination_s3_spark.chain.events import Event, OpenEpoch, Seed, SetDataSchema, Snapshot, without_values
 from destination_s3_spark.chain.files import FileEntry
 from destination_s3_spark.chain.fold import InvalidChain, Rule, fold, resume
-from destination_s3_spark.chain.hint import HINT_NAME, MOST_HINT_BYTES, BadHint, Shown, decode_hint, encode_hint, require_plausible
+from destination_s3_spark.chain.hint import HINT_NAME, MOST_HINT_BYTES, BadHint, PublishedMark, decode_hint, encode_hint, require_plausible
 from destination_s3_spark.chain.live_files import LiveFiles, LiveFilesFold
 from destination_s3_spark.chain.state import Identity, TableState
 from destination_s3_spark.chain.territory import Table, Territory, keys_of_event
@@ -65,7 +65,7 @@ class Chain:
         self._clock = clock
         self._territory = table.territory(table.final_root)
         self.state: TableState | None = None
-        self.shown: dict[str, Shown] = {}
+        self.shown: dict[str, PublishedMark] = {}
         """The state that each publisher last showed readers, by publisher name. The marks are stored in the hint."""
         self.shown_is_complete = True
         """False if sessions wrote blocks after the hint: `shown` lacks what they showed readers."""
@@ -114,7 +114,7 @@ class Chain:
         else:
             self.state, self.merge_rate = known.state, known.merge_rate
             self._live = None if known.live is None else LiveFilesFold(known.live)
-            self.shown = {name: Shown(mark, known.live) for name, mark in known.shown.items()}
+            self.shown = {name: PublishedMark(mark, known.live) for name, mark in known.shown.items()}
             self._from_hint, self.confirmed = True, False
             self.hint_number = known.state.sequence_number
             if not known.state.closed:
@@ -171,7 +171,7 @@ class Chain:
         """Return the time of a block that is written now. It never goes back, whatever the clock does."""
         return self._clock() if self.state is None else max(self._clock(), self.state.system_time)
 
-    def anew(self) -> Chain:
+    def reread(self) -> Chain:
         """Return a separate copy of this chain, read up to the current head, for a caller that only reads."""
         chain = Chain(self._store, self.table, self._clock)
         chain.shown, chain.not_shown = dict(self.shown), self.not_shown
@@ -279,7 +279,7 @@ class Chain:
             for block in self.blocks():
                 fold.add(block)
                 if block.sequence_number == self.hint_number:
-                    self.shown = {name: Shown(shown.mark, shown.live or fold.now) for name, shown in self.shown.items()}
+                    self.shown = {name: PublishedMark(shown.mark, shown.live or fold.now) for name, shown in self.shown.items()}
             self._live = fold
         return self._live
 

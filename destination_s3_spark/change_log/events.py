@@ -97,10 +97,10 @@ class CountColumns:
         return sequence
 
     def json(self, quote: str = '"') -> tuple[str | pa.StringArray, ...]:
-        """Return the `text_join` pieces of each event's `OperationCount` as compact JSON, with `quote` as its quotation mark."""
+        """Return the `text_join` parts of each event's `OperationCount` as compact JSON, with `quote` as its quotation mark."""
         kinds = (("{", "insert", self.insert), (",", "update", self.update), (",", "delete", self.delete))
-        pieces = ((f"{before}{quote}{kind}Count{quote}:", numbers.cast(pa.string())) for before, kind, numbers in kinds)
-        return *chain.from_iterable(pieces), f",{quote}replaceCount{quote}:{self.replace}}}"
+        parts = ((f"{before}{quote}{kind}Count{quote}:", numbers.cast(pa.string())) for before, kind, numbers in kinds)
+        return *chain.from_iterable(parts), f",{quote}replaceCount{quote}:{self.replace}}}"
 
 
 class RunningCount:

@@ -172,7 +172,7 @@ def choices(numbers: np.ndarray[Any, Any], texts: Sequence[str]) -> pa.StringArr
 def cursor_pieces(
     cursor: pa.StructArray, inside: Callable[[pa.StringArray], pa.StringArray] = lambda texts: texts
 ) -> tuple[str | pa.StringArray, ...]:
-    """Return the `text_join` pieces of each cursor as compact JSON. `inside` escapes its texts if the JSON stands inside quotes."""
+    """Return the `text_join` parts of each cursor as compact JSON. `inside` escapes its texts if the JSON stands inside quotes."""
     members = []
     for field, column in zip(cursor.type, cursor.flatten(), strict=True):
         name, quote = inside(pa.array([json_name(field.name), '"'])).to_pylist()
@@ -184,7 +184,7 @@ def cursor_pieces(
 
 
 def object_pieces(members: Sequence[tuple[str, pa.StringArray, str]]) -> tuple[str | pa.StringArray, ...]:
-    """Return the `text_join` pieces of one JSON object per row, with the row's non-null members.
+    """Return the `text_join` parts of one JSON object per row, with the row's non-null members.
 
     A member is its values with the text before and after each. At least one member is required.
     """
@@ -195,14 +195,14 @@ def object_pieces(members: Sequence[tuple[str, pa.StringArray, str]]) -> tuple[s
     if everywhere is None:
         listed = text_join(*(text_join(",", *member) for member in found), null="")
         return ("{", pc.binary_replace_slice(listed, 0, 1, ""), "}")
-    pieces: list[str | pa.StringArray] = ["{", *(text_join(*member, ",").fill_null("") for member in found[:everywhere])]
-    pieces += found[everywhere]
+    parts: list[str | pa.StringArray] = ["{", *(text_join(*member, ",").fill_null("") for member in found[:everywhere])]
+    parts += found[everywhere]
     for before, texts, after in found[everywhere + 1 :]:
         member = f",{before}", texts, after
-        pieces += member if texts.null_count == 0 else (text_join(*member).fill_null(""),)
-    return (*pieces, "}")
+        parts += member if texts.null_count == 0 else (text_join(*member).fill_null(""),)
+    return (*parts, "}")
 
 
 def line_ends(batch: pa.RecordBatch) -> pa.StringArray:
-    """Return a line end for each row. The array fixes the number of lines even if all other pieces are scalars."""
+    """Return a line end for each row. The array fixes the number of lines even if all other parts are scalars."""
     return pa.repeat("\n", batch.num_rows)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from enum import Enum
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -96,9 +96,10 @@ class LogFile(msgspec.Struct, frozen=True):
     rows: int
 
 
-class Manifest(msgspec.Struct, frozen=True, rename="camel"):
+class Manifest(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """The description of a group. Its files are in log order. The counts are those before its first event and after its last."""
 
+    format_version: Literal[1] = 1
     format: ChangeLogFormat
     kind: LogKind
     stream: StreamId

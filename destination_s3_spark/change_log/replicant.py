@@ -106,7 +106,7 @@ def _table_name(stream: StreamId) -> str:
 
 
 def _object(names: list[str], columns: Iterable[_Texts]) -> Iterator[_Texts]:
-    """Yield the `text_join` pieces of an object of strings. The texts must be escaped already."""
+    """Yield the `text_join` parts of an object of strings. The texts must be escaped already."""
     before = "{"
     for name, column in zip(names, columns, strict=True):
         yield f'{before}{json_name(name)}:"'
@@ -134,7 +134,7 @@ class CsvChanges(EventLines):
     def _lines(self, batch: pa.RecordBatch) -> pa.StringArray:
         op, cursor, _, exists, new, old = batch.columns
         images = zip(map(_cells, new.flatten()), map(_cells, old.flatten()), exists_columns(exists), strict=True)
-        # A single join with few pieces: every further piece or join costs as much as a cell.
+        # A single join with few parts: every further part or join costs as much as a cell.
         return text_join(
             *chain.from_iterable(starmap(_column, images)),
             op, ',"', *cursor_pieces(cursor, _doubled), '","', *self._running.advance(op).json(quote=_QUOTE_IN_QUOTES), '"\n',
@@ -154,13 +154,13 @@ class CsvSnapshot(LogLines):
         row = [_cells(column) for column in batch.columns]
         if len(row) == 1:  # many readers skip an empty line
             row = [pc.if_else(pc.equal(row[0], ""), '""', row[0])]
-        pieces = [*chain.from_iterable((cell, ",") for cell in row)]
-        pieces[-1] = line_ends(batch)
-        return text_join(*pieces, null=CSV_NULL)
+        parts = [*chain.from_iterable((cell, ",") for cell in row)]
+        parts[-1] = line_ends(batch)
+        return text_join(*parts, null=CSV_NULL)
 
 
 def _column(new: _Cells, old: _Cells, exists: np.ndarray[Any, Any]) -> tuple[_Cells | str, ...]:
-    """Return the `text_join` pieces of a column's three cells, each with the comma after it."""
+    """Return the `text_join` parts of a column's three cells, each with the comma after it."""
     if isinstance(old, pa.Array):
         return new, ",", old, choices(exists, [f",{bits}," for bits in EXISTS])
     return new, choices(exists, [f",{old},{bits}," for bits in EXISTS])

@@ -84,7 +84,7 @@ def run(config_path: str, chosen: Chosen, look: Look) -> int:
         found = replace(factory, map_tables=pool.map).find()
     publishers = factory.publishers(found)
     if chosen.table is None:
-        return _told(_all_tables(factory, publishers, found, look.output, terminal))
+        return _report_unread(_all_tables(factory, publishers, found, look.output, terminal))
     tables = choose(factory, found, chosen)
     if look.output is not Output.TABLE:
         _require_one(tables)
@@ -98,10 +98,10 @@ def run(config_path: str, chosen: Chosen, look: Look) -> int:
         else:
             _one_view(read, look.view, look.output, terminal)
 
-    return _told([unread for table in tables if (unread := shown_or_unread(table, show)) is not None])
+    return _report_unread([unread for table in tables if (unread := shown_or_unread(table, show)) is not None])
 
 
-def _told(unread: Sequence[UnreadTable]) -> int:
+def _report_unread(unread: Sequence[UnreadTable]) -> int:
     """Say on stderr which tables could not be read, and return the exit code."""
     for table in unread:
         sys.stderr.write(f"{table.table}: {table.reason}\n")
@@ -160,12 +160,12 @@ def _all_tables(factory: TableFactory, publishers: Publishers, found: FoundTable
             head = read_head(factory, table, publishers[table.stream])
             return summary(head), readers(head)
 
-        def told(table: FoundTable) -> tuple[TableSummary, tuple[PublisherState, ...]] | UnreadTable:
+        def read_safely(table: FoundTable) -> tuple[TableSummary, tuple[PublisherState, ...]] | UnreadTable:
             shown = shown_or_unread(table, read)
             progress.advance()
             return shown
 
-        every = list(pool.map(told, found.tables))
+        every = list(pool.map(read_safely, found.tables))
     unread = [*found.unread, *(one for one in every if isinstance(one, UnreadTable))]
     tables = [one for one in every if not isinstance(one, UnreadTable)]
     rows = [row for row, _ in tables]
@@ -189,7 +189,7 @@ def _one_table(table: InspectedTable, output: Output, terminal: Terminal) -> Non
         case Output.TABLE:
             terminal.section(f"Table {table.stream}")
             terminal.facts(views.facts(about))
-            if table.standings:
+            if table.publications:
                 terminal.section("Readers")
             for state in readers(table):
                 terminal.say(views.reader_line(state))

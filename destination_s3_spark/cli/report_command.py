@@ -70,9 +70,9 @@ def _read(factory: TableFactory, found: FoundTables, most_blocks: int) -> list[T
             # Only the figures are kept: the blocks of very many tables would fill the memory.
             return table_figures(read_table(factory, table, publishers[table.stream], most_blocks), uploads)
 
-        def told(table: FoundTable) -> TableFigures | UnreadTable:
+        def read_safely(table: FoundTable) -> TableFigures | UnreadTable:
             figures = shown_or_unread(table, read)
             progress.advance()
             return figures
 
-        return list(pool.map(told, found.tables))
+        return list(pool.map(read_safely, found.tables))

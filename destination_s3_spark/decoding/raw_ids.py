@@ -1,4 +1,4 @@
-"""New values of `_airbyte_raw_id`."""
+"""New values of `_airbyte_raw_id`, and those that carry the key of a record whose key does not fit its type."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ _HEX = np.frombuffer("".join(f"{byte:02x}" for byte in range(256)).encode(), np.
 """The two hexadecimal digits of each byte value, packed into one 16-bit number."""
 _ID_HYPHENS = (8, 13, 18, 23)
 _ID_DIGITS = [at for at in range(_ID_LENGTH) if at not in _ID_HYPHENS]
+_DIGEST_BYTES = 10
+_VERSION_AT = 14
 
 
 def raw_ids(count: int) -> pa.StringArray:
@@ -30,10 +32,6 @@ def raw_ids(count: int) -> pa.StringArray:
     texts[:, _ID_DIGITS] = _HEX[ids].view(np.uint8)
     offsets = np.arange(0, (count + 1) * _ID_LENGTH, _ID_LENGTH, dtype=np.int32)
     return pa.StringArray.from_buffers(count, pa.py_buffer(offsets), pa.py_buffer(texts))
-
-
-_DIGEST_BYTES = 10
-_VERSION_AT = 14
 
 
 def key_text(data: bytes, sources: Iterable[str]) -> bytes:

@@ -221,7 +221,7 @@ def _encoded_map(values: Mapping[str, str]) -> bytes:
 
 
 def _encoded(of: AvroType, values: pa.Array[Any]) -> bytes:
-    encoded: bytes = row_bytes(joined(of.pieces(values))).to_pybytes()
+    encoded: bytes = row_bytes(joined(of.parts(values))).to_pybytes()
     return encoded
 
 

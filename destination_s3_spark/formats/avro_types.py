@@ -1,7 +1,7 @@
 """Avro types: the schema of each, and its binary encoding of whole Arrow columns.
 
-A column is encoded as a list of pieces. A piece is a binary array, or a scalar that applies to every row. The pieces of a row, joined, are
-Avro's encoding of its value. The pieces of a null value are null and join as no bytes. Encoding row by row from Python objects took ten
+A column is encoded as a list of parts. A part is a binary array, or a scalar that applies to every row. The parts of a row, joined, are
+Avro's encoding of its value. The parts of a null value are null and join as no bytes. Encoding row by row from Python objects took ten
 times as long.
 """
 
@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from destination_s3_spark.formats.row_bytes import Piece, decimal_bytes, joined, row_bytes, row_offsets
+from destination_s3_spark.formats.row_bytes import Part, decimal_bytes, joined, row_bytes, row_offsets
 
 Schema = Any
 """An Avro schema as JSON: a name, a list for a union, or a dict."""
@@ -36,7 +36,7 @@ class AvroType(ABC):
         """The type in an Avro schema."""
 
     @abstractmethod
-    def pieces(self, array: pa.Array[Any]) -> list[Piece]:
+    def parts(self, array: pa.Array[Any]) -> list[Part]:
         """Encode each value of the array."""
 
 
@@ -51,7 +51,7 @@ class Text(AvroType):
         """`string`."""
         return _named("string", self.logical)
 
-    def pieces(self, array: pa.Array[Any]) -> list[Piece]:
+    def parts(self, array: pa.Array[Any]) -> list[Part]:
         """Encode each text as its number of bytes and its bytes."""
         text = array.cast(pa.binary())
         return [_integers(pc.binary_length(text)), text]
@@ -66,7 +66,7 @@ class Boolean(AvroType):
         """`boolean`."""
         return "boolean"
 
-    def pieces(self, array: pa.Array[Any]) -> list[Piece]:
+    def parts(self, array: pa.Array[Any]) -> list[Part]:
         """Encode each value as one byte."""
         return [pc.if_else(array, _ONE, _ZERO)]
 
@@ -80,7 +80,7 @@ class Double(AvroType):
         """`double`."""
         return "double"
 
-    def pieces(self, array: pa.Array[Any]) -> list[Piece]:
+    def parts(self, array: pa.Array[Any]) -> list[Part]:
         """Encode each number as eight bytes, little-endian."""
         values = pc.fill_null(array, 0.0).to_numpy(zero_copy_only=False).astype("<f8", copy=False)
         return [_binary(np.arange(len(values) + 1) * 8, values.view(np.uint8), array)]
@@ -98,7 +98,7 @@ class DecimalBytes(AvroType):
         """`bytes` with the logical type `decimal`."""
         return {"type": "bytes", "logicalType": "decimal", "precision": self.precision, "scale": self.scale}
 
-    def pieces(self, array: pa.Array[Any]) -> list[Piece]:
+    def parts(self, array: pa.Array[Any]) -> list[Part]:
         """Encode each number as the big-endian two's complement of its digits, in as few bytes as it takes, after their number."""
         little = decimal_bytes(array)
         sign = np.where(little[:, -1:] & 0x80, 0xFF, 0x00).astype(np.uint8)
@@ -125,7 +125,7 @@ class Integer(AvroType):
         """`int` or `long`."""
         return _named(self.name, self.logical)
 
-    def pieces(self, array: pa.Array[Any]) -> list[Piece]:
+    def parts(self, array: pa.Array[Any]) -> list[Part]:
         """Encode each number in one to ten bytes."""
         return [_integers(array.view(pa.int32() if array.type.bit_width == 32 else pa.int64()))]
 
@@ -141,19 +141,19 @@ class ArrayOf(AvroType):
         """`array`."""
         return {"type": "array", "items": self.items.schema}
 
-    def pieces(self, array: pa.Array[Any]) -> list[Piece]:
+    def parts(self, array: pa.Array[Any]) -> list[Part]:
         """Encode each list as its number of items, the items and a zero. An empty list is a single zero: its number of items."""
         if len(array) == 0:
             return [pa.array([], pa.binary())]
         spans = array.offsets.to_numpy()
-        items = joined(self.items.pieces(array.values.slice(spans[0], spans[-1] - spans[0])))
+        items = joined(self.items.parts(array.values.slice(spans[0], spans[-1] - spans[0])))
         counts = pa.array(np.diff(spans))
-        pieces = [
+        parts = [
             _integers(counts),
             _binary(row_offsets(items)[spans - spans[0]], row_bytes(items), counts),
             pc.if_else(pc.greater(counts, 0), _ZERO, _NOTHING),
         ]
-        return [_where_valid(array, piece) for piece in pieces]
+        return [_where_valid(array, part) for part in parts]
 
 
 @dataclass(frozen=True)
@@ -170,14 +170,14 @@ class Record(AvroType):
         fields = [{"name": name, "type": member.schema, **({"default": None} if member.nullable else {})} for name, member in self.members]
         return {"type": "record", "name": self.name, "namespace": self.namespace, "fields": fields}
 
-    def pieces(self, array: pa.Array[Any]) -> list[Piece]:
+    def parts(self, array: pa.Array[Any]) -> list[Part]:
         """Encode the members of each record in order."""
         return [_where_valid(array, self.rows(array.flatten()))]
 
     def rows(self, columns: Sequence[pa.Array[Any]]) -> pa.BinaryArray:
         """Encode each row of a table with these columns. No row is null."""
         members = zip(self.members, columns, strict=True)
-        return joined([piece for (_, member), column in members for piece in member.pieces(column)])
+        return joined([part for (_, member), column in members for part in member.parts(column)])
 
 
 @dataclass(frozen=True)
@@ -192,10 +192,10 @@ class Nullable(AvroType):
         """The union, null first."""
         return ["null", self.of.schema]
 
-    def pieces(self, array: pa.Array[Any]) -> list[Piece]:
+    def parts(self, array: pa.Array[Any]) -> list[Part]:
         """Encode each value as the number of its branch and the value."""
         branch = _SECOND_BRANCH if array.null_count == 0 else pc.if_else(array.is_valid(), _SECOND_BRANCH, _ZERO)
-        return [branch, *self.of.pieces(array)]
+        return [branch, *self.of.parts(array)]
 
 
 @dataclass(frozen=True)
@@ -214,15 +214,15 @@ class OneOf(AvroType):
         """The union, null first."""
         return ["null", *(type_.schema for type_ in self.types)]
 
-    def pieces(self, array: pa.Array[Any]) -> list[Piece]:
+    def parts(self, array: pa.Array[Any]) -> list[Part]:
         """Encode each value as the number of its branch and the value."""
         members = array.flatten()[1:]
         chosen = np.zeros(len(array), np.uint8)
         for branch, member in zip(self.branches, members, strict=True):
             # The branch comes from the members, not from the tag: a tag that disagreed with them would corrupt the file.
             chosen[member.is_valid().to_numpy(zero_copy_only=False)] = branch * 2
-        options = [self.types[branch - 1].pieces(member) for branch, member in zip(self.branches, members, strict=True)]
-        return [_binary(np.arange(len(chosen) + 1), chosen), *(piece for pieces in options for piece in pieces)]
+        options = [self.types[branch - 1].parts(member) for branch, member in zip(self.branches, members, strict=True)]
+        return [_binary(np.arange(len(chosen) + 1), chosen), *(part for parts in options for part in parts)]
 
 
 def _named(name: str, logical: str | None) -> Schema:
@@ -256,5 +256,5 @@ def _binary(offsets: _Numbers, data: _Numbers | pa.Buffer, nulls_of: pa.Array[An
     return pa.Array.from_buffers(pa.binary(), len(offsets) - 1, buffers)
 
 
-def _where_valid(array: pa.Array[Any], piece: pa.BinaryArray) -> pa.BinaryArray:
-    return piece if array.null_count == 0 else pc.if_else(array.is_valid(), piece, None)
+def _where_valid(array: pa.Array[Any], part: pa.BinaryArray) -> pa.BinaryArray:
+    return part if array.null_count == 0 else pc.if_else(array.is_valid(), part, None)

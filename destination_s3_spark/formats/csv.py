@@ -91,8 +91,8 @@ class CsvFile(TextFile):
             generation_id.cast(pa.string()),
             *(_cells(column) for column in batch.columns[_META_COLUMNS:]),
         ]
-        pieces = chain.from_iterable((cell, ",") for cell in cells)
-        return text_join(*list(pieces)[:-1], "\r\n")
+        parts = chain.from_iterable((cell, ",") for cell in cells)
+        return text_join(*list(parts)[:-1], "\r\n")
 
 
 class JoinedCsvFile(JoinedTextFile):

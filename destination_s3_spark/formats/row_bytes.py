@@ -1,4 +1,4 @@
-"""Concatenation of encoded pieces to rows, and access to the bytes of rows."""
+"""Concatenation of encoded parts to rows, and access to the bytes of rows."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-Piece = Any
+Part = Any
 """A pa.BinaryArray, or bytes that are repeated in every row."""
 
 
-def joined(pieces: Sequence[Piece]) -> pa.BinaryArray:
-    """Join the pieces of each row. A null piece adds no bytes."""
-    rows: pa.BinaryArray = pc.binary_join_element_wise(*pieces, b"", null_handling="replace", null_replacement=b"")
+def joined(parts: Sequence[Part]) -> pa.BinaryArray:
+    """Join the parts of each row. A null part adds no bytes."""
+    rows: pa.BinaryArray = pc.binary_join_element_wise(*parts, b"", null_handling="replace", null_replacement=b"")
     return rows
 
 

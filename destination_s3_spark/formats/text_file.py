@@ -145,13 +145,13 @@ def meta_json(meta: pa.StructArray) -> pa.StringArray:
     return text_join('{"sync_id":', sync_ids.cast(pa.string()), ',"changes":', texts, "}")
 
 
-def text_join(*pieces: str | pa.Scalar | pa.Array[Any], null: str | None = None) -> pa.StringArray:
-    """Join the pieces of each row. A plain string is repeated in every row.
+def text_join(*parts: str | pa.Scalar | pa.Array[Any], null: str | None = None) -> pa.StringArray:
+    """Join the parts of each row. A plain string is repeated in every row.
 
-    A null piece makes the row null, or is replaced by `null` when given.
+    A null part makes the row null, or is replaced by `null` when given.
     """
-    # Every piece costs time in every row, so neighbouring strings are joined first.
-    runs = groupby(pieces, lambda piece: isinstance(piece, str))
+    # Every part costs time in every row, so neighbouring strings are joined first.
+    runs = groupby(parts, lambda part: isinstance(part, str))
     fewer = chain.from_iterable([pa.scalar("".join(run))] if plain else run for plain, run in runs)
     handling = "emit_null" if null is None else "replace"
     joined: pa.StringArray = pc.binary_join_element_wise(*fewer, "", null_handling=handling, null_replacement=null or "")

@@ -103,11 +103,11 @@ class StateMessage:
         edits = _edits(line, self.start, end, split_object(line[self.start : end]), own)
         for start, stop, fields, stream in self._entries(line, end):
             edits += _edits(line, start, stop, fields, of(self.streams.get(stream)))
-        pieces, position = [], 0
+        parts, position = [], 0
         for start, stop, text in sorted(edits):
-            pieces += [line[position:start], text]
+            parts += [line[position:start], text]
             position = stop
-        return b"".join([*pieces, line[position:]])
+        return b"".join([*parts, line[position:]])
 
     def _entries(self, line: bytes, end: int) -> list[tuple[int, int, Mapping[str, bytes], StreamId]]:
         """Return the entries of a GLOBAL state: position in the line, members and stream. Malformed entries are left out."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from destination_s3_spark.chain.files import FileEntry, FileKind
-from destination_s3_spark.chain.hint import Shown
+from destination_s3_spark.chain.hint import PublishedMark
 from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.chain.orphan_uploads import OrphanUploads
 from destination_s3_spark.chain.state import TableState
@@ -57,7 +57,7 @@ class Catalog:
     name: str = "catalog"
     asked: int = 0
 
-    def publish(self, store: ObjectStore, state: TableState, live: LiveFiles, last: Shown | None) -> str:
+    def publish(self, store: ObjectStore, state: TableState, live: LiveFiles, last: PublishedMark | None) -> str:
         self.asked += 1
         if self.down or self.refusal:
             raise NotPublished(str(self.down or self.refusal))

@@ -23,6 +23,7 @@ def manifest(log: Callable[..., Any]) -> Manifest:
 
 def test_a_manifest_says_all_one_needs_to_read_its_files(manifest: Manifest) -> None:
     assert json.loads(manifest.to_bytes()) == {
+        "formatVersion": 1,
         "format": "jsonl",
         "kind": "changes",
         "stream": {"namespace": "shop", "name": "users"},
@@ -59,8 +60,9 @@ def test_what_is_no_manifest_is_named(spoilt: bytes) -> None:
         Manifest.from_bytes(spoilt, "lake/x-manifest.json")
 
 
-def test_a_format_of_a_newer_version_is_refused(manifest: Manifest) -> None:
-    newer = {**json.loads(manifest.to_bytes()), "format": "avro"}
+@pytest.mark.parametrize("different", [{"format": "avro"}, {"formatVersion": 2}])
+def test_a_manifest_of_a_newer_version_is_refused(manifest: Manifest, different: dict[str, Any]) -> None:
+    newer = {**json.loads(manifest.to_bytes()), **different}
 
     with pytest.raises(DataError, match="newer version"):
         Manifest.from_bytes(json.dumps(newer).encode(), "key")

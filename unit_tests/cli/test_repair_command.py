@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from destination_s3_spark.chain.files import FileKind
-from destination_s3_spark.chain.hint import Shown
+from destination_s3_spark.chain.hint import PublishedMark
 from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.chain.state import TableState
 from destination_s3_spark.cli import operator_command
@@ -89,7 +89,7 @@ class Refusing:
 
     name: str = "catalog"
 
-    def publish(self, store: ObjectStore, state: TableState, live: LiveFiles, last: Shown | None) -> str:
+    def publish(self, store: ObjectStore, state: TableState, live: LiveFiles, last: PublishedMark | None) -> str:
         raise NotPublished("No such type.")
 
     def published(self, store: ObjectStore, state: TableState) -> int | None:

@@ -13,7 +13,7 @@ import pytest
 
 from destination_s3_spark.chain import territory
 from destination_s3_spark.chain.files import FileKind
-from destination_s3_spark.chain.hint import Shown
+from destination_s3_spark.chain.hint import PublishedMark
 from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.chain.state import TableState
 from destination_s3_spark.config.config import Config
@@ -92,7 +92,7 @@ class Listing:
 
     name: ClassVar[str] = "listing"
 
-    def publish(self, store: ObjectStore, state: TableState, live: LiveFiles, last: Shown | None) -> str:
+    def publish(self, store: ObjectStore, state: TableState, live: LiveFiles, last: PublishedMark | None) -> str:
         shown = {"block": state.sequence_number, "rows": [file.rows for file in live.of(FileKind.FINAL)]}
         store.put(f"{state.identity.final_root}_listing/table.json", json.dumps(shown).encode())
         return str(state.sequence_number)

@@ -10,7 +10,7 @@ from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.cli.inspection.syncs import RecordedSync, SyncEnd, syncs
 from destination_s3_spark.cli.inspection.table import InspectedTable
 from destination_s3_spark.stream_id import StreamId
-from destination_s3_spark.tables.publishers.publication import Standing
+from destination_s3_spark.tables.publishers.publication import Publication
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,10 +129,10 @@ class PublisherState:
 
 def readers(table: InspectedTable) -> tuple[PublisherState, ...]:
     """Return one row per publisher of the table."""
-    return tuple(_state(table, found) for found in table.standings)
+    return tuple(_state(table, found) for found in table.publications)
 
 
-def _state(table: InspectedTable, found: Standing) -> PublisherState:
+def _state(table: InspectedTable, found: Publication) -> PublisherState:
     name = str(table.stream)
     if found.refusal is not None:
         return PublisherState(name, found.name, ReaderState.REFUSED, None, str(found.refusal))

@@ -25,13 +25,13 @@ from destination_s3_spark.storage.object_store import ObjectStore
 from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.factory import TableFactory
 from destination_s3_spark.tables.found import FoundTable, UnreadTable
-from destination_s3_spark.tables.publishers.publication import Publisher, Standing, standing
+from destination_s3_spark.tables.publishers.publication import Publication, Publisher, publication_of
 from destination_s3_spark.tables.runs.footers import with_keys
 
 HEADS_AT_ONCE = FOOTERS_AT_ONCE = 16
 MOST_BLOCKS = 1_000
 """Newest blocks of a chain that are read. Each takes one request; older ones stay out of the history."""
-Shown = TypeVar("Shown")
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +39,14 @@ class InspectedTable:
     """A table as described by its chain.
 
     `readable`: the table as readers see it, without a last data block with missing files. `blocks`: the newest blocks, up to the head.
-    `schemas`: all blocks of the chain that set a schema. `standings`: one per publisher.
+    `schemas`: all blocks of the chain that set a schema. `publications`: one per publisher.
     """
 
     state: TableState
     readable: Readable
     blocks: tuple[Block, ...]
     schemas: tuple[Block, ...]
-    standings: tuple[Standing, ...] = ()
+    publications: tuple[Publication, ...] = ()
 
     @property
     def last_data(self) -> int:
@@ -83,7 +83,7 @@ def read_table(
         with ThreadPoolExecutor(FOOTERS_AT_ONCE, "footers") as pool:
             files = tuple(with_keys(seen.live.files, TableStore(factory.store, chain), pool.map))
         seen = replace(seen, live=msgspec.structs.replace(seen.live, files=files))
-    return InspectedTable(chain.head, seen, blocks, tuple(chain.schema_history()), _standings(factory, chain, seen, publishers))
+    return InspectedTable(chain.head, seen, blocks, tuple(chain.schema_history()), _publications(factory, chain, seen, publishers))
 
 
 def read_head(factory: TableFactory, found: FoundTable, publishers: Sequence[Publisher] = ()) -> InspectedTable:
@@ -95,7 +95,7 @@ def read_head(factory: TableFactory, found: FoundTable, publishers: Sequence[Pub
     chain = factory.read_chain(found)
     blocks = () if chain.head.opener.sync_id else tuple(chain.blocks())
     seen = _seen(factory, chain)
-    return InspectedTable(chain.head, seen, blocks, (), _standings(factory, chain, seen, publishers))
+    return InspectedTable(chain.head, seen, blocks, (), _publications(factory, chain, seen, publishers))
 
 
 def read_file(store: ObjectStore, file: FileEntry) -> pa.Table:
@@ -103,9 +103,9 @@ def read_file(store: ObjectStore, file: FileEntry) -> pa.Table:
     return pq.read_table(pa.BufferReader(store.get(file.key)))
 
 
-def _standings(factory: TableFactory, chain: Chain, seen: Readable, publishers: Sequence[Publisher]) -> tuple[Standing, ...]:
+def _publications(factory: TableFactory, chain: Chain, seen: Readable, publishers: Sequence[Publisher]) -> tuple[Publication, ...]:
     store = TableStore(factory.store, chain)
-    return tuple(standing(publisher, store, chain.head, seen.live) for publisher in publishers)
+    return tuple(publication_of(publisher, store, chain.head, seen.live) for publisher in publishers)
 
 
 def _seen(factory: TableFactory, chain: Chain) -> Readable:
@@ -113,7 +113,7 @@ def _seen(factory: TableFactory, chain: Chain) -> Readable:
         return readable(chain, TableStore(factory.store, chain), pool.map)
 
 
-def shown_or_unread(table: FoundTable, show: Callable[[FoundTable], Shown]) -> Shown | UnreadTable:
+def shown_or_unread(table: FoundTable, show: Callable[[FoundTable], Found]) -> Found | UnreadTable:
     """Return what the function makes of the table, or why it could not. Raises SyncError for what is no fault of the table."""
     try:
         return show(table)

@@ -118,8 +118,8 @@ def duration(table: TableFigures) -> Chart | Absent:
     )
     values = [(sync.duration_s or 0.0) / factor for sync in syncs]
     ends = {end: sum(sync.end is end for sync in syncs) for end in SyncEnd}
-    told = ", ".join(f"{number_text(count)} {END_TEXTS[end]}" for end, count in ends.items() if count)
-    lead = f"The last took {duration_text(syncs[-1].duration_s)}, the longest {duration_text(max(known))}; {told}."
+    by_end = ", ".join(f"{number_text(count)} {END_TEXTS[end]}" for end, count in ends.items() if count)
+    lead = f"The last took {duration_text(syncs[-1].duration_s)}, the longest {duration_text(max(known))}; {by_end}."
     return _of_syncs("Duration of each sync", lead, table, syncs, values, measure_scale(max(values), unit))
 
 

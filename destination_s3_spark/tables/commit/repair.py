@@ -19,7 +19,7 @@ from destination_s3_spark.chain.settle import sweep
 from destination_s3_spark.chain.table_store import TableStore
 from destination_s3_spark.chain.territory import Table
 from destination_s3_spark.storage.object_store import ObjectStore
-from destination_s3_spark.tables.publishers.publication import Publisher, Standing, show_checked, standing, withdraw_forgotten
+from destination_s3_spark.tables.publishers.publication import Publication, Publisher, publication_of, show_checked, withdraw_forgotten
 
 NO_SYNC = 0
 """The sync id of a session outside a sync."""
@@ -52,9 +52,9 @@ def repair(
     chain.catch_up()
     withdrawn = withdraw_forgotten(publishers, store, chain.head)
     if chain.head.unsettled is None:
-        standings = [standing(publisher, store, chain.head, chain.live_files()) for publisher in publishers]
-        if not chain.head.contents.expired(chain.now()) and not _has_leftovers(store, chain, standings, orphans):
-            refused = {found.name: found.refusal for found in standings if found.refusal is not None}
+        publications = [publication_of(publisher, store, chain.head, chain.live_files()) for publisher in publishers]
+        if not chain.head.contents.expired(chain.now()) and not _has_leftovers(store, chain, publications, orphans):
+            refused = {found.name: found.refusal for found in publications if found.refusal is not None}
             return Repair(Leftovers(True, None, 0, 0), refused=refused, withdrawn=withdrawn) if refused or withdrawn else None
 
     publish = partial(show_checked, publishers, store)
@@ -72,12 +72,12 @@ def repair(
     return Repair(leftovers, published, chain.not_shown, withdrawn)
 
 
-def _has_leftovers(store: ObjectStore, chain: Chain, standings: Sequence[Standing], orphans: OrphanUploads) -> bool:
+def _has_leftovers(store: ObjectStore, chain: Chain, publications: Sequence[Publication], orphans: OrphanUploads) -> bool:
     """Tell whether a settled table has outdated publications, orphan uploads or dead scratch objects."""
     state = chain.head
     epochs = state.epoch + 1
     return (
-        any(found.refusal is None and found.is_behind(state.last_data) for found in standings)
+        any(found.refusal is None and found.is_behind(state.last_data) for found in publications)
         or orphans.count(chain.territory.number, epochs) > 0
         or bool(dead_scratch(store, chain.table, state, epochs))
     )

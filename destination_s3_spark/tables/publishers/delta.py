@@ -20,7 +20,7 @@ import msgspec
 import pyarrow as pa
 
 from destination_s3_spark.chain.files import FileEntry, FileKind
-from destination_s3_spark.chain.hint import Shown
+from destination_s3_spark.chain.hint import PublishedMark
 from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.chain.log import Clock, utc_now
 from destination_s3_spark.chain.state import TableState
@@ -163,7 +163,7 @@ class DeltaTable:
 
     name: ClassVar[str] = DELTA_PUBLISHER
 
-    def publish(self, store: ObjectStore, state: TableState, live: LiveFiles, last: Shown | None) -> str:
+    def publish(self, store: ObjectStore, state: TableState, live: LiveFiles, last: PublishedMark | None) -> str:
         """Commit the difference between the log and the table, unless the log shows a later block. Raises NotPublished or TransientError.
 
         Takes one GET and one PUT if the last mark is right. A table without columns is not published yet.
@@ -240,7 +240,7 @@ class DeltaTable:
         time, last_data = _millis(state.system_time), state.last_data or 0
         return _Target(state.sequence_number, time, last_data, metadata, stored, columns.left_out, files, partitioning)
 
-    def _marked(self, last: Shown | None, state: TableState) -> _Base | None:
+    def _marked(self, last: PublishedMark | None, state: TableState) -> _Base | None:
         """Return the version that the mark describes, or None if the mark is too old or the live files of its time are not known."""
         if last is None or not last.mark or last.live is None:
             return None

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 from uuid import uuid4
 
-from destination_s3_spark.chain.hint import Shown
+from destination_s3_spark.chain.hint import PublishedMark
 from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.chain.state import TableState
 from destination_s3_spark.config.config import Config
@@ -108,7 +108,7 @@ class GlueTable:
 
     name: ClassVar[str] = "glue"
 
-    def publish(self, store: ObjectStore, state: TableState, live: LiveFiles, last: Shown | None) -> str:  # noqa: ARG002
+    def publish(self, store: ObjectStore, state: TableState, live: LiveFiles, last: PublishedMark | None) -> str:  # noqa: ARG002
         """Register the table, or its new columns. Return the block as the mark."""
         if state.schema is not None:
             require_current_types(state, live)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec.structs import replace
 
-from destination_s3_spark.chain.hint import Shown
+from destination_s3_spark.chain.hint import PublishedMark
 from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.chain.log import BlockTaken, Chain
 from destination_s3_spark.chain.readable import readable
@@ -59,7 +59,7 @@ class Publisher(Protocol):
     def name(self) -> str:
         """The name of the publisher: of its mark in the hint of a table, and in messages."""
 
-    def publish(self, store: ObjectStore, state: TableState, live: LiveFiles, last: Shown | None) -> str:
+    def publish(self, store: ObjectStore, state: TableState, live: LiveFiles, last: PublishedMark | None) -> str:
         """Publish the table in this state atomically, and return the new mark. A newer published state stays if the store can detect it.
 
         A mark identifies the published state in a form of the publisher's choice. `last` holds the previous mark. If it is outdated, the
@@ -93,8 +93,8 @@ class PublisherKind:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """The standing of a publisher: the block up to which readers see the table, or the reason why it cannot be brought up to date."""
+class Publication:
+    """What readers see through a publisher: the table up to this block, or the reason why it cannot be brought up to date."""
 
     name: str
     block: int | None
@@ -105,19 +105,19 @@ class Standing:
         return self.block is None or self.block < (last_data or 0)
 
 
-def standing(publisher: Publisher, store: ObjectStore, state: TableState, live: LiveFiles) -> Standing:
-    """Return the standing of a publisher. Raises SyncError when the store fails."""
+def publication_of(publisher: Publisher, store: ObjectStore, state: TableState, live: LiveFiles) -> Publication:
+    """Return what readers see through a publisher. Raises SyncError when the store fails."""
     try:
         block = publisher.published(store, state)
     except NotPublished as error:
-        return Standing(publisher.name, None, error.reason)
-    found = Standing(publisher.name, block)
+        return Publication(publisher.name, None, error.reason)
+    found = Publication(publisher.name, block)
     if not found.is_behind(state.last_data):
         return found
     try:
         publisher.require_fitting(store, state, live)
     except NotPublished as error:
-        return Standing(publisher.name, block, error.reason)
+        return Publication(publisher.name, block, error.reason)
     return found
 
 
@@ -156,7 +156,7 @@ def show_newest(publishers: Sequence[Publisher], store: ObjectStore, chain: Chai
         return
     try:
         for _ in range(MOST_ATTEMPTS):
-            newest = chain.anew()
+            newest = chain.reread()
             seen, state = readable(newest, store), newest.head
             if seen.left_out is not None:
                 state = replace(state, sequence_number=seen.left_out - 1)
@@ -189,7 +189,7 @@ def _withdraw(publishers: Sequence[Publisher], store: ObjectStore, chain: Chain)
     if _has_delta(publishers) or (DELTA_PUBLISHER not in chain.shown and chain.shown_is_complete):
         return
     if withdraw_delta_log(store, chain.head) is Withdrawal.UNREADABLE:
-        chain.shown.setdefault(DELTA_PUBLISHER, Shown(""))  # later syncs try again
+        chain.shown.setdefault(DELTA_PUBLISHER, PublishedMark(""))  # later syncs try again
     else:
         chain.shown.pop(DELTA_PUBLISHER, None)
         chain.shown_is_complete = True
@@ -202,7 +202,7 @@ def _has_delta(publishers: Sequence[Publisher]) -> bool:
 def _is_behind(publisher: Publisher, store: ObjectStore, chain: Chain) -> bool:
     """Return whether readers miss the table's last data. Warn if the publisher does not say."""
     try:
-        return Standing(publisher.name, publisher.published(store, chain.head)).is_behind(chain.head.last_data)
+        return Publication(publisher.name, publisher.published(store, chain.head)).is_behind(chain.head.last_data)
     except NotPublished as error:
         _warn(publisher, chain, error.reason)
         return False
@@ -211,7 +211,7 @@ def _is_behind(publisher: Publisher, store: ObjectStore, chain: Chain) -> bool:
 def _publish(publisher: Publisher, store: ObjectStore, chain: Chain, state: TableState, live: LiveFiles) -> None:
     try:
         mark = publisher.publish(store, state, live, chain.shown.get(publisher.name))
-        chain.shown[publisher.name] = Shown(mark, live)
+        chain.shown[publisher.name] = PublishedMark(mark, live)
         chain.not_shown.pop(publisher.name, None)
     except NotPublished as error:
         _warn(publisher, chain, error.reason)

@@ -13,7 +13,7 @@ from datetime import UTC
 from typing import ClassVar
 
 from destination_s3_spark.chain.files import FileKind
-from destination_s3_spark.chain.hint import Shown
+from destination_s3_spark.chain.hint import PublishedMark
 from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.chain.state import TableState
 from destination_s3_spark.config.config import Config
@@ -47,7 +47,7 @@ class SymlinkManifest:
 
     name: ClassVar[str] = "symlink"
 
-    def publish(self, store: ObjectStore, state: TableState, live: LiveFiles, last: Shown | None) -> str:
+    def publish(self, store: ObjectStore, state: TableState, live: LiveFiles, last: PublishedMark | None) -> str:
         """Replace the table's manifest unless it is of a later block, and return its ETag as the mark. Raises TransientError.
 
         Raises NotPublished for a manifest of another table or program. A table without files gets an empty manifest, which engines read as

@@ -6,7 +6,7 @@ Sorting, the key ranges of files and merges all use this encoding.
 Each column is encoded as a byte, 0 for null and 1 for a value, followed by a body. Numbers, dates and times are big-endian and shifted so
 that they sort as unsigned integers; a decimal is the integer of its digits. Null has the body of zero. Text is its bytes, with 0x00 written
 as 0x00 0xFF and terminated by 0x00 0x00; null has no body. A key that does not fit its types is encoded as the byte 2 and the digest of its
-text, which the row's id carries (`decoding.keyed_ids`). No encoded key is a prefix of another one.
+text, which the row's id carries (`decoding.raw_ids`). No encoded key is a prefix of another one.
 
 In a table with partitions, the code of a row's partition comes before its key, encoded like a column. The key determines the partition, so
 equal keys stay equal, and the rows of a partition are neighbours.

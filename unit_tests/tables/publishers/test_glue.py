@@ -18,7 +18,7 @@ from destination_s3_spark.storage.paths import PathTemplate
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.publishers.glue import GlueCatalog, GlueTable, delta_definition, symlink_definition
-from destination_s3_spark.tables.publishers.publication import standing
+from destination_s3_spark.tables.publishers.publication import publication_of
 from destination_s3_spark.tables.publishers.registry import check_publishers, publishers_of, require_publishable
 from destination_s3_spark.tables.publishers.symlink import SymlinkManifest
 
@@ -168,7 +168,7 @@ def test_an_idle_sync_registers_a_dropped_table_and_outdated_columns(table: Any,
 
     writer = synced(table, 3, publisher(table, "other_" + database), [*ID, ("more", pa.string())], schema_id=1)
     shown = publisher(table, database)
-    found = standing(shown, table.store, writer.state, writer.live_files())
+    found = publication_of(shown, table.store, writer.state, writer.live_files())
     assert found.is_behind(writer.state.last_data)
     table.writer(4, publishers=[shown]).close()
     assert types(registered(glue, database)) == {"id": "bigint", "more": "string"}
@@ -180,7 +180,7 @@ def test_while_files_have_an_older_type_the_columns_stay(table: Any, glue: Any, 
     writer = table.writer(2, publishers=[shown])
     schema = table.set_schema(writer, 1, [("id", pa.string())], retyped=["id"])
     table.commit(writer, table.stage(writer, FileKind.FINAL, table.rows(schema, {"id": "x"})))
-    found = standing(shown, table.store, writer.state, writer.live_files())
+    found = publication_of(shown, table.store, writer.state, writer.live_files())
     assert found.refusal is not None
     writer.merge([table.stage(writer, FileKind.FINAL, table.rows(schema, {"id": "1"}))], writer.live_files().of(FileKind.FINAL), None)
     writer.close()
@@ -227,7 +227,7 @@ def test_a_delta_table_that_was_registered_without_the_path_is_put_right(table: 
     for storage in (bare, {**bare, "SerdeInfo": {}}, {**found["StorageDescriptor"], "SerdeInfo": {"Parameters": {"path": "s3://other/"}}}):
         glue.update_table(DatabaseName=database, TableInput={**kept, "StorageDescriptor": storage})
         writer = table.writer(2, publishers=[shown])
-        assert standing(shown, table.store, writer.state, writer.live_files()).block is None
+        assert publication_of(shown, table.store, writer.state, writer.live_files()).block is None
         writer.close()  # a sync without records for the table
 
         assert registered(glue, database)["StorageDescriptor"] == found["StorageDescriptor"]

@@ -19,7 +19,7 @@ from destination_s3_spark.errors import ConfigError, Fenced
 from destination_s3_spark.storage.credentials import arrow_filesystem
 from destination_s3_spark.storage.paths import PathTemplate
 from destination_s3_spark.stream_id import StreamId
-from destination_s3_spark.tables.publishers.publication import Publisher, standing
+from destination_s3_spark.tables.publishers.publication import Publisher, publication_of
 from destination_s3_spark.tables.publishers.registry import publishers_of, require_publishable
 from destination_s3_spark.tables.publishers.symlink import (
     MANIFEST,
@@ -157,7 +157,7 @@ def test_a_manifest_is_current_when_it_is_not_older_than_the_last_data(table: An
     if stored is not None:
         table.store.put(table.table.final_root + MANIFEST, b"", stored)
 
-    found = standing(SymlinkManifest(table.settings.bucket), table.store, writer.state, writer.live_files())
+    found = publication_of(SymlinkManifest(table.settings.bucket), table.store, writer.state, writer.live_files())
     assert found.is_behind(writer.state.last_data) is not current
 
 
@@ -171,7 +171,7 @@ def test_a_manifest_of_another_table_or_program_stays(table: Any, metadata: dict
 
     assert table.store.get(key) == b"theirs"
     assert f"'{key}' is the manifest of another table or program, which is never overwritten" in caplog.text
-    found = standing(SymlinkManifest(table.settings.bucket), table.store, writer.state, writer.live_files())
+    found = publication_of(SymlinkManifest(table.settings.bucket), table.store, writer.state, writer.live_files())
     assert "is never overwritten" in (found.refusal or "")
 
 

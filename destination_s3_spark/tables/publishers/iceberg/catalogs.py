@@ -175,8 +175,8 @@ class _RestCatalog(ConfinedFiles, RestCatalog):
     def _fetch_config(self) -> None:
         given, uri = self.properties, self.uri
         super()._fetch_config()
-        told = {name: self.properties[name] for name in SERVER_PROPERTIES if name in self.properties}
-        self.properties, self.uri = {**told, **given}, uri
+        of_server = {name: self.properties[name] for name in SERVER_PROPERTIES if name in self.properties}
+        self.properties, self.uri = {**of_server, **given}, uri
 
 
 def _as_it_is(request: PreparedRequest) -> PreparedRequest:

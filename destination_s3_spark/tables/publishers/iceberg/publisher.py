@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 from uuid import uuid4
 
 from destination_s3_spark.chain.files import FileEntry
-from destination_s3_spark.chain.hint import Shown
+from destination_s3_spark.chain.hint import PublishedMark
 from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.chain.state import TableState
 from destination_s3_spark.config.config import Config
@@ -91,7 +91,7 @@ class IcebergTable:
 
     name: ClassVar[str] = "iceberg"
 
-    def publish(self, store: ObjectStore, state: TableState, live: LiveFiles, last: Shown | None) -> str:  # noqa: ARG002
+    def publish(self, store: ObjectStore, state: TableState, live: LiveFiles, last: PublishedMark | None) -> str:  # noqa: ARG002
         """Commit one snapshot with the files that were added and removed since the last one. Return the block as the mark."""
         if state.schema is not None:
             self._require_own_place()

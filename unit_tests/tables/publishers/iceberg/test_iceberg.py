@@ -19,7 +19,7 @@ from destination_s3_spark.chain.files import GENERATION_METADATA, FileKind
 from destination_s3_spark.errors import Fenced
 from destination_s3_spark.schema.field_ids import FIELD_ID
 from destination_s3_spark.tables.publishers.iceberg import table as iceberg_table
-from destination_s3_spark.tables.publishers.publication import Standing, standing
+from destination_s3_spark.tables.publishers.publication import Publication, publication_of
 from unit_tests.tables.publishers.iceberg.lake import MICROS, NAME, Lake, properties, warnings
 
 ID = [("id", pa.int64())]
@@ -163,7 +163,7 @@ def test_a_type_that_changes_in_place_is_published_with_the_rewrite(lake: Lake, 
     lake.append(writer, schema, {"id": 2, "amount": "x"})
     state, live = writer.state, writer.live_files()
     assert state is not None
-    found = standing(lake.publisher(), lake.table.store, state, live)
+    found = publication_of(lake.publisher(), lake.table.store, state, live)
     assert found.refusal is not None
     assert found.refusal.startswith("Files with columns of an earlier type are live.")
     assert lake.rows("id", "amount") == [{"id": 1, "amount": 1.5}]
@@ -363,7 +363,7 @@ def test_a_sync_that_published_is_current_for_inspect(lake: Lake) -> None:
     writer = lake.synced(1, ID, {"id": 1})
     assert writer.state is not None
 
-    assert standing(lake.publisher(), lake.table.store, writer.state, writer.live_files()) == Standing("iceberg", 2)
+    assert publication_of(lake.publisher(), lake.table.store, writer.state, writer.live_files()) == Publication("iceberg", 2)
 
 
 def test_old_snapshots_go_with_their_manifests_and_the_table_stays_readable(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
