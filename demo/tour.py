@@ -19,11 +19,9 @@ from demo.shop import Chunk, Sale, Shop
 from demo.wares import Season
 from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.cli import report_command, views
-from destination_s3_spark.cli.inspection.commits import commits
-from destination_s3_spark.cli.inspection.schemas import columns
+from destination_s3_spark.cli.inspection.commits import changed_values, commits
 from destination_s3_spark.cli.inspection.summary import summary
-from destination_s3_spark.cli.inspection.syncs import changed_values
-from destination_s3_spark.cli.inspection.table import InspectedTable, read_file, read_table
+from destination_s3_spark.cli.inspection.table import InspectedTable, columns, read_file, read_table
 from destination_s3_spark.cli.progress import Progress
 from destination_s3_spark.cli.terminal import Cell, Rows, Terminal, number_text
 from destination_s3_spark.config.config import Config

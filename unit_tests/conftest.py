@@ -17,7 +17,7 @@ import pytest
 
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.opening import Session
-from destination_s3_spark.chain.orphan_uploads import OrphanUploads
+from destination_s3_spark.chain.territory import OrphanUploads
 from destination_s3_spark.formats.file_statistics import KeyRange, WrittenFile
 from destination_s3_spark.formats.parquet_statistics import footer_statistics
 from destination_s3_spark.schema.arrow import META_FIELDS, schema_to_text

@@ -1,22 +1,32 @@
 """Data files: the one record of a file, from its staged upload to its entry in `files` of data blocks.
 
 This module knows nothing about the contents of a file.
+
+The name of a file has a token, which identifies the table, the session and the file. A token has 26 digits: 10 for the table number, 8 for
+the epoch, 8 for a number that counts the session's files. A file name is the token and the extension, with or without a prefix that ends in
+`-`. In the change log, the part and kind follow the token. The first digit is never 0, so a token may be stored as a number.
 """
 
 from __future__ import annotations
 
+import hashlib
+import re
 from enum import Enum
-from typing import Annotated, TypeAlias
+from typing import Annotated, NamedTuple, TypeAlias
 
 import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
+from destination_s3_spark.errors import Bug
 from destination_s3_spark.formats.file_statistics import FileStatistics, KeyRange, WrittenFile, unbounded_columns
 from destination_s3_spark.storage.object_store import StagedUpload
 
 GENERATION_METADATA = "ab-generation-id"
 """Object metadata key for the generation of a final file's rows, in our files and in those of destination-s3."""
+MAX_EPOCH = MAX_FILE_NUMBER = 10**8 - 1
+
+_TOKEN = re.compile(r"(?:^|[-/])(\d{10})(\d{8})(\d{8})(?=(?:-(?:\d{5}-[a-z]+|manifest))?\.[^/]*$|$)")
 
 
 def generation_metadata(generation_id: int | None) -> dict[str, str]:
@@ -150,3 +160,27 @@ class OperationCount(msgspec.Struct, frozen=True, rename="camel"):
             self.delete_count + other.delete_count,
             self.replace_count + other.replace_count,
         )
+
+
+class Token(NamedTuple):
+    """A parsed token; `str()` returns its 26 digits."""
+
+    table_number: int
+    epoch: int
+    file_number: int
+
+    def __str__(self) -> str:
+        if self.epoch > MAX_EPOCH or self.file_number > MAX_FILE_NUMBER:
+            raise Bug(f"Out of file names: epoch {self.epoch}, file {self.file_number} of one sync.")
+        return f"{self.table_number:010d}{self.epoch:08d}{self.file_number:08d}"
+
+
+def parse_token(key: str) -> Token | None:
+    """Return the token in a data file's key, or None if this connector did not name the key."""
+    match = _TOKEN.search(key)
+    return None if match is None else Token(*map(int, match.groups()))
+
+
+def table_number(table_id: str) -> int:
+    """Return a stable ten-digit number for the table, derived from a hash of its id; at least 10**9."""
+    return 10**9 + int.from_bytes(hashlib.sha256(table_id.encode()).digest()[:8], "big") % (9 * 10**9)

@@ -13,12 +13,11 @@ from enum import Enum
 
 from destination_s3_spark.chain.blocks import Block
 from destination_s3_spark.chain.events import OpenEpoch, Seed, Snapshot
+from destination_s3_spark.chain.files import parse_token, table_number
 from destination_s3_spark.chain.log import BlockTaken, Chain
-from destination_s3_spark.chain.orphan_uploads import OrphanUploads
 from destination_s3_spark.chain.settle import Publish, complete, delete_voided, finish, take_back
 from destination_s3_spark.chain.state import Pending, TableState
-from destination_s3_spark.chain.territory import Table
-from destination_s3_spark.chain.tokens import parse_token, table_number
+from destination_s3_spark.chain.territory import OrphanUploads, Table
 from destination_s3_spark.errors import Fenced, TransientError
 from destination_s3_spark.storage.object_store import ObjectStore
 from destination_s3_spark.stream_id import StreamId

@@ -8,6 +8,7 @@ source sends the records again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol, TypeVar
 
@@ -17,7 +18,7 @@ from destination_s3_spark.chain.fold import files_kept
 from destination_s3_spark.chain.hint import HINT_NAME
 from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.chain.log import Chain
-from destination_s3_spark.chain.state import Leaving
+from destination_s3_spark.chain.state import Contents, Leaving
 from destination_s3_spark.errors import DataError, TransientError
 from destination_s3_spark.storage.object_store import ObjectStore, OutcomeUnknown, UploadFailed
 from destination_s3_spark.stream_id import StreamId
@@ -184,3 +185,24 @@ def _wrong_hint(chain: Chain, what: str) -> DataError:
         f"{chain.prefix}{HINT_NAME}, which is only a copy, and find out who wrote it; then run `verify` and the sync again.",
         stream=stream,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Readable:
+    """A table as readers see it. `left_out`: the number of the unsettled data block that this view excludes, if any.
+
+    Data blocks up to `settled` are final. One unsettled data block may follow. If all its files are visible, nobody can take the block back
+    any more, so it belongs to the view. If any file is not visible, the view is the table before that block.
+    """
+
+    contents: Contents
+    live: LiveFiles
+    left_out: int | None
+
+
+def readable(chain: Chain, store: ObjectStore, map_files: MapCalls = map) -> Readable:
+    """Return the readable table at the head of a chain already read. Sends a HEAD per file of an unsettled block and writes nothing."""
+    undo = chain.head.unsettled
+    if undo is None or undo.voided or all(list(map_files(lambda file: is_visible(store, file), undo.files))):
+        return Readable(chain.head.contents, chain.live_files(), None)
+    return Readable(undo.before, chain.live_files_before(), undo.sequence_number)

@@ -12,8 +12,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
-from destination_s3_spark.chain.files import Count, FileEntry, FileKind, OperationCount
-from destination_s3_spark.chain.tokens import MAX_EPOCH
+from destination_s3_spark.chain.files import MAX_EPOCH, Count, FileEntry, FileKind, OperationCount
 from destination_s3_spark.stream_id import StreamId
 
 

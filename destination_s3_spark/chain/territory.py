@@ -1,22 +1,24 @@
 """Location of a table in the bucket, and the keys that are its own.
 
 Chains and hints name objects by key. Anyone who may write one of them could name any object of the bucket, so every key is checked against
-the table's territory before it is used.
+the table's territory before it is used. So is the key of an upload that a dead session left open.
 """
 
 from __future__ import annotations
 
 import re
+import threading
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
 
 from destination_s3_spark.chain.events import AddData, Event, MergeData, ReplaceData, Seed, Snapshot
-from destination_s3_spark.chain.files import FileEntry, FileKind
+from destination_s3_spark.chain.files import FileEntry, FileKind, Token, parse_token, table_number
 from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.chain.state import Identity, TableState
-from destination_s3_spark.chain.tokens import parse_token, table_number
+from destination_s3_spark.storage.object_store import ObjectStore
 from destination_s3_spark.storage.table_paths import CHANGES_FOLDER
 from destination_s3_spark.stream_id import StreamId
 
@@ -191,3 +193,44 @@ def _files(files: Iterable[FileEntry]) -> Iterator[Named]:
 
 def _parent(folder: str) -> str:
     return folder[: folder.rstrip("/").rfind("/") + 1]
+
+
+class OrphanUploads:
+    """The open uploads under a bucket path, listed once for all tables. `prefix` ends in `/` or is empty.
+
+    Uploads of dead sessions are invisible but cost storage. Only those with the table's own number and an older epoch are aborted.
+    """
+
+    def __init__(self, store: ObjectStore, prefix: str) -> None:
+        self._store = store
+        self._prefix = prefix
+        self._lock = threading.Lock()
+        self._by_table: dict[int, list[tuple[Token, str, str]]] | None = None
+
+    def abort(self, territory: Territory, before_epoch: int) -> int:
+        """Abort the table's uploads from epochs before `before_epoch` and return their number.
+
+        Every block of those epochs must be settled, because it may need these uploads until then.
+        """
+        found = [upload for upload in self._found(territory.number, before_epoch) if territory.may_write(upload[1])]
+        for _, key, upload_id in found:
+            self._store.abort_upload(key, upload_id)
+        return len(found)
+
+    def count(self, table_number: int, before_epoch: int) -> int:
+        """Return the number of uploads from epochs before `before_epoch`."""
+        return len(self._found(table_number, before_epoch))
+
+    def _found(self, table_number: int, before_epoch: int) -> list[tuple[Token, str, str]]:
+        return [upload for upload in self._listed().get(table_number, ()) if upload[0].epoch < before_epoch]
+
+    def _listed(self) -> dict[int, list[tuple[Token, str, str]]]:
+        with self._lock:
+            if self._by_table is None:
+                by_table = defaultdict(list)
+                for key, upload_id in self._store.list_uploads(self._prefix):
+                    token = parse_token(key)
+                    if token is not None:
+                        by_table[token.table_number].append((token, key, upload_id))
+                self._by_table = dict(by_table)
+            return self._by_table

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from destination_s3_spark.cli.configuration import read_file, read_options
-from destination_s3_spark.cli.diagnosis.bucket import look_at_bucket
-from destination_s3_spark.cli.diagnosis.configuration import look_at_catalogs, look_at_options, look_at_streams
+from destination_s3_spark.cli.diagnosis.configuration import look_at_bucket, look_at_catalogs, look_at_options, look_at_streams
 from destination_s3_spark.cli.diagnosis.finding import Finding, Verdict
 from destination_s3_spark.cli.diagnosis.machine import find_java, look_at_machine
 from destination_s3_spark.cli.terminal import Output, Terminal, write_json

@@ -14,13 +14,19 @@ import pyarrow as pa
 
 from destination_s3_spark.cli import views
 from destination_s3_spark.cli.configuration import read_config
-from destination_s3_spark.cli.inspection.commits import Commit, commits
+from destination_s3_spark.cli.inspection.commits import ChangedValue, Commit, RecordedSync, changed_values, commits, syncs
 from destination_s3_spark.cli.inspection.ddl import SqlEngine, ddl
 from destination_s3_spark.cli.inspection.files import TableFile, file_totals, table_files
-from destination_s3_spark.cli.inspection.schemas import InspectedColumn, columns, schema_changes
 from destination_s3_spark.cli.inspection.summary import PublisherState, ReaderState, TableSummary, readers, summary
-from destination_s3_spark.cli.inspection.syncs import ChangedValue, RecordedSync, changed_values, syncs
-from destination_s3_spark.cli.inspection.table import InspectedTable, read_head, read_table, shown_or_unread
+from destination_s3_spark.cli.inspection.table import (
+    InspectedColumn,
+    InspectedTable,
+    columns,
+    read_head,
+    read_table,
+    schema_changes,
+    shown_or_unread,
+)
 from destination_s3_spark.cli.progress import Progress
 from destination_s3_spark.cli.terminal import Output, Rows, Terminal, Width, write_json, write_rows
 from destination_s3_spark.errors import ConfigError

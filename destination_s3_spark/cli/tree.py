@@ -282,7 +282,7 @@ def repair(config: str, stream: str | None, namespace: str | None) -> int:
     """
     from destination_s3_spark.cli import repair_command  # noqa: PLC0415
 
-    return repair_command.run(config, stream, namespace)
+    return repair_command.repair_tables(config, stream, namespace)
 
 
 @tree.command()
@@ -316,9 +316,9 @@ def verify(config: str, stream: str | None, namespace: str | None) -> int:
     Reads every block of a table's chain and checks its hash, then every file: that it is there with its size, that its footer counts the
     rows that the chain says, that keys are sorted and no two files share a key or a row. Takes about a minute for 30,000 blocks and files.
     """
-    from destination_s3_spark.cli import verify_command  # noqa: PLC0415
+    from destination_s3_spark.cli import repair_command  # noqa: PLC0415
 
-    return verify_command.run(config, stream, namespace)
+    return repair_command.verify_tables(config, stream, namespace)
 
 
 @tree.command()

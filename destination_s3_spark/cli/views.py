@@ -10,11 +10,10 @@ from typing import Any
 import pyarrow as pa
 
 from destination_s3_spark.chain.files import FileKind
-from destination_s3_spark.cli.inspection.commits import Commit, session_label, session_text
+from destination_s3_spark.cli.inspection.commits import ChangedValue, Commit, RecordedSync, SyncEnd, session_label, session_text
 from destination_s3_spark.cli.inspection.files import FileStatus, FileTotals, TableFile
-from destination_s3_spark.cli.inspection.schemas import InspectedColumn, RecordedChange
 from destination_s3_spark.cli.inspection.summary import PublisherState, ReaderState, TableSummary
-from destination_s3_spark.cli.inspection.syncs import ChangedValue, RecordedSync, SyncEnd
+from destination_s3_spark.cli.inspection.table import InspectedColumn, RecordedChange
 from destination_s3_spark.cli.terminal import Cell, Rows, duration_text, moment, number_text, share_text, size_text
 from destination_s3_spark.wording import counted
 

@@ -19,10 +19,18 @@ from pydantic_core import ErrorDetails
 from destination_s3_spark.config.batching_options import Batching
 from destination_s3_spark.config.format_options import SPELLINGS, Format, with_current_spelling
 from destination_s3_spark.config.iceberg_options import ICEBERG_TYPES
-from destination_s3_spark.config.settings_model import Applies, OpenSettings, Settings, Shape, documented
+from destination_s3_spark.config.settings_model import (
+    Applies,
+    OpenSettings,
+    Settings,
+    Shape,
+    UnknownOption,
+    did_you_mean,
+    documented,
+    unknown_options,
+)
 from destination_s3_spark.config.spark_conf import MASTER, is_encrypted, is_on_this_machine, refusal
 from destination_s3_spark.config.table_options import ChangeLog, Publish, Tables
-from destination_s3_spark.config.unknown_options import UnknownOption, did_you_mean, unknown_options
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.wording import nearest_name
 

@@ -12,8 +12,7 @@ from enum import Enum
 from functools import reduce
 
 from destination_s3_spark.schema.airbyte_type import AirbyteType, Union
-from destination_s3_spark.schema.change import Change, ChangeKind
-from destination_s3_spark.schema.type_merge import Merged, TypeConflictError, arranged, merge_types, replace_types
+from destination_s3_spark.schema.type_merge import Change, ChangeKind, Merged, TypeConflictError, arranged, merge_types, replace_types
 
 
 class SchemaChange(Enum):

@@ -14,10 +14,10 @@ import pyarrow as pa
 from destination_s3_spark.errors import DataError
 from destination_s3_spark.schema.airbyte_type import type_from_json, type_to_json
 from destination_s3_spark.schema.arrow import schema_from_text, schema_to_text
-from destination_s3_spark.schema.change import Change, SchemaVer
 from destination_s3_spark.schema.encodings import DESTINATION_S3, Encodings, stored_schema, with_unit
 from destination_s3_spark.schema.partitioning import PartitionSpec
 from destination_s3_spark.schema.table_schema import Evolution, TableField, TableSchema
+from destination_s3_spark.schema.type_merge import Change, SchemaVer
 
 KIND = "SetDataSchema"
 

@@ -29,14 +29,13 @@ from destination_s3_spark.schema.airbyte_type import (
     type_to_text,
 )
 from destination_s3_spark.schema.arrow import META_FIELDS, UNION_TAG, arrow_field, arrow_type
-from destination_s3_spark.schema.change import FIRST_VERSION, Change, ChangeKind, SchemaVer
 from destination_s3_spark.schema.encodings import EXTRACTED_AT, Encodings, TimeEncoding, has_time
 from destination_s3_spark.schema.field_ids import FieldIds, first_ids, later_ids, with_ids
 from destination_s3_spark.schema.json_schema import StreamFields
 from destination_s3_spark.schema.names import NameLevel, assign_names
 from destination_s3_spark.schema.partitioning import PartitionSpec
 from destination_s3_spark.schema.placement import Placement, SchemaPolicy, TableField, place
-from destination_s3_spark.schema.type_merge import TypeConflictError, arranged
+from destination_s3_spark.schema.type_merge import FIRST_VERSION, Change, ChangeKind, SchemaVer, TypeConflictError, arranged
 from destination_s3_spark.stream_id import StreamId
 
 __all__ = ["Evolution", "TableField", "TableSchema", "evolve", "plan_fields", "replayed_fields"]

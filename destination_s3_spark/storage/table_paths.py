@@ -6,8 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from destination_s3_spark.errors import ConfigError
-from destination_s3_spark.storage.path_parts import namespace_folder, safe_characters, safe_segments, stream_folder, stream_hash
-from destination_s3_spark.storage.paths import PathTemplate
+from destination_s3_spark.storage.paths import PathTemplate, namespace_folder, safe_characters, safe_segments, stream_folder, stream_hash
 from destination_s3_spark.stream_id import StreamId
 
 INTERNAL_FOLDER = "airbyte_internal"

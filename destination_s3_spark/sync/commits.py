@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from destination_s3_spark.chain.orphan_uploads import OrphanUploads
 from destination_s3_spark.chain.settle import MapCalls
+from destination_s3_spark.chain.territory import OrphanUploads
 from destination_s3_spark.errors import Bug, SyncError
 from destination_s3_spark.protocol.state import StateMessage, Totals
 from destination_s3_spark.sync.checkpoints import Checkpoints
-from destination_s3_spark.tables.commit.result import CommitResult
+from destination_s3_spark.tables.commit.batch import CommitResult
 from destination_s3_spark.tables.commit.writer import TableWriter
 from destination_s3_spark.tables.landing.slices import StagedSlice
 from destination_s3_spark.tables.open_table import OpenTable

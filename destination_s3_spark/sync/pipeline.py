@@ -26,9 +26,17 @@ from destination_s3_spark.sync.spool import Spool
 from destination_s3_spark.sync.story.lines import commit_lines
 from destination_s3_spark.sync.story.phases import Phase, Phases
 from destination_s3_spark.tables.columns.row_plan import unfit_warnings
-from destination_s3_spark.tables.commit.result import CommitResult
-from destination_s3_spark.tables.landing.land import LandTask, UnreadableLine, land_slice
-from destination_s3_spark.tables.landing.remote_slice import RemoteLandTask, land_remote_slice, object_keys, remote, upload_lines
+from destination_s3_spark.tables.commit.batch import CommitResult
+from destination_s3_spark.tables.landing.land import (
+    LandTask,
+    RemoteLandTask,
+    UnreadableLine,
+    land_remote_slice,
+    land_slice,
+    object_keys,
+    remote,
+    upload_lines,
+)
 from destination_s3_spark.tables.landing.slices import Slice, StagedSlice
 
 SLICE_UPLOADS_AT_ONCE = 4

@@ -14,7 +14,7 @@ from destination_s3_spark.errors import Bug, SyncError
 from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.sync.batches import grouped
 from destination_s3_spark.sync.story.lines import update_lines
-from destination_s3_spark.tables.commit.result import CommitResult
+from destination_s3_spark.tables.commit.batch import CommitResult
 from destination_s3_spark.tables.updates.steps import Update, Work
 
 LIMIT_S = 2 * 3600

@@ -11,8 +11,8 @@ from destination_s3_spark.change_log.events import AfterImage, BeforeImage
 from destination_s3_spark.change_log.options import ChangeLogFormat, ChangeLogOptions
 from destination_s3_spark.config.config import MIB, Config
 from destination_s3_spark.config.format_options import ParquetFormat
+from destination_s3_spark.config.settings_model import unknown_options
 from destination_s3_spark.config.table_options import MergeWhen, PartitionBy
-from destination_s3_spark.config.unknown_options import unknown_options
 from destination_s3_spark.formats.file_format import FileOptions
 from destination_s3_spark.formats.parquet import Dictionary, ParquetCodec, ParquetOptions
 from destination_s3_spark.formats.registry import file_options

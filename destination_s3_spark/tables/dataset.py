@@ -13,7 +13,7 @@ from pyarrow.fs import S3FileSystem
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.chain.log import Chain
-from destination_s3_spark.chain.readable import readable
+from destination_s3_spark.chain.settle import readable
 from destination_s3_spark.chain.table_store import TableStore
 from destination_s3_spark.config.config import Config
 from destination_s3_spark.errors import ConfigError

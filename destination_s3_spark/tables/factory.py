@@ -10,9 +10,8 @@ from typing import Any
 
 from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.chain.opening import Precedence, Session, WriteDisposition
-from destination_s3_spark.chain.orphan_uploads import OrphanUploads
 from destination_s3_spark.chain.settle import MapCalls
-from destination_s3_spark.chain.territory import Table
+from destination_s3_spark.chain.territory import OrphanUploads, Table
 from destination_s3_spark.config.config import Config
 from destination_s3_spark.decoding.plan import Values
 from destination_s3_spark.errors import ConfigError

@@ -15,13 +15,11 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from destination_s3_spark.chain.audit import Audit, audit, read_hint
-from destination_s3_spark.chain.files import FileEntry, FileKind
+from destination_s3_spark.chain.files import FileEntry, FileKind, parse_token
 from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.chain.log import Chain
-from destination_s3_spark.chain.readable import Readable, readable
-from destination_s3_spark.chain.settle import MapCalls
+from destination_s3_spark.chain.settle import MapCalls, Readable, readable
 from destination_s3_spark.chain.table_store import TableStore
-from destination_s3_spark.chain.tokens import parse_token
 from destination_s3_spark.errors import Bug, DataError
 from destination_s3_spark.formats.file_statistics import KeyRange
 from destination_s3_spark.formats.parquet import ParquetOptions

@@ -19,9 +19,8 @@ from destination_s3_spark.chain.events import AddData, MergeData, ReplaceData, V
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.chain.opening import Session, WriteDisposition
-from destination_s3_spark.chain.orphan_uploads import OrphanUploads
 from destination_s3_spark.chain.state import TableState
-from destination_s3_spark.chain.territory import Table
+from destination_s3_spark.chain.territory import OrphanUploads, Table
 from destination_s3_spark.delta_log.log import LOG_FOLDER
 from destination_s3_spark.errors import Fenced, SyncError, TransientError
 from destination_s3_spark.formats.file_statistics import UNBOUNDED, WrittenFile

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.opening import Session, WriteDisposition
-from destination_s3_spark.chain.orphan_uploads import OrphanUploads
+from destination_s3_spark.chain.territory import OrphanUploads
 from destination_s3_spark.decoding.changes import ChangedField
 from destination_s3_spark.formats.file_statistics import UNBOUNDED, WrittenFile
 from destination_s3_spark.schema.arrow import schema_to_text

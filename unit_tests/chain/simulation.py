@@ -15,8 +15,7 @@ from enum import Enum
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.chain.opening import Session
-from destination_s3_spark.chain.orphan_uploads import OrphanUploads
-from destination_s3_spark.chain.territory import Table
+from destination_s3_spark.chain.territory import OrphanUploads, Table
 from destination_s3_spark.errors import Fenced, SyncError, TransientError
 from destination_s3_spark.formats.file_statistics import WrittenFile
 from destination_s3_spark.protocol.state import StateKind, StateMessage

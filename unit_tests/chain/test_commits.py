@@ -11,8 +11,8 @@ import pytest
 
 from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.chain.opening import Session
-from destination_s3_spark.chain.orphan_uploads import OrphanUploads
 from destination_s3_spark.chain.settle import MapCalls
+from destination_s3_spark.chain.territory import OrphanUploads
 from destination_s3_spark.errors import Bug, TransientError
 from destination_s3_spark.protocol.state import StateKind, StateMessage, Totals
 from destination_s3_spark.stream_id import StreamId

@@ -13,7 +13,7 @@ import pytest
 
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.live_files import LiveFilesFold
-from destination_s3_spark.chain.orphan_uploads import OrphanUploads
+from destination_s3_spark.chain.territory import OrphanUploads
 from destination_s3_spark.delta_log.actions import Action, Add, CommitInfo, Remove, Transaction, decode_commit, encode_commit
 from destination_s3_spark.errors import Fenced, TransientError
 from destination_s3_spark.formats.file_statistics import UNBOUNDED, WrittenFile

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from destination_s3_spark.chain.orphan_uploads import OrphanUploads
+from destination_s3_spark.chain.territory import OrphanUploads
 from destination_s3_spark.tables.commit.repair import repair
 from unit_tests.chain.delta_table import LOG, SHOWN, delta_calls
 from unit_tests.chain.fake_store import Crash, FakeStore, Fault

@@ -15,12 +15,11 @@ from typing import Any
 import pytest
 
 from destination_s3_spark.chain.blocks import block_hash, block_name, canonical
-from destination_s3_spark.chain.files import FileEntry, FileKind
+from destination_s3_spark.chain.files import FileEntry, FileKind, Token, table_number
 from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.chain.opening import Session, WriteDisposition
-from destination_s3_spark.chain.orphan_uploads import OrphanUploads
-from destination_s3_spark.chain.tokens import Token, table_number
+from destination_s3_spark.chain.territory import OrphanUploads
 from destination_s3_spark.errors import SyncError
 from destination_s3_spark.formats.file_statistics import WrittenFile
 from destination_s3_spark.tables.commit.repair import repair

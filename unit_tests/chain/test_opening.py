@@ -8,11 +8,10 @@ import pytest
 from msgspec.structs import replace
 
 from destination_s3_spark.chain.events import AddData, Close, OffsetInterval, OpenEpoch, Seed, SetDataSchema
-from destination_s3_spark.chain.files import FileEntry, FileKind
+from destination_s3_spark.chain.files import FileEntry, FileKind, Token, table_number
 from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.chain.opening import FILES_PER_BLOCK, Session, WriteDisposition, pending_in, take_snapshot_when_due
 from destination_s3_spark.chain.state import Checkpoint, Pending
-from destination_s3_spark.chain.tokens import Token, table_number
 from destination_s3_spark.errors import Fenced
 from destination_s3_spark.tables.commit.batch import TableCheckpoint
 from unit_tests.chain.built_chain import SCHEMA as SCHEMA_EVENT

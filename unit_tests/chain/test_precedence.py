@@ -11,8 +11,7 @@ from functools import partial
 import pytest
 
 from destination_s3_spark.chain.opening import Precedence, Session
-from destination_s3_spark.chain.orphan_uploads import OrphanUploads
-from destination_s3_spark.chain.territory import Table
+from destination_s3_spark.chain.territory import OrphanUploads, Table
 from destination_s3_spark.errors import Fenced
 from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.commit.writer import TableWriter, WriterDependencies

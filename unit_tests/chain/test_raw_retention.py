@@ -13,8 +13,8 @@ from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.chain.live_files import LiveFiles, day
 from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.chain.opening import Session
-from destination_s3_spark.chain.orphan_uploads import OrphanUploads
 from destination_s3_spark.chain.state import Pending
+from destination_s3_spark.chain.territory import OrphanUploads
 from destination_s3_spark.errors import SyncError
 from destination_s3_spark.tables.commit.writer import TableWriter, WriterDependencies
 from destination_s3_spark.tables.publishers.symlink import MANIFEST, SymlinkManifest

@@ -8,8 +8,7 @@ from destination_s3_spark.chain.fold import REPLAY_LIMIT
 from destination_s3_spark.chain.opening import SNAPSHOT_EVERY
 from destination_s3_spark.errors import Bug, Fenced, TransientError
 from destination_s3_spark.stream_id import StreamId
-from destination_s3_spark.tables.commit.batch import TableCheckpoint
-from destination_s3_spark.tables.commit.result import CommitResult
+from destination_s3_spark.tables.commit.batch import CommitResult, TableCheckpoint
 from destination_s3_spark.tables.landing.slices import Segment
 from unit_tests.chain.fake_store import Completes, Crash, FakeStore, Fault
 from unit_tests.chain.one_table import CHAIN, FIRST, SCHEMA, SECOND, crashed, event, kinds, land, staged, synced, writer

@@ -6,11 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from destination_s3_spark.chain.files import GENERATION_METADATA
+from destination_s3_spark.chain.files import GENERATION_METADATA, Token, table_number
 from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.chain.state import Identity
 from destination_s3_spark.chain.table_store import TableStore
-from destination_s3_spark.chain.tokens import Token, table_number
 from destination_s3_spark.errors import DataError
 from destination_s3_spark.storage.object_store import ObjectRange, StagedUpload
 from unit_tests.chain.fake_store import FakeStore

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from destination_s3_spark.chain.orphan_uploads import OrphanUploads
-from destination_s3_spark.chain.tokens import Token, parse_token, table_number
+from destination_s3_spark.chain.files import Token, parse_token, table_number
+from destination_s3_spark.chain.territory import OrphanUploads
 from destination_s3_spark.errors import Bug
 from unit_tests.chain.fake_store import FakeStore
 from unit_tests.places import table_of

@@ -12,8 +12,7 @@ import pytest
 from destination_s3_spark.cli import operator_command
 from destination_s3_spark.cli.configuration import read_config
 from destination_s3_spark.cli.diagnosis import machine
-from destination_s3_spark.cli.diagnosis.bucket import look_at_bucket
-from destination_s3_spark.cli.diagnosis.configuration import look_at_catalogs, look_at_options, look_at_streams
+from destination_s3_spark.cli.diagnosis.configuration import look_at_bucket, look_at_catalogs, look_at_options, look_at_streams
 from destination_s3_spark.cli.diagnosis.finding import Finding, Verdict
 from destination_s3_spark.cli.diagnosis.machine import find_java
 from destination_s3_spark.config.config import GIB, Config

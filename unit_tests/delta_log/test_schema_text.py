@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from deltalake import Schema
 
-from destination_s3_spark.delta_log.schema_text import PartitionColumn, delta_columns
+from destination_s3_spark.delta_log.actions import PartitionColumn, delta_columns
 from destination_s3_spark.schema.airbyte_type import AirbyteType, Field
 from destination_s3_spark.schema.arrow import arrow_type
 from destination_s3_spark.schema.encodings import has_time

@@ -8,9 +8,8 @@ from typing import Any
 import deltalake
 import pyarrow as pa
 
-from destination_s3_spark.delta_log.actions import Action, Add, CommitInfo, Metadata, Protocol, Transaction, encode_commit
+from destination_s3_spark.delta_log.actions import Action, Add, CommitInfo, Metadata, Protocol, Transaction, delta_columns, encode_commit
 from destination_s3_spark.delta_log.log import DeltaLog
-from destination_s3_spark.delta_log.schema_text import delta_columns
 from unit_tests.chain.fake_store import FakeStore
 from unit_tests.schema.of_arrow import fields_of
 

@@ -20,8 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from destination_s3_spark.chain.files import FileEntry, FileKind
-from destination_s3_spark.delta_log.actions import Metadata, Protocol, encode_commit
-from destination_s3_spark.delta_log.schema_text import delta_columns
+from destination_s3_spark.delta_log.actions import Metadata, Protocol, delta_columns, encode_commit
 from destination_s3_spark.formats import parquet_statistics
 from destination_s3_spark.formats.file_statistics import UNBOUNDED, FileStatistics, unbounded_columns, united
 from destination_s3_spark.formats.parquet import ParquetFile, ParquetOptions

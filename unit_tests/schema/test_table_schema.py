@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from destination_s3_spark.errors import Bug, ConfigError
 from destination_s3_spark.schema.airbyte_type import AirbyteType, Array, Field, Object, Scalar, Union
-from destination_s3_spark.schema.change import Change, ChangeKind
 from destination_s3_spark.schema.json_schema import StreamFields, stream_fields
 from destination_s3_spark.schema.names import safe_name
 from destination_s3_spark.schema.placement import SchemaChange, SchemaPolicy
 from destination_s3_spark.schema.schema_event import from_event, to_event
 from destination_s3_spark.schema.table_schema import Evolution, TableField, TableSchema, evolve, plan_fields
+from destination_s3_spark.schema.type_merge import Change, ChangeKind
 from destination_s3_spark.stream_id import StreamId
 from unit_tests.examples import examples
 

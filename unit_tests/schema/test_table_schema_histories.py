@@ -11,13 +11,12 @@ from hypothesis import strategies as st
 
 from destination_s3_spark.schema.airbyte_type import AirbyteType, Array, Object, Union, option_name, type_to_text
 from destination_s3_spark.schema.arrow import schema_from_text
-from destination_s3_spark.schema.change import ChangeKind
 from destination_s3_spark.schema.field_ids import FIELD_ID
 from destination_s3_spark.schema.json_schema import StreamFields, stream_fields
 from destination_s3_spark.schema.placement import SchemaChange, SchemaPolicy
 from destination_s3_spark.schema.schema_event import from_event, to_event
 from destination_s3_spark.schema.table_schema import Evolution, TableField, TableSchema, evolve, plan_fields
-from destination_s3_spark.schema.type_merge import TypeConflictError, merge_types
+from destination_s3_spark.schema.type_merge import ChangeKind, TypeConflictError, merge_types
 from destination_s3_spark.stream_id import StreamId
 from unit_tests.examples import examples
 

@@ -10,12 +10,12 @@ import pytest
 
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.schema.airbyte_type import Field, Object, Scalar, Union
-from destination_s3_spark.schema.change import Change, ChangeKind
 from destination_s3_spark.schema.draft import UnionConflicts
 from destination_s3_spark.schema.json_schema import StreamFields, stream_fields
 from destination_s3_spark.schema.placement import SchemaChange, SchemaPolicy
 from destination_s3_spark.schema.schema_event import from_event, to_event
 from destination_s3_spark.schema.table_schema import Evolution, TableField, TableSchema, evolve, plan_fields, replayed_fields
+from destination_s3_spark.schema.type_merge import Change, ChangeKind
 from destination_s3_spark.stream_id import StreamId
 
 STREAM = StreamId("shop", "users")

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from destination_s3_spark.errors import ConfigError
-from destination_s3_spark.storage.path_parts import namespace_folder, parse_date_pattern, safe_characters, stream_folder
-from destination_s3_spark.storage.paths import PathTemplate
+from destination_s3_spark.storage.paths import PathTemplate, namespace_folder, parse_date_pattern, safe_characters, stream_folder
 from destination_s3_spark.stream_id import StreamId
 
 CASES = json.loads((Path(__file__).parent / "data" / "path_and_name_cases.json").read_text(encoding="utf-8"))

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from destination_s3_spark.chain.orphan_uploads import OrphanUploads
+from destination_s3_spark.chain.territory import OrphanUploads
 from destination_s3_spark.config.config import Config
 from destination_s3_spark.engine.engine import Engine
 from destination_s3_spark.errors import SyncError

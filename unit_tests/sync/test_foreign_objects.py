@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from destination_s3_spark.chain.blocks import block_hash, block_name, canonical
-from destination_s3_spark.chain.files import GENERATION_METADATA
-from destination_s3_spark.chain.tokens import Token, table_number
+from destination_s3_spark.chain.files import GENERATION_METADATA, Token, table_number
 from destination_s3_spark.cli import operator_command
 from destination_s3_spark.errors import DataError
 from destination_s3_spark.storage.s3 import S3Store

@@ -12,7 +12,7 @@ import pytest
 from destination_s3_spark.errors import ConfigError, TransientError
 from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.sync.update_runner import UpdateRunner
-from destination_s3_spark.tables.commit.result import CommitResult
+from destination_s3_spark.tables.commit.batch import CommitResult
 from destination_s3_spark.tables.updates.steps import Update, Work
 
 

@@ -1,8 +1,9 @@
-"""Diagnosis of the options: those that cannot be used, and those that are probably mistakes."""
+"""Diagnosis of the options, of the bucket and of every permission that a sync needs there."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
@@ -15,13 +16,20 @@ from destination_s3_spark.errors import ConfigError, SyncError
 from destination_s3_spark.protocol.catalog import parse_catalog
 from destination_s3_spark.storage.configured import s3_settings
 from destination_s3_spark.storage.paths import PathTemplate
+from destination_s3_spark.storage.probes import Answer, ask
 from destination_s3_spark.storage.s3 import S3Store
-from destination_s3_spark.sync.check import CHECK_LIMITS
+from destination_s3_spark.storage.settings import S3Settings
+from destination_s3_spark.sync.check import CHECK_LIMITS, Step, checking
 from destination_s3_spark.sync.story.lines import installation
 from destination_s3_spark.tables.configured import option_warnings
 from destination_s3_spark.tables.factory import TableFactory
 from destination_s3_spark.tables.publishers.registry import check_publishers
 from destination_s3_spark.tables.stream_table import StreamTable
+
+_PART = "bucket"
+SKEW_DOUBTFUL_S = 60
+SKEW_BAD_S = 15 * 60
+"""AWS refuses requests that are signed with a time further away than this."""
 
 
 def look_at_options(options: Mapping[str, Any]) -> Iterator[Finding]:
@@ -101,3 +109,46 @@ def look_at_catalogs(config: Config, template: PathTemplate) -> Iterator[Finding
             yield Finding("publishing", f"publish.{name}", Verdict.BAD, error.message)
         else:
             yield Finding("publishing", f"publish.{name}", Verdict.GOOD, "every call that publishing needs works")
+
+
+def look_at_bucket(settings: S3Settings, template: PathTemplate) -> Iterator[Finding]:
+    """Yield a finding for the endpoint, the clock, and each step of the connection check."""
+    place = settings.endpoint or "AWS S3"
+    try:
+        answer = ask(settings, CHECK_LIMITS)
+    except SyncError as error:
+        yield Finding(_PART, "endpoint", Verdict.BAD, error.message)
+        return
+    yield Finding(_PART, "endpoint", Verdict.GOOD, f"{place} answered in {answer.seconds * 1000:.0f} ms")
+    yield _clock(answer)
+    with checking(settings, template) as steps:
+        yield from _steps(steps)
+
+
+def _clock(answer: Answer) -> Finding:
+    ahead = answer.ahead_s
+    if ahead is None:
+        return Finding(_PART, "clock", Verdict.SKIPPED, "the store's answer has no date to compare with")
+    if abs(ahead) < SKEW_DOUBTFUL_S:
+        return Finding(_PART, "clock", Verdict.GOOD, "this machine and the store agree")
+    side = "ahead of" if ahead > 0 else "behind"
+    verdict = Verdict.BAD if abs(ahead) >= SKEW_BAD_S else Verdict.DOUBTFUL
+    return Finding(_PART, "clock", verdict, f"this machine is {abs(ahead):,.0f} s {side} the store. Set the clock right (NTP).")
+
+
+def _steps(steps: Sequence[Step]) -> Iterator[Finding]:
+    failed: set[str] = set()
+    for step in steps:
+        missing = failed.intersection(step.after)
+        if missing:
+            failed.add(step.name)
+            yield Finding(_PART, step.action, Verdict.SKIPPED, "needs what is bad above")
+            continue
+        begun = time.monotonic()
+        try:
+            step.run()
+        except SyncError as error:
+            failed.add(step.name)
+            yield Finding(_PART, step.action, Verdict.BAD, error.message)
+        else:
+            yield Finding(_PART, step.action, Verdict.GOOD, f"{(time.monotonic() - begun) * 1000:.0f} ms")

@@ -7,7 +7,7 @@ from datetime import datetime
 from enum import Enum
 
 from destination_s3_spark.chain.files import FileEntry, FileKind
-from destination_s3_spark.cli.inspection.syncs import RecordedSync, SyncEnd, syncs
+from destination_s3_spark.cli.inspection.commits import RecordedSync, SyncEnd, syncs
 from destination_s3_spark.cli.inspection.table import InspectedTable
 from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.publishers.publication import Publication

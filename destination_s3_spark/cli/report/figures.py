@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from destination_s3_spark.chain.orphan_uploads import OrphanUploads
-from destination_s3_spark.cli.inspection.commits import Commit, commits
+from destination_s3_spark.chain.territory import OrphanUploads
+from destination_s3_spark.cli.inspection.commits import ChangedValue, Commit, RecordedSync, SyncEnd, changed_values, commits, syncs
 from destination_s3_spark.cli.inspection.files import TableFile, table_files
-from destination_s3_spark.cli.inspection.schemas import RecordedChange, schema_changes
 from destination_s3_spark.cli.inspection.summary import PublisherState, ReaderState, TableSummary, readers, summary
-from destination_s3_spark.cli.inspection.syncs import ChangedValue, RecordedSync, SyncEnd, changed_values, syncs
-from destination_s3_spark.cli.inspection.table import InspectedTable
+from destination_s3_spark.cli.inspection.table import InspectedTable, RecordedChange, schema_changes
 from destination_s3_spark.cli.terminal import moment, number_text
 from destination_s3_spark.errors import SyncError
 from destination_s3_spark.tables.found import UnreadTable

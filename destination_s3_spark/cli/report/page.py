@@ -11,8 +11,8 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from destination_s3_spark.cli.inspection.schemas import RecordedChange
-from destination_s3_spark.cli.inspection.syncs import RecordedSync
+from destination_s3_spark.cli.inspection.commits import RecordedSync
+from destination_s3_spark.cli.inspection.table import RecordedChange
 from destination_s3_spark.cli.report.figures import TableFigures, TableFinding, findings
 from destination_s3_spark.cli.report.quality import Quality, quality
 from destination_s3_spark.cli.report.scales import HEIGHT, WIDTH, Absent, Chart, number_scale, steps, thinned

@@ -6,8 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from destination_s3_spark.cli.inspection.commits import session_label, session_text
-from destination_s3_spark.cli.inspection.syncs import ChangedValue, RecordedSync
+from destination_s3_spark.cli.inspection.commits import ChangedValue, RecordedSync, session_label, session_text
 from destination_s3_spark.cli.report.figures import TableFigures
 from destination_s3_spark.cli.report.scales import Absent, Datum, Mark, Numbers, Scale, Tick, bars, measure_scale, place_ticks
 from destination_s3_spark.cli.report.table_charts import drawn_syncs

@@ -8,9 +8,8 @@ from itertools import pairwise
 from typing import Literal
 
 from destination_s3_spark.chain.files import FileKind
-from destination_s3_spark.cli.inspection.commits import Commit, session_label, session_text
+from destination_s3_spark.cli.inspection.commits import Commit, RecordedSync, SyncEnd, session_label, session_text
 from destination_s3_spark.cli.inspection.files import FileStatus
-from destination_s3_spark.cli.inspection.syncs import RecordedSync, SyncEnd
 from destination_s3_spark.cli.report.figures import TableFigures
 from destination_s3_spark.cli.report.scales import (
     LAST_PLACE,

@@ -11,7 +11,7 @@ from destination_s3_spark.protocol.catalog import Catalog, Stream
 from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.sync.story.figures import ChangedValueCount, Pulse, StreamFigures, SyncFigures
 from destination_s3_spark.sync.story.phases import Activity, Phase
-from destination_s3_spark.tables.commit.result import CommitResult
+from destination_s3_spark.tables.commit.batch import CommitResult
 from destination_s3_spark.wording import counted, duration_text, listed, size_text
 
 SUMMARY_PREFIX = "sync summary as JSON: "

@@ -28,8 +28,17 @@ from destination_s3_spark.exact_json.values import object_text, split_object
 from destination_s3_spark.schema.arrow import RAW_SCHEMA
 from destination_s3_spark.storage.staging import StagedFileSink
 from destination_s3_spark.tables.capture.event_runs import RUNS_SHARE, EventRun, piece_bytes, write_run
-from destination_s3_spark.tables.capture.events import OPERATIONS, POSITION, Events, EventValues, Images
-from destination_s3_spark.tables.capture.history import History, has_placeholder, may_have_placeholder, provided
+from destination_s3_spark.tables.capture.events import (
+    OPERATIONS,
+    POSITION,
+    Events,
+    EventValues,
+    History,
+    Images,
+    has_placeholder,
+    may_have_placeholder,
+    provided,
+)
 from destination_s3_spark.tables.runs.keys import DELETED, META
 from destination_s3_spark.tables.runs.soft_deletions import DATA, Resolution, SoftDeletions, edited, replaced, with_tombstones
 from destination_s3_spark.tables.runs.winners import Indices, Ranking, ranking

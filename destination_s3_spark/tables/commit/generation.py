@@ -6,12 +6,11 @@ import logging
 import re
 from dataclasses import dataclass
 
-from destination_s3_spark.chain.files import GENERATION_METADATA, FileEntry, FileKind
+from destination_s3_spark.chain.files import GENERATION_METADATA, FileEntry, FileKind, parse_token, table_number
 from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.chain.opening import WriteDisposition
 from destination_s3_spark.chain.settle import MapCalls
 from destination_s3_spark.chain.state import Contents
-from destination_s3_spark.chain.tokens import parse_token, table_number
 from destination_s3_spark.storage.object_store import ObjectInfo, ObjectStore
 from destination_s3_spark.tables.commit.writer import TableWriter
 from destination_s3_spark.wording import counted

@@ -14,10 +14,9 @@ from functools import partial
 from destination_s3_spark.chain.events import Close
 from destination_s3_spark.chain.log import BlockTaken, Chain
 from destination_s3_spark.chain.opening import Leftovers, Session, WriteDisposition, dead_scratch, fenced, open_table
-from destination_s3_spark.chain.orphan_uploads import OrphanUploads
 from destination_s3_spark.chain.settle import sweep
 from destination_s3_spark.chain.table_store import TableStore
-from destination_s3_spark.chain.territory import Table
+from destination_s3_spark.chain.territory import OrphanUploads, Table
 from destination_s3_spark.storage.object_store import ObjectStore
 from destination_s3_spark.tables.publishers.publication import Publication, Publisher, publication_of, show_checked, withdraw_forgotten
 

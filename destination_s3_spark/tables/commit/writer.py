@@ -18,22 +18,19 @@ import msgspec
 
 from destination_s3_spark.chain.blocks import as_recorded
 from destination_s3_spark.chain.events import AddData, ChangedValues, Close, Event, MergeData, OffsetInterval, ReplaceData, SetDataSchema
-from destination_s3_spark.chain.files import FileEntry, FileKind, OperationCount
+from destination_s3_spark.chain.files import FileEntry, FileKind, OperationCount, Token
 from destination_s3_spark.chain.live_files import LiveFiles, day
 from destination_s3_spark.chain.log import BlockTaken, Chain, Clock, utc_now
 from destination_s3_spark.chain.opening import Precedence, Session, fenced, open_table, take_snapshot_when_due
-from destination_s3_spark.chain.orphan_uploads import OrphanUploads
 from destination_s3_spark.chain.settle import MapCalls, complete, confirm_removal, finish, sweep, take_back, taken_back
 from destination_s3_spark.chain.state import ReplayGuard, TableState
 from destination_s3_spark.chain.table_store import TableStore
-from destination_s3_spark.chain.territory import Table
-from destination_s3_spark.chain.tokens import Token
+from destination_s3_spark.chain.territory import OrphanUploads, Table
 from destination_s3_spark.errors import Bug, DataError, Fenced, SyncError, TransientError
 from destination_s3_spark.schema.schema_event import from_event
 from destination_s3_spark.schema.table_schema import TableSchema
 from destination_s3_spark.storage.object_store import ObjectNotFound, ObjectStore, StagedUpload
-from destination_s3_spark.tables.commit.batch import Batch, TableCheckpoint, cut_batch, flaw_of
-from destination_s3_spark.tables.commit.result import CommitResult, Written
+from destination_s3_spark.tables.commit.batch import Batch, CommitResult, TableCheckpoint, Written, cut_batch, flaw_of
 from destination_s3_spark.tables.landing.slices import StagedSlice
 from destination_s3_spark.tables.publishers.publication import Publisher, show, show_checked, show_if_behind, show_newest
 

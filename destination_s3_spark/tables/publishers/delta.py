@@ -37,10 +37,10 @@ from destination_s3_spark.delta_log.actions import (
     Remove,
     Transaction,
     decode_commit,
+    delta_columns,
     encode_commit,
 )
 from destination_s3_spark.delta_log.log import KEPT, LOG_FOLDER, DeltaLog, UnreadableLog, VersionTaken, commit_hash
-from destination_s3_spark.delta_log.schema_text import delta_columns
 from destination_s3_spark.errors import ConfigError, TransientError
 from destination_s3_spark.formats.parquet import PARQUET
 from destination_s3_spark.formats.registry import format_of
@@ -57,7 +57,10 @@ from destination_s3_spark.tables.publishers.delta_files import (
     partition_column,
     with_columns,
 )
-from destination_s3_spark.tables.publishers.live_columns import (
+from destination_s3_spark.tables.publishers.publication import (
+    DELTA_PUBLISHER,
+    NotPublished,
+    PublisherKind,
     recorded_columns,
     recorded_fields,
     recorded_partitioning,
@@ -65,7 +68,6 @@ from destination_s3_spark.tables.publishers.live_columns import (
     require_divided,
     shown_files,
 )
-from destination_s3_spark.tables.publishers.publication import DELTA_PUBLISHER, NotPublished, PublisherKind
 
 COMMIT_TRIES = 8
 """Most attempts to commit while other writers commit at the same time."""

@@ -15,8 +15,7 @@ import msgspec
 import pyarrow as pa
 
 from destination_s3_spark.chain.files import FileEntry, FileKind
-from destination_s3_spark.delta_log.actions import Add
-from destination_s3_spark.delta_log.schema_text import DeltaColumns, PartitionColumn
+from destination_s3_spark.delta_log.actions import Add, DeltaColumns, PartitionColumn
 from destination_s3_spark.formats.file_statistics import NO_BOUND, UNBOUNDED, FileStatistics, unbounded_columns
 from destination_s3_spark.formats.parquet_statistics import completed
 from destination_s3_spark.schema.airbyte_type import Scalar

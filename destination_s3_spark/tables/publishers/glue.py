@@ -27,8 +27,7 @@ from destination_s3_spark.storage.paths import PathTemplate
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.storage.table_paths import internal_root, overlaps
 from destination_s3_spark.stream_id import StreamId
-from destination_s3_spark.tables.publishers.live_columns import recorded_fields, require_current_types
-from destination_s3_spark.tables.publishers.publication import NotPublished, PublisherKind
+from destination_s3_spark.tables.publishers.publication import NotPublished, PublisherKind, recorded_fields, require_current_types
 from destination_s3_spark.tables.publishers.sql_types import HIVE, catalog_name, colliding, sql_columns
 from destination_s3_spark.tables.publishers.symlink import MANIFEST
 

@@ -18,8 +18,7 @@ from destination_s3_spark.storage.staging import StagedFileSink
 from destination_s3_spark.tables.runs.keys import CURSOR, KEY, KeySpec
 from destination_s3_spark.tables.runs.soft_deletions import SoftDeletions
 from destination_s3_spark.tables.runs.sorted_file import MergeForm, SortedFileWriter, tombstone_schema
-from destination_s3_spark.tables.staged.partitioned_files import key_in
-from destination_s3_spark.tables.staged.staged_file import StagedFile
+from destination_s3_spark.tables.staged.staged_file import StagedFile, key_in
 from destination_s3_spark.tables.stored.conversion import project, retyped_rows
 
 MERGED_PIECE_BYTES = 2**20

@@ -17,8 +17,7 @@ from destination_s3_spark.schema.table_schema import TableSchema
 from destination_s3_spark.storage.ranged import RangedFile
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.storage.staging import StagedFileSink
-from destination_s3_spark.tables.staged.partitioned_files import MOST_PARTITIONS, PartitionedFiles
-from destination_s3_spark.tables.staged.staged_file import StagedFile
+from destination_s3_spark.tables.staged.staged_file import MOST_PARTITIONS, PartitionedFiles, StagedFile
 from destination_s3_spark.tables.stored.conversion import DoesNotFit, Misfits, cast_rows, retyped_rows
 
 ROWS_AT_ONCE = 4_096

@@ -13,7 +13,7 @@ from destination_s3_spark.chain.files import FileEntry, FileKind, generation_met
 from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.tables.columns.row_plan import file_columns
 from destination_s3_spark.tables.open_table import OpenTable
-from destination_s3_spark.tables.staged.partitioned_files import key_in
+from destination_s3_spark.tables.staged.staged_file import key_in
 from destination_s3_spark.tables.stored.conversion import Misfits
 from destination_s3_spark.tables.stored.rewrite import WAITING_BYTES, RewriteTask, Stored, rewrite_file
 from destination_s3_spark.tables.updates.inputs import extension, raw_covers, replaced_by_pending, stored

@@ -15,7 +15,7 @@ from destination_s3_spark.errors import SyncError
 from destination_s3_spark.formats.file_format import FileOptions
 from destination_s3_spark.storage.object_store import ObjectNotFound
 from destination_s3_spark.storage.settings import S3Settings
-from destination_s3_spark.tables.commit.result import CommitResult
+from destination_s3_spark.tables.commit.batch import CommitResult
 from destination_s3_spark.tables.compaction.groups import Group, groups
 from destination_s3_spark.tables.compaction.join import JoinTask, NotJoined, join_files, joined_in_store
 from destination_s3_spark.tables.configured import RAW_PARQUET

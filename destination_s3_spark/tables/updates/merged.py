@@ -20,7 +20,7 @@ from destination_s3_spark.errors import Bug, DataError
 from destination_s3_spark.storage.ranged import RangedFile, present
 from destination_s3_spark.tables.capture.group import NO_LOG, LogGroup, MergeLog
 from destination_s3_spark.tables.columns.row_plan import file_columns
-from destination_s3_spark.tables.commit.result import CommitResult
+from destination_s3_spark.tables.commit.batch import CommitResult
 from destination_s3_spark.tables.merge.plan import MergePlan, PlannedRange, Run, Sizes, file_count, full_bytes, plan_merge
 from destination_s3_spark.tables.merge.replaced_files import SortedTableFile
 from destination_s3_spark.tables.merge.scratch_runs import SortTask, combined, sort_rows

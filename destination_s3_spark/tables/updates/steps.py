@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from destination_s3_spark.tables.commit.result import CommitResult
+from destination_s3_spark.tables.commit.batch import CommitResult
 
 T = TypeVar("T")
 R = TypeVar("R")

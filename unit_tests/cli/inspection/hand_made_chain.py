@@ -18,7 +18,7 @@ from destination_s3_spark.chain.events import (
 )
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.fold import fold
-from destination_s3_spark.chain.readable import Readable
+from destination_s3_spark.chain.settle import Readable
 from destination_s3_spark.chain.state import Checkpoint, TableState
 from destination_s3_spark.cli.inspection.table import InspectedTable
 from destination_s3_spark.decoding.changes import Reason

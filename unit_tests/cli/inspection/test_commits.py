@@ -5,10 +5,9 @@ from destination_s3_spark.chain.events import (
     Void,
 )
 from destination_s3_spark.chain.files import FileEntry, FileKind
-from destination_s3_spark.chain.readable import Readable
-from destination_s3_spark.cli.inspection.commits import commits
+from destination_s3_spark.chain.settle import Readable
+from destination_s3_spark.cli.inspection.commits import commits, syncs
 from destination_s3_spark.cli.inspection.files import file_totals, table_files
-from destination_s3_spark.cli.inspection.syncs import syncs
 from destination_s3_spark.cli.inspection.table import InspectedTable
 from unit_tests.cli.inspection.hand_made_chain import SCHEMA, SEED, HandMadeChain, add_data, nulled
 

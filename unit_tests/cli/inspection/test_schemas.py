@@ -6,9 +6,8 @@ from destination_s3_spark.chain.events import (
 )
 from destination_s3_spark.cli import views
 from destination_s3_spark.cli.inspection.commits import commits
-from destination_s3_spark.cli.inspection.schemas import columns, schema_changes
 from destination_s3_spark.cli.inspection.summary import summary
-from destination_s3_spark.cli.inspection.table import InspectedTable
+from destination_s3_spark.cli.inspection.table import InspectedTable, columns, schema_changes
 from unit_tests.cli.inspection.hand_made_chain import SCHEMA, SEED, HandMadeChain
 
 

@@ -9,9 +9,8 @@ from destination_s3_spark.chain.events import (
     OpenEpoch,
 )
 from destination_s3_spark.cli import views
-from destination_s3_spark.cli.inspection.commits import commits
+from destination_s3_spark.cli.inspection.commits import SyncEnd, commits, syncs
 from destination_s3_spark.cli.inspection.summary import summary
-from destination_s3_spark.cli.inspection.syncs import SyncEnd, syncs
 from destination_s3_spark.cli.inspection.table import InspectedTable
 from unit_tests.cli.inspection.hand_made_chain import SCHEMA, SEED, START, HandMadeChain, add_data
 

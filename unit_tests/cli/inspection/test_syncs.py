@@ -6,7 +6,7 @@ from destination_s3_spark.chain.events import (
     Close,
     OpenEpoch,
 )
-from destination_s3_spark.cli.inspection.syncs import SyncEnd, syncs
+from destination_s3_spark.cli.inspection.commits import SyncEnd, syncs
 from unit_tests.cli.inspection.hand_made_chain import SCHEMA, SEED, START, HandMadeChain, add_data, nulled
 
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from destination_s3_spark.chain.events import Close, OpenEpoch
-from destination_s3_spark.cli.inspection.syncs import changed_values
+from destination_s3_spark.cli.inspection.commits import changed_values
 from unit_tests.cli.inspection.hand_made_chain import NULLED, SCHEMA, SEED, START, HandMadeChain, add_data, nulled
 
 

@@ -8,10 +8,10 @@ from html import escape
 import pytest
 
 from destination_s3_spark.chain.files import FileKind
+from destination_s3_spark.cli.inspection.commits import SyncEnd
 from destination_s3_spark.cli.inspection.files import FileStatus
-from destination_s3_spark.cli.inspection.schemas import RecordedChange
 from destination_s3_spark.cli.inspection.summary import PublisherState, ReaderState
-from destination_s3_spark.cli.inspection.syncs import SyncEnd
+from destination_s3_spark.cli.inspection.table import RecordedChange
 from destination_s3_spark.cli.report.figures import TableFigures, findings
 from destination_s3_spark.cli.report.page import page, render, timeline
 from destination_s3_spark.cli.report.quality import FIELDS_DRAWN, Quality, quality

@@ -23,7 +23,7 @@ from destination_s3_spark.sync.story.lines import (
     update_lines,
 )
 from destination_s3_spark.sync.story.phases import Activity, Phase
-from destination_s3_spark.tables.commit.result import CommitResult
+from destination_s3_spark.tables.commit.batch import CommitResult
 
 USERS, ORDERS = StreamId("shop", "users"), StreamId("shop", "orders")
 PULSE = Pulse(20.0, 1_204_000, 512_300_000, 60_200.4, 25_600_000.0, 800_000, spark_starting=False, activities=(), silent_s=None)

@@ -10,7 +10,7 @@ import pytest
 
 from destination_s3_spark.chain.files import GENERATION_METADATA, FileEntry, FileKind
 from destination_s3_spark.chain.opening import Session, WriteDisposition
-from destination_s3_spark.chain.orphan_uploads import OrphanUploads
+from destination_s3_spark.chain.territory import OrphanUploads
 from destination_s3_spark.formats.file_statistics import UNBOUNDED, WrittenFile
 from destination_s3_spark.storage.object_store import ObjectInfo
 from destination_s3_spark.tables.commit.generation import NOTHING, earlier_files, generation_of, kept_rows

@@ -9,8 +9,8 @@ import pytest
 from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.chain.opening import Leftovers, Session, Settlement, WriteDisposition
-from destination_s3_spark.chain.orphan_uploads import OrphanUploads
 from destination_s3_spark.chain.state import Pending, TableState
+from destination_s3_spark.chain.territory import OrphanUploads
 from destination_s3_spark.errors import Fenced
 from destination_s3_spark.tables.commit.repair import Repair, repair
 from destination_s3_spark.tables.commit.writer import TableWriter

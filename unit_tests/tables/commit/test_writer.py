@@ -9,8 +9,8 @@ import pytest
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.chain.opening import SNAPSHOT_EVERY, Session
-from destination_s3_spark.chain.orphan_uploads import OrphanUploads
 from destination_s3_spark.chain.settle import complete
+from destination_s3_spark.chain.territory import OrphanUploads
 from destination_s3_spark.decoding.changes import MOST_CHANGED_FIELDS, ChangedField
 from destination_s3_spark.errors import Bug
 from destination_s3_spark.formats.file_statistics import WrittenFile

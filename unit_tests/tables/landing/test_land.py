@@ -14,8 +14,7 @@ from destination_s3_spark.errors import TransientError
 from destination_s3_spark.schema.airbyte_type import Array, Field, Object, Scalar
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
-from destination_s3_spark.tables.landing.land import MOST_VALUES, SMALL_CHECKPOINT_BYTES, blocks, leaves, shares
-from destination_s3_spark.tables.landing.remote_slice import upload_lines
+from destination_s3_spark.tables.landing.land import MOST_VALUES, SMALL_CHECKPOINT_BYTES, blocks, leaves, shares, upload_lines
 from destination_s3_spark.tables.landing.slices import Extent, Slice, read_blocks
 from destination_s3_spark.tables.stored.conversion import TYPED_BYTES
 from unit_tests.decoding.conftest import line, plan_of

@@ -9,7 +9,7 @@ import zstandard
 
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
-from destination_s3_spark.tables.landing.remote_slice import OBJECT_BYTES, object_keys, upload_lines
+from destination_s3_spark.tables.landing.land import OBJECT_BYTES, object_keys, upload_lines
 from destination_s3_spark.tables.landing.slices import Extent, Slice
 
 LINE = json.dumps({"type": "RECORD", "record": {"stream": "users", "data": {"name": "x" * 900}}}).encode() + b"\n"

@@ -28,7 +28,9 @@ from destination_s3_spark.storage.paths import PathTemplate
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.storage.table_paths import INTERNAL_FOLDER, internal_root
 from destination_s3_spark.stream_id import StreamId
-from destination_s3_spark.tables.publishers.live_columns import (
+from destination_s3_spark.tables.publishers.publication import (
+    NotPublished,
+    PublisherKind,
     recorded_fields,
     recorded_partitioning,
     recorded_schema,
@@ -36,11 +38,10 @@ from destination_s3_spark.tables.publishers.live_columns import (
     require_divided,
     shown_files,
 )
-from destination_s3_spark.tables.publishers.publication import NotPublished, PublisherKind
 from destination_s3_spark.tables.publishers.sql_types import catalog_name, colliding
 
 if TYPE_CHECKING:  # pyiceberg is an extra, and a second of start-up time
-    from destination_s3_spark.tables.publishers.iceberg.connection import Connection
+    from destination_s3_spark.tables.publishers.iceberg.catalogs import Connection
     from destination_s3_spark.tables.publishers.iceberg.table import Place
 
 import os
@@ -70,7 +71,7 @@ class IcebergCatalog:
     @cached_property
     def connection(self) -> Connection:
         """The connection that all tables share."""
-        from destination_s3_spark.tables.publishers.iceberg.connection import Connection  # noqa: PLC0415
+        from destination_s3_spark.tables.publishers.iceberg.catalogs import Connection  # noqa: PLC0415
 
         return Connection(self.options, self.settings)
 

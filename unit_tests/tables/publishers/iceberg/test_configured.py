@@ -21,8 +21,8 @@ from destination_s3_spark.storage.paths import PathTemplate
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.stream_id import StreamId
-from destination_s3_spark.tables.publishers.iceberg import catalogs, connection
-from destination_s3_spark.tables.publishers.iceberg.connection import Connection
+from destination_s3_spark.tables.publishers.iceberg import catalogs
+from destination_s3_spark.tables.publishers.iceberg.catalogs import Connection
 from destination_s3_spark.tables.publishers.iceberg.publisher import IcebergTable
 from destination_s3_spark.tables.publishers.publication import NotPublished
 from destination_s3_spark.tables.publishers.registry import check_publishers, publishers_of, require_publishable
@@ -239,7 +239,7 @@ def test_a_catalog_that_did_not_answer_is_left_alone_for_a_while(server: Any, mo
         with pytest.raises(NotPublished, match="in trouble"), connected.calls(FakeStore(), "t/"):
             pass
     assert server.requests == 1
-    monkeypatch.setattr(connection, "PAUSE_S", 0.0)
+    monkeypatch.setattr(catalogs, "PAUSE_S", 0.0)
     with pytest.raises(NotPublished), connected.calls(FakeStore(), "t/"):
         pass
     assert server.requests == 2

@@ -26,7 +26,7 @@ from pyiceberg.catalog.rest.auth import AuthManagerFactory
 
 from destination_s3_spark.config.iceberg_options import IcebergRest
 from destination_s3_spark.storage.settings import S3Settings
-from destination_s3_spark.tables.publishers.iceberg.connection import Connection
+from destination_s3_spark.tables.publishers.iceberg.catalogs import Connection
 from destination_s3_spark.tables.publishers.publication import NotPublished
 from integration_tests.hostile_catalog import HostileCatalog, served
 from unit_tests.chain.fake_store import FakeStore
