@@ -48,7 +48,7 @@ def _keep_together(items: list[pytest.Item]) -> None:
     # The fixture's session stays to the end, so tests that start and stop their own come first. Then the files with the longest tests:
     # the short ones fill what is left of two processes.
     slow = {item.path for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: (item.path.parent.name != "engine", item.path not in slow, "integration_tests" not in item.path.parts))
+    items.sort(key=lambda item: (item.path.parent.name != "engine", "integration_tests" not in item.path.parts, item.path not in slow))
     with_spark = {item.path for item in items if item.path.parent.name == "engine" or "spark_session" in _fixtures(item)}
     with_spark |= {item.path for item in items if item.path.parent.match("integration_tests/formats")}  # with the fixtures of one that does
     for item in items:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from enum import Enum
+from functools import lru_cache
 from random import Random
 from typing import Any
 
@@ -86,6 +87,7 @@ class Season(Enum):
     """Products have a packaging, and customers a preferred shop."""
 
 
+@lru_cache(maxsize=8)
 def stock(seed: int, dirty_share: float, season: Season = Season.FIRST) -> tuple[Ware, ...]:
     """Return the three streams. About `dirty_share` of each stream's records have one value that does not fit its declared type."""
     makers = {"customers": _customers, "products": _products, "orders": _orders}

@@ -1,9 +1,11 @@
-"""How many examples a property is tried with."""
+"""How much is tried in which lane: examples of properties, and values of parameters."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+import pytest
 from hypothesis import settings
 
 USUAL = 100
@@ -13,3 +15,9 @@ USUAL = 100
 def examples(count: int, **others: Any) -> settings:
     """Settings of a property that is tried with `count` examples in profile `ci`, and in other profiles with as large a part as others."""
     return settings(max_examples=max(1, count * settings().max_examples // USUAL), **others)
+
+
+def quick_first(values: Sequence[Any], count: int = 1) -> list[Any]:
+    """Values of a parameter, or tuples of several: the first `count` in both lanes, and the others in the slow one alone."""
+    others = (value if isinstance(value, tuple) else (value,) for value in values[count:])
+    return [*values[:count], *(pytest.param(*other, marks=pytest.mark.slow) for other in others)]

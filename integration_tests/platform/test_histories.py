@@ -15,8 +15,8 @@ from integration_tests.s3_proxy import S3Proxy, s3_proxy
 from integration_tests.servers import S3Server, new_bucket
 
 SEED = 30_000
-HISTORIES = 20
-AT_ONCE = 10
+HISTORIES = 12
+AT_ONCE = 6
 """Histories of one test, so that a failure says more than that there is one."""
 
 pytestmark = pytest.mark.slow

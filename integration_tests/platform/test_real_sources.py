@@ -22,7 +22,6 @@ pytestmark = pytest.mark.slow
 
 SEED = 8
 SECOND_BATCH_AGE = {"max_batch_age_s": 1}
-DEFINITIONS = pytest.mark.parametrize("definition", list(Definition), ids=lambda one: one.value)
 
 
 @dataclass
@@ -105,7 +104,7 @@ PEOPLE: StreamName = (None, "people")
 EVENTS: StreamName = (None, "events")
 
 
-@DEFINITIONS
+@pytest.mark.parametrize("definition", list(Definition), ids=lambda one: one.value)
 def test_faker_whose_full_refreshes_checkpoint_as_they_go(replication: Make, definition: Definition) -> None:
     """Its last STATE looks like the ones before, so a custom connector cannot know the end: it may lose what it is allowed to."""
     config: dict[str, object] = {"count": 600, "seed": 1, "records_per_slice": 100, "parallelism": 1, "always_updated": True}
@@ -119,7 +118,7 @@ def test_faker_whose_full_refreshes_checkpoint_as_they_go(replication: Make, def
     whole = {stream: faker.column("id", stream) for stream in map(name_of, faker.connection.streams)}
     assert (whole[USERS], whole[PRODUCTS]) == (list(range(1, 601)), list(range(1, 101)))
 
-    for attempt in faker.job(deadly=3):
+    for attempt in faker.job(deadly=2):
         for stream, ids in whole.items():
             found = faker.column("id", stream)
             least = LEAST_PERCENT if definition is Definition.CUSTOM and stream[1] != "purchases" else 100
@@ -135,18 +134,17 @@ def test_faker_whose_full_refreshes_checkpoint_as_they_go(replication: Make, def
     assert [len(faker.column("id", stream)) for stream in whole] == [0 if cleared.succeeded else len(ids) for ids in whole.values()]
 
 
-@DEFINITIONS
-def test_hardcoded_records_whose_states_come_at_the_end(replication: Make, definition: Definition) -> None:
+def test_hardcoded_records_whose_states_come_at_the_end(replication: Make) -> None:
     """Nothing is committed of a stream before its end, so every table is whole at all times."""
     modes = {
         "products": ("full_refresh", "overwrite"),
         "customers": ("full_refresh", "append"),
         "dummy_fields": ("full_refresh", "overwrite"),
     }
-    records = replication("cdk7", "source-hardcoded-records", {"count": 200}, definition, modes)
+    records = replication("cdk7", "source-hardcoded-records", {"count": 200}, Definition.CUSTOM, modes)
     records.succeed()
     most = 2
-    for attempt in records.job(deadly=3):
+    for attempt in records.job(deadly=2):
         rows = {stream[1]: len(found) for stream, found in records.lake.tables().items()}
         assert (rows["products"], rows["dummy_fields"]) == (200, 200), attempt.outcome.describe()
         assert rows["customers"] in range(200, 200 * most + 1, 200), attempt.outcome.describe()
@@ -167,11 +165,10 @@ def api() -> Iterator[Api]:
         yield running
 
 
-@DEFINITIONS
-def test_a_low_code_source_whose_api_also_fails(replication: Make, api: Api, definition: Definition) -> None:
+def test_a_low_code_source_whose_api_also_fails(replication: Make, api: Api) -> None:
     api.people, api.events = 170, 40
     modes = {"people": ("full_refresh", "overwrite"), "events": ("incremental", "append")}
-    source = replication("cdk7", "source-declarative-manifest", manifest(api.address), definition, modes)
+    source = replication("cdk7", "source-declarative-manifest", manifest(api.address), Definition.REGISTRY, modes)
     source.succeed()
     people = list(range(170))
     assert (source.column("id", PEOPLE), source.column("id", EVENTS)) == (people, list(range(40)))

@@ -121,6 +121,7 @@ def test_a_number_that_comes_again_says_nothing_about_them(lake: InlineLake) -> 
     assert (keys(lake), own_rows(lake)) == ([], 1)
 
 
+@pytest.mark.slow
 def test_a_deduplicated_table_cannot_go_on_with_the_refresh(lake: InlineLake) -> None:
     for _ in range(2):
         with pytest.raises(ConfigError, match=rf"2 files .* \(generation 5\), from '{ACKNOWLEDGED[0]}'.*Run a new refresh"):

@@ -235,7 +235,7 @@ class Case(NamedTuple):
 
 
 CASES = [
-    pytest.param(Case(name, raw, mode), marks=() if name == "Parquet" and raw else pytest.mark.slow)
+    pytest.param(Case(name, raw, mode), marks=() if (name, raw, mode) == ("Parquet", True, "append_dedup") else pytest.mark.slow)
     for name in FORMATS
     for raw in (True, False)
     for mode in ("append", "append_dedup")

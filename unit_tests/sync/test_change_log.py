@@ -19,6 +19,7 @@ from destination_s3_spark.storage.client import s3_client
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import ClientLimits, S3Settings
 from destination_s3_spark.sync.batches import Limits
+from unit_tests.examples import quick_first
 from unit_tests.sync.inline_lake import InlineEngine, InlineLake, line, state, status
 from unit_tests.sync.logged_lake import (
     CDC,
@@ -110,6 +111,7 @@ def counts(manifest: Manifest, ops: Iterable[str]) -> list[dict[str, int]]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("local_disk_bytes", [0, 2**30], ids=["through the bucket", "over the disk"])
 def test_events_come_in_the_order_of_arrival_over_many_ranges_and_files(
     make_lake: Callable[..., InlineLake], monkeypatch: pytest.MonkeyPatch, local_disk_bytes: int
@@ -199,6 +201,7 @@ def test_a_table_that_was_emptied_has_a_snapshot_without_rows(make_lake: Callabl
     assert records_of(lake, manifest) == []
 
 
+@pytest.mark.slow
 def test_a_log_that_begins_later_begins_with_the_whole_table(make_lake: Callable[..., InlineLake]) -> None:
     chance, source = random.Random(1), Source()
     lake = make_lake()
@@ -265,7 +268,7 @@ def test_a_soft_deletion_is_one_in_the_log(make_lake: Callable[..., InlineLake])
     assert sorted(stored(lake)) == [1, 2]
 
 
-@pytest.mark.parametrize("file_format", ["Parquet", "JSONL"])
+@pytest.mark.parametrize("file_format", quick_first(["Parquet", "JSONL"]))
 def test_a_log_of_soft_deletions_makes_the_rows_that_are_not_deleted(make_lake: Callable[..., InlineLake], file_format: str) -> None:
     lake = make_lake(file_format, {"cdc_deletion_mode": "soft"}, before_image="ALL")
     lake.merge_limits = {"least_file_bytes": 6_000}
@@ -333,6 +336,7 @@ def test_rows_that_are_written_anew_begin_the_log_anew(make_lake: Callable[..., 
     assert [record["new"] for record in records_of(lake, found[2])] == [{"amount": "7"}]
 
 
+@pytest.mark.slow
 def test_a_commit_that_failed_is_made_again_with_the_same_bytes(
     make_lake: Callable[..., InlineLake], s3_settings: S3Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:

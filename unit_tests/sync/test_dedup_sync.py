@@ -85,6 +85,7 @@ def test_scattered_changes_rewrite_only_the_files_they_are_in(lake: InlineLake) 
     assert sum(file.rows for file in after.values()) == 400
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_files")
 def test_keys_that_only_differ_far_behind_the_recorded_bounds_are_all_kept(lake: InlineLake) -> None:
     lake.format = {"format_type": "JSONL"}

@@ -22,7 +22,7 @@ from destination_s3_spark.protocol.catalog import parse_catalog
 from destination_s3_spark.storage.client import s3_client
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import ClientLimits, S3Settings
-from unit_tests.examples import examples
+from unit_tests.examples import examples, quick_first
 from unit_tests.sync.delta_lake import DATE, PROPERTIES, ROOT, DeltaLake, catalog, join_every_third_file, person, sync
 from unit_tests.tables.publishers.delta_readers import DeltaReaders
 
@@ -54,7 +54,7 @@ def test_merges_deletions_and_refreshes(lake: DeltaLake) -> None:
     assert lake.check() == []
 
 
-@pytest.mark.parametrize("mode", ["append", "append_dedup"])
+@pytest.mark.parametrize("mode", quick_first(["append", "append_dedup"]))
 def test_decimals_and_their_nulls(lake: DeltaLake, mode: str) -> None:
     named = [{"stream": "users", "column": column, "precision": 12, "scale": 2} for column in ("price", "later")]
     lake.options = {**lake.options, "tables": {"decimal_columns": named}}
@@ -91,6 +91,7 @@ def test_new_columns_and_new_members_at_any_depth(lake: DeltaLake) -> None:
     assert (rows[0]["address"]["street"], rows[5]["address"]["street"]) == (None, "s")
 
 
+@pytest.mark.slow
 def test_objects_with_lists_whose_statistics_are_never_complete(lake: DeltaLake) -> None:
     inner = {"type": "object", "properties": {"tags": PROPERTIES["tags"], "n": {"type": "integer"}}}
     order = {"type": "object", "properties": {"total": {"type": "number"}, "lines": PROPERTIES["lines"], "inner": inner}}
@@ -107,6 +108,7 @@ def test_objects_with_lists_whose_statistics_are_never_complete(lake: DeltaLake)
     assert len(lake.check()) == 15
 
 
+@pytest.mark.slow
 def test_files_from_before_the_option_are_described_by_their_footers(lake: DeltaLake) -> None:
     on, lake.options = lake.options, {}
     for start in (0, 5):
@@ -119,8 +121,8 @@ def test_files_from_before_the_option_are_described_by_their_footers(lake: Delta
     assert sorted(pa.table(adds)["min.id"].to_pylist()) == [0, 5, 10]
 
 
-@pytest.mark.parametrize("mode", ["append", "append_dedup"])
-@pytest.mark.parametrize("change", ["recover", "rewrite"])
+@pytest.mark.parametrize("mode", quick_first(["append", "append_dedup"]))
+@pytest.mark.parametrize("change", quick_first(["recover", "rewrite"]))
 def test_a_column_of_another_type(lake: DeltaLake, mode: str, change: str) -> None:
     lake.options = {**lake.options, "tables": {"schema_change": change}}
     sync(lake, catalog(mode=mode), map(person, range(5)))
@@ -141,6 +143,7 @@ def test_while_files_wait_for_another_type_readers_keep_the_old_version(lake: De
     assert DeltaReaders.on_s3(lake.settings, ROOT).values("x") == ["one"]
 
 
+@pytest.mark.slow
 def test_times_of_day_are_left_out_with_a_warning(lake: DeltaLake, caplog: pytest.LogCaptureFixture) -> None:
     properties = {**PROPERTIES, "clock": {"type": "string", "format": "time"}}
     with caplog.at_level(logging.WARNING, "airbyte"):
@@ -185,6 +188,7 @@ def test_members_with_times_of_day_are_left_out(lake: DeltaLake) -> None:
         assert (row["s"], row["l"], "only" in row) == ({"n": 2}, [{"n": 3}], False)
 
 
+@pytest.mark.slow
 def test_files_of_destination_s3_are_part_of_it(lake: DeltaLake) -> None:
     sync(lake, catalog(), map(person, range(4)))
     (body,) = [body for body in lake.files(".parquet") if len(pq.read_table(pa.BufferReader(body))) == 4]

@@ -159,6 +159,7 @@ def run(lake: InlineLake, command: str) -> int:
     return operator_command([command, "--config", str(lake.directory / "config.json")])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("forgery", HINTS)
 def test_a_forged_hint_is_no_way_to_other_objects(lake: InlineLake, forgery: str) -> None:
     others = Others(lake)
@@ -191,6 +192,7 @@ SEEDS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("forgery", SEEDS)
 def test_a_chain_from_nothing_owns_nothing_of_others(lake: InlineLake, forgery: str, capsys: pytest.CaptureFixture[str]) -> None:
     stream, fields = SEEDS[forgery]

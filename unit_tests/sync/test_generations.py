@@ -218,6 +218,7 @@ def lake(s3_settings: S3Settings, tmp_path: Path) -> InlineLake:
     return InlineLake(s3_settings, tmp_path)
 
 
+@pytest.mark.slow
 def test_rows_below_the_minimum_go_and_those_of_the_generation_stay(lake: InlineLake) -> None:
     check(lake, NAMED)
 

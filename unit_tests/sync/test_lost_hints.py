@@ -17,6 +17,7 @@ from destination_s3_spark.storage.object_store import ObjectStore
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.runs import footers
+from unit_tests.examples import quick_first
 from unit_tests.places import table_of
 from unit_tests.sync.inline_lake import InlineLake, line, state, status
 from unit_tests.sync.test_statistics import catalog
@@ -56,7 +57,7 @@ def files(lake: InlineLake, *kinds: FileKind) -> tuple[FileEntry, ...]:
     return chain.live_files().of(*kinds)
 
 
-@pytest.mark.parametrize("file_format", ["Parquet", "JSONL"])
+@pytest.mark.parametrize("file_format", quick_first(["JSONL", "Parquet"]))
 def test_a_merge_reads_the_keys_of_the_tables_files(file_format: str, s3_settings: S3Settings, tmp_path: Path, read: list[str]) -> None:
     lake = lake_of(s3_settings, tmp_path, file_format)
     kind = FileKind.FINAL if file_format == "Parquet" else FileKind.STATE
@@ -80,7 +81,7 @@ def test_a_merge_reads_the_keys_of_the_tables_files(file_format: str, s3_setting
     assert {file.key: file.keys for file in files(lake, kind) if file.key in untouched} == untouched
 
 
-@pytest.mark.parametrize("mode", ["append", "append_dedup"])
+@pytest.mark.parametrize("mode", quick_first(["append", "append_dedup"]))
 def test_a_publisher_reads_the_statistics_of_the_files_that_it_adds(
     mode: str, s3_settings: S3Settings, tmp_path: Path, read: list[str]
 ) -> None:
@@ -112,6 +113,7 @@ def statistics(lake: InlineLake) -> dict[str, Any]:
     return {action["add"]["path"]: json.loads(action["add"]["stats"]) for action in actions if "add" in action}
 
 
+@pytest.mark.slow
 def test_a_hint_that_grows_too_large_leaves_statistics_out_first_then_keys_then_files(
     s3_settings: S3Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -57,6 +57,7 @@ def test_after_a_rebuild(lake: ViewedLake, mode: str) -> None:
     assert lake.ids_viewed() == list(range(9))
 
 
+@pytest.mark.slow
 @MODES
 def test_after_a_rebuild_of_a_table_whose_last_sync_failed(lake: ViewedLake, mode: str) -> None:
     sync(lake, catalog(mode=mode), map(person, range(4)))
@@ -87,6 +88,7 @@ def _delete(lake: ViewedLake, prefix: str) -> None:
     store.delete([found.key for found in store.list(prefix)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_after_a_repair(lake: ViewedLake, damage: str) -> None:
     sync(lake, catalog(), map(person, range(4)))

@@ -169,6 +169,7 @@ def test_delta_values_of_each_transform(
     assert sorted(map(str, polars["part"].to_list())) == sorted(map(str, found))
 
 
+@pytest.mark.slow
 def test_a_delta_log_follows_a_refresh_with_other_partitions(s3_settings: S3Settings, tmp_path: Any) -> None:
     lake = InlineLake(s3_settings, tmp_path, options={**partitioned(), "publish": {"delta": True}})
     lake.sync(catalog(), messages(map(daily, range(16))))
@@ -237,6 +238,7 @@ def test_iceberg_hides_the_partitions(
             assert row["id"] in found.to_arrow()["id"].to_pylist()
 
 
+@pytest.mark.slow
 def test_an_iceberg_table_follows_a_refresh_with_other_partitions(
     s3_settings: S3Settings, tmp_path: Any, caplog: pytest.LogCaptureFixture
 ) -> None:

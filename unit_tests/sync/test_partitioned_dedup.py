@@ -15,6 +15,7 @@ from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.found import find_tables
 from destination_s3_spark.tables.verification import verify
+from unit_tests.examples import quick_first
 from unit_tests.places import TEMPLATE
 from unit_tests.sync.inline_lake import InlineLake
 from unit_tests.sync.partitioned_lake import (
@@ -51,7 +52,7 @@ def versions(ids: Iterable[int], kind: str, days: int = 5) -> list[dict[str, Any
     return [{"id": number, "at": at[number], "kind": kind} for number in ids]
 
 
-@pytest.mark.parametrize("format_type", ["Parquet", "Avro"])
+@pytest.mark.parametrize("format_type", quick_first(["Parquet", "Avro"]))
 def test_deduplicated_tables_whose_key_has_the_column(format_type: str, lake: InlineLake) -> None:
     lake.format = {"format_type": format_type}
     lake.merge_limits = {"least_file_bytes": 4_000}

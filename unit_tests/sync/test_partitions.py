@@ -20,6 +20,7 @@ from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.landing import land
 from destination_s3_spark.tables.stored import rewrite
 from destination_s3_spark.tables.updates.inputs import raw_twins
+from unit_tests.examples import quick_first
 from unit_tests.sync.inline_lake import InlineLake
 from unit_tests.sync.partitioned_lake import (
     DAILY,
@@ -42,7 +43,7 @@ def lake(s3_settings: S3Settings, tmp_path: Path) -> InlineLake:
     return InlineLake(s3_settings, tmp_path, options=partitioned(DAILY))
 
 
-@pytest.mark.parametrize("format_type", ["Parquet", "Avro"])
+@pytest.mark.parametrize("format_type", quick_first(["Parquet", "Avro"]))
 def test_appends_and_compaction(format_type: str, lake: InlineLake) -> None:
     lake.format = {"format_type": format_type}
     for sync in range(16):
@@ -77,7 +78,7 @@ def test_a_file_of_a_partition_has_no_raw_twin() -> None:
     assert raw_twins(live, [replace(joined, in_partition=False)]) == {joined.key: raw}
 
 
-@pytest.mark.parametrize("raw", [True, False])
+@pytest.mark.parametrize("raw", quick_first([True, False]))
 def test_types_of_columns_change_in_place(raw: bool, lake: InlineLake) -> None:
     lake.options = partitioned(DAILY, schema_change="rewrite", raw_tables=raw)
     for sync in range(3):
@@ -98,6 +99,7 @@ def test_avro_files_without_raw_rows_are_not_retyped(lake: InlineLake) -> None:
     assert finals(lake) == before
 
 
+@pytest.mark.slow
 def test_a_change_of_the_columns_type_moves_its_rows(lake: InlineLake) -> None:
     for sync in range(3):
         lake.sync(catalog(sync=sync + 1), messages(map(record, range(8 * sync, 8 * sync + 8))))
@@ -112,6 +114,7 @@ def test_a_change_of_the_columns_type_moves_its_rows(lake: InlineLake) -> None:
     check(lake, range(25))
 
 
+@pytest.mark.slow
 def test_a_rebuild_from_raw_rows(lake: InlineLake, monkeypatch: pytest.MonkeyPatch) -> None:
     for sync in range(16):
         lake.sync(catalog(sync=sync + 1), messages(map(record, range(8 * sync, 8 * sync + 8))))
@@ -124,7 +127,7 @@ def test_a_rebuild_from_raw_rows(lake: InlineLake, monkeypatch: pytest.MonkeyPat
     check(lake, range(136))
 
 
-@pytest.mark.parametrize("raw", [True, False])
+@pytest.mark.parametrize("raw", quick_first([True, False]))
 def test_refreshes(raw: bool, lake: InlineLake) -> None:
     lake.options = partitioned(DAILY, raw_tables=raw)
     lake.sync(catalog(sync=1), messages(map(record, range(8))))
@@ -141,7 +144,7 @@ def test_refreshes(raw: bool, lake: InlineLake) -> None:
     check(lake, range(120, 128))
 
 
-@pytest.mark.parametrize(("first", "then"), [((), (DAILY,)), ((HOURLY,), (DAILY,)), ((DAILY,), ({**DAILY, "name": "days"},))])
+@pytest.mark.parametrize(("first", "then"), quick_first([((HOURLY,), (DAILY,)), ((), (DAILY,)), ((DAILY,), ({**DAILY, "name": "days"},))]))
 def test_another_partitioning_takes_a_refresh(
     first: tuple[dict[str, Any], ...], then: tuple[dict[str, Any], ...], lake: InlineLake, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -165,8 +168,8 @@ def test_another_partitioning_takes_a_refresh(
     assert {file.partition for file in finals(lake)} == {None}
 
 
-@pytest.mark.parametrize("mode", ["append", "append_dedup"])
-@pytest.mark.parametrize("raw", [True, False])
+@pytest.mark.parametrize("mode", quick_first(["append", "append_dedup"]))
+@pytest.mark.parametrize("raw", quick_first([True, False]))
 @pytest.mark.parametrize(("first", "then"), [((), DAILY), (HOURLY, DAILY), (DAILY, ())])
 def test_a_refresh_with_another_partitioning_that_is_given_up(raw: bool, mode: str, first: Any, then: Any, lake: InlineLake) -> None:
     """Its rows join the table, whose files are then written again with the new partitions."""
@@ -203,6 +206,7 @@ def test_files_of_destination_s3_stay_undivided_until_a_refresh(lake: InlineLake
     check(lake, range(8, 16))
 
 
+@pytest.mark.slow
 def test_many_partitions_are_refused_with_words(lake: InlineLake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(land, "MOST_PARTITIONS", 100)
     lake.options = partitioned({"stream": "*", "column": "id", "transform": "identity"})

@@ -27,6 +27,7 @@ from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.factory import TableFactory
 from destination_s3_spark.tables.runs.keys import BOUND_BYTES
 from destination_s3_spark.tables.verification import CheckedFooter, Verified, checked_footer, key_problems, order_problem, verify
+from unit_tests.examples import quick_first
 from unit_tests.sync.inline_lake import InlineLake, line, state, status
 from unit_tests.sync.logged_lake import cdc_catalog
 
@@ -67,7 +68,7 @@ def keys(lake: InlineLake, part: str) -> list[str]:
     return [info.key for info in S3Store(lake.settings).list("lake/") if part in info.key]
 
 
-@pytest.mark.parametrize("key", [None, "id"])
+@pytest.mark.parametrize("key", quick_first([None, "id"]))
 @pytest.mark.parametrize("kind", ["Parquet", "CSV"])
 def test_a_sound_table_has_no_problems(make_lake: Make, key: str | None, kind: str) -> None:
     lake = make_lake(key, format={"format_type": kind, **({"flattening": "Root level flattening"} if kind == "CSV" else {})})
@@ -79,6 +80,7 @@ def test_a_sound_table_has_no_problems(make_lake: Make, key: str | None, kind: s
     assert (result.remarks == ()) == (kind == "Parquet")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", [None, "id"])
 def test_a_chain_with_snapshots_has_none(make_lake: Make, monkeypatch: pytest.MonkeyPatch, key: str | None) -> None:
     monkeypatch.setattr(opening, "SNAPSHOT_EVERY", 4)
@@ -96,6 +98,7 @@ def snapshots(lake: InlineLake) -> list[int]:
     return [block["sequenceNumber"] for block in blocks if block["event"]["kind"] == "Snapshot"]
 
 
+@pytest.mark.slow
 def test_a_refreshed_table_and_one_with_a_change_log_have_none(make_lake: Make) -> None:
     lake = make_lake("id", change_log={"enabled": True})
     sync(lake, 5, "id", generation=2)
@@ -113,6 +116,7 @@ def test_files_that_stay_for_a_while_are_a_remark(make_lake: Make) -> None:
     assert re.fullmatch(r"\d replaced files stay for running queries \(publish\.keep_replaced_minutes\), the last until .* UTC", remark)
 
 
+@pytest.mark.slow
 def test_a_hint_that_says_something_else_than_the_chain_is_a_problem(make_lake: Make) -> None:
     lake = make_lake(None)
     store = S3Store(lake.settings)
@@ -158,8 +162,8 @@ def copied(store: S3Store, key: str) -> None:
     store.put(f"{head}-{int(digits) + 99:026d}.parquet", store.get(key))
 
 
-@pytest.mark.parametrize("key", [None, "id"])
-@pytest.mark.parametrize("folder", ["lake/users/", "/raw/"])
+@pytest.mark.parametrize("key", quick_first(["id", None]))
+@pytest.mark.parametrize("folder", quick_first(["lake/users/", "/raw/"]))
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
@@ -252,6 +256,7 @@ def test_a_block_that_counts_other_rows_than_its_file_is_a_problem(make_lake: Ma
     assert checked_footer(store, replace(entry, bytes=len(sink.getvalue()))).problem == f"{target} has 10 rows, its block says 5"
 
 
+@pytest.mark.slow
 def test_a_damaged_or_missing_hint_is_a_remark(make_lake: Make) -> None:
     lake = make_lake(None)
     store = S3Store(lake.settings)

@@ -65,6 +65,7 @@ def test_very_many_commits_are_thinned_and_the_page_says_so() -> None:
     assert len(html(table)) < 500_000
 
 
+@pytest.mark.slow
 def test_a_page_of_very_many_tables_is_folded_and_small() -> None:
     text = html(*(figures(f"table {number}", 300) for number in range(100)))
 

@@ -85,6 +85,7 @@ def test_groups_are_whole_apart_and_no_larger_than_they_may_be(sizes: list[int],
         assert size >= target / 2 or (len(group) >= LEAST_FILES and size >= GROWTH * max(file.bytes for file in group))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_a_year_of_hourly_syncs_leaves_few_files_and_rewrites_a_row_a_few_times(seed: int) -> None:
     chance = random.Random(seed)

@@ -160,6 +160,7 @@ def test_a_table_that_is_not_ours_is_never_changed(
     assert f"There is a table {database}.users in AWS Glue already, and it " in warnings(caplog)[0]
 
 
+@pytest.mark.slow
 def test_an_idle_sync_registers_a_dropped_table_and_outdated_columns(table: Any, glue: Any, database: str) -> None:
     synced(table, 1, publisher(table, database))
     glue.delete_table(DatabaseName=database, Name="users")
@@ -189,6 +190,7 @@ def test_while_files_have_an_older_type_the_columns_stay(table: Any, glue: Any, 
     assert warnings(caplog) == []
 
 
+@pytest.mark.slow
 def test_a_later_session_is_not_overwritten(table: Any, glue: Any, database: str) -> None:
     synced(table, 1, publisher(table, database))
     first = table.writer(2, publishers=[publisher(table, database)])
@@ -240,6 +242,7 @@ def test_an_idle_sync_registers_the_manifest_after_the_delta_log_is_gone(table: 
     assert registered(glue, database)["StorageDescriptor"]["Location"].endswith("_symlink_format_manifest/")
 
 
+@pytest.mark.slow
 def test_columns_that_an_engine_adds_to_a_delta_table_stay(table: Any, glue: Any, database: str) -> None:
     synced(table, 1, publisher(table, database, define=delta_definition))
     found = registered(glue, database)

@@ -90,6 +90,7 @@ def world(tmp_path: Path) -> Callable[[], tuple[FakeStore, Path]]:
     return make
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", [Fault.CRASH_BEFORE, Fault.CRASH_AFTER])
 def test_a_death_at_any_call_of_the_store_heals_at_the_next_sync(world: Any, fault: Fault) -> None:
     store, folder = world()
