@@ -59,6 +59,10 @@ class TableLog:
             Files.of(_final(events[:number]), "final"), Files.of(merge["filesRemoved"], "final"), Files.of(merge["files"], "final"), runs
         )
 
+    def bytes_written(self) -> int:
+        """The bytes of all files that any block added: runs, final files, tombstones and merge states."""
+        return sum(file["bytes"] for event in self._events() for file in event.get("files", ()))
+
     def files(self) -> Files:
         """The final files of today."""
         return Files.of(_final(self._events()), "final")

@@ -1,0 +1,201 @@
+"""Random histories of a table whose merges are put off, beside the same table merged in every sync. In the end tables and logs are equal.
+
+Rows get ascending times of extraction, so none tie over two syncs.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from destination_s3_spark.chain.files import FileKind
+from destination_s3_spark.chain.log import Chain
+from destination_s3_spark.errors import SyncError
+from destination_s3_spark.protocol.catalog import Catalog
+from destination_s3_spark.storage.s3 import S3Store
+from destination_s3_spark.storage.settings import S3Settings
+from unit_tests.places import table_of
+from unit_tests.sync.inline_lake import InlineLake, records, state, status
+from unit_tests.sync.logged_lake import CDC, DATA, cdc_catalog, lines, manifests, records_of, stored
+from unit_tests.sync.reference_changes import Record
+from unit_tests.sync.test_faults import catalog
+from unit_tests.sync.test_verification import verified
+
+HISTORIES = 12
+SYNCS = 14
+KEYS = 12
+NEVER = [{"stream": "*", "when_runs_mb": 1_000_000}]
+NOW = [{"stream": "*", "at_least_every_hours": 0}]
+FORMATS = ("Parquet", "Parquet", "JSONL")
+
+
+class Twins:
+    """Two lakes with the same syncs: one merges in every sync, the other one when it is told to."""
+
+    def __init__(self, settings: S3Settings, directory: Path, chance: random.Random, make_bucket: Callable[[], S3Settings]) -> None:
+        self.chance = chance
+        form = {"format_type": chance.choice(FORMATS)}
+        log = {"change_log": {"enabled": True, "format": "jsonl", "before_image": "ALL"}} if chance.random() < 0.5 else {}
+        self.tables = {"cdc_deletion_mode": chance.choice(["hard", "soft"]), "raw_tables": chance.random() < 0.5}
+        self.options = log
+        self.lakes = [InlineLake(one, directory / str(n), format=form) for n, one in enumerate((settings, make_bucket()))]
+        for lake in self.lakes:
+            lake.directory.mkdir()
+        self.count = self.number = 0
+        self.generation = 1
+        self.properties = DATA | CDC
+        self.recent: bytes = b""
+
+    def sync(self, records: list[Record], *, waits: bool, minimum: int = 0) -> None:
+        self.number += 1
+        self.recent = lines(records) + state(self.number) + status("COMPLETE")
+        self.send(waits=waits, minimum=minimum)
+
+    def send(self, *, waits: bool, minimum: int = 0) -> None:
+        for lake, merge in zip(self.lakes, ([], NEVER if waits else NOW), strict=True):
+            lake.options = self.options | {"tables": self.tables | {"merge": merge}}
+            lake.sync(self.catalog(minimum), [self.recent])
+
+    def catalog(self, minimum: int = 0) -> Catalog:
+        return cdc_catalog(self.generation, minimum, self.properties)
+
+    def records(self, count: int) -> list[Record]:
+        """Records of which the later ones are not always newer.
+
+        With a log they are: one that comes late to its own merge is no event, and one that is merged with newer ones is.
+        """
+        found = []
+        for _ in range(count):
+            self.count += 1
+            lsn = self.count if self.options else max(0, self.count - self.chance.choice((0, 0, 0, 5, 20)))
+            values = {"amount": self.chance.choice([None, 1.5, 2]), "name": f"n{self.count}", "tags": self.chance.choice([None, ["x"]])}
+            deleted = self.chance.random() < 0.2
+            if deleted:  # soft deletions that differ and have no other row of their key depend on the order of arrival
+                values = dict.fromkeys(values)
+            found.append(Record(self.chance.randrange(KEYS), values, lsn, deleted, 1_000 + self.count, self.count - 1))
+        return found
+
+    def step(self) -> None:
+        waits = self.chance.random() < 0.8
+        match self.chance.randrange(12):
+            case 0:
+                self.generation += 1
+                self.sync(self.records(8), waits=waits, minimum=self.generation)
+            case 1 if not self.options:  # in a log, a version that comes twice is an event or none, depending on what it is merged with
+                self.send(waits=waits)
+            case 2:
+                self.properties = self.properties | {f"extra{self.number}": {"type": ["null", "string"]}}
+                self.sync(self.records(5), waits=waits)
+            case 3:
+                self.number += 1
+                self.recent = status("COMPLETE")
+                self.send(waits=waits)
+            case _:
+                self.sync(self.records(self.chance.choice((1, 4, 15))), waits=waits)
+
+
+@pytest.fixture
+def few_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let three runs wait, so that short histories combine some."""
+    for module in ("waiting", "choice"):
+        monkeypatch.setattr(f"destination_s3_spark.tables.updates.{module}.MOST_RUNS", 3)
+
+
+@pytest.mark.usefixtures("few_runs")
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, HISTORIES))])
+def test_a_table_whose_merges_wait_ends_as_one_that_is_merged_in_every_sync(
+    s3_settings: S3Settings, make_bucket: Callable[[], S3Settings], tmp_path: Path, seed: int
+) -> None:
+    twins = Twins(s3_settings, tmp_path, random.Random(seed), make_bucket)
+    for _ in range(SYNCS):
+        twins.step()
+    twins.sync(twins.records(3), waits=False)
+
+    always, waited = twins.lakes
+    assert stored(waited) == stored(always)
+    assert marked(waited) == marked(always)
+    assert not live(waited, FileKind.DELTA)
+    if twins.options:
+        assert events(waited) == events(always)
+    for lake in twins.lakes:
+        assert verified(lake).problems == ()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("few_runs")
+@pytest.mark.parametrize("arrives", [True, False], ids=["the last request arrives", "the last request is lost"])
+@pytest.mark.parametrize("merge", [NEVER, NOW], ids=["combining", "merging"])
+def test_a_sync_of_a_table_with_waiting_rows_may_die_at_any_request(
+    s3_settings: S3Settings, s3_proxy: Any, s3_error: Callable[..., Any], tmp_path: Path, merge: list[Any], arrives: bool
+) -> None:
+    dying = InlineLake(replace(s3_settings, endpoint=s3_proxy.endpoint), tmp_path)
+    other = InlineLake(s3_settings, tmp_path)
+    number = call = 0
+    died = True
+    while died:
+        call += 1
+        for _ in range(3):  # the fourth run is one too many
+            number += 1
+            sync(other, NEVER if call > 1 or number > 1 else NOW, number)
+        seen: list[str] = []
+
+        def script(request: Any, last: int = call, seen: list[str] = seen) -> Any:
+            seen.append(request.operation)
+            if len(seen) < last or (arrives and len(seen) == last):
+                reply = request.forward()
+            return reply if len(seen) < last else s3_error(403, "AccessDenied")
+
+        s3_proxy.script = script
+        number += 1
+        with suppress(SyncError):
+            sync(dying, merge, number)
+        died = len(seen) >= call
+        acknowledged = {one["state"]["stream"]["stream_state"]["cursor"] for lake in (dying, other) for one in lake.states}
+        sync(other, NOW, number)  # the next attempt
+        assert acknowledged | {0, number} <= set(other.ids()), f"call {call} ({seen[-1]}): an acknowledged row is lost"
+        assert len(set(other.ids())) == len(other.ids())
+        assert not live(other, FileKind.DELTA)
+        assert list(S3Store(s3_settings).list_uploads("")) == []
+    assert call > 12
+    assert verified(other).problems == ()
+
+
+def sync(lake: InlineLake, merge: list[Any], number: int) -> None:
+    """A sync with one record of its own, and one that all send."""
+    lake.options = {"tables": {"raw_tables": False, "merge": merge}}
+    lake.sync(catalog("append_dedup", 1), [records([0, number]), state(number), status("COMPLETE")])
+
+
+def live(lake: InlineLake, kind: FileKind) -> list[str]:
+    chain = Chain(S3Store(lake.settings), table_of("users"))
+    chain.read()
+    chain.catch_up()
+    return [file.key for file in chain.live_files().of(kind)]
+
+
+def marked(lake: InlineLake) -> Counter[tuple[int, bool]]:
+    """Which rows are marked as deleted."""
+    rows = [row for file in lake.files(".parquet") for row in pq.read_table(pa.BufferReader(file)).to_pylist()]
+    return Counter((row["id"], row["_ab_cdc_deleted_at"] is not None) for row in rows)
+
+
+def events(lake: InlineLake) -> dict[int, list[Any]]:
+    """The events of the log since its last snapshot, by key, each with its operation and its images."""
+    found: dict[int, list[Any]] = {}
+    for manifest in manifests(lake):
+        records = records_of(lake, manifest)
+        if any(record["op"] == "S" for record in records):
+            found = {}
+        for record in records:
+            images = [{name: image[name] for name in DATA if name in image} for image in (record.get("new", {}), record.get("old", {}))]
+            found.setdefault(record["key"]["id"], []).append((record["op"], *images))
+    return found
