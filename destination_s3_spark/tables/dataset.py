@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import dataclasses
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from functools import partial
+from typing import Any, Literal, TypeVar, overload
 
 import pyarrow as pa
 import pyarrow.dataset as ds
+from msgspec.structs import replace
 from pyarrow.fs import S3FileSystem
 
+from destination_s3_spark.chain.events import SetDataSchema
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.chain.log import Chain
@@ -19,41 +23,96 @@ from destination_s3_spark.config.config import Config
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.formats.registry import chosen_format, format_of
 from destination_s3_spark.schema.arrow import META_FIELDS, RAW_SCHEMA
-from destination_s3_spark.schema.schema_event import arrow_from_event
+from destination_s3_spark.schema.schema_event import arrow_from_event, from_event
 from destination_s3_spark.storage.configured import s3_settings
 from destination_s3_spark.storage.credentials import arrow_filesystem
+from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.factory import table_factory
+from destination_s3_spark.tables.fresh import FreshRows, FreshTable, MergeOnRead
 
-HEADS_AT_ONCE = 16
+T = TypeVar("T")
+R = TypeVar("R")
+
+CALLS_AT_ONCE = 16
 ARROW_PARQUET = ds.ParquetFileFormat()
 
 
-def read(config: Mapping[str, Any], name: str, namespace: str | None = None) -> ds.Dataset:
+@overload
+def read(config: Mapping[str, Any], name: str, namespace: str | None = None, *, fresh: Literal[False] = False) -> ds.Dataset: ...
+
+
+@overload
+def read(config: Mapping[str, Any], name: str, namespace: str | None = None, *, fresh: Literal[True]) -> FreshTable: ...
+
+
+def read(config: Mapping[str, Any], name: str, namespace: str | None = None, *, fresh: bool = False) -> ds.Dataset | FreshTable:
     """Return a stream's table as of its newest commit. `config` is the connector's configuration, as for `write`.
 
     The dataset has the table's current columns. Files written before a column was added yield nulls for it. A deduplicated table in CSV or
     JSON Lines has one column `_airbyte_data` with the record's JSON text instead of data columns. A later commit may delete files of the
     dataset. Scanning it then raises OSError (NO_SUCH_KEY); call `read` again.
 
+    With `fresh`, rows that wait for the table's next merge are merged while the table is read. Without it, the table is that of its last
+    merge.
+
     Raises ConfigError when the table does not exist or Arrow cannot read the format of its files. Raises DataError when its chain is
     damaged, and TransientError when the store does not answer.
     """
     parsed = Config.parse(config)
-    settings = s3_settings(parsed)
     stream = StreamId.of(namespace, name)
-    factory = table_factory(parsed)
+    if fresh:
+        return FreshTable(partial(_fresh_rows, parsed, stream))
+    chain, live, s3 = _found(parsed, stream)
+    files, of_text = _parquet_files(live, parsed, f"s3://{s3.bucket}/{chain.head.identity.final_root}")
+    schema = RAW_SCHEMA if of_text else _typed_schema(chain, files)
+    return _dataset(files, schema, arrow_filesystem(s3), s3.bucket)
+
+
+def _found(config: Config, stream: StreamId) -> tuple[Chain, LiveFiles, S3Settings]:
+    """Read the chain of a stream's table, and list the files that readers see."""
+    s3 = s3_settings(config)
+    factory = table_factory(config)
     chain = factory.chain_of(stream)
     store = TableStore(factory.store, chain)
     if chain.state is None:
-        place = f"s3://{settings.bucket}/{chain.table.folder}"
+        place = f"s3://{s3.bucket}/{chain.table.folder}"
         raise ConfigError(f"There is no table of stream '{stream}' at {place}. Check the name and the bucket path.")
-    with ThreadPoolExecutor(HEADS_AT_ONCE, "heads") as pool:
-        live = readable(chain, store, pool.map).live
-        list(pool.map(store.require, live.adopted))
-    files, of_text = _parquet_files(live, parsed, f"s3://{settings.bucket}/{chain.head.identity.final_root}")
-    schema = RAW_SCHEMA if of_text else _typed_schema(chain, files)
-    return _dataset(files, schema, arrow_filesystem(settings), settings.bucket)
+    live = readable(chain, store, in_parallel).live
+    list(in_parallel(store.require, live.adopted))
+    return chain, live, s3
+
+
+def _fresh_rows(config: Config, stream: StreamId) -> FreshRows:
+    """Find the rows of a stream's table, those that wait for a merge included."""
+    chain, everything, s3 = _found(config, stream)
+    live = replace(everything, files=tuple(file for file in everything.files if not everything.is_pending(file)), pending=None)
+    files, of_text = _parquet_files(live, config, f"s3://{s3.bucket}/{chain.head.identity.final_root}")
+    waiting = live.of(FileKind.DELTA)
+    schema = _typed_schema(chain, [*files, *waiting])
+    merge = _merge_on_read(config, chain, live, s3, refreshed=everything.pending is not None) if waiting else None
+    if waiting and merge is None:
+        files = [*files, *waiting]
+    if of_text or (merge is not None and merge.of_text):
+        schema = RAW_SCHEMA
+    made = _dataset(files, schema, arrow_filesystem(s3), s3.bucket)
+    return FreshRows(chain.head.block_hash, made.schema, merge, partial(_without, made, s3.bucket))
+
+
+def _merge_on_read(config: Config, chain: Chain, live: LiveFiles, s3: S3Settings, *, refreshed: bool) -> MergeOnRead | None:
+    """Prepare the merge of the runs, or return None if the table is not deduplicated.
+
+    While a refresh runs, or other types are recorded of which no row has come, the table is that of the newest schema among its files.
+    """
+    state = chain.head
+    newest = max(file.schema_id or 0 for file in live.of(FileKind.FINAL, FileKind.STATE, FileKind.DELTA))
+    payload, types_since = state.schema or {}, state.types_since
+    if refreshed or newest < types_since:
+        history = [event for block in chain.schema_history() if isinstance(event := block.event, SetDataSchema)]
+        payload = next(event.schema for event in history if event.schema_id == newest)
+        types_since = max((event.schema_id for event in history if event.retypes and event.schema_id <= newest), default=0)
+    factory = dataclasses.replace(table_factory(config), map_files=in_parallel)
+    return MergeOnRead.of(factory.of_chain(chain, payload), from_event(payload), types_since, live, s3)
 
 
 def _parquet_files(live: LiveFiles, config: Config, folder: str) -> tuple[list[FileEntry], bool]:
@@ -94,7 +153,20 @@ def _typed_schema(chain: Chain, files: Sequence[FileEntry]) -> pa.Schema | None:
     return None if payload is None else arrow_from_event(payload)
 
 
-def _dataset(files: Sequence[FileEntry], schema: pa.Schema | None, filesystem: S3FileSystem, bucket: str) -> ds.Dataset:
+def in_parallel(function: Callable[[T], R], items: Iterable[T], /) -> Iterable[R]:
+    """Return the function's results in the order of the items, from several threads."""
+    with ThreadPoolExecutor(CALLS_AT_ONCE, "files") as pool:
+        return list(pool.map(function, items))
+
+
+def _without(table: ds.FileSystemDataset, bucket: str, keys: Collection[str]) -> ds.FileSystemDataset:
+    """Return the dataset without these files."""
+    paths = {f"{bucket}/{key}" for key in keys}
+    fragments = [fragment for fragment in table.get_fragments() if fragment.path not in paths]
+    return ds.FileSystemDataset(fragments, table.schema, ARROW_PARQUET, table.filesystem)
+
+
+def _dataset(files: Sequence[FileEntry], schema: pa.Schema | None, filesystem: S3FileSystem, bucket: str) -> ds.FileSystemDataset:
     # The sizes come from the chain and save a HEAD request per file.
     fragments = [ARROW_PARQUET.make_fragment(f"{bucket}/{file.key}", filesystem, file_size=file.bytes or None) for file in files]
     if schema is None:

@@ -106,13 +106,22 @@ class TableFactory:
         self, found: FoundTable, publishers: Sequence[Publisher], disposition: WriteDisposition = WriteDisposition.MAINTAIN
     ) -> StreamTable:
         """Make a table from the catalog that its chain recorded last. The session adds no rows."""
-        table, template = found.table, self.template
         chain = self.read_chain(found)
+        return self.of_chain(chain, chain.head.schema or {}, publishers, disposition)
+
+    def of_chain(
+        self,
+        chain: Chain,
+        schema: Mapping[str, Any],
+        publishers: Sequence[Publisher] = (),
+        disposition: WriteDisposition = WriteDisposition.MAINTAIN,
+    ) -> StreamTable:
+        """Make the table of a chain, which has been read, from the catalog of a schema that it records. The session adds no rows."""
         generation = chain.head.contents.generation
         session = Session(0, generation, self.started_at, disposition)
-        writer = self._writer(table, session, self.orphans(), chain, publishers)
-        stream, fields = _recorded(found, chain.head.schema or {}, generation)
-        return StreamTable(stream, fields, writer, self._layout(template, table, RAW_PARQUET), rules(self.config), session)
+        writer = self._writer(chain.table, session, self.orphans(), chain, publishers)
+        stream, fields = _recorded(chain.table.stream, schema, generation)
+        return StreamTable(stream, fields, writer, self._layout(self.template, chain.table, RAW_PARQUET), rules(self.config), session)
 
     def publishers(self, every: FoundTables) -> dict[StreamId, tuple[Publisher, ...]]:
         """Make the publishers of found tables by the same rules as in a sync. `every` holds all tables of the bucket path."""
@@ -211,7 +220,7 @@ def require_own_roots(catalog: Catalog, roots: Mapping[StreamId, str], template:
             )
 
 
-def _recorded(found: FoundTable, schema: Mapping[str, Any], generation: int) -> tuple[Stream, StreamFields]:
+def _recorded(of: StreamId, schema: Mapping[str, Any], generation: int) -> tuple[Stream, StreamFields]:
     """Restore the stream and the fields that the table's last sync declared."""
     columns = [column for column in from_event(schema).fields if column.present]
     fields = StreamFields(
@@ -219,7 +228,7 @@ def _recorded(found: FoundTable, schema: Mapping[str, Any], generation: int) -> 
         frozenset(column.source for column in columns if column.required),
     )
     stream = Stream(
-        id=found.stream,
+        id=of,
         json_schema={},
         sync_mode="full_refresh",
         destination_sync_mode=DestinationSyncMode(schema["mode"]),

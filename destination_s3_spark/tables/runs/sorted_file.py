@@ -212,6 +212,7 @@ class SortedFile:
         if metadata[KEY_FINGERPRINT] != spec.fingerprint:
             raise Bug("A file is not sorted by the table's primary key of today; nothing was merged.")
         self._same_cursor = metadata[CURSOR_FINGERPRINT] == form.spec.cursor_fingerprint
+        self._columns = form.schema.names
 
     def read(self, low: bytes = b"", high: bytes | None = None, portion_bytes: int = PORTION_BYTES) -> Iterator[pa.Table]:
         """Yield the rows with `low` <= key < `high` in key order, in tables of about `portion_bytes` at most. `high` None is no bound.
@@ -229,9 +230,9 @@ class SortedFile:
         """Read the rows of a portion's row groups, at once or, if much larger than a portion, in several tables."""
         rows, size = (sum(getattr(self.row_groups[number], what) for number in numbers) for what in ("rows", "bytes"))
         if size <= 2 * portion_bytes:
-            yield self._reader().read_row_groups(numbers)
+            yield self._reader().read_row_groups(numbers, self._columns)
         else:
-            yield from map(_table, self._reader().iter_batches(max(1, rows * portion_bytes // size), numbers))
+            yield from map(_table, self._reader().iter_batches(max(1, rows * portion_bytes // size), numbers, self._columns))
 
     def _reader(self) -> pq.ParquetFile:
         """Open a new Arrow reader for a portion, because a reader retains all it fetched. It fetches adjacent bytes with one request."""

@@ -7,17 +7,19 @@ run. If the table was an append table, or had another key, format or types, its 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 import msgspec
 
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.live_files import LiveFiles
+from destination_s3_spark.chain.settle import MapCalls
 from destination_s3_spark.errors import Bug, DataError
 from destination_s3_spark.storage.ranged import RangedFile, present
+from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.capture.group import NO_LOG, LogGroup, MergeLog
 from destination_s3_spark.tables.columns.row_plan import file_columns
 from destination_s3_spark.tables.commit.batch import CommitResult
@@ -61,21 +63,21 @@ def merge_runs(table: OpenTable, spec: KeySpec, resources: Resources) -> Update:
     If a merge would take more time than there is, its runs wait on, with a warning. A pending generation is published in any case.
     """
     live = table.writer.live_files()
-    form = _table_format(table, spec, live, resources.least_file_bytes)
+    form = table_format(table, spec, live, resources.least_file_bytes)
     return (yield from Merge(table, live, form, merge_inputs(table, live, form, resources.task.s3), resources).steps())
 
 
 def combine_runs(table: OpenTable, spec: KeySpec, resources: Resources) -> Update:
     """Combine the runs of a deduplicated table that wait for its next merge, if there are many. No row changes."""
     live = table.writer.live_files()
-    form = _table_format(table, spec, live, resources.least_file_bytes)
+    form = table_format(table, spec, live, resources.least_file_bytes)
     return (yield from combine_waiting(table, live, form, resources))
 
 
 def rebuild_deduplicated(table: OpenTable, spec: KeySpec, resources: Resources) -> Update:
     """Rebuild a deduplicated table from its raw rows."""
     live = table.writer.live_files()
-    form = _table_format(table, spec, live, resources.least_file_bytes)
+    form = table_format(table, spec, live, resources.least_file_bytes)
     return (yield from Merge(table, live, form, raw_inputs(table, live, form, resources.task.s3), resources).steps())
 
 
@@ -145,19 +147,8 @@ class Merge:
         return self.table.layout.scratch_prefix(self.table.writer.next_token())
 
     def _plan(self, runs: Sequence[FileEntry]) -> MergePlan:
-        files = [_table_file(rows, final, self.form.spec) for rows, final in self.inputs.table]
-        # If much of the table changes, nearly every file is touched, and examining keys would save nothing.
-        closely = sum(file.rows for file in runs) * LOOK_CLOSELY_BELOW < sum(file.rows for file in files)
-        s3 = self.resources.task.s3
-
-        def read(file: FileEntry) -> Run:
-            with present(file.key, s3), closing(RangedFile(s3, file.key, file.bytes)) as source:
-                found = Run.of(file.key, file.bytes, file.offset or 0, sorted_index(source), upper(keys_of(file)))
-                return found.divided(files, lambda number: row_group_keys(source, number)) if closely else found
-
-        map_files = self.table.writer.map_files
         sizes = Sizes(self.form.target_file_bytes, self.resources.task.budget_bytes)
-        return plan_merge(files, list(map_files(read, runs)), list(map_files(read, self.inputs.tombstones)), sizes)
+        return plan_of(self.inputs, runs, self.form.spec, sizes, self.resources.task.s3, self.table.writer.map_files)
 
     def _has_time(self, size: int) -> bool:
         """Reserve the time to merge so many bytes. Return False, with a warning, if a sync does not have it."""
@@ -256,7 +247,32 @@ class Merge:
                 yield from (rows,) if rows == final else (rows, final)
 
 
-def _table_format(table: OpenTable, spec: KeySpec, live: LiveFiles, least_bytes: int) -> TableFormat:
+def plan_of(
+    inputs: MergeInputs,
+    runs: Sequence[FileEntry],
+    spec: KeySpec,
+    sizes: Sizes,
+    s3: S3Settings,
+    map_files: MapCalls,
+    some: Callable[[RangedFile], Sequence[int]] | None = None,
+) -> MergePlan:
+    """Plan the merge of runs into the table's files. `some`: returns the row groups of a run to merge, by default all."""
+    files = [_table_file(rows, final, spec) for rows, final in inputs.table]
+    # If much of the table changes, nearly every file is touched, and examining keys would save nothing.
+    closely = sum(file.rows for file in runs) * LOOK_CLOSELY_BELOW < sum(file.rows for file in files)
+
+    def read(file: FileEntry) -> Run:
+        with present(file.key, s3), closing(RangedFile(s3, file.key, file.bytes)) as source:
+            found = Run.of(file.key, file.bytes, file.offset or 0, sorted_index(source), upper(keys_of(file)))
+            numbers = range(len(found.groups)) if some is None or file.kind is FileKind.TOMBSTONE else some(source)
+            found = replace(found, groups=tuple(found.groups[number] for number in numbers))
+            return found.divided(files, lambda place: row_group_keys(source, numbers[place])) if closely else found
+
+    return plan_merge(files, list(map_files(read, runs)), list(map_files(read, inputs.tombstones)), sizes)
+
+
+def table_format(table: OpenTable, spec: KeySpec, live: LiveFiles, least_bytes: int) -> TableFormat:
+    """Return the format of the table's files after its next merge."""
     layout = table.layout
     plan = table.plan_of_all if layout.of_text else table.plan
     columns = file_columns(table.schema, plan)
