@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -31,6 +32,7 @@ from destination_s3_spark.sync.story.phases import Phases
 from destination_s3_spark.sync.sync import Parts, Sync
 from destination_s3_spark.sync.update_runner import UpdateRunner
 from destination_s3_spark.tables.factory import TableFactory
+from destination_s3_spark.tables.updates.choice import rebuild_of
 from destination_s3_spark.tables.updates.resources import LocalDisk, Resources, TaskResources
 
 LARGE = Limits(batch_bytes=2**30, age_s=3600, spool_bytes=2**31)
@@ -117,6 +119,16 @@ class InlineLake:
             finally:
                 pipeline.stop()
                 spool.close()
+
+    def rebuild(self) -> None:
+        factory = TableFactory(self.config(), S3Store(self.settings), datetime.now(UTC))
+        (found,) = factory.find().tables
+        table = factory.of_found(found, ()).open()
+        with suppress(StopIteration):
+            work = next(steps := rebuild_of(table, Resources(TaskResources(self.settings, 2**26), 2, None)))
+            while True:
+                work = steps.send([work.function(task) for task in work.tasks])
+        table.writer.close()
 
     def ids(self, stream: str = "users") -> list[int]:
         store = S3Store(self.settings)

@@ -23,9 +23,6 @@ from destination_s3_spark.protocol.catalog import Catalog, parse_catalog
 from destination_s3_spark.schema.arrow import META_FIELDS
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
-from destination_s3_spark.tables.factory import TableFactory
-from destination_s3_spark.tables.updates.choice import rebuild_of
-from destination_s3_spark.tables.updates.resources import Resources, TaskResources
 from unit_tests.places import table_of
 from unit_tests.sync.inline_lake import InlineLake, line, status
 
@@ -155,16 +152,6 @@ class Lake(InlineLake):
         configured = catalog(mode, self.syncs, generation, minimum, key, retyped)
         with nullcontext() if word == "COMPLETE" else suppress(SyncError):
             self.sync(configured, blocks)
-
-    def rebuild(self) -> None:
-        factory = TableFactory(self.config(), S3Store(self.settings), datetime.now(UTC))
-        (found,) = factory.find().tables
-        table = factory.of_found(found, ()).open()
-        with suppress(StopIteration):
-            work = next(steps := rebuild_of(table, Resources(TaskResources(self.settings, 2**26), 2, None)))
-            while True:
-                work = steps.send([work.function(task) for task in work.tasks])
-        table.writer.close()
 
     def blocks(self) -> dict[str, bytes]:
         store = S3Store(self.settings)

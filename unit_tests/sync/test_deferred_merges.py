@@ -109,6 +109,14 @@ def test_a_refresh_replaces_waiting_rows(lake: InlineLake) -> None:
     assert contents(lake).waiting_since is None
 
 
+def test_a_rebuild_brings_waiting_rows_into_the_table(lake: InlineLake) -> None:
+    sync(lake, 1, range(100))
+    sync(lake, 2, range(10))
+    lake.rebuild()
+    assert table(lake) == {i: f"{i} of {2 if i < 10 else 1}" for i in range(100)}
+    assert contents(lake).waiting == Counters()
+
+
 def test_many_waiting_runs_are_combined_and_the_table_is_right(lake: InlineLake) -> None:
     syncs = MOST_RUNS + 40
     lake.options = {"tables": {"merge": [{"stream": "users", "when_runs_mb": 1000}]}}

@@ -45,7 +45,14 @@ class Twins:
         self.chance = chance
         form = {"format_type": chance.choice(FORMATS)}
         log = {"change_log": {"enabled": True, "format": "jsonl", "before_image": "ALL"}} if chance.random() < 0.5 else {}
-        self.tables = {"cdc_deletion_mode": chance.choice(["hard", "soft"]), "raw_tables": chance.random() < 0.5}
+        self.tables: dict[str, Any] = {
+            "cdc_deletion_mode": chance.choice(["hard", "soft"]),
+            "raw_tables": chance.random() < 0.5,
+            "compaction": chance.choice(["on", "off"]),
+            "schema_change": "rewrite",
+        }
+        if form["format_type"] == "Parquet" and chance.random() < 0.5:
+            self.tables["partition_by"] = [{"stream": "*", "column": "id", "transform": "identity"}]
         self.options = log
         self.lakes = [InlineLake(one, directory / str(n), format=form) for n, one in enumerate((settings, make_bucket()))]
         for lake in self.lakes:
@@ -95,7 +102,10 @@ class Twins:
             case 2:
                 self.properties = self.properties | {f"extra{self.number}": {"type": ["null", "string"]}}
                 self.sync(self.records(5), waits=waits)
-            case 3:
+            case 3 if not self.options:  # a column gets another type, which rewrites the table and begins a log anew
+                self.properties = self.properties | {"amount": {"type": ["null", "string"]}}
+                self.sync(self.records(4), waits=waits)
+            case 4:
                 self.number += 1
                 self.recent = status("COMPLETE")
                 self.send(waits=waits)
