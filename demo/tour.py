@@ -7,11 +7,13 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterable
+from datetime import date, datetime
 from enum import Enum
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from demo import connector, delta_tables, server, shop
 from demo.server import LocalS3
@@ -21,7 +23,7 @@ from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.cli import report_command, views
 from destination_s3_spark.cli.inspection.commits import changed_values, commits
 from destination_s3_spark.cli.inspection.summary import summary
-from destination_s3_spark.cli.inspection.table import InspectedTable, columns, read_file, read_table
+from destination_s3_spark.cli.inspection.table import InspectedTable, columns, read_table
 from destination_s3_spark.cli.progress import Progress
 from destination_s3_spark.cli.terminal import Cell, Rows, Terminal, number_text
 from destination_s3_spark.config.config import Config
@@ -38,6 +40,10 @@ MODES = {"customers": "append_dedup", "products": "append", "orders": "append"}
 PAGE = "report.html"
 """File name of the page about the tables."""
 ROWS_SHOWN = 3
+CELL = 26
+"""Longest text of a value in a list of rows; longer ones are cut."""
+ROWS_WIDTH = 100
+"""Width that a list of rows may take: as many columns are shown as fit."""
 DELTA_TABLES = (
     Cell("table", lambda d: d.uri),
     Cell("version", lambda d: str(d.version), number=True),
@@ -148,7 +154,7 @@ def _show(config: Config) -> None:
     for table in tables:
         sections = {
             f"{table.stream}: columns": views.columns(columns(table)),
-            f"{table.stream}: first rows": views.first_rows(_final_rows(factory.store, table), ROWS_SHOWN),
+            f"{table.stream}: first rows": first_rows(_final_rows(factory.store, table), ROWS_SHOWN),
             f"{table.stream}: values that were changed": views.values(changed_values(table.blocks)),
             f"{table.stream}: chain": views.commits(commits(table)),
         }
@@ -173,7 +179,7 @@ def _show_delta_tables(config: Config, endpoint: str) -> None:
 
 def _final_rows(store: ObjectStore, table: InspectedTable) -> pa.Table:
     files = table.files_of(FileKind.FINAL)
-    return pa.concat_tables([read_file(store, file) for file in files], promote_options="default")
+    return pa.concat_tables([pq.read_table(pa.BufferReader(store.get(file.key))) for file in files], promote_options="default")
 
 
 def _how_to_go_on(local: LocalS3, directory: Path) -> str:
@@ -215,3 +221,37 @@ def _failed(what: str, log: Path) -> int:
 def _say(text: str) -> None:
     sys.stderr.write(f"{text}\n")
     sys.stderr.flush()
+
+
+def first_rows(rows: pa.Table, count: int) -> Rows:
+    """Show the first rows, with as many data columns as fit into ROWS_WIDTH."""
+    shown = rows.slice(0, count)
+    names = [name for name in rows.column_names if not name.startswith("_airbyte_")]
+    cells: list[Cell] = []
+    room = ROWS_WIDTH
+    records = [{name: value_text(value) for name, value in row.items()} for row in shown.select(names).to_pylist()]
+    for name in names:
+        room -= max(len(name), *(len(record[name]) for record in records)) + 2
+        if room < 0:
+            break
+        cells.append(Cell(name, lambda record, name=name: record[name]))  # type: ignore[misc]
+    if more := len(names) - len(cells):
+        cells.append(Cell(f"and {more} more columns", lambda _: "…"))
+    return Rows(records, cells, "No rows.")
+
+
+def value_text(value: Any) -> str:
+    """Return a value on one line, cut to CELL characters."""
+    match value:
+        case None:
+            text = "null"
+        case bool():
+            text = str(value).lower()
+        case datetime() | date():
+            text = value.isoformat().replace("+00:00", "Z")
+        case dict() | list():
+            text = json.dumps(value, ensure_ascii=False, default=str)
+        case _:
+            text = str(value)
+    text = " ".join(text.split())
+    return text if len(text) <= CELL else f"{text[: CELL - 1]}…"

@@ -107,7 +107,6 @@ def as_recorded(payload: dict[str, Any]) -> dict[str, Any]:
 
 
 def encode(block: Block) -> bytes:
-    """Return the bytes of a block."""
     event: object = block.event
     if isinstance(event, SetDataSchema):
         event = {**event.schema, "kind": "SetDataSchema"}

@@ -39,8 +39,6 @@ Count: TypeAlias = Annotated[int, Meta(ge=0, le=2**60)]
 
 
 class FileKind(Enum):
-    """The purpose of a file."""
-
     RAW = "raw"
     FINAL = "final"
     DELTA = "delta"

@@ -41,7 +41,6 @@ class LiveFiles(Struct, frozen=True):
         return tuple(file for file in own if file.offset is not None and file.offset >= contents.current_from)
 
     def without(self, removed: Iterable[FileEntry]) -> LiveFiles:
-        """Return the live files without the removed ones."""
         keys = {file.key for file in removed}
         return replace(
             self,

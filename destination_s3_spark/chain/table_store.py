@@ -42,7 +42,6 @@ class TableStore:
         self._store.put(key, body, metadata)
 
     def create(self, key: str, body: bytes) -> None:
-        """Create the object."""
         self._require_writable(key)
         self._store.create(key, body)
 
@@ -60,7 +59,6 @@ class TableStore:
         self._store.delete(keys)
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
-        """Yield the objects under the prefix."""
         return self._store.list(self._listable(prefix))
 
     def folders(self, prefix: str) -> Iterator[str]:
@@ -68,13 +66,11 @@ class TableStore:
         return self._store.folders(self._listable(prefix))
 
     def stage_copy(self, source: str, key: str, metadata: Mapping[str, str] | None = None) -> StagedUpload:
-        """Stage a copy of an object."""
         self.require(source)
         self._require_writable(key)
         return self._store.stage_copy(source, key, metadata)
 
     def stage_joined(self, ranges: Sequence[ObjectRange], tail: bytes, key: str, metadata: Mapping[str, str]) -> StagedUpload:
-        """Stage an object of these ranges."""
         for part in ranges:
             self.require(part.key)
         self._require_writable(key)
@@ -86,7 +82,6 @@ class TableStore:
         self._store.complete_upload(upload)
 
     def abort_upload(self, key: str, upload_id: str) -> None:
-        """Abort the upload."""
         self._require_writable(key)
         self._store.abort_upload(key, upload_id)
 

@@ -154,7 +154,6 @@ class Territory:
 
 
 def keys_of_event(event: Event) -> Iterator[Named]:
-    """Yield the keys that an event names."""
     match event:
         case Seed(adopted=adopted):
             yield from _all(adopted)
@@ -169,7 +168,6 @@ def keys_of_event(event: Event) -> Iterator[Named]:
 
 
 def keys_of_state(state: TableState) -> Iterator[Named]:
-    """Yield the keys that a state names."""
     yield from _all(state.contents.kept_keys)
     if state.unsettled is not None:
         yield from _files(state.unsettled.files)

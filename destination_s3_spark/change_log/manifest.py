@@ -72,7 +72,6 @@ class LogName(NamedTuple):
         return GroupName(self.offset, self.token)
 
     def file_name(self, extension: str) -> str:
-        """Return the file name with the extension of its format."""
         return f"{self.group}-{self.part:05d}-{self.kind.value}{extension}"
 
     @classmethod

@@ -44,8 +44,6 @@ _DECIMAL = "decimal128("
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One event of a file."""
-
     op: str
     new: Values
     old: Values
@@ -54,7 +52,6 @@ class Event:
 
 
 def read_events(manifest: Manifest, file: BinarySource) -> Iterator[Event]:
-    """Return the events of a file of changes."""
     match manifest.format:
         case ChangeLogFormat.REPLICANT_CSV:
             return _csv_events(manifest, file)

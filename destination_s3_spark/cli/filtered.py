@@ -45,7 +45,6 @@ class FilteredText(io.TextIOBase):
         return self.unfiltered.fileno()
 
     def writable(self) -> bool:
-        """Return True."""
         return True
 
 

@@ -31,16 +31,12 @@ __all__ = ["arrow_text", "duration_text", "moment", "number_text", "share_text",
 
 
 class Output(Enum):
-    """The form of the output."""
-
     TABLE = "table"
     JSON = "json"
     CSV = "csv"
 
 
 class Width(Enum):
-    """The width of tables."""
-
     OF_TERMINAL = "terminal"
     """That of the terminal; longer cells continue on the next line. Unbounded if stdout is not a terminal."""
     UNBOUNDED = "unbounded"
@@ -80,16 +76,13 @@ class Terminal:
 
     @property
     def console(self) -> Console:
-        """The console of stdout."""
         return self._console
 
     def section(self, title: str) -> None:
-        """Print the title of a section."""
         title = printable(title)
         self._console.print(Text(f"\n{title}\n{'═' * len(title)}", style="bold"))
 
     def say(self, text: str, style: str = "") -> None:
-        """Print a text."""
         self._console.print(Text(printable(text), style=style))
 
     def item(self, sign: str, style: str, name: str, detail: str) -> None:

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from datetime import date, datetime
-from typing import Any
-
-import pyarrow as pa
 
 from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.cli.inspection.commits import ChangedValue, Commit, RecordedSync, SyncEnd, session_label, session_text
@@ -16,11 +11,6 @@ from destination_s3_spark.cli.inspection.summary import PublisherState, ReaderSt
 from destination_s3_spark.cli.inspection.table import InspectedColumn, RecordedChange
 from destination_s3_spark.cli.terminal import Cell, Rows, duration_text, moment, number_text, share_text, size_text
 from destination_s3_spark.wording import counted
-
-CELL = 26
-"""Longest text of a value in a list of rows; longer ones are cut."""
-ROWS_WIDTH = 100
-"""Width that a list of rows may take: as many columns are shown as fit."""
 
 _UNSETTLED_SEEN = "block {} is written and all its files are there: the next sync or `repair` finishes it"
 _UNSETTLED_UNSEEN = (
@@ -115,14 +105,12 @@ def totals(rows: Sequence[FileTotals]) -> Rows:
 
 
 def files(rows: Sequence[TableFile]) -> Rows:
-    """Show files."""
     empty = {"partition"} if all(row.partition is None for row in rows) else set()
     empty |= {"first key", "last key"} if all(row.first_key is None for row in rows) else set()
     return Rows(rows, [cell for cell in FILES if cell.title not in empty], "No files.")
 
 
 def columns(rows: Sequence[InspectedColumn]) -> Rows:
-    """Show columns."""
     return Rows(rows, COLUMNS, "No schema yet.")
 
 
@@ -137,7 +125,6 @@ def syncs(rows: Sequence[RecordedSync]) -> Rows:
 
 
 def values(rows: Sequence[ChangedValue]) -> Rows:
-    """Show changed values."""
     return Rows(rows, VALUES, "Every value fitted its declared type.")
 
 
@@ -182,40 +169,6 @@ def _pending(table: TableSummary) -> str | None:
         return f"{counted(table.pending_rows, 'row')} held back: accept lets them replace the table, discard drops them"
     began = session_text(table.pending_since_sync)
     return f"generation {table.pending_generation} waits to replace the table, begun by {began}"
-
-
-def first_rows(rows: pa.Table, count: int) -> Rows:
-    """Show the first rows, with as many data columns as fit into ROWS_WIDTH."""
-    shown = rows.slice(0, count)
-    names = [name for name in rows.column_names if not name.startswith("_airbyte_")]
-    cells: list[Cell] = []
-    room = ROWS_WIDTH
-    records = [{name: value_text(value) for name, value in row.items()} for row in shown.select(names).to_pylist()]
-    for name in names:
-        room -= max(len(name), *(len(record[name]) for record in records)) + 2
-        if room < 0:
-            break
-        cells.append(Cell(name, lambda record, name=name: record[name]))  # type: ignore[misc]
-    if more := len(names) - len(cells):
-        cells.append(Cell(f"and {more} more columns", lambda _: "…"))
-    return Rows(records, cells, "No rows.")
-
-
-def value_text(value: Any) -> str:
-    """Return a value on one line, cut to CELL characters."""
-    match value:
-        case None:
-            text = "null"
-        case bool():
-            text = str(value).lower()
-        case datetime() | date():
-            text = value.isoformat().replace("+00:00", "Z")
-        case dict() | list():
-            text = json.dumps(value, ensure_ascii=False, default=str)
-        case _:
-            text = str(value)
-    text = " ".join(text.split())
-    return text if len(text) <= CELL else f"{text[: CELL - 1]}…"
 
 
 def _label(kind: FileKind, standing: FileStatus) -> str:

@@ -151,7 +151,6 @@ class MalformedCommit(Exception):
 
 
 def encode_commit(actions: Iterable[Action]) -> bytes:
-    """Return the bytes of a commit."""
     return b"".join(_ENCODER.encode({_NAMES[type(action)]: action}) + b"\n" for action in actions)
 
 

@@ -28,7 +28,6 @@ class Environment:
 
 
 def environment(packages: Sequence[str] = PACKAGES) -> Environment:
-    """Return the environment of this process."""
     return Environment(f"{sys.version_info.major}.{sys.version_info.minor}", {name: _version(name) for name in packages})
 
 

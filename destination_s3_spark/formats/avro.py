@@ -108,7 +108,6 @@ class AvroOptions:
         return JoinedAvroFile(sink)
 
     def compress(self, block: bytes) -> bytes:
-        """Compress a block with the codec."""
         match self.codec:
             case AvroCodec.NULL:
                 return block

@@ -39,8 +39,6 @@ _LINE_END = b"\r\n"
 
 @dataclass(frozen=True, slots=True)
 class CsvOptions:
-    """Options of a CSV file."""
-
     flattening: Flattening = Flattening.NONE
     compression: Compression = Compression.GZIP
 

@@ -127,8 +127,6 @@ class FileOptions(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FileFormat:
-    """A file format."""
-
     title: str
     """The name of the format for users."""
     format_type: str

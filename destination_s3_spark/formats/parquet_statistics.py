@@ -79,7 +79,6 @@ class LongTexts:
                 self.bounds[leaf] = _wider(self.bounds.get(leaf), (_decisive(found["min"]), _decisive(found["max"])))
 
     def metadata(self) -> dict[str, str]:
-        """Return the footer metadata."""
         return {LONG_TEXTS: long_texts_to_json(self.bounds)} if self.bounds else {}
 
 
@@ -111,7 +110,6 @@ def _decisive(text: str) -> bytes:
 
 
 def footer_statistics(footer: pq.FileMetaData) -> FileStatistics:
-    """Return the statistics of a file from its footer."""
     long_texts = _long_texts(footer)
     groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
     statistics = FileStatistics({}, {}, {})

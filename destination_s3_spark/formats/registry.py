@@ -28,7 +28,6 @@ FORMATS: list[FileFormat] = [
 
 
 def chosen_format(chosen: ChosenFormat) -> FileFormat:
-    """Return the format that the user chose."""
     return next(known for known in FORMATS if known.format_type == chosen.format_type)
 
 

@@ -51,13 +51,10 @@ class LineRouter(Protocol):
 
 
 def line_router(streams: int) -> LineRouter:
-    """Return a router for this number of streams."""
     return PythonLineRouter(streams) if KERNEL is None else NativeLineRouter(streams)
 
 
 class NativeLineRouter:
-    """Router of the native kernel."""
-
     def __init__(self, streams: int) -> None:
         assert KERNEL is not None  # noqa: S101 (`line_router` has checked)
         self._router = KERNEL.Router(streams)

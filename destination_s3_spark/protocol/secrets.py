@@ -40,7 +40,6 @@ class SecretFilter:
         self._pattern = re.compile("|".join(map(_pattern, longest_first))) if longest_first else None
 
     def masked(self, text: str) -> str:
-        """Return the text with all secrets masked."""
         return text if self._pattern is None else self._pattern.sub(MASK, text)
 
 

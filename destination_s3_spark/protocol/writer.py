@@ -56,7 +56,6 @@ class ProtocolWriter:
             raise TransientError("The platform closed the connector's output, so no STATE can be acknowledged; run the sync again.")
 
     def log(self, level: LogLevel, message: str) -> None:
-        """Send a LOG message."""
         self._send({"type": "LOG", "log": {"level": level.value, "message": message}})
 
     def trace_error(self, error: BaseException, stream: StreamId | None = None) -> None:

@@ -72,12 +72,10 @@ class GlueTables:
             self._client.update_table(DatabaseName=database, TableInput=definition, VersionId=version, SkipArchive=True)
 
     def drop(self, database: str, name: str) -> None:
-        """Drop a table."""
         with _explained("DeleteTable"):
             self._client.delete_table(DatabaseName=database, Name=name)
 
     def has_database(self, database: str) -> bool:
-        """Return whether the database exists."""
         with suppress(_NoDatabase), _explained("GetDatabase", absent=True):
             self._client.get_database(Name=database)
             return True
@@ -89,7 +87,6 @@ class GlueTables:
             self._client.create_database(DatabaseInput={"Name": database})
 
     def drop_database(self, database: str) -> None:
-        """Drop a database."""
         with _explained("DeleteDatabase"):
             self._client.delete_database(Name=database)
 

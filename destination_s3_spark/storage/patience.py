@@ -111,7 +111,6 @@ class Patience:
         return min(since, asked.began)
 
     def _troubles(self, scopes: Sequence[str], now: float) -> dict[str, _Trouble]:
-        """Return the current trouble of each scope."""
         known = {scope: self._trouble.get(scope) for scope in scopes}
         return {scope: trouble for scope, trouble in known.items() if trouble is not None and now - trouble.last < CALM_S}
 

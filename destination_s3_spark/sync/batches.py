@@ -123,6 +123,5 @@ def grouped(items: Sequence[Item], size: Callable[[Item], int], cores: int) -> l
 
 
 def limits(config: Config) -> Limits:
-    """Return the configured limits of batching."""
     batching = config.batching
     return Limits(batching.max_batch_mb * MIB, batching.max_batch_age_s, int(batching.max_spool_gb * GIB))

@@ -90,7 +90,6 @@ class KnownRoots:
         self._roots: Mapping[StreamId, str] | None = None
 
     def __call__(self) -> Mapping[StreamId, str]:
-        """Return the roots by stream."""
         with self._lock:
             if self._roots is None:
                 self._roots = self._look_up()

@@ -57,7 +57,6 @@ class Layout:
         return replace(self, final=final, raw=raw)
 
     def raw_key(self, number: int, token: str) -> str:
-        """Return the key of a raw file."""
         return f"{self.folder}raw/{number}-{token}.parquet"
 
     def delta_key(self, number: int, token: str, extension: str) -> str:

@@ -247,17 +247,13 @@ def test_each_entry_of_a_global_state_carries_the_totals_of_its_stream(odd: byte
     assert parsed(line).state_hash == parsed(line.replace(b'"id":4', b'"id":5')).state_hash
 
 
+NO_ENTRIES = [b"null", b"{}", b"[]", b"[ ]", b'"text"', b'[1,null,{},[],{"stream_descriptor":{}},{"stream_descriptor":{"name":7}}]']
+
+
 @pytest.mark.parametrize(
-    "states",
-    [b"null", b"{}", b"[]", b"[ ]", b'"text"', b'[1,null,{},[],{"stream_descriptor":{}},{"stream_descriptor":{"name":7}}]'],
+    "blob", [b"null", b'"text"', b"[1]", b'{"shared_state":1}', *(b'{"stream_states":%b}' % states for states in NO_ENTRIES)]
 )
-def test_what_is_no_entry_of_a_stream_is_left_alone(states: bytes) -> None:
-    line = b'{"type":"STATE","state":{"type":"GLOBAL","global":{"stream_states":%b}}}' % states
-    assert STATS.sub(b"", counted(line).echo(1000).replace(ALL, b"")) == line + b"\n"
-
-
-@pytest.mark.parametrize("blob", [b"null", b'"text"', b"[1]", b'{"shared_state":1}'])
-def test_a_global_state_without_entries_is_left_alone(blob: bytes) -> None:
+def test_a_global_state_without_entries_of_streams_is_left_alone(blob: bytes) -> None:
     line = b'{"type":"STATE","state":{"type":"GLOBAL","global":%b}}' % blob
     assert STATS.sub(b"", counted(line).echo(1000).replace(ALL, b"")) == line + b"\n"
 

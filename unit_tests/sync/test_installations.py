@@ -54,17 +54,11 @@ def as_registered(lake: InlineLake, mode: str, ids: list[int], generation: int, 
 
 
 @pytest.mark.parametrize("generation", [0, 4])
-def test_appended_rows_stay(lake: InlineLake, generation: int) -> None:
-    assert as_custom(lake, "append", [1, 2]) == [1, 2]
-    assert as_registered(lake, "append", [3], generation, 0) == [1, 2, 3]
-    assert as_custom(lake, "append", [4]) == [1, 2, 3, 4]
-
-
-@pytest.mark.parametrize("generation", [0, 4])
-def test_deduplicated_rows_stay_and_are_updated(lake: InlineLake, generation: int) -> None:
-    assert as_custom(lake, "append_dedup", [1, 2]) == [1, 2]
-    assert as_registered(lake, "append_dedup", [2, 3], generation, 0) == [1, 2, 3]
-    assert as_custom(lake, "append_dedup", [1, 4]) == [1, 2, 3, 4]
+@pytest.mark.parametrize(("mode", "again"), [("append", []), ("append_dedup", [2])])
+def test_rows_stay(lake: InlineLake, mode: str, again: list[int], generation: int) -> None:
+    assert as_custom(lake, mode, [1, 2]) == [1, 2]
+    assert as_registered(lake, mode, [*again, 3], generation, 0) == [1, 2, 3]
+    assert as_custom(lake, mode, [*again, 4]) == [1, 2, 3, 4]
 
 
 def test_overwritten_tables_go_on_to_be_overwritten(lake: InlineLake) -> None:

@@ -27,8 +27,6 @@ from destination_s3_spark.wording import printable
 
 @dataclass(frozen=True, slots=True)
 class ConfiguredTable:
-    """A table and the configuration that it is written with."""
-
     table: InspectedTable
     config: Config
 

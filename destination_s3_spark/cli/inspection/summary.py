@@ -58,7 +58,6 @@ class TableSummary:
 
 
 def summary(table: InspectedTable) -> TableSummary:
-    """Summarize a table."""
     state, contents = table.state, table.readable.contents
     schema = state.schema or {}
     final, raw = table.files_of(FileKind.FINAL), table.files_of(FileKind.RAW)

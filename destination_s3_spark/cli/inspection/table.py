@@ -12,7 +12,6 @@ from typing import TypeVar
 
 import msgspec
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from destination_s3_spark.chain.blocks import Block
 from destination_s3_spark.chain.events import SetDataSchema
@@ -25,7 +24,6 @@ from destination_s3_spark.cli.terminal import arrow_text
 from destination_s3_spark.errors import REPORT, Bug, DataError, SyncError
 from destination_s3_spark.schema.airbyte_type import type_label
 from destination_s3_spark.schema.schema_event import arrow_from_event
-from destination_s3_spark.storage.object_store import ObjectStore
 from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.factory import TableFactory
 from destination_s3_spark.tables.found import FoundTable, UnreadTable
@@ -59,7 +57,6 @@ class InspectedTable:
 
     @property
     def stream(self) -> StreamId:
-        """Stream of the table."""
         return self.state.identity.stream
 
     @property
@@ -68,7 +65,6 @@ class InspectedTable:
         return None if self.state.schema is None else arrow_from_event(self.state.schema)
 
     def files_of(self, kind: FileKind) -> tuple[FileEntry, ...]:
-        """Return the live files of a kind."""
         return self.readable.live.of(kind)
 
 
@@ -100,11 +96,6 @@ def read_head(factory: TableFactory, found: FoundTable, publishers: Sequence[Pub
     blocks = () if chain.head.opener.sync_id else tuple(chain.blocks())
     seen = _seen(factory, chain)
     return InspectedTable(chain.head, seen, blocks, (), _publications(factory, chain, seen, publishers))
-
-
-def read_file(store: ObjectStore, file: FileEntry) -> pa.Table:
-    """Read the rows of one Parquet file."""
-    return pq.read_table(pa.BufferReader(store.get(file.key)))
 
 
 def _publications(factory: TableFactory, chain: Chain, seen: Readable, publishers: Sequence[Publisher]) -> tuple[Publication, ...]:

@@ -35,7 +35,6 @@ class TableFigures:
 
 
 def table_figures(table: InspectedTable, uploads: OrphanUploads) -> TableFigures:
-    """Return the figures of a table."""
     return TableFigures(
         summary(table),
         readers(table),
@@ -73,7 +72,6 @@ def findings(tables: Sequence[TableFigures], unread: Sequence[UnreadTable]) -> t
 
 
 def of_table(table: TableFigures) -> Iterator[TableFinding]:
-    """Yield the findings about one table."""
     about = table.summary
     name = about.table
     if about.unsettled_block is not None:

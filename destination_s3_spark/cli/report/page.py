@@ -184,7 +184,6 @@ class Timeline:
 
 
 def timeline(changes: Sequence[RecordedChange]) -> Timeline:
-    """Return the timeline of schema changes."""
     events = [_event(list(rows)) for _, rows in groupby(changes, key=lambda change: change.schema_id)]
     left = len(events) - SCHEMAS_SHOWN
     return Timeline(tuple(reversed(events[-SCHEMAS_SHOWN:])), f"{counted(left, 'earlier schema')} not shown." if left > 0 else "")

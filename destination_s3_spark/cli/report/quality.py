@@ -47,7 +47,6 @@ class Quality:
 
 
 def quality(table: TableFigures) -> Quality | Absent:
-    """Return the data quality of a table."""
     syncs = drawn_syncs(table)
     places = {_key(sync): place for place, sync in enumerate(syncs)}
     found = [(place, value) for value in table.values if (place := _place(value, places)) is not None]

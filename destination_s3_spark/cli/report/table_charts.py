@@ -107,7 +107,6 @@ def drawn_syncs(table: TableFigures) -> tuple[RecordedSync, ...]:
 
 
 def duration(table: TableFigures) -> Chart | Absent:
-    """Return the chart of the syncs' durations."""
     syncs = drawn_syncs(table)
     known = [sync.duration_s for sync in syncs if sync.duration_s is not None]
     if not known:

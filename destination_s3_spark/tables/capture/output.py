@@ -69,7 +69,6 @@ class Span:
         return (self.last - self.first) // SPANS + 1
 
     def position(self, part: int) -> int:
-        """Return the first position of a part."""
         return self.first + part * self.width
 
     def count(self, events: pa.RecordBatch) -> Counts:

@@ -63,7 +63,6 @@ OPTION = "tables.partition_by"
 
 
 def recorded_partition(state: TableState | None) -> PartitionSpec | None:
-    """Return the partitioning that the chain records."""
     return None if state is None or state.schema is None else from_event(state.schema).partition
 
 

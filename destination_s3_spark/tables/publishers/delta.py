@@ -151,7 +151,6 @@ class _Base:
         return sorted((target.files.keys() - self.paths) | other)
 
     def mark(self) -> str:
-        """Return the mark of this version."""
         digest = _digest(self.paths)
         mark = _Mark(self.version, self.commit, self.seen, self.block, self.time, digest, self.columns, self.checkpoint)
         return msgspec.json.encode(mark).decode()
@@ -159,8 +158,6 @@ class _Base:
 
 @dataclass(frozen=True, slots=True)
 class DeltaTable:
-    """Publisher of a table as a Delta table."""
-
     clock: Clock = utc_now
 
     name: ClassVar[str] = DELTA_PUBLISHER

@@ -91,7 +91,6 @@ class GlueCatalog:
 
     @cached_property
     def tables(self) -> GlueTables:
-        """The tables of the account."""
         return GlueTables(self.settings)
 
 
@@ -252,7 +251,6 @@ def _of_tables(config: Config, roots: Mapping[StreamId, str], template: PathTemp
 
 
 def table_name(database: str, stream: StreamId) -> tuple[str, str]:
-    """Return the names of the database and of the table of a stream."""
     return catalog_name(database.replace(NAMESPACE_VARIABLE, stream.namespace or "default")), catalog_name(stream.name)
 
 

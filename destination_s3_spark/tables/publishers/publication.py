@@ -236,8 +236,6 @@ def _warn(publisher: Publisher, chain: Chain, reason: str) -> None:
 
 
 class Withdrawal(Enum):
-    """The outcome of a withdrawal."""
-
     DONE = "done"
     NOTHING_THERE = "nothing there"
     """There is no log, or it belongs to another table or program."""

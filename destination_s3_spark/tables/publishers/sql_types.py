@@ -84,7 +84,6 @@ class SqlColumns:
 
 
 def sql_columns(fields: Sequence[Field], dialect: Dialect) -> SqlColumns:
-    """Return the columns in the dialect of an engine."""
     typed, left_out = [], []
     for field in fields:
         try:

@@ -87,7 +87,6 @@ class RowStream:
         """Number of rows taken."""
 
     def start(self) -> None:
-        """Start reading."""
         self._ahead = self._pool.submit(next, self._portions, None)
 
     def fill(self) -> bool:

@@ -165,7 +165,6 @@ class SoftDeletions:
         return _Versions(first(~buried & ~deletes), first(buried), first(stored))
 
     def _record(self, deletion: str, row: str) -> str:
-        """Return the JSON of a deleted row from the records of its deletion and of the row."""
         own = {name: text for name, text in split_object(deletion.encode()).items() if _is_of_deletion(name, self.deciding)}
         kept = {name: text for name, text in split_object(row.encode()).items() if not _is_of_deletion(name, self.deciding)}
         return object_text(kept | own).decode()

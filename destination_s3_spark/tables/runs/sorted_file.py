@@ -151,7 +151,6 @@ def run_rows(payload: pa.RecordBatch, typed: pa.RecordBatch, spec: KeySpec) -> p
 
 
 def run_schema(payload: pa.Schema, spec: KeySpec) -> pa.Schema:
-    """Return the columns of a run."""
     return pa.schema([*payload, *_controls(spec), pa.field(DELETED, pa.bool_()), pa.field(OFFSET, pa.int64())])
 
 

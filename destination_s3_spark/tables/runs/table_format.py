@@ -102,7 +102,6 @@ class TableFormat:
 
     @property
     def metadata(self) -> dict[str, str]:
-        """The metadata of the objects."""
         return generation_metadata(self.generation_id)
 
 

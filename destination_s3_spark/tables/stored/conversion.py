@@ -45,7 +45,7 @@ class NeedsCast(Exception):
         self.wanted = wanted
 
 
-class Misfits(Enum):
+class UnfitValues(Enum):
     """The treatment of stored values that the new type of their column cannot hold."""
 
     REFUSE = "refuse"
@@ -64,7 +64,6 @@ class DoesNotFit(Exception):
         self.wanted = wanted
 
     def config_error(self, stream: StreamId) -> ConfigError:
-        """Return the error for the user."""
         return ConfigError(
             f'Stream "{stream}": the source declares "{self.source}" as {type_to_text(self.wanted)}, and some of the values stored as '
             f"{type_to_text(self.stored)} do not fit that type. Undo the change in the source, or run a refresh that removes the "
@@ -105,25 +104,25 @@ def retyped_rows(raw: Iterable[pa.RecordBatch], plan: RowPlan) -> Iterator[tuple
                 ) from None
 
 
-def cast_rows(table: pa.Table, stored: TableSchema, wanted: TableSchema, misfits: Misfits = Misfits.REFUSE) -> pa.Table:
+def cast_rows(table: pa.Table, stored: TableSchema, wanted: TableSchema, unfit: UnfitValues = UnfitValues.REFUSE) -> pa.Table:
     """Cast rows written under the schema `stored` to `wanted`, a later schema of the same table.
 
     If a column has another type in `wanted`, its values are written as JSON text and typed again. A base column also receives the values
     of columns once recovered from it that are marked as emptied in `wanted`. Columns of neither schema, such as encoded keys, are left out.
-    If misfits are refused, raises DoesNotFit for values that the type cannot hold, for integers with more digits than a double, and for
-    timestamps that would lose their time of day as dates.
+    If unfit values are refused, raises DoesNotFit for values that the type cannot hold, for integers with more digits than a double, and
+    for timestamps that would lose their time of day as dates.
     """
     batches = project(table, stored.columns).to_batches()
-    return pa.Table.from_batches([_cast_batch(batch, stored, wanted, misfits) for batch in batches], wanted.columns)
+    return pa.Table.from_batches([_cast_batch(batch, stored, wanted, unfit) for batch in batches], wanted.columns)
 
 
-def _cast_batch(batch: pa.RecordBatch, stored: TableSchema, wanted: TableSchema, misfits: Misfits) -> pa.RecordBatch:
+def _cast_batch(batch: pa.RecordBatch, stored: TableSchema, wanted: TableSchema, unfit: UnfitValues) -> pa.RecordBatch:
     changes = Changes()
     columns = []
     for ordinal, field in enumerate(wanted.fields):
         origins = [] if field.emptied else [column for column in stored.fields if _flows(column, field, wanted)]
         columns.append(_cast_column(batch, origins, field, (None, ordinal, field.source), changes))
-        if misfits is Misfits.REFUSE and (changes.entries or _loses(batch, origins, field, columns[-1])):
+        if unfit is UnfitValues.REFUSE and (changes.entries or _loses(batch, origins, field, columns[-1])):
             other = next((origin.type for origin in origins if origin.type != field.type), field.type)
             raise DoesNotFit(field.source, other, field.type)
     own = [batch.column(field.name) for field in META_FIELDS]

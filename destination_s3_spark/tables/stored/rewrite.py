@@ -18,7 +18,7 @@ from destination_s3_spark.storage.ranged import RangedFile
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.storage.staging import StagedFileSink
 from destination_s3_spark.tables.staged.staged_file import MOST_PARTITIONS, PartitionedFiles, StagedFile
-from destination_s3_spark.tables.stored.conversion import DoesNotFit, Misfits, cast_rows, retyped_rows
+from destination_s3_spark.tables.stored.conversion import DoesNotFit, UnfitValues, cast_rows, retyped_rows
 
 ROWS_AT_ONCE = 4_096
 WAITING_BYTES = 128 * 2**20
@@ -36,12 +36,12 @@ class Stored:
     """The schema under which the file was written, or None for a file of raw rows."""
     wanted: TableSchema
     """The schema to which rows are cast if they are not raw rows."""
-    misfits: Misfits
+    unfit: UnfitValues
 
     def rows(self, s3: S3Settings) -> Iterator[tuple[pa.RecordBatch | None, pa.RecordBatch]]:
         """Yield batches of rows in the current columns, each after its raw rows, or None if the file has no raw rows.
 
-        Raises ConfigError for a value that does not fit its column, unless misfits become null.
+        Raises ConfigError for a value that does not fit its column, unless unfit values become null.
         """
         with closing(RangedFile(s3, self.file.key, self.file.bytes)) as source:
             file = pq.ParquetFile(source, pre_buffer=True)
@@ -52,7 +52,7 @@ class Stored:
                 return
             for batch in batches:
                 try:
-                    table = cast_rows(pa.Table.from_batches([batch]), self.schema, self.wanted, self.misfits)
+                    table = cast_rows(pa.Table.from_batches([batch]), self.schema, self.wanted, self.unfit)
                 except DoesNotFit as misfit:
                     raise misfit.config_error(self.plan.stream) from None
                 for cast in table.to_batches():

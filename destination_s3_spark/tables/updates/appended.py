@@ -14,7 +14,7 @@ from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.tables.columns.row_plan import file_columns
 from destination_s3_spark.tables.open_table import OpenTable
 from destination_s3_spark.tables.staged.staged_file import key_in
-from destination_s3_spark.tables.stored.conversion import Misfits
+from destination_s3_spark.tables.stored.conversion import UnfitValues
 from destination_s3_spark.tables.stored.rewrite import WAITING_BYTES, RewriteTask, Stored, rewrite_file
 from destination_s3_spark.tables.updates.inputs import extension, raw_covers, replaced_by_pending, stored
 from destination_s3_spark.tables.updates.resources import Resources
@@ -36,7 +36,7 @@ def publish_deltas(table: OpenTable, resources: Resources) -> Update:
     lasting = [file for file in kept.final if not table.is_outdated(file)]
     sources = [*(file for file in kept.files if file.kind is not FileKind.DELTA and file not in lasting), *deltas]
     copies = [file for file in deltas if not (table.is_outdated(file) or _is_run(file) or _is_divided(file) != _has_partitions(table))]
-    written = yield from _rewritten(table, live, [file for file in sources if file not in copies], resources, Misfits.NULL)
+    written = yield from _rewritten(table, live, [file for file in sources if file not in copies], resources, UnfitValues.NULL)
     files = sorted([*_copied(table, copies), *written], key=lambda file: file.offset or 0)
     table.record_schema()
     if replaces:
@@ -53,7 +53,7 @@ def retype_final_files(table: OpenTable, resources: Resources) -> Update:
         return (yield from rebuild_from_raw(table, resources))
     outdated = [file for file in live.of(FileKind.FINAL, FileKind.STATE) if table.is_outdated(file)]
     final = [file for file in outdated if file.kind is FileKind.FINAL]
-    written = yield from _rewritten(table, live, final, resources, Misfits.REFUSE)
+    written = yield from _rewritten(table, live, final, resources, UnfitValues.REFUSE)
     table.record_schema()
     return table.writer.merge(written, outdated, None)
 
@@ -62,7 +62,7 @@ def rebuild_from_raw(table: OpenTable, resources: Resources) -> Update:
     """Rebuild an append table from its raw rows."""
     live = table.writer.live_files()
     raw = [file for file in live.of(FileKind.RAW) if not live.is_pending(file)]
-    written = yield from _rewritten(table, live, raw, resources, Misfits.REFUSE)
+    written = yield from _rewritten(table, live, raw, resources, UnfitValues.REFUSE)
     made = [file for file in live.files if file.kind is not FileKind.RAW and not live.is_pending(file)]
     table.record_schema()
     return table.writer.merge(written, [*made, *live.dropped], None)
@@ -82,14 +82,14 @@ def _has_partitions(table: OpenTable) -> bool:
 
 
 def _rewritten(
-    table: OpenTable, live: LiveFiles, files: Sequence[FileEntry], resources: Resources, misfits: Misfits
+    table: OpenTable, live: LiveFiles, files: Sequence[FileEntry], resources: Resources, unfit: UnfitValues
 ) -> Steps[list[FileEntry]]:
     """Rewrite the files on Spark and return them as staged final files."""
     if not files:
         return []
     s3, plan, layout = resources.task.s3, table.plan, table.layout
     columns = file_columns(table.schema, plan)
-    sources = stored(table, live, files, misfits, s3)
+    sources = stored(table, live, files, unfit, s3)
     tasks = [RewriteTask(source, _keys(table, source), columns, layout.final, s3, table.partitioning) for source in sources]
     done = yield from Work(rewrite_file, tasks, lambda task: task.stored.file.bytes).results()
     return [file for made, source in zip(done, files, strict=True) for file in _in_order(made, source)]

@@ -21,7 +21,7 @@ from destination_s3_spark.tables.commit.generation import NOTHING, Kept
 from destination_s3_spark.tables.open_table import OpenTable
 from destination_s3_spark.tables.runs.footers import with_keys
 from destination_s3_spark.tables.runs.table_format import TableFormat
-from destination_s3_spark.tables.stored.conversion import Misfits
+from destination_s3_spark.tables.stored.conversion import UnfitValues
 from destination_s3_spark.tables.stored.rewrite import Stored
 
 logger = logging.getLogger("airbyte")
@@ -54,7 +54,7 @@ def raw_covers(table: OpenTable, live: LiveFiles) -> bool:
     return state is not None and not live.adopted and sum(file.rows for file in raw) == state.contents.landed
 
 
-def stored(table: OpenTable, live: LiveFiles, files: Sequence[FileEntry], misfits: Misfits, s3: S3Settings) -> list[Stored]:
+def stored(table: OpenTable, live: LiveFiles, files: Sequence[FileEntry], unfit: UnfitValues, s3: S3Settings) -> list[Stored]:
     """Choose how each file is read as rows of the current columns: from its raw rows if they were kept, else by cast.
 
     Raises ConfigError for a file that needs raw rows which were not kept.
@@ -71,9 +71,9 @@ def stored(table: OpenTable, live: LiveFiles, files: Sequence[FileEntry], misfit
         )
     schemas = table.writer.schemas({file.schema_id for file in files if file.schema_id is not None})
     return [
-        Stored(raw[file.key], table.plan_of(schemas[file.schema_id or 0]), None, table.schema, misfits)
+        Stored(raw[file.key], table.plan_of(schemas[file.schema_id or 0]), None, table.schema, unfit)
         if file.key in raw
-        else Stored(file, table.plan, schemas[file.schema_id or 0], table.schema, misfits)
+        else Stored(file, table.plan, schemas[file.schema_id or 0], table.schema, unfit)
         for file in files
     ]
 
@@ -124,7 +124,7 @@ def merge_inputs(table: OpenTable, live: LiveFiles, form: TableFormat, s3: S3Set
     if covered and any(map(table.is_outdated, to_sort)):
         return raw_inputs(table, live, form, s3)  # retyping makes a value null that does not fit; a cast would end the sync
     try:
-        sources = _stored_for_merge(table, live, to_sort, Misfits.NULL if pending else Misfits.REFUSE, form, s3)
+        sources = _stored_for_merge(table, live, to_sort, UnfitValues.NULL if pending else UnfitValues.REFUSE, form, s3)
     except ConfigError:
         if not covered:
             raise
@@ -159,7 +159,7 @@ def _with_keys(table: OpenTable, inputs: MergeInputs) -> MergeInputs:
 def raw_inputs(table: OpenTable, live: LiveFiles, form: TableFormat, s3: S3Settings) -> MergeInputs:
     """Use all raw rows of the table as input, in place of all files made from them."""
     raw = [file for file in live.of(FileKind.RAW) if not live.is_pending(file)]
-    sources = _stored_for_merge(table, live, raw, Misfits.REFUSE, form, s3)
+    sources = _stored_for_merge(table, live, raw, UnfitValues.REFUSE, form, s3)
     made = live.of(FileKind.FINAL, FileKind.STATE, FileKind.DELTA, FileKind.TOMBSTONE)
     consumed = tuple(file for file in made if not live.is_pending(file))
     return MergeInputs((), (), (), tuple(zip(raw, sources, strict=True)), consumed)
@@ -191,9 +191,9 @@ def _tombstones(table: OpenTable, buried: Sequence[FileEntry], form: TableFormat
 
 
 def _stored_for_merge(
-    table: OpenTable, live: LiveFiles, files: Sequence[FileEntry], misfits: Misfits, form: TableFormat, s3: S3Settings
+    table: OpenTable, live: LiveFiles, files: Sequence[FileEntry], unfit: UnfitValues, form: TableFormat, s3: S3Settings
 ) -> list[Stored]:
-    sources = stored(table, live, files, misfits, s3)
+    sources = stored(table, live, files, unfit, s3)
     if form.plan is None:
         return sources
     plan = control_plan(table.stream, form.spec)

@@ -26,7 +26,7 @@ from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.merge.scratch_runs import COPIES, SortTask, sort_rows
 from destination_s3_spark.tables.runs.keys import DELETED, KEY, OFFSET, CdcDeletion, KeySpec, encode_key, lower, upper
 from destination_s3_spark.tables.runs.sorted_file import sorted_index
-from destination_s3_spark.tables.stored.conversion import Misfits
+from destination_s3_spark.tables.stored.conversion import UnfitValues
 from destination_s3_spark.tables.stored.rewrite import Stored
 from destination_s3_spark.tables.updates.resources import TaskResources
 
@@ -73,7 +73,9 @@ def put(store: S3Store) -> Any:
 
 def task_of(file: FileEntry, s3: S3Settings, payload: pa.Schema, budget_bytes: int = COPIES * 2**20) -> SortTask:
     plan, schema = (PLAN, SCHEMA) if file.kind is FileKind.FINAL else (KEY_PLAN if payload == RAW_SCHEMA else PLAN, None)
-    return SortTask(Stored(file, plan, schema, SCHEMA, Misfits.REFUSE), payload, SPEC, "scratch/token-", TaskResources(s3, budget_bytes))
+    return SortTask(
+        Stored(file, plan, schema, SCHEMA, UnfitValues.REFUSE), payload, SPEC, "scratch/token-", TaskResources(s3, budget_bytes)
+    )
 
 
 def runs_of(store: S3Store, files: Sequence[FileEntry]) -> list[pa.Table]:

@@ -25,7 +25,7 @@ from destination_s3_spark.schema.json_schema import StreamFields
 from destination_s3_spark.schema.placement import SchemaChange, SchemaPolicy
 from destination_s3_spark.schema.table_schema import TableSchema, evolve, plan_fields
 from destination_s3_spark.stream_id import StreamId
-from destination_s3_spark.tables.stored.conversion import TYPED_BYTES, DoesNotFit, Misfits, NeedsCast, cast_rows, project, retyped_rows
+from destination_s3_spark.tables.stored.conversion import TYPED_BYTES, DoesNotFit, NeedsCast, UnfitValues, cast_rows, project, retyped_rows
 
 STREAM = StreamId("shop", "users")
 RECOVER, REWRITE = SchemaPolicy(), SchemaPolicy(SchemaChange.REWRITE)
@@ -71,9 +71,9 @@ def rows_of(schema: TableSchema, *values: str) -> pa.Table:
     return pa.Table.from_batches([landed(typed_plan(fields, schema.arrow), [f'{{"x":{value}}}' for value in values]).final])
 
 
-def cast(stored: AirbyteType, wanted: AirbyteType, *values: str, misfits: Misfits = Misfits.REFUSE) -> pa.Table:
+def cast(stored: AirbyteType, wanted: AirbyteType, *values: str, unfit: UnfitValues = UnfitValues.REFUSE) -> pa.Table:
     old, new = versions(REWRITE, stored, wanted)
-    table = cast_rows(rows_of(old, *values), old, new, misfits)
+    table = cast_rows(rows_of(old, *values), old, new, unfit)
     table.validate(full=True)
     assert table.schema == new.arrow
     return table
@@ -295,21 +295,21 @@ def test_a_value_that_would_lose_a_part_is_refused(stored: AirbyteType, wanted: 
         cast(stored, wanted, value)
 
 
-def test_misfits_may_become_null_and_are_recorded_behind_what_the_source_changed() -> None:
-    table = cast(Scalar.STRING, Scalar.INTEGER, '"x"', '"1"', '"1e99"', '"99999999999999999999"', misfits=Misfits.NULL)
-    misfit = {"field": "x", "change": "NULLED", "reason": "DESTINATION_SERIALIZATION_ERROR"}
-    too_large = {**misfit, "reason": "DESTINATION_FIELD_SIZE_LIMITATION"}
+def test_unfit_values_may_become_null_and_are_recorded_behind_what_the_source_changed() -> None:
+    table = cast(Scalar.STRING, Scalar.INTEGER, '"x"', '"1"', '"1e99"', '"99999999999999999999"', unfit=UnfitValues.NULL)
+    unfit = {"field": "x", "change": "NULLED", "reason": "DESTINATION_SERIALIZATION_ERROR"}
+    too_large = {**unfit, "reason": "DESTINATION_FIELD_SIZE_LIMITATION"}
     assert table.column("x").to_pylist() == [None, 1, None, None]
     assert table.column("_airbyte_meta").to_pylist() == [
-        {"sync_id": 7, "changes": [SOURCE_CHANGE, misfit]},
+        {"sync_id": 7, "changes": [SOURCE_CHANGE, unfit]},
         {"sync_id": 7, "changes": []},
-        {"sync_id": 7, "changes": [misfit]},
+        {"sync_id": 7, "changes": [unfit]},
         {"sync_id": 7, "changes": [SOURCE_CHANGE, too_large]},
     ]
 
 
-def test_a_misfit_in_an_item_is_recorded_at_the_item() -> None:
-    table = cast(Array(Scalar.STRING), Array(Scalar.INTEGER), "null", '["1","x"]', misfits=Misfits.NULL)
+def test_an_unfit_item_is_recorded_at_its_place() -> None:
+    table = cast(Array(Scalar.STRING), Array(Scalar.INTEGER), "null", '["1","x"]', unfit=UnfitValues.NULL)
     assert table.column("x").to_pylist() == [None, [1, None]]
     assert [change["field"] for change in table.column("_airbyte_meta").to_pylist()[1]["changes"]] == ["x.[1]"]
 

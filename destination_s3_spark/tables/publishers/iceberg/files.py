@@ -94,7 +94,6 @@ class StoreFile(InputFile, OutputFile):
         return info.size
 
     def exists(self) -> bool:
-        """Return whether the object exists."""
         return self._store.head(self._key) is not None
 
     def open(self, seekable: bool = True) -> InputStream:  # noqa: ARG002
@@ -105,7 +104,6 @@ class StoreFile(InputFile, OutputFile):
             raise FileNotFoundError(self.location) from None
 
     def to_input_file(self) -> StoreFile:
-        """Return this file for reading."""
         return self
 
     def create(self, overwrite: bool = False) -> OutputStream:
