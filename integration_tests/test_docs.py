@@ -180,7 +180,7 @@ def test_an_example_is_yaml_and_runs_the_connectors_image_and_commands(example: 
 
     assert yaml.safe_load(text)
     assert set(re.findall(r"image: (\S*s3-spark\S*)", text)) == {f"{repository}:dev"}
-    assert set(re.findall(r"destination(?:-s3-spark)? (\w+) --config", text)) <= {"write", "inspect"}
+    assert set(re.findall(r"destination(?:-s3-spark)? (\w+) --config", text)) <= {"write", "inspect", "merge"}
 
 
 def targets(page: Path) -> list[tuple[Path, str]]:

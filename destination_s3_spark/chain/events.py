@@ -53,7 +53,8 @@ class OpenEpoch(_Event, frozen=True):
 
     `pending`: the generation that lands to replace the table. If it differs from the previous pending generation, that one's files are
     dropped. If it is None, the previous one's rows join the table, or are dropped too if `discards`. `keeps_generation`: rows of the
-    pending generation that the table already has stay when the generation replaces the table.
+    pending generation that the table already has stay when the generation replaces the table. `maintains`: whether the session is that of
+    a command, which lands no rows.
     """
 
     sync_id: int
@@ -62,11 +63,12 @@ class OpenEpoch(_Event, frozen=True):
     pending: Pending | None = None
     keeps_generation: bool = False
     discards: bool = False
+    maintains: bool = False
 
     @property
     def opener(self) -> Opener:
-        """The sync that wrote this block."""
-        return Opener(self.sync_id, self.started_at)
+        """The sync or the command that wrote this block."""
+        return Opener(self.sync_id, self.started_at, self.maintains)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ checks that no other session has taken over its first table. The sync that opene
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import Enum
 
 from destination_s3_spark.chain.blocks import Block
@@ -21,6 +21,7 @@ from destination_s3_spark.chain.territory import OrphanUploads, Table
 from destination_s3_spark.errors import Fenced, TransientError
 from destination_s3_spark.storage.object_store import ObjectStore
 from destination_s3_spark.stream_id import StreamId
+from destination_s3_spark.wording import duration_text
 
 OPEN_TRIES = 32
 """Attempts to append the opening block. Each failed attempt means that another writer has made progress."""
@@ -55,6 +56,11 @@ class Session:
     generation_id: int
     started_at: datetime
     disposition: WriteDisposition = WriteDisposition.APPEND
+
+    @property
+    def maintains(self) -> bool:
+        """Whether the session is that of a command, which lands no rows."""
+        return self.disposition in {WriteDisposition.MAINTAIN, WriteDisposition.DISCARD}
 
 
 class Settlement(Enum):
@@ -191,8 +197,8 @@ def _open_epoch(chain: Chain, table: Table, session: Session, precedence: Preced
     """Append the block that fences older writers. Return True if no earlier session left anything to clean up."""
     for _ in range(OPEN_TRIES):
         clean = chain.state is None or chain.state.closed
-        if not clean:
-            precedence.check()
+        if chain.state is not None and not clean:
+            precedence.check(chain)
         try:
             chain.append(_opening_event(chain, table, session))
         except BlockTaken:
@@ -206,9 +212,10 @@ def _opening_event(chain: Chain, table: Table, session: Session) -> Seed | OpenE
     if chain.state is not None:
         contents = chain.state.contents
         if chain.state.unsettled is not None or session.disposition is WriteDisposition.MAINTAIN:
-            return OpenEpoch(session.sync_id, contents.generation, session.started_at, contents.pending)
+            maintains = session.maintains
+            return OpenEpoch(session.sync_id, contents.generation, session.started_at, contents.pending, maintains=maintains)
         if session.disposition is WriteDisposition.DISCARD:
-            return OpenEpoch(session.sync_id, contents.generation, session.started_at, discards=True)
+            return OpenEpoch(session.sync_id, contents.generation, session.started_at, discards=True, maintains=True)
         pending = pending_in(chain.state, session)
         keeps_generation = pending is not None and session.disposition is WriteDisposition.TRUNCATE
         return OpenEpoch(session.sync_id, session.generation_id, session.started_at, pending, keeps_generation)
@@ -247,10 +254,40 @@ class Precedence:
         if self._first is None:
             self._first = chain
 
-    def check(self) -> None:
-        """Raise TakenOver if another session has since opened the first table. Usually takes one or two GET requests."""
+    def check(self, chain: Chain) -> None:  # noqa: ARG002 (a command's precedence looks at it)
+        """Raise TakenOver if another session has since opened the first table. Usually takes one or two GET requests.
+
+        `chain`: that of a table which another session has not closed.
+        """
         if self._first is None:
             return
         other = self._first.taken_over()
         if other is not None:
             raise TakenOver(self._first.head.identity.stream, other)
+
+
+SILENT_FOR = timedelta(hours=24)
+"""Age of the last block from which the session of a table that is not closed is taken for dead. A sync writes none to a table while its
+source sends records of other streams, and while it merges."""
+
+
+class SyncsFirst(Precedence):
+    """The precedence of a command that leaves a table to the sync that may be writing to it, unless it is to take over."""
+
+    def __init__(self, *, take_over: bool) -> None:
+        super().__init__()
+        self._take_over = take_over
+
+    def check(self, chain: Chain) -> None:
+        """Raise TransientError if a sync may be writing to the table. Sends no request."""
+        state, now = chain.head, chain.now()
+        if self._take_over or state.closed or state.opener.maintains or now - state.system_time >= SILENT_FOR:
+            return
+        sync_id, started = state.opener.sync_id, state.opener.started_at.isoformat(timespec="seconds")
+        age = duration_text((now - state.system_time).total_seconds())
+        raise TransientError(
+            f"A sync may be writing to it (sync id {sync_id}, started {started}): it has not closed the table, and its last block is {age} "
+            "old. Try again when that sync has ended. If it is dead, its next attempt helps, or --take-over, or to wait: after "
+            f"{SILENT_FOR / timedelta(hours=1):.0f} hours without a block a sync counts as dead.",
+            stream=chain.table.stream,
+        )

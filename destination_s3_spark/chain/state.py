@@ -39,10 +39,11 @@ class Checkpoint(Struct, frozen=True, rename="camel"):
 
 
 class Opener(Struct, frozen=True, rename="camel"):
-    """The sync that opened the table."""
+    """The sync or the command that opened the table. `maintains`: whether it is a command, which lands no rows."""
 
     sync_id: int
     started_at: datetime
+    maintains: bool = False
 
 
 class Identity(Struct, frozen=True, rename="camel"):

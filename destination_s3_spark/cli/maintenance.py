@@ -1,13 +1,15 @@
-"""Commands that write to tables without a sync: `rebuild`, `optimize`, `accept` and `discard`."""
+"""Commands that write to tables without a sync: their common ground, `rebuild`, `optimize`, `accept` and `discard`."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from math import inf
 from pathlib import Path
 
 from destination_s3_spark.chain.files import FileKind
@@ -16,15 +18,17 @@ from destination_s3_spark.chain.state import Contents
 from destination_s3_spark.cli.configuration import read_config
 from destination_s3_spark.cli.progress import Progress
 from destination_s3_spark.engine.engine import Engine
-from destination_s3_spark.errors import SyncError
+from destination_s3_spark.errors import Fenced, SyncError, TransientError
 from destination_s3_spark.storage.configured import s3_settings
 from destination_s3_spark.storage.object_store import doubtful_uploads
 from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.sync.runtime import runtime_for, task_bytes
 from destination_s3_spark.sync.update_runner import UpdateRunner
+from destination_s3_spark.tables.commit.writer import TableWriter
 from destination_s3_spark.tables.factory import TableFactory, table_factory
-from destination_s3_spark.tables.found import FoundTable, FoundTables, UnreadTable
+from destination_s3_spark.tables.found import FoundTable, FoundTables
 from destination_s3_spark.tables.open_table import OpenTable
+from destination_s3_spark.tables.publishers.publication import Publisher
 from destination_s3_spark.tables.stored.row_digests import DigestTask, compared, digested_files, row_digests
 from destination_s3_spark.tables.stream_table import StreamTable
 from destination_s3_spark.tables.updates import held_back
@@ -34,65 +38,152 @@ from destination_s3_spark.tables.updates.resources import Resources, TaskResourc
 from destination_s3_spark.tables.updates.steps import Update
 
 CALLS_AT_ONCE = 16
+OWNER_CHECK_EVERY_S = 30.0
+"""Shortest interval between looks whether another session has taken over the table of a running job."""
 KINDS = (FileKind.FINAL, FileKind.RAW)
 
 
 @dataclass(frozen=True, slots=True)
 class Workshop:
-    """The resources of a command, the tables that it works on, and those that it cannot work on."""
+    """The resources of a command that works on tables."""
 
     factory: TableFactory
     engine: Engine
     pool: ThreadPoolExecutor
     resources: Resources
-    tables: tuple[StreamTable, ...]
-    unread: tuple[UnreadTable, ...]
+    publishers: Mapping[StreamId, Sequence[Publisher]]
 
-    def run(self, table: OpenTable, update: Update) -> None:
-        """Run an update to its end, and show how far it is. Raises SyncError."""
-        with Progress(f"rewriting {table.stream.id}") as progress:
-            UpdateRunner(self.engine, self.pool, progress=progress.update).run([(table.stream.id, update)])
+    def table(self, found: FoundTable) -> StreamTable:
+        """Make a table as the head of its chain is now. Raises DataError when the chain is damaged."""
+        return self.factory.of_found(found, self.publishers[found.stream])
+
+    def run(self, table: OpenTable, update: Update, doing: str = "rewriting") -> None:
+        """Run an update to its end, and show how far it is. Raises SyncError, and Fenced soon after another session took the table over."""
+        with Progress(f"{doing} {table.stream.id}") as progress:
+            report = partial(_report, progress, _Lookout(table.writer))
+            UpdateRunner(self.engine, self.pool, progress=report, limit_s=inf).run([(table.stream.id, update)])
 
     @contextmanager
     def opened(self, closed: StreamTable) -> Iterator[OpenTable]:
-        """Open a table, and close it afterwards if its last sync ended well. Otherwise the next sync still needs its replay list."""
+        """Open a table, and close it afterwards if its last sync ended well. Otherwise the next sync still needs its replay list.
+
+        Raises Fenced if another session takes the table over. What this one has left in the bucket is dropped then.
+        """
         writer = closed.writer
-        was = writer.catch_up()
-        clean = was is not None and was.closed
+        _open_unchanged(closed)
         try:
             yield closed.open()
+        except SyncError as error:
+            writer.abandon()
+            if (fenced := _fenced(writer, error)) is None:
+                raise
+            writer.clear_up(self.factory.orphans())
+            raise fenced from error
         except BaseException:
             writer.abandon()
             raise
-        if clean:
+        if writer.ended_cleanly:
             lost_attempts = self.engine.lost_attempts or doubtful_uploads() > 0
             writer.close(self.factory.orphans() if lost_attempts else None)
         else:
             writer.abandon()
 
 
+def _open_unchanged(closed: StreamTable) -> None:
+    """Open a table for writing. Raises TransientError if a sync changed its columns or its generation after they were read."""
+    read = closed.writer.state
+    now = closed.writer.open()
+    if read is None or (read.schema, read.contents.generation) != (now.schema, now.contents.generation):
+        raise TransientError("A sync has just written to it. Try again.", stream=closed.stream.id)
+
+
+def _fenced(writer: TableWriter, error: SyncError) -> Fenced | None:
+    """Return the error if it says that another session has taken the open table over, or that error if it explains the other one."""
+    if isinstance(error, Fenced):
+        return error
+    try:
+        writer.check_not_fenced()
+    except Fenced as fenced:
+        return fenced
+    except SyncError:
+        pass
+    return None
+
+
+class _Lookout:
+    """The look, now and then during a long job, whether another session has taken the table over."""
+
+    def __init__(self, writer: TableWriter) -> None:
+        self._writer = writer
+        self._next = time.monotonic() + OWNER_CHECK_EVERY_S
+
+    def look(self) -> None:
+        """Raise Fenced if it has. Sends one request at most, and none for a while after that."""
+        if time.monotonic() >= self._next:
+            self._next = time.monotonic() + OWNER_CHECK_EVERY_S
+            with suppress(TransientError):  # the job may not need the store at this moment
+                self._writer.check_not_fenced()
+
+
+def _report(progress: Progress, lookout: _Lookout, done: int, total: int) -> None:
+    progress.update(done, total)
+    lookout.look()
+
+
 @contextmanager
-def workshop(config_path: str, name: str | None, namespace: str | None) -> Iterator[Workshop]:
-    """Start Spark for the tables of a stream, or of all streams without a name. Raises ConfigError."""
-    config = read_config(Path(config_path))
-    factory = table_factory(config)
-    every = factory.find()
-    found = every.tables if name is None else factory.choose(every, name, namespace)
+def workshop(factory: TableFactory, every: FoundTables) -> Iterator[Workshop]:
+    """Start Spark for tables of a bucket path. Raises ConfigError."""
+    config = factory.config
     with ExitStack() as stack:
         pool = stack.enter_context(ThreadPoolExecutor(CALLS_AT_ONCE))
         engine = stack.enter_context(runtime_for(config)).engine
         engine.start()
-        factory = replace(factory, map_files=pool.map)
-        publishers = factory.publishers(every)
         resources = Resources(TaskResources(s3_settings(config), task_bytes(config)), engine.cores, disk=None)
-        tables = tuple(factory.of_found(table, publishers[table.stream]) for table in found)
-        yield Workshop(factory, engine, pool, resources, tables, every.unread if name is None else ())
+        yield Workshop(replace(factory, map_files=pool.map), engine, pool, resources, factory.publishers(every))
+
+
+def chosen(
+    factory: TableFactory, every: FoundTables, name: str | None, namespace: str | None, is_wanted: Callable[[FoundTable], bool]
+) -> tuple[list[FoundTable], bool]:
+    """Return the tables of a stream, or all without a name, that are wanted, and whether one failed, of which the reason is printed."""
+    found = every.tables if name is None else factory.choose(every, name, namespace)
+    unread = every.unread if name is None else ()
+    for table in unread:
+        sys.stdout.write(f"{table.table}: failed. {table.reason}\n")
+    wanted: set[StreamId] = set()
+
+    def look(table: FoundTable) -> None:
+        if is_wanted(table):
+            wanted.add(table.stream)
+
+    with ThreadPoolExecutor(CALLS_AT_ONCE, "tables") as pool:
+        succeeded = list(pool.map(lambda table: succeeds(table.stream, partial(look, table)), found))
+    return [table for table in found if table.stream in wanted], bool(unread) or not all(succeeded)
+
+
+def succeeds(stream: StreamId, work: Callable[[], None]) -> bool:
+    """Do the work on one table, and print why it failed: the other tables do not wait for that one."""
+    try:
+        work()
+    except SyncError as error:
+        say(stream, f"failed. {error.message}")
+        return False
+    return True
+
+
+def say(stream: StreamId, text: str) -> None:
+    """Print a line about a table."""
+    sys.stdout.write(f"{stream}: {text}\n")
+    sys.stdout.flush()
 
 
 def rebuild(config_path: str, name: str, namespace: str | None) -> int:
     """Rebuild the tables of a stream and return 1 if rows changed. Raises ConfigError when a raw table does not have every row."""
-    with workshop(config_path, name, namespace) as tools:
-        return max(_rebuild(tools, table) for table in tools.tables)
+    factory = table_factory(read_config(Path(config_path)))
+    every = factory.find()
+    found = factory.choose(every, name, namespace)
+    with workshop(factory, every) as tools:
+        return max(_rebuild(tools, tools.table(table)) for table in found)
 
 
 def _rebuild(tools: Workshop, closed: StreamTable) -> int:
@@ -122,16 +213,17 @@ def optimize(config_path: str, name: str | None, namespace: str | None) -> int:
 
     Raises SyncError.
     """
-    with workshop(config_path, name, namespace) as tools:
-        for table in tools.tables:
-            _optimize(tools, table)
-        for unread in tools.unread:
-            sys.stdout.write(f"{unread.table}: failed. {unread.reason}\n")
-    return 1 if tools.unread else 0
+    factory = table_factory(read_config(Path(config_path)))
+    every = factory.find()
+    found, failed = chosen(factory, every, name, namespace, lambda _: True)
+    with workshop(factory, every) as tools:
+        for table in found:
+            _optimize(tools, tools.table(table))
+    return 1 if failed else 0
 
 
 def _optimize(tools: Workshop, closed: StreamTable) -> None:
-    state = closed.writer.catch_up()
+    state = closed.writer.state
     if state is None or not may_be_compacted(state.contents, closed.rules.target_file_bytes):
         sys.stdout.write(f"{closed.stream.id}: nothing to join\n")
         return
@@ -151,13 +243,12 @@ def _files(contents: Contents) -> str:
 def accept(config_path: str, name: str | None, namespace: str | None) -> int:
     """Let the rows held back for a stream, or for all streams, replace those of their tables. Raises SyncError."""
     factory = table_factory(read_config(Path(config_path)))
-    held, failed = _held_back(factory, factory.find(), name, namespace)
+    every = factory.find()
+    held, failed = _held_back(factory, every, name, namespace)
     if held:
-        streams = {found.stream for found in held}
-        with workshop(config_path, name, namespace) as tools:
-            for table in tools.tables:
-                if table.stream.id in streams:
-                    failed |= not _succeeds(table.stream.id, partial(_accept, tools, table))
+        with workshop(factory, every) as tools:
+            for found in held:
+                failed |= not succeeds(found.stream, partial(_accept, tools, found))
     return _outcome(held, failed=failed)
 
 
@@ -169,37 +260,13 @@ def discard(config_path: str, name: str | None, namespace: str | None) -> int:
     publishers = factory.publishers(every) if held else {}
     for found in held:
         table = factory.of_found(found, publishers[found.stream], WriteDisposition.DISCARD)
-        failed |= not _succeeds(found.stream, partial(_discard, table))
+        failed |= not succeeds(found.stream, partial(_discard, table))
     return _outcome(held, failed=failed)
 
 
 def _held_back(factory: TableFactory, every: FoundTables, name: str | None, namespace: str | None) -> tuple[list[FoundTable], bool]:
-    """Return the tables with rows that are held back, and whether there is a table that cannot be read, of which the reason is printed.
-
-    No block tells more than the head of the chain.
-    """
-    chosen = every.tables if name is None else factory.choose(every, name, namespace)
-    unread = every.unread if name is None else ()
-    for table in unread:
-        sys.stdout.write(f"{table.table}: failed. {table.reason}\n")
-    held: list[FoundTable] = []
-
-    def look(found: FoundTable) -> None:
-        if held_back_in(factory.read_chain(found).head) is not None:
-            held.append(found)
-
-    succeeded = [_succeeds(found.stream, partial(look, found)) for found in chosen]
-    return held, bool(unread) or not all(succeeded)
-
-
-def _succeeds(stream: StreamId, work: Callable[[], None]) -> bool:
-    """Do the work on one table, and print why it failed: the other tables do not wait for that one."""
-    try:
-        work()
-    except SyncError as error:
-        _say(stream, f"failed. {error.message}")
-        return False
-    return True
+    """Return the tables with rows that are held back, and whether one failed, as `chosen`."""
+    return chosen(factory, every, name, namespace, lambda found: held_back_in(factory.read_chain(found).head) is not None)
 
 
 def _outcome(held: Sequence[FoundTable], *, failed: bool) -> int:
@@ -209,21 +276,17 @@ def _outcome(held: Sequence[FoundTable], *, failed: bool) -> int:
 
 
 def _discard(table: StreamTable) -> None:
-    _say(table.stream.id, f"discarded: {held_back.discard(table.writer)}")
+    say(table.stream.id, f"discarded: {held_back.discard(table.writer)}")
 
 
-def _accept(tools: Workshop, closed: StreamTable) -> None:
-    if held_back_in(closed.writer.catch_up()) is None:
+def _accept(tools: Workshop, found: FoundTable) -> None:
+    closed = tools.table(found)
+    if held_back_in(closed.writer.state) is None:
+        say(found.stream, "nothing is held back any more")
         return
     with tools.opened(closed) as table:
-        # A sync may have begun another generation just before. It is stopped, and the next one begins anew.
-        found = held_back_in(table.writer.open())
-        update = None if found is None else update_of(table, lambda: tools.resources)
+        held = held_back_in(table.writer.open())
+        update = None if held is None else update_of(table, lambda: tools.resources)
         if update is not None:
             tools.run(table, update)
-    _say(closed.stream.id, f"accepted: {found}" if found is not None else "nothing is held back any more")
-
-
-def _say(stream: StreamId, text: str) -> None:
-    sys.stdout.write(f"{stream}: {text}\n")
-    sys.stdout.flush()
+    say(found.stream, f"accepted: {held}" if held is not None else "nothing is held back any more")

@@ -78,8 +78,9 @@ def _config_option(text: str = "The connector's configuration.") -> Option:
     return click.option("--config", "config", required=True, metavar="FILE", type=click.Path(), help=text)
 
 
-def _table_options(text: str) -> Option:
+def _table_options(text: str, *, pattern: bool = True) -> Option:
     """Return the options that choose the tables of a command."""
+    text += " It may be a pattern with * and ?." if pattern else ""
 
     def add(command: Callable[..., int]) -> Callable[..., int]:
         command = click.option("--namespace", metavar="NS", help="The stream's namespace, where the name alone is not enough.")(command)
@@ -104,7 +105,7 @@ _airbyte_command("write", "Sync the messages on standard input into the tables."
 @tree.command()
 @click.argument("table", required=False)
 @click.argument("view", required=False, type=click.Choice(VIEWS))
-@_table_options("Another way to name TABLE, for names with a dot.")
+@_table_options("Another way to name TABLE, for names with a dot.", pattern=False)
 @click.option("--output", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True, help="Form of the output.")
 @click.option("--wide", is_flag=True, help="Let lines be longer than the terminal is wide.")
 @click.option(
@@ -246,7 +247,7 @@ def registry(base: str | None, image: str | None) -> int:
 
 
 @tree.command()
-@_table_options("The stream whose change log is printed.")
+@_table_options("The stream whose change log is printed.", pattern=False)
 @click.option("--key", metavar="JSON", help="Only records of rows with this key, such as '{\"id\": 42}'.")
 @click.option("--from", "first", type=click.IntRange(min=1), metavar="N", help="Only records from this sequence number on.")
 @click.option("--to", "last", type=click.IntRange(min=1), metavar="N", help="Only records up to this sequence number.")
@@ -273,7 +274,7 @@ def changes(
 
 
 @tree.command()
-@_table_options("Repair this stream's table only.")
+@_table_options("Repair the tables of this stream only.")
 def repair(config: str, stream: str | None, namespace: str | None) -> int:
     """Clean up what a dead sync left behind, without a sync.
 
@@ -309,7 +310,7 @@ def discard(config: str, stream: str | None, namespace: str | None) -> int:
 
 
 @tree.command()
-@_table_options("Verify this stream's table only.")
+@_table_options("Verify the tables of this stream only.")
 def verify(config: str, stream: str | None, namespace: str | None) -> int:
     """Check whole tables, and change nothing.
 
@@ -322,7 +323,7 @@ def verify(config: str, stream: str | None, namespace: str | None) -> int:
 
 
 @tree.command()
-@_table_options("The stream whose table is rebuilt.")
+@_table_options("The stream whose table is rebuilt.", pattern=False)
 def rebuild(config: str, stream: str | None, namespace: str | None) -> int:
     """Rebuild a final table from its raw table.
 
@@ -335,7 +336,22 @@ def rebuild(config: str, stream: str | None, namespace: str | None) -> int:
 
 
 @tree.command()
-@_table_options("Join the files of this stream's table only.")
+@_table_options("Merge the tables of this stream only.")
+@click.option("--take-over", is_flag=True, help="Also merge tables that a sync has not closed. A sync that is running is stopped.")
+def merge(config: str, stream: str | None, namespace: str | None, take_over: bool) -> int:
+    """Merge the new rows of deduplicated tables that wait.
+
+    Merges what syncs have left to wait (tables.merge, tables.merge_limit_minutes), whether it is due or not, and takes the time it needs.
+    Syncs go first: a table that a sync may be writing to is left alone, and a sync that begins meanwhile takes its tables over. The exit
+    code is then 1, nothing is lost, and the other tables are merged.
+    """
+    from destination_s3_spark.cli import merge_command  # noqa: PLC0415
+
+    return merge_command.run(config, stream, namespace, take_over=take_over)
+
+
+@tree.command()
+@_table_options("Join the files of this stream only.")
 def optimize(config: str, stream: str | None, namespace: str | None) -> int:
     """Join the small files of tables.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
@@ -75,8 +75,8 @@ class Engine:
     ) -> list[list[Result]]:
         """Apply the function to every task. The tasks of a group run one after another on one worker. Results have the shape of `groups`.
 
-        `progress` is called at intervals with the number of completed groups. Raises the first SyncError of a task unchanged. Any other
-        exception of a task becomes a Bug without its text.
+        `progress` is called at intervals with the number of completed groups. A SyncError that it raises ends the job. Raises the first
+        SyncError of a task unchanged. Any other exception of a task becomes a Bug without its text.
         """
         if not groups:
             return []
@@ -126,12 +126,13 @@ class Engine:
 
 @contextmanager
 def _watched(context: SparkContext, groups: int, progress: Progress | None, every_s: float) -> Iterator[None]:
-    """Report the progress of the job that runs inside to `progress`."""
+    """Report the progress of the job that runs inside to `progress`. Cancel the job and raise its SyncError if it raises one."""
     if progress is None:
         yield
         return
     name = uuid4().hex
     over = threading.Event()
+    stopped: list[SyncError] = []
 
     def watch() -> None:
         while not over.wait(every_s):
@@ -139,13 +140,23 @@ def _watched(context: SparkContext, groups: int, progress: Progress | None, ever
                 done = _completed_tasks(context, name)
             except Exception:  # noqa: BLE001 (the JVM is gone, and its job reports that)
                 return
-            progress(done, groups)
+            try:
+                progress(done, groups)
+            except SyncError as error:
+                stopped.append(error)
+                with suppress(Exception):  # the JVM is gone, and its job has ended
+                    context.cancelJobGroup(name)
+                return
 
     context.setJobGroup(name, "progress is watched")
     watcher = threading.Thread(target=watch, name="spark-progress", daemon=True)
     watcher.start()
     try:
         yield
+    except Exception:
+        if stopped:
+            raise stopped[0] from None
+        raise
     finally:
         over.set()
 

@@ -55,15 +55,24 @@ class _Running:
 
 
 class UpdateRunner:
-    """The runner of a sync's table updates. `progress` receives the completed and the total number of task groups of the running job."""
+    """The runner of table updates. `progress` receives the completed and the total number of task groups of the running job.
+
+    `limit_s`: the time that there is, at half of which a warning comes; infinite for a command.
+    """
 
     def __init__(
-        self, engine: Engine, pool: Executor, clock: Callable[[], float] = time.monotonic, progress: Progress = lambda _done, _total: None
+        self,
+        engine: Engine,
+        pool: Executor,
+        clock: Callable[[], float] = time.monotonic,
+        progress: Progress = lambda _done, _total: None,
+        limit_s: float = LIMIT_S,
     ) -> None:
         self._engine = engine
         self._pool = pool
         self._clock = clock
         self._report = progress
+        self._limit_s = limit_s
 
     def run(self, updates: Sequence[tuple[StreamId, Update]]) -> None:
         """Run every update to its end, each given with its stream. Raises the first error, after all updates have ended."""
@@ -117,7 +126,7 @@ class UpdateRunner:
 
     def _progress(self, groups_done: int, groups: int) -> None:
         self._report(groups_done, groups)
-        if self._clock() - self._began > LIMIT_S / 2 and not self._warned:
+        if self._clock() - self._began > self._limit_s / 2 and not self._warned:
             self._warned = True
             logger.warning(
                 "Half of the 2 hours that Airbyte allows a destination after the end of the input are over. If Airbyte stops this "

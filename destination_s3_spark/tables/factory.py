@@ -85,7 +85,7 @@ class TableFactory:
         return find_tables(self.store, self.template, self.map_tables)
 
     def choose(self, found: FoundTables, name: str, namespace: str | None) -> list[FoundTable]:
-        """Choose the tables of the streams with this name, and this namespace if given. Raises ConfigError when there are none."""
+        """Choose the tables of the streams with this name or pattern, as `FoundTables.choose`."""
         return found.choose(name, namespace, self.place)
 
     def read_chain(self, found: FoundTable) -> Chain:

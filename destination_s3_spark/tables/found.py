@@ -53,8 +53,12 @@ class FoundTables:
         return {found.stream: found.seed.final_root for found in self.tables}
 
     def choose(self, name: str, namespace: str | None, place: str) -> list[FoundTable]:
-        """Choose the tables of the streams with this name, and this namespace if given. Raises ConfigError when there are none."""
-        chosen = [table for table in self.tables if table.stream.name == name and namespace in (None, table.stream.namespace)]
+        """Choose the tables of the streams with this name, or that match it as a pattern with * and ?, and with this namespace if given.
+
+        Raises ConfigError when there are none.
+        """
+        tables = [table for table in self.tables if namespace in (None, table.stream.namespace)]
+        chosen = [table for table in tables if table.stream.name == name] or [table for table in tables if table.stream.matches(name)]
         if not chosen:
             known = ", ".join(sorted(str(table.stream) for table in self.tables)) or "none"
             unread = "".join(f" {table.table} cannot be read: {table.reason}" for table in self.unread)

@@ -45,6 +45,7 @@ COMMANDS: list[tuple[str, ...]] = [
     ("changes", "--stream", f"none{EVIL}"),
     ("doctor", "--catalog", "catalog.json"),
     ("doctor", "--catalog", "catalog.json", "--output", "json"),
+    ("merge", *STREAM),
     ("optimize",),
     ("rebuild", *STREAM),
 ]
@@ -130,7 +131,7 @@ def test_no_command_prints_control_characters(
     code = operator_command([*command, "--config", "config.json"])
     said = capfd.readouterr()
     assert (code == 0) == ("--stream" not in command or f"none{EVIL}" not in command)
-    assert "calc" in said.out + said.err or command[0] in ("accept", "discard", "changes", "report")
+    assert "calc" in said.out + said.err or command[0] in ("accept", "discard", "changes", "merge", "report")
     expect_printable(said.out + said.err)
 
 

@@ -73,6 +73,27 @@ def test_one_stream_can_be_chosen(make_table: Callable[..., Any], repair: Any) -
     assert (code, [line.partition(":")[0] for line in lines]) == (0, ["[1/1] b.users"])
 
 
+@pytest.mark.parametrize(
+    ("chosen", "found"),
+    [
+        (("--stream", "user*"), {"a.users", "a.users_?", "a.users_1", "b.users"}),
+        (("--stream", "user*", "--namespace", "b"), {"b.users"}),
+        (("--stream", "a.*s"), {"a.orders", "a.users"}),
+        (("--stream", "users_?"), {"a.users_?"}),
+    ],
+)
+def test_streams_can_be_chosen_by_a_pattern_and_a_whole_name_is_none(
+    make_table: Callable[..., Any], repair: Any, chosen: tuple[str, ...], found: set[str]
+) -> None:
+    names = [("a", "users"), ("b", "users"), ("a", "users_?"), ("a", "users_1"), ("a", "orders")]
+    for table in (tables := [make_table(*name) for name in names]):
+        append(table, 1)
+
+    _, lines = repair(tables[0], *chosen)
+
+    assert {line.partition("] ")[2].partition(":")[0] for line in lines} == found
+
+
 def test_a_manifest_that_an_older_sync_wrote_last_is_written_anew(make_table: Callable[..., Any], repair: Any) -> None:
     table = make_table()
     append(table, 1).close()

@@ -190,12 +190,13 @@ def sync(lake: InlineLake, step: Step) -> None:
 def rebuild(lake: InlineLake) -> None:
     """Do what the command does, with the lake's engine."""
     factory = TableFactory(lake.config(), S3Store(lake.settings), datetime.now(UTC))
-    found = tuple(factory.of_found(table, ()) for table in factory.find().tables)
+    found = factory.find().tables
     assert lake.spark is not None
     with ThreadPoolExecutor(2) as pool:
-        tools = Workshop(factory, lake.spark, pool, Resources(TaskResources(lake.settings, lake.merge_budget_bytes), 2, None), found, ())
-        for table in tools.tables:
-            with tools.opened(table) as opened:
+        resources = Resources(TaskResources(lake.settings, lake.merge_budget_bytes), 2, None)
+        tools = Workshop(factory, lake.spark, pool, resources, {table.stream: () for table in found})
+        for table in found:
+            with tools.opened(tools.table(table)) as opened:
                 tools.run(opened, rebuild_of(opened, tools.resources))
 
 

@@ -2,6 +2,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -57,6 +58,10 @@ def _refuse(number: int) -> int:
 
 def _quote(record: str) -> str:
     raise ValueError(f"cannot parse {record}")
+
+
+def _sleep(seconds: float) -> None:
+    time.sleep(seconds)
 
 
 def _die_once(marker: str) -> int:
@@ -238,3 +243,15 @@ def test_a_jvm_without_room_on_its_heap_is_said_to_want_memory(engine: Engine) -
 @pytest.mark.parametrize(("master", "cores"), [("local", 1), ("local[3]", 3), ("local[*]", available_cpus())])
 def test_cores_of_a_local_master(master: str, cores: int) -> None:
     assert local_cores(master) == cores
+
+
+def test_an_error_of_whoever_watches_ends_the_job(engine: Engine) -> None:
+    def lost(_done: int, _groups: int) -> None:
+        raise DataError("the table is another one's now")
+
+    began = time.monotonic()
+    with pytest.raises(DataError, match="another one's"):
+        engine.run(_sleep, [[300.0], [300.0], [300.0]], lost)
+    assert engine.lost_attempts
+    assert engine.run(_double, [[4], [5]]) == [[8], [10]]
+    assert time.monotonic() - began < 120

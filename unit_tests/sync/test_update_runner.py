@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from math import inf
 from typing import Any
 
 import pytest
@@ -143,3 +144,9 @@ def test_progress_is_told_and_half_of_the_time_limit_is_warned_of_once(
     assert sum(level == "WARNING" for level, _ in levels) == 1
     assert parts == [(0, 1), (1, 1), (0, 1), (1, 1)]
     assert "table 0: wrote 1 row (1 file, 1 B, block 7, " in caplog.text
+
+
+def test_a_command_has_no_limit_to_be_warned_of(engine: Any, pool: ThreadPoolExecutor, caplog: pytest.LogCaptureFixture) -> None:
+    times = iter([0.0, 90_000.0])
+    UpdateRunner(engine, pool, lambda: next(times, 90_000.0), limit_s=inf).run([(StreamId(None, "table"), update(1, done=[]))])
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []

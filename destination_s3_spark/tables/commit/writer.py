@@ -21,7 +21,7 @@ from destination_s3_spark.chain.events import AddData, ChangedValues, Close, Eve
 from destination_s3_spark.chain.files import FileEntry, FileKind, OperationCount, Token
 from destination_s3_spark.chain.live_files import LiveFiles, day
 from destination_s3_spark.chain.log import BlockTaken, Chain, Clock, utc_now
-from destination_s3_spark.chain.opening import Precedence, Session, fenced, open_table, take_snapshot_when_due
+from destination_s3_spark.chain.opening import Precedence, Session, dead_scratch, fenced, open_table, take_snapshot_when_due
 from destination_s3_spark.chain.settle import MapCalls, complete, confirm_removal, finish, sweep, take_back, taken_back
 from destination_s3_spark.chain.state import ReplayGuard, TableState
 from destination_s3_spark.chain.table_store import TableStore
@@ -74,6 +74,7 @@ class TableWriter:
         self._opened = self._over = False
         self.written = Written()  # by this session
         self._show_checked = partial(show_checked, self.publishers, self.store)
+        self.ended_cleanly = False  # whether the session before this one closed the table; known once the table is open
         self.first_of_day = False  # whether no other session wrote to the table on the UTC day of this one
 
     @property
@@ -253,6 +254,21 @@ class TableWriter:
             return False
         return True
 
+    def clear_up(self, orphans: OrphanUploads) -> None:
+        """Drop what this session has left in the bucket after it was fenced: uploads that no block names, and scratch objects.
+
+        The session that took over has dropped only what was there at its beginning. `orphans` must have been made after that. Raises no
+        SyncError.
+        """
+        state = self._chain.state
+        if not self._opened or state is None or state.unsettled is not None:  # a block that the other session settles names the uploads
+            return
+        try:
+            orphans.abort(self._chain.territory, state.epoch + 1)
+            self.store.delete(dead_scratch(self.store, self._table, state, state.epoch + 1))
+        except SyncError as error:
+            logger.warning("table %s: staged uploads are left for `repair` to drop: %s", self._table.stream, error)
+
     def live_files(self) -> LiveFiles:
         """Return the files of the table (one request per block since the last Snapshot, unless the hint had them)."""
         return self._chain.live_files()
@@ -291,8 +307,8 @@ class TableWriter:
         if self._opened:
             return
         before = self._chain.state
-        open_table(self._chain, self.store, self._table, self._session, self._orphans, self._show_checked, self._precedence)
-        self._guard, self._opened = ReplayGuard(self._chain.head.replay), True
+        left = open_table(self._chain, self.store, self._table, self._session, self._orphans, self._show_checked, self._precedence)
+        self._guard, self._opened, self.ended_cleanly = ReplayGuard(self._chain.head.replay), True, left.ended_cleanly
         self.first_of_day = before is not None and day(before.system_time) < day(self._chain.head.system_time)
 
     def _rewrite(self, staged: Sequence[FileEntry], removed: Sequence[FileEntry], event: Callable[..., Event]) -> CommitResult:

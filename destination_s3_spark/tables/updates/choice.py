@@ -59,6 +59,12 @@ def merge_waits(table: OpenTable, spec: KeySpec) -> bool:
     return all(file.sorted_by == spec.fingerprint for file in table.writer.live_files().of(FileKind.DELTA))
 
 
+def merge_of(table: OpenTable, resources: Resources) -> Update | None:
+    """Choose the update that merges the waiting runs of an open table, due or not. Return None if there are none."""
+    waits = table.writer.open().contents.waiting.files > 0
+    return merge_runs(table, table.spec, resources) if waits and table.spec is not None else None
+
+
 def rebuild_of(table: OpenTable, resources: Resources) -> Update:
     """Choose the update that rebuilds the final table from the raw table. Raises ConfigError if the raw table lacks rows."""
     live = table.writer.live_files()

@@ -1,0 +1,214 @@
+"""`merge` as an operator or a scheduler runs it: beside syncs, killed at each of its calls, and after syncs that died."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from integration_tests.connector import BUCKET_PATH, Connector, Outcome
+from integration_tests.lake import Lake
+from integration_tests.s3_proxy import Fault, S3Call, S3Proxy, When, s3_proxy
+from integration_tests.servers import S3Server, new_bucket
+from integration_tests.source import JsonObject, catalog, complete, record, state, stream
+
+SCHEMA: JsonObject = {"type": "object", "properties": {"id": {"type": "integer"}, "round": {"type": "integer"}}}
+RAW: JsonObject = {"raw_tables": True}
+LATER: JsonObject = {**RAW, "merge": [{"stream": "*", "at_least_every_hours": 1000}]}
+DEDUP: JsonObject = {"schema": SCHEMA, "mode": "append_dedup", "primary_key": [["id"]], "cursor_field": ["round"]}
+MOST_CALLS = 60
+
+
+def dedup(*names: str, sync_id: int = 7, **more: Any) -> JsonObject:
+    return catalog(*(stream(name, sync_id=sync_id, **DEDUP, **more) for name in names))
+
+
+def messages(number: int, *names: str) -> list[bytes]:
+    """Of each stream: two rows that change in every round, and one that is new."""
+    return [
+        line
+        for name in names
+        for line in (*(record({"id": one, "round": number}, name) for one in (1, 2, 100 + number)), state(number, name), complete(name))
+    ]
+
+
+def after(*rounds: int) -> list[tuple[int, int]]:
+    """A table, as (id, round), after the merge of these rounds."""
+    return [(1, rounds[-1]), (2, rounds[-1]), *((100 + number, number) for number in rounds)]
+
+
+def table(lake: Lake, name: str) -> list[tuple[int, int]]:
+    return sorted((row["id"], row["round"]) for row in lake.rows(("shop", name)))
+
+
+def operate(connector: Connector, command: str, *options: str) -> tuple[int, str]:
+    with connector.run(command, *options, config=connector.config()) as running:
+        done = running.end_input().finish()
+    assert done.exit_code in (0, 1), done.describe()
+    return done.exit_code, b"".join(done.lines).decode()
+
+
+@pytest.fixture
+def lake(moto_lake: Lake) -> Lake:
+    """Two tables with a merged round and one that waits, and a third that has nothing to merge."""
+    connector = moto_lake.connector(tables=LATER)
+    events = stream("events", schema=SCHEMA)
+    connector.write(catalog(*dedup("users", "orders")["streams"], events), messages(0, "users", "orders", "events")).expect_success()
+    connector.write(dedup("users", "orders"), messages(1, "users", "orders")).expect_success()
+    assert table(moto_lake, "users") == after(0)
+    return moto_lake
+
+
+def test_it_merges_what_waits_and_the_tables_are_as_after_a_sync(lake: Lake) -> None:
+    connector = lake.connector(tables=RAW)
+    connector.write(dedup("users"), messages(2, "users"), tables=LATER).expect_success()
+    code, said = operate(connector, "merge", "--stream", "us*")
+    assert code == 0
+    assert re.fullmatch(r"shop.users: merged 6 rows of 2 runs \([\d.]+ kB\) in [\d.]+ s, 5 rows in the table\n", said)
+    assert (table(lake, "users"), table(lake, "orders")) == (after(0, 1, 2), after(0))
+    code, said = operate(connector, "merge")
+    assert (code, [line.partition(":")[0] for line in said.splitlines()]) == (0, ["shop.orders"])
+    assert table(lake, "orders") == after(0, 1)
+    lake.verify_at_rest()
+    assert operate(connector, "merge") == (0, "nothing to merge\n")
+
+    connector.write(dedup("users", "orders"), messages(3, "users", "orders")).expect_success()
+    assert (table(lake, "users"), table(lake, "orders")) == (after(0, 1, 2, 3), after(0, 1, 3))
+    lake.verify_at_rest()
+
+
+def test_a_sync_that_is_running_keeps_its_table_and_the_others_are_merged(lake: Lake) -> None:
+    connector = lake.connector(tables=RAW, batching={"max_batch_age_s": 1})
+    sent = messages(2, "users")
+    with connector.start(dedup("users", sync_id=8)) as sync:
+        sync.send(*sent[:-1]).wait_for_states(1)
+        code, said = operate(lake.connector(tables=RAW), "merge")
+        assert code == 1
+        assert "shop.users: failed. A sync may be writing to it (sync id 8, " in said
+        assert "shop.orders: merged 3 rows of 1 run" in said
+        sync.send(sent[-1]).end_input().finish().expect_success()
+    assert (table(lake, "users"), table(lake, "orders")) == (after(0, 1, 2), after(0, 1))
+    lake.verify()
+
+
+OVERTAKEN = {
+    "before it opens the table": Fault("PutObject", "/chain/"),
+    "while it merges": Fault("CreateMultipartUpload", f"{BUCKET_PATH}/shop/"),
+    "before its block": Fault("PutObject", "/chain/", skip=1),
+    "after its block": Fault("CompleteMultipartUpload"),
+}
+
+
+@pytest.mark.parametrize("moment", OVERTAKEN)
+def test_a_sync_that_begins_meanwhile_goes_first(lake: Lake, moment: str) -> None:
+    connector, won = lake.connector(tables=RAW), []
+
+    def overtake(_: S3Call) -> None:
+        won.append(connector.write(dedup("users", sync_id=9), messages(2, "users")).expect_success())
+
+    with s3_proxy(lake.bucket.server.endpoint) as proxy:
+        planned = OVERTAKEN[moment]
+        key = planned.key_contains or "/shop/"
+        proxy.inject(Fault(planned.action, key, status=None, times=1, skip=planned.skip, effect=overtake))
+        code, said = operate(lake.connector(proxy.endpoint, tables=RAW), "merge", "--stream", "users")
+
+    assert len(won) == 1
+    assert table(lake, "users") == after(0, 1, 2)
+    if moment == "before it opens the table":
+        assert (code, said) == (0, "shop.users: nothing to merge any more\n")
+    else:
+        assert code == 1
+        assert "shop.users: failed. A sync has begun and taken the table over" in said
+    assert operate(connector, "merge", "--stream", "orders")[0] == 0
+    connector.write(dedup("users", "orders"), messages(3, "users", "orders")).expect_success()
+    assert (table(lake, "users"), table(lake, "orders")) == (after(0, 1, 2, 3), after(0, 1, 3))
+    lake.verify_at_rest()
+
+
+def test_after_a_sync_that_died_it_merges_when_told_and_the_next_attempt_doubles_nothing(moto_lake: Lake) -> None:
+    connector = moto_lake.connector(tables=RAW)
+    connector.write(dedup("users"), messages(0, "users")).expect_success()
+    with s3_proxy(moto_lake.bucket.server.endpoint) as proxy, moto_lake.connector(proxy.endpoint, tables=RAW).start(dedup("users")) as sync:
+        proxy.inject(Fault("CreateMultipartUpload", f"{BUCKET_PATH}/shop/", status=0, times=1, effect=lambda _: sync.kill()))
+        assert sync.send(*messages(1, "users")).end_input().finish().exit_code < 0
+    code, said = operate(connector, "merge")
+    assert code == 1
+    assert "A sync may be writing to it (sync id 7, " in said
+    assert operate(connector, "merge", "--take-over")[0] == 0
+    assert table(moto_lake, "users") == after(0, 1)
+    connector.write(dedup("users"), messages(1, "users")).expect_success()
+    assert len(moto_lake.raw_rows()) == 6
+    assert table(moto_lake, "users") == after(0, 1)
+    moto_lake.verify_at_rest()
+
+
+def test_a_refresh_that_is_not_finished_is_left_alone(lake: Lake) -> None:
+    connector = lake.connector(tables=RAW, batching={"max_batch_age_s": 1})
+    sent, refresh = messages(2, "users"), dedup("users", generation=2, minimum_generation=2)
+    with connector.start(refresh) as sync:
+        sync.send(*sent[:-1]).wait_for_states(1)
+        sync.kill()
+    code, said = operate(connector, "merge", "--take-over", "--stream", "users")
+    assert (code, said) == (
+        0,
+        "shop.users: not merged: a refresh of it is not finished, and what it brings will replace what waits\nnothing to merge\n",
+    )
+    assert table(lake, "users") == after(0)
+    connector.write(refresh, sent[-2:]).expect_success()
+    assert table(lake, "users") == after(2)
+
+
+def killed(lake: Lake, proxy: S3Proxy, name: str, calls: int) -> Outcome:
+    """Run the command for a table through the proxy, and kill it after so many calls about the table."""
+    connector = lake.connector(proxy.endpoint, tables=RAW)
+    about_it = frozenset({"DeleteObjects", "ListMultipartUploads"})
+    with connector.run("merge", "--stream", name, config=connector.config()) as merge:
+        proxy.forget()
+        proxy.inject(
+            Fault(
+                only=lambda call: name in call.key or call.action in about_it,
+                status=0,
+                times=1,
+                skip=calls,
+                when=When.AFTER,
+                effect=lambda _: merge.kill(),
+            )
+        )
+        return merge.end_input().finish()
+
+
+@pytest.mark.slow
+def test_killed_at_any_call_it_leaves_tables_that_the_next_merge_or_the_next_sync_makes_right(
+    moto: S3Server, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    lake = Lake(new_bucket(moto), tmp_path_factory.mktemp("deaths"))
+    names = [f"{'even' if number % 2 == 0 else 'odd'}_{number:02}" for number in range(MOST_CALLS)]
+    connector = lake.connector(tables=RAW)
+    for number in range(2):
+        connector.write(dedup(*names), messages(number, *names), tables=LATER).expect_success()
+    died: list[str] = []
+    with s3_proxy(lake.bucket.server.endpoint) as proxy:
+        for calls, name in enumerate(names):
+            outcome = killed(lake, proxy, name, calls)
+            if outcome.exit_code == 0:
+                break
+            died.append(name)
+            assert table(lake, name) in (after(0), after(0, 1))
+    assert 15 < len(died) < MOST_CALLS, died
+    lake.verify()
+
+    assert operate(connector, "merge", "--stream", "even*")[0] == 0
+    whole(lake, [name for name in died if name.startswith("even")], after(0, 1))
+    connector.write(dedup(*names), messages(2, *names)).expect_success()
+    whole(lake, names, after(0, 1, 2))
+    lake.verify_at_rest()
+
+
+def whole(lake: Lake, names: Sequence[str], expected: list[tuple[int, int]]) -> None:
+    tables = lake.tables([("shop", name) for name in names])
+    assert {stream: sorted((row["id"], row["round"]) for row in rows) for stream, rows in tables.items()} == {
+        ("shop", name): expected for name in names
+    }
+    lake.verify()
