@@ -24,8 +24,7 @@ from destination_s3_spark.cli import report_command, views
 from destination_s3_spark.cli.inspection.commits import changed_values, commits
 from destination_s3_spark.cli.inspection.summary import summary
 from destination_s3_spark.cli.inspection.table import InspectedTable, columns, read_table
-from destination_s3_spark.cli.progress import Progress
-from destination_s3_spark.cli.terminal import Cell, Rows, Terminal, number_text
+from destination_s3_spark.cli.terminal import Cell, Progress, Rows, Terminal, number_text
 from destination_s3_spark.config.config import Config
 from destination_s3_spark.kernel import HOW_LINES_ARE_TYPED
 from destination_s3_spark.storage.object_store import ObjectStore

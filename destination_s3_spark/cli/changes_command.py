@@ -18,7 +18,7 @@ import orjson
 from destination_s3_spark.change_log.manifest import Manifest
 from destination_s3_spark.change_log.reading import ChangeLogFolder, Interval
 from destination_s3_spark.cli.configuration import read_config
-from destination_s3_spark.cli.progress import Progress
+from destination_s3_spark.cli.terminal import Progress
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.storage.configured import path_template, s3_settings
 from destination_s3_spark.storage.object_store import ObjectStore

@@ -27,8 +27,7 @@ from destination_s3_spark.cli.inspection.table import (
     schema_changes,
     shown_or_unread,
 )
-from destination_s3_spark.cli.progress import Progress
-from destination_s3_spark.cli.terminal import Output, Rows, Terminal, Width, write_json, write_rows
+from destination_s3_spark.cli.terminal import Output, Progress, Rows, Terminal, Width, write_json, write_rows
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.schema.arrow import bare_flatbuffer
 from destination_s3_spark.stream_id import StreamId

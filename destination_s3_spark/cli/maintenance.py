@@ -16,7 +16,7 @@ from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.chain.opening import WriteDisposition
 from destination_s3_spark.chain.state import Contents
 from destination_s3_spark.cli.configuration import read_config
-from destination_s3_spark.cli.progress import Progress
+from destination_s3_spark.cli.terminal import Progress
 from destination_s3_spark.engine.engine import Engine
 from destination_s3_spark.errors import Fenced, SyncError, TransientError
 from destination_s3_spark.storage.configured import s3_settings

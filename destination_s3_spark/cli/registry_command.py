@@ -1,4 +1,8 @@
-"""Command `registry`: makes the connector's entry in a connector registry, and copies of a registry that have it."""
+"""Commands that make files for the platform: `registry` and `catalog`.
+
+`registry` makes the connector's entry in a connector registry, and copies of a registry that have it. `catalog` makes a configured catalog
+from what a source discovers.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +21,8 @@ import orjson
 from destination_s3_spark.cli.configuration import read_input
 from destination_s3_spark.cli.terminal import write_json
 from destination_s3_spark.errors import ConfigError
-from destination_s3_spark.wording import counted
+from destination_s3_spark.protocol.discovered import Choice, configured_catalog, discovered_streams
+from destination_s3_spark.wording import LINE_END, counted, printable
 
 _PACKAGE = Path(__file__).parents[1]
 _NOT_IN_ENTRIES = {"definitionId", "connectorType", "connectorSubtype", "registryOverrides"}
@@ -131,3 +136,18 @@ def parse_registry(text: bytes, path: str) -> Registry:
 
 def _unchanged(raw: msgspec.Raw) -> orjson.Fragment:
     return orjson.Fragment(bytes(raw))
+
+
+def print_catalog(discovered: str, choice: Choice) -> int:
+    """Print the configured catalog, and on stderr how each stream is synced. Raises ConfigError when there is no catalog or stream."""
+    catalog = configured_catalog(discovered_streams(read_input(discovered, "catalog")), choice)
+    write_json(catalog)
+    sys.stdout.flush()
+    for entry in catalog["streams"]:
+        key = ", ".join(".".join(path) for path in entry["primary_key"]) or "none"
+        cursor = ".".join(entry["cursor_field"]) or "none"
+        modes = f"{entry['sync_mode']}, {entry['destination_sync_mode']}"
+        described = f"{entry['stream']['name']}: {modes}, key {key}, cursor {cursor}"
+        sys.stderr.write(f"{printable(described, LINE_END)}\n")
+    sys.stderr.write(f"{counted(len(catalog['streams']), 'stream')}\n")
+    return 0

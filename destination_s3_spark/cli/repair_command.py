@@ -13,7 +13,7 @@ from pathlib import Path
 
 from destination_s3_spark.chain.opening import Leftovers
 from destination_s3_spark.cli.configuration import read_config
-from destination_s3_spark.cli.progress import Progress
+from destination_s3_spark.cli.terminal import Progress
 from destination_s3_spark.errors import SyncError
 from destination_s3_spark.tables.commit.repair import Repair, repair
 from destination_s3_spark.tables.factory import TableFactory, table_factory

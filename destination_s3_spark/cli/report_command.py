@@ -10,9 +10,9 @@ from pathlib import Path
 
 from destination_s3_spark.cli.configuration import read_config
 from destination_s3_spark.cli.inspection.table import MOST_BLOCKS, read_table, shown_or_unread
-from destination_s3_spark.cli.progress import Progress
 from destination_s3_spark.cli.report.figures import TableFigures, table_figures
 from destination_s3_spark.cli.report.page import page, render
+from destination_s3_spark.cli.terminal import Progress
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.tables.factory import TableFactory, table_factory
 from destination_s3_spark.tables.found import FoundTable, FoundTables, UnreadTable

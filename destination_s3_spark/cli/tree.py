@@ -217,7 +217,7 @@ def catalog(discovered: str, select: tuple[str, ...], sync_mode: str | None, des
     \b
     some-source discover --config source.json | destination-s3-spark catalog > catalog.json
     """
-    from destination_s3_spark.cli import catalog_command  # noqa: PLC0415
+    from destination_s3_spark.cli import registry_command  # noqa: PLC0415
     from destination_s3_spark.protocol.catalog import DestinationSyncMode  # noqa: PLC0415
     from destination_s3_spark.protocol.discovered import Choice, SyncMode  # noqa: PLC0415
 
@@ -226,7 +226,7 @@ def catalog(discovered: str, select: tuple[str, ...], sync_mode: str | None, des
         None if sync_mode is None else SyncMode(sync_mode),
         None if destination_sync_mode is None else DestinationSyncMode(destination_sync_mode),
     )
-    return catalog_command.run(discovered, choice)
+    return registry_command.print_catalog(discovered, choice)
 
 
 @tree.command()

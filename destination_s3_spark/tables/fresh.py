@@ -43,11 +43,11 @@ from destination_s3_spark.tables.updates.resources import TaskResources
 
 BUDGET_BYTES = 128 * 2**20
 """Arrow memory for the rows that are merged at a time."""
-TRIES = 5
+READ_TRIES = 5
 """Most times that a read starts on a table that is merged meanwhile."""
 SIZES = Sizes(target_file_bytes=1, budget_bytes=BUDGET_BYTES // PORTIONS)
 """Sizes of a plan that merges only files with keys of runs, and no small files beside them."""
-PARQUET = ds.ParquetFileFormat()
+_PARQUET = ds.ParquetFileFormat()
 
 T = TypeVar("T")
 Wanted: TypeAlias = list[str] | dict[str, pc.Expression]
@@ -99,7 +99,7 @@ class FreshTable:
         return self.to_reader().__arrow_c_stream__(requested_schema)
 
     def _again(self, read: Callable[[], T]) -> T:
-        for _ in range(TRIES - 1):
+        for _ in range(READ_TRIES - 1):
             try:
                 return read()
             except TableChanged:
@@ -108,7 +108,7 @@ class FreshTable:
 
     def _started(self, columns: Wanted | None, where: pc.Expression | None) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
         """Start a read, and start again while files of the table are gone before the first batch has been read."""
-        for _ in range(TRIES):
+        for _ in range(READ_TRIES):
             rows = self._rows
             names = rows.schema.names if columns is None else columns
             batches = rows.batches(names, where)
@@ -250,7 +250,7 @@ def _in_columns(rows: pa.Table, wanted: pa.Schema) -> pa.Table:
 
 def _row_groups(source: RangedFile, where: pc.Expression) -> list[int]:
     """Return the numbers of the row groups of a Parquet file that may have rows for which `where` is true, by their statistics."""
-    fragment = PARQUET.make_fragment(source)
+    fragment = _PARQUET.make_fragment(source)
     return [group.id for group in fragment.subset(filter=where, schema=fragment.physical_schema).row_groups]
 
 

@@ -10,8 +10,8 @@ import threading
 
 import pytest
 
-from destination_s3_spark.cli import progress
-from destination_s3_spark.cli.progress import Progress
+from destination_s3_spark.cli import terminal
+from destination_s3_spark.cli.terminal import Progress
 
 
 def wait_for_lines(capsys: pytest.CaptureFixture[str], count: int) -> list[str]:
@@ -58,9 +58,9 @@ def test_an_error_inside_ends_it(capsys: pytest.CaptureFixture[str]) -> None:
 
 SCRIPT = """
 import sys, time
-from destination_s3_spark.cli import progress
-progress.SHOWN_AFTER_S = float(sys.argv[1])
-with progress.Progress(sys.argv[2], 4) as shown:
+from destination_s3_spark.cli import terminal
+terminal.SHOWN_AFTER_S = float(sys.argv[1])
+with terminal.Progress(sys.argv[2], 4) as shown:
     for number in range(4):
         time.sleep(0.3)
         sys.stdout.write(f"[{number}] done\\n")
@@ -71,11 +71,11 @@ with progress.Progress(sys.argv[2], 4) as shown:
 
 HOSTILE_SCRIPT = """
 import sys, time
-from destination_s3_spark.cli import progress
+from destination_s3_spark.cli import terminal
 from destination_s3_spark.cli.filtered import filtered_output
-progress.SHOWN_AFTER_S = float(sys.argv[1])
+terminal.SHOWN_AFTER_S = float(sys.argv[1])
 name = "[/nope][link=http://evil]x[/link]\\x1b]0;owned\\x07\\nline"
-with filtered_output(), progress.Progress("rewriting " + name, 2) as shown:
+with filtered_output(), terminal.Progress("rewriting " + name, 2) as shown:
     time.sleep(0.4)
     sys.stdout.write(name + " is well\\n")
     sys.stderr.write(name + " is bad\\n")
@@ -127,7 +127,7 @@ def test_a_bar_leaves_a_piped_stdout_alone() -> None:
 
 
 def test_no_bar_is_drawn_for_what_is_over_soon() -> None:
-    screen, _ = run_in_terminal(progress.SHOWN_AFTER_S)
+    screen, _ = run_in_terminal(terminal.SHOWN_AFTER_S)
 
     assert screen.replace("\r", "") == "".join(f"[{number}] done\n" for number in range(4))
 
