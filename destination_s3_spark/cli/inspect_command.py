@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from destination_s3_spark.cli import views
 from destination_s3_spark.cli.configuration import read_config
-from destination_s3_spark.cli.inspection.commits import ChangedValue, Commit, RecordedSync, changed_values, commits, syncs
+from destination_s3_spark.cli.inspection.commits import ChangedValue, Commit, RecordedSync, changed_values, commits, merge_cost, syncs
 from destination_s3_spark.cli.inspection.ddl import SqlEngine, ddl
 from destination_s3_spark.cli.inspection.files import TableFile, file_totals, table_files
 from destination_s3_spark.cli.inspection.summary import PublisherState, ReaderState, TableSummary, readers, summary
@@ -182,25 +182,30 @@ def _all_tables(factory: TableFactory, publishers: Publishers, found: FoundTable
         terminal.say("\nReaders do not see the last data of:", style="bold")
         for state in behind:
             terminal.say(f"{state.table}, {views.reader_line(state)}")
+    waiting = [row for row in rows if row.waiting is not None]
+    if waiting:
+        terminal.say("\nNot merged yet:", style="bold")
+        for row in waiting:
+            terminal.say(f"{row.table}: {row.waiting}")
     terminal.say("\nMore about one of them: inspect TABLE, inspect TABLE files|schema|syncs|values|commits")
     return unread
 
 
 def _one_table(table: InspectedTable, output: Output, terminal: Terminal) -> None:
-    about = summary(table)
+    about, merges = summary(table), merge_cost(table)
     last = syncs(table.blocks)[-SYNCS_SHOWN:]
     parts = [("files", views.totals(file_totals(table))), ("columns", views.columns(columns(table))), ("syncs", views.syncs(last))]
     match output:
         case Output.TABLE:
             terminal.section(f"Table {table.stream}")
-            terminal.facts(views.facts(about))
+            terminal.facts(views.facts(about, merges))
             if table.publications:
                 terminal.section("Readers")
             for state in readers(table):
                 terminal.say(views.reader_line(state))
             _print_parts(parts, terminal)
         case Output.JSON:
-            write_json({"table": about, "readers": readers(table), **{title: shown.rows for title, shown in parts}})
+            write_json({"table": about, "merges": merges, "readers": readers(table), **{title: shown.rows for title, shown in parts}})
         case Output.CSV:
             write_rows(views.summaries([about], ""), output, TableSummary, terminal)
 

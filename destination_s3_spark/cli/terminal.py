@@ -166,7 +166,8 @@ def _csv_value(value: Any) -> Any:
         return value.value
     if isinstance(value, datetime):
         return value.isoformat()
-    text = orjson.dumps(value).decode() if isinstance(value, tuple | list | dict) else value
+    nested = isinstance(value, tuple | list | dict) or dataclasses.is_dataclass(value)
+    text = orjson.dumps(value).decode() if nested else value
     return spreadsheet_cell(text) if isinstance(text, str) else text
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from destination_s3_spark.chain.files import FileKind
-from destination_s3_spark.cli.inspection.commits import ChangedValue, Commit, RecordedSync, SyncEnd, session_label, session_text
+from destination_s3_spark.cli.inspection.commits import ChangedValue, Commit, MergeCost, RecordedSync, SyncEnd, session_label, session_text
 from destination_s3_spark.cli.inspection.files import FileStatus, FileTotals, TableFile
 from destination_s3_spark.cli.inspection.summary import PublisherState, ReaderState, TableSummary
 from destination_s3_spark.cli.inspection.table import InspectedColumn, RecordedChange
@@ -72,6 +72,7 @@ SYNCS = (
     Cell("ended", lambda s: s.end.value),
     Cell("rows", lambda s: number_text(s.rows), number=True),
     Cell("size", lambda s: size_text(s.bytes), number=True),
+    Cell("rewritten", lambda s: size_text(s.bytes_rewritten), number=True),
     Cell("values changed", lambda s: number_text(s.values_changed), number=True),
     Cell("commits", lambda s: number_text(s.commits), number=True),
     Cell("rewrites", lambda s: number_text(s.rewrites), number=True),
@@ -144,7 +145,7 @@ def reader_line(row: PublisherState) -> str:
             return f"{row.publisher}: {row.state.value}"
 
 
-def facts(table: TableSummary) -> Mapping[str, str | None]:
+def facts(table: TableSummary, merges: MergeCost | None = None) -> Mapping[str, str | None]:
     """Return names and values of what a table is, for a list."""
     return {
         "stream": table.table,
@@ -155,6 +156,8 @@ def facts(table: TableSummary) -> Mapping[str, str | None]:
         "generation": str(table.generation),
         "pending": _pending(table),
         "rows": number_text(table.rows),
+        "waiting": None if table.waiting is None else str(table.waiting),
+        "merges": None if merges is None else str(merges),
         "last sync": _last_sync(table),
         "ended": "cleanly" if table.last_session_end is SyncEnd.CLEAN else "not yet, or not cleanly",
         "settled": _settled(table),

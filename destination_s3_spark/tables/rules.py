@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import Enum
+from math import ceil
 
 from destination_s3_spark.chain.state import Contents
 from destination_s3_spark.change_log.options import ChangeLogOptions
@@ -12,6 +13,7 @@ from destination_s3_spark.schema.partitioning import PartitionSpec
 from destination_s3_spark.schema.placement import SchemaChange
 from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.runs.keys import CdcDeletion
+from destination_s3_spark.wording import counted, size_text
 
 
 class Compaction(Enum):
@@ -55,6 +57,64 @@ class MergeRule:
         """Return the time at which waiting rows are merged however few they are, or None if there is none."""
         since = contents.waiting_since
         return None if since is None or self.longest_wait is None else since + self.longest_wait
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingRows:
+    """Rows that are committed and wait for a merge, beside the table that readers see.
+
+    `due_at`: the time from which they are merged however few they are, if there is one. `due` says in words when they are merged.
+    """
+
+    rows: int
+    runs: int
+    bytes: int
+    since: datetime
+    due_at: datetime | None
+    due: str
+
+    def __str__(self) -> str:
+        wait = "waits" if self.rows == 1 else "wait"
+        held = f"{counted(self.rows, 'row')} ({counted(self.runs, 'run')}, {size_text(self.bytes)})"
+        return f"{held} {wait} beside the table since {_minute(self.since)}, due {self.due}"
+
+    def properties(self) -> dict[str, str]:
+        """Return what publishers say about them, by the names in WAITING_PROPERTIES."""
+        since = self.since.astimezone(UTC).isoformat(timespec="seconds")
+        return dict(zip(WAITING_PROPERTIES, (str(self.rows), since, self.due), strict=True))
+
+
+WAITING_PROPERTIES = ("airbyte.rows-waiting", "airbyte.waiting-since", "airbyte.merge-due")
+"""Names of the properties of a published table that has waiting rows. No other table has them."""
+
+
+NEXT_SYNC = "at the next sync"
+"""When rows are due that no rule lets wait: the last sync had no time to merge them, or did not get so far."""
+
+
+def waiting_rows(contents: Contents, rule: MergeRule | None) -> WaitingRows | None:
+    """Describe the rows that wait under the rule for the table's merges. None if there are none, or a refresh will replace them."""
+    waiting, since = contents.waiting, contents.waiting_since
+    if not waiting.files or since is None:
+        return None
+    due_at = None if rule is None else rule.due_at(contents)
+    return WaitingRows(waiting.rows, waiting.files, waiting.bytes, since, due_at, _due(contents, rule, since))
+
+
+def _due(contents: Contents, rule: MergeRule | None, since: datetime) -> str:
+    if rule is None or rule.is_due(contents, since):
+        return NEXT_SYNC
+    due_at = rule.due_at(contents)
+    bounds = (
+        None if due_at is None else _minute(due_at),
+        None if rule.percent is None else f"at {counted(ceil(contents.rows * rule.percent / 100), 'row')}",
+        None if rule.bytes is None else f"at {size_text(rule.bytes)}",
+    )
+    return " or ".join(bound for bound in bounds if bound is not None)
+
+
+def _minute(time: datetime) -> str:
+    return f"{time.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,7 +108,7 @@ def test_with_a_stream_its_state_columns_and_blocks_are_shown(
     assert [line.split() for line in text.splitlines() if line.startswith("final ")][1] == ["final", "1", "1", "100", "B"]
     assert ["id", "int64", "0"] in [line.split() for line in text.splitlines()]
     (sync,) = (line.split() for line in text[text.index("Last syncs") :].splitlines() if line.startswith("5 "))
-    assert sync[-9:] == ["still", "open", "1", "100", "B", "0", "1", "0", "0-2"]
+    assert sync[-11:] == ["still", "open", "1", "100", "B", "0", "B", "0", "1", "0", "0-2"]
 
 
 def test_a_block_whose_files_are_not_there_is_not_counted(

@@ -194,7 +194,8 @@ class RecordedSync:
 
     `sync_id` is None for maintenance, and 0 for a sync without an id in its catalog. `started_at` is None if the session began before the
     blocks that were read; the numbers then cover only the rest of it. `ended_at` is the time of its last block. `rows`, `files` and
-    `bytes` are those that came in, `rewrites` the merges and replacements.
+    `bytes` are those that came in, `rewrites` the merges, replacements and compactions, and `bytes_rewritten` what they wrote of the
+    table, without its change log.
     """
 
     sync_id: int | None
@@ -276,11 +277,72 @@ def _sync(session: Sequence[Block], voided: frozenset[int], *, is_last: bool) ->
         sum(file.bytes for event in added for file in event.files),
         sum(event.values_changed for event in added),
         len(rewrites),
-        sum(file.bytes for event in rewrites for file in event.files),
+        sum(map(_bytes_rewritten, rewrites)),
         len(session) - len(events),
         session[0].sequence_number,
         session[-1].sequence_number,
     )
+
+
+def _bytes_rewritten(event: MergeData | ReplaceData) -> int:
+    return sum(file.bytes for file in event.files if file.kind is not FileKind.CHANGES)
+
+
+MERGES_COUNTED = 10
+"""Most merges whose cost is summed up, the newest ones."""
+MUCH = 20
+"""Bytes written for each byte of new rows above which the user is told how to lower them."""
+
+
+@dataclass(frozen=True, slots=True)
+class MergeCost:
+    """The cost of a table's newest merges, without those into an empty table and those of refreshes.
+
+    `bytes_merged`: the files of new rows that they took in. `bytes_written`: the files of the table that they wrote for them, and runs that
+    were combined. `amplification`: the second by the first. `advice`: the setting that lowers it, if it is above MUCH.
+    """
+
+    merges: int
+    bytes_merged: int
+    bytes_written: int
+    amplification: float
+    advice: str | None
+
+    @property
+    def figures(self) -> str:
+        """The figures in words."""
+        which = "the last one" if self.merges == 1 else f"the last {self.merges}"
+        sizes = f"{size_text(self.bytes_written)} for {size_text(self.bytes_merged)} of new rows"
+        return f"{which} wrote {sizes}, {self.amplification:,.1f} bytes for each"
+
+    def __str__(self) -> str:
+        return self.figures if self.advice is None else f"{self.figures}. {self.advice}"
+
+
+def merge_cost(table: InspectedTable) -> MergeCost | None:
+    """Return the cost of the table's newest merges among the blocks that were read, or None if there is none."""
+    merges = merged = written = 0
+    for block, commit in zip(reversed(table.blocks), reversed(commits(table)), strict=True):
+        event, had_rows = block.event, commit.table_rows > _growth(block, "rows")
+        if not isinstance(event, MergeData) or not had_rows or commit.taken_back or commit.block == table.readable.left_out:
+            continue
+        runs = sum(file.bytes for file in event.files_removed if file.kind is FileKind.DELTA)
+        if event.data_change and runs:
+            if merges == MERGES_COUNTED:
+                break
+            merged += runs
+            merges += 1
+        written += _bytes_rewritten(event) if runs else 0
+    if not merges:
+        return None
+    amplification = written / merged
+    return MergeCost(merges, merged, written, amplification, _advice(table) if amplification > MUCH else None)
+
+
+def _advice(table: InspectedTable) -> str:
+    if table.merge_rule is None:
+        return "The setting tables.merge lets new rows wait, so that more of them share a merge"
+    return "Higher bounds in tables.merge let more rows share a merge"
 
 
 @dataclass(frozen=True, slots=True)

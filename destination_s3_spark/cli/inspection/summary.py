@@ -11,6 +11,7 @@ from destination_s3_spark.cli.inspection.commits import RecordedSync, SyncEnd, s
 from destination_s3_spark.cli.inspection.table import InspectedTable
 from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.publishers.publication import Publication
+from destination_s3_spark.tables.rules import WaitingRows, waiting_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,8 @@ class TableSummary:
     last_data_block: int | None
     unsettled_block: int | None
     unsettled_is_read: bool
+    waiting: WaitingRows | None = None
+    """Rows beside the final table, which a later merge brings into it."""
 
     @property
     def table(self) -> str:
@@ -90,6 +93,7 @@ def summary(table: InspectedTable) -> TableSummary:
         last_data_block=state.last_data,
         unsettled_block=None if state.unsettled is None else state.unsettled.sequence_number,
         unsettled_is_read=table.readable.left_out is None,
+        waiting=waiting_rows(contents, table.merge_rule),
     )
 
 

@@ -25,9 +25,11 @@ from destination_s3_spark.errors import REPORT, Bug, DataError, SyncError
 from destination_s3_spark.schema.airbyte_type import type_label
 from destination_s3_spark.schema.schema_event import arrow_from_event
 from destination_s3_spark.stream_id import StreamId
+from destination_s3_spark.tables.configured import rules
 from destination_s3_spark.tables.factory import TableFactory
 from destination_s3_spark.tables.found import FoundTable, UnreadTable
 from destination_s3_spark.tables.publishers.publication import Publication, Publisher, publication_of
+from destination_s3_spark.tables.rules import MergeRule
 from destination_s3_spark.tables.runs.footers import with_keys
 
 HEADS_AT_ONCE = FOOTERS_AT_ONCE = 16
@@ -42,6 +44,7 @@ class InspectedTable:
 
     `readable`: the table as readers see it, without a last data block with missing files. `blocks`: the newest blocks, up to the head.
     `schemas`: all blocks of the chain that set a schema. `publications`: one per publisher.
+    `merge_rule`: when the configuration lets rows be merged, None for every sync.
     """
 
     state: TableState
@@ -49,6 +52,7 @@ class InspectedTable:
     blocks: tuple[Block, ...]
     schemas: tuple[Block, ...]
     publications: tuple[Publication, ...] = ()
+    merge_rule: MergeRule | None = None
 
     @property
     def last_data(self) -> int:
@@ -83,7 +87,8 @@ def read_table(
         with ThreadPoolExecutor(FOOTERS_AT_ONCE, "footers") as pool:
             files = tuple(with_keys(seen.live.files, TableStore(factory.store, chain), pool.map))
         seen = replace(seen, live=msgspec.structs.replace(seen.live, files=files))
-    return InspectedTable(chain.head, seen, blocks, tuple(chain.schema_history()), _publications(factory, chain, seen, publishers))
+    shown, rule = _publications(factory, chain, seen, publishers), rules(factory.config).merges_of(found.stream)
+    return InspectedTable(chain.head, seen, blocks, tuple(chain.schema_history()), shown, rule)
 
 
 def read_head(factory: TableFactory, found: FoundTable, publishers: Sequence[Publisher] = ()) -> InspectedTable:
@@ -95,7 +100,8 @@ def read_head(factory: TableFactory, found: FoundTable, publishers: Sequence[Pub
     chain = factory.read_chain(found)
     blocks = () if chain.head.opener.sync_id else tuple(chain.blocks())
     seen = _seen(factory, chain)
-    return InspectedTable(chain.head, seen, blocks, (), _publications(factory, chain, seen, publishers))
+    shown, rule = _publications(factory, chain, seen, publishers), rules(factory.config).merges_of(found.stream)
+    return InspectedTable(chain.head, seen, blocks, (), shown, rule)
 
 
 def _publications(factory: TableFactory, chain: Chain, seen: Readable, publishers: Sequence[Publisher]) -> tuple[Publication, ...]:

@@ -6,14 +6,28 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from destination_s3_spark.chain.territory import OrphanUploads
-from destination_s3_spark.cli.inspection.commits import ChangedValue, Commit, RecordedSync, SyncEnd, changed_values, commits, syncs
+from destination_s3_spark.cli.inspection.commits import (
+    ChangedValue,
+    Commit,
+    MergeCost,
+    RecordedSync,
+    SyncEnd,
+    changed_values,
+    commits,
+    merge_cost,
+    syncs,
+)
 from destination_s3_spark.cli.inspection.files import TableFile, table_files
 from destination_s3_spark.cli.inspection.summary import PublisherState, ReaderState, TableSummary, readers, summary
 from destination_s3_spark.cli.inspection.table import InspectedTable, RecordedChange, schema_changes
 from destination_s3_spark.cli.terminal import moment, number_text
 from destination_s3_spark.errors import SyncError
 from destination_s3_spark.tables.found import UnreadTable
+from destination_s3_spark.tables.rules import NEXT_SYNC
 from destination_s3_spark.wording import counted
+
+COSTLY = 10**9
+"""Bytes that a merge writes above which its cost is worth a finding. Smaller ones take seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +46,7 @@ class TableFigures:
     schemas: tuple[RecordedChange, ...]
     first_block: int
     open_uploads: int | None
+    merges: MergeCost | None = None
 
 
 def table_figures(table: InspectedTable, uploads: OrphanUploads) -> TableFigures:
@@ -45,6 +60,7 @@ def table_figures(table: InspectedTable, uploads: OrphanUploads) -> TableFigures
         schema_changes(table.schemas),
         table.blocks[0].sequence_number if table.blocks else 0,
         _open_uploads(table, uploads),
+        merge_cost(table),
     )
 
 
@@ -92,6 +108,12 @@ def of_table(table: TableFigures) -> Iterator[TableFinding]:
     for reader in table.readers:
         if reader.state is not ReaderState.CURRENT:
             yield TableFinding(name, _reader_text(reader), "repair publishes the table again, and so does the next sync.")
+    if about.waiting is not None and about.waiting.due == NEXT_SYNC and about.last_session_end is SyncEnd.CLEAN:
+        step = "The next sync merges them if it has the time. The command merge has no limit of time."
+        yield TableFinding(name, str(about.waiting), step)
+    merges = table.merges
+    if merges is not None and merges.advice is not None and merges.bytes_written > COSTLY * merges.merges:
+        yield TableFinding(name, f"costly merges: {merges.figures}", f"{merges.advice}.")
     yield from _lost_values(table)
 
 

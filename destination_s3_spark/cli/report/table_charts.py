@@ -59,6 +59,7 @@ def table_charts(table: TableFigures, most_points: int) -> tuple[Chart | Absent,
         duration(table),
         throughput(table),
         files_by_size(table),
+        *rewritten(table),
     )
 
 
@@ -131,6 +132,16 @@ def throughput(table: TableFigures) -> Chart | Absent:
     return _of_syncs("Rows per second of each sync", lead, table, syncs, values, measure_scale(max(values), "rows/s"))
 
 
+def rewritten(table: TableFigures) -> tuple[Chart, ...]:
+    """Return the chart of what merges and compactions wrote in each sync and by commands, if there were any."""
+    drawn = [sync for sync in table.syncs if sync.sync_id is not None or sync.bytes_rewritten][-SYNCS_DRAWN:]
+    values = [sync.bytes_rewritten for sync in drawn]
+    if not any(values):
+        return ()
+    lead = f"The last: {size_text(values[-1])}; the most: {size_text(max(values))}; together: {size_text(sum(values))}."
+    return (_of_syncs("Bytes rewritten by each sync", lead, table, drawn, values, size_scale(max(values))),)
+
+
 def rows_per_second(sync: RecordedSync) -> float | None:
     """Return how many rows the sync brought per second that it had the table open, or None if that time is unknown."""
     return sync.rows / sync.duration_s if sync.duration_s else None
@@ -152,6 +163,7 @@ def _of_syncs(title: str, lead: str, table: TableFigures, syncs: Sequence[Record
             Datum(duration_text(sync.duration_s), sync.duration_s),
             _number(sync.rows),
             Datum("?" if (rate := rows_per_second(sync)) is None else _rate(rate)),
+            Datum(size_text(sync.bytes_rewritten), sync.bytes_rewritten),
             Datum(sync.end.value),
         )
         for sync in syncs
@@ -163,14 +175,15 @@ def _of_syncs(title: str, lead: str, table: TableFigures, syncs: Sequence[Record
         place_ticks([session_label(sync.sync_id) for sync in syncs]),
         "sync (id), oldest first",
         bars(values, scale, titles, [SYNC_LOOKS[sync.end] for sync in syncs]),
-        Numbers(("sync", "started (UTC)", "took", "rows", "rows per second", "ended"), tuple(rows)),
+        Numbers(("sync", "started (UTC)", "took", "rows", "rows per second", "rewritten", "ended"), tuple(rows)),
         remark=f"The newest {len(syncs)} of {number_text(every)} syncs are drawn." if len(syncs) < every else "",
         legend=tuple((SYNC_LOOKS[end], END_TEXTS[end]) for end in ends) if ends != [SyncEnd.CLEAN] else (),
     )
 
 
 def _sync_text(sync: RecordedSync) -> str:
-    return f"{duration_text(sync.duration_s)}, {counted(sync.rows, 'row')}, {size_text(sync.bytes)}, ended: {sync.end.value}"
+    sizes = f"{size_text(sync.bytes)}, {size_text(sync.bytes_rewritten)} rewritten"
+    return f"{duration_text(sync.duration_s)}, {counted(sync.rows, 'row')}, {sizes}, ended: {sync.end.value}"
 
 
 def files_by_size(table: TableFigures) -> Chart | Absent:

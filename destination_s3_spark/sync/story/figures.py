@@ -12,6 +12,7 @@ from destination_s3_spark.decoding.changes import most_changed
 from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.sync.spool import Spool
 from destination_s3_spark.sync.story.phases import Activity
+from destination_s3_spark.tables.rules import WaitingRows, waiting_rows
 from destination_s3_spark.tables.stream_table import StreamTable
 
 
@@ -38,7 +39,7 @@ class ChangedValueCount:
 class StreamFigures:
     """The figures of one stream. Those of files and bytes include raw files and what merges and compactions wrote.
 
-    `rows_in_table` are the rows that readers see, None if that is unknown.
+    `rows_in_table` are the rows that readers see, None if that is unknown. `waiting`: rows that wait for a merge at the end.
     """
 
     namespace: str | None
@@ -55,6 +56,7 @@ class StreamFigures:
     files_written: int
     bytes_written: int
     values_changed: tuple[ChangedValueCount, ...]
+    waiting: WaitingRows | None = None
 
     @property
     def full_name(self) -> str:
@@ -63,15 +65,15 @@ class StreamFigures:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing came in and nothing was written."""
-        return not (self.records_read or self.files_written)
+        """Whether nothing came in, nothing was written and nothing waits."""
+        return not (self.records_read or self.files_written or self.waiting)
 
 
 @dataclass(frozen=True, slots=True)
 class SyncFigures:
     """The figures of a sync. `seconds_by_phase` has the values of `Phase` as keys; the phases overlap.
 
-    `streams` are those with records or written files, in the order of the catalog.
+    `streams` are those with records, written files or waiting rows, in the order of the catalog.
     """
 
     version: str
@@ -110,6 +112,7 @@ class Pulse:
 def stream_figures(index: int, table: StreamTable, spool: Spool) -> StreamFigures:
     """Return the figures of a stream as they are now."""
     stream, written, state = table.stream, table.writer.written, table.writer.state
+    rule = table.rules.merges_of(stream.id) if table.deduplicated else None
     return StreamFigures(
         namespace=stream.id.namespace,
         name=stream.id.name,
@@ -125,4 +128,5 @@ def stream_figures(index: int, table: StreamTable, spool: Spool) -> StreamFigure
         files_written=written.files,
         bytes_written=written.bytes,
         values_changed=tuple(ChangedValueCount(*changed, values) for changed, values in most_changed(written.changed_values).items()),
+        waiting=None if state is None else waiting_rows(state.contents, rule),
     )

@@ -131,6 +131,7 @@ def _stream_text(stream: StreamFigures) -> str:
         f"{stream.records_committed:,} committed",
         f"{stream.records_replayed:,} already in the table" if stream.records_replayed else "",
         "" if stream.rows_in_table is None else f"{counted(stream.rows_in_table, 'row')} in the table",
+        "" if stream.waiting is None else str(stream.waiting),
         f"{counted(stream.files_written, 'file')}, {size_text(stream.bytes_written)} written",
     ]
     return f"{stream.full_name}: {', '.join(part for part in parts if part)}{_changes_text(stream.values_changed)}"

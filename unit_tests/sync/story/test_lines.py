@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import orjson
 import pytest
@@ -24,6 +25,7 @@ from destination_s3_spark.sync.story.lines import (
 )
 from destination_s3_spark.sync.story.phases import Activity, Phase
 from destination_s3_spark.tables.commit.batch import CommitResult
+from destination_s3_spark.tables.rules import WaitingRows
 
 USERS, ORDERS = StreamId("shop", "users"), StreamId("shop", "orders")
 PULSE = Pulse(20.0, 1_204_000, 512_300_000, 60_200.4, 25_600_000.0, 800_000, spark_starting=False, activities=(), silent_s=None)
@@ -46,6 +48,7 @@ STREAM = StreamFigures(
         ChangedValueCount("age", "NULLED", "DESTINATION_SERIALIZATION_ERROR", 2),
         ChangedValueCount("name", "TRUNCATED", "TOO_LONG", 1),
     ),
+    waiting=WaitingRows(1, 1, 900, datetime(2026, 1, 1, tzinfo=UTC), None, "at the next sync"),
 )
 FIGURES = SyncFigures(
     version="1.2.3",
@@ -155,7 +158,8 @@ def test_the_summary_tells_of_the_sync_and_of_each_stream() -> None:
         "1 other message ignored. Seconds by phase: reading 1 min 00 s, landing 30.5 s"
     )
     assert users == (
-        "shop.users: 1,200 records read, 1,100 committed, 100 already in the table, 5,000 rows in the table, 1 file, 45.6 kB written; "
+        "shop.users: 1,200 records read, 1,100 committed, 100 already in the table, 5,000 rows in the table, "
+        "1 row (1 run, 900 B) waits beside the table since 2026-01-01 00:00 UTC, due at the next sync, 1 file, 45.6 kB written; "
         "3 values nulled or cut: age nulled 2 times (DESTINATION_SERIALIZATION_ERROR), name truncated 1 time (TOO_LONG)"
     )
     assert empty == "1 stream had no records: shop.orders"
@@ -166,6 +170,7 @@ def test_the_line_for_programs_has_the_same_figures() -> None:
     said = json.loads(line.removeprefix(SUMMARY_PREFIX))
     assert said == json.loads(orjson.dumps(FIGURES))
     assert (said["ending"], said["streams"][0]["values_changed"][0]["values"]) == ("succeeded", 2)
+    assert said["streams"][0]["waiting"]["rows"] == 1
 
 
 def test_a_sync_of_very_many_streams_is_summed_up_in_a_bounded_number_of_lines() -> None:
