@@ -41,8 +41,8 @@ from destination_s3_spark.tables.updates.inputs import merge_inputs
 from destination_s3_spark.tables.updates.merged import plan_of, table_format
 from destination_s3_spark.tables.updates.resources import TaskResources
 
-BUDGET_BYTES = 128 * 2**20
-"""Arrow memory for the rows that are merged at a time."""
+BUDGET_BYTES = 256 * 2**20
+"""Arrow memory for the rows that are merged at a time: enough for as many runs as may wait."""
 READ_TRIES = 5
 """Most times that a read starts on a table that is merged meanwhile."""
 SIZES = Sizes(target_file_bytes=1, budget_bytes=BUDGET_BYTES // PORTIONS)

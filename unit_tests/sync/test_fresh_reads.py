@@ -26,6 +26,8 @@ from destination_s3_spark.sync.batches import Limits
 from destination_s3_spark.tables import fresh as fresh_module
 from destination_s3_spark.tables.fresh import TableChanged
 from destination_s3_spark.tables.merge import plan
+from destination_s3_spark.tables.updates import choice
+from destination_s3_spark.tables.updates import waiting as waiting_runs
 from unit_tests.places import table_of
 from unit_tests.sync.inline_lake import InlineLake, line, state, status
 
@@ -356,15 +358,31 @@ def test_rows_of_a_cancelled_refresh_wait_for_the_next_sync_of_an_append_table(m
     assert names(fresh(lake).to_table()).keys() == {1, 2, 3}
 
 
+def test_runs_that_were_combined_are_read(waiting: Lake, make_bucket: Callable[[], S3Settings], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choice, "MOST_RUNS", 4)
+    monkeypatch.setattr(waiting_runs, "MOST_RUNS", 4)
+    for sync in range(4, 8):
+        waiting.sync(
+            catalog(KINDS[0], sync), messages([user(number, lsn=sync, name=f"of {sync}") for number in range(sync, 1_900, 300)], sync)
+        )
+    files = live(waiting).of(FileKind.DELTA)
+
+    assert any(file.combined for file in files)
+    assert rows(fresh(waiting).to_table()) == rows(merged(waiting, make_bucket(), catalog(KINDS[0], 8)).to_table())
+
+
 @pytest.mark.slow
 def test_memory_does_not_grow_with_the_rows(make_lake: Callable[[Kind], Lake], monkeypatch: pytest.MonkeyPatch) -> None:
     lake, kind = make_lake(KINDS[1]), KINDS[1]
     lake.limits = replace(lake.limits, batch_bytes=2**24)
+    numbers: set[Any] = set()
     for sync in range(1, 4):
         chance = random.Random(sync)
-        sent = [{"id": chance.randrange(10**6), "name": chance.randbytes(1_500).hex()} for _ in range(6_000)]
+        sent = [{"id": chance.randrange(10**5), "name": chance.randbytes(1_500).hex()} for _ in range(6_000)]
+        numbers |= {one["id"] for one in sent}
         lake.sync(catalog(kind, sync), messages(sent, sync))
     monkeypatch.setattr(fresh_module, "BUDGET_BYTES", 2**21)
+    monkeypatch.setattr(fresh_module, "SIZES", replace(fresh_module.SIZES, budget_bytes=2**20))
     users, before = fresh(lake), pa.total_allocated_bytes()
     most = size = 0
     for batch in users.to_batches():
@@ -373,12 +391,14 @@ def test_memory_does_not_grow_with_the_rows(make_lake: Callable[[Kind], Lake], m
 
     assert size > 50_000_000
     assert most < size / 3
+    assert users.count_rows() == len(numbers)
 
 
 @pytest.mark.parametrize("kind", [pytest.param(kind, id=kind.name, marks=[] if kind in QUICK else [pytest.mark.slow]) for kind in KINDS])
 def test_fresh_reads_equal_the_merged_table_after_each_commit(
-    kind: Kind, make_lake: Callable[[Kind], Lake], make_bucket: Callable[[], S3Settings]
+    kind: Kind, make_lake: Callable[[Kind], Lake], make_bucket: Callable[[], S3Settings], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(plan, "LEAST_TASK_BYTES", 2**13)  # several ranges
     chance = random.Random(SEED)
     lake, elsewhere = make_lake(kind), make_bucket()
     moments: list[tuple[bool, int]] = []
