@@ -42,6 +42,24 @@ def test_a_small_sync_makes_few_calls_per_table(moto_lake: Lake, proxy: S3Proxy,
     assert counts.total() <= (CALLS_PER_TABLE[mode]["existing"] + DELTA_CALLS_PER_TABLE) * len(NAMES), f"Delta tables: {counts}"
 
 
+@pytest.mark.parametrize("publish", [{}, {"delta": True}], ids=["files", "delta"])
+def test_a_sync_whose_rows_wait_for_a_merge_makes_no_more_calls_than_an_append(
+    moto_lake: Lake, proxy: S3Proxy, publish: dict[str, bool]
+) -> None:
+    tables = {"merge": [{"stream": "*", "when_runs_mb": 1000}]}
+    connector = moto_lake.connector(proxy.endpoint, publish=publish, tables=tables)
+    counts = {}
+    for mode in ("append", "append_dedup"):
+        streams = catalog(*(stream(name, mode, mode=mode, primary_key=[["id"]]) for name in NAMES))
+        messages = [message for name in NAMES for message in (*users(range(10), name, mode), state(9, name, mode), complete(name, mode))]
+        for _ in ("new", "existing", "the steady state"):
+            proxy.forget()
+            connector.write(streams, messages).expect_success()
+            counts[mode] = proxy.counts()
+    print({mode: dict(of) for mode, of in counts.items()})
+    assert counts["append_dedup"].total() <= counts["append"].total(), counts
+
+
 def test_a_sync_without_records_makes_next_to_no_calls(moto_lake: Lake, proxy: S3Proxy) -> None:
     moto_lake.connector(proxy.endpoint).write(CATALOG, [complete(name) for name in NAMES]).expect_success()
     assert proxy.counts().keys() <= {"GetObject", "HeadObject", "ListObjects", "ListMultipartUploads"}

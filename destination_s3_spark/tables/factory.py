@@ -67,7 +67,7 @@ class TableFactory:
         roots = {stream: root for stream, root in resolve_roots(streams, template, recorded).items() if stream in chains}
         require_own_roots(catalog, roots, template)
         require_publishable(self.config, roots, template)
-        publishers = publishers_of(self.config, roots, template)
+        publishers = publishers_of(self.config, roots, template, rules(self.config))
         orphans = OrphanUploads(self.store, template.base)
         tables = {}
         for index, (stream, fields) in enumerate(zip(catalog.streams, declared, strict=True)):
@@ -125,7 +125,7 @@ class TableFactory:
 
     def publishers(self, every: FoundTables) -> dict[StreamId, tuple[Publisher, ...]]:
         """Make the publishers of found tables by the same rules as in a sync. `every` holds all tables of the bucket path."""
-        return publishers_of(self.config, every.roots, self.template)
+        return publishers_of(self.config, every.roots, self.template, rules(self.config))
 
     def orphans(self) -> OrphanUploads:
         """Make the list of the bucket path's open uploads. It is requested from the store on first use."""

@@ -101,6 +101,12 @@ def waiting_rows(contents: Contents, rule: MergeRule | None) -> WaitingRows | No
     return WaitingRows(waiting.rows, waiting.files, waiting.bytes, since, due_at, _due(contents, rule, since))
 
 
+def waiting_properties(contents: Contents, rule: MergeRule | None) -> dict[str, str]:
+    """Return the properties with which a table is published: none without waiting rows."""
+    waiting = waiting_rows(contents, rule)
+    return {} if waiting is None else waiting.properties()
+
+
 def _due(contents: Contents, rule: MergeRule | None, since: datetime) -> str:
     if rule is None or rule.is_due(contents, since):
         return NEXT_SYNC

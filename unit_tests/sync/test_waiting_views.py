@@ -11,6 +11,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import boto3
 import pytest
 
 from destination_s3_spark.chain.state import Contents, Counters, Pending
@@ -20,10 +21,13 @@ from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.sync.spool import Spool
 from destination_s3_spark.sync.story.figures import StreamFigures, stream_figures
 from destination_s3_spark.tables.factory import TableFactory
+from destination_s3_spark.tables.publishers.symlink import MANIFEST
 from destination_s3_spark.tables.rules import MergeRule, waiting_rows
 from destination_s3_spark.tables.updates.resources import MergeTime
 from unit_tests.sync.inline_lake import InlineLake, state, status
 from unit_tests.sync.test_dedup_sync import dedup_catalog, rows
+from unit_tests.tables.publishers.delta_readers import DeltaReaders
+from unit_tests.tables.publishers.iceberg.lake import reader
 
 SINCE = datetime(2026, 1, 1, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -87,6 +91,82 @@ def test_waiting_rows_are_described_with_the_bounds_of_their_rule(rule: MergeRul
 def test_nothing_waits_after_a_merge_or_while_a_generation_is_pending() -> None:
     assert waiting_rows(Contents(1, held={"final": Counters(5, 1, 1)}), None) is None
     assert waiting_rows(Contents(1, held=CONTENTS.held, waiting_since=SINCE, pending=Pending(2, 0, 1)), None) is None
+
+
+PROPERTIES = ("airbyte.rows-waiting", "airbyte.waiting-since", "airbyte.merge-due")
+
+
+def published(lake: InlineLake) -> dict[str, dict[str, str]]:
+    """The properties about waiting rows that each publisher's readers find."""
+    lake_reader = reader(lake.directory, lake.settings).load_table(("default", "users"))
+    glue = boto3.client("glue", "us-east-1", aws_access_key_id="k", aws_secret_access_key="s")
+    manifest = S3Store(lake.settings).head(f"lake/users/{MANIFEST}")
+    assert manifest is not None
+    found = {
+        "symlink": {name.replace("ab-", "airbyte."): value for name, value in manifest.metadata.items()},
+        "delta": DeltaReaders.on_s3(lake.settings, "lake/users/").table().metadata().configuration,
+        "iceberg": lake_reader.properties,
+        "glue": glue.get_table(DatabaseName=database(lake), Name="users")["Table"]["Parameters"],
+    }
+    return {publisher: {name: of[name] for name in PROPERTIES if name in of} for publisher, of in found.items()}
+
+
+def database(lake: InlineLake) -> str:
+    return lake.settings.bucket.replace("-", "_")
+
+
+def versions(lake: InlineLake) -> tuple[int, int]:
+    """The newest version of the Delta table and the number of versions of the Iceberg table's metadata."""
+    table = reader(lake.directory, lake.settings).load_table(("default", "users"))
+    return DeltaReaders.on_s3(lake.settings, "lake/users/").table().version(), len(table.metadata.metadata_log)
+
+
+@pytest.fixture
+def published_lake(lake: InlineLake, moto_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> InlineLake:
+    monkeypatch.setenv("AWS_ENDPOINT_URL_GLUE", moto_endpoint)
+    iceberg = {"type": "sql", "uri": f"sqlite:///{lake.directory}/catalog.db", "catalog_name": "lake"}
+    keys = {"s3_endpoint": lake.settings.endpoint, "access_key_id": "key", "secret_access_key": "s", "s3_bucket_region": "us-east-1"}
+    lake.options = {**RARELY, **keys, "publish": {"delta": True, "iceberg": iceberg, "glue": {"database": database(lake)}}}
+    return lake
+
+
+def test_every_publisher_says_what_waits_until_it_is_merged(published_lake: InlineLake, caplog: pytest.LogCaptureFixture) -> None:
+    lake = published_lake
+    nothing: dict[str, dict[str, str]] = {"symlink": {}, "delta": {}, "iceberg": {}, "glue": {}}
+    sync(lake, 1, range(100))
+    assert published(lake) == nothing
+    before = versions(lake)
+    sync(lake, 2, range(10))
+    sync(lake, 3, range(5))
+    waiting = figures(lake).waiting
+    assert waiting is not None
+    assert waiting.rows == 15
+    assert published(lake) == dict.fromkeys(nothing, waiting.properties())
+    assert versions(lake) == (before[0] + 2, before[1] + 2)
+    assert DeltaReaders.on_s3(lake.settings, "lake/users/").values() == list(range(100))
+
+    now = versions(lake)
+    lake.options = {**lake.options, "tables": {"merge": [{"stream": "*", "at_least_every_hours": 48}]}}
+    lake.sync(dedup_catalog(), [status("COMPLETE")])
+    assert versions(lake) == now  # not even other bounds give an idle table another version
+
+    lake.options = {**lake.options, "tables": {}}
+    sync(lake, 4, [1])
+    assert published(lake) == nothing
+    assert not [record for record in caplog.records if record.levelname == "WARNING"]
+
+
+def test_a_commit_about_waiting_rows_has_neither_files_nor_a_checkpoint(published_lake: InlineLake) -> None:
+    sync(published_lake, 1, range(100))
+    sync(published_lake, 2, range(10))
+    log = {key.rpartition("/")[2]: S3Store(published_lake.settings).get(key) for key in log_keys(published_lake)}
+    actions = [next(iter(json.loads(line))) for line in log["00000000000000000001.json"].splitlines()]
+    assert actions == ["commitInfo", "metaData", "txn"]
+    assert not [name for name in log if "checkpoint" in name]
+
+
+def log_keys(lake: InlineLake) -> list[str]:
+    return [found.key for found in S3Store(lake.settings).list("lake/users/_delta_log/")]
 
 
 def figures(lake: InlineLake) -> StreamFigures:

@@ -68,6 +68,7 @@ from destination_s3_spark.tables.publishers.publication import (
     require_divided,
     shown_files,
 )
+from destination_s3_spark.tables.rules import WAITING_PROPERTIES, MergeRule, Rules, waiting_properties
 
 COMMIT_TRIES = 8
 """Most attempts to commit while other writers commit at the same time."""
@@ -94,8 +95,8 @@ class _Mark(msgspec.Struct, frozen=True, rename="camel"):
     """What the log's newest version holds: enough to write the next one without reading the log.
 
     `commit`: hash of the commit's bytes. `seen`: a time at which it was the newest one. `block` and `time`: the chain's newest block that
-    it shows, and that block's time. `files` and `columns`: digests of the paths and of the metadata. `checkpoint`: version of the newest
-    checkpoint. Times are in milliseconds.
+    it shows, and that block's time. `files` and `columns`: digests of the paths and of the metadata without `waiting`, the properties about
+    waiting rows. `checkpoint`: version of the newest checkpoint. Times are in milliseconds.
     """
 
     version: int
@@ -105,6 +106,7 @@ class _Mark(msgspec.Struct, frozen=True, rename="camel"):
     time: int
     files: str
     columns: str
+    waiting: dict[str, str]
     checkpoint: int | None
 
 
@@ -133,6 +135,7 @@ class _Base:
     time: int = -1
     paths: Set[str] = frozenset()
     columns: str = ""
+    waiting: Mapping[str, str] = field(default_factory=dict)
     checkpoint: int | None = None
     adds: Mapping[str, Add] = field(default_factory=dict)
 
@@ -143,6 +146,7 @@ class _Base:
     def shows(self, target: _Target) -> bool:
         """Return whether a commit would change nothing, and the log covers the table's last data."""
         same = self.paths == target.files.keys() and not self.missing(target) and self.columns == _columns(target.metadata)
+        same = same and self.waiting == _waiting(target.metadata)
         return same and self.block >= target.last_data
 
     def missing(self, target: _Target) -> list[str]:
@@ -152,13 +156,15 @@ class _Base:
 
     def mark(self) -> str:
         digest = _digest(self.paths)
-        mark = _Mark(self.version, self.commit, self.seen, self.block, self.time, digest, self.columns, self.checkpoint)
+        waiting = dict(self.waiting)
+        mark = _Mark(self.version, self.commit, self.seen, self.block, self.time, digest, self.columns, waiting, self.checkpoint)
         return msgspec.json.encode(mark).decode()
 
 
 @dataclass(frozen=True, slots=True)
 class DeltaTable:
     clock: Clock = utc_now
+    merge_rule: MergeRule | None = None
 
     name: ClassVar[str] = DELTA_PUBLISHER
 
@@ -234,7 +240,7 @@ class DeltaTable:
         columns = delta_columns(recorded_fields(state), partition)
         table_id = str(uuid5(NAMESPACE_URL, f"{identity.final_root}#{identity.table_id}"))
         files = {file.key.removeprefix(root): file for file in _published_files(live)}
-        properties = CONFIGURATION | configuration(columns, files.values())
+        properties = CONFIGURATION | configuration(columns, files.values()) | waiting_properties(state.contents, self.merge_rule)
         metadata = Metadata(table_id, columns.schema_string, [] if partition is None else [partition.name], properties)
         time, last_data = _millis(state.system_time), state.last_data or 0
         return _Target(state.sequence_number, time, last_data, metadata, stored, columns.left_out, files, partitioning)
@@ -250,7 +256,7 @@ class DeltaTable:
         paths = {file.key.removeprefix(state.identity.final_root) for file in _published_files(last.live)}
         if mark.files != _digest(paths) or mark.seen < _millis(self.clock() - MARK_TRUSTED):
             return None
-        return _Base(mark.version, mark.commit, mark.seen, mark.block, mark.time, paths, mark.columns, mark.checkpoint)
+        return _Base(mark.version, mark.commit, mark.seen, mark.block, mark.time, paths, mark.columns, mark.waiting, mark.checkpoint)
 
     def _folded(self, log: DeltaLog, state: TableState) -> _Base:
         """Return the newest version by reading the log. Raises UnreadableLog. Raises NotPublished if the log is not the table's."""
@@ -266,9 +272,10 @@ class DeltaTable:
         if any(add.deletion_vector is not None for add in found.adds.values()):
             raise _damaged(state, "another program marked rows as deleted in it")
         adds = found.adds
-        columns = _digest([repr(found.protocol), repr(found.metadata)])
+        columns, waiting = _columns(found.metadata, found.protocol), _waiting(found.metadata)
         seen = _millis(self.clock())
-        return _Base(found.version, found.commit, seen, txn.version, txn.last_updated, adds.keys(), columns, found.checkpoint, adds)
+        paths = adds.keys()
+        return _Base(found.version, found.commit, seen, txn.version, txn.last_updated, paths, columns, waiting, found.checkpoint, adds)
 
     def _commit(self, log: DeltaLog, store: ObjectStore, state: TableState, target: _Target, base: _Base) -> str:
         """Create the next version and return its mark. Raises VersionTaken."""
@@ -280,7 +287,7 @@ class DeltaTable:
         if not data_change:
             adds = {path: msgspec.structs.replace(add, data_change=False) for path, add in adds.items()}
         removed = [Remove(path, data_change, _millis(now)) for path in sorted(gone)]
-        columns = _columns(target.metadata)
+        columns, waiting = _columns(target.metadata), _waiting(target.metadata)
         header: list[Action] = [
             CommitInfo(_millis(now), "WRITE", {"mode": "Overwrite" if removed else "Append"}, "destination-s3-spark", str(uuid4()))
         ]
@@ -288,6 +295,8 @@ class DeltaTable:
             header += [PROTOCOL, target.metadata]
             adds |= with_columns((add for path, add in base.adds.items() if path in target.files and path not in new), target.columns)
             _warn_of_columns_left_out(state, target.left_out)
+        elif waiting != base.waiting:
+            header.append(target.metadata)
         txn = Transaction(state.identity.table_id, target.block, target.time)
         body = encode_commit([*header, txn, *removed, *adds.values()])
         log.create(version, body)
@@ -305,14 +314,15 @@ class DeltaTable:
                 log.clean_up(now)
             checkpoint = version
         paths = target.files.keys()
-        return _Base(version, commit_hash(body), _millis(now), target.block, target.time, paths, columns, checkpoint).mark()
+        return _Base(version, commit_hash(body), _millis(now), target.block, target.time, paths, columns, waiting, checkpoint).mark()
 
 
-def _of_tables(config: Config, roots: Mapping[StreamId, str], template: PathTemplate) -> dict[StreamId, DeltaTable]:
+def _of_tables(config: Config, roots: Mapping[StreamId, str], template: PathTemplate, rules: Rules) -> dict[StreamId, DeltaTable]:
     """Make a publisher for each table that has a folder of its own, if the option is on and the format is Parquet."""
     if not (config.publish.delta and isinstance(config.format, ParquetFormat)):
         return {}
-    return dict.fromkeys(roots.keys() - overlaps(roots, template).keys(), DeltaTable())
+    streams = roots.keys() - overlaps(roots, template).keys()
+    return {stream: DeltaTable(merge_rule=rules.merges_of(stream)) for stream in streams}
 
 
 def _require_publishable(config: Config, roots: Mapping[StreamId, str], template: PathTemplate) -> None:
@@ -356,8 +366,17 @@ def _adds_of_checkpoint(log: DeltaLog, version: int | None) -> dict[str, Add]:
     return {} if contents is None else {add.path: add for add in contents.adds}
 
 
-def _columns(metadata: Metadata) -> str:
-    return _digest([repr(PROTOCOL), repr(metadata)])
+def _columns(metadata: Metadata | None, protocol: Protocol | None = PROTOCOL) -> str:
+    """Return the digest of the metadata without the properties about waiting rows, on which no statistics depend."""
+    if metadata is not None:
+        lasting = {name: value for name, value in metadata.configuration.items() if name not in WAITING_PROPERTIES}
+        metadata = msgspec.structs.replace(metadata, configuration=lasting)
+    return _digest([repr(protocol), repr(metadata)])
+
+
+def _waiting(metadata: Metadata | None) -> dict[str, str]:
+    properties = {} if metadata is None else metadata.configuration
+    return {name: value for name, value in properties.items() if name in WAITING_PROPERTIES}
 
 
 def _digest(texts: Iterable[str]) -> str:

@@ -30,6 +30,7 @@ from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.publishers.publication import NotPublished, PublisherKind, recorded_fields, require_current_types
 from destination_s3_spark.tables.publishers.sql_types import HIVE, catalog_name, colliding, sql_columns
 from destination_s3_spark.tables.publishers.symlink import MANIFEST
+from destination_s3_spark.tables.rules import WAITING_PROPERTIES, MergeRule, Rules, waiting_properties
 
 OWNER = "airbyte.table-id"
 """Table parameter: the S3 URI of the folder of the table's chain. A table with another one, or with none, is not ours."""
@@ -79,8 +80,8 @@ def delta_definition(folder: str, columns: Columns) -> dict[str, Any]:  # noqa: 
     }
 
 
-_OWN_PARAMETERS = {"EXTERNAL", "classification", "table_type", "spark.sql.sources.provider"}
-"""The parameters of all definitions, so that a table that becomes another kind keeps none of the former kind."""
+_OWN_PARAMETERS = {"EXTERNAL", "classification", "table_type", "spark.sql.sources.provider", *WAITING_PROPERTIES}
+"""The parameters that definitions may have, so that a table that becomes another kind keeps none of the former kind."""
 
 
 class GlueCatalog:
@@ -103,18 +104,19 @@ class GlueTable:
     folder: str
     define: Define = symlink_definition
     rival: StreamId | None = None
+    merge_rule: MergeRule | None = None
 
     name: ClassVar[str] = "glue"
 
     def publish(self, store: ObjectStore, state: TableState, live: LiveFiles, last: PublishedMark | None) -> str:  # noqa: ARG002
-        """Register the table, or its new columns. Return the block as the mark."""
+        """Register the table, its new columns, or what waits for a merge. Return the block as the mark."""
         if state.schema is not None:
             require_current_types(state, live)
             columns = recorded_fields(state)
             wanted = self._definition(state, columns)
             for _ in range(TRIES):
                 with suppress(GlueChanged), _failures():
-                    if self._register(wanted, state.sequence_number):
+                    if self._register(wanted, state):
                         self._warn_of_columns(columns)
                     return str(state.sequence_number)
             raise NotPublished(f"Another program keeps changing the table {'.'.join(self.identifier)} in AWS Glue.")
@@ -140,17 +142,21 @@ class GlueTable:
         if state.schema is not None:
             require_current_types(state, live)
 
-    def _register(self, wanted: dict[str, Any], block: int) -> bool:
+    def _register(self, wanted: dict[str, Any], state: TableState) -> bool:
         """Register the definition. Return False if it is registered already, or if a later session has registered another one."""
         database, _ = self.identifier
+        block, waiting = state.sequence_number, waiting_properties(state.contents, self.merge_rule)
+        more = {**waiting, BLOCK: str(block)}
         found = self._found()
         if found is None:
-            self.catalog.tables.create(database, _with_block(wanted, block))
+            self.catalog.tables.create(database, _with(wanted, more))
             return True
-        if _is_registered(found, wanted) or int(found["Parameters"].get(BLOCK, "0")) > block:
+        known = {name: value for name, value in found["Parameters"].items() if name in WAITING_PROPERTIES}
+        is_registered = _is_registered(found, wanted)
+        if (is_registered and known == waiting) or int(found["Parameters"].get(BLOCK, "0")) > block:
             return False
-        self.catalog.tables.update(database, _with_block(_merged(found, wanted), block), str(found.get("VersionId", "")))
-        return True
+        self.catalog.tables.update(database, _with(_merged(found, wanted), more), str(found.get("VersionId", "")))
+        return not is_registered
 
     def _warn_of_columns(self, columns: Columns) -> None:
         left_out = [name for name, _ in sql_columns(columns, HIVE).left_out]
@@ -223,8 +229,8 @@ def _merged(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, An
     return {**kept, **wanted, "StorageDescriptor": storage, "Parameters": {**parameters, **wanted["Parameters"]}}
 
 
-def _with_block(definition: Mapping[str, Any], block: int) -> dict[str, Any]:
-    return {**definition, "Parameters": {**definition["Parameters"], BLOCK: str(block)}}
+def _with(definition: Mapping[str, Any], parameters: Mapping[str, str]) -> dict[str, Any]:
+    return {**definition, "Parameters": {**definition["Parameters"], **parameters}}
 
 
 @contextmanager
@@ -235,7 +241,7 @@ def _failures() -> Iterator[None]:
         raise NotPublished(str(error)) from error
 
 
-def _of_tables(config: Config, roots: Mapping[StreamId, str], template: PathTemplate) -> dict[StreamId, GlueTable]:
+def _of_tables(config: Config, roots: Mapping[StreamId, str], template: PathTemplate, rules: Rules) -> dict[StreamId, GlueTable]:
     """Make a publisher for each table that has a Delta log or a symlink manifest, if a database is configured.
 
     A Delta table is preferred: its log has the columns, so Glue is never behind.
@@ -247,7 +253,10 @@ def _of_tables(config: Config, roots: Mapping[StreamId, str], template: PathTemp
     catalog = GlueCatalog(s3_settings(config))
     names = {stream: table_name(options.database, stream) for stream in roots.keys() - overlaps(roots, template).keys()}
     rivals = colliding(names)
-    return {stream: GlueTable(catalog, name, internal_root(template, stream), define, rivals.get(stream)) for stream, name in names.items()}
+    return {
+        stream: GlueTable(catalog, name, internal_root(template, stream), define, rivals.get(stream), rules.merges_of(stream))
+        for stream, name in names.items()
+    }
 
 
 def table_name(database: str, stream: StreamId) -> tuple[str, str]:

@@ -40,6 +40,7 @@ from destination_s3_spark.stream_id import StreamId
 
 if TYPE_CHECKING:  # a cluster's executors have no pydantic
     from destination_s3_spark.config.config import Config
+    from destination_s3_spark.tables.rules import Rules
 
 MOST_ATTEMPTS = 8
 """Most times that an overtaken writer publishes the newest state while another writer goes on. The other one publishes at its end."""
@@ -90,7 +91,7 @@ def nothing_to_check(config: Config, store: ObjectStore, template: PathTemplate)
 class PublisherKind:
     """A kind of publication. Each publisher's module provides one. The first two functions take the final roots of all known tables."""
 
-    of_tables: Callable[[Config, Mapping[StreamId, str], PathTemplate], Mapping[StreamId, Publisher]]
+    of_tables: Callable[[Config, Mapping[StreamId, str], PathTemplate, Rules], Mapping[StreamId, Publisher]]
     """Makes the publisher of each table that has one."""
     require: Callable[[Config, Mapping[StreamId, str], PathTemplate], None]
     """Raises ConfigError if the user requests the publication for tables that cannot have it. Warns about tables without it."""

@@ -13,6 +13,7 @@ from destination_s3_spark.tables.publishers.glue import GLUE
 from destination_s3_spark.tables.publishers.iceberg.publisher import ICEBERG
 from destination_s3_spark.tables.publishers.publication import Publisher, PublisherKind
 from destination_s3_spark.tables.publishers.symlink import SYMLINK
+from destination_s3_spark.tables.rules import Rules
 
 PUBLISHERS: list[PublisherKind] = [
     SYMLINK,
@@ -23,9 +24,11 @@ PUBLISHERS: list[PublisherKind] = [
 """In the order in which they publish. Glue comes last, because it points at what the others have made."""
 
 
-def publishers_of(config: Config, roots: Mapping[StreamId, str], template: PathTemplate) -> dict[StreamId, tuple[Publisher, ...]]:
+def publishers_of(
+    config: Config, roots: Mapping[StreamId, str], template: PathTemplate, rules: Rules
+) -> dict[StreamId, tuple[Publisher, ...]]:
     """Make the publishers of each table. `roots` are the final roots of all known tables."""
-    made = [kind.of_tables(config, roots, template) for kind in PUBLISHERS]
+    made = [kind.of_tables(config, roots, template, rules) for kind in PUBLISHERS]
     return {stream: tuple(of[stream] for of in made if stream in of) for stream in roots}
 
 

@@ -24,6 +24,7 @@ from destination_s3_spark.storage.paths import PathTemplate
 from destination_s3_spark.storage.table_paths import overlaps
 from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.publishers.publication import NotPublished, PublisherKind
+from destination_s3_spark.tables.rules import MergeRule, Rules, waiting_properties
 
 MANIFEST = "_symlink_format_manifest/manifest"
 """Key of the manifest below a table's final root. Readers of the root itself skip folders that begin with `_`."""
@@ -44,6 +45,7 @@ class SymlinkManifest:
     """Publisher of a table's symlink manifest."""
 
     bucket: str
+    merge_rule: MergeRule | None = None
 
     name: ClassVar[str] = "symlink"
 
@@ -56,6 +58,8 @@ class SymlinkManifest:
         key = state.identity.final_root + MANIFEST
         body = "".join(f"s3://{self.bucket}/{key}\n" for key in published_keys(live)).encode()
         metadata = {SEQUENCE: str(state.sequence_number), TIME: _time(state), OWNER_METADATA: state.identity.table_id}
+        waiting = waiting_properties(state.contents, self.merge_rule)
+        metadata |= {name.replace("airbyte.", "ab-"): value for name, value in waiting.items()}
         etag = None if last is None else last.mark
         for _ in range(REPLACE_TRIES):
             try:
@@ -87,14 +91,15 @@ def published_keys(live: LiveFiles) -> list[str]:
     return sorted([*live.adopted, *(file.key for file in live.of(FileKind.FINAL) if not live.is_pending(file))])
 
 
-def _of_tables(config: Config, roots: Mapping[StreamId, str], template: PathTemplate) -> dict[StreamId, SymlinkManifest]:
+def _of_tables(config: Config, roots: Mapping[StreamId, str], template: PathTemplate, rules: Rules) -> dict[StreamId, SymlinkManifest]:
     """Make a publisher for each Parquet table that shares its folder with no other table, unless the option is off.
 
     `roots` are the final roots of all known tables.
     """
     if not _wanted(config):
         return {}
-    return dict.fromkeys(roots.keys() - overlaps(roots, template).keys(), SymlinkManifest(config.s3_bucket_name))
+    streams = roots.keys() - overlaps(roots, template).keys()
+    return {stream: SymlinkManifest(config.s3_bucket_name, rules.merges_of(stream)) for stream in streams}
 
 
 def _require_publishable(config: Config, roots: Mapping[StreamId, str], template: PathTemplate) -> None:

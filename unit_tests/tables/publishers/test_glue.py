@@ -17,6 +17,7 @@ from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.storage.paths import PathTemplate
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.stream_id import StreamId
+from destination_s3_spark.tables.configured import rules
 from destination_s3_spark.tables.publishers.glue import GlueCatalog, GlueTable, delta_definition, symlink_definition
 from destination_s3_spark.tables.publishers.publication import publication_of
 from destination_s3_spark.tables.publishers.registry import check_publishers, publishers_of, require_publishable
@@ -260,7 +261,7 @@ def test_delta_tables_are_registered_if_there_are_some(table: Any) -> None:
     for publish, definition in cases:
         made = config(table, "lake", publish={"glue": {"database": "lake"}, **publish})
         require_publishable(made, roots, TEMPLATE)
-        (found,) = (one for one in publishers_of(made, roots, TEMPLATE)[StreamId(None, "a")] if isinstance(one, GlueTable))
+        (found,) = (one for one in publishers_of(made, roots, TEMPLATE, rules(made))[StreamId(None, "a")] if isinstance(one, GlueTable))
         assert found.define is definition
 
 
@@ -286,14 +287,14 @@ def config(table: Any, database: str | None, **options: Any) -> Config:
     ],
 )
 def test_tables_are_named_after_their_streams(table: Any, database: str, stream: StreamId, name: tuple[str, str]) -> None:
-    found = publishers_of(config(table, database), {stream: "lake/a/"}, TEMPLATE)[stream]
+    found = publishers_of(config(table, database), {stream: "lake/a/"}, TEMPLATE, rules(config(table, database)))[stream]
 
     assert [one.identifier for one in found if isinstance(one, GlueTable)] == [name]
 
 
 def test_streams_with_the_same_name_are_refused(table: Any) -> None:
     roots = {StreamId("a", "users"): "lake/a/users/", StreamId("b", "users"): "lake/b/users/"}
-    found = publishers_of(config(table, "lake"), roots, TEMPLATE)
+    found = publishers_of(config(table, "lake"), roots, TEMPLATE, rules(config(table, "lake")))
     assert [one.rival for of in found.values() for one in of if isinstance(one, GlueTable)] == list(reversed(roots))
 
 
@@ -303,7 +304,7 @@ def test_glue_without_manifests_is_refused(table: Any) -> None:
         made = config(table, "lake", **options)
         with pytest.raises(ConfigError, match=r"publish\.glue registers the Delta tables or the symlink manifests of Parquet tables"):
             require_publishable(made, {}, TEMPLATE)
-        found = publishers_of(made, {StreamId(None, "a"): "lake/a/"}, TEMPLATE)
+        found = publishers_of(made, {StreamId(None, "a"): "lake/a/"}, TEMPLATE, rules(made))
         assert found == {StreamId(None, "a"): ()}
 
 

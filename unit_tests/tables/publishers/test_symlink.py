@@ -19,6 +19,7 @@ from destination_s3_spark.errors import ConfigError, Fenced
 from destination_s3_spark.storage.credentials import arrow_filesystem
 from destination_s3_spark.storage.paths import PathTemplate
 from destination_s3_spark.stream_id import StreamId
+from destination_s3_spark.tables.configured import rules
 from destination_s3_spark.tables.publishers.publication import Publisher, publication_of
 from destination_s3_spark.tables.publishers.registry import publishers_of, require_publishable
 from destination_s3_spark.tables.publishers.symlink import (
@@ -201,4 +202,4 @@ def test_asked_for_by_name_tables_that_share_a_folder_are_an_error_naming_both()
 
 
 def _shown(config: Config, roots: Mapping[StreamId, str], template: PathTemplate) -> dict[StreamId, Sequence[Publisher]]:
-    return {stream: found for stream, found in publishers_of(config, roots, template).items() if found}
+    return {stream: found for stream, found in publishers_of(config, roots, template, rules(config)).items() if found}

@@ -39,6 +39,7 @@ from destination_s3_spark.tables.publishers.publication import (
     shown_files,
 )
 from destination_s3_spark.tables.publishers.sql_types import catalog_name, colliding
+from destination_s3_spark.tables.rules import MergeRule, Rules, waiting_properties
 
 if TYPE_CHECKING:  # pyiceberg is an extra, and a second of start-up time
     from destination_s3_spark.tables.publishers.iceberg.catalogs import Connection
@@ -89,6 +90,7 @@ class IcebergTable:
     folder: str
     rival: StreamId | None = None
     neighbour: StreamId | None = None
+    merge_rule: MergeRule | None = None
 
     name: ClassVar[str] = "iceberg"
 
@@ -101,7 +103,8 @@ class IcebergTable:
             with self.catalog.connection.calls(store, self._metadata(state)) as catalog:
                 from destination_s3_spark.tables.publishers.iceberg import table  # noqa: PLC0415
 
-                wanted = table.LiveTable(recorded_fields(state), recorded_schema(state).ids, files, recorded_partitioning(state))
+                waiting = waiting_properties(state.contents, self.merge_rule)
+                wanted = table.LiveTable(recorded_fields(state), recorded_schema(state).ids, files, recorded_partitioning(state), waiting)
                 table.publish(catalog, store, self._place(state), state, wanted)
         return str(state.sequence_number)
 
@@ -149,7 +152,7 @@ class IcebergTable:
         return f"s3://{self.catalog.settings.bucket}/{key}"
 
 
-def _of_tables(config: Config, roots: Mapping[StreamId, str], template: PathTemplate) -> dict[StreamId, IcebergTable]:
+def _of_tables(config: Config, roots: Mapping[StreamId, str], template: PathTemplate, rules: Rules) -> dict[StreamId, IcebergTable]:
     """Make a publisher for each Parquet table if a catalog is configured."""
     options = config.publish.iceberg
     if options is None or not isinstance(config.format, ParquetFormat):
@@ -158,7 +161,9 @@ def _of_tables(config: Config, roots: Mapping[StreamId, str], template: PathTemp
     names = {stream: table_name(options, stream) for stream in roots}
     rivals, neighbours = colliding(names), colliding(roots)
     return {
-        stream: IcebergTable(catalog, names[stream], internal_root(template, stream), rivals.get(stream), neighbours.get(stream))
+        stream: IcebergTable(
+            catalog, names[stream], internal_root(template, stream), rivals.get(stream), neighbours.get(stream), rules.merges_of(stream)
+        )
         for stream in roots
     }
 

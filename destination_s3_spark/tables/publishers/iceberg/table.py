@@ -43,6 +43,7 @@ from destination_s3_spark.tables.publishers.iceberg.columns import (
     shown_partitioning,
 )
 from destination_s3_spark.tables.publishers.publication import NotPublished
+from destination_s3_spark.tables.rules import WAITING_PROPERTIES
 from destination_s3_spark.tables.runs.footers import with_statistics
 
 OWNER = "airbyte.table-id"
@@ -83,12 +84,13 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class LiveTable:
-    """The columns of a table with their field ids, its files by URI and their partitioning."""
+    """The columns of a table with their field ids, its files by URI, their partitioning, and the properties about waiting rows."""
 
     columns: Sequence[Field]
     ids: FieldIds
     files: Mapping[str, FileEntry]
     partitioning: Partitioning | None
+    waiting: Mapping[str, str]
 
 
 def load(catalog: Catalog, place: Place) -> Table | None:
@@ -224,6 +226,7 @@ class _Change:
         self._state = state
         self._schema = iceberg_schema(wanted.columns, wanted.ids)
         self._files = wanted.files
+        self._waiting = wanted.waiting
         self._partitioning = shown_partitioning(wanted.partitioning)
         self._expired: list[Snapshot] = []
 
@@ -241,9 +244,12 @@ class _Change:
             BLOCK: str(self._state.sequence_number),
             TIME: _time(self._state),
             SNAPSHOT: shown,
+            **self._waiting,
         }
         now = self._table.properties
         transaction.set_properties({name: value for name, value in properties.items() if now.get(name) != value})
+        if gone := [name for name in WAITING_PROPERTIES if name in now and name not in self._waiting]:
+            transaction.remove_properties(*gone)
         self._expire(transaction)
         transaction.commit_transaction()
 

@@ -21,6 +21,7 @@ from destination_s3_spark.storage.paths import PathTemplate
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.stream_id import StreamId
+from destination_s3_spark.tables.configured import rules
 from destination_s3_spark.tables.publishers.iceberg import catalogs
 from destination_s3_spark.tables.publishers.iceberg.catalogs import Connection
 from destination_s3_spark.tables.publishers.iceberg.publisher import IcebergTable
@@ -40,7 +41,7 @@ def config(iceberg: dict[str, Any] | None, **options: Any) -> Config:
 
 def published(options: Config, *streams: StreamId) -> dict[StreamId, IcebergTable]:
     roots = {stream: f"lake/{number}/" for number, stream in enumerate(streams)}
-    found = publishers_of(options, roots, TEMPLATE)
+    found = publishers_of(options, roots, TEMPLATE, rules(options))
     return {stream: one for stream, many in found.items() for one in many if isinstance(one, IcebergTable)}
 
 
@@ -112,7 +113,7 @@ def test_a_wrong_option_is_named(iceberg: dict[str, Any], problem: str) -> None:
 
 def test_tables_of_one_folder_are_not_published() -> None:
     one, other = StreamId("shop", "users"), StreamId("shop", "orders")
-    found = publishers_of(config(SQL), {one: "lake/all/", other: "lake/all/"}, TEMPLATE)
+    found = publishers_of(config(SQL), {one: "lake/all/", other: "lake/all/"}, TEMPLATE, rules(config(SQL)))
     (table,) = (publisher for publisher in found[one] if isinstance(publisher, IcebergTable))
 
     with pytest.raises(NotPublished, match=r"The files of stream 'shop\.orders' lie in the same folder"):
