@@ -94,9 +94,11 @@ def test_a_sync_without_rows_of_a_table_does_not_open_it_before_it_is_due(lake: 
     assert contents(lake).waiting == Counters()
 
 
-def test_another_key_is_merged_at_once(lake: InlineLake) -> None:
+@pytest.mark.parametrize("waits", [True, False])
+def test_another_key_is_merged_at_once(lake: InlineLake, waits: bool) -> None:
     sync(lake, 1, range(100))
-    sync(lake, 2, range(10))
+    if waits:
+        sync(lake, 2, range(10))
     lake.sync(dedup_catalog(key="note", key_type="string"), [rows([{"note": "3 of 2"}], 3), state(3), status("COMPLETE")])
     assert contents(lake).waiting == Counters()
 

@@ -52,11 +52,14 @@ def update_of(table: OpenTable, resources: Callable[[], Resources]) -> Update | 
 
 
 def merge_waits(table: OpenTable, spec: KeySpec) -> bool:
-    """Tell whether the user's rule lets the runs of an open table wait, in the order of today's key."""
+    """Tell whether the user's rule lets the runs of an open table wait. They do not unless the whole table has the order of today's key."""
     rule, contents = table.rules.merges_of(table.stream.id), table.writer.open().contents
     if rule is None or contents.pending is not None or rule.is_due(contents, table.writer.now()):
         return False
-    return all(file.sorted_by == spec.fingerprint for file in table.writer.live_files().of(FileKind.DELTA))
+    live = table.writer.live_files()
+    states = {file.copy_of for file in live.of(FileKind.STATE)}
+    rows = (file for file in live.of(FileKind.DELTA, FileKind.STATE, FileKind.FINAL) if file.key not in states)
+    return all(file.sorted_by == spec.fingerprint for file in rows)
 
 
 def merge_of(table: OpenTable, resources: Resources) -> Update | None:
