@@ -156,7 +156,7 @@ def pending_in(state: TableState, session: Session) -> Pending | None:
 
 
 def dead_scratch(store: ObjectStore, table: Table, state: TableState, before_epoch: int) -> list[str]:
-    """List the keys of scratch objects from sessions before that epoch: rows of merges and lines on their way to executors."""
+    """List the keys of scratch objects from sessions before that epoch: rows of merges."""
     number, dead = state.identity.table_number, []
     for found in store.list(table.scratch_prefix):
         # Each task has its own folder, named by a token.

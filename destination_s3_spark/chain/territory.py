@@ -73,7 +73,7 @@ class Table:
 
     @property
     def scratch_prefix(self) -> str:
-        """Key prefix of rows that merges are sorting and of lines that wait for cluster executors. No block names these objects."""
+        """Key prefix of rows that merges are sorting. No block names these objects."""
         return f"{self.folder}{SCRATCH_FOLDER}"
 
     def territory(self, root: str) -> Territory:

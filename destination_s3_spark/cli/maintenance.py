@@ -229,7 +229,7 @@ def _optimize(tools: Workshop, closed: StreamTable) -> None:
         return
     with tools.opened(closed) as table:
         before = table.writer.open().contents
-        update = compaction_of(table, tools.resources)
+        update = compaction_of(table, lambda: tools.resources)
         if update is not None:
             tools.run(table, update)
         after = table.writer.open().contents

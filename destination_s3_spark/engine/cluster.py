@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 PACKAGE_DIRECTORY = Path(__file__).parents[1]
 EXECUTORS_EVERY_S = 10.0
-SCRATCH_VARIABLE = "SPARK_LOCAL_DIRS"
-"""Variable in which Spark tells a Python worker, comma-separated, the directories it removes when the executor ends."""
 
 _LAST_FAILURE = re.compile(r"most recent failure: [^\n]*?: (?P<cause>[^\n]+)")
 
@@ -151,11 +149,6 @@ def no_executors(cluster: Cluster, conf: Mapping[str, str]) -> TransientError:
         "web page whether it has free cores and memory (spark.executor.memory, spark.cores.max) and whether executors start and end again: "
         f"then they cannot reach the driver at {driver} (spark.driver.host, spark.driver.port, spark.driver.blockManager.port)."
     )
-
-
-def scratch_directory() -> str | None:
-    """Return a directory that Spark removes when the executor ends. None outside of executors: use the system's temporary directory."""
-    return os.environ.get(SCRATCH_VARIABLE, "").split(",")[0] or None
 
 
 def _unusable(text: str) -> SyncError:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
@@ -47,7 +48,8 @@ class Engine:
         prepare: Callable[[Groups], Groups] = lambda groups: groups,
         oom_kill_files: tuple[Path, ...] = OOM_KILL_FILES,
     ) -> None:
-        self.session = DriverSession(settings, tasks, oom_kill_files)
+        self._new_session = partial(DriverSession, settings, tasks, oom_kill_files)
+        self.session = self._new_session()
         self._settings = settings
         self._prepare = prepare
         self.lost_attempts = False
@@ -69,6 +71,12 @@ class Engine:
     def stop(self) -> None:
         """End the session immediately."""
         self.session.stop()
+
+    def release(self) -> None:
+        """Give the executors of a cluster back. The next job starts another session. Keep a session on this machine."""
+        if self._settings.cluster is not None:
+            self.session.stop()
+            self.session = self._new_session()
 
     def run(
         self, function: Callable[[Task], Result], groups: Sequence[Sequence[Task]], progress: Progress | None = None

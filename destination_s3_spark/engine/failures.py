@@ -101,6 +101,15 @@ def job_failure(seen: Symptom, attempts: int, *, on_cluster: bool) -> TransientE
     return TransientError(f"{what}, for lack of memory. {kept} Give {where} and try again.")
 
 
+def workers_failure(attempts: int, *, want_of_memory: bool) -> TransientError:
+    """Return the error for a batch whose workers on this machine died `attempts` times."""
+    what = f"A batch could not be landed: its workers died {attempts} times"
+    kept = "Nothing after the last acknowledged STATE was kept."
+    if want_of_memory:
+        return TransientError(f"{what}, for lack of memory. {kept} Give the container more (4 GiB is advised) and try again.")
+    return TransientError(f"{what}. {kept} {_LOOK}; try again.")
+
+
 def _java_text(error: BaseException | None) -> str:
     """Return the message of a Java exception, or "" for other exceptions and if py4j cannot reach the JVM."""
     from py4j.protocol import Py4JJavaError  # noqa: PLC0415 (spec and check must not pay for it)

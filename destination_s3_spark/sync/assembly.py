@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from destination_s3_spark.chain.territory import OrphanUploads
 from destination_s3_spark.config.config import MIB, Config
 from destination_s3_spark.config.spark_conf import is_local
+from destination_s3_spark.engine.local_workers import LocalWorkers
 from destination_s3_spark.protocol.catalog import Catalog
 from destination_s3_spark.protocol.messages import InputCounts
 from destination_s3_spark.protocol.reader import ProtocolReader, read_blocks
@@ -23,8 +24,8 @@ from destination_s3_spark.storage.settings import USUAL_LIMITS, ClientLimits, S3
 from destination_s3_spark.sync.batches import limits
 from destination_s3_spark.sync.checkpoints import Checkpoints
 from destination_s3_spark.sync.commits import Commits, Emit, OpenTables
-from destination_s3_spark.sync.pipeline import Pipeline, RemoteLanding
-from destination_s3_spark.sync.runtime import Runtime, task_bytes
+from destination_s3_spark.sync.pipeline import Pipeline
+from destination_s3_spark.sync.runtime import TASKS, Runtime, landing_bytes, task_bytes
 from destination_s3_spark.sync.spool import Spool
 from destination_s3_spark.sync.story.phases import Phase, Phases
 from destination_s3_spark.sync.story.story import Story
@@ -95,12 +96,13 @@ def _assembled(
         checkpoints = Checkpoints()
         commits = Commits({i: table.writer for i, table in tables.items()}, checkpoints, emit, tables_pool.map)
         local = is_local(config.spark.master)
-        land = None if local else RemoteLanding(engine, store, open_tables).land
+        workers = engine if local else LocalWorkers(TASKS)
         # The spool is empty when tables are merged, so change events may take its disk space.
         disk = LocalDisk(runtime.scratch / "events", limits(config).spool_bytes) if local else None
         merge_time = MergeTime(timedelta(minutes=config.tables.merge_limit_minutes))
-        pipeline = Pipeline(open_tables, spool, engine, commits, s3, phases, land)
+        pipeline = Pipeline(open_tables, spool, workers, commits, s3, phases)
         stack.callback(pipeline.stop)
+        stack.callback(workers.stop)
         stack.callback(engine.stop)  # runs first: ends any job that the pipeline still waits for
         try:
             base = path_template(config, started_at, sync_id=0).base
@@ -112,10 +114,12 @@ def _assembled(
                 commits,
                 spool,
                 engine,
+                workers,
                 pipeline,
                 UpdateRunner(engine, tables_pool, progress=phases.progress),
                 phases,
                 lambda: Resources(TaskResources(s3, task_bytes(config)), engine.cores, disk, merge_time),
+                landing_bytes(config),
                 limits(config),
                 tables_pool,
                 lambda: OrphanUploads(store, base),

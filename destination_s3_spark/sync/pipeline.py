@@ -1,7 +1,6 @@
-"""Background pipeline that lands a batch with Spark, releases it from the spool, and commits it if due, one batch at a time.
+"""Background pipeline that lands a batch, releases it from the spool, and commits it if due, one batch at a time.
 
-The reader submits a batch and continues reading. It waits only when the spool or the next batch is full. Executors of a cluster cannot read
-the spool and receive slices through the bucket.
+The reader submits a batch and continues reading. It waits only when the spool or the next batch is full.
 """
 
 from __future__ import annotations
@@ -9,16 +8,15 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import Enum
-from functools import partial
 
 from destination_s3_spark.engine.engine import Engine
-from destination_s3_spark.errors import DataError, SyncError
+from destination_s3_spark.engine.local_workers import LocalWorkers
+from destination_s3_spark.errors import DataError
 from destination_s3_spark.storage.credentials import forwardable
-from destination_s3_spark.storage.object_store import ObjectStore
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.sync.batches import grouped
 from destination_s3_spark.sync.commits import Commits, OpenTables
@@ -27,25 +25,10 @@ from destination_s3_spark.sync.story.lines import commit_lines
 from destination_s3_spark.sync.story.phases import Phase, Phases
 from destination_s3_spark.tables.columns.row_plan import unfit_warnings
 from destination_s3_spark.tables.commit.batch import CommitResult
-from destination_s3_spark.tables.landing.land import (
-    LandTask,
-    RemoteLandTask,
-    UnreadableLine,
-    land_remote_slice,
-    land_slice,
-    object_keys,
-    remote,
-    upload_lines,
-)
-from destination_s3_spark.tables.landing.slices import Slice, StagedSlice
-
-SLICE_UPLOADS_AT_ONCE = 4
-"""Slices that are compressed and uploaded in parallel."""
+from destination_s3_spark.tables.landing.land import LandTask, UnreadableLine, land_slice
+from destination_s3_spark.tables.landing.slices import Slice
 
 logger = logging.getLogger("airbyte")
-
-Land = Callable[[Sequence[Sequence[LandTask]]], list[list[StagedSlice]]]
-"""Lands groups of tasks and returns the results in the same shape."""
 
 
 class AfterLanding(Enum):
@@ -69,28 +52,23 @@ class LandingBatch:
 
 
 class Pipeline:
-    """A background thread that lands and commits batches, one at a time.
-
-    `land` replaces the default landing for an engine with workers that cannot read the spool.
-    """
+    """A background thread that lands and commits batches, one at a time. `workers` land them; they must be on this machine."""
 
     def __init__(
         self,
         tables: OpenTables,
         spool: Spool,
-        engine: Engine,
+        workers: Engine | LocalWorkers,
         commits: Commits,
         s3: S3Settings,
         phases: Phases,
-        land: Land | None = None,
     ) -> None:
         self._tables = tables
         self._spool = spool
-        self._engine = engine
+        self._workers = workers
         self._commits = commits
         self._s3 = s3
         self._phases = phases
-        self._land_groups = land or partial(engine.run, land_slice)
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="pipeline")
         self._running: Future[None] | None = None
         self.uncommitted_bytes = 0
@@ -131,9 +109,9 @@ class Pipeline:
             self.uncommitted_bytes = 0
 
     def _land(self, slices: Sequence[Slice]) -> None:
-        groups = grouped(self._tasks(slices), lambda task: task.slice.end - task.slice.start, self._engine.cores)
+        groups = grouped(self._tasks(slices), lambda task: task.slice.end - task.slice.start, self._workers.cores)
         try:
-            landed = self._land_groups(groups)
+            landed = self._workers.run(land_slice, groups)
         except UnreadableLine as failure:
             raise self._placed(failure) from None
         staged = {(task.slice.stream, task.slice.start): result for group, results in zip(groups, landed, strict=True)
@@ -175,46 +153,3 @@ class Pipeline:
         committed = [(table.stream.id, result, f"s3://{self._s3.bucket}/{table.layout.root}") for table, result in tables]
         for line in commit_lines(committed, seconds):
             logger.info("%s", line)
-
-
-class RemoteLanding:
-    """The landing of a sync's slices on the executors of a cluster."""
-
-    def __init__(self, engine: Engine, store: ObjectStore, tables: OpenTables) -> None:
-        self._engine = engine
-        self._store = store
-        self._tables = tables
-
-    def land(self, groups: Sequence[Sequence[LandTask]]) -> list[list[StagedSlice]]:
-        """Land every task like `Engine.run` with `land_slice`. Delete the slices from the bucket afterwards, unless this process dies."""
-        travelling = [[self._named(task) for task in tasks] for tasks in groups]
-        keys = [key for tasks in travelling for task in tasks for key in task.objects]
-        try:
-            self._upload(groups, travelling)
-            landed = self._engine.run(land_remote_slice, travelling)
-        except BaseException:
-            self._clear_up(keys)
-            raise
-        self._store.delete(keys)
-        return landed
-
-    def _named(self, task: LandTask) -> RemoteLandTask:
-        table = self._tables[task.slice.stream]
-        prefix = table.layout.scratch_prefix(table.writer.next_token())
-        return remote(task, object_keys(task.slice, prefix))
-
-    def _upload(self, groups: Sequence[Sequence[LandTask]], travelling: Sequence[Sequence[RemoteLandTask]]) -> None:
-        pairs = [
-            (here.slice, there.objects)
-            for tasks, twins in zip(groups, travelling, strict=True)
-            for here, there in zip(tasks, twins, strict=True)
-        ]
-        with ThreadPoolExecutor(SLICE_UPLOADS_AT_ONCE, "slices") as pool:
-            list(pool.map(lambda pair: upload_lines(pair[0], pair[1], self._store), pairs))
-
-    def _clear_up(self, keys: Sequence[str]) -> None:
-        """Delete the slices after a failure. Only log an error of the deletion: the next opening of the table deletes what is left."""
-        try:
-            self._store.delete(keys)
-        except SyncError as error:
-            logger.warning("records on their way to executors were left for the next sync to delete: %s", error)

@@ -13,7 +13,7 @@ from destination_s3_spark.config.config import MIB, Config, Spark
 from destination_s3_spark.config.spark_conf import PYTHON, api_server, hosts, is_local
 from destination_s3_spark.engine.cluster import Cluster
 from destination_s3_spark.engine.engine import Engine, Groups
-from destination_s3_spark.engine.machine import container_memory_bytes, jvm_heap_mb
+from destination_s3_spark.engine.machine import available_cpus, container_memory_bytes, jvm_heap_mb
 from destination_s3_spark.engine.session import SparkSettings, local_cores
 from destination_s3_spark.engine.startup import class_data
 from destination_s3_spark.errors import ConfigError, lack_error
@@ -131,12 +131,16 @@ def _cluster(spark: Spark, start_limit_s: float) -> Cluster:
 
 
 def task_bytes(config: Config) -> int:
-    """Return the Arrow memory for one merge task: a share of the container's memory left over by the JVM and the Python workers."""
-    if not is_local(config.spark.master):
-        return CLUSTER_TASK_BYTES
+    """Return the Arrow memory for one task of an update."""
+    return landing_bytes(config) if is_local(config.spark.master) else CLUSTER_TASK_BYTES
+
+
+def landing_bytes(config: Config) -> int:
+    """Return the Arrow memory for one task on this machine: a share of the container's memory left over by the JVM and the workers."""
     settings = spark_settings(config, Path())
-    left = container_memory_bytes() - settings.heap_mb * MIB - (settings.cores + 1) * WORKER_BYTES
-    return min(max(left // (3 * settings.cores), TASK_MIN_BYTES), 512 * MIB)
+    cores = settings.cores or available_cpus()
+    left = container_memory_bytes() - settings.heap_mb * MIB - (cores + 1) * WORKER_BYTES
+    return min(max(left // (3 * cores), TASK_MIN_BYTES), 512 * MIB)
 
 
 def _megabytes(text: str) -> int:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from destination_s3_spark.chain.territory import OrphanUploads
 from destination_s3_spark.engine.engine import Engine
+from destination_s3_spark.engine.local_workers import LocalWorkers
 from destination_s3_spark.errors import ConfigError, TransientError
 from destination_s3_spark.protocol.catalog import Catalog
 from destination_s3_spark.protocol.messages import Event, Idle, Records, State, Status, StreamStatus
@@ -49,6 +50,7 @@ LOOK_EVERY_S = 0.05
 class Parts:
     """The parts of a sync. `tables` are by catalog index; `pool` runs S3 calls for many tables.
 
+    `workers` land records on this machine: Spark's, unless that is a cluster. `landing_bytes`: the memory of one for rows.
     `resources` may have to wait for Spark. `orphans` lists the open uploads again, including those of task attempts that died.
     `end_completes`: whether the end of the input completes streams that nothing else completes.
     """
@@ -60,10 +62,12 @@ class Parts:
     commits: Commits
     spool: Spool
     engine: Engine
+    workers: Engine | LocalWorkers
     pipeline: Pipeline
     updates: UpdateRunner
     phases: Phases
     resources: Callable[[], Resources]
+    landing_bytes: int
     limits: Limits
     pool: ThreadPoolExecutor
     orphans: Callable[[], OrphanUploads]
@@ -93,7 +97,7 @@ class Sync:
         parts = self._parts
         match event:
             case Records():
-                parts.engine.start()
+                parts.workers.start()
                 parts.spool.append(event)
                 parts.phases.silent_since = None
             case State(message):
@@ -144,6 +148,7 @@ class Sync:
         parts.pipeline.wait()
         self._update(Phase.MERGING, self._due(completions))
         self._update(Phase.COMPACTING, self._compactions())
+        parts.engine.release()
         unfinished = [stream for stream, completion in completions.items() if completion is Completion.UNFINISHED]
         if unfinished:
             raise self._unfinished_error(unfinished)
@@ -157,7 +162,7 @@ class Sync:
         """Show the tables to their readers and close them."""
         parts = self._parts
         parts.open_tables.decide(stream for stream, table in parts.tables.items() if table.writer.state and not table.writer.state.closed)
-        lost_attempts = parts.engine.lost_attempts or doubtful_uploads() > self._doubtful
+        lost_attempts = parts.engine.lost_attempts or parts.workers.lost_attempts or doubtful_uploads() > self._doubtful
         parts.commits.close(parts.orphans() if lost_attempts else None, self._held_back)
 
     def _update(self, phase: Phase, updates: Sequence[tuple[StreamId, Update]]) -> None:
@@ -193,7 +198,7 @@ class Sync:
         """Return the compactions of the tables that this sync has opened, with their streams."""
         parts = self._parts
         tables = [table for table in parts.open_tables if is_compacted(table)]
-        updates = parts.pool.map(lambda table: compaction_of(table, parts.resources()), tables)
+        updates = parts.pool.map(lambda table: compaction_of(table, parts.resources), tables)
         return [(table.stream.id, update) for table, update in zip(tables, updates, strict=True) if update is not None]
 
     def _completion(self, stream: int) -> Completion:
@@ -259,10 +264,12 @@ class Sync:
         parts = self._parts
         outdated = [(table.stream.id, rewrite_of(table, parts.resources())) for table in opened if table.outdated]
         self._update(Phase.REWRITING, outdated)
+        if outdated:
+            parts.engine.release()
 
     def _cut_streams(self, ends: Mapping[int, int]) -> tuple[Slice, ...]:
         """Cut the streams of open tables. A stream is cut at every checkpoint while its table watches for replays."""
-        target = slice_bytes([end - self._cut.get(stream, 0) for stream, end in ends.items()], self._parts.engine.cores) if ends else 0
+        target = slice_bytes([end - self._cut.get(stream, 0) for stream, end in ends.items()], self._parts.workers.cores) if ends else 0
         return tuple(piece for stream, end in ends.items() for piece in self._cut_stream(stream, end, target))
 
     def _cut_stream(self, stream: int, end: int, slice_target: int) -> list[Slice]:
@@ -272,7 +279,7 @@ class Sync:
         cut: list[Slice] = []
         for stop in stops:
             start = self._cut.get(stream, 0)
-            most = parts.open_tables[stream].most_slice_bytes(parts.resources().task.budget_bytes)
+            most = parts.open_tables[stream].most_slice_bytes(parts.landing_bytes)
             count = slice_count(stop - start, slice_target, most)
             cut += parts.spool.cut(stream, stop, count, boundaries[bisect_right(boundaries, start) : bisect_right(boundaries, stop)])
             self._cut[stream] = stop

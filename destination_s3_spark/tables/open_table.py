@@ -72,7 +72,7 @@ class Layout:
         return f"{self.folder}tombstones/{token}.parquet"
 
     def scratch_prefix(self, token: str) -> str:
-        """Return the prefix of a task's temporary objects: rows being sorted for a merge, or lines to land. No block names them."""
+        """Return the prefix of a task's temporary objects: rows being sorted for a merge. No block names them."""
         return f"{self.folder}scratch/{token}/"
 
 

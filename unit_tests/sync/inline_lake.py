@@ -26,7 +26,7 @@ from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.sync.batches import Limits
 from destination_s3_spark.sync.checkpoints import Checkpoints
 from destination_s3_spark.sync.commits import Commits, OpenTables
-from destination_s3_spark.sync.pipeline import Pipeline, RemoteLanding
+from destination_s3_spark.sync.pipeline import Pipeline
 from destination_s3_spark.sync.spool import Spool
 from destination_s3_spark.sync.story.phases import Phases
 from destination_s3_spark.sync.sync import Parts, Sync
@@ -47,6 +47,9 @@ class InlineEngine:
     def start(self) -> None:
         pass
 
+    def release(self) -> None:
+        pass
+
     def run(self, function: Callable[[Any], Any], groups: Sequence[Sequence[Any]], progress: object = None) -> list[list[Any]]:
         return [[function(task) for task in tasks] for tasks in groups]
 
@@ -55,7 +58,7 @@ class InlineEngine:
 class InlineLake:
     """A bucket, and syncs into it. `spark`: a real engine on this machine.
 
-    `cluster`: an engine whose tasks do not see the spool, nor files of each other. `merge_limits`: fields of `Resources`.
+    `cluster`: an engine for updates alone, whose tasks do not see files of each other. `merge_limits`: fields of `Resources`.
     """
 
     settings: S3Settings
@@ -91,8 +94,8 @@ class InlineLake:
             spool = Spool(self.directory / "spool", self.limits.spool_bytes)
             phases = Phases()
             engine: Any = self.cluster or self.spark or InlineEngine()
-            land = RemoteLanding(engine, store, open_tables).land if self.cluster else None
-            pipeline = Pipeline(open_tables, spool, engine, commits, self.settings, phases, land)
+            workers: Any = InlineEngine() if self.cluster else engine
+            pipeline = Pipeline(open_tables, spool, workers, commits, self.settings, phases)
             disk = None if self.cluster else LocalDisk(self.directory / "events", self.local_disk_bytes)
             parts = Parts(
                 catalog,
@@ -102,10 +105,12 @@ class InlineLake:
                 commits,
                 spool,
                 engine,
+                workers,
                 pipeline,
                 UpdateRunner(engine, tables_pool),
                 phases,
                 lambda: Resources(TaskResources(self.settings, self.merge_budget_bytes), 2, disk, **self.merge_limits),
+                self.merge_budget_bytes,
                 self.limits,
                 tables_pool,
                 lambda: OrphanUploads(store, "lake/"),

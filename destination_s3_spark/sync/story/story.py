@@ -55,7 +55,7 @@ class Story:
     def logged(self, config: Config, place: str) -> Iterator[None]:
         """Run a sync inside. Log its start, its heartbeat and its summary."""
         master = config.spark.master
-        typed = HOW_LINES_ARE_TYPED if is_local(master) else "by its executors, which say how once they have started"
+        typed = HOW_LINES_ARE_TYPED if is_local(master) else f"{HOW_LINES_ARE_TYPED} by workers of this machine"
         logger.info("%s", start_line(_version(), typed, self._catalog, master, place))
         ending = Ending.STOPPED
         try:

@@ -10,18 +10,15 @@ other scratch objects when the table is next opened.
 
 from __future__ import annotations
 
-import tempfile
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, fields, replace
-from pathlib import Path
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import zstandard
 from xxhash import xxh3_128_intdigest
 
 from destination_s3_spark.chain.files import FileEntry, FileKind, generation_metadata
@@ -30,16 +27,13 @@ from destination_s3_spark.decoding.kernel_typer import record_typer
 from destination_s3_spark.decoding.plan import RowPlan
 from destination_s3_spark.decoding.record_line import MisroutedRecord, UnreadableRecord
 from destination_s3_spark.decoding.record_typer import RecordTyper, TypedBlock
-from destination_s3_spark.engine.cluster import scratch_directory
-from destination_s3_spark.errors import Bug, DataError, TransientError
+from destination_s3_spark.errors import Bug, DataError
 from destination_s3_spark.formats.file_format import FileColumns, FileOptions
 from destination_s3_spark.schema.arrow import RAW_SCHEMA
 from destination_s3_spark.schema.partitioning import Partitioning
-from destination_s3_spark.storage.object_store import ObjectNotFound, ObjectStore
-from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.storage.staging import StagedFileSink
-from destination_s3_spark.tables.landing.slices import Extent, ExtentFile, Segment, Slice, StagedSlice
+from destination_s3_spark.tables.landing.slices import ExtentFile, Segment, Slice, StagedSlice
 from destination_s3_spark.tables.runs.keys import KeySpec
 from destination_s3_spark.tables.runs.sorted_file import RunFile, run_rows
 from destination_s3_spark.tables.staged.staged_file import MOST_PARTITIONS, PartitionedFiles, StagedFile
@@ -51,9 +45,6 @@ SHORTEST_LINE = 50
 """Bytes that no line of a record falls below. Tables with fewer columns than this have no more than MOST_VALUES values in a block."""
 SMALL_CHECKPOINT_BYTES = 64 * 2**10
 """Smaller checkpoints share a block, because a block costs as much as the typing of about so many bytes."""
-OBJECT_BYTES = 32 * 2**20
-"""Uncompressed size of an object. Compressed it has a few megabytes, which a worker fetches into memory with one request."""
-READ_BYTES = 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,78 +221,3 @@ def _all_rows(files: Sequence[FileEntry], records: int) -> Sequence[FileEntry]:
     if rows != records:
         raise Bug(f"A slice of {records} records was landed as {rows} rows; nothing was committed.")
     return files
-
-
-@dataclass(frozen=True, slots=True)
-class RemoteLandTask(LandTask):
-    """A task with the slice's lines in objects, in order, instead of local extents."""
-
-    objects: tuple[str, ...]
-
-
-def object_keys(piece: Slice, prefix: str) -> tuple[str, ...]:
-    """Return the keys of the objects for the slice's lines."""
-    count = -(-(piece.end - piece.start) // OBJECT_BYTES)
-    return tuple(f"{prefix}{number}.jsonl.zst" for number in range(count))
-
-
-def remote(task: LandTask, objects: tuple[str, ...]) -> RemoteLandTask:
-    """Return the task with its slice's lines in objects."""
-    values = {field.name: getattr(task, field.name) for field in fields(task)}
-    return RemoteLandTask(**{**values, "slice": replace(task.slice, extents=())}, objects=objects)
-
-
-def upload_lines(piece: Slice, keys: tuple[str, ...], store: ObjectStore) -> None:
-    """Write the slice's lines to these objects, with one compressed object in memory at a time. Raises ConfigError or TransientError."""
-    blocks = _blocks(piece)
-    for key in keys:
-        packer = zstandard.ZstdCompressor().compressobj()
-        packed = bytearray()
-        for _ in range(OBJECT_BYTES // READ_BYTES):
-            packed += packer.compress(next(blocks, b""))
-        packed += packer.flush()
-        store.put(key, bytes(packed))
-
-
-def land_remote_slice(task: RemoteLandTask) -> StagedSlice:
-    """Fetch the lines into a local file and land them with `land_slice`."""
-    with tempfile.TemporaryDirectory(prefix="slice-", dir=scratch_directory()) as directory:
-        path = Path(directory, "lines.jsonl")
-        size = _fetch(task, path)
-        piece = replace(task.slice, extents=(Extent(str(path), 0, size),))
-        return land_slice(replace(task, slice=piece))
-
-
-def _fetch(task: RemoteLandTask, path: Path) -> int:
-    store = S3Store(task.s3)
-    with path.open("wb") as file:
-        for key in task.objects:
-            try:
-                packed = store.get(key)
-            except ObjectNotFound:
-                raise TransientError(
-                    f"s3://{task.s3.bucket}/{key}, records on their way to an executor, is gone. Most likely another sync took the table "
-                    "over. Nothing after the last acknowledged STATE was kept; run the sync again."
-                ) from None
-            file.writelines(zstandard.ZstdDecompressor().read_to_iter(packed))
-        size = file.tell()
-    if size != task.slice.end - task.slice.start:
-        raise TransientError(
-            f"{size} bytes of records arrived at an executor where {task.slice.end - task.slice.start} were sent. Nothing was committed; "
-            "run the sync again."
-        )
-    return size
-
-
-def _blocks(piece: Slice) -> Iterator[bytes]:
-    """Yield the slice's bytes in blocks of READ_BYTES. The last block may be shorter."""
-    rest = b""
-    for extent in piece.extents:
-        with ExtentFile(extent) as file:
-            while file.left:
-                rest += file.read(READ_BYTES - len(rest))
-                if len(rest) == READ_BYTES:
-                    yield rest
-                    rest = b""
-    if rest:
-        yield rest

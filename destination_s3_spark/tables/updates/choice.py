@@ -106,7 +106,7 @@ def may_be_compacted(contents: Contents, target_bytes: int) -> bool:
     return enough and contents.pending is None
 
 
-def compaction_of(table: OpenTable, resources: Resources) -> Update | None:
+def compaction_of(table: OpenTable, resources: Callable[[], Resources]) -> Update | None:
     """Return the compaction of an open table, or None if there is nothing to join."""
     contents = table.writer.open().contents
     return compact(table, resources) if may_be_compacted(contents, table.rules.target_file_bytes) else None

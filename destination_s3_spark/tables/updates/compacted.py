@@ -6,7 +6,7 @@ A compaction changes no row. So an error of its work is logged, and the files st
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from destination_s3_spark.chain.files import FileEntry, FileKind
@@ -35,10 +35,10 @@ class _Join:
     options: FileOptions
 
 
-def compact(table: OpenTable, resources: Resources) -> Update | None:
+def compact(table: OpenTable, resources: Callable[[], Resources]) -> Update | None:
     """Return the update that joins small files of an open table, or None if there are none to join."""
     chosen = _chosen(table, table.writer.live_files())
-    return _compacted(table, chosen, resources.task.s3) if chosen else None
+    return _compacted(table, chosen, resources().task.s3) if chosen else None
 
 
 def _chosen(table: OpenTable, live: LiveFiles) -> list[tuple[_Join, ...]]:

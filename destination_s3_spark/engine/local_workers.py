@@ -1,0 +1,83 @@
+"""Worker processes of this machine, for a sync whose Spark session is on a cluster: they land the records, which are here.
+
+Handing records over to executors costs this process as much CPU time as landing them. The cluster gets the work that grows with the table.
+"""
+
+from __future__ import annotations
+
+import importlib
+import multiprocessing
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
+from typing import Any
+
+from destination_s3_spark.engine.failures import workers_failure
+from destination_s3_spark.engine.machine import OOM_KILL_FILES, available_cpus, oom_kills
+from destination_s3_spark.engine.outcome import Done, Failed, Result, Task, guarded
+from destination_s3_spark.engine.session import TASK_ATTEMPTS
+from destination_s3_spark.engine.startup import shortcuts
+
+
+class LocalWorkers:
+    """Runner of functions over tasks in processes of this machine, like `Engine`. `tasks` names the module of these functions."""
+
+    def __init__(self, tasks: str, oom_kill_files: tuple[Path, ...] = OOM_KILL_FILES) -> None:
+        self.cores = available_cpus()
+        self.lost_attempts = False
+        """Whether uploads may be open that nobody knows, because a job or an attempt of a task has failed."""
+        self._tasks = tasks
+        self._pool: ProcessPoolExecutor | None = None
+        self._oom_kill_files = oom_kill_files
+        self._oom_kills_before = oom_kills(oom_kill_files)
+
+    def start(self) -> None:
+        """Start the processes, once."""
+        if self._pool is None:
+            context = multiprocessing.get_context("spawn")  # this process has threads, so it must not be forked
+            self._pool = ProcessPoolExecutor(self.cores, context, _prepare, (self._tasks,))
+
+    def stop(self) -> None:
+        """End the processes."""
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+            self._pool = None
+
+    def run(self, function: Callable[[Task], Result], groups: Sequence[Sequence[Task]]) -> list[list[Result]]:
+        """Apply the function to every task. The tasks of a group run one after another in one process. Results have the shape of `groups`.
+
+        If a process dies, all groups run again. Raises the first SyncError of a task unchanged, and TransientError after the last attempt.
+        """
+        try:
+            outcomes = self._outcomes(function, groups)
+        except BaseException:
+            self.lost_attempts = True  # the other tasks may have staged files, and the caller never hears of them
+            raise
+        for outcome in outcomes:
+            if isinstance(outcome, Failed):
+                self.lost_attempts = True
+                raise outcome.error
+            self.lost_attempts |= outcome.lost_attempts
+        return [outcome.results for outcome in outcomes if isinstance(outcome, Done)]
+
+    def _outcomes(self, function: Callable[[Task], Result], groups: Sequence[Sequence[Task]]) -> list[Done[Result] | Failed]:
+        for _ in range(TASK_ATTEMPTS):
+            self.start()
+            assert self._pool is not None  # noqa: S101 (start() has just set it)
+            try:
+                return list(self._pool.map(_outcome, [function] * len(groups), groups))
+            except BrokenProcessPool:
+                self.lost_attempts = True
+                self.stop()
+        raise workers_failure(TASK_ATTEMPTS, want_of_memory=oom_kills(self._oom_kill_files) > self._oom_kills_before)
+
+
+def _prepare(tasks: str) -> None:
+    """Prepare a new process like Spark's own workers."""
+    shortcuts.prepare_process()
+    importlib.import_module(tasks)
+
+
+def _outcome(function: Callable[[Any], Any], tasks: Sequence[Any]) -> Done[Any] | Failed:
+    return guarded(function)(tasks)

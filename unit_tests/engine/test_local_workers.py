@@ -1,0 +1,67 @@
+"""Worker processes of this machine: results, errors, and processes that die."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from destination_s3_spark.engine.local_workers import LocalWorkers
+from destination_s3_spark.errors import Bug, DataError, TransientError
+
+
+@pytest.fixture
+def workers() -> Iterator[LocalWorkers]:
+    running = LocalWorkers(__name__, oom_kill_files=())
+    yield running
+    running.stop()
+
+
+def double(number: int) -> tuple[int, int]:
+    return 2 * number, os.getpid()
+
+
+def fails(number: int) -> None:
+    raise DataError("no") if number else ValueError("a record's text")
+
+
+def dies(_: object) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def dies_once(marker: Path) -> str:
+    if not marker.exists():
+        marker.touch()
+        dies(None)
+    return "done"
+
+
+def test_tasks_run_in_other_processes_and_results_keep_their_shape(workers: LocalWorkers) -> None:
+    results = workers.run(double, [[1, 2], [], [3]])
+
+    assert [[number for number, _ in group] for group in results] == [[2, 4], [], [6]]
+    assert os.getpid() not in {process for group in results for _, process in group}
+    assert not workers.lost_attempts
+
+
+def test_an_error_of_ours_passes_and_any_other_loses_its_text(workers: LocalWorkers) -> None:
+    with pytest.raises(DataError, match="no"):
+        workers.run(fails, [[1]])
+    assert workers.lost_attempts
+    with pytest.raises(Bug) as raised:
+        workers.run(fails, [[0]])
+    assert "record" not in raised.value.message
+
+
+def test_a_batch_whose_worker_died_runs_again(workers: LocalWorkers, tmp_path: Path) -> None:
+    assert workers.run(dies_once, [[tmp_path / "marker"]]) == [["done"]]
+    assert workers.lost_attempts
+
+
+def test_a_batch_whose_workers_die_each_time_is_given_up(workers: LocalWorkers) -> None:
+    with pytest.raises(TransientError, match="its workers died 3 times. Nothing after the last acknowledged STATE was kept"):
+        workers.run(dies, [[None]])
+    assert workers.run(double, [[1]])[0][0][0] == 2
