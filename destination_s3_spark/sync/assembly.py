@@ -95,8 +95,7 @@ def _assembled(
         story.watch(tables, spool, engine)
         checkpoints = Checkpoints()
         commits = Commits({i: table.writer for i, table in tables.items()}, checkpoints, emit, tables_pool.map)
-        local = is_local(config.spark.master)
-        workers = engine if local else LocalWorkers(TASKS)
+        workers = engine if (local := is_local(config.spark.master)) else LocalWorkers(TASKS)
         # The spool is empty when tables are merged, so change events may take its disk space.
         disk = LocalDisk(runtime.scratch / "events", limits(config).spool_bytes) if local else None
         merge_time = MergeTime(timedelta(minutes=config.tables.merge_limit_minutes))

@@ -18,7 +18,6 @@ from destination_s3_spark.engine.cluster import (
     no_executors,
     package_archive,
     require_working_executors,
-    scratch_directory,
     secret_arguments,
 )
 from destination_s3_spark.engine.environment import Environment, environment
@@ -158,13 +157,6 @@ def test_other_ends_of_a_job_are_its_own(members: tuple[int, ...]) -> None:
     with pytest.raises(RuntimeError, match="Job 0 failed"):
         failing_job(session, 3600, "Job 0 failed", lambda: all(session.looks.acquire(timeout=10) for _ in members or (1,)))
     assert not session.cancelled.is_set()
-
-
-def test_scratch_is_where_spark_clears_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SPARK_LOCAL_DIRS", "/one/blockmgr,/two/blockmgr")
-    assert scratch_directory() == "/one/blockmgr"
-    monkeypatch.delenv("SPARK_LOCAL_DIRS")
-    assert scratch_directory() is None
 
 
 def test_the_secret_is_in_a_file_of_ours_while_the_session_starts(tmp_path: Path) -> None:

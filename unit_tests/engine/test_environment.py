@@ -16,13 +16,14 @@ TASK_MODULES = (
     "capture.group",
     "compaction.join",
     "landing.land",
-    "landing.remote_slice",
     "merge.scratch_runs",
     "merge.task",
     "stored.rewrite",
     "stored.row_digests",
 )
 """Of `tables`: those whose functions run on executors."""
+FORMATS = ("avro", "text_file")
+"""Of `formats`: those that come with the options of a task's files."""
 LOADED = "import sys; print(*(m.__file__ for n, m in sys.modules.items() if n.startswith('destination_s3_spark.') and m.__file__))"
 BROUGHT_ALONG = {"botocore", "urllib3"}
 """By boto3."""
@@ -75,7 +76,8 @@ def imported_at_once(module: Path) -> Iterator[str]:
 
 
 def test_the_packages_are_what_the_modules_of_tasks_import() -> None:
-    program = f"import {', '.join(f'destination_s3_spark.tables.{name}' for name in TASK_MODULES)}; {LOADED}"
+    names = (*(f"tables.{name}" for name in TASK_MODULES), *(f"formats.{name}" for name in FORMATS))
+    program = f"import {', '.join(f'destination_s3_spark.{name}' for name in names)}; {LOADED}"
 
     answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
 

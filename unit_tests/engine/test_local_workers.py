@@ -62,6 +62,6 @@ def test_a_batch_whose_worker_died_runs_again(workers: LocalWorkers, tmp_path: P
 
 
 def test_a_batch_whose_workers_die_each_time_is_given_up(workers: LocalWorkers) -> None:
-    with pytest.raises(TransientError, match="its workers died 3 times. Nothing after the last acknowledged STATE was kept"):
+    with pytest.raises(TransientError, match=r"its workers died 3 times\. Nothing after the last acknowledged STATE was kept"):
         workers.run(dies, [[None]])
     assert workers.run(double, [[1]])[0][0][0] == 2

@@ -12,9 +12,7 @@ from destination_s3_spark.decoding.kernel_typer import record_typer
 from destination_s3_spark.decoding.plan import Values
 from destination_s3_spark.errors import TransientError
 from destination_s3_spark.schema.airbyte_type import Array, Field, Object, Scalar
-from destination_s3_spark.storage.s3 import S3Store
-from destination_s3_spark.storage.settings import S3Settings
-from destination_s3_spark.tables.landing.land import MOST_VALUES, SMALL_CHECKPOINT_BYTES, blocks, leaves, shares, upload_lines
+from destination_s3_spark.tables.landing.land import MOST_VALUES, SMALL_CHECKPOINT_BYTES, blocks, leaves, shares
 from destination_s3_spark.tables.landing.slices import Extent, Slice, read_blocks
 from destination_s3_spark.tables.stored.conversion import TYPED_BYTES
 from unit_tests.decoding.conftest import line, plan_of
@@ -92,7 +90,7 @@ def test_columns_are_counted_at_all_depths() -> None:
     assert leaves(plan_of([Field("o", "o", inner), *FIELDS]).table_schema) == own + 6
 
 
-def test_a_file_that_has_become_shorter_ends_every_reader(tmp_path: Path, s3_settings: S3Settings) -> None:
+def test_a_file_that_has_become_shorter_ends_every_reader(tmp_path: Path) -> None:
     lines = [line('{"id":1}').encode() + b"\n"] * 100
     piece = slice_of(tmp_path, lines, 10, cuts=1)
     path = Path(piece.extents[0].path)
@@ -102,5 +100,3 @@ def test_a_file_that_has_become_shorter_ends_every_reader(tmp_path: Path, s3_set
             list(blocks(piece, 3))
         with pytest.raises(TransientError, match="has become shorter"):
             list(read_blocks(piece.extents, 1_000))
-        with pytest.raises(TransientError, match="has become shorter"):
-            upload_lines(piece, ("scratch/0",), S3Store(s3_settings))
