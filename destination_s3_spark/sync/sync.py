@@ -13,7 +13,7 @@ import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from destination_s3_spark.chain.territory import OrphanUploads
 from destination_s3_spark.engine.engine import Engine
@@ -34,7 +34,7 @@ from destination_s3_spark.tables.landing.slices import Slice
 from destination_s3_spark.tables.open_table import OpenTable
 from destination_s3_spark.tables.retention import delete_expired
 from destination_s3_spark.tables.stream_table import StreamTable
-from destination_s3_spark.tables.updates.choice import compaction_of, is_compacted, may_be_updated, rewrite_of, update_of
+from destination_s3_spark.tables.updates.choice import compaction_of, is_compacted, may_be_updated, merge_of, rewrite_of, update_of
 from destination_s3_spark.tables.updates.held_back import Replacement, suspicious_replacement
 from destination_s3_spark.tables.updates.resources import Resources
 from destination_s3_spark.tables.updates.steps import Update
@@ -257,8 +257,22 @@ class Sync:
         return self._cut_streams(ends)
 
     def _opened(self, streams: Iterable[int]) -> list[OpenTable]:
+        streams = list(streams)
+        self._merge_by_earlier_keys(streams)
         with self._parts.phases.during(Phase.OPENING):
             return self._parts.open_tables.open(streams)
+
+    def _merge_by_earlier_keys(self, streams: Sequence[int]) -> None:
+        """Merge rows that wait in the order of another key than this sync's, before the tables get the new one."""
+        parts = self._parts
+        closed = [parts.tables[stream] for stream in streams if not parts.tables[stream].writer.is_open]
+        earlier = [table for one in closed if (table := one.under_earlier_key()) is not None]
+        if not earlier:
+            return
+        parts.open_tables.decide(streams)
+        resources = replace(parts.resources(), time=None)
+        updates = [(table.stream.id, update) for table in earlier if (update := merge_of(table.open(), resources)) is not None]
+        self._update(Phase.REWRITING, updates)
 
     def _rewrite_outdated(self, opened: Iterable[OpenTable]) -> None:
         parts = self._parts

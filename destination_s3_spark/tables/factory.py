@@ -16,11 +16,9 @@ from destination_s3_spark.config.config import Config
 from destination_s3_spark.decoding.plan import Values
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.formats.parquet import ParquetOptions
-from destination_s3_spark.protocol.catalog import Catalog, DestinationSyncMode, Stream
-from destination_s3_spark.schema.airbyte_type import Field
+from destination_s3_spark.protocol.catalog import Catalog, Stream
 from destination_s3_spark.schema.draft import UnionConflicts
 from destination_s3_spark.schema.json_schema import StreamFields, Unfit, stream_fields
-from destination_s3_spark.schema.schema_event import from_event
 from destination_s3_spark.storage.configured import path_template, s3_settings
 from destination_s3_spark.storage.object_store import ObjectStore
 from destination_s3_spark.storage.paths import PathTemplate
@@ -35,7 +33,7 @@ from destination_s3_spark.tables.found import FoundTable, FoundTables, KnownRoot
 from destination_s3_spark.tables.open_table import Layout
 from destination_s3_spark.tables.publishers.publication import Publisher
 from destination_s3_spark.tables.publishers.registry import publishers_of, require_publishable
-from destination_s3_spark.tables.stream_table import StreamTable, write_disposition
+from destination_s3_spark.tables.stream_table import StreamTable, recorded_stream, write_disposition
 
 logger = logging.getLogger("airbyte")
 
@@ -120,7 +118,7 @@ class TableFactory:
         generation = chain.head.contents.generation
         session = Session(0, generation, self.started_at, disposition)
         writer = self._writer(chain.table, session, self.orphans(), chain, publishers)
-        stream, fields = _recorded(chain.table.stream, schema, generation)
+        stream, fields = recorded_stream(chain.table.stream, schema, generation)
         return StreamTable(stream, fields, writer, self._layout(self.template, chain.table, RAW_PARQUET), rules(self.config), session)
 
     def publishers(self, every: FoundTables) -> dict[StreamId, tuple[Publisher, ...]]:
@@ -218,24 +216,3 @@ def require_own_roots(catalog: Catalog, roots: Mapping[StreamId, str], template:
                 "refreshes.",
                 stream=stream.id,
             )
-
-
-def _recorded(of: StreamId, schema: Mapping[str, Any], generation: int) -> tuple[Stream, StreamFields]:
-    """Restore the stream and the fields that the table's last sync declared."""
-    columns = [column for column in from_event(schema).fields if column.present]
-    fields = StreamFields(
-        tuple(Field(column.source, column.name, column.type) for column in columns),
-        frozenset(column.source for column in columns if column.required),
-    )
-    stream = Stream(
-        id=of,
-        json_schema={},
-        sync_mode="full_refresh",
-        destination_sync_mode=DestinationSyncMode(schema["mode"]),
-        primary_key=tuple(tuple(path) for path in schema["primaryKey"]),
-        cursor_field=tuple(schema["cursor"]),
-        generation_id=generation,
-        minimum_generation_id=0,
-        sync_id=0,
-    )
-    return stream, fields

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.chain.opening import Session, WriteDisposition, pending_in
@@ -10,11 +12,13 @@ from destination_s3_spark.chain.state import Counters, TableState
 from destination_s3_spark.formats.parquet import ParquetOptions
 from destination_s3_spark.formats.registry import format_of
 from destination_s3_spark.protocol.catalog import DestinationSyncMode, Stream
+from destination_s3_spark.schema.airbyte_type import Field
 from destination_s3_spark.schema.encodings import DESTINATION_S3
 from destination_s3_spark.schema.json_schema import StreamFields
 from destination_s3_spark.schema.partitioning import Partitioning, PartitionSpec
 from destination_s3_spark.schema.schema_event import from_event, to_event
 from destination_s3_spark.schema.table_schema import Evolution, TableSchema, evolve
+from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.columns.partitioning import (
     begins_generation,
     choose,
@@ -39,6 +43,27 @@ def write_disposition(stream: Stream) -> WriteDisposition:
     return WriteDisposition.OVERWRITE if stream.destination_sync_mode is DestinationSyncMode.OVERWRITE else WriteDisposition.APPEND
 
 
+def recorded_stream(of: StreamId, schema: Mapping[str, Any], generation: int) -> tuple[Stream, StreamFields]:
+    """Restore the stream and the fields that the table's last sync declared."""
+    columns = [column for column in from_event(schema).fields if column.present]
+    fields = StreamFields(
+        tuple(Field(column.source, column.name, column.type) for column in columns),
+        frozenset(column.source for column in columns if column.required),
+    )
+    stream = Stream(
+        id=of,
+        json_schema={},
+        sync_mode="full_refresh",
+        destination_sync_mode=DestinationSyncMode(schema["mode"]),
+        primary_key=tuple(tuple(path) for path in schema["primaryKey"]),
+        cursor_field=tuple(schema["cursor"]),
+        generation_id=generation,
+        minimum_generation_id=0,
+        sync_id=0,
+    )
+    return stream, fields
+
+
 @dataclass(frozen=True, slots=True)
 class StreamTable:
     """A stream's table before this sync writes to it. `session` is the session of its writer.
@@ -57,6 +82,21 @@ class StreamTable:
     def deduplicated(self) -> bool:
         """Whether the table has one row per key."""
         return is_deduplicated(self.stream)
+
+    def under_earlier_key(self) -> StreamTable | None:
+        """Return the table under the key, cursor and mode of its last sync, if rows wait in that order and this sync has another one.
+
+        Merged later, versions of a row that the earlier key would have replaced would stay. None if nothing has to be merged first.
+        """
+        state = self.writer.state
+        if state is None or state.schema is None or not state.contents.waiting.files:
+            return None
+        stream, fields = recorded_stream(self.stream.id, state.schema, state.contents.generation)
+        orders = [(one.destination_sync_mode, one.primary_key, one.cursor_field) for one in (stream, self.stream)]
+        adds = self.session.disposition is WriteDisposition.APPEND
+        if not (adds and is_deduplicated(stream)) or orders[0] == orders[1]:
+            return None
+        return replace(self, stream=stream, fields=fields)
 
     def check_schema(self) -> None:
         """Raise ConfigError unless the declared columns fit the table as read and the format of its files."""

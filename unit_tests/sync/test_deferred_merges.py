@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.chain.state import Contents, Counters
+from destination_s3_spark.protocol.catalog import DestinationSyncMode
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.rules import MergeRule
@@ -101,6 +103,37 @@ def test_another_key_is_merged_at_once(lake: InlineLake, waits: bool) -> None:
         sync(lake, 2, range(10))
     lake.sync(dedup_catalog(key="note", key_type="string"), [rows([{"note": "3 of 2"}], 3), state(3), status("COMPLETE")])
     assert contents(lake).waiting == Counters()
+
+
+def test_waiting_rows_are_merged_by_their_own_key_before_the_table_gets_another(lake: InlineLake) -> None:
+    sync(lake, 1, range(100))
+    for number in (2, 3):
+        sync(lake, number, range(10))
+    both = {"id": {"type": "integer"}, "note": {"type": "string"}}
+    catalog = dedup_catalog(key="note", key_type="string")
+    catalog = replace(catalog, streams=tuple(replace(one, json_schema={"type": "object", "properties": both}) for one in catalog.streams))
+    lake.sync(catalog, [rows([{"id": 500, "note": "9 of 1"}, {"id": 501, "note": "50 of 1"}], 9), state(9), status("COMPLETE")])
+
+    assert contents(lake).waiting == Counters()
+    expected = {i: f"{i} of {3 if i < 10 else 1}" for i in range(100)} | {500: "9 of 1", 501: "50 of 1"}
+    del expected[50]
+    assert table(lake) == expected
+
+
+def test_another_format_is_written_at_once(lake: InlineLake) -> None:
+    sync(lake, 1, range(100))
+    lake.format = {"format_type": "Avro"}
+    sync(lake, 2, range(10))
+    assert contents(lake).waiting == Counters()
+
+
+def test_rows_of_a_table_that_is_only_appended_from_now_on_are_merged_first(lake: InlineLake) -> None:
+    sync(lake, 1, range(100))
+    sync(lake, 2, range(10))
+    catalog = dedup_catalog()
+    catalog = replace(catalog, streams=tuple(replace(one, destination_sync_mode=DestinationSyncMode.APPEND) for one in catalog.streams))
+    lake.sync(catalog, [rows([{"id": 1, "note": "again"}], 3), state(3), status("COMPLETE")])
+    assert len(lake.ids()) == 101
 
 
 def test_a_refresh_replaces_waiting_rows(lake: InlineLake) -> None:

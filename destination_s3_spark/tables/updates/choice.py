@@ -7,6 +7,7 @@ from collections.abc import Callable
 from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.chain.opening import WriteDisposition
 from destination_s3_spark.chain.state import Contents, Counters
+from destination_s3_spark.formats.registry import format_of
 from destination_s3_spark.tables.compaction.groups import LEAST_FILES
 from destination_s3_spark.tables.open_table import OpenTable
 from destination_s3_spark.tables.rules import Compaction
@@ -52,14 +53,19 @@ def update_of(table: OpenTable, resources: Callable[[], Resources]) -> Update | 
 
 
 def merge_waits(table: OpenTable, spec: KeySpec) -> bool:
-    """Tell whether the user's rule lets the runs of an open table wait. They do not unless the whole table has the order of today's key."""
+    """Tell whether the user's rule lets the runs of an open table wait.
+
+    They do not unless the whole table has the order of today's key, and today's format.
+    """
     rule, contents = table.rules.merges_of(table.stream.id), table.writer.open().contents
     if rule is None or contents.pending is not None or rule.is_due(contents, table.writer.now()):
         return False
     live = table.writer.live_files()
     states = {file.copy_of for file in live.of(FileKind.STATE)}
     rows = (file for file in live.of(FileKind.DELTA, FileKind.STATE, FileKind.FINAL) if file.key not in states)
-    return all(file.sorted_by == spec.fingerprint for file in rows)
+    todays = format_of(f"x{table.layout.final.extension}")
+    formats = {format_of(file.key) for file in live.of(FileKind.FINAL)}
+    return formats <= {todays, None} and all(file.sorted_by == spec.fingerprint for file in rows)
 
 
 def merge_of(table: OpenTable, resources: Resources) -> Update | None:
