@@ -120,7 +120,7 @@ def test_the_numbers_are_those_of_inspect(reported: Reported) -> None:
     assert reported.numbers("shop.users", "Rows in the table") == [[str(c["block"]), str(c["table_rows"])] for c in data]
     assert reported.numbers("shop.users", "Size of the table") == [[str(c["block"]), str(c["table_bytes"])] for c in data]
     assert [c["table_bytes"] for c in data][-1] == sum(file["bytes"] for file in files if file["kind"] == "final")
-    durations = [[str(s["sync_id"]), str(s["duration_s"]), str(s["rows"])] for s in syncs]
+    durations = [[str(s[name]) for name in ("sync_id", "duration_s", "rows", "bytes_rewritten")] for s in syncs]
     assert reported.numbers("shop.users", "Duration of each sync") == durations
     assert reported.numbers("shop.users", "Rows per second of each sync") == durations
     assert [(v["sync_id"], v["values"]) for v in values] == [(7, 1), (7, 1), (8, 1)]

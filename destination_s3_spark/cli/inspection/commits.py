@@ -313,7 +313,7 @@ class MergeCost:
         """The figures in words."""
         which = "the last one" if self.merges == 1 else f"the last {self.merges}"
         sizes = f"{size_text(self.bytes_written)} for {size_text(self.bytes_merged)} of new rows"
-        return f"{which} wrote {sizes}, {self.amplification:,.1f} bytes for each"
+        return f"{which} wrote {sizes}: {self.amplification:,.{0 if self.amplification >= 10 else 1}f} bytes for each byte"
 
     def __str__(self) -> str:
         return self.figures if self.advice is None else f"{self.figures}. {self.advice}"

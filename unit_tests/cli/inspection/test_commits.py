@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from destination_s3_spark.chain.events import (
     MergeData,
     Void,
 )
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.settle import Readable
-from destination_s3_spark.cli.inspection.commits import commits, syncs
+from destination_s3_spark.cli.inspection.commits import MERGES_COUNTED, commits, merge_cost, syncs
 from destination_s3_spark.cli.inspection.files import file_totals, table_files
 from destination_s3_spark.cli.inspection.table import InspectedTable
 from unit_tests.cli.inspection.hand_made_chain import SCHEMA, SEED, HandMadeChain, add_data, nulled
@@ -75,3 +77,39 @@ def test_a_voided_block_leaves_no_files_and_is_marked() -> None:
     assert commits(table)[3].summary == "takes back block 2"
     (sync,) = syncs(table.blocks)
     assert (sync.rows, sync.commits, sync.commits_taken_back) == (0, 0, 1)
+
+
+def test_the_cost_of_merges_is_that_of_the_newest_ones_with_the_runs_that_were_combined_for_them() -> None:
+    landed = tuple(FileEntry(FileKind.DELTA, f"run {number}", 1, 10_000, "upload") for number in range(100))
+    chain = HandMadeChain().append(SEED).append(SCHEMA).append(replace(add_data(0, 100), files=landed))
+
+    def rewrite(name: str, size: int, runs: int, *, data_change: bool = True, kind: FileKind = FileKind.FINAL) -> None:
+        """A block that writes a file and takes in runs of so many bytes."""
+        files = (FileEntry(kind, name, 10, size, "upload"), FileEntry(FileKind.CHANGES, f"log {name}", 1, 70, "upload"))
+        removed = (FileEntry(FileKind.DELTA, f"run {name}", 1, runs),) if runs else ()
+        assert chain.state is not None
+        chain.append(MergeData(0, 7, 3, 0, files, removed, data_change=data_change), settled=chain.state.last_data)
+
+    rewrite("first", 5_000, 5_000)
+    assert merge_cost(chain.inspected()) is None  # there was nothing to rewrite
+    rewrite("joined", 9_000, 0, data_change=False)  # small files, whose joining no setting of merges lowers
+    for number in range(MERGES_COUNTED + 2):
+        rewrite(f"run {number}", 100, 90, data_change=False, kind=FileKind.DELTA)
+        rewrite(f"merge {number}", 1_900, 100)
+    rewrite("voided", 1_900, 1)
+    assert chain.state is not None
+    chain.append(Void(len(chain.blocks) - 1), settled=chain.state.settled)
+
+    cost = merge_cost(chain.inspected())
+    assert cost is not None
+    assert (cost.merges, cost.bytes_merged, cost.bytes_written) == (10, 1_000, 20_000)
+    assert (cost.amplification, cost.advice) == (20, None)
+    assert str(cost) == "the last 10 wrote 20.0 kB for 1.0 kB of new rows: 20 bytes for each byte"
+
+    rewrite("larger", 2_100, 100)
+    cost = merge_cost(chain.inspected())
+    assert cost is not None
+    assert str(cost) == (
+        "the last 10 wrote 20.1 kB for 1.0 kB of new rows: 20 bytes for each byte. "
+        "The setting tables.merge lets new rows wait, so that more of them share a merge"
+    )

@@ -8,7 +8,7 @@ from html import escape
 import pytest
 
 from destination_s3_spark.chain.files import FileKind
-from destination_s3_spark.cli.inspection.commits import SyncEnd
+from destination_s3_spark.cli.inspection.commits import MergeCost, SyncEnd
 from destination_s3_spark.cli.inspection.files import FileStatus
 from destination_s3_spark.cli.inspection.summary import PublisherState, ReaderState
 from destination_s3_spark.cli.inspection.table import RecordedChange
@@ -16,7 +16,7 @@ from destination_s3_spark.cli.report.figures import TableFigures, findings
 from destination_s3_spark.cli.report.page import page, render, timeline
 from destination_s3_spark.cli.report.quality import FIELDS_DRAWN, Quality, quality
 from destination_s3_spark.cli.report.scales import HEIGHT, WIDTH, Absent, Chart, thinned
-from destination_s3_spark.cli.report.table_charts import duration, files_by_size, growth, points_of, throughput
+from destination_s3_spark.cli.report.table_charts import duration, files_by_size, growth, points_of, rewritten, throughput
 from destination_s3_spark.tables.found import UnreadTable
 from unit_tests.cli.report.figures import ROWS, START, at, commit, figures, file, sync, value
 
@@ -220,3 +220,21 @@ def test_schemas_are_told_newest_first() -> None:
     many = [RecordedChange(number, None, START + timedelta(days=number), number, 1, None, None, None, None) for number in range(15)]
     assert timeline(many).remark == "3 earlier schemas not shown."
     assert timeline(many).events[0].version == "schema 14"
+
+
+@pytest.mark.parametrize(("size", "costly"), [(10**9, False), (10**9 + 1, True)])
+def test_costly_merges_of_large_tables_are_something_to_look_at(size: int, costly: bool) -> None:
+    cost = MergeCost(2, 100, 2 * size, size / 50, "The setting tables.merge helps")
+    table = replace(figures(), merges=cost)
+    found = [(finding.what, finding.next_step) for finding in findings([table], ())]
+    assert found == ([(f"costly merges: {cost.figures}", "The setting tables.merge helps.")] if costly else [])
+    assert f"<dt>Merges</dt><dd>{cost}</dd>" in html(table)
+
+
+def test_rewritten_bytes_are_drawn_for_syncs_and_for_commands_that_rewrote() -> None:
+    assert rewritten(figures()) == ()
+    rewrote, idle = replace(sync(3), sync_id=None, bytes_rewritten=5_000), replace(sync(4), sync_id=None)
+    (chart,) = rewritten(replace(figures(), syncs=(replace(sync(0), bytes_rewritten=9_000), sync(1), rewrote, idle)))
+    assert chart.lead == "The last: 5.0 kB; the most: 9.0 kB; together: 14.0 kB."
+    assert [row[-2].value for row in chart.numbers.rows] == [9_000, 0, 5_000]
+    assert chart.x_ticks[-1].text == "maintenance"
