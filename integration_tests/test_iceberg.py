@@ -107,10 +107,16 @@ def test_a_table_grows_changes_its_columns_is_refreshed_and_is_taken_back_from_o
     assert registered.ids("name = 'user 9'") == [9]
     assert registered.matches_the_chain()
 
+    rarely = {"tables": {"merge": [{"stream": "*", "when_runs_mb": 1000}]}}
+    connector.write(grown, [*users([10]), state(2), complete()], **rarely).expect_success()
+    assert registered.table().properties["airbyte.rows-waiting"] == "1"
+    assert registered.ids() == [*range(11)]
+
     retyped = {**columns, "name": {"type": "integer"}}
     changed = catalog(stream(schema={"type": "object", "properties": retyped}, **dedup))
     connector.write(changed, [record({"id": 11, "name": 3}), state(3), complete()]).expect_success()
     assert registered.ids("name = 3") == [11]
+    assert "airbyte.rows-waiting" not in registered.table().properties
     assert registered.ids() == [*range(12)]
     assert registered.matches_the_chain()
 
