@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 def run(program: str, arguments: list[str], scratch: Path) -> str:
     command = [sys.executable, "-m", f"benchmarks.{program}", *arguments]
     environment = {**os.environ, "TMPDIR": str(scratch)}
-    finished = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False, env=environment, cwd=ROOT)
+    finished = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False, env=environment, cwd=ROOT)
     assert finished.returncode == 0, finished.stdout + finished.stderr
     return finished.stdout
 

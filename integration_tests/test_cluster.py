@@ -231,18 +231,15 @@ def check_message(lake: Lake, spark: dict[str, Any]) -> str:
     return "" if status["status"] == "SUCCEEDED" else str(status["message"])
 
 
-def test_check_runs_a_task_and_leaves_nothing(moto_lake: Lake, cluster: SparkCluster, python: Path) -> None:
-    assert check_message(moto_lake, on_one_executor(cluster, python)) == ""
-    assert moto_lake.bucket.list_keys() == []
-    assert moto_lake.bucket.open_uploads() == []
-
-
-def test_the_switch_reaches_executors_that_have_a_kernel(moto_lake: Lake, cluster: SparkCluster, tmp_path: Path) -> None:
+def test_check_runs_a_task_where_the_switch_arrives_and_leaves_nothing(moto_lake: Lake, cluster: SparkCluster, tmp_path: Path) -> None:
     with_kernel = interpreter(tmp_path / "own", [*PACKAGES, "destination-s3-spark-kernel"])
 
     outcome = moto_lake.connector(environment={SWITCH: "off"}).check(spark=on_one_executor(cluster, with_kernel))
 
+    assert outcome.connection_status["status"] == "SUCCEEDED", outcome.describe()
     assert f"The executors type records in Python ({SWITCH}=off)." in outcome.log_text
+    assert moto_lake.bucket.list_keys() == []
+    assert moto_lake.bucket.open_uploads() == []
 
 
 def test_check_names_what_executors_lack(moto_lake: Lake, cluster: SparkCluster, tmp_path: Path) -> None:
