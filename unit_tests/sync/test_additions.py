@@ -36,6 +36,7 @@ from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.publishers import registry as publishers
 from destination_s3_spark.tables.publishers.publication import PublisherKind
+from destination_s3_spark.tables.rules import Rules
 from unit_tests.sync.inline_lake import InlineLake, records, state, status
 
 
@@ -104,7 +105,7 @@ class Listing:
         pass
 
 
-def listings(_config: Config, roots: Mapping[StreamId, str], _template: PathTemplate) -> dict[StreamId, Listing]:
+def listings(_config: Config, roots: Mapping[StreamId, str], _template: PathTemplate, _rules: Rules) -> dict[StreamId, Listing]:
     return dict.fromkeys(roots, Listing())
 
 
