@@ -5,7 +5,6 @@ The same function validates blocks that were read and blocks that are about to b
 
 from __future__ import annotations
 
-from datetime import datetime
 from enum import Enum
 
 from msgspec.structs import replace
@@ -147,11 +146,13 @@ def _check_settled(state: TableState) -> None:
 
 
 def _open(state: TableState, block: Block, event: OpenEpoch) -> TableState:
-    contents = _opened(state.contents, event, block.system_time)
+    contents = _opened(state.contents, event)
     if event.pending not in (None, state.contents.pending, Pending(event.generation_id, state.contents.next_offset, event.sync_id)):
         raise InvalidChain(Rule.GENERATION, f"block {block.sequence_number}")
     if state.unsettled is None:
         contents = replace(contents, begun_by=event.sync_id) if contents.empty else contents
+        if contents.waiting_since is None and contents.waiting.files:
+            contents = replace(contents, waiting_since=block.system_time)  # rows of a generation that is no longer pending
     elif contents != state.contents:
         raise InvalidChain(Rule.GENERATION, f"block {state.unsettled.sequence_number} is not settled")
     # A new pending generation has no rows yet, so earlier commits must not suppress its records, unless it keeps the earlier rows.
@@ -160,10 +161,8 @@ def _open(state: TableState, block: Block, event: OpenEpoch) -> TableState:
     return replace(state, epoch=block.epoch, opener=event.opener, contents=contents, closed=False, replay=replay)
 
 
-def _opened(before: Contents, event: OpenEpoch, now: datetime) -> Contents:
+def _opened(before: Contents, event: OpenEpoch) -> Contents:
     contents = replace(before, generation=event.generation_id, pending=event.pending)
-    if before.waiting_since is None and contents.waiting.files:
-        contents = replace(contents, waiting_since=now)  # rows of a generation that is no longer pending
     if event.discards:
         contents = replace(contents, pending_rows=0)
     elif event.pending is None:
