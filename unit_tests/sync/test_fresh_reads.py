@@ -104,7 +104,7 @@ KINDS = (
     Kind("csv", "CSV", cursor=False),
 )
 
-QUICK = (KINDS[0], KINDS[2], KINDS[7])
+QUICK = KINDS[:1]
 
 
 def catalog(
