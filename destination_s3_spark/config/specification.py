@@ -111,8 +111,8 @@ Options without a prefix, and those of each format, are destination-s3's, with i
 Blank text means that an option is not set. A misspelt option that only this connector has is refused; any other unknown option is a warning
 that names the nearest known one. Text is shown without its quotes.
 
-*Applies* says what a changed option does to a table that exists: **{Applies.AT_ONCE}** is from the next sync on, **{Applies.NEW_FILES}**
-leaves the table's present files as they are, and **{Applies.NEW_TABLES}** leaves the table as it is until a refresh replaces its rows.
+*Applies* says what a changed option does to a table that exists: nothing means from the next sync on, **{Applies.NEW_FILES}** leaves
+the table's present files as they are, and **{Applies.NEW_TABLES}** leaves the table as it is until a refresh replaces its rows.
 """
 HEADER = ["", "| option | type | default | effect | example | applies |", "|---|---|---|---|---|---|"]
 
@@ -154,8 +154,9 @@ def _rows(schema: Mapping[str, Any], prefix: str, applies: str, variant: str = "
             continue
         path, own = f"{prefix}{name}", option.get("applies", applies)
         default = _code(option["default"]) if option.get("default") not in (None, {}) else "required" if _is_required(schema, name) else "–"
+        since = "" if own == Applies.AT_ONCE else f" {own}"
         linked = f"[`{path}`]({option['page']})" if "page" in option else f"`{path}`"
-        yield f"| {linked} | {_type(option)} | {default} | {variant}{_effect(option)} | {_code(_example(option))} | {own} |"
+        yield f"| {linked} | {_type(option)} | {default} | {variant}{_effect(option)} | {_code(_example(option))} |{since} |"
         inner = option.get("items", option)
         if "properties" in inner:
             yield from _rows(inner, f"{path}[]." if inner is not option else f"{path}.", own)

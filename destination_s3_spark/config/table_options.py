@@ -18,7 +18,7 @@ class DecimalColumn(Settings):
 
     stream: str = Field(
         title="Stream",
-        description="The stream's name, with or without its namespace and a dot before it. Patterns have * and ?.",
+        description="The stream, such as orders or shop.orders, or a pattern with * and ?.",
         examples=["shop.orders", "*"],
     )
     column: str = Field(
@@ -42,7 +42,7 @@ class PartitionBy(Settings):
 
     stream: str = Field(
         title="Stream",
-        description="The stream's name, with or without its namespace and a dot before it. Patterns have * and ?.",
+        description="The stream, such as orders or shop.orders, or a pattern with * and ?.",
         examples=["shop.orders", "*"],
     )
     column: str = Field(
@@ -78,7 +78,7 @@ class MergeWhen(Settings):
 
     stream: str = Field(
         title="Stream",
-        description="The stream's name, with or without its namespace and a dot before it. Patterns have * and ?.",
+        description="The stream, such as orders or shop.orders, or a pattern with * and ?.",
         examples=["shop.orders", "*"],
     )
     at_least_every_hours: float | None = Field(
@@ -98,6 +98,7 @@ class MergeWhen(Settings):
     when_runs_mb: int | None = Field(
         None,
         ge=1,
+        validate_default=True,  # a rule without this bound needs another one
         title="When waiting (MB)",
         description="The size of the waiting rows' files at which they are merged.",
         examples=[1024],
@@ -162,8 +163,8 @@ class Tables(Settings):
         [],
         title="Decimal columns",
         description=(
-            "Number columns to store as decimals in Avro and Parquet, whether or not their schema says so. Of several entries that match a "
-            "column, the first one applies."
+            "Number columns to store as decimals in Avro and Parquet, whether or not their schema says so. The first entry "
+            "that matches applies."
         ),
         json_schema_extra=documented(page="formats.md#decimals"),
     )
@@ -172,7 +173,7 @@ class Tables(Settings):
         title="Partitions",
         description=(
             "Columns that divide the files of Parquet and Avro tables into folders such as created_at_day=2026-11-20/, so that readers "
-            "skip files. Of several entries that match a stream, the first one applies."
+            "skip files. The first entry that matches applies."
         ),
         json_schema_extra=documented(Applies.NEW_TABLES, page="partitions.md"),
     )
@@ -190,8 +191,9 @@ class Tables(Settings):
         title="Merges of deduplicated tables",
         description=(
             "When deduplicated tables are merged, if not in every sync: a merge of keys at random rewrites the whole table, however few "
-            "rows are new. Of several entries that match a stream, the first one applies."
+            "rows are new. The first entry that matches applies."
         ),
+        examples=[[{"stream": "shop.orders", "at_least_every_hours": 24}]],
         json_schema_extra=documented(page="dedup.md#when-a-table-is-merged"),
     )
     merge_limit_minutes: int = Field(

@@ -69,11 +69,14 @@ def test_spark_has_a_type_for_local_times_of_day_when_told_so(landed: Landed, sp
 
 
 def table(landing: Landing, session: Any) -> list[str]:
-    """The lines of a table in Markdown: a row for each type, a column for each reader."""
+    """The lines of a table in Markdown: a row for types that all readers read alike, a column for each reader."""
     readers = readers_of(landing.form)
     cells = {reader: cells_of(landing, reader, session) for reader in readers}
     shown = TIMES_OF_DAY if landing.form in TIME_FORMS else cells[readers[0]]  # the other types are as without the option
-    rows = [f"| {name} | {' | '.join(cells[reader][name] for reader in readers)} |" for name in shown]
+    alike: dict[str, list[str]] = {}
+    for name in shown:
+        alike.setdefault(" | ".join(cells[reader][name] for reader in readers), []).append(name)
+    rows = [f"| {', '.join(names)} | {read_as} |" for read_as, names in alike.items()]
     return [f"| type | {' | '.join(reader.value for reader in readers)} |", "|---" * (len(readers) + 1) + "|", *rows]
 
 

@@ -322,6 +322,13 @@ def test_batching_has_bounds(options: dict[str, Any], named: str) -> None:
     assert f"batching.{named}: input should be" in refusal(batching=options)
 
 
+def test_a_rule_of_merges_needs_a_bound() -> None:
+    assert "Otherwise rows would wait forever" in refusal(tables={"merge": [{"stream": "orders"}]})
+
+    (rule,) = parse(tables={"merge": [{"stream": "orders", "at_least_every_hours": 0}]}).tables.merge
+    assert rule.at_least_every_hours == 0
+
+
 @pytest.mark.parametrize("sse", [None, "AES256"])
 def test_a_kms_key_needs_kms(sse: str | None) -> None:
     assert "s3.kms_key_id: needs s3.sse" in refusal(s3={"sse": sse, "kms_key_id": "alias/lake"})

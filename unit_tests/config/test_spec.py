@@ -256,7 +256,18 @@ def test_the_page_has_a_row_for_every_option_with_an_example_and_since_when_it_a
 
     assert {row[0].split("`")[1] for row in rows} == {path for path in options if path} - groups
     assert [row for row in rows if len(row) != 6 or not all(row) or row[4] in {"`null`", "`{}`", "`[]`"}] == []
-    assert {row[5].rstrip(" |") for row in rows} == set(Applies)
+    assert {row[5].rstrip(" |") for row in rows} == {*Applies, ""} - {Applies.AT_ONCE}
+
+
+def test_the_examples_of_tables_on_the_page_are_accepted() -> None:
+    rows = re.findall(r"^\| \[?`tables\.(\w+)`.* \| `(.*)` \|[^|]*\|$", options_page(), re.MULTILINE)
+    read = {
+        name: example if re.fullmatch("[a-z]+", example) and example not in {"true", "false"} else json.loads(example)
+        for name, example in rows
+    }
+
+    assert {"merge", "partition_by", "decimal_columns"} <= set(read)
+    Config.parse({**MINIMAL, "tables": read})
 
 
 def test_the_form_says_which_options_wait_for_a_refresh() -> None:
