@@ -57,8 +57,8 @@ class Spark(Settings):
         "local[*]",
         title="Master",
         description=(
-            "Where tasks run. Inside this connector: local[*] for one per CPU at once, local[N] for N. On a cluster: spark://host:port, "
-            "its standalone master; yarn and k8s are untested."
+            "Where tasks run. Inside this connector: local[*] for one per CPU at once, local[N] for N. On a cluster, merges and rewrites: "
+            "spark://host:port, its standalone master; yarn and k8s are untested."
         ),
         examples=["local[*]", "local[4]", "spark://spark-master:7077"],
         json_schema_extra=documented(page="cluster.md"),

@@ -1,11 +1,7 @@
-"""Landing of one slice in a Spark task: record lines in, staged raw and final files out.
+"""Landing of one slice: record lines in, staged raw and final files out. In a Spark task, or beside a cluster in a process of this machine.
 
 The worker reads the slice's extents from the local disk, types them block by block in Arrow, encodes the files and uploads their parts as
 it goes. Nothing becomes visible. Memory is bounded by a block and two row groups, regardless of the slice's size.
-
-Executors on other machines cannot read the spool, so a slice goes to them as compressed objects in the table's scratch folder, in a
-subfolder named by a token of the session. The driver deletes them once the slice has landed; those of a dead session are deleted with its
-other scratch objects when the table is next opened.
 """
 
 from __future__ import annotations
