@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import importlib
 import multiprocessing
+import os
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -75,8 +77,17 @@ class LocalWorkers:
 
 def _prepare(tasks: str) -> None:
     """Prepare a new process like Spark's own workers."""
+    threading.Thread(target=_end_with_parent, name="parent", daemon=True).start()
     shortcuts.prepare_process()
     importlib.import_module(tasks)
+
+
+def _end_with_parent() -> None:
+    """End this process when its parent has died, which the pool's queues would never tell."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _outcome(function: Callable[[Any], Any], tasks: Sequence[Any]) -> Done[Any] | Failed:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from destination_s3_spark.engine.local_workers import LocalWorkers
@@ -54,6 +58,28 @@ def test_an_error_of_ours_passes_and_any_other_loses_its_text(workers: LocalWork
     with pytest.raises(Bug) as raised:
         workers.run(fails, [[0]])
     assert "record" not in raised.value.message
+
+
+PARENT = f"""
+import time
+from {__name__} import LocalWorkers, double
+if __name__ == "__main__":
+    print([process for _, process in LocalWorkers("{__name__}").run(double, [[1]])[0]], flush=True)
+    time.sleep(60)
+"""
+
+
+def test_workers_end_with_the_process_that_started_them(tmp_path: Path) -> None:
+    program = tmp_path / "parent.py"
+    program.write_text(PARENT)
+    with subprocess.Popen(
+        [sys.executable, str(program)], stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": "."}
+    ) as parent:
+        assert parent.stdout is not None
+        (worker,) = json.loads(parent.stdout.readline())
+        parent.kill()
+    psutil.wait_procs([psutil.Process(worker)] if psutil.pid_exists(worker) else [], timeout=30)
+    assert not psutil.pid_exists(worker)
 
 
 def test_a_batch_whose_worker_died_runs_again(workers: LocalWorkers, tmp_path: Path) -> None:
