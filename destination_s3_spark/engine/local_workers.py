@@ -31,20 +31,27 @@ class LocalWorkers:
         """Whether uploads may be open that nobody knows, because a job or an attempt of a task has failed."""
         self._tasks = tasks
         self._pool: ProcessPoolExecutor | None = None
+        self._lock = threading.Lock()
         self._oom_kill_files = oom_kill_files
         self._oom_kills_before = oom_kills(oom_kill_files)
 
     def start(self) -> None:
         """Start the processes, once."""
-        if self._pool is None:
-            context = multiprocessing.get_context("spawn")  # this process has threads, so it must not be forked
-            self._pool = ProcessPoolExecutor(self.cores, context, _prepare, (self._tasks,))
+        self._started()
 
     def stop(self) -> None:
         """End the processes."""
-        if self._pool is not None:
-            self._pool.shutdown(cancel_futures=True)
-            self._pool = None
+        with self._lock:
+            pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.shutdown(cancel_futures=True)
+
+    def _started(self) -> ProcessPoolExecutor:
+        with self._lock:  # the reader starts them, and a batch whose worker died starts others
+            if self._pool is None:
+                context = multiprocessing.get_context("spawn")  # this process has threads, so it must not be forked
+                self._pool = ProcessPoolExecutor(self.cores, context, _prepare, (self._tasks,))
+            return self._pool
 
     def run(self, function: Callable[[Task], Result], groups: Sequence[Sequence[Task]]) -> list[list[Result]]:
         """Apply the function to every task. The tasks of a group run one after another in one process. Results have the shape of `groups`.
@@ -65,10 +72,9 @@ class LocalWorkers:
 
     def _outcomes(self, function: Callable[[Task], Result], groups: Sequence[Sequence[Task]]) -> list[Done[Result] | Failed]:
         for _ in range(TASK_ATTEMPTS):
-            self.start()
-            assert self._pool is not None  # noqa: S101 (start() has just set it)
+            pool = self._started()
             try:
-                return list(self._pool.map(_outcome, [function] * len(groups), groups))
+                return list(pool.map(_outcome, [function] * len(groups), groups))
             except BrokenProcessPool:
                 self.lost_attempts = True
                 self.stop()

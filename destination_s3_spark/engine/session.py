@@ -90,6 +90,7 @@ class DriverSession:
         self._failure: Exception | None = None
         self._jvm: Jvm | None = None
         self._starter: threading.Thread | None = None
+        self._starting = threading.Lock()
         self._template: Path | None = None
         self._oom_kill_files = oom_kill_files
         self._oom_kills_before = oom_kills(oom_kill_files)
@@ -126,10 +127,11 @@ class DriverSession:
             self._template = address
 
     def start(self) -> None:
-        """Start the session in the background, once."""
-        if self._starter is None:
-            self._starter = threading.Thread(target=self._start, name="spark-start", daemon=True)
-            self._starter.start()
+        """Start the session in the background, once. Any thread may call it: updates of several tables ask for the cluster at once."""
+        with self._starting:
+            if self._starter is None:
+                self._starter = threading.Thread(target=self._start, name="spark-start", daemon=True)
+                self._starter.start()
 
     def ready(self) -> SparkContext:
         """Start the session if nobody has, and wait for it. Raises SyncError."""

@@ -4,6 +4,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import ModuleType
 
@@ -14,7 +15,7 @@ from pyspark import SparkContext, cloudpickle
 from destination_s3_spark.engine.engine import Engine
 from destination_s3_spark.engine.machine import available_cpus
 from destination_s3_spark.engine.outcome import Failed, guarded
-from destination_s3_spark.engine.session import SparkSettings, local_cores
+from destination_s3_spark.engine.session import DriverSession, SparkSettings, local_cores
 from destination_s3_spark.errors import Bug, DataError, TransientError
 from destination_s3_spark.stream_id import StreamId
 
@@ -87,6 +88,32 @@ def test_a_session_can_be_stopped_at_any_moment_of_its_start(monkeypatch: pytest
 
 
 # A process has one Spark session at a time, so these come before the one that the other tests share.
+
+
+def test_many_threads_may_ask_for_the_session_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    started: list[str] = []
+
+    class SlowThread(threading.Thread):
+        def start(self) -> None:
+            time.sleep(0.05)
+            super().start()
+
+    def fail(session: DriverSession) -> None:
+        started.append("once")
+        session._failure = TransientError("no Spark here")
+
+    def ask(_: int) -> str:
+        with pytest.raises(TransientError) as raised:
+            session.ready()
+        return raised.value.message
+
+    monkeypatch.setattr(DriverSession, "_start", fail)
+    session = DriverSession(SparkSettings(1, 512, tmp_path, {}), __name__, ())
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(time.sleep, [0.01] * 8))  # its own threads are there
+        monkeypatch.setattr("destination_s3_spark.engine.session.threading.Thread", SlowThread)
+        assert set(pool.map(ask, range(8))) == {"no Spark here"}
+    assert started == ["once"]
 
 
 def test_after_a_stop_another_session_can_run_in_the_same_process(tmp_path: Path) -> None:
