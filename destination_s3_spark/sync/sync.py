@@ -257,19 +257,21 @@ class Sync:
         return self._cut_streams(ends)
 
     def _opened(self, streams: Iterable[int]) -> list[OpenTable]:
-        streams = list(streams)
-        self._merge_by_earlier_keys(streams)
-        with self._parts.phases.during(Phase.OPENING):
-            return self._parts.open_tables.open(streams)
+        streams, parts = list(streams), self._parts
+        closed = [parts.tables[stream] for stream in streams if not parts.tables[stream].writer.is_open]
+        with parts.phases.during(Phase.OPENING):
+            parts.open_tables.decide(stream for stream in streams if parts.tables[stream] in closed)
+            list(parts.pool.map(lambda table: table.writer.open(), closed))  # the hint may be lost or out of date
+        self._merge_by_earlier_keys(closed)
+        with parts.phases.during(Phase.OPENING):
+            return parts.open_tables.open(streams)
 
-    def _merge_by_earlier_keys(self, streams: Sequence[int]) -> None:
+    def _merge_by_earlier_keys(self, tables: Sequence[StreamTable]) -> None:
         """Merge rows that wait in the order of another key than this sync's, before the tables get the new one."""
         parts = self._parts
-        closed = [parts.tables[stream] for stream in streams if not parts.tables[stream].writer.is_open]
-        earlier = [table for one in closed if (table := one.under_earlier_key()) is not None]
+        earlier = [table for one in tables if (table := one.under_earlier_key()) is not None]
         if not earlier:
             return
-        parts.open_tables.decide(streams)
         resources = replace(parts.resources(), time=None)
         updates = [(table.stream.id, update) for table in earlier if (update := merge_of(table.open(), resources)) is not None]
         self._update(Phase.REWRITING, updates)

@@ -105,10 +105,13 @@ def test_another_key_is_merged_at_once(lake: InlineLake, waits: bool) -> None:
     assert contents(lake).waiting == Counters()
 
 
-def test_waiting_rows_are_merged_by_their_own_key_before_the_table_gets_another(lake: InlineLake) -> None:
+@pytest.mark.parametrize("hint", [True, False], ids=["with the hint", "without it"])
+def test_waiting_rows_are_merged_by_their_own_key_before_the_table_gets_another(lake: InlineLake, hint: bool) -> None:
     sync(lake, 1, range(100))
     for number in (2, 3):
         sync(lake, number, range(10))
+    if not hint:
+        S3Store(lake.settings).delete([f"{table_of('users').chain_prefix}hint.json"])
     both = {"id": {"type": "integer"}, "note": {"type": "string"}}
     catalog = dedup_catalog(key="note", key_type="string")
     catalog = replace(catalog, streams=tuple(replace(one, json_schema={"type": "object", "properties": both}) for one in catalog.streams))
