@@ -138,8 +138,8 @@ HISTORIES = {
         (dedup(1), cut(dedup_truncate(1, 2)), None, append(2, gen=2), append(3, gen=2)),
         (
             ONE, ONE, ONE,
-            [(1, 1, 1), (1, 2, 2), (2, 2, 2), (2, 4, 2)],
-            [(1, 1, 1), (1, 2, 2), (2, 2, 2), (2, 4, 2), (3, 5, 2)],
+            [(1, 2, 2), (2, 2, 2), (2, 4, 2)],
+            [(1, 2, 2), (2, 2, 2), (2, 4, 2), (3, 5, 2)],
         ),
     ),
     "a clear gives up the interrupted refresh": History(

@@ -37,10 +37,14 @@ class OpenTables:
 
     def open(self, streams: Iterable[int]) -> list[OpenTable]:
         """Open the tables that are not open yet and return only these. Raises ConfigError, Fenced, TransientError."""
-        closed = [stream for stream in streams if stream not in self._open]
+        closed = self.closed(streams)
         self.decide(closed)
         self._open.update(zip(closed, self._map_tables(lambda stream: self._tables[stream].open(), closed), strict=True))
         return [self._open[stream] for stream in closed]
+
+    def closed(self, streams: Iterable[int]) -> list[int]:
+        """Return the streams with tables that are not open yet. A commit of STATEs alone opens a writer, but no table."""
+        return [stream for stream in streams if stream not in self._open]
 
     def decide(self, streams: Iterable[int]) -> None:
         """Open the first of the tables alone, unless one was opened before. It decides between syncs that run at the same time."""

@@ -257,14 +257,14 @@ class Sync:
         return self._cut_streams(ends)
 
     def _opened(self, streams: Iterable[int]) -> list[OpenTable]:
-        streams, parts = list(streams), self._parts
-        closed = [parts.tables[stream] for stream in streams if not parts.tables[stream].writer.is_open]
+        parts = self._parts
+        closed = parts.open_tables.closed(streams)
         with parts.phases.during(Phase.OPENING):
-            parts.open_tables.decide(stream for stream in streams if parts.tables[stream] in closed)
-            list(parts.pool.map(lambda table: table.writer.open(), closed))  # the hint may be lost or out of date
-        self._merge_by_earlier_keys(closed)
+            parts.open_tables.decide(closed)
+            list(parts.pool.map(lambda stream: parts.tables[stream].writer.open(), closed))  # the hint may be lost or out of date
+        self._merge_by_earlier_keys([parts.tables[stream] for stream in closed])
         with parts.phases.during(Phase.OPENING):
-            return parts.open_tables.open(streams)
+            return parts.open_tables.open(closed)
 
     def _merge_by_earlier_keys(self, tables: Sequence[StreamTable]) -> None:
         """Merge rows that wait in the order of another key than this sync's, before the tables get the new one."""

@@ -75,11 +75,12 @@ def sequences() -> Iterator[Sequence3]:
 class Meaning:
     """What readers are to see of one table. `landed` are the rows that came in since it was last replaced, `shown` those that are there.
 
-    `waiting` are rows that are the table's and not merged yet; `pending` those that are to replace it: `begun` says by what, `pending_run`
-    in which run.
+    `waiting` are rows that are the table's and not merged yet, `mode` that of the last sync that opened it; `pending` those that are to
+    replace it: `begun` says by what, `pending_run` in which run.
     """
 
     run: int = 0
+    mode: str = APPEND
     generation: int | None = None
     shown: list[Row] = field(default_factory=list)
     landed: list[Row] = field(default_factory=list)
@@ -100,8 +101,11 @@ class Meaning:
         else:
             self._add(self.pending or [], DEDUP)
             self.pending = None
+            self._merge(self.mode)  # what waits under a key is merged by it, even if the table has none from now on
             self._add(rows, step.mode)
             self._merge(step.mode)
+        if step.sends or step.complete:
+            self.mode = step.mode
 
     def _refresh(self, step: Step, rows: list[Row], what: tuple[str, int], kept: list[Row]) -> None:
         if not (step.sends or step.complete):
