@@ -171,11 +171,16 @@ class Close(_Event, frozen=True):
     """The clean end of a session: the source will not send any of its records again.
 
     `swept_until`: the replaced files that were kept until this time or an earlier one are deleted. `holds_back`: the pending generation
-    has landed, and an operator or a later generation decides about it.
+    has landed, and an operator or a later generation decides about it. `completes`: it has landed, and waits for its merge.
     """
 
     swept_until: datetime | None = None
     holds_back: bool = False
+    completes: bool = False
+
+    def ended(self, pending: Pending) -> Pending:
+        """Return the pending generation as the session leaves it."""
+        return replace(pending, held_back=pending.held_back or self.holds_back, complete=pending.complete or self.completes)
 
 
 class Snapshot(_Event, frozen=True):

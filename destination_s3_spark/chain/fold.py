@@ -5,6 +5,7 @@ The same function validates blocks that were read and blocks that are about to b
 
 from __future__ import annotations
 
+from datetime import datetime
 from enum import Enum
 
 from msgspec.structs import replace
@@ -84,7 +85,7 @@ def fold(state: TableState | None, block: Block, block_hash: str) -> TableState:
             changed = _fold_data(state, block, event)
         case Close():
             _check_settled(state)
-            changed = replace(state, contents=_closed(state, event), closed=True, replay=())
+            changed = replace(state, contents=_closed(state, event, block.system_time), closed=True, replay=())
         case Snapshot():
             changed = _snapshot(state, block.sequence_number, event)
         case UnknownEvent():
@@ -241,12 +242,16 @@ def _replace_data(state: TableState, number: int, event: ReplaceData) -> TableSt
     if not 0 <= event.rows_kept <= state.contents.landed:
         raise InvalidChain(Rule.GENERATION, f"{event.rows_kept} rows are kept, there are {state.contents.landed}")
     left = _exchanged(state.contents, event.files, event.files_removed)
+    landed = left.pending_rows + event.rows_kept
+    is_earlier = left.pending is not None and left.pending.generation != event.generation_id  # it was complete before this session
     contents = Contents(
         event.generation_id,
         left.next_offset,
         left.held,
         left.adopted,
-        landed=left.pending_rows + event.rows_kept,
+        landed=landed,
+        earlier_rows=landed if is_earlier else 0,
+        current_from=left.next_offset if is_earlier else 0,
         begun_by=event.sync_id,
         operation_count=event.operation_count,
         leaving=_leaving(left, number, event),
@@ -291,13 +296,15 @@ def _leaving(before: Contents, number: int, event: MergeData | ReplaceData) -> t
     return (*before.leaving, Leaving(event.keep_until, tuple(file.key for file in kept), sum(file.bytes for file in kept), number))
 
 
-def _closed(state: TableState, event: Close) -> Contents:
+def _closed(state: TableState, event: Close, time: datetime) -> Contents:
     contents = _swept(state.contents, event)
-    if not event.holds_back:
+    if not (event.holds_back or event.completes):
         return contents
     if contents.pending is None:
-        raise InvalidChain(Rule.GENERATION, f"no generation to hold back at the end of epoch {state.epoch}")
-    return replace(contents, pending=replace(contents.pending, held_back=True))
+        raise InvalidChain(Rule.GENERATION, f"no generation to hold back or to complete at the end of epoch {state.epoch}")
+    contents = replace(contents, pending=event.ended(contents.pending))
+    waits = event.completes and contents.waiting.files and contents.waiting_since is None
+    return replace(contents, waiting_since=time) if waits else contents
 
 
 def _swept(contents: Contents, event: Close) -> Contents:

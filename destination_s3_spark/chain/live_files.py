@@ -87,8 +87,8 @@ class LiveFilesFold:
                 self.now = LiveFiles(adopted, files, dropped, event.state.contents.pending)
             case OpenEpoch(pending=pending, discards=discards):
                 self.now = self.now.open(pending, discards=discards)
-            case Close(holds_back=True) if self.now.pending is not None:
-                self.now = replace(self.now, pending=replace(self.now.pending, held_back=True))
+            case Close() if self.now.pending is not None:
+                self.now = replace(self.now, pending=event.ended(self.now.pending))
             case AddData():
                 self.before = self.now
                 self.now = replace(self.now, files=(*self.now.files, *(_dated(file, day(block.system_time)) for file in added(event))))

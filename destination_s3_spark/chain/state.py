@@ -68,12 +68,14 @@ class Pending(Struct, frozen=True, rename="camel"):
     """A generation that will replace the table. Its files are those from chain offset `from_offset` on, which nobody reads yet.
 
     `sync_id`: the sync that began it. `held_back`: all of it has landed, but nothing proves that, and it has suspiciously few rows.
+    `complete`: all of it has landed, and it waits for a merge that no sync had the time for. Rows of later syncs are added to it.
     """
 
     generation: int
     from_offset: Count
     sync_id: int
     held_back: bool = False
+    complete: bool = False
 
 
 class Leaving(Struct, frozen=True, rename="camel"):
@@ -114,12 +116,18 @@ class Contents(Struct, frozen=True, rename="camel"):
     leaving: tuple[Leaving, ...] = ()
     """Replaced files that are not deleted yet, one entry for each block that replaced some, oldest first."""
     waiting_since: datetime | None = None
-    """The time of the first block with rows that still wait for a merge, outside of a pending generation. None if no rows wait."""
+    """The time of the first block with rows that still wait for a merge, or of the end of a complete generation. None if no rows wait."""
 
     @property
     def waiting(self) -> Counters:
-        """Totals of the runs that wait for a merge. Not known, and so none, while a generation is pending, which will replace them."""
-        return Counters() if self.pending is not None else self.held.get(FileKind.DELTA.value, Counters())
+        """Totals of the runs that wait for a merge. While a generation is pending, which replaces earlier runs, there are none.
+
+        Of a complete generation, the rows are its own; the files and bytes include those of the runs that it replaces.
+        """
+        runs = self.held.get(FileKind.DELTA.value, Counters())
+        if self.pending is None:
+            return runs
+        return Counters(self.pending_rows, runs.files, runs.bytes) if self.pending.complete else Counters()
 
     @property
     def current_rows(self) -> int:

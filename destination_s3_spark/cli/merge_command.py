@@ -47,7 +47,7 @@ def _waits(factory: TableFactory, found: FoundTable) -> bool:
     is_deduplicated = (state.schema or {}).get("mode") == DestinationSyncMode.APPEND_DEDUP.value
     if not is_deduplicated or not (state.contents.files(FileKind.DELTA) or state.unsettled):
         return False
-    if state.contents.pending is not None:
+    if state.contents.pending is not None and not state.contents.pending.complete:
         say(found.stream, "not merged: a refresh of it is not finished, and what it brings will replace what waits")
         return False
     factory.precedence.check(chain)

@@ -170,6 +170,8 @@ def _pending(table: TableSummary) -> str | None:
         return None
     if table.held_back:
         return f"{counted(table.pending_rows, 'row')} held back: accept lets them replace the table, discard drops them"
+    if table.waiting is not None:
+        return f"generation {table.pending_generation} is complete, and replaces the table when it is merged"
     began = session_text(table.pending_since_sync)
     return f"generation {table.pending_generation} waits to replace the table, begun by {began}"
 

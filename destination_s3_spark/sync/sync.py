@@ -262,14 +262,14 @@ class Sync:
         with parts.phases.during(Phase.OPENING):
             parts.open_tables.decide(closed)
             list(parts.pool.map(lambda stream: parts.tables[stream].writer.open(), closed))  # the hint may be lost or out of date
-        self._merge_by_earlier_keys([parts.tables[stream] for stream in closed])
+        self._merge_first([parts.tables[stream] for stream in closed])
         with parts.phases.during(Phase.OPENING):
             return parts.open_tables.open(closed)
 
-    def _merge_by_earlier_keys(self, tables: Sequence[StreamTable]) -> None:
-        """Merge rows that wait in the order of another key than this sync's, before the tables get the new one."""
+    def _merge_first(self, tables: Sequence[StreamTable]) -> None:
+        """Merge what waits in the tables and cannot wait together with rows of this sync."""
         parts = self._parts
-        earlier = [table for one in tables if (table := one.under_earlier_key()) is not None]
+        earlier = [table for one in tables if (table := one.before_this_sync()) is not None]
         if not earlier:
             return
         resources = replace(parts.resources(), time=None)

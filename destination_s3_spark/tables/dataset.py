@@ -86,11 +86,14 @@ def _found(config: Config, stream: StreamId) -> tuple[Chain, LiveFiles, S3Settin
 def _fresh_rows(config: Config, stream: StreamId) -> FreshRows:
     """Find the rows of a stream's table, those that wait for a merge included."""
     chain, everything, s3 = _found(config, stream)
-    live = replace(everything, files=tuple(file for file in everything.files if not everything.is_pending(file)), pending=None)
+    replaced = everything.pending is not None and everything.pending.complete  # a merge would show the generation that is pending
+    shown = tuple(file for file in everything.files if everything.is_pending(file) == replaced)
+    live = replace(everything, adopted=() if replaced else everything.adopted, files=shown, pending=None)
     files, of_text = _parquet_files(live, config, f"s3://{s3.bucket}/{chain.head.identity.final_root}")
     waiting = live.of(FileKind.DELTA)
     schema = _typed_schema(chain, [*files, *waiting])
-    merge = _merge_on_read(config, chain, live, s3, refreshed=everything.pending is not None) if waiting else None
+    refreshed = everything.pending is not None and not replaced
+    merge = _merge_on_read(config, chain, live, s3, refreshed=refreshed) if waiting else None
     if waiting and merge is None:
         files = [*files, *waiting]
     if of_text or (merge is not None and merge.of_text):

@@ -93,11 +93,11 @@ NEXT_SYNC = "at the next sync"
 
 
 def waiting_rows(contents: Contents, rule: MergeRule | None) -> WaitingRows | None:
-    """Describe the rows that wait under the rule for the table's merges. None if there are none, or a refresh will replace them."""
+    """Describe the rows that wait under the rule for the table's merges. None if there are none, or an unfinished refresh replaces them."""
     waiting, since = contents.waiting, contents.waiting_since
     if not waiting.files or since is None:
         return None
-    due_at = None if rule is None else rule.due_at(contents)
+    due_at = None if rule is None or contents.pending is not None else rule.due_at(contents)
     return WaitingRows(waiting.rows, waiting.files, waiting.bytes, since, due_at, _due(contents, rule, since))
 
 
@@ -108,7 +108,7 @@ def waiting_properties(contents: Contents, rule: MergeRule | None) -> dict[str, 
 
 
 def _due(contents: Contents, rule: MergeRule | None, since: datetime) -> str:
-    if rule is None or rule.is_due(contents, since):
+    if rule is None or contents.pending is not None or rule.is_due(contents, since):
         return NEXT_SYNC
     due_at = rule.due_at(contents)
     bounds = (

@@ -83,25 +83,31 @@ class StreamTable:
         """Whether the table has one row per key."""
         return is_deduplicated(self.stream)
 
-    def under_earlier_key(self) -> StreamTable | None:
-        """Return the table under the key, cursor and mode of its last sync, if rows wait in that order and this sync has another one.
+    def before_this_sync(self) -> StreamTable | None:
+        """Return the table as its last sync declared it, if what waits there has to be merged before rows of this sync land.
 
-        Merged later, versions of a row that the earlier key would have replaced would stay. None if nothing has to be merged first.
+        It has to if this sync has another key, cursor or mode: merged later, versions of a row that the earlier key would have replaced
+        would stay. So has a complete refresh if this sync is of another generation, or nobody could tell their rows apart later.
         """
         state = self.writer.state
-        if state is None or state.schema is None or not state.contents.waiting.files:
+        adds = self.session.disposition is WriteDisposition.APPEND
+        if not adds or state is None or state.schema is None or not state.contents.waiting.files:
             return None
         stream, fields = recorded_stream(self.stream.id, state.schema, state.contents.generation)
         orders = [(one.destination_sync_mode, one.primary_key, one.cursor_field) for one in (stream, self.stream)]
-        adds = self.session.disposition is WriteDisposition.APPEND
-        if not (adds and is_deduplicated(stream)) or orders[0] == orders[1]:
-            return None
-        return replace(self, stream=stream, fields=fields)
+        pending = state.contents.pending
+        goes_on = orders[0] == orders[1] and (pending is None or pending.generation == self.session.generation_id)
+        return None if goes_on or not is_deduplicated(stream) else replace(self, stream=stream, fields=fields)
+
+    @property
+    def _begins_columns(self) -> bool:
+        """Whether a pending generation has the columns of this sync alone. Those of a complete one stay when rows are added to it."""
+        return self.session.disposition is not WriteDisposition.APPEND
 
     def check_schema(self) -> None:
         """Raise ConfigError unless the declared columns fit the table as read and the format of its files."""
         state = self.writer.state
-        replaces = state is not None and pending_in(state, self.session) is not None
+        replaces = state is not None and pending_in(state, self.session) is not None and self._begins_columns
         configured = self.rules.partition_of(self.stream.id)
         takes_configured = state is None or replaces or state.contents.empty
         partition = configured if takes_configured else recorded_partition(state)
@@ -126,7 +132,7 @@ class StreamTable:
         encodings = choose(self.writer, configured, self.session.disposition, kept)
         partition = self._partition(state, kept)
         before = partition if state.contents.empty else recorded_partition(state)
-        evolution = self._evolve(state, partition, replaces=pending).partitioned(before, partition)
+        evolution = self._evolve(state, partition, replaces=pending and self._begins_columns).partitioned(before, partition)
         evolution, recorded = self._to_record(state, evolution if encodings is None else evolution.encoded(*encodings))
         partitioning = partitioning_of(self.stream, evolution.schema, self.layout.final)
         columns = Columns(evolution.schema, recorded, evolution.schema.schema_id if evolution.retyped else state.types_since)

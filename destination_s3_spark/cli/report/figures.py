@@ -102,7 +102,7 @@ def of_table(table: TableFigures) -> Iterator[TableFinding]:
     if about.held_back:
         step = "If the source did finish, accept lets them replace the table; discard drops them."
         yield TableFinding(name, f"{counted(about.pending_rows, 'row')} held back, because nothing proves that the source finished", step)
-    elif about.pending_generation is not None:
+    elif about.pending_generation is not None and about.waiting is None:
         step = "It replaces the table when a sync of it completes."
         yield TableFinding(name, f"generation {about.pending_generation} waits to replace the table", step)
     for reader in table.readers:

@@ -236,7 +236,8 @@ class TableWriter:
                 with self._fencing():
                     take_snapshot_when_due(self._chain)
                 show(self.publishers, self.store, self._chain)
-                self._append(Close(sweep(self._chain, self.store), holds_back))
+                completes = self._chain.head.contents.pending is not None and not (holds_back or self._session.maintains)
+                self._append(Close(sweep(self._chain, self.store), holds_back, completes))
                 self._chain.write_hint()
         self._over = True
 

@@ -69,7 +69,10 @@ def merge_waits(table: OpenTable, spec: KeySpec) -> bool:
 
 
 def merge_of(table: OpenTable, resources: Resources) -> Update | None:
-    """Choose the update that merges the waiting runs of an open table, due or not. Return None if there are none."""
+    """Choose the update that merges the waiting runs of an open table, or publishes a complete generation, due or not.
+
+    Return None if there are none.
+    """
     waits = table.writer.open().contents.waiting.files > 0
     return merge_runs(table, table.spec, resources) if waits and table.spec is not None else None
 

@@ -35,11 +35,14 @@ def held_back_in(state: TableState | None) -> Replacement | None:
 
 
 def suspicious_replacement(table: OpenTable) -> Replacement | None:
-    """Return the pending replacement of an open table if it has fewer rows than the user's rule allows without proof; else None."""
+    """Return the pending replacement of an open table if it has fewer rows than the user's rule allows without proof; else None.
+
+    A replacement that an earlier sync completed is proved.
+    """
     least = table.rules.least_unproven_percent
     contents = table.writer.open().contents
     found = _replacement(contents)
-    if contents.pending is None or not least or not (found.replaced or found.adopted):
+    if contents.pending is None or contents.pending.complete or not least or not (found.replaced or found.adopted):
         return None
     enough = not found.adopted and found.rows and found.rows * 100 >= found.replaced * least
     return None if enough else found

@@ -23,6 +23,7 @@ from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.capture.group import NO_LOG, LogGroup, MergeLog
 from destination_s3_spark.tables.columns.row_plan import file_columns
 from destination_s3_spark.tables.commit.batch import CommitResult
+from destination_s3_spark.tables.commit.generation import NOTHING
 from destination_s3_spark.tables.merge.plan import MergePlan, PlannedRange, Run, Sizes, file_count, full_bytes, plan_merge
 from destination_s3_spark.tables.merge.replaced_files import SortedTableFile
 from destination_s3_spark.tables.merge.scratch_runs import SortTask, combined, sort_rows
@@ -60,7 +61,8 @@ LEAST_MEASURED = 16 * 2**20
 def merge_runs(table: OpenTable, spec: KeySpec, resources: Resources) -> Update:
     """Merge the runs of a deduplicated table into its final files, or publish a pending generation from its own runs and the kept rows.
 
-    If a merge would take more time than there is, its runs wait on, with a warning. A pending generation is published in any case.
+    If a merge would take more time than there is, its runs wait on, with a warning. A pending generation that keeps rows of the table is
+    published in any case, because these rows may not mix with others meanwhile.
     """
     live = table.writer.live_files()
     form = table_format(table, spec, live, resources.least_file_bytes)
@@ -154,13 +156,14 @@ class Merge:
         """Reserve the time to merge so many bytes. Return False, with a warning, if a sync does not have it."""
         time, rate = self.resources.time, self.table.writer.merge_rate or USUAL_RATE
         needed = timedelta(seconds=size / rate / self.resources.cores)
-        if time is None or self.live.pending is not None or time.reserve(needed):
+        if time is None or self.table.kept != NOTHING or time.reserve(needed):
             return True
+        beside = "the table" if self.live.pending is None else "the table, which shows those from before the refresh"
         logger.warning(
-            "stream %s: its new rows wait beside the table, because the merge would take about %s (%s at %s/s) and the merges of a sync "
+            "stream %s: its new rows wait beside %s, because the merge would take about %s (%s at %s/s) and the merges of a sync "
             "may take %s together. Run the command merge, which has no limit, with more CPUs or on a cluster, or raise "
             "tables.merge_limit_minutes.",
-            self.table.stream.id, duration_text(needed.total_seconds()), size_text(size),
+            self.table.stream.id, beside, duration_text(needed.total_seconds()), size_text(size),
             size_text(round(rate * self.resources.cores)), duration_text(time.limit.total_seconds()),
         )  # fmt: skip
         return False

@@ -1,0 +1,164 @@
+"""Refreshes of deduplicated tables that a sync has no time to merge."""
+
+from __future__ import annotations
+
+import json
+import logging
+from contextlib import suppress
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from destination_s3_spark.chain.state import Counters
+from destination_s3_spark.cli import operator_command
+from destination_s3_spark.errors import SyncError
+from destination_s3_spark.storage.s3 import S3Store
+from destination_s3_spark.storage.settings import S3Settings
+from destination_s3_spark.tables.updates.resources import MergeTime
+from destination_s3_spark.tables.updates.waiting import MOST_RUNS
+from unit_tests.sync.inline_lake import InlineLake, state, status
+from unit_tests.sync.test_dedup_sync import dedup_catalog, rows
+from unit_tests.sync.test_deferred_merges import contents, runs, sync, table
+from unit_tests.sync.test_fresh_reads import config, fresh
+from unit_tests.sync.test_verification import verified
+
+NO_TIME = {"time": MergeTime(timedelta())}
+BEFORE = {i: f"{i} of 1" for i in range(100)}
+REFRESHED = {i: f"{i} of 2" for i in range(7)}
+
+
+@pytest.fixture
+def lake(s3_settings: S3Settings, tmp_path: Path) -> InlineLake:
+    """A table with a complete refresh (generation 2) that was not merged."""
+    made = InlineLake(s3_settings, tmp_path)
+    sync(made, 1, range(100))
+    made.merge_limits = NO_TIME
+    sync(made, 2, range(7), generation=2, minimum=2)
+    return made
+
+
+def fresh_table(lake: InlineLake) -> dict[int, str]:
+    found = fresh(lake).to_table()
+    return dict(zip(found["id"].to_pylist(), found["note"].to_pylist(), strict=True))
+
+
+def pending(lake: InlineLake) -> tuple[int, bool] | None:
+    found = contents(lake).pending
+    return None if found is None else (found.generation, found.complete)
+
+
+def test_a_refresh_without_time_waits_complete_and_is_said(
+    lake: InlineLake, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    with caplog.at_level(logging.WARNING, "airbyte"):
+        sync(lake, 3, [3, 200], generation=2)
+    assert "its new rows wait beside the table, which shows those from before the refresh, because the merge would take" in caplog.text
+    assert (table(lake), pending(lake), len(lake.states)) == (BEFORE, (2, True), 3)
+    later = REFRESHED | {3: "3 of 3", 200: "200 of 3"}
+    assert fresh_table(lake) == later
+
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(config(lake)))
+    assert operator_command(["inspect", "users", "--output", "json", "--config", str(file)]) == 0
+    seen = json.loads(capsys.readouterr().out)["table"]
+    assert seen["waiting"]["rows"] == 9
+    assert operator_command(["merge", "--config", str(file)]) == 0
+    assert (table(lake), pending(lake), contents(lake).waiting) == (later, None, Counters())
+    assert verified(lake).problems == ()
+
+
+def test_the_next_sync_with_time_publishes_it(lake: InlineLake) -> None:
+    lake.merge_limits = {}
+    sync(lake, 3, [3, 200], generation=2)
+    assert (table(lake), pending(lake)) == (REFRESHED | {3: "3 of 3", 200: "200 of 3"}, None)
+    assert fresh_table(lake) == table(lake)
+
+
+def test_runs_of_a_waiting_refresh_are_combined(lake: InlineLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("destination_s3_spark.tables.updates.waiting.MOST_RUNS", 3)
+    expected = dict(REFRESHED)
+    for number in range(3, 10):
+        sync(lake, number, [number, 300 + number], generation=2)
+        expected |= {number: f"{number} of {number}", 300 + number: f"{300 + number} of {number}"}
+    assert len({file.offset for file in runs(lake)}) <= 3 < MOST_RUNS
+    assert fresh_table(lake) == expected
+    lake.merge_limits = {}
+    sync(lake, 10, [], generation=2)
+    assert (table(lake), pending(lake)) == (expected, None)
+
+
+@pytest.mark.parametrize("generation", [2, 3], ids=["the same refresh again", "another refresh"])
+def test_another_refresh_goes_on_or_takes_its_place(lake: InlineLake, generation: int) -> None:
+    sync(lake, 3, [3, 200], generation=generation, minimum=generation)
+    assert (table(lake), pending(lake)) == (BEFORE, (generation, True))
+    lake.merge_limits = {}
+    sync(lake, 4, [], generation=generation)
+    assert table(lake) == (REFRESHED if generation == 2 else {}) | {3: "3 of 3", 200: "200 of 3"}
+    assert verified(lake).problems == ()
+
+
+def test_it_is_published_before_rows_of_another_generation_land(lake: InlineLake) -> None:
+    sync(lake, 3, [3, 200], generation=3)
+    assert (table(lake), pending(lake)) == (REFRESHED, None)  # and the new rows wait
+    lake.merge_limits = {}
+    sync(lake, 4, [5], generation=3, minimum=3)
+    assert table(lake) == {3: "3 of 3", 200: "200 of 3", 5: "5 of 4"}
+    assert verified(lake).problems == ()
+
+
+def test_it_is_published_before_the_table_gets_another_key(lake: InlineLake) -> None:
+    both = {"id": {"type": "integer"}, "note": {"type": "string"}}
+    catalog = dedup_catalog(key="note", key_type="string", generation=2)
+    catalog = replace(catalog, streams=tuple(replace(one, json_schema={"type": "object", "properties": both}) for one in catalog.streams))
+    lake.merge_limits = {}
+    lake.sync(catalog, [rows([{"id": 500, "note": "3 of 2"}], 9), state(9), status("COMPLETE")])
+    assert table(lake) == {i: note for i, note in REFRESHED.items() if i != 3} | {500: "3 of 2"}
+
+
+def test_columns_of_a_waiting_refresh_stay_when_a_later_sync_does_not_declare_them(lake: InlineLake) -> None:
+    catalog = dedup_catalog(generation=2)
+    only_id = {"type": "object", "properties": {"id": {"type": "integer"}}}
+    catalog = replace(catalog, streams=tuple(replace(one, json_schema=only_id) for one in catalog.streams))
+    for limits in (NO_TIME, {}):
+        lake.merge_limits = limits
+        lake.sync(catalog, [rows([{"id": 200}], 9), state(9), status("COMPLETE")])
+    assert table(lake) == {**REFRESHED, 200: None}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arrives", [True, False], ids=["the last request arrives", "the last request is lost"])
+def test_a_sync_may_die_at_any_request_beside_a_waiting_refresh(
+    s3_settings: S3Settings, s3_proxy: Any, s3_error: Any, tmp_path: Path, arrives: bool
+) -> None:
+    dying = InlineLake(replace(s3_settings, endpoint=s3_proxy.endpoint), tmp_path)
+    other = InlineLake(s3_settings, tmp_path)
+    call, died = 0, True
+    while died:
+        call += 1
+        generation = 2 * call
+        other.merge_limits = {}
+        sync(other, 1, range(20), generation=generation - 1, minimum=generation - 1)
+        other.merge_limits = NO_TIME
+        sync(other, 2, range(7), generation=generation, minimum=generation)
+        dying.merge_limits = NO_TIME if call % 2 else {}
+        seen: list[str] = []
+
+        def script(request: Any, last: int = call, seen: list[str] = seen) -> Any:
+            seen.append(request.operation)
+            if len(seen) < last or (arrives and len(seen) == last):
+                reply = request.forward()
+            return reply if len(seen) < last else s3_error(403, "AccessDenied")
+
+        s3_proxy.script = script
+        with suppress(SyncError):
+            sync(dying, 3, [3, 200], generation=generation)
+        died = len(seen) >= call
+        sync(other, 3, [3, 200], generation=generation)  # the next attempt
+        assert fresh_table(other) == REFRESHED | {3: "3 of 3", 200: "200 of 3"}, f"call {call} ({seen[-1]})"
+        assert table(other) in ({i: f"{i} of 1" for i in range(20)}, REFRESHED, fresh_table(other))
+        assert list(S3Store(s3_settings).list_uploads("")) == []
+    assert call > 12
+    assert verified(other).problems == ()
