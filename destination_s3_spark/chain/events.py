@@ -179,8 +179,9 @@ class Close(_Event, frozen=True):
     completes: bool = False
 
     def ended(self, pending: Pending) -> Pending:
-        """Return the pending generation as the session leaves it."""
-        return replace(pending, held_back=pending.held_back or self.holds_back, complete=pending.complete or self.completes)
+        """Return the pending generation as the session leaves it. One that is complete is not held back any more."""
+        complete = pending.complete or self.completes
+        return replace(pending, held_back=not complete and (pending.held_back or self.holds_back), complete=complete)
 
 
 class Snapshot(_Event, frozen=True):

@@ -148,8 +148,8 @@ def pending_in(state: TableState, session: Session) -> Pending | None:
     if session.disposition is WriteDisposition.TRUNCATE:
         # While the table has rows of other generations, this one stays pending: the others may go only once this one is complete.
         alone = not contents.earlier_rows and not contents.adopted
-        goes_on = contents.pending is not None and contents.pending.generation == session.generation_id
-        same = session.generation_id == contents.generation and (goes_on if contents.pending is not None else alone)
+        goes_on = alone if contents.pending is None else contents.pending.generation == session.generation_id
+        same = session.generation_id == contents.generation and goes_on
     else:
         begun_by = contents.begun_by if contents.pending is None else contents.pending.sync_id
         same = session.sync_id == begun_by != 0

@@ -86,8 +86,9 @@ class StreamTable:
     def before_this_sync(self) -> StreamTable | None:
         """Return the table as its last sync declared it, if what waits there has to be merged before rows of this sync land.
 
-        It has to if this sync has another key, cursor or mode: merged later, versions of a row that the earlier key would have replaced
-        would stay. So has a complete refresh if this sync is of another generation, or nobody could tell their rows apart later.
+        That is so if this sync has another key, cursor or mode: merged later, versions of a row that the earlier key would have replaced
+        would stay. A complete refresh is published first if this sync is of another generation, because nobody could tell their rows
+        apart later, or changes a column's type, because a refresh makes values null that do not fit.
         """
         state = self.writer.state
         adds = self.session.disposition is WriteDisposition.APPEND
@@ -95,9 +96,16 @@ class StreamTable:
             return None
         stream, fields = recorded_stream(self.stream.id, state.schema, state.contents.generation)
         orders = [(one.destination_sync_mode, one.primary_key, one.cursor_field) for one in (stream, self.stream)]
-        pending = state.contents.pending
-        goes_on = orders[0] == orders[1] and (pending is None or pending.generation == self.session.generation_id)
+        goes_on = orders[0] == orders[1] and self._may_add_to(state)
         return None if goes_on or not is_deduplicated(stream) else replace(self, stream=stream, fields=fields)
+
+    def _may_add_to(self, state: TableState) -> bool:
+        """Tell whether rows of this sync may be added to what waits in the table under the same key, cursor and mode."""
+        pending = state.contents.pending
+        if pending is None:
+            return True
+        same = pending.generation == self.session.generation_id
+        return same and not self._evolve(state, recorded_partition(state), replaces=False).retyped
 
     @property
     def _begins_columns(self) -> bool:

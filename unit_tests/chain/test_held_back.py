@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from destination_s3_spark.chain.events import Close
 from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.chain.opening import WriteDisposition
 from destination_s3_spark.chain.state import Pending, TableState
@@ -78,6 +79,13 @@ def test_a_generation_that_is_held_back_is_closed_with_its_table() -> None:
     assert (state.closed, state.contents.pending, state.contents.rows) == (True, Pending(0, 10, 0, held_back=True), 10)
     assert held_back_in(state) == Replacement(5, 10, 0)
     assert str(held_back_in(state)) == "5 rows in place of 10"
+
+
+def test_a_generation_that_a_later_sync_completes_is_not_held_back_any_more() -> None:
+    pending = Pending(2, 10, 7, held_back=True)
+    assert Close(completes=True).ended(pending) == Pending(2, 10, 7, complete=True)
+    assert Close(holds_back=True).ended(Pending(2, 10, 7, complete=True)) == Pending(2, 10, 7, complete=True)
+    assert Close().ended(pending) == pending
 
 
 def test_only_a_pending_generation_can_be_held_back() -> None:

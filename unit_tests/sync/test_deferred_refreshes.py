@@ -14,7 +14,7 @@ import pytest
 
 from destination_s3_spark.chain.state import Counters
 from destination_s3_spark.cli import operator_command
-from destination_s3_spark.errors import SyncError
+from destination_s3_spark.errors import ConfigError, SyncError
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.updates.resources import MergeTime
@@ -24,6 +24,7 @@ from unit_tests.sync.test_dedup_sync import dedup_catalog, rows
 from unit_tests.sync.test_deferred_merges import contents, runs, sync, table
 from unit_tests.sync.test_fresh_reads import config, fresh
 from unit_tests.sync.test_verification import verified
+from unit_tests.sync.test_waiting_histories import dies_at
 
 NO_TIME = {"time": MergeTime(timedelta())}
 BEFORE = {i: f"{i} of 1" for i in range(100)}
@@ -32,8 +33,12 @@ REFRESHED = {i: f"{i} of 2" for i in range(7)}
 
 @pytest.fixture
 def lake(s3_settings: S3Settings, tmp_path: Path) -> InlineLake:
-    """A table with a complete refresh (generation 2) that was not merged."""
-    made = InlineLake(s3_settings, tmp_path)
+    return refreshed(s3_settings, tmp_path, {})
+
+
+def refreshed(settings: S3Settings, directory: Path, options: dict[str, Any]) -> InlineLake:
+    """Make a table with a complete refresh (generation 2) that was not merged."""
+    made = InlineLake(settings, directory, options=options)
     sync(made, 1, range(100))
     made.merge_limits = NO_TIME
     sync(made, 2, range(7), generation=2, minimum=2)
@@ -109,6 +114,16 @@ def test_it_is_published_before_rows_of_another_generation_land(lake: InlineLake
     assert verified(lake).problems == ()
 
 
+def test_it_is_published_before_a_column_gets_another_type(s3_settings: S3Settings, tmp_path: Path) -> None:
+    lake = refreshed(s3_settings, tmp_path, {"tables": {"raw_tables": False, "schema_change": "rewrite"}})
+    catalog = dedup_catalog(generation=2)
+    numbers = {"type": "object", "properties": {"id": {"type": "integer"}, "note": {"type": "integer"}}}
+    catalog = replace(catalog, streams=tuple(replace(one, json_schema=numbers) for one in catalog.streams))
+    with pytest.raises(ConfigError):  # the refresh's texts are no numbers
+        lake.sync(catalog, [rows([{"id": 200, "note": 1}], 9), state(9), status("COMPLETE")])
+    assert (table(lake), pending(lake)) == (REFRESHED, None)
+
+
 def test_it_is_published_before_the_table_gets_another_key(lake: InlineLake) -> None:
     both = {"id": {"type": "integer"}, "note": {"type": "string"}}
     catalog = dedup_catalog(key="note", key_type="string", generation=2)
@@ -144,15 +159,7 @@ def test_a_sync_may_die_at_any_request_beside_a_waiting_refresh(
         other.merge_limits = NO_TIME
         sync(other, 2, range(7), generation=generation, minimum=generation)
         dying.merge_limits = NO_TIME if call % 2 else {}
-        seen: list[str] = []
-
-        def script(request: Any, last: int = call, seen: list[str] = seen) -> Any:
-            seen.append(request.operation)
-            if len(seen) < last or (arrives and len(seen) == last):
-                reply = request.forward()
-            return reply if len(seen) < last else s3_error(403, "AccessDenied")
-
-        s3_proxy.script = script
+        seen = dies_at(s3_proxy, call, s3_error(403, "AccessDenied"), arrives=arrives)
         with suppress(SyncError):
             sync(dying, 3, [3, 200], generation=generation)
         died = len(seen) >= call

@@ -214,6 +214,8 @@ NAMED: list[Sequence3] = [
     (of(DEDUP, 1, 1), of(DEDUP, 2, 2, complete=False), of(APPEND, 2, 2)),
     (of(DEDUP, 1), of(OVERWRITE, 1, complete=False, sends=False), of(APPEND, 1, 1)),
     (of(OVERWRITE, 1), of(OVERWRITE, 1, complete=False, sends=False), of(DEDUP, 1, 1, sends=False)),
+    (of(DEDUP, 1), of(DEDUP, 2, 2, complete=False), of(APPEND, 2)),
+    (of(OVERWRITE, 1), of(DEDUP, 2, 2, complete=False), of(APPEND, 2, complete=False, sends=False)),
 ]
 
 

@@ -161,15 +161,7 @@ def test_a_sync_of_a_table_with_waiting_rows_may_die_at_any_request(
         for _ in range(3):  # the fourth run is one too many
             number += 1
             sync(other, NEVER if call > 1 or number > 1 else NOW, number)
-        seen: list[str] = []
-
-        def script(request: Any, last: int = call, seen: list[str] = seen) -> Any:
-            seen.append(request.operation)
-            if len(seen) < last or (arrives and len(seen) == last):
-                reply = request.forward()
-            return reply if len(seen) < last else s3_error(403, "AccessDenied")
-
-        s3_proxy.script = script
+        seen = dies_at(s3_proxy, call, s3_error(403, "AccessDenied"), arrives=arrives)
         number += 1
         with suppress(SyncError):
             sync(dying, merge, number)
@@ -182,6 +174,22 @@ def test_a_sync_of_a_table_with_waiting_rows_may_die_at_any_request(
         assert list(S3Store(s3_settings).list_uploads("")) == []
     assert call > 12
     assert verified(other).problems == ()
+
+
+def dies_at(s3_proxy: Any, call: int, error: Any, *, arrives: bool) -> list[str]:
+    """Let the requests from this one on fail, though it may arrive, and return the list of all that are sent."""
+    seen: list[str] = []
+
+    def script(request: Any) -> Any:
+        seen.append(request.operation)
+        if len(seen) < call:
+            return request.forward()
+        if arrives and len(seen) == call:
+            request.forward()
+        return error
+
+    s3_proxy.script = script
+    return seen
 
 
 def sync(lake: InlineLake, merge: list[Any], number: int) -> None:
