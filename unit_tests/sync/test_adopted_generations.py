@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from destination_s3_spark.protocol.catalog import Catalog, parse_catalog
 from destination_s3_spark.storage.client import s3_client
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import ClientLimits, S3Settings
+from destination_s3_spark.tables.updates.resources import MergeTime
 from unit_tests.sync.inline_lake import InlineLake, line, state, status
 
 ROOT = "lake/users/"
@@ -130,3 +132,16 @@ def test_a_deduplicated_table_cannot_go_on_with_the_refresh(lake: InlineLake) ->
     sync(lake, 6, 6, [1, 1], "append_dedup")
 
     assert (keys(lake), own_rows(lake), lake.ids()) == ([], 1, [1])
+
+
+@pytest.mark.parametrize("minimum", [0, 6], ids=["incremental", "refresh"])
+def test_they_stay_while_a_deduplicated_refresh_waits_for_a_merge_with_time(lake: InlineLake, minimum: int) -> None:
+    lake.merge_limits = {"time": MergeTime(timedelta())}
+    sync(lake, 6, 6, [1, 1], "append_dedup")
+    sync(lake, 6, minimum, [1, 2], "append_dedup")
+    assert keys(lake) == [OLD, *ACKNOWLEDGED]
+    assert len(lake.files(".parquet")) == 3
+    lake.merge_limits = {}
+    sync(lake, 6, minimum, [2, 3], "append_dedup")
+
+    assert (keys(lake), own_rows(lake), lake.ids()) == ([], 1, [1, 2, 3])
