@@ -16,7 +16,7 @@ from types import ModuleType
 SWITCH = "DESTINATION_S3_SPARK_KERNEL"
 """Environment variable; `off` disables the kernel, so that Python decodes all lines."""
 _MODULE = "destination_s3_spark_kernel"
-_INTERFACE = 6
+_INTERFACE = 7
 """Interface version that `decoding.kernel_typer` needs; it must equal the kernel's `INTERFACE`."""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -32,6 +33,20 @@ def said(outcome: Outcome) -> str:
 def test_a_sync_that_goes_well_prints_no_record(moto_lake: Lake) -> None:
     outcome = moto_lake.connector().write(CATALOG, [*marked_records(), state(1), complete()]).expect_success()
     assert MARKER not in said(outcome)
+
+
+def test_treated_values_are_in_no_message_object_or_file(moto_lake: Lake, tmp_path: Path) -> None:
+    rules = [{"stream": "users", "column": "name", "action": "hash"}, {"stream": "*", "column": "id", "action": "null"}]
+    tables = {"columns": rules, "hash_secret": "s" * 32, "raw_fields": "declared"}
+    connector = moto_lake.connector(tables=tables, batching={"spool_dir": str(tmp_path)})
+    outcome = connector.write(CATALOG, [*marked_records(), state(1), complete()]).expect_success()
+    broken = connector.write(CATALOG, [*marked_records(), record(MARKER), state(2), complete()]).expect_failure("system_error")  # type: ignore[arg-type]
+    left = [path for path in tmp_path.rglob("*") if path.is_file()]
+
+    assert all(MARKER not in said(one) and "s" * 32 not in said(one) for one in (outcome, broken))
+    assert not [path for path in left if MARKER.encode() in path.read_bytes()]
+    assert MARKER not in repr((moto_lake.rows(), moto_lake.raw_rows()))
+    assert [row["name"] and len(row["name"]) for row in moto_lake.rows()] == [64, 64, None, 64]
 
 
 BROKEN_TAILS = [

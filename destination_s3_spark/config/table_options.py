@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Field, SecretStr, ValidationInfo, field_validator
 
 from destination_s3_spark.config.iceberg_options import IcebergOptions
 from destination_s3_spark.config.settings_model import Applies, Settings, Shape, documented
+
+SHORTEST_SECRET = 32
+"""Fewest characters of the secret of hashes. Who has hashes of known values can try short ones."""
 
 
 class DecimalColumn(Settings):
@@ -35,6 +38,45 @@ class DecimalColumn(Settings):
         if scale > info.data.get("precision", scale):
             raise ValueError("must not be larger than precision, the number of digits in total")
         return scale
+
+
+class TreatedColumn(Settings):
+    """Columns that land in another form than the source sends them, or not at all."""
+
+    stream: str = Field(
+        title="Stream",
+        description="The stream, such as users or shop.users, or a pattern with * and ?.",
+        examples=["shop.users", "*"],
+    )
+    column: str = Field(
+        title="Column",
+        description="The field's name; of a member of an object the names down to it, joined by dots. Patterns have * and ?.",
+        examples=["email", "address.street", "*_phone"],
+    )
+    action: Literal["drop", "null", "hash", "truncate"] = Field(
+        title="Action",
+        description=(
+            "drop removes the field, null its value; hash makes a text of the value's HMAC-SHA-256, truncate of its first characters."
+        ),
+        examples=["hash"],
+    )
+    length: int | None = Field(
+        None,
+        ge=1,
+        le=10_000,
+        validate_default=True,
+        title="Characters",
+        description="The number of characters that truncate keeps.",
+        examples=[3],
+    )
+
+    @field_validator("length")
+    @classmethod
+    def _belongs_to_truncate(cls, length: int | None, info: ValidationInfo) -> int | None:
+        truncates = info.data.get("action") == "truncate"
+        if "action" in info.data and truncates == (length is None):
+            raise ValueError("is needed for truncate" if truncates else "is only for the action truncate")
+        return length
 
 
 class PartitionBy(Settings):
@@ -177,6 +219,29 @@ class Tables(Settings):
         ),
         json_schema_extra=documented(Applies.NEW_TABLES, page="partitions.md"),
     )
+    columns: list[TreatedColumn] = Field(
+        [],
+        title="Treated columns",
+        description=("Columns that are dropped, emptied, hashed or cut before anything is written. The first entry that matches applies."),
+        examples=[[{"stream": "shop.users", "column": "email", "action": "hash"}]],
+        json_schema_extra=documented(Applies.NEW_FILES, page="privacy.md"),
+    )
+    hash_secret: SecretStr | None = Field(
+        None,
+        validate_default=True,
+        title="Hash secret",
+        description="The secret of the action hash, 32 characters or more, as openssl rand -hex 32 makes. Keep it.",
+        examples=["averylongtextthatnobodycanguessatall"],
+        json_schema_extra={"airbyte_secret": True, **documented(Applies.NEW_FILES, page="privacy.md")},
+    )
+    raw_fields: Literal["all", "declared"] = Field(
+        "all",
+        title="Fields of raw rows",
+        description=(
+            "The fields that raw rows keep: all that the source sends, or only those of the stream's schema, without deselected ones."
+        ),
+        json_schema_extra=documented(Applies.NEW_FILES, page="privacy.md"),
+    )
     cdc_deletion_mode: Literal["hard", "soft"] = Field(
         "hard",
         title="CDC deletion mode",
@@ -241,6 +306,15 @@ class Tables(Settings):
         ),
         json_schema_extra=documented(page="readers.md#compaction"),
     )
+
+    @field_validator("hash_secret")
+    @classmethod
+    def _is_there_for_hashes(cls, secret: SecretStr | None, info: ValidationInfo) -> SecretStr | None:
+        if secret is None and any(column.action == "hash" for column in info.data.get("columns", ())):
+            raise ValueError("is needed for the action hash in columns")
+        if secret is not None and len(secret.get_secret_value()) < SHORTEST_SECRET:
+            raise ValueError(f"must have at least {SHORTEST_SECRET} characters; openssl rand -hex 32 makes one")
+        return secret
 
 
 class ChangeLog(Settings):

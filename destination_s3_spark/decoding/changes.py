@@ -246,13 +246,18 @@ def changed_values(rows: pa.RecordBatch | pa.Table, declared: Container[str]) ->
         for group in groups.aggregate([([], "count_all")]).to_pylist():
             path, change, reason = (group[part] for part in _PARTS)
             path = path and _ITEM.sub("[]", path)
-            named = ChangedField(_known(path, declared), _known(change, _CHANGES), _known(reason, _REASONS))
+            named = ChangedField(_known(path, declared), *protocol_words(change, reason))
             counts[named] += group["count_all"]
     return counts
 
 
 def _known(text: str | None, known: Container[str]) -> str | None:
     return text if text in known else None
+
+
+def protocol_words(change: str | None, reason: str | None) -> tuple[str | None, str | None]:
+    """Return the change and the reason of an entry, None for what is not one of the protocol's words."""
+    return _known(change, _CHANGES), _known(reason, _REASONS)
 
 
 def most_changed(counts: Mapping[ChangedField, int]) -> dict[ChangedField, int]:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from types import MappingProxyType, ModuleType
 from typing import Any, NamedTuple
 
@@ -20,14 +21,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from destination_s3_spark.decoding.changes import Changes, Ints, Trail, stored_changes
+from destination_s3_spark.decoding.line_rules import LineRules, NativeLineRules, rules_of_members
 from destination_s3_spark.decoding.plan import RowPlan, Values
 from destination_s3_spark.decoding.raw_ids import ID_BYTES
 from destination_s3_spark.decoding.record_line import MisroutedRecord, RecordLine, UnreadableRecord, source_changes
-from destination_s3_spark.decoding.record_typer import RecordTyper, TypedBlock, TypedRows, add_source_changes
+from destination_s3_spark.decoding.record_typer import RecordTyper, TypedBlock, TypedRows
 from destination_s3_spark.decoding.reference import Converter, converter_of, typed_array
 from destination_s3_spark.errors import REPORT
 from destination_s3_spark.kernel import KERNEL
 from destination_s3_spark.schema.airbyte_type import AirbyteType, Array, Decimal, Object, Scalar, SchemalessArray, SchemalessObject
+from destination_s3_spark.schema.column_rules import Treatment
 
 _LAYOUTS: Mapping[Scalar, pa.DataType] = MappingProxyType(
     {
@@ -106,12 +109,13 @@ class KernelTyper(RecordTyper):
 
     def __init__(self, plan: RowPlan, kernel: ModuleType) -> None:
         """Raise ValueError for a name that cannot be encoded in UTF-8 and for a column whose stored type differs from the kernel's."""
-        super().__init__(plan)
         self._module = kernel
+        super().__init__(plan)
         self._nodes = list(self._nodes_of_columns())
         specs = [(source.encode(), node.spec) for source, node in zip(self._sources, self._nodes, strict=True)]
         fields = None if plan.values is Values.RECORD else specs  # without fields, the only column takes whole records
-        self._kernel = kernel.Kernel(plan.stream.name.encode(), (plan.stream.namespace or "").encode(), fields)
+        self._rules_of_members = None if fields is None or plan.treatment is None else rules_of_members(plan.treatment)
+        self._kernel = kernel.Kernel(plan.stream.name.encode(), (plan.stream.namespace or "").encode(), fields, self._rules_of_members)
         self._stored = pa.struct([pa.field(str(at), of) for at, of in enumerate([pa.int64(), *(node.stored for node in self._nodes)])])
 
     def _nodes_of_columns(self) -> Iterator[_TypedNode]:
@@ -127,19 +131,26 @@ class KernelTyper(RecordTyper):
             yield node
 
     def type_block(self, lines: bytes) -> TypedBlock:
-        block = self._read(self._kernel.read, lines)
+        given = lines if self._rules_of_members is not None else self._treated(lines)
+        block = self._read(self._kernel.read, given)
         if block is None:
             return super().type_block(lines)
         changes = Changes()
         odd = block.odd_lines
         try:
             for row, start, end in block.metas:
-                add_source_changes(source_changes(lines[start:end]), row, changes)
-            records = self._read_lines((row, lines[start:end]) for row, start, end in odd)
-            rows = self._completed(block, lines, [row for row, _, _ in odd], records, changes)
+                self._add_source_changes(source_changes(given[start:end]), row, changes)
+            records = self._read_lines(self._odd_lines(given, odd))
+            rows = self._completed(block, given, [row for row, _, _ in odd], records, changes)
         except (UnreadableRecord, MisroutedRecord, ValueError):
             return super().type_block(lines)  # finds the faulty line and raises the error
         return self._new_block(rows, changes)
+
+    def _odd_lines(self, lines: bytes, odd: Iterable[tuple[int, int, int]]) -> Iterator[tuple[int, bytes]]:
+        """Yield the lines that the kernel leaves, after the rules, each with the ordinal of its row."""
+        for row, start, end in odd:
+            line = lines[start:end]
+            yield row, line if self._rules is None or self._rules_of_members is None else self._rules.line(row, line)
 
     def retype(self, raw: pa.RecordBatch) -> TypedBlock:
         texts: list[bytes] = raw["_airbyte_data"].cast(pa.binary()).fill_null(b"").to_pylist()
@@ -181,8 +192,12 @@ class KernelTyper(RecordTyper):
         # A copy, because any array of the kernel keeps all columns in memory, and raw rows, which have the times, are kept longer.
         emitted_at = pa.array(given.field(0).to_numpy().copy())
         low, high = block.multiset
-        rows = TypedRows(emitted_at, columns, low + (high << 64), lambda: pa.array(_Exported(pa.string(), block.texts(lines))))
+        texts = cache(lambda: pa.array(_Exported(pa.string(), block.texts(lines))))  # the kernel gives them once
+        rows = TypedRows(emitted_at, columns, low + (high << 64), texts)
         return _with_odd_lines(rows, odd, self._typed(records, changes)) if odd else rows
+
+    def _line_rules(self, treatment: Treatment) -> LineRules:
+        return NativeLineRules(treatment, self._module)
 
     def _new_ids(self, count: int) -> pa.Array[Any]:
         random = os.urandom(count * ID_BYTES)

@@ -8,6 +8,7 @@ from enum import Enum
 import pyarrow as pa
 
 from destination_s3_spark.schema.airbyte_type import Field
+from destination_s3_spark.schema.column_rules import Treatment
 from destination_s3_spark.stream_id import StreamId
 
 
@@ -29,6 +30,7 @@ class RowPlan:
 
     `fields` are the fields that this sync's catalog declares, with the table's column names and types. `table_schema` is the schema of
     the final table: the four `_airbyte_*` columns, then the data columns. A data column without a field of its name stays null.
+    `treatment` says what of a record never lands. It is for lines, not for rows of the raw table, which have landed.
     `key` holds the JSON keys of the primary key's fields. It is empty unless the table is deduplicated and the values are TYPED.
     """
 
@@ -39,3 +41,4 @@ class RowPlan:
     table_schema: pa.Schema
     values: Values = Values.TYPED
     key: tuple[str, ...] = ()
+    treatment: Treatment | None = None

@@ -6,7 +6,7 @@ This is the reference: the kernel's rows must equal its rows, and it types the l
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import repeat
@@ -17,11 +17,13 @@ import pyarrow as pa
 from xxhash import xxh3_128_intdigest
 
 from destination_s3_spark.decoding.changes import Changes, Place, ValueChange, stored_changes
+from destination_s3_spark.decoding.line_rules import LineRules
 from destination_s3_spark.decoding.plan import RowPlan, Values
 from destination_s3_spark.decoding.raw_ids import key_text, keyed_id, raw_ids
 from destination_s3_spark.decoding.record_line import MisroutedRecord, RecordLine, SourceChange, UnreadableRecord, read_line
 from destination_s3_spark.decoding.reference import Converter, arrow_array, cell, converter_of, whole_record
 from destination_s3_spark.exact_json.values import NULL, split_object
+from destination_s3_spark.schema.column_rules import Treatment
 
 META_COLUMNS = 4
 """Number of `_airbyte_*` columns at the start of every table: raw id, extracted at, meta, generation id."""
@@ -69,6 +71,7 @@ class RecordTyper:
 
     def __init__(self, plan: RowPlan) -> None:
         self._plan = plan
+        self._rules = self._line_rules(plan.treatment) if plan.treatment is not None and not plan.treatment.idle else None
         # A row's changes are in the order in which the source declares its fields, as in destination-s3.
         self._sources = [""] if plan.values is Values.RECORD else [field.source for field in plan.fields]
         self._places: list[Place] = [(None, ordinal, source) for ordinal, source in enumerate(self._sources)]
@@ -77,10 +80,11 @@ class RecordTyper:
         self._at = {name: at for at, name in enumerate(names)}
 
     def type_block(self, lines: bytes) -> TypedBlock:
-        """Type whole record lines, each ending in a newline.
+        """Type whole record lines, each ending in a newline, once the stream's column rules are applied to them.
 
         Raises UnreadableRecord or MisroutedRecord with the ordinal of the line that is not a record of the stream. Neither carries content.
         """
+        lines = self._treated(lines)
         changes = Changes()
         texts = lines.removesuffix(b"\n").split(b"\n") if lines else ()
         return self._new_block(self._typed(self._read_lines(enumerate(texts)), changes), changes)
@@ -118,7 +122,7 @@ class RecordTyper:
         typed: list[list[Any]] = []
         multiset = 0
         for row, record in records:
-            add_source_changes(record.changes, row, changes)
+            self._add_source_changes(record.changes, row, changes)
             changes.row = row
             try:
                 typed.append(self._values(record.data, changes))
@@ -163,6 +167,16 @@ class RecordTyper:
         meta = changes.meta(meta.field("sync_id"), self._plan.table_schema.field(2).type)
         final = self._final([self._keyed(ids, rows, changes), extracted_at, meta, generation], rows)
         return TypedBlock(len(raw), final, rows.multiset % _HASHES, self._unfit(changes), lambda: raw)
+
+    def _treated(self, lines: bytes) -> bytes:
+        return lines if self._rules is None else self._rules.applied(lines)
+
+    def _line_rules(self, treatment: Treatment) -> LineRules:
+        return LineRules(treatment)
+
+    def _add_source_changes(self, found: Sequence[SourceChange], row: int, changes: Changes) -> None:
+        kept = found if self._rules is None else self._rules.changes(found)
+        changes.entries.extend(ValueChange(row, (), *change) for change in kept)
 
     def _new_ids(self, count: int) -> pa.Array[Any]:
         return raw_ids(count)
@@ -209,7 +223,3 @@ def _converters(plan: RowPlan) -> Iterator[Converter]:
             yield from (cell for _ in plan.fields)
         case Values.RECORD:
             yield whole_record
-
-
-def add_source_changes(found: Iterable[SourceChange], row: int, changes: Changes) -> None:
-    changes.entries.extend(ValueChange(row, (), *change) for change in found)

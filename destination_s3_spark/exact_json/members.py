@@ -56,23 +56,23 @@ def members(text: bytes, start: int = 0, end: int | None = None) -> list[Member]
     """
     end = len(text) if end is None else end
     found: list[Member] = []
-    token = _expect(b"{", _next_token(text, start, end))
-    token = _next_token(text, token.end(), end)
+    token = _expect(b"{", next_token(text, start, end))
+    token = next_token(text, token.end(), end)
     while token.group("mark") != b"}":
         key = token.group("string")
         if key is None:
             raise malformed()
-        colon = _expect(b":", _next_token(text, token.end(), end))
-        value_start = _after_blanks(text, colon.end(), end)
-        value_end = _value_end(text, value_start, end)
-        found.append(Member(_decoded_key(key), value_start, value_end))
-        token = _next_token(text, value_end, end)
+        colon = _expect(b":", next_token(text, token.end(), end))
+        value_start = after_blanks(text, colon.end(), end)
+        behind = value_end(text, value_start, end)
+        found.append(Member(decoded_key(key), value_start, behind))
+        token = next_token(text, behind, end)
         if token.group("mark") == b"}":
             break
-        token = _next_token(text, _expect(b",", token).end(), end)
+        token = next_token(text, _expect(b",", token).end(), end)
         if token.group("mark") == b"}":
             raise malformed()
-    if _after_blanks(text, token.end(), end) != end:
+    if after_blanks(text, token.end(), end) != end:
         raise malformed()
     return found
 
@@ -88,16 +88,16 @@ def elements(text: bytes, start: int = 0, end: int | None = None) -> list[tuple[
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         pass
     found: list[tuple[int, int]] = []
-    token = _expect(b"[", _next_token(text, start, end))
-    after = _next_token(text, token.end(), end)
+    token = _expect(b"[", next_token(text, start, end))
+    after = next_token(text, token.end(), end)
     token = after if after.group("mark") == b"]" else token
     while token.group("mark") != b"]":
-        value_start = _after_blanks(text, token.end(), end)
-        found.append((value_start, _value_end(text, value_start, end)))
-        token = _next_token(text, found[-1][1], end)
+        value_start = after_blanks(text, token.end(), end)
+        found.append((value_start, value_end(text, value_start, end)))
+        token = next_token(text, found[-1][1], end)
         if token.group("mark") not in (b",", b"]"):
             raise malformed()
-    if _after_blanks(text, token.end(), end) != end:
+    if after_blanks(text, token.end(), end) != end:
         raise malformed()
     return found
 
@@ -112,7 +112,7 @@ def _elements_at_once(text: bytes, start: int, end: int) -> list[tuple[int, int]
     return found
 
 
-def _value_end(text: bytes, start: int, end: int) -> int:
+def value_end(text: bytes, start: int, end: int) -> int:
     """Return the end of the JSON value that starts at `start`.
 
     The loop keeps a stack of open brackets, so each level of depth costs one byte.
@@ -121,7 +121,7 @@ def _value_end(text: bytes, start: int, end: int) -> int:
     expected = _Expected.VALUE
     position = start
     while True:
-        token = _next_token(text, position, end)
+        token = next_token(text, position, end)
         position = token.end()
         if token.lastgroup == "mark":
             mark = text[position - 1]
@@ -157,7 +157,8 @@ def _after_mark(mark: int, expected: _Expected, closers: bytearray) -> _Expected
     raise malformed()
 
 
-def _next_token(text: bytes, start: int, end: int) -> re.Match[bytes]:
+def next_token(text: bytes, start: int, end: int) -> re.Match[bytes]:
+    """Return the token that begins at `start`, or behind blanks there. Its group is `string`, `mark` or `atom`. Raises ValueError."""
     token = _TOKEN.match(text, start, end)
     if token is None:
         raise malformed()
@@ -170,12 +171,13 @@ def _expect(mark: bytes, token: re.Match[bytes]) -> re.Match[bytes]:
     return token
 
 
-def _after_blanks(text: bytes, start: int, end: int) -> int:
+def after_blanks(text: bytes, start: int, end: int) -> int:
+    """Return the position behind the blanks at `start`."""
     blanks = _BLANK.match(text, start, end)
     return blanks.end() if blanks else start
 
 
-def _decoded_key(quoted: bytes) -> str:
+def decoded_key(quoted: bytes) -> str:
     """Decode a key. Bytes that are not UTF-8 become lone surrogates, which no known key contains."""
     text = quoted.decode("utf-8", "surrogateescape")
     return str(json.loads(text)) if "\\" in text else text[1:-1]

@@ -42,6 +42,8 @@ def to_event(evolution: Evolution, mode: str, primary_key: Sequence[Sequence[str
         event["encodings"] = schema.encodings.to_json()
     if schema.partition is not None:
         event["partition"] = schema.partition.to_json()
+    if schema.column_rules is not None:
+        event["columnRules"] = dict(schema.column_rules)
     if schema.field_ids:
         event["fieldIds"], event["lastFieldId"] = list(schema.field_ids), schema.last_field_id
     return event
@@ -56,7 +58,8 @@ def from_event(event: Mapping[str, Any]) -> TableSchema:
         partition = PartitionSpec.from_json(event["partition"]) if event.get("partition") else None
         ids = tuple(map(int, event.get("fieldIds") or ()))
         of = SchemaVer.parse(event["version"]), retyped, encodings, partition, ids, int(event.get("lastFieldId") or 0)
-        schema = TableSchema(int(event["schemaId"]), fields, *of)
+        rules = dict(event["columnRules"]) if event.get("columnRules") else None
+        schema = TableSchema(int(event["schemaId"]), fields, *of, rules)
         _ = schema.arrow  # an id for each column
         return schema
 

@@ -8,9 +8,9 @@ previous schema, the declared columns and a policy.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -56,6 +56,7 @@ class TableSchema:
     `partition`: the division of the table's files, or None if the table has no partitions.
     `field_ids`: those of `columns` (see `schema.field_ids`). Empty for a schema of a version that did not record them: the first ids hold.
     `last_field_id`: the greatest id that the table ever had.
+    `column_rules`: what is recorded of the rules that lines are treated by (see `schema.column_rules`), None if they land as sent.
     """
 
     schema_id: int
@@ -66,6 +67,7 @@ class TableSchema:
     partition: PartitionSpec | None = None
     field_ids: FieldIds = ()
     last_field_id: int = 0
+    column_rules: Mapping[str, Any] | None = None
 
     @property
     def columns(self) -> pa.Schema:
@@ -123,6 +125,10 @@ class Evolution:
         reencoded = (*keys, *(times if before.time is not after.time else ()))
         return replace(self, schema=replace(self.schema, encodings=after), reencoded=(*self.reencoded, *reencoded))
 
+    def treated(self, rules: Mapping[str, Any] | None) -> Evolution:
+        """Return the evolution of a table whose lines are treated by these rules from now on."""
+        return replace(self, schema=replace(self.schema, column_rules=rules))
+
     def partitioned(self, before: PartitionSpec | None, after: PartitionSpec | None) -> Evolution:
         """Return the evolution of a table that is divided in another way from now on. `before` is the division of its existing files."""
         moved = () if before == after else tuple(spec.source for spec in (after, before) if spec is not None)[:1]
@@ -146,6 +152,7 @@ def evolve(previous: TableSchema | None, incoming: StreamFields, stream: StreamI
     retyped = tuple(source for source, placement in placements.items() if placement.retyped)
     version = previous.version.after(tuple(changes))
     schema = TableSchema(schema_id, columns, version, retyped, previous.encodings, previous.partition)
+    schema = replace(schema, column_rules=previous.column_rules)
     return Evolution(schema.after(previous), tuple(changes))
 
 

@@ -17,6 +17,7 @@ from destination_s3_spark.formats.file_format import FileOptions
 from destination_s3_spark.formats.parquet import Dictionary, ParquetCodec, ParquetOptions
 from destination_s3_spark.formats.registry import file_options
 from destination_s3_spark.schema.airbyte_type import Decimal
+from destination_s3_spark.schema.column_rules import Action, ColumnRule, ColumnRules
 from destination_s3_spark.schema.encodings import ExtractedAtEncoding
 from destination_s3_spark.schema.json_schema import Decimals, NamedDecimal
 from destination_s3_spark.schema.names import safe_name
@@ -53,6 +54,14 @@ def decimals(config: Config) -> Decimals:
     """Return the user's choice of the numbers that are decimals."""
     named = (NamedDecimal(of.stream, of.column, Decimal(of.precision, of.scale)) for of in config.tables.decimal_columns)
     return Decimals(config.tables.declared_decimals, tuple(named))
+
+
+def column_rules(config: Config) -> ColumnRules:
+    """Return the user's rules for columns that do not land as they are sent."""
+    tables = config.tables
+    chosen = (ColumnRule(of.stream, of.column, Action(of.action), of.length or 0) for of in tables.columns)
+    secret = b"" if tables.hash_secret is None else tables.hash_secret.get_secret_value().encode()
+    return ColumnRules(tuple(chosen), tables.raw_fields == "declared", secret)
 
 
 def rules(config: Config) -> Rules:

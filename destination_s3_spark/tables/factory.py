@@ -28,7 +28,7 @@ from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.columns.row_plan import is_deduplicated
 from destination_s3_spark.tables.commit.generation import earlier_files
 from destination_s3_spark.tables.commit.writer import TableWriter, WriterDependencies
-from destination_s3_spark.tables.configured import RAW_PARQUET, decimals, final_options, rules
+from destination_s3_spark.tables.configured import RAW_PARQUET, column_rules, decimals, final_options, rules
 from destination_s3_spark.tables.found import FoundTable, FoundTables, KnownRoots, find_tables, located
 from destination_s3_spark.tables.open_table import Layout
 from destination_s3_spark.tables.publishers.publication import Publisher
@@ -56,7 +56,9 @@ class TableFactory:
         """Make the table of each stream, by catalog index, and read its chain. Raises ConfigError when a stream does not fit its table."""
         if self.config.change_log.enabled:
             require_primary_keys(catalog)
-        declared = [self._declared(stream) for stream in catalog.streams]
+        sent = {stream.id: self._declared(stream) for stream in catalog.streams}
+        treatments = column_rules(self.config)
+        treatments.require_matches(sent)
         streams = [stream.id for stream in catalog.streams]
         template = path_template(self.config, self.started_at, catalog.streams[0].sync_id)
         known = self._roots(template)
@@ -68,12 +70,14 @@ class TableFactory:
         publishers = publishers_of(self.config, roots, template, rules(self.config))
         orphans = OrphanUploads(self.store, template.base)
         tables = {}
-        for index, (stream, fields) in enumerate(zip(catalog.streams, declared, strict=True)):
+        for index, stream in enumerate(catalog.streams):
+            treatment = treatments.of_stream(stream.id, sent[stream.id])
+            fields = treatment.fields(sent[stream.id])
             table = self._adopting(chains[stream.id].table, template, roots[stream.id])
             session = Session(stream.sync_id, stream.generation_id, self.started_at, write_disposition(stream))
             writer = self._writer(table, session, orphans, chains[stream.id], publishers[stream.id])
             layout = self._layout(template, table, RAW_PARQUET if self.config.tables.raw_tables else None)
-            tables[index] = StreamTable(stream, fields, writer, layout, rules(self.config), session)
+            tables[index] = StreamTable(stream, fields, writer, layout, rules(self.config), session, treatment)
         for made in tables.values():
             made.check_schema()
         return tables

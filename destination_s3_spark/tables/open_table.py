@@ -16,6 +16,7 @@ from destination_s3_spark.formats.parquet import ParquetOptions
 from destination_s3_spark.protocol.catalog import Stream
 from destination_s3_spark.schema.airbyte_type import Field, Scalar
 from destination_s3_spark.schema.arrow import RAW_SCHEMA
+from destination_s3_spark.schema.column_rules import Treatment
 from destination_s3_spark.schema.encodings import Encodings
 from destination_s3_spark.schema.partitioning import Partitioning
 from destination_s3_spark.schema.table_schema import TableSchema, replayed_fields
@@ -117,6 +118,8 @@ class OpenTable:
     """The rows that stay in the table when the pending generation replaces it."""
     outdated: bool
     """Whether final files have to be rewritten before anything lands."""
+    treatment: Treatment | None = None
+    """What of the stream's records never lands. None in a session that lands none."""
     _numbers: Iterator[int] = field(default_factory=count)
 
     @property
@@ -169,6 +172,7 @@ class OpenTable:
         else:
             plan = self.plan
             columns = file_columns(self.schema, plan)
+        plan = replace(plan, treatment=self.treatment)
         return [LandTask(piece, plan, self.schema.schema_id, self._targets(columns), s3) for piece in slices]
 
     def final_key(self, token: str, extension: str | None = None) -> str:

@@ -13,6 +13,7 @@ from destination_s3_spark.formats.parquet import ParquetOptions
 from destination_s3_spark.formats.registry import format_of
 from destination_s3_spark.protocol.catalog import DestinationSyncMode, Stream
 from destination_s3_spark.schema.airbyte_type import Field
+from destination_s3_spark.schema.column_rules import Treatment
 from destination_s3_spark.schema.encodings import DESTINATION_S3
 from destination_s3_spark.schema.json_schema import StreamFields
 from destination_s3_spark.schema.partitioning import Partitioning, PartitionSpec
@@ -28,6 +29,7 @@ from destination_s3_spark.tables.columns.partitioning import (
     warn_of_recorded,
 )
 from destination_s3_spark.tables.columns.row_plan import deciding_fields, file_columns, is_deduplicated, key_spec, row_plan, schema_policy
+from destination_s3_spark.tables.columns.treated import recorded_rules, require_same_keys, require_treatable, warn_of_other_rules
 from destination_s3_spark.tables.commit.generation import Kept, kept_rows
 from destination_s3_spark.tables.commit.writer import TableWriter
 from destination_s3_spark.tables.open_table import Columns, Layout, OpenTable, refusal
@@ -77,6 +79,8 @@ class StreamTable:
     layout: Layout
     rules: Rules
     session: Session
+    treatment: Treatment | None = None
+    """What of the records never lands. None for a session that lands none; `fields` are what is left."""
 
     @property
     def deduplicated(self) -> bool:
@@ -119,6 +123,10 @@ class StreamTable:
         configured = self.rules.partition_of(self.stream.id)
         takes_configured = state is None or replaces or state.contents.empty
         partition = configured if takes_configured else recorded_partition(state)
+        if self.treatment is not None:
+            require_treatable(self.stream, self.treatment, (partition, configured))
+            if not takes_configured:
+                require_same_keys(self.stream, recorded_rules(state), self.treatment.recorded())
         evolution = self._evolve(state, partition, replaces=replaces)
         for spec in dict.fromkeys((partition, configured)):  # a configured one that has to wait for a refresh should fit too
             partitioning_of(self.stream, replace(evolution.schema, partition=spec), self.layout.final)
@@ -141,6 +149,7 @@ class StreamTable:
         partition = self._partition(state, kept)
         before = partition if state.contents.empty else recorded_partition(state)
         evolution = self._evolve(state, partition, replaces=pending and self._begins_columns).partitioned(before, partition)
+        evolution = self._treated(state, evolution, kept)
         evolution, recorded = self._to_record(state, evolution if encodings is None else evolution.encoded(*encodings))
         partitioning = partitioning_of(self.stream, evolution.schema, self.layout.final)
         columns = Columns(evolution.schema, recorded, evolution.schema.schema_id if evolution.retyped else state.types_since)
@@ -159,6 +168,7 @@ class StreamTable:
             pending=pending,
             kept=kept,
             outdated=not pending and self._has_rows_of_other_types(columns),
+            treatment=self.treatment,
         )
         if not table.outdated:
             table.record_schema()
@@ -171,6 +181,16 @@ class StreamTable:
         if disposition is not WriteDisposition.MAINTAIN:
             warn_of_recorded(self.stream, chosen, configured)
         return chosen
+
+    def _treated(self, state: TableState, evolution: Evolution, kept: Kept) -> Evolution:
+        """Return the evolution with this session's column rules. Raises ConfigError if rows stay whose keys were treated by others."""
+        if self.treatment is None:
+            return evolution
+        before, now = recorded_rules(state), self.treatment.recorded()
+        if before != now and not state.contents.empty and not begins_generation(state.contents, self.session.disposition, kept):
+            require_same_keys(self.stream, before, now)
+            warn_of_other_rules(self.stream, before, now)
+        return evolution.treated(now)
 
     def _key_spec(self, schema: TableSchema, partitioning: Partitioning | None) -> KeySpec | None:
         if not self.deduplicated:
@@ -242,7 +262,7 @@ class StreamTable:
         payload = self._payload(evolution)
         if recorded is None or evolution.changes:
             return evolution, payload
-        if all(recorded.get(key) == payload.get(key) for key in ("mode", "primaryKey", "cursor", "encodings", "partition")):
+        if all(recorded.get(key) == payload.get(key) for key in ("mode", "primaryKey", "cursor", "encodings", "partition", "columnRules")):
             return evolution, None
         # The same columns under another key, cursor, mode or encoding are a new schema, because readers of the chain rely on these values.
         evolution = replace(evolution, schema=replace(evolution.schema, schema_id=evolution.schema.schema_id + 1))

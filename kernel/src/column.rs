@@ -106,7 +106,7 @@ impl Texts {
     }
 
     #[inline]
-    fn close(&mut self) {
+    pub fn close(&mut self) {
         self.offsets.push(self.data.len() as i32); // fits: texts are no longer than the lines, which are below 2 GiB
     }
 
@@ -159,8 +159,8 @@ pub fn read_members(scanner: &mut Scanner, keys: &mut Keys, members: &mut [Colum
     loop {
         let declared = keys.read(scanner, &mut place)?;
         scanner.blanks();
-        match declared {
-            Some(ordinal) => members[ordinal].read(scanner, position, depth + 1)?,
+        match declared.and_then(|ordinal| members.get_mut(ordinal)) {
+            Some(column) => column.read(scanner, position, depth + 1)?,
             None => drop(scanner.skip(depth + 1)?),
         }
         scanner.blanks();

@@ -4,14 +4,18 @@
 
 mod arrow;
 mod column;
+mod hmac;
 mod ids;
 mod keys;
 mod line;
 mod module;
 mod reader;
+mod replacement;
 mod router;
+mod rules;
 mod scan;
 mod temporal;
+mod treated;
 
 #[cfg(test)]
 mod tests;

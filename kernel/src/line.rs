@@ -3,6 +3,7 @@
 use crate::column::{Column, read_members};
 use crate::keys::{Keys, plain_key};
 use crate::scan::{NotPlain, Plain, Scanner};
+use crate::treated::Treated;
 
 /// The stream whose records are read. A missing, an empty and a null namespace are the same.
 pub struct Stream {
@@ -58,6 +59,7 @@ struct Line<'s, 'a, 'c> {
     scanner: &'s mut Scanner<'a>,
     keys: Option<&'c mut Keys>,
     columns: &'c mut [Column],
+    treated: Option<&'c mut Treated>,
     row: usize,
     record: Record,
     seen: Seen,
@@ -71,12 +73,21 @@ impl LineReader {
     }
 
     /// Read one line, and write the values of its `data` at position `row` of the columns. Without `keys`, the only column takes all of it.
-    pub fn read(&mut self, scanner: &mut Scanner, keys: Option<&mut Keys>, columns: &mut [Column], row: usize) -> Plain<Record> {
+    /// The rules of `treated` apply to it.
+    pub fn read(
+        &mut self,
+        scanner: &mut Scanner,
+        keys: Option<&mut Keys>,
+        columns: &mut [Column],
+        treated: Option<&mut Treated>,
+        row: usize,
+    ) -> Plain<Record> {
         let start = scanner.at;
         let mut line = Line {
             scanner,
             keys,
             columns,
+            treated,
             row,
             record: Record::default(),
             seen: Seen::default(),
@@ -98,7 +109,7 @@ impl LineReader {
     /// Read a line that is only the object of `data`.
     pub fn read_data(&mut self, scanner: &mut Scanner, keys: Option<&mut Keys>, columns: &mut [Column], row: usize) -> Plain<Record> {
         scanner.blanks();
-        let data = read_data(scanner, keys, columns, row)?;
+        let data = read_data(scanner, keys, columns, None, row)?;
         scanner.blanks();
         if scanner.at_end() { Ok(Record { data, ..Record::default() }) } else { Err(NotPlain) }
     }
@@ -257,18 +268,25 @@ impl Line<'_, '_, '_> {
 
     fn data(&mut self) -> Plain<()> {
         self.seen_before = self.seen;
-        self.record.data = read_data(self.scanner, self.keys.as_deref_mut(), self.columns, self.row)?;
+        self.record.data = read_data(self.scanner, self.keys.as_deref_mut(), self.columns, self.treated.as_deref_mut(), self.row)?;
         Ok(())
     }
 }
 
 /// Consume the object of `data`, write its values at position `row` of the columns, and return its start and end.
-fn read_data(scanner: &mut Scanner, keys: Option<&mut Keys>, columns: &mut [Column], row: usize) -> Plain<(usize, usize)> {
+fn read_data(
+    scanner: &mut Scanner,
+    keys: Option<&mut Keys>,
+    columns: &mut [Column],
+    treated: Option<&mut Treated>,
+    row: usize,
+) -> Plain<(usize, usize)> {
     let start = scanner.at;
-    match keys {
-        Some(keys) => read_members(scanner, keys, columns, row, DEPTH_OF_DATA)?,
-        None if scanner.peek() == b'{' => columns[0].read(scanner, row, DEPTH_OF_DATA)?,
-        None => return Err(NotPlain),
+    match (keys, treated) {
+        (Some(keys), Some(treated)) => treated.read(scanner, keys, columns, row, DEPTH_OF_DATA)?,
+        (Some(keys), None) => read_members(scanner, keys, columns, row, DEPTH_OF_DATA)?,
+        (None, _) if scanner.peek() == b'{' => columns[0].read(scanner, row, DEPTH_OF_DATA)?,
+        (None, _) => return Err(NotPlain),
     }
     Ok((start, scanner.at))
 }

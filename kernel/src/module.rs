@@ -12,10 +12,12 @@ use crate::ids;
 use crate::keys::Keys;
 use crate::line::Stream;
 use crate::reader::{Form, LONGEST_BLOCK, Reader, Rows};
+use crate::replacement::Action;
 use crate::router;
+use crate::rules::{self, Decision, OddLine};
 
 /// Version of the interface to Python. Raise it with every change to the interface, so that Python refuses a kernel of another version.
-const INTERFACE: u32 = 6;
+const INTERFACE: u32 = 7;
 
 /// A place in the lines: the ordinal of the row, and start and end of the text.
 type RowPlace = (usize, usize, usize);
@@ -73,19 +75,23 @@ impl Spec {
 struct Kernel {
     stream: (Vec<u8>, Vec<u8>),
     fields: Option<Vec<(Vec<u8>, Spec)>>,
+    rules: Option<Rules>,
     reader: Reader,
 }
+
+/// Column rules: for keys of `data`, the code of an action and its length; and the secret.
+type Rules = (Vec<(Vec<u8>, u8, usize)>, Vec<u8>);
 
 #[pymethods]
 impl Kernel {
     /// Create a reader for records of this stream. `fields` are pairs of a JSON key in UTF-8 and a type. Without them the only column holds
-    /// whole records as compact JSON text. ValueError for an invalid type.
+    /// whole records as compact JSON text, and there are no rules. ValueError for an invalid type.
     #[new]
-    #[pyo3(signature = (name, namespace, fields))]
-    fn new(name: Vec<u8>, namespace: Vec<u8>, fields: Option<Vec<(Vec<u8>, Spec)>>) -> PyResult<Self> {
+    #[pyo3(signature = (name, namespace, fields, rules))]
+    fn new(name: Vec<u8>, namespace: Vec<u8>, fields: Option<Vec<(Vec<u8>, Spec)>>, rules: Option<Rules>) -> PyResult<Self> {
         let stream = (name, namespace);
-        let reader = new_reader(&stream, fields.as_deref())?;
-        Ok(Kernel { stream, fields, reader })
+        let reader = new_reader(&stream, fields.as_deref(), rules.as_ref())?;
+        Ok(Kernel { stream, fields, rules, reader })
     }
 
     /// Read whole lines. ValueError if they are longer than 2 GiB. RuntimeError if the kernel panics: it is then reset, and can be used
@@ -94,7 +100,7 @@ impl Kernel {
         self.read_form(py, lines, Form::Messages)
     }
 
-    /// Read whole lines that are only the `data` of records. Otherwise as `read`.
+    /// Read whole lines that are only the `data` of records, and to which no rules apply. Otherwise as `read`.
     fn read_data(&mut self, py: Python<'_>, lines: &[u8]) -> PyResult<Block> {
         self.read_form(py, lines, Form::Data)
     }
@@ -110,20 +116,31 @@ impl Kernel {
         match read {
             Ok(rows) => Ok(Block { rows }),
             Err(_) => {
-                self.reader = new_reader(&self.stream, self.fields.as_deref())?;
+                self.reader = new_reader(&self.stream, self.fields.as_deref(), self.rules.as_ref())?;
                 Err(PyRuntimeError::new_err("the typing kernel failed"))
             }
         }
     }
 }
 
-fn new_reader((name, namespace): &(Vec<u8>, Vec<u8>), fields: Option<&[(Vec<u8>, Spec)]>) -> PyResult<Reader> {
+fn new_reader((name, namespace): &(Vec<u8>, Vec<u8>), fields: Option<&[(Vec<u8>, Spec)]>, rules: Option<&Rules>) -> PyResult<Reader> {
     let stream = Stream { name: name.clone(), namespace: namespace.clone() };
     let Some(fields) = fields else {
         return Ok(Reader::of_records(stream, Column::new(Body::Json { opening: b'{', texts: Texts::new() })));
     };
     let columns = fields.iter().map(|(key, spec)| Ok((key.clone(), spec.column()?))).collect::<PyResult<_>>()?;
-    Ok(Reader::of_fields(stream, columns))
+    let Some((rules, secret)) = rules else {
+        return Ok(Reader::of_fields(stream, columns));
+    };
+    let mut actions: Vec<_> = fields.iter().map(|(key, _)| (key.clone(), Action::Keep)).collect();
+    for (key, code, length) in rules {
+        let action = action(*code, *length).ok_or_else(|| PyValueError::new_err("no such action"))?;
+        match actions.iter_mut().find(|(known, _)| known == key) {
+            Some(of_field) => of_field.1 = action,
+            None => actions.push((key.clone(), action)),
+        }
+    }
+    Ok(Reader::of_treated(stream, columns, actions, secret))
 }
 
 /// The rows of one block of lines.
@@ -179,12 +196,68 @@ impl Block {
         capsule(py, struct_array(self.rows.count, children))
     }
 
-    /// The texts of `data` in the block's lines, as a string array. They are empty for odd lines. ValueError if `lines` is too short.
-    fn texts<'py>(&self, py: Python<'py>, lines: &[u8]) -> PyResult<Bound<'py, PyCapsule>> {
+    /// Take the texts of `data` in the block's lines, as they are after the rules, as a string array. They are empty for odd lines. ValueError
+    /// if `lines` is too short, RuntimeError if treated texts were taken before.
+    fn texts<'py>(&mut self, py: Python<'py>, lines: &[u8]) -> PyResult<Bound<'py, PyCapsule>> {
         if self.rows.data.iter().any(|&(start, end)| start > end || end > lines.len()) {
             return Err(PyValueError::new_err("not the lines of this block"));
         }
-        capsule(py, text_array(py.detach(|| self.rows.texts(lines))))
+        let rows = &mut self.rows;
+        let texts = py.detach(|| rows.texts(lines));
+        if texts.offsets.len() != self.rows.count + 1 {
+            return Err(PyRuntimeError::new_err("the texts were taken before"));
+        }
+        capsule(py, text_array(texts))
+    }
+}
+
+/// The column rules of one stream. `decide` is called with the number of a place and a quoted key. It returns the code of the action, its
+/// length, the number of the member's own place or 0, and whether only objects are kept there.
+#[pyclass]
+struct LineRules {
+    secret: Vec<u8>,
+    decide: Py<PyAny>,
+    rules: rules::LineRules,
+}
+
+#[pymethods]
+impl LineRules {
+    #[new]
+    fn new(secret: Vec<u8>, decide: Py<PyAny>) -> Self {
+        let rules = rules::LineRules::new(&secret);
+        LineRules { secret, decide, rules }
+    }
+
+    /// Apply the rules to whole lines. Return the lines without the odd ones, and the places of these, which Python must treat. RuntimeError if the
+    /// kernel panics: it has then forgotten all keys, and can be used again with a new `decide`.
+    fn applied<'py>(&mut self, py: Python<'py>, lines: &[u8]) -> PyResult<(Bound<'py, PyBytes>, Vec<OddLine>)> {
+        let (rules, decide) = (&mut self.rules, &self.decide);
+        let mut decided = |place: usize, key: &[u8]| {
+            Python::attach(|py| {
+                let (code, length, place, strict) =
+                    decide.call1(py, (place, PyBytes::new(py, key))).ok()?.extract::<(u8, usize, usize, bool)>(py).ok()?;
+                Some(Decision { action: action(code, length)?, place, strict })
+            })
+        };
+        let applied = py.detach(|| catch_unwind(AssertUnwindSafe(|| rules.apply(lines, &mut decided))));
+        match applied {
+            Ok((treated, odd)) => Ok((PyBytes::new(py, &treated), odd)),
+            Err(_) => {
+                self.rules = rules::LineRules::new(&self.secret);
+                Err(PyRuntimeError::new_err("the rules of columns failed"))
+            }
+        }
+    }
+}
+
+fn action(code: u8, length: usize) -> Option<Action> {
+    match code {
+        0 => Some(Action::Keep),
+        1 => Some(Action::Drop),
+        2 => Some(Action::Null),
+        3 => Some(Action::Hash),
+        4 => Some(Action::Truncate(length)),
+        _ => None,
     }
 }
 
@@ -351,5 +424,6 @@ fn destination_s3_spark_kernel(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(row_ids, module)?)?;
     module.add_class::<Kernel>()?;
     module.add_class::<Router>()?;
-    module.add_class::<Block>()
+    module.add_class::<Block>()?;
+    module.add_class::<LineRules>()
 }

@@ -8,6 +8,7 @@ use crate::ids;
 use crate::keys::Keys;
 use crate::line::Stream;
 use crate::reader::{Form, Reader, Rows};
+use crate::replacement::Action;
 
 const LINE: &str = r#"{"type":"RECORD","record":{"stream":"s","namespace":null,"data":{"text":"a \u00e9 b","json":{"a": [1, "x"]},"flag":true,
 "integer":-12,"number":1.5e3,"price":-12.5,"date":"2024-02-29","time":"12:34:56.5Z","at":"2024-02-29T01:02:03+01:00","union":[1],
@@ -65,6 +66,22 @@ fn reader() -> Reader {
     Reader::of_fields(Stream { name: b"s".to_vec(), namespace: Vec::new() }, fields)
 }
 
+fn treated_reader() -> Reader {
+    let fields = [("text", text()), ("date", text()), ("at", Column::new(Body::Cell(Texts::new()))), ("point", point())];
+    let actions = [
+        ("text", Action::Hash),
+        ("date", Action::Truncate(3)),
+        ("at", Action::Null),
+        ("point", Action::Keep),
+        ("json", Action::Drop),
+        ("union", Action::Hash),
+        ("other", Action::Drop),
+    ];
+    let fields = fields.into_iter().map(|(name, column)| (name.as_bytes().to_vec(), column)).collect();
+    let actions = actions.map(|(name, action)| (name.as_bytes().to_vec(), action)).to_vec();
+    Reader::of_treated(Stream { name: b"s".to_vec(), namespace: Vec::new() }, fields, actions, b"secret")
+}
+
 fn reader_of_records() -> Reader {
     let column = Column::new(Body::Json { opening: b'{', texts: Texts::new() });
     Reader::of_records(Stream { name: b"s".to_vec(), namespace: Vec::new() }, column)
@@ -100,7 +117,7 @@ fn spoilt(line: &[u8], chance: &mut Chance) -> Vec<u8> {
     line
 }
 
-fn export(rows: Rows, lines: &[u8]) {
+fn export(mut rows: Rows, lines: &[u8]) {
     let texts = rows.texts(lines);
     assert_eq!(texts.offsets.len(), rows.count + 1);
     assert!(rows.columns.iter().all(|column| column.len == rows.count));
@@ -124,7 +141,7 @@ fn spoilt_lines_end_in_columns_of_one_length() {
     let rounds = std::env::var("ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(2_000);
     let line = LINE.replace('\n', "").into_bytes();
     let mut chance = Chance(88_172_645_463_325_252);
-    let mut readers = [reader(), reader_of_records()];
+    let mut readers = [reader(), reader_of_records(), treated_reader()];
     for _ in 0..rounds {
         let mut lines = Vec::new();
         for _ in 0..chance.below(8) {

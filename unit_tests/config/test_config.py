@@ -329,6 +329,21 @@ def test_a_rule_of_merges_needs_a_bound() -> None:
     assert rule.at_least_every_hours == 0
 
 
+def test_a_treated_column_has_what_its_action_needs() -> None:
+    column = {"stream": "users", "column": "email"}
+    secret = "s" * 32
+    cut, hashed = {**column, "action": "truncate"}, {**column, "action": "hash"}
+
+    assert "tables.columns.0.length: is needed for truncate" in refusal(tables={"columns": [cut]})
+    assert "is only for the action truncate" in refusal(tables={"columns": [{**hashed, "length": 1}], "hash_secret": secret})
+    assert "tables.hash_secret: is needed for the action hash" in refusal(tables={"columns": [hashed]})
+    assert "at least 32 characters" in refusal(tables={"hash_secret": secret[1:]})
+    assert secret[1:] not in refusal(tables={"hash_secret": secret[1:]})
+    tables = parse(tables={"columns": [{**cut, "length": 2}, hashed], "hash_secret": secret}).tables
+    assert secret not in repr(tables)
+    assert [one.action for one in tables.columns] == ["truncate", "hash"]
+
+
 @pytest.mark.parametrize("sse", [None, "AES256"])
 def test_a_kms_key_needs_kms(sse: str | None) -> None:
     assert "s3.kms_key_id: needs s3.sse" in refusal(s3={"sse": sse, "kms_key_id": "alias/lake"})

@@ -10,7 +10,8 @@ from __future__ import annotations
 import argparse
 import json
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from time import monotonic
 from typing import Any
 
@@ -27,7 +28,8 @@ from destination_s3_spark.kernel import KERNEL
 from destination_s3_spark.protocol.catalog import parse_catalog
 from destination_s3_spark.schema.airbyte_type import Array, Decimal, Field, Object, Scalar, SchemalessArray, SchemalessObject, Union
 from destination_s3_spark.schema.arrow import META_FIELDS, RAW_SCHEMA, arrow_field
-from destination_s3_spark.schema.json_schema import stream_fields
+from destination_s3_spark.schema.column_rules import Action, ColumnRule, ColumnRules
+from destination_s3_spark.schema.json_schema import StreamFields, stream_fields
 from destination_s3_spark.stream_id import StreamId
 from unit_tests.decoding.spoilt_lines import random_value, spoilt, with_other_envelope
 
@@ -55,6 +57,16 @@ _RECORDS = RowPlan(STREAM, 7, 3, (), RAW_SCHEMA, Values.RECORD)
 _KEY = (*(scalar.value for scalar in Scalar), "o", "point", "u", "price")
 
 
+_SECRET = b"0123456789abcdef" * 2
+_RULES = (
+    (("string", Action.HASH), ("integer", Action.HASH), ("price", Action.HASH), ("point", Action.DROP), ("date", Action.NULL)),
+    (("point.lat", Action.HASH), ("points.q*", Action.TRUNCATE), ("point*.*", Action.DROP), ("o.a", Action.HASH), ("us", Action.DROP)),
+    (("u", Action.HASH), ("o", Action.TRUNCATE), ("more", Action.DROP), ("number", Action.TRUNCATE), ("a", Action.DROP)),
+    (("u", Action.TRUNCATE), ("*lat", Action.TRUNCATE), ("*t*", Action.HASH), ("a", Action.HASH), ("o", Action.TRUNCATE)),
+)
+"""Rules for the columns of every type, by pattern. Of patterns with a star, all members at any depth are tried."""
+
+
 class Disagreement(Exception):
     """The typers made different things of a block."""
 
@@ -79,6 +91,7 @@ def sources(chance: random.Random) -> list[Source]:
     lines = [line for chunk in Shop(chance.randrange(1000), 0.02, None).read(400) for line in chunk.lines.splitlines()]
     lines_of_all = [_any_line(chance) for _ in range(100)]
     found = [Source(plan, lines_of_all) for plan in (_plan(STREAM, _FIELDS, ()), _plan(STREAM, _FIELDS, _KEY), _CELLS, _RECORDS)]
+    found += [Source(plan, lines_of_all) for rules in _RULES for plan in _treated(rules)]
     for stream in streams:
         prefix = f'{{"type":"RECORD","record":{{"namespace":"{stream.id.namespace}","stream":"{stream.id.name}"'.encode()
         fields = tuple(stream_fields(stream.json_schema, stream.id).fields)
@@ -89,6 +102,17 @@ def sources(chance: random.Random) -> list[Source]:
 
 def _plan(stream: StreamId, fields: tuple[Field, ...], key: tuple[str, ...]) -> RowPlan:
     return RowPlan(stream, 7, 3, fields, pa.schema([*META_FIELDS, *map(arrow_field, fields)]), key=key)
+
+
+def _treated(rules: Sequence[tuple[str, Action]]) -> Iterator[RowPlan]:
+    """The plans of the stream with a column of every type whose lines are treated."""
+    sent = StreamFields(_FIELDS, frozenset())
+    chosen = tuple(ColumnRule("users", column, action, 2) for column, action in rules)
+    for declared_only in (False, True):
+        treatment = ColumnRules(chosen, declared_only, _SECRET).of_stream(STREAM, sent)
+        yield replace(_plan(STREAM, treatment.fields(sent).fields, ("integer",)), treatment=treatment)
+    yield replace(_RECORDS, treatment=treatment)
+    yield replace(_CELLS, treatment=ColumnRules(chosen, False, _SECRET).of_stream(STREAM, sent))
 
 
 def _any_line(chance: random.Random) -> bytes:
