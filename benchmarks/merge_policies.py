@@ -15,6 +15,7 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import boto3
@@ -67,7 +68,7 @@ class Bench:
         config["tables"] = {**config.get("tables", {}), **(merge or {})}
         command = sync_run.write_command(config, invoices.catalog(mode, self._syncs), self.directory)
         errors = self.directory / "errors.log"
-        result = sync_run.run(command, [*rows.chunks(), invoices.ending(self._syncs)], errors)
+        result = sync_run.run(command, chain(rows.chunks(), [invoices.ending(self._syncs)]), errors)
         if result.code != 0:
             raise SystemExit(f"a sync ended with exit code {result.code}:\n{errors.read_text()[-3_000:]}")
         return result
