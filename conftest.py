@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -12,8 +16,15 @@ for _profile, _examples in {"quick": 20, "ci": 100}.items():
     settings.register_profile(_profile, deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=_examples)
 settings.load_profile("quick")
 
+TURN = "TEST_TURN"
+"""The variable of unit_tests/rotation.py. The CDK's own test command loads this file where that one cannot be imported."""
+os.environ.setdefault(TURN, str(datetime.now(UTC).toordinal()))  # workers of a run inherit it
+
 _MAIN_JOB = "test_main_job.py"
 """The integration tests of `make test`."""
+
+TURNS = 3
+"""Of so many tests of a file with the mark `turns`, a run takes one."""
 
 _CEPH = {"ceph", "strict_server"}
 """The fixtures that start Ceph; some tests name one as a parameter."""
@@ -25,12 +36,32 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.importmode = "prepend"
 
 
+def pytest_report_header() -> str:
+    """Say which of the cases that take turns run."""
+    return f"{TURN}={os.environ[TURN]}"
+
+
 @pytest.hookimpl(tryfirst=True)  # xdist looks at the groups in this hook, too
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Which tests run, in which order, and which of them in one process."""
+    _take_turns(config, items)
     _mark_quick(items)
     _keep_together(items)
     _skip_without_image(config, items)
+
+
+def _take_turns(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the tests with the mark `turns` whose turn it is not."""
+    marked: dict[Path, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("turns"):
+            marked.setdefault(item.path, []).append(item)
+    if marked:
+        from unit_tests.rotation import taken  # noqa: PLC0415 (see TURN)
+
+        out = [item for of_file in marked.values() for item in of_file if item not in taken(of_file, TURNS)]
+        config.hook.pytest_deselected(items=out)
+        items[:] = [item for item in items if item not in out]
 
 
 def _mark_quick(items: list[pytest.Item]) -> None:
@@ -45,16 +76,23 @@ def _keep_together(items: list[pytest.Item]) -> None:
 
     Files that start Spark come one after the other, and so do the tests on Ceph: each worker with such tests would start its own.
     """
-    # The fixture's session stays to the end, so tests that start and stop their own come first. Then the files with the longest tests:
-    # the short ones fill what is left of two processes.
+    # The fixture's session stays to the end, so tests that start and stop their own come first. Then those on Ceph and the files with the
+    # longest tests: the short ones fill what is left of all processes.
     slow = {item.path for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: (item.path.parent.name != "engine", "integration_tests" not in item.path.parts, item.path not in slow))
+    items.sort(
+        key=lambda item: (
+            item.path.parent.name != "engine", "integration_tests" not in item.path.parts, not _on_ceph(item), item.path not in slow,
+        )
+    )  # fmt: skip
     with_spark = {item.path for item in items if item.path.parent.name == "engine" or "spark_session" in _fixtures(item)}
     with_spark |= {item.path for item in items if item.path.parent.match("integration_tests/formats")}  # with the fixtures of one that does
     for item in items:
-        on_ceph = _CEPH & (_fixtures(item) | _parameters(item))
-        group = "spark" if item.path in with_spark else "ceph" if on_ceph else item.nodeid.partition("::")[0]
+        group = "spark" if item.path in with_spark else "ceph" if _on_ceph(item) else item.nodeid.partition("::")[0]
         item.add_marker(pytest.mark.xdist_group(group))
+
+
+def _on_ceph(item: pytest.Item) -> bool:
+    return bool(_CEPH & (_fixtures(item) | _parameters(item)))
 
 
 def _fixtures(item: pytest.Item) -> set[str]:

@@ -8,8 +8,12 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from unit_tests.rotation import taken
+
 USUAL = 100
 """Examples of a property that asks for no number, in profile `ci`."""
+OTHERS = 3
+"""Of so many further values of a parameter, a run takes one."""
 
 
 def examples(count: int, **others: Any) -> settings:
@@ -18,6 +22,6 @@ def examples(count: int, **others: Any) -> settings:
 
 
 def quick_first(values: Sequence[Any], count: int = 1) -> list[Any]:
-    """Values of a parameter, or tuples of several: the first `count` in both lanes, and the others in the slow one alone."""
-    others = (value if isinstance(value, tuple) else (value,) for value in values[count:])
+    """Values of a parameter, or tuples of several: the first `count` in both lanes, and the others take turns in the slow one alone."""
+    others = (value if isinstance(value, tuple) else (value,) for value in taken(values[count:], OTHERS))
     return [*values[:count], *(pytest.param(*other, marks=pytest.mark.slow) for other in others)]

@@ -16,6 +16,7 @@ from destination_s3_spark.errors import SyncError
 from destination_s3_spark.protocol.state import StateKind
 from unit_tests.chain.fake_store import Completes, Crash, Fault, Hook
 from unit_tests.chain.simulation import ONE_TABLE, Landing, Platform, Positions, Result, Shape, Sync, World, result, run_until_done
+from unit_tests.rotation import random_cases, taken
 
 SHAPES = {
     "one table": ONE_TABLE,
@@ -31,6 +32,8 @@ SHAPES = {
     "three streams with states of their own": Shape(((3, 2, 4), (6, 5, 4)), (6, 5, 4), commit_states=2),
 }
 TAIL = "a tail behind the last state"
+EVERY = 4
+"""Of so many cases that are alike, a run takes one."""
 CRASHES = (Fault.CRASH_BEFORE, Fault.CRASH_AFTER)
 TIMEOUTS = (Fault.TIMEOUT_BEFORE, Fault.TIMEOUT_AFTER)
 
@@ -95,7 +98,7 @@ def tally(shape: Shape, schedules: Iterable[Mapping[int, Fault]], completes: Com
 def random_schedules(
     seed: str, count: int, last_call: int, crashes: tuple[int, int], timeouts: tuple[int, int]
 ) -> Iterator[dict[int, Fault]]:
-    chance = random.Random(seed)
+    chance, count = random_cases(seed, count, EVERY)
     for _ in range(count):
         faults = [chance.choice(CRASHES) for _ in range(chance.randint(*crashes))]
         faults += [chance.choice(TIMEOUTS) for _ in range(chance.randint(*timeouts))]
@@ -146,7 +149,7 @@ def test_every_pair_of_crashes(completes: Completes) -> None:
     pairs = (
         {first: before, second: after}
         for first in range(1, calls + 1)
-        for second in range(first + 1, first + 21)
+        for second in taken(range(first + 1, first + 21), EVERY, first)
         for before in CRASHES
         for after in CRASHES
     )
@@ -280,7 +283,7 @@ def test_a_paused_writer_that_wakes_up_after_another_took_over(name: str, comple
     found = Tally()
     outcomes: Counter[str] = Counter()
     for pause in range(opened_by(shape) + 1, clean_calls(shape) + 1):
-        for crash_at in (None, *range(1, clean_calls(shape) + 10, 3)):
+        for crash_at in (None, *taken(range(1, clean_calls(shape) + 10, 3), 3, pause)):
             faults = {} if crash_at is None else {crash_at: CRASHES[crash_at // 3 % 2]}
             zombie = Zombie(shape, pause, at_calls(faults), completes)
             outcomes[zombie.run()] += 1
@@ -313,7 +316,7 @@ def test_a_paused_writer_that_wakes_up_while_the_other_has_died_half_way(unanswe
     found = Tally()
     outcomes: Counter[str] = Counter()
     for pause in range(opened_by(shape) + 1, clean_calls(shape) - 1):
-        for dies_at in range(1, 46):
+        for dies_at in taken(range(1, 46), EVERY, pause):
             left = [Fault.TIMEOUT_BEFORE] * unanswered
 
             def faults(number: int, name: str, dies_at: int = dies_at, left: list[Fault] = left) -> Fault | None:

@@ -13,7 +13,8 @@ from destination_s3_spark.chain.events import ReplaceData, Void
 from destination_s3_spark.chain.opening import WriteDisposition
 from unit_tests.chain.fake_store import Completes, Fault
 from unit_tests.chain.merging import Plan, Platform, WatchedBucket, at_calls, run_once, run_until_done
-from unit_tests.chain.trouble import CRASHES, OLD, REFRESH, SCENARIOS, Paused, Scenario, Tally, opened_by, random_faults
+from unit_tests.chain.trouble import CRASHES, EVERY, OLD, REFRESH, SCENARIOS, Paused, Scenario, Tally, opened_by, random_faults
+from unit_tests.rotation import taken
 
 
 def tally(name: str, schedules: Iterable[dict[int, Fault]], completes: Completes, what: str) -> None:
@@ -50,7 +51,7 @@ def test_two_crashes(name: str) -> None:
     pairs = (
         {first: CRASHES[first % 2], second: CRASHES[second % 2]}
         for first in range(1, calls + 1)
-        for second in range(first + 1, first + 20, 2)
+        for second in taken(range(first + 1, first + 20, 2), EVERY, first)
     )
     tally(name, pairs, Completes.REPEATABLE, "two crashes")
 
@@ -128,7 +129,7 @@ def test_three_generations_in_a_row_of_which_only_the_last_ends() -> None:
     second = Plan(3, 6, WriteDisposition.TRUNCATE, ((30, 31), (32,)))
     scenario = Scenario((OLD,), REFRESH)
     calls = scenario.clean_calls()
-    for first_dies in range(1, calls + 1, 2):
+    for first_dies in taken(range(1, calls + 1), 5):
         for second_dies in range(1, calls + 1, 5):
             bucket = scenario.begun()
             bucket.store.hook = at_calls({first_dies: CRASHES[second_dies % 2]})
@@ -148,7 +149,7 @@ def test_a_paused_writer_that_wakes_up_after_another_took_over(name: str, comple
     scenario = SCENARIOS[name]
     found, outcomes = Tally(), Counter[str]()
     for pause in range(opened_by(scenario) + 1, scenario.clean_calls() + 1):
-        for crash_at in (None, *range(1, scenario.clean_calls(), 9)):
+        for crash_at in (None, *taken(range(1, scenario.clean_calls(), 9), EVERY, pause)):
             faults = {} if crash_at is None else {crash_at: CRASHES[crash_at % 2]}
             bucket = scenario.begun(completes)
             paused = Paused(bucket, scenario.troubled, pause, at_calls(faults), others_end=True)
@@ -167,7 +168,7 @@ def test_a_paused_writer_that_wakes_up_while_the_other_has_died_half_way(name: s
     scenario = SCENARIOS[name]
     found, outcomes = Tally(), Counter[str]()
     for pause in range(opened_by(scenario) + 1, scenario.clean_calls() - 1):
-        for dies_at in range(1 + pause % 3, 36, 3):
+        for dies_at in taken(range(1, 36), 3 * EVERY, pause):
             left = [Fault.TIMEOUT_BEFORE] * unanswered
 
             def faults(number: int, call: str, dies_at: int = dies_at, left: list[Fault] = left) -> Fault | None:

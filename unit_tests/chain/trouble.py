@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -11,9 +10,12 @@ from destination_s3_spark.chain.opening import WriteDisposition
 from destination_s3_spark.errors import SyncError
 from unit_tests.chain.fake_store import Completes, Fault, Hook
 from unit_tests.chain.merging import Attempt, Plan, Platform, WatchedBucket, run_once, run_until_done
+from unit_tests.rotation import random_cases
 
 CRASHES = (Fault.CRASH_BEFORE, Fault.CRASH_AFTER)
 TIMEOUTS = (Fault.TIMEOUT_BEFORE, Fault.TIMEOUT_AFTER)
+EVERY = 3
+"""Of so many cases that are alike, a run takes one."""
 OLD = Plan(1, 0, WriteDisposition.APPEND, ((0, 1, 2), (3, 4)))
 MORE = Plan(2, 0, WriteDisposition.APPEND, ((5, 6), (7,)))
 REFRESH = Plan(2, 5, WriteDisposition.TRUNCATE, ((10, 11, 12), (13,), (14, 15)))
@@ -110,7 +112,7 @@ class Tally:
 
 
 def random_faults(seed: str, count: int, last_call: int) -> Iterator[dict[int, Fault]]:
-    chance = random.Random(seed)
+    chance, count = random_cases(seed, count, EVERY)
     for _ in range(count):
         faults = [chance.choice(CRASHES) for _ in range(chance.randint(0, 4))]
         faults += [chance.choice(TIMEOUTS) for _ in range(chance.randint(0, 4))]

@@ -31,8 +31,16 @@ def test_a_disagreement_is_found(monkeypatch: Any) -> None:
         fuzz.run(1, 60)
 
 
+HUGE = {
+    "wide": "é" * 20_000_000,
+    "escaped": "\\u00e9" * 6_000_000,
+    "plain": "a" * 40_000_000,
+    "plain after an escape": "\\n" + "b" * 40_000_000,
+}
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("text", ["é" * 20_000_000, "\\u00e9" * 6_000_000, "a" * 40_000_000, "\\n" + "b" * 40_000_000])
+@pytest.mark.parametrize("text", HUGE.values(), ids=HUGE)
 def test_huge_values(text: str, make_plan: Any, make_line: Any, make_block: Any) -> None:
     plan = make_plan([Field("x", "x", Scalar.STRING), Field("o", "o", SchemalessObject()), Field("n", "n", Scalar.INTEGER)])
     lines = make_block([make_line(f'{{"x":"{text}","o":{{"a": "{text}"}},"n":1}}'), make_line('{"n":2}')])

@@ -24,6 +24,7 @@ from destination_s3_spark.schema.arrow import META_FIELDS
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
 from unit_tests.places import table_of
+from unit_tests.rotation import taken
 from unit_tests.sync.inline_lake import InlineLake, line, status
 
 FOLDER = "lake/airbyte_internal/_raw__stream_users/chain/"
@@ -221,12 +222,9 @@ class Case(NamedTuple):
     mode: str
 
 
-CASES = [
-    pytest.param(Case(name, raw, mode), marks=() if (name, raw, mode) == ("Parquet", True, "append_dedup") else pytest.mark.slow)
-    for name in FORMATS
-    for raw in (True, False)
-    for mode in ("append", "append_dedup")
-]
+QUICK = Case("Parquet", True, "append_dedup")
+OTHERS = [Case(name, raw, mode) for name in FORMATS for raw in (True, False) for mode in ("append", "append_dedup")]
+CASES = [QUICK, *(pytest.param(case, marks=pytest.mark.slow) for case in taken([case for case in OTHERS if case != QUICK], 3))]
 
 
 def case_id(case: Case) -> str:

@@ -20,6 +20,7 @@ from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import ClientLimits, S3Settings
 from destination_s3_spark.sync.batches import Limits
 from unit_tests.examples import quick_first
+from unit_tests.rotation import taken
 from unit_tests.sync.inline_lake import InlineEngine, InlineLake, line, state, status
 from unit_tests.sync.logged_lake import (
     CDC,
@@ -56,10 +57,9 @@ def make_lake(s3_settings: S3Settings, tmp_path: Path) -> Callable[..., InlineLa
 @pytest.mark.parametrize(
     ("log_format", "file_format", "images"),
     [
-        *(("jsonl", "Parquet", images) for images in POLICIES),
-        *(("parquet", "Parquet", images) for images in POLICIES),
-        ("jsonl", "JSONL", POLICIES[0]),
-        ("jsonl", "JSONL", POLICIES[3]),
+        *(("jsonl", "Parquet", images) for images in taken(POLICIES, 4)),
+        *(("parquet", "Parquet", images) for images in taken(POLICIES, 4, 1)),
+        *(("jsonl", "JSONL", images) for images in taken([POLICIES[0], POLICIES[3]], 2)),
         ("replicant_csv", "Parquet", POLICIES[1]),
         ("replicant_json", "Parquet", POLICIES[2]),
         ("jsonl", "Parquet in partitions", POLICIES[3]),

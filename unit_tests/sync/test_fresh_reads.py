@@ -28,6 +28,7 @@ from destination_s3_spark.tables.fresh import TableChanged
 from destination_s3_spark.tables.merge import plan
 from destination_s3_spark.tables.updates import choice
 from destination_s3_spark.tables.updates import waiting as waiting_runs
+from unit_tests.examples import quick_first
 from unit_tests.places import table_of
 from unit_tests.sync.inline_lake import InlineLake, line, state, status
 
@@ -103,8 +104,6 @@ KINDS = (
     Kind("jsonl", "JSONL", tables=(("cdc_deletion_mode", "soft"),)),
     Kind("csv", "CSV", cursor=False),
 )
-
-QUICK = KINDS[:1]
 
 
 def catalog(
@@ -394,7 +393,7 @@ def test_memory_does_not_grow_with_the_rows(make_lake: Callable[[Kind], Lake], m
     assert users.count_rows() == len(numbers)
 
 
-@pytest.mark.parametrize("kind", [pytest.param(kind, id=kind.name, marks=[] if kind in QUICK else [pytest.mark.slow]) for kind in KINDS])
+@pytest.mark.parametrize("kind", quick_first(KINDS), ids=lambda kind: kind.name)
 def test_fresh_reads_equal_the_merged_table_after_each_commit(
     kind: Kind, make_lake: Callable[[Kind], Lake], make_bucket: Callable[[], S3Settings], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,0 +1,24 @@
+"""Turns of cases that are alike: a run takes some of them, and the runs of a few days take all."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Sequence
+from typing import TypeVar
+
+VARIABLE = "TEST_TURN"
+"""Environment variable with the number that chooses the cases, or `all`. conftest.py sets it to the number of the day; runs print it."""
+Case = TypeVar("Case")
+
+
+def taken(cases: Sequence[Case], every: int, after: int = 0) -> Sequence[Case]:
+    """One case in so many, and at least one, from another one on each day. `after` moves the beginning, for one choice of several."""
+    chosen, every = os.environ[VARIABLE], min(every, len(cases))
+    return cases if chosen == "all" or not cases else cases[(int(chosen) + after) % every :: every]
+
+
+def random_cases(name: str, count: int, every: int) -> tuple[random.Random, int]:
+    """Return the source of as many random cases, others each day, and how many of them a run takes: one in so many."""
+    chosen = os.environ[VARIABLE]
+    return random.Random(f"{name} {chosen}"), count if chosen == "all" else count // every
