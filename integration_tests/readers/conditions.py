@@ -15,6 +15,8 @@ from integration_tests.table_readers import neutral
 Row = Mapping[str, Any]
 Names = tuple[str, ...]
 
+KINDS = 3
+"""Of conditions of each column."""
 COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = {"=": operator.eq, "<": operator.lt}
 SCALARS = (bool, int, float, Decimal, str, date, datetime, time)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from integration_tests.readers.reader_process import INSTALLED, ReaderError, ReaderProcess, Row, reader_process
 from integration_tests.servers import REGION, S3Server
+from integration_tests.spark_cluster import QUICK_JVM
 
 PROGRAM = Path(__file__).with_name("spark_process.py")
 
@@ -40,7 +41,7 @@ class Spark41:
 @contextmanager
 def spark41(directory: Path, server: S3Server, catalog: str) -> Iterator[Spark41]:
     """A session that reads from this server, with this REST catalog."""
-    with reader_process(PROGRAM, directory, _settings(server, catalog), SPARK_LOCAL_IP="127.0.0.1") as process:
+    with reader_process(PROGRAM, directory, _settings(server, catalog), SPARK_LOCAL_IP="127.0.0.1", JAVA_TOOL_OPTIONS=QUICK_JVM) as process:
         yield Spark41(process)
 
 
