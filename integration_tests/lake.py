@@ -73,14 +73,17 @@ class Lake:
         """
         self._verify(self.chains(), foreign)
 
-    def verify_at_rest(self, foreign: Collection[str] = ()) -> None:
-        """`verify`, and that nothing is left over or still to be done: what holds after a sync that ended well."""
+    def verify_at_rest(self, names: Collection[str] | None = None, foreign: Collection[str] = ()) -> None:
+        """`verify`, and that nothing is left over or still to be done: what holds after a sync that ended well.
+
+        `names`: the streams that have come to rest, if not all.
+        """
         chains = self.chains()
         self._verify(chains, foreign)
         assert self.bucket.open_uploads() == []
         keys = self.bucket.list_keys()
         assert [key for key in keys if key.startswith(INTERNAL) and "/scratch/" in key] == []
-        for chain in chains.values():
+        for chain in (chain for (_, name), chain in chains.items() if names is None or name in names):
             contents = chain.contents
             assert chain.closed, chain.kinds
             assert (chain.unsure, contents.dropped, contents.pending, chain.keys("delta")) == (set(), [], None, []), chain.prefix

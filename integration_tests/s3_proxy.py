@@ -6,6 +6,7 @@ Requests are passed on byte for byte with their `Host` header, so signatures sta
 from __future__ import annotations
 
 import http.client
+import re
 import socket
 import threading
 from collections import Counter
@@ -16,15 +17,17 @@ from enum import Enum
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, cast
 from urllib.parse import parse_qs, unquote, urlsplit
+from xml.sax.saxutils import unescape
 
 HOP_BY_HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "expect", "proxy-connection"})
 FORWARD_TIMEOUT_S = 120
+_NAMED_KEY = re.compile(rb"<Key>(.*?)</Key>")
 
 
 @dataclass(frozen=True, slots=True)
 class S3Call:
-    """One request the connector made. `form` is the decoded body of an STS call; `status` what the connector got, 0 for a lost answer;
-    `peer` the address it came from."""
+    """One request the connector made. `key` is the first one of a request that deletes several, `form` the decoded body of an STS call,
+    `status` what the connector got, 0 for a lost answer, and `peer` the address it came from."""
 
     action: str
     key: str
@@ -180,6 +183,8 @@ class _Handler(BaseHTTPRequestHandler):
         headers = {name.lower(): value for name, value in self.headers.items()}
         action, key = s3_action(self.command, self.path, headers)
         body = self._body(headers)
+        if action == "DeleteObjects" and (named := _NAMED_KEY.search(body)):
+            key = unescape(named[1].decode())
         call = S3Call(action, key, headers, unquote(body.decode()) if action == "STS" else "", peer=self.client_address[0])
         fault = proxy.fault_for(call)
         if fault and fault.effect and fault.when is When.BEFORE:

@@ -4,63 +4,54 @@ from __future__ import annotations
 
 from collections import Counter
 
-import pytest
-
 from integration_tests.lake import Lake
-from integration_tests.s3_proxy import S3Proxy
+from integration_tests.s3_proxy import S3Call, S3Proxy
 from integration_tests.source import catalog, complete, state, stream, users
 
-CALLS_PER_TABLE = {"append": {"new": 14, "existing": 12}, "append_dedup": {"new": 23, "existing": 22}}
+CALLS_PER_TABLE = {"append": {"new": 14, "existing": 12}, "merged": {"new": 23, "existing": 22}}
 """For a new table one LIST looks for files to adopt, and every table has its symlink manifest written."""
 DELTA_CALLS_PER_TABLE = 3
 """What `publish.delta` may add for an existing table. Every tenth version has a checkpoint, which takes more."""
-NAMES = [f"table_{number}" for number in range(4)]
-CATALOG = catalog(*map(stream, NAMES))
-MESSAGES = [message for name in NAMES for message in (*users(range(10), name), state(9, name), complete(name))]
+WAITING = "waiting"
+MODES = {"append": "append", "merged": "append_dedup", WAITING: "append_dedup"}
+"""The modes of the tables of each kind. Rows of the last one wait for a merge."""
+TABLES = 4
+"""Of each kind."""
+NAMES = {kind: [f"{kind}_{number}" for number in range(TABLES)] for kind in MODES}
+CATALOG = catalog(*(stream(name, mode=mode, primary_key=[["id"]]) for kind, mode in MODES.items() for name in NAMES[kind]))
+MESSAGES = [message for names in NAMES.values() for name in names for message in (*users(range(10), name), state(9, name), complete(name))]
 
 
-@pytest.mark.parametrize("mode", CALLS_PER_TABLE)
-def test_a_small_sync_makes_few_calls_per_table(moto_lake: Lake, proxy: S3Proxy, mode: str) -> None:
-    connector = moto_lake.connector(proxy.endpoint)
-    streams = catalog(*(stream(name, mode=mode, primary_key=[["id"]]) for name in NAMES))
-    for kind, most in CALLS_PER_TABLE[mode].items():
-        proxy.forget()
-        connector.write(streams, MESSAGES).expect_success()
-        counts = proxy.counts()
-        print(f"{mode}, {kind} tables: {counts.total() / len(NAMES):.1f} calls per table, {dict(counts)}")
-        assert counts.total() <= most * len(NAMES), f"{kind} tables: {counts}"
-    moto_lake.verify_at_rest()
-
-    delta = moto_lake.connector(proxy.endpoint, publish={"delta": True})
-    for _ in ("the first version of each log", "the steady state"):
-        proxy.forget()
-        delta.write(streams, MESSAGES).expect_success()
-    counts = proxy.counts()
-    of_log = Counter(call.action for call in proxy.calls if "_delta_log" in call.key)
-    print(f"{mode}, Delta tables: {counts.total() / len(NAMES):.1f} calls per table, {dict(of_log)} for the logs")
-    assert of_log == {"GetObject": len(NAMES), "PutObject": len(NAMES)}
-    assert counts.total() <= (CALLS_PER_TABLE[mode]["existing"] + DELTA_CALLS_PER_TABLE) * len(NAMES), f"Delta tables: {counts}"
+def calls_of(calls: list[S3Call], kind: str) -> list[S3Call]:
+    """The calls for tables of a kind. Those for several tables at once count for each."""
+    others = [f"{other}_" for other in MODES if other != kind]
+    return [call for call in calls if not any(other in call.key for other in others)]
 
 
-@pytest.mark.parametrize("publish", [{}, {"delta": True}], ids=["files", "delta"])
-def test_a_sync_whose_rows_wait_for_a_merge_makes_no_more_calls_than_an_append(
-    moto_lake: Lake, proxy: S3Proxy, publish: dict[str, bool]
-) -> None:
-    tables = {"merge": [{"stream": "*", "when_runs_mb": 1000}]}
-    connector = moto_lake.connector(proxy.endpoint, publish=publish, tables=tables)
-    counts = {}
-    for mode in ("append", "append_dedup"):
-        streams = catalog(*(stream(name, mode, mode=mode, primary_key=[["id"]]) for name in NAMES))
-        messages = [message for name in NAMES for message in (*users(range(10), name, mode), state(9, name, mode), complete(name, mode))]
-        for _ in ("new", "existing", "the steady state"):
+def test_a_small_sync_makes_few_calls_per_table(moto_lake: Lake, proxy: S3Proxy) -> None:
+    connector = moto_lake.connector(proxy.endpoint, tables={"merge": [{"stream": f"{WAITING}_*", "when_runs_mb": 1000}]})
+    for publish in ({}, {"delta": True}):
+        for sync in ("new", "existing"):  # the first versions of Delta's logs, and the steady state
             proxy.forget()
-            connector.write(streams, messages).expect_success()
-            counts[mode] = proxy.counts()
-    print({mode: dict(of) for mode, of in counts.items()})
-    assert counts["append_dedup"].total() <= counts["append"].total(), counts
+            connector.write(CATALOG, MESSAGES, publish=publish).expect_success()
+            found = {kind: calls_of(proxy.calls, kind) for kind in MODES}
+            print(publish, sync, {kind: dict(Counter(call.action for call in calls)) for kind, calls in found.items()})
+            if publish and sync == "new":
+                continue
+            for kind, most in CALLS_PER_TABLE.items():
+                bound = most[sync] + (DELTA_CALLS_PER_TABLE if publish else 0)
+                assert len(found[kind]) <= bound * TABLES, f"{kind}, {sync}, {publish}: {found[kind]}"
+            if sync == "existing":
+                assert len(found[WAITING]) <= len(found["append"]), f"no more calls than an append: {found[WAITING]}"
+        if not publish:
+            moto_lake.verify_at_rest({*NAMES["append"], *NAMES["merged"]})
+    for calls in found.values():
+        of_log = Counter(call.action for call in calls if "_delta_log" in call.key)
+        assert of_log == {"GetObject": TABLES, "PutObject": TABLES}
 
 
 def test_a_sync_without_records_makes_next_to_no_calls(moto_lake: Lake, proxy: S3Proxy) -> None:
-    moto_lake.connector(proxy.endpoint).write(CATALOG, [complete(name) for name in NAMES]).expect_success()
+    names = NAMES["append"]
+    moto_lake.connector(proxy.endpoint).write(catalog(*map(stream, names)), [complete(name) for name in names]).expect_success()
     assert proxy.counts().keys() <= {"GetObject", "HeadObject", "ListObjects", "ListMultipartUploads"}
-    assert proxy.counts().total() <= 3 * len(NAMES), proxy.counts()
+    assert proxy.counts().total() <= 3 * TABLES, proxy.counts()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -19,8 +20,6 @@ CHECKPOINTS = 6
 ROWS_PER_CHECKPOINT = 50
 ALL_IDS = list(range(CHECKPOINTS * ROWS_PER_CHECKPOINT))
 SECOND_BATCH_AGE = {"max_batch_age_s": 1}
-SIGTERM_EXIT_CODE = 143
-SIGINT_EXIT_CODE = 130
 CATALOG = catalog(stream())
 
 
@@ -45,20 +44,26 @@ MOMENTS = {
     "between completes": Fault("CompleteMultipartUpload", skip=2, when=When.AFTER),
 }
 """The first commit is blocks 0 to 2 and two files; each moment is in the second one. Each has a stream of its name."""
+ENDINGS = {
+    "terminated at work": (signal.SIGTERM, True),
+    "interrupted at work": (signal.SIGINT, True),
+    "interrupted at its start": (signal.SIGINT, False),
+}
+"""Signals, and whether the sync has committed something by then. Each has a stream of its name, too."""
 
 
 @pytest.fixture(scope="module")
-def killed(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[int]]:
-    """The ids in the table of each moment, after a sync that died then, and one sync that brought the rest of all tables."""
-    lake = Lake(new_bucket(moto), tmp_path_factory.mktemp("killed"))
+def crashed(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[int]]:
+    """The ids in the table of each moment and ending, after a sync that ended so, and one sync that brought the rest of all tables."""
+    lake = Lake(new_bucket(moto), tmp_path_factory.mktemp("crashed"))
     rest: list[bytes] = []
-    for moment in MOMENTS:
-        outcome = killed_sync(lake, moment)
+    for name in (*MOMENTS, *ENDINGS):
+        outcome = killed_sync(lake, name) if name in MOMENTS else stopped_sync(lake, name)
         lake.verify()
-        rest += rest_after(outcome.state_lines, moment)
-    lake.connector(batching=SECOND_BATCH_AGE).write(catalog(*map(stream, MOMENTS)), rest).expect_success()
+        rest += rest_after(outcome.state_lines, name)
+    lake.connector(batching=SECOND_BATCH_AGE).write(catalog(*map(stream, (*MOMENTS, *ENDINGS))), rest).expect_success()
     lake.verify_at_rest()
-    return {moment: lake.ids(("shop", moment)) for moment in MOMENTS}
+    return {name: lake.ids(("shop", name)) for name in (*MOMENTS, *ENDINGS)}
 
 
 def killed_sync(lake: Lake, moment: str) -> Outcome:
@@ -73,35 +78,32 @@ def killed_sync(lake: Lake, moment: str) -> Outcome:
     return outcome
 
 
-@pytest.mark.parametrize("moment", MOMENTS)
-def test_after_a_kill_at_a_request_every_row_is_there_exactly_once(killed: dict[str, list[int]], moment: str) -> None:
-    assert killed[moment] == ALL_IDS
-
-
-def assert_gone(family: list[psutil.Process]) -> None:
-    _, alive = psutil.wait_procs(family, timeout=10)
-    assert alive == []
-
-
-def test_sigterm_ends_the_sync_within_ten_seconds_with_nothing_half(moto_lake: Lake) -> None:
-    connector = moto_lake.connector(batching=SECOND_BATCH_AGE)
-    with connector.start(CATALOG) as sync:
-        sync.send(*checkpoint(0)).wait_for_states(1)
-        sync.send(*checkpoint(1)[:-1])
+def stopped_sync(lake: Lake, ending: str) -> Outcome:
+    """A sync of the ending's stream, which a signal ends within ten seconds, with all processes below it and nothing half."""
+    number, at_work = ENDINGS[ending]
+    with lake.connector(batching=SECOND_BATCH_AGE).start(catalog(stream(ending))) as sync:
+        sync.send(*checkpoint(0, ending)).wait_for_jvm()
+        if at_work:
+            sync.wait_for_states(1)
+        sync.send(*checkpoint(1, ending)[:-1])
         family, asked = sync.family(), time.monotonic()
-        outcome = sync.terminate().finish(30)
-    assert outcome.exit_code == SIGTERM_EXIT_CODE
+        outcome = (sync.terminate() if number is signal.SIGTERM else sync.interrupt()).finish(30)
+    assert outcome.exit_code == 128 + number
     assert time.monotonic() - asked < 10
     assert len(family) > 1, "Spark's JVM is a child of the connector"
-    assert_gone(family)
-    assert "stopped by SIGTERM" in outcome.warnings
-    assert (outcome.summary["ending"], outcome.summary["records_committed"]) == ("stopped", ROWS_PER_CHECKPOINT)
-    moto_lake.verify()
-    assert moto_lake.ids() == ALL_IDS[:ROWS_PER_CHECKPOINT]
+    _, alive = psutil.wait_procs(family, timeout=10)
+    assert alive == []
+    assert f"stopped by {number.name}; the next sync resends" in outcome.warnings
+    assert (outcome.errors, outcome.stderr) == ([], "")
+    if at_work:
+        assert (outcome.summary["ending"], outcome.summary["records_committed"]) == ("stopped", ROWS_PER_CHECKPOINT)
+        assert lake.ids(("shop", ending)) == ALL_IDS[:ROWS_PER_CHECKPOINT]
+    return outcome
 
-    connector.write(CATALOG, rest_after(outcome.state_lines)).expect_success()
-    assert moto_lake.ids() == ALL_IDS
-    moto_lake.verify_at_rest()
+
+@pytest.mark.parametrize("name", [*MOMENTS, *ENDINGS])
+def test_after_a_kill_at_a_request_or_a_signal_every_row_is_there_exactly_once(crashed: dict[str, list[int]], name: str) -> None:
+    assert crashed[name] == ALL_IDS
 
 
 def test_sigterm_before_spark_is_up_ends_the_sync_at_once(moto_lake: Lake) -> None:
@@ -109,26 +111,6 @@ def test_sigterm_before_spark_is_up_ends_the_sync_at_once(moto_lake: Lake) -> No
         sync.send(*checkpoint(0)).wait_for_jvm()
         asked = time.monotonic()
         outcome = sync.terminate().finish(30)
-    assert outcome.exit_code == SIGTERM_EXIT_CODE
+    assert outcome.exit_code == 128 + signal.SIGTERM
     assert time.monotonic() - asked < 10
     assert outcome.states == []
-
-
-@pytest.mark.parametrize("at_work", [True, False])
-def test_ctrl_c_ends_the_sync_as_sigterm_does(moto_lake: Lake, at_work: bool) -> None:
-    connector = moto_lake.connector(batching=SECOND_BATCH_AGE)
-    with connector.start(CATALOG) as sync:
-        sync.send(*checkpoint(0)).wait_for_jvm()
-        if at_work:
-            sync.wait_for_states(1)
-        family, asked = sync.family(), time.monotonic()
-        outcome = sync.send(*checkpoint(1)[:-1]).interrupt().finish(30)
-    assert outcome.exit_code == SIGINT_EXIT_CODE
-    assert time.monotonic() - asked < 10
-    assert "stopped by SIGINT; the next sync resends" in outcome.warnings
-    assert (outcome.errors, outcome.stderr) == ([], "")
-    assert_gone(family)
-
-    connector.write(CATALOG, rest_after(outcome.state_lines)).expect_success()
-    assert moto_lake.ids() == ALL_IDS
-    moto_lake.verify_at_rest()

@@ -11,6 +11,7 @@ import pytest
 
 from integration_tests.connector import SCRIPT
 from integration_tests.lake import Lake
+from integration_tests.servers import S3Server, new_bucket
 from integration_tests.source import catalog, complete, descriptor, line, state, stream, users
 
 PATHS = (("shop", "users"), ("shop", "events"), ("shop", "orders"))
@@ -60,45 +61,46 @@ def test_a_source_that_died_costs_no_row_in_any_mode_and_its_next_attempt_double
     assert [moto_lake.ids(path) for path in PATHS] == [[200, 201], [*range(10), 100, 101, 200, 201], [*range(10), 200, 201]]
     moto_lake.verify_at_rest()
 
-
-def test_nothing_at_all_is_no_empty_source(moto_lake: Lake) -> None:
-    connector = moto_lake.connector()
-    connector.write(ALL_MODES, sent([1, 2], *ENDS)).expect_success()
+    # Nothing at all is no empty source.
     connector.write(ALL_MODES, []).expect_failure("transient_error")
-    assert [moto_lake.ids(path) for path in PATHS] == [[1, 2]] * 3
+    assert moto_lake.ids(PATHS[0]) == [200, 201]
     connector.write(ALL_MODES, ENDS).expect_success()
-    assert [moto_lake.ids(path) for path in PATHS] == [[], [1, 2], [1, 2]]
+    assert [moto_lake.ids(path) for path in PATHS] == [[], [*range(10), 100, 101, 200, 201], [*range(10), 200, 201]]
     moto_lake.verify_at_rest()
 
 
-@pytest.fixture
-def held_back(moto_lake: Lake) -> Lake:
-    """Ten users, and two that a source sent before a checkpoint that may be its last."""
-    one = catalog(stream(mode="overwrite", **BARE))
-    moto_lake.connector().write(one, [*users(range(10)), injected("users")]).expect_success()
-    error = moto_lake.connector().write(one, [*users([100, 101]), state(7)]).expect_failure("config_error").error_message
-    assert "shop.users (2 rows in place of 10)" in error
+@pytest.fixture(scope="module")
+def held_back(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    """Two tables of ten users, and two of each that a source sent before a checkpoint that may be its last."""
+    lake, names = Lake(new_bucket(moto), tmp_path_factory.mktemp("held-back")), ("accepted", "discarded")
+    streams = catalog(*(stream(name, mode="overwrite", **BARE) for name in names))
+    whole = [line for name in names for line in (*users(range(10), name), injected(name))]
+    lake.connector().write(streams, whole).expect_success()
+    part = [line for name in names for line in (*users([100, 101], name), state(7, name))]
+    error = lake.connector().write(streams, part).expect_failure("config_error").error_message
+    assert "shop.accepted (2 rows in place of 10)" in error
     assert "accept" in error
     assert "discard" in error
-    assert moto_lake.ids() == list(range(10))
-    assert "2 rows held back" in command(moto_lake, "inspect", "users").stdout
-    moto_lake.verify()
-    return moto_lake
+    for name in names:
+        assert lake.ids(("shop", name)) == list(range(10))
+        assert "2 rows held back" in command(lake, "inspect", name).stdout
+    lake.verify()
+    return lake
 
 
 def test_accept_publishes_what_was_held_back(held_back: Lake) -> None:
-    accepted = command(held_back, "accept", "--stream", "users")
-    assert (accepted.returncode, accepted.stdout) == (0, "shop.users: accepted: 2 rows in place of 10\n"), accepted.stderr
-    assert held_back.ids() == [100, 101]
-    held_back.verify_at_rest()
-    assert command(held_back, "accept").stdout == "nothing is held back\n"
+    accepted = command(held_back, "accept", "--stream", "accepted")
+    assert (accepted.returncode, accepted.stdout) == (0, "shop.accepted: accepted: 2 rows in place of 10\n"), accepted.stderr
+    assert held_back.ids(("shop", "accepted")) == [100, 101]
+    held_back.verify_at_rest({"accepted"})
+    assert command(held_back, "accept", "--stream", "accepted").stdout == "nothing is held back\n"
 
 
 def test_discard_drops_what_was_held_back(held_back: Lake) -> None:
-    discarded = command(held_back, "discard")
-    assert (discarded.returncode, discarded.stdout) == (0, "shop.users: discarded: 2 rows in place of 10\n"), discarded.stderr
-    assert held_back.ids() == list(range(10))
-    held_back.verify_at_rest()
+    discarded = command(held_back, "discard", "--stream", "discarded")
+    assert (discarded.returncode, discarded.stdout) == (0, "shop.discarded: discarded: 2 rows in place of 10\n"), discarded.stderr
+    assert held_back.ids(("shop", "discarded")) == list(range(10))
+    held_back.verify_at_rest({"discarded"})
 
 
 def test_a_source_without_states_needs_the_users_word(moto_lake: Lake) -> None:

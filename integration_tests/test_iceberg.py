@@ -12,10 +12,11 @@ from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 
+from integration_tests.connector import Connector
 from integration_tests.iceberg_rest_server import NoRestServerError, class_path, rest_catalog_server
 from integration_tests.lake import Lake
 from integration_tests.servers import REGION
-from integration_tests.source import EMITTED_AT_MS, catalog, complete, record, state, stream, users
+from integration_tests.source import EMITTED_AT_MS, USERS_SCHEMA, JsonObject, catalog, complete, record, state, stream, users
 
 NAME = ("shop", "users")
 EXTRACTED = "_airbyte_extracted_at = '2023-11-14T22:13:20+00:00'"
@@ -30,7 +31,7 @@ class Registered:
     properties: dict[str, str]
     environment: dict[str, str] = field(default_factory=dict)
 
-    def connector(self, **options: Any) -> Any:
+    def connector(self, **options: Any) -> Connector:
         return self.lake.connector(environment=self.environment, publish={"iceberg": self.options}, **options)
 
     def catalog(self) -> Catalog:
@@ -92,6 +93,9 @@ def test_a_table_grows_changes_its_columns_is_refreshed_and_is_taken_back_from_o
     assert registered.ids() == [*range(10)] == registered.ids(EXTRACTED)
     assert registered.matches_the_chain()
 
+    if "uri" not in registered.options:  # AWS Glue: what comes in between is the same by every catalog
+        refresh_and_take_back(registered, connector, USERS_SCHEMA["properties"], "user 1")
+        return
     columns = {
         "id": {"type": "integer"},
         "name": {"type": "string"},
@@ -107,7 +111,7 @@ def test_a_table_grows_changes_its_columns_is_refreshed_and_is_taken_back_from_o
     assert registered.ids("name = 'user 9'") == [9]
     assert registered.matches_the_chain()
 
-    rarely = {"tables": {"merge": [{"stream": "*", "when_runs_mb": 1000}]}}
+    rarely: dict[str, Any] = {"tables": {"merge": [{"stream": "*", "when_runs_mb": 1000}]}}
     connector.write(grown, [*users([10]), state(2), complete()], **rarely).expect_success()
     assert registered.table().properties["airbyte.rows-waiting"] == "1"
     assert registered.ids() == [*range(11)]
@@ -120,8 +124,14 @@ def test_a_table_grows_changes_its_columns_is_refreshed_and_is_taken_back_from_o
     assert registered.ids() == [*range(12)]
     assert registered.matches_the_chain()
 
-    refreshed = catalog(stream(schema={"type": "object", "properties": retyped}, generation=2, minimum_generation=2, **dedup))
-    last = connector.write(refreshed, [record({"id": 1, "name": 1}), state(4), complete()]).expect_success()
+    refresh_and_take_back(registered, connector, retyped, 1)
+
+
+def refresh_and_take_back(registered: Registered, connector: Connector, columns: JsonObject, name: Any) -> None:
+    """A refresh is shown, and what others then commit is undone by the next sync."""
+    dedup: dict[str, Any] = {"mode": "append_dedup", "primary_key": [["id"]]}
+    refreshed = catalog(stream(schema={"type": "object", "properties": columns}, generation=2, minimum_generation=2, **dedup))
+    last = connector.write(refreshed, [record({"id": 1, "name": name}), state(4), complete()]).expect_success()
     assert "iceberg" not in last.warnings
     assert registered.ids() == [1]
     assert registered.matches_the_chain()
@@ -131,7 +141,7 @@ def test_a_table_grows_changes_its_columns_is_refreshed_and_is_taken_back_from_o
     assert registered.ids() == []
     with pytest.raises(CommitFailedException):
         stale.delete("id = 1")
-    again = catalog(stream(schema={"type": "object", "properties": retyped}, generation=2, **dedup))
+    again = catalog(stream(schema={"type": "object", "properties": columns}, generation=2, **dedup))
     connector.write(again, [complete()]).expect_success()
     assert registered.ids() == [1], "what others commit is undone"
     assert registered.matches_the_chain()
@@ -141,7 +151,7 @@ def test_a_table_grows_changes_its_columns_is_refreshed_and_is_taken_back_from_o
 def test_a_catalog_that_is_down_ends_no_sync(registered: Registered) -> None:
     connector = registered.connector()
     connector.write(catalog(stream()), [*users(range(3)), state(1), complete()]).expect_success()
-    down = {"publish": {"iceberg": {"type": "rest", "uri": "http://127.0.0.1:9"}}}
+    down: dict[str, Any] = {"publish": {"iceberg": {"type": "rest", "uri": "http://127.0.0.1:9"}}}
     outcome = connector.write(catalog(stream()), [*users(range(3, 6)), state(2), complete()], **down).expect_success()
     assert len(outcome.states) == 1
     assert "table shop.users is not published for iceberg: The Iceberg catalog could not be reached" in outcome.warnings

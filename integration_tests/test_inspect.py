@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import json
 import subprocess
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
 
+from destination_s3_spark.cli import operator_command
 from integration_tests.connector import SCRIPT, TIMEOUT_S
 from integration_tests.lake import Lake
 from integration_tests.servers import S3Server, new_bucket
@@ -36,14 +39,18 @@ WIDER = {**SCHEMA, "properties": {**SCHEMA["properties"], "added": {"type": "int
 
 
 def inspect(lake: Lake, *arguments: str, **options: Any) -> str:
-    """What the installed command prints."""
+    """What the command prints. It runs in this process; the installed one is run below and in test_doctor.py."""
     config = lake.directory / "inspect-config.json"
     config.write_text(json.dumps(lake.connector().config(**options)))
-    done = subprocess.run(
-        [str(SCRIPT), "inspect", *arguments, "--config", str(config)], capture_output=True, text=True, timeout=TIMEOUT_S, check=False
-    )
-    assert (done.returncode, done.stderr) == (0, ""), done.stderr
-    return done.stdout
+    return operated("inspect", *arguments, "--config", str(config))
+
+
+def operated(*arguments: str) -> str:
+    """What a command prints in this process."""
+    with io.TextIOWrapper(io.BytesIO(), encoding="utf-8") as terminal, redirect_stdout(terminal):
+        assert operator_command(arguments) == 0
+        terminal.seek(0)
+        return terminal.read()
 
 
 @pytest.fixture(scope="module")
@@ -60,9 +67,14 @@ def rows(lake: Lake, *arguments: str) -> Any:
     return json.loads(inspect(lake, *arguments, "--output", "json"))
 
 
-def test_each_sync_is_told_with_what_it_brought(synced: Lake) -> None:
-    found = rows(synced, "users", "syncs")
+def test_each_sync_is_told_with_what_it_brought_by_the_installed_command(synced: Lake) -> None:
+    config = synced.directory / "installed.json"
+    config.write_text(json.dumps(synced.connector().config()))
+    command = [str(SCRIPT), "inspect", "users", "syncs", "--output", "json", "--config", str(config)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
 
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    found = json.loads(done.stdout)
     assert [(sync["rows"], sync["values_changed"], sync["end"]) for sync in found] == [(2, 3, "cleanly"), (1, 0, "cleanly")]
     assert all(sync["duration_s"] > 0 and sync["bytes"] > 0 and sync["commits"] == 1 for sync in found)
 
@@ -164,10 +176,7 @@ def test_decimals_are_keys_and_columns_of_every_statement(moto: S3Server, tmp_pa
         assert "Left out" not in statement
     config = tmp_path / "report-config.json"
     config.write_text(json.dumps(lake.connector(**options).config()))
-    done = subprocess.run(
-        [str(SCRIPT), "report", "--config", str(config), "--out", str(tmp_path / "page.html")], capture_output=True, text=True, check=False
-    )
-    assert (done.returncode, done.stderr) == (0, "")
+    assert operated("report", "--config", str(config), "--out", str(tmp_path / "page.html"))
 
 
 @pytest.mark.parametrize(

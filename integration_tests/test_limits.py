@@ -73,13 +73,6 @@ def one_record(data: Mapping[str, Any]) -> list[bytes]:
     return [record(data), state(1), complete()]
 
 
-def test_a_long_number_that_is_none_is_null(moto_lake: Lake) -> None:
-    streams = catalog(stream(schema=schema(id={"type": "integer"}, n={"type": "number"})))
-    written(moto_lake, streams, one_record({"id": 1, "n": "0" * 1_000_000 + "x"}), 600).expect_success()
-    (row,) = moto_lake.rows()
-    assert (row["id"], row["n"]) == (1, None)
-
-
 def tree(depth: int) -> JsonObject:
     """Unions of two objects, of which each has one more such union: 2**depth columns."""
     if not depth:
@@ -100,20 +93,49 @@ def nested(levels: int, *, types: Any) -> JsonObject:
     return inner
 
 
-@pytest.mark.parametrize("form", [{"format_type": "Parquet"}, {"format_type": "Avro"}])
-def test_types_of_the_deepest_nesting_are_written_and_read(moto_lake: Lake, form: dict[str, Any]) -> None:
+DEEPEST = {"plain": "object", "nullable": ["null", "object"]}
+"""Types of objects of the deepest nesting, by stream."""
+
+
+def deep_record(name: str) -> list[bytes]:
     deep: Any = "leaf"
     for _ in range(MOST_LEVELS - 1):
         deep = {"in": deep}
-    types = {"plain": "object", "nullable": ["null", "object"]}
-    streams = catalog(*(stream(name, schema=schema(tree=nested(MOST_LEVELS - 1, types=kind))) for name, kind in types.items()))
-    messages = [message for name in types for message in (record({"tree": deep}, name), state(1, name), complete(name))]
-    publish = {"delta": form["format_type"] == "Parquet"}
-    written(moto_lake, streams, messages, 600, format=form, publish=publish).expect_success()
-    if form["format_type"] == "Parquet":
-        for name in types:
-            (row,) = moto_lake.rows(("shop", name))
-            assert row["tree"] == deep
+    return [record({"tree": deep}, name), state(1, name), complete(name)]
+
+
+def deep_streams() -> list[JsonObject]:
+    return [stream(name, schema=schema(tree=nested(MOST_LEVELS - 1, types=kind))) for name, kind in DEEPEST.items()]
+
+
+def test_a_long_number_deep_types_empty_objects_and_many_unknown_streams(moto_lake: Lake) -> None:
+    items = {"type": "array", "items": schema(**{f"m{number}": {"type": "integer"} for number in range(300)})}
+    streams = catalog(
+        stream("numbers", schema=schema(id={"type": "integer"}, n={"type": "number"})),
+        stream("objects", schema=schema(list=items)),
+        *deep_streams(),
+    )
+    messages = [
+        b"".join(record({"id": number}, f"unknown {number}") for number in range(50_000)),
+        *(record({"id": 1, "n": "0" * 1_000_000 + "x"}, "numbers"), state(1, "numbers"), complete("numbers")),
+        *(record({"list": [{}] * 350_000}, "objects"), state(1, "objects"), complete("objects")),
+        *(line for name in DEEPEST for line in deep_record(name)),
+    ]
+    outcome = written(moto_lake, streams, messages, 600, publish={"delta": True}).expect_success()
+
+    assert outcome.warnings.count("not in the catalog") == 101
+    (row,) = moto_lake.rows(("shop", "numbers"))
+    assert (row["id"], row["n"]) == (1, None), "it is no number"
+    for name in DEEPEST:
+        (row,) = moto_lake.rows(("shop", name))
+        for _ in range(MOST_LEVELS - 1):
+            row = row["tree" if "tree" in row else "in"]
+        assert row == {"in": "leaf"}
+
+
+def test_deep_types_are_written_as_avro(moto_lake: Lake) -> None:
+    messages = [line for name in DEEPEST for line in deep_record(name)]
+    written(moto_lake, catalog(*deep_streams()), messages, 600, format={"format_type": "Avro"}).expect_success()
 
 
 @pytest.mark.parametrize("levels", [MOST_LEVELS, 200, 3_000])
@@ -158,22 +180,9 @@ def test_a_very_wide_table_is_written(moto_lake: Lake) -> None:
     assert (row["c7"], row["c8"]) == ("x", None)
 
 
-def test_empty_objects_of_many_members_take_little(moto_lake: Lake) -> None:
-    members = {f"m{number}": {"type": "integer"} for number in range(300)}
-    items = {"type": "array", "items": schema(**members)}
-    written(moto_lake, catalog(stream(schema=schema(list=items))), one_record({"list": [{}] * 350_000}), 600).expect_success()
-
-
 def test_a_state_after_every_record(moto_lake: Lake) -> None:
     count = 20_000
     text = b"".join(message for number in range(count) for message in (*users([number]), state(number)))
     outcome = written(moto_lake, catalog(stream()), [text, complete()], 500).expect_success()
     assert [cursor_of(line) for line in outcome.state_lines] == list(range(count))
     assert moto_lake.ids() == list(range(count))
-
-
-def test_records_of_many_unknown_streams(moto_lake: Lake) -> None:
-    unknown = b"".join(record({"id": number}, f"unknown {number}") for number in range(50_000))
-    outcome = written(moto_lake, catalog(stream()), [unknown, *users([1]), state(1), complete()], 500).expect_success()
-    assert outcome.warnings.count("not in the catalog") == 101
-    assert moto_lake.ids() == [1]

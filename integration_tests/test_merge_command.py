@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,12 +14,16 @@ from integration_tests.lake import Lake
 from integration_tests.s3_proxy import Fault, S3Call, S3Proxy, When, s3_proxy
 from integration_tests.servers import S3Server, new_bucket
 from integration_tests.source import JsonObject, catalog, complete, record, state, stream
+from unit_tests.rotation import taken
 
 SCHEMA: JsonObject = {"type": "object", "properties": {"id": {"type": "integer"}, "round": {"type": "integer"}}}
 RAW: JsonObject = {"raw_tables": True}
 LATER: JsonObject = {**RAW, "merge": [{"stream": "*", "at_least_every_hours": 1000}]}
 DEDUP: JsonObject = {"schema": SCHEMA, "mode": "append_dedup", "primary_key": [["id"]], "cursor_field": ["round"]}
 MOST_CALLS = 60
+"""More than a merge of one table makes."""
+EVERY = 4
+"""A run kills after every so many calls, beginning with another one each day."""
 
 
 def dedup(*names: str, sync_id: int = 7, **more: Any) -> JsonObject:
@@ -50,15 +55,26 @@ def operate(connector: Connector, command: str, *options: str) -> tuple[int, str
     return done.exit_code, b"".join(done.lines).decode()
 
 
-@pytest.fixture
-def lake(moto_lake: Lake) -> Lake:
-    """Two tables with a merged round and one that waits, and a third that has nothing to merge."""
-    connector = moto_lake.connector(tables=LATER)
-    events = stream("events", schema=SCHEMA)
-    connector.write(catalog(*dedup("users", "orders")["streams"], events), messages(0, "users", "orders", "events")).expect_success()
-    connector.write(dedup("users", "orders"), messages(1, "users", "orders")).expect_success()
-    assert table(moto_lake, "users") == after(0)
-    return moto_lake
+OVERTAKEN = {
+    "before_it_opens_the_table": Fault("PutObject", "/chain/"),
+    "while_it_merges": Fault("CreateMultipartUpload"),
+    "before_its_block": Fault("PutObject", "/chain/", skip=1),
+    "after_its_block": Fault("CompleteMultipartUpload"),
+}
+"""When another sync begins, by the name of the table that is merged."""
+TABLES = ("users", "orders", "beside_running", "beside_idle", "died", "refreshed", *OVERTAKEN)
+
+
+@pytest.fixture(scope="module")
+def lake(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    """Tables with a merged round and one that waits, and one that has nothing to merge. Each test has some of its own."""
+    lake = Lake(new_bucket(moto), tmp_path_factory.mktemp("lake"))
+    connector = lake.connector(tables=LATER)
+    viewers = stream("viewers", schema=SCHEMA)
+    connector.write(catalog(*dedup(*TABLES)["streams"], viewers), messages(0, *TABLES, "viewers")).expect_success()
+    connector.write(dedup(*TABLES), messages(1, *TABLES)).expect_success()
+    assert table(lake, "users") == after(0)
+    return lake
 
 
 def test_it_merges_what_waits_and_the_tables_are_as_after_a_sync(lake: Lake) -> None:
@@ -68,96 +84,94 @@ def test_it_merges_what_waits_and_the_tables_are_as_after_a_sync(lake: Lake) -> 
     assert code == 0
     assert re.fullmatch(r"shop.users: merged 6 rows of 2 runs \([\d.]+ kB\) in [\d.]+ s, 5 rows in the table\n", said)
     assert (table(lake, "users"), table(lake, "orders")) == (after(0, 1, 2), after(0))
-    code, said = operate(connector, "merge")
+    code, said = operate(connector, "merge", "--stream", "*ers")
     assert (code, [line.partition(":")[0] for line in said.splitlines()]) == (0, ["shop.orders"])
     assert table(lake, "orders") == after(0, 1)
-    lake.verify_at_rest()
-    assert operate(connector, "merge") == (0, "nothing to merge\n")
+    lake.verify_at_rest({"users", "orders", "viewers"})
+    assert operate(connector, "merge", "--stream", "*ers") == (0, "nothing to merge\n")
 
     connector.write(dedup("users", "orders"), messages(3, "users", "orders")).expect_success()
     assert (table(lake, "users"), table(lake, "orders")) == (after(0, 1, 2, 3), after(0, 1, 3))
-    lake.verify_at_rest()
+    lake.verify_at_rest({"users", "orders"})
 
 
 def test_a_sync_that_is_running_keeps_its_table_and_the_others_are_merged(lake: Lake) -> None:
     connector = lake.connector(tables=RAW, batching={"max_batch_age_s": 1})
-    sent = messages(2, "users")
-    with connector.start(dedup("users", sync_id=8)) as sync:
+    sent = messages(2, "beside_running")
+    with connector.start(dedup("beside_running", sync_id=8)) as sync:
         sync.send(*sent[:-1]).wait_for_states(1)
-        code, said = operate(lake.connector(tables=RAW), "merge")
+        code, said = operate(lake.connector(tables=RAW), "merge", "--stream", "beside_*")
         assert code == 1
-        assert "shop.users: failed. A sync may be writing to it (sync id 8, " in said
-        assert "shop.orders: merged 3 rows of 1 run" in said
+        assert "shop.beside_running: failed. A sync may be writing to it (sync id 8, " in said
+        assert "shop.beside_idle: merged 3 rows of 1 run" in said
         sync.send(sent[-1]).end_input().finish().expect_success()
-    assert (table(lake, "users"), table(lake, "orders")) == (after(0, 1, 2), after(0, 1))
+    assert (table(lake, "beside_running"), table(lake, "beside_idle")) == (after(0, 1, 2), after(0, 1))
     lake.verify()
 
 
-OVERTAKEN = {
-    "before it opens the table": Fault("PutObject", "/chain/"),
-    "while it merges": Fault("CreateMultipartUpload", f"{BUCKET_PATH}/shop/"),
-    "before its block": Fault("PutObject", "/chain/", skip=1),
-    "after its block": Fault("CompleteMultipartUpload"),
-}
+@pytest.fixture(scope="module")
+def overtaken(lake: Lake) -> dict[str, tuple[int, str]]:
+    """What the command said of each table, which a sync took over, and left as expected; and so did one more sync of all."""
+    connector, found = lake.connector(tables=RAW), {}
+    for name, planned in OVERTAKEN.items():
+        sync, won = partial(connector.write, dedup(name, sync_id=9), messages(2, name)), list[Outcome]()
+        with s3_proxy(lake.bucket.server.endpoint) as proxy:
+            key = planned.key_contains or f"/shop/{name}/"
+            effect = partial(_run_once, sync, won)
+            proxy.inject(Fault(planned.action, key, status=None, times=1, skip=planned.skip, effect=effect))
+            found[name] = operate(lake.connector(proxy.endpoint, tables=RAW), "merge", "--stream", name)
+        assert len(won) == 1, name
+        assert table(lake, name) == after(0, 1, 2), name
+    connector.write(dedup(*OVERTAKEN), messages(3, *OVERTAKEN)).expect_success()
+    assert {name: table(lake, name) for name in OVERTAKEN} == dict.fromkeys(OVERTAKEN, after(0, 1, 2, 3))
+    lake.verify_at_rest(set(OVERTAKEN))
+    return found
+
+
+def _run_once(sync: Callable[[], Outcome], won: list[Outcome], _: S3Call) -> None:
+    won.append(sync().expect_success())
 
 
 @pytest.mark.parametrize("moment", OVERTAKEN)
-def test_a_sync_that_begins_meanwhile_goes_first(lake: Lake, moment: str) -> None:
-    connector, won = lake.connector(tables=RAW), []
-
-    def overtake(_: S3Call) -> None:
-        won.append(connector.write(dedup("users", sync_id=9), messages(2, "users")).expect_success())
-
-    with s3_proxy(lake.bucket.server.endpoint) as proxy:
-        planned = OVERTAKEN[moment]
-        key = planned.key_contains or "/shop/"
-        proxy.inject(Fault(planned.action, key, status=None, times=1, skip=planned.skip, effect=overtake))
-        code, said = operate(lake.connector(proxy.endpoint, tables=RAW), "merge", "--stream", "users")
-
-    assert len(won) == 1
-    assert table(lake, "users") == after(0, 1, 2)
-    if moment == "before it opens the table":
-        assert (code, said) == (0, "shop.users: nothing to merge any more\n")
+def test_a_sync_that_begins_meanwhile_goes_first(overtaken: dict[str, tuple[int, str]], moment: str) -> None:
+    code, said = overtaken[moment]
+    if moment == "before_it_opens_the_table":
+        assert (code, said) == (0, f"shop.{moment}: nothing to merge any more\n")
     else:
         assert code == 1
-        assert "shop.users: failed. A sync has begun and taken the table over" in said
-    assert operate(connector, "merge", "--stream", "orders")[0] == 0
-    connector.write(dedup("users", "orders"), messages(3, "users", "orders")).expect_success()
-    assert (table(lake, "users"), table(lake, "orders")) == (after(0, 1, 2, 3), after(0, 1, 3))
-    lake.verify_at_rest()
+        assert f"shop.{moment}: failed. A sync has begun and taken the table over" in said
 
 
-def test_after_a_sync_that_died_it_merges_when_told_and_the_next_attempt_doubles_nothing(moto_lake: Lake) -> None:
-    connector = moto_lake.connector(tables=RAW)
-    connector.write(dedup("users"), messages(0, "users")).expect_success()
-    with s3_proxy(moto_lake.bucket.server.endpoint) as proxy, moto_lake.connector(proxy.endpoint, tables=RAW).start(dedup("users")) as sync:
+def test_after_a_sync_that_died_it_merges_when_told_and_the_next_attempt_doubles_nothing(lake: Lake) -> None:
+    connector = lake.connector(tables=RAW)
+    with s3_proxy(lake.bucket.server.endpoint) as proxy, lake.connector(proxy.endpoint, tables=RAW).start(dedup("died")) as sync:
         proxy.inject(Fault("CreateMultipartUpload", f"{BUCKET_PATH}/shop/", status=0, times=1, effect=lambda _: sync.kill()))
-        assert sync.send(*messages(1, "users")).end_input().finish().exit_code < 0
-    code, said = operate(connector, "merge")
+        assert sync.send(*messages(2, "died")).end_input().finish().exit_code < 0
+    code, said = operate(connector, "merge", "--stream", "died")
     assert code == 1
     assert "A sync may be writing to it (sync id 7, " in said
-    assert operate(connector, "merge", "--take-over")[0] == 0
-    assert table(moto_lake, "users") == after(0, 1)
-    connector.write(dedup("users"), messages(1, "users")).expect_success()
-    assert len(moto_lake.raw_rows()) == 6
-    assert table(moto_lake, "users") == after(0, 1)
-    moto_lake.verify_at_rest()
+    assert operate(connector, "merge", "--take-over", "--stream", "died")[0] == 0
+    assert table(lake, "died") == after(0, 1, 2)
+    connector.write(dedup("died"), messages(2, "died")).expect_success()
+    assert len(lake.raw_rows(("shop", "died"))) == 9
+    assert table(lake, "died") == after(0, 1, 2)
+    lake.verify_at_rest({"died"})
 
 
 def test_a_refresh_that_is_not_finished_is_left_alone(lake: Lake) -> None:
     connector = lake.connector(tables=RAW, batching={"max_batch_age_s": 1})
-    sent, refresh = messages(2, "users"), dedup("users", generation=2, minimum_generation=2)
+    sent, refresh = messages(2, "refreshed"), dedup("refreshed", generation=2, minimum_generation=2)
     with connector.start(refresh) as sync:
         sync.send(*sent[:-1]).wait_for_states(1)
         sync.kill()
-    code, said = operate(connector, "merge", "--take-over", "--stream", "users")
+    code, said = operate(connector, "merge", "--take-over", "--stream", "refreshed")
     assert (code, said) == (
         0,
-        "shop.users: not merged: a refresh of it is not finished, and what it brings will replace what waits\nnothing to merge\n",
+        "shop.refreshed: not merged: a refresh of it is not finished, and what it brings will replace what waits\nnothing to merge\n",
     )
-    assert table(lake, "users") == after(0)
+    assert table(lake, "refreshed") == after(0)
     connector.write(refresh, sent[-2:]).expect_success()
-    assert table(lake, "users") == after(2)
+    assert table(lake, "refreshed") == after(2)
 
 
 def killed(lake: Lake, proxy: S3Proxy, name: str, calls: int) -> Outcome:
@@ -184,19 +198,20 @@ def test_killed_at_any_call_it_leaves_tables_that_the_next_merge_or_the_next_syn
     moto: S3Server, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     lake = Lake(new_bucket(moto), tmp_path_factory.mktemp("deaths"))
-    names = [f"{'even' if number % 2 == 0 else 'odd'}_{number:02}" for number in range(MOST_CALLS)]
+    moments = taken(range(MOST_CALLS), EVERY)
+    names = [f"{'even' if number % 2 == 0 else 'odd'}_{number:02}" for number in range(len(moments))]
     connector = lake.connector(tables=RAW)
     for number in range(2):
         connector.write(dedup(*names), messages(number, *names), tables=LATER).expect_success()
     died: list[str] = []
     with s3_proxy(lake.bucket.server.endpoint) as proxy:
-        for calls, name in enumerate(names):
+        for calls, name in zip(moments, names, strict=True):
             outcome = killed(lake, proxy, name, calls)
             if outcome.exit_code == 0:
                 break
             died.append(name)
-            assert table(lake, name) in (after(0), after(0, 1))
-    assert 15 < len(died) < MOST_CALLS, died
+            assert table(lake, name) in (after(0), after(0, 1)), f"killed after {calls} calls"
+    assert 15 < moments[len(died)] < MOST_CALLS, died
     lake.verify()
 
     assert operate(connector, "merge", "--stream", "even*")[0] == 0

@@ -51,19 +51,19 @@ def partitions(lake: Lake, stream_name: StreamName = USERS) -> list[str]:
 
 @pytest.fixture(scope="module")
 def lake(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Lake:
-    """Five syncs: their small files are joined."""
+    """Three syncs: their small files are joined."""
     lake = Lake(new_bucket(moto), tmp_path_factory.mktemp("lake"))
     connector = lake.connector(tables=TABLES)
-    for number in range(5):
+    for number in range(3):
         connector.write(streams(number), messages(number)).expect_success()
     return lake
 
 
 def test_files_are_joined_within_their_partitions(lake: Lake) -> None:
     lake.verify_at_rest()
-    assert len(lake.rows()) == 30
+    assert len(lake.rows()) == 18
     assert set(partitions(lake)) == set(DAYS)
-    assert len(partitions(lake)) < 15
+    assert len(partitions(lake)) < 9
     for file in lake.chains()[USERS].files("final"):
         assert file["inPartition"]
         assert file["key"].removeprefix(f"{FINAL_ROOT}at_day=").partition("/")[0] in DAYS
@@ -73,7 +73,7 @@ def test_the_last_version_of_each_key_stays(lake: Lake) -> None:
     assert partitions(lake, KEYED) == DAYS
     found = lake.rows(KEYED)
     assert len(found) == 6
-    assert {row["text"].partition(":")[0] for row in found} == {"4"}
+    assert {row["text"].partition(":")[0] for row in found} == {"2"}
 
 
 def test_spark_reads_only_the_files_of_a_partition(lake: Lake, spark_session: Any, tmp_path: Path) -> None:
@@ -83,9 +83,9 @@ def test_spark_reads_only_the_files_of_a_partition(lake: Lake, spark_session: An
         path.write_bytes(lake.bucket.read(key))
     table = spark_session.read.parquet(str(tmp_path))
     assert dict(table.dtypes)["at_day"] == "date"
-    assert table.count() == 30
+    assert table.count() == 18
     day = table.where("at_day = DATE '2026-11-21'")
-    assert day.count() == 10
+    assert day.count() == 6
     plan = day.select("id")._jdf.queryExecution().executedPlan()
     plan.executeCollect()
     read = plan.collectLeaves().apply(0).metrics().apply("numFiles").value()

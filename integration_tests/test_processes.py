@@ -12,8 +12,10 @@ import psutil
 import pytest
 
 from destination_s3_spark.engine.startup.shortcuts import VARIABLE as SHORTCUTS
+from integration_tests.connector import Sync
 from integration_tests.lake import Lake
 from integration_tests.source import catalog, complete, state, stream, users
+from unit_tests.rotation import taken
 
 CATALOG = catalog(stream())
 LOG_LINE = json.dumps({"type": "LOG", "log": {"level": "INFO", "message": "x" * 1000}}).encode() + b"\n"
@@ -25,17 +27,6 @@ WAITING = 48 * [LOG_LINE]  # more than what makes the JVM start early, less than
 def test_where_input_is_waiting_the_jvm_starts_before_a_record_is_read(moto_lake: Lake) -> None:
     with moto_lake.connector().start(CATALOG) as sync:
         sync.send(*WAITING).wait_for_jvm()
-        sync.send(complete()).end_input().finish().expect_success()
-
-
-def test_workers_are_forked_from_a_fork_of_the_connector(moto_lake: Lake) -> None:
-    with moto_lake.connector(batching={"max_batch_age_s": 1}).start(CATALOG) as sync:
-        sync.send(*users(range(50)), state(0)).wait_for_states(1)
-        connector, *others = (process for process in sync.family() if process.status() != psutil.STATUS_ZOMBIE)
-        forks = [process for process in others if process.cmdline() == connector.cmdline()]
-        daemons = [process for process in forks if process.ppid() == connector.pid]
-        assert len(daemons) == 1
-        assert any(worker.ppid() == daemons[0].pid for worker in forks)
         sync.send(complete()).end_input().finish().expect_success()
 
 
@@ -60,16 +51,17 @@ def test_the_spool_of_a_killed_sync_goes_with_the_next_and_no_process_below_it_k
     assert list(spools.iterdir()) == []
 
 
-def test_a_sync_without_shortcuts_writes_the_same_tables(moto_lake: Lake) -> None:
+def test_a_sync_without_shortcuts_writes_the_same_tables_by_other_processes(moto_lake: Lake) -> None:
     made = {}
     for name, environment in (("short", {}), ("plain", {SHORTCUTS: "off"})):
         dedup = stream(name, mode="append_dedup", primary_key=[["id"]])
-        connector = moto_lake.connector(environment=environment)
+        connector = moto_lake.connector(environment=environment, batching={"max_batch_age_s": 1})
         for cursor, ids in enumerate((range(200), range(150, 300))):
             with connector.start(catalog(dedup | {"sync_id": cursor + 1})) as sync:
                 sync.send(*WAITING, *users(ids, name)).wait_for_jvm()
-                sync.send(state(cursor, name), complete(name)).end_input()
-                sync.finish().expect_success()
+                sync.send(state(cursor, name)).wait_for_states(1)
+                expect_forks(sync) if name == "short" else expect_no_fork(sync)
+                sync.send(complete(name)).end_input().finish().expect_success()
         rows = sorted(moto_lake.rows(("shop", name)), key=lambda row: row["id"])
         values = [{column: value for column, value in row.items() if column != "_airbyte_raw_id"} for row in rows]
         made[name] = values, moto_lake.chains()["shop", name].kinds
@@ -78,13 +70,23 @@ def test_a_sync_without_shortcuts_writes_the_same_tables(moto_lake: Lake) -> Non
     moto_lake.verify()
 
 
-def test_without_shortcuts_there_is_no_fork(moto_lake: Lake) -> None:
-    with moto_lake.connector(batching={"max_batch_age_s": 1}, environment={SHORTCUTS: "off"}).start(CATALOG) as sync:
-        sync.send(*users(range(50)), state(0)).wait_for_states(1)
-        connector, *others = (process for process in sync.family() if process.status() != psutil.STATUS_ZOMBIE)
-        assert connector.cmdline() not in [process.cmdline() for process in others]
-        assert any("pyspark.daemon" in process.cmdline() for process in others)
-        sync.send(complete()).end_input().finish().expect_success()
+def expect_forks(sync: Sync) -> None:
+    """Workers are forked from a fork of the connector."""
+    connector, *others = running(sync)
+    forks = [process for process in others if process.cmdline() == connector.cmdline()]
+    daemons = [process for process in forks if process.ppid() == connector.pid]
+    assert len(daemons) == 1
+    assert any(worker.ppid() == daemons[0].pid for worker in forks)
+
+
+def expect_no_fork(sync: Sync) -> None:
+    connector, *others = running(sync)
+    assert connector.cmdline() not in [process.cmdline() for process in others]
+    assert any("pyspark.daemon" in process.cmdline() for process in others)
+
+
+def running(sync: Sync) -> list[psutil.Process]:
+    return [process for process in sync.family() if process.status() != psutil.STATUS_ZOMBIE]
 
 
 @pytest.mark.parametrize("waiting", [WAITING, []], ids=["Spark starts early", "Spark starts with a record"])
@@ -125,7 +127,7 @@ def pids_group(controller: Path) -> Path | None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("threads", [30, 50, 76, 90, 104])
+@pytest.mark.parametrize("threads", taken([30, 50, 76, 90, 104], 2))
 def test_whatever_cannot_be_started_the_sync_ends_and_fails_for_now(moto_lake: Lake, container: Path, threads: int) -> None:
     """Pools of the driver, Spark's JVM, its threads, its Python workers, pools for the merge: each is the first to meet a limit."""
     names = [f"table{number}" for number in range(20)]

@@ -23,62 +23,46 @@ WRITING_ACTIONS = ["PutObject", "CreateMultipartUpload", "UploadPart", "UploadPa
 READING_ACTIONS = ["GetObject", "ListObjects", "ListMultipartUploads", "HeadObject"]
 
 
-def test_every_request_may_fail_twice(moto_lake: Lake, proxy: S3Proxy) -> None:
-    for action in (*WRITING_ACTIONS, *READING_ACTIONS):
-        proxy.inject(Fault(action, times=1))
-        proxy.inject(Fault(action, times=1, status=500, code="InternalError"))
-    outcome = moto_lake.connector(proxy.endpoint).write(CATALOG, [*users([1, 2]), state(2), complete()]).expect_success()
-    assert [cursor_of(answer) for answer in outcome.state_lines] == [2]
-    assert moto_lake.ids() == [1, 2]
-    moto_lake.verify_at_rest()
-
-
-def test_the_first_answer_to_every_write_may_be_lost(moto_lake: Lake, proxy: S3Proxy) -> None:
+def test_appends_merges_and_refreshes_survive_what_a_store_does_to_them(moto_lake: Lake, proxy: S3Proxy) -> None:
+    """Every request fails twice, an old table cannot be seen at first, and then the first answer to each write is lost."""
     written: set[tuple[str, str]] = set()
 
-    def first_try(call: S3Call) -> bool:
-        tried = (call.action, call.key) in written
-        written.add((call.action, call.key))
-        return call.action in WRITING_ACTIONS and not tried
-
-    proxy.inject(Fault(only=first_try, status=0, when=When.AFTER))
-    outcome = moto_lake.connector(proxy.endpoint).write(CATALOG, [*users([1, 2]), state(2), complete()]).expect_success()
-    assert [cursor_of(answer) for answer in outcome.state_lines] == [2]
-    assert moto_lake.ids() == [1, 2]
-    moto_lake.verify_at_rest()
-
-
-def test_a_merge_and_a_refresh_survive_what_a_store_does_to_them(moto_lake: Lake, proxy: S3Proxy) -> None:
-    """First every request fails twice and a table cannot be seen at first, then the first answer to every write is lost."""
-    refreshed, written = ("shop", "refreshed"), set()
-
-    def sync(number: int, connector: Connector) -> None:
+    def sync(number: int) -> None:
+        appended, refreshed = f"appended_{number}", ("shop", "refreshed")
         streams = catalog(
             stream(mode="append_dedup", primary_key=[["id"]], sync_id=number),
             stream("refreshed", generation=number, minimum_generation=number, sync_id=number),
+            stream(appended, sync_id=number),
         )
-        messages = [*users([1, 2, number]), state(number), *users([1, number], "refreshed"), state(number, "refreshed")]
-        connector.write(streams, [*messages, complete(), complete("refreshed")], timeout_s=240).expect_success()
+        messages = [*users([1, 2, number]), state(number), *users([1, number], "refreshed"), state(number, "refreshed"),
+                    *users([1, 2], appended), state(number, appended), complete(), complete("refreshed"), complete(appended)]  # fmt: skip
+        outcome = moto_lake.connector(proxy.endpoint).write(streams, messages, timeout_s=240).expect_success()
+        assert [cursor_of(answer) for answer in outcome.state_lines] == [number] * 3
         assert (moto_lake.ids(), moto_lake.ids(refreshed)) == ([1, 2, *range(3, number + 1)], sorted([1, number]))
+        assert moto_lake.ids(("shop", appended)) == [1, 2]
+        moto_lake.verify_at_rest()
+
+    def fail_twice(*others: Fault) -> None:
+        proxy.forget()
+        for fault in others:
+            proxy.inject(fault)
+        for action in (*WRITING_ACTIONS, *READING_ACTIONS):
+            proxy.inject(Fault(action, times=1))
+            proxy.inject(Fault(action, times=1, status=500, code="InternalError"))
 
     def first_try(call: S3Call) -> bool:
         tried = (call.action, call.key) in written
         written.add((call.action, call.key))
         return call.action in WRITING_ACTIONS and not tried
 
-    sync(3, moto_lake.connector())
-    proxy.inject(Fault("GetObject", "hint.json", times=2, status=404, code="NoSuchKey"))
-    for action in (*WRITING_ACTIONS, *READING_ACTIONS):
-        proxy.inject(Fault(action, times=1))
-        proxy.inject(Fault(action, times=1, status=500, code="InternalError"))
-    sync(4, moto_lake.connector(proxy.endpoint))
+    fail_twice()
+    sync(3)
+    fail_twice(Fault("GetObject", "hint.json", times=2, status=404, code="NoSuchKey"))
+    sync(4)
     assert {"UploadPartCopy", "DeleteObjects"} <= proxy.counts().keys()
-    moto_lake.verify_at_rest()
-
     proxy.forget()
     proxy.inject(Fault(only=first_try, status=0, when=When.AFTER))
-    sync(5, moto_lake.connector(proxy.endpoint))
-    moto_lake.verify_at_rest()
+    sync(5)
 
 
 def impatient(lake: Lake, endpoint: str, **options: Any) -> Connector:

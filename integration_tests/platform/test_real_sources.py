@@ -118,7 +118,7 @@ def test_faker_whose_full_refreshes_checkpoint_as_they_go(replication: Make, def
     whole = {stream: faker.column("id", stream) for stream in map(name_of, faker.connection.streams)}
     assert (whole[USERS], whole[PRODUCTS]) == (list(range(1, 601)), list(range(1, 101)))
 
-    for attempt in faker.job(deadly=2):
+    for attempt in faker.job(deadly=1):
         for stream, ids in whole.items():
             found = faker.column("id", stream)
             least = LEAST_PERCENT if definition is Definition.CUSTOM and stream[1] != "purchases" else 100
@@ -144,7 +144,7 @@ def test_hardcoded_records_whose_states_come_at_the_end(replication: Make) -> No
     records = replication("cdk7", "source-hardcoded-records", {"count": 200}, Definition.CUSTOM, modes)
     records.succeed()
     most = 2
-    for attempt in records.job(deadly=2):
+    for attempt in records.job(deadly=1):
         rows = {stream[1]: len(found) for stream, found in records.lake.tables().items()}
         assert (rows["products"], rows["dummy_fields"]) == (200, 200), attempt.outcome.describe()
         assert rows["customers"] in range(200, 200 * most + 1, 200), attempt.outcome.describe()
@@ -179,7 +179,7 @@ def test_a_low_code_source_whose_api_also_fails(replication: Make, api: Api) -> 
     failed = run(job, source.source, source.connector)
     assert failed.source_exit_code != 0
     api.fails_after = None
-    for deaths in (source.deaths(), source.deaths(), Deaths()):
+    for deaths in (source.deaths(), Deaths()):
         source.lake.verify()
         assert source.column("id", PEOPLE) in (people, list(range(60)))
         assert len(set(source.column("id", EVENTS))) == len(source.column("id", EVENTS)) >= 40
