@@ -14,14 +14,14 @@ BUILD_TOOLS := 'setuptools>=77' wheel 'maturin>=1.9,<2'
 CYCLONEDX := 11.12.0
 PYTEST := $(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadgroup --no-loadscope-reorder
 # A test of the installed command waits for processes and servers much of its time, so one worker more than CPUs runs all.
-ALL := not image_tests and not reader_tests and not trino_tests
+ALL := not image_tests and not reader_tests and not trino_tests and not clusters
 KERNEL := kernel/Cargo.toml kernel/Cargo.lock kernel/pyproject.toml $(wildcard kernel/src/*.rs)
 export PYTHON
 # Or each of the many processes of a test run would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-all test-readers test-trino test-without-kernel coverage check check-kernel fuzz wheels spec lock sbom audit base-image image image-test
+.PHONY: help install demo test test-all test-readers test-trino test-kubernetes test-without-kernel coverage check check-kernel fuzz wheels spec lock sbom audit base-image image image-test
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 28
@@ -53,6 +53,10 @@ test-trino: install ## Read published tables with Trino, before a release (some 
 	@scripts/install-trino
 	@echo "==> reading published tables with Trino"
 	@$(BIN)/python -m pytest -m trino_tests integration_tests/trino $(PYTEST_ARGS)
+
+test-kubernetes: install ## Merge on Kubernetes with all that can go wrong, before a release (as root; five minutes)
+	@echo "==> merging on Kubernetes"
+	@$(BIN)/python -m pytest integration_tests/test_kubernetes.py $(PYTEST_ARGS)
 
 coverage: install ## Run the unit tests, the slow ones too, and fail when they run less of the package than they did
 	@echo "==> measuring what the unit tests run"

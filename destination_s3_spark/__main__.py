@@ -14,7 +14,7 @@ EXIT_INTERRUPTED = 128 + signal.SIGINT
 
 
 def main() -> None:
-    """Run a command of Airbyte's or an operator's (`cli.tree`), and exit with its code."""
+    """Run a command of Airbyte's, Spark's (`executor`) or an operator's (`cli.tree`), and exit with its code."""
     argv = sys.argv[1:]
     if argv == ["spec"]:
         return _print_specification()
@@ -29,6 +29,10 @@ def main() -> None:
 
 def _run(argv: list[str]) -> int:
     """Dispatch the command and return its exit code. Each branch imports only the modules it needs."""
+    if argv == ["executor"]:
+        from destination_s3_spark.engine import executor  # noqa: PLC0415
+
+        return executor.run()
     if argv[:1] not in (["check"], ["write"]) or not set(HELP).isdisjoint(argv):
         from destination_s3_spark import cli  # noqa: PLC0415
 

@@ -11,6 +11,7 @@ import pytest
 
 from integration_tests.ceph_rgw import CephMissingError, ceph_rgw, ensure_installed
 from integration_tests.chain_reader import lost_uploads
+from integration_tests.cluster_story import SYNCS, Tables, run_sync, tables_of
 from integration_tests.lake import Lake
 from integration_tests.s3_proxy import S3Proxy, s3_proxy
 from integration_tests.servers import BUCKETS, S3Server, moto_server, new_bucket
@@ -74,6 +75,17 @@ def strict_lake(strict_server: S3Server, tmp_path: Path) -> Lake:
 def moto_lake(moto: S3Server, tmp_path: Path) -> Lake:
     """An empty bucket on moto: for what does not depend on the store."""
     return Lake(new_bucket(moto), tmp_path)
+
+
+@pytest.fixture(scope="session")
+def local_tables(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> list[Tables]:
+    """The tables after each sync of the story of clusters, as Spark inside the connector makes them."""
+    lake = Lake(new_bucket(moto), tmp_path_factory.mktemp("local"))
+    found = []
+    for sync in SYNCS:
+        run_sync(lake.connector(), sync, {"master": "local[2]"})
+        found.append(tables_of(lake))
+    return found
 
 
 @pytest.fixture

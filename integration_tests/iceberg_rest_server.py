@@ -6,7 +6,6 @@ Maven fetches the jars of `iceberg_rest/pom.xml` (145 MB) into its own repositor
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,23 +15,6 @@ from integration_tests.servers import REGION, Bucket, free_port, wait_for_http
 
 POM = Path(__file__).parent / "iceberg_rest" / "pom.xml"
 MAIN = "org.apache.iceberg.rest.RESTCatalogServer"
-MAVEN_TIMEOUT_S = 600
-
-
-class NoRestServerError(Exception):
-    """The server cannot be had on this machine."""
-
-
-def class_path(directory: Path) -> str:
-    """The server's jars. Raises NoRestServerError without Java or Maven, or if Maven cannot fetch them."""
-    if shutil.which("java") is None or shutil.which("mvn") is None:
-        raise NoRestServerError("Java or Maven is not installed")
-    output = directory / "class-path.txt"
-    command = ["mvn", "--quiet", "--batch-mode", "--file", str(POM), "dependency:build-classpath", f"-Dmdep.outputFile={output}"]
-    made = subprocess.run(command, capture_output=True, text=True, check=False, timeout=MAVEN_TIMEOUT_S)
-    if made.returncode:
-        raise NoRestServerError(f"Maven cannot fetch the server: {made.stdout[-500:]}")
-    return output.read_text()
 
 
 @contextmanager

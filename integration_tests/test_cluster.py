@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -13,30 +12,21 @@ import pytest
 from destination_s3_spark.engine.environment import PACKAGES
 from destination_s3_spark.kernel import HOW_LINES_ARE_TYPED, SWITCH
 from integration_tests.chain_reader import StreamName
+from integration_tests.cluster_story import ORDERS, RECORDS, comparable, run_sync
 from integration_tests.connector import Connector, Outcome
 from integration_tests.lake import USERS, Lake
 from integration_tests.network import NoNamespacesError, network
 from integration_tests.s3_proxy import Fault, S3Proxy, s3_proxy
 from integration_tests.servers import S3Server, free_port, new_bucket
-from integration_tests.source import catalog, complete, record, state, stream, users
+from integration_tests.source import catalog, complete, state, stream, users
 from integration_tests.spark_cluster import SparkCluster, interpreter, spark_cluster
-from integration_tests.table_readers import Row
 
 pytestmark = pytest.mark.slow
 
-ORDERS: StreamName = ("shop", "orders")
-ORDER_FIELDS = {
-    "id": {"type": "integer"},
-    "changed": {"type": "string", "format": "date-time", "airbyte_type": "timestamp_with_timezone"},
-    "amount": {"type": "number"},
-    "lines": {"type": "array", "items": {"type": "object", "properties": {"sku": {"type": "string"}, "count": {"type": "integer"}}}},
-    "_ab_cdc_deleted_at": {"type": "string", "format": "date-time"},
-}
 PROTECTED = {"spark.authenticate": "true", "spark.network.crypto.enabled": "true"}
 SECRET = "a-secret=of: the cluster"
 EXECUTOR_KEY = "AKIAOFTHEEXECUTORS"
 OWN_CREDENTIALS = {"AWS_ACCESS_KEY_ID": EXECUTOR_KEY, "AWS_SECRET_ACCESS_KEY": "of-the-executors", "AWS_EC2_METADATA_DISABLED": "true"}
-RECORDS = 2_000
 
 
 @pytest.fixture(scope="module")
@@ -70,42 +60,9 @@ def on_one_executor(cluster: SparkCluster, python: Path) -> dict[str, Any]:
     return {**spark, "conf": {**spark["conf"], "spark.cores.max": "1"}}
 
 
-def order(number: int, sync: int) -> dict[str, Any]:
-    data = {
-        "id": number,
-        "changed": f"2026-01-{sync:02}T00:00:{number % 60:02}Z",
-        "amount": "a lot" if number % 97 == 0 else number / 8,
-        "lines": [{"sku": f"s{number % 7}", "count": number}] * (number % 3),
-    }
-    return {**data, "_ab_cdc_deleted_at": "2026-01-31T00:00:00Z"} if sync > 1 and number % 10 == 0 else data
-
-
 def two_syncs(connector: Connector, sparks: tuple[dict[str, Any], dict[str, Any]]) -> list[Outcome]:
-    """Users are appended; orders are deduplicated, half of them change in the second sync and some are deleted."""
-    outcomes = []
-    for sync, spark in enumerate(sparks, start=1):
-        streams = catalog(
-            stream("users", sync_id=sync),
-            stream(
-                "orders",
-                schema={"type": "object", "properties": ORDER_FIELDS},
-                mode="append_dedup",
-                sync_id=sync,
-                primary_key=[["id"]],
-                cursor_field=["changed"],
-            ),
-        )
-        first = (sync - 1) * RECORDS // 2
-        messages = [
-            *users(range(first, first + RECORDS)),
-            state(sync, "users"),
-            *(record(order(number, sync), "orders") for number in range(first, first + RECORDS)),
-            state(sync, "orders"),
-            complete("users"),
-            complete("orders"),
-        ]
-        outcomes.append(connector.write(streams, messages, spark=spark).expect_success())
-    return outcomes
+    """The story of clusters before its refresh."""
+    return [run_sync(connector, sync, spark) for sync, spark in enumerate(sparks, start=1)]
 
 
 @pytest.fixture(scope="module")
@@ -124,11 +81,6 @@ def remote(
     lake = Lake(new_bucket(moto), tmp_path_factory.mktemp("remote"))
     sparks = (on(cluster, python), on(cluster, python, executor_credentials="forward"))
     return lake, two_syncs(lake.connector(watched.endpoint), sparks)
-
-
-def comparable(rows: list[Row]) -> list[str]:
-    """The rows without their random ids, in an order of their own."""
-    return sorted(json.dumps({name: value for name, value in row.items() if name != "_airbyte_raw_id"}, sort_keys=True) for row in rows)
 
 
 @pytest.mark.parametrize("table", [USERS, ORDERS])
@@ -254,6 +206,6 @@ def test_check_names_what_executors_lack(moto_lake: Lake, cluster: SparkCluster,
 
 
 def test_check_says_at_once_that_no_master_answers(moto_lake: Lake) -> None:
-    master = f"spark://127.0.0.1:{free_port()}"
+    port = free_port()
 
-    assert f"No Spark master answers at {master}" in check_message(moto_lake, {"master": master})
+    assert f"No Spark master answers at 127.0.0.1:{port}" in check_message(moto_lake, {"master": f"spark://127.0.0.1:{port}"})

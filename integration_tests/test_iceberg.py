@@ -13,8 +13,9 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 
 from integration_tests.connector import Connector
-from integration_tests.iceberg_rest_server import NoRestServerError, class_path, rest_catalog_server
+from integration_tests.iceberg_rest_server import POM, rest_catalog_server
 from integration_tests.lake import Lake
+from integration_tests.maven import NoMavenError, class_path
 from integration_tests.servers import REGION
 from integration_tests.source import EMITTED_AT_MS, USERS_SCHEMA, JsonObject, catalog, complete, record, state, stream, users
 
@@ -59,8 +60,8 @@ class Registered:
 @pytest.fixture(scope="session")
 def rest_jars(tmp_path_factory: pytest.TempPathFactory) -> str:
     try:
-        return class_path(tmp_path_factory.mktemp("iceberg-rest"))
-    except NoRestServerError as missing:
+        return class_path(POM, tmp_path_factory.mktemp("iceberg-rest"))
+    except NoMavenError as missing:
         pytest.skip(str(missing))
 
 

@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 @dataclass(slots=True)
 class Authority:
-    """A certificate authority, and the file with the certificate and key that it has issued for 127.0.0.1."""
+    """A certificate authority, and the file with the certificate and key that it has issued for some hosts."""
 
     pem: str
     issued: Path
@@ -35,19 +35,27 @@ class Front:
     connections: list[str] = field(default_factory=list)
 
 
-def authority(directory: Path, name: str) -> Authority:
+def authority(directory: Path, name: str, *hosts: str) -> Authority:
+    """A new authority, which has issued a certificate for 127.0.0.1 and these names."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
     own = _certificate(subject, subject, key.public_key(), x509.BasicConstraints(ca=True, path_length=0)).sign(key, hashes.SHA256())
     server_key = ec.generate_private_key(ec.SECP256R1())
     server = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "127.0.0.1")])
-    address = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+    names = [_name(host) for host in ("127.0.0.1", *hosts)]
     builder = _certificate(server, subject, server_key.public_key(), x509.BasicConstraints(ca=False, path_length=None))
-    issued = builder.add_extension(address, critical=False).sign(key, hashes.SHA256())
+    issued = builder.add_extension(x509.SubjectAlternativeName(names), critical=False).sign(key, hashes.SHA256())
     file = directory / f"{name}.pem"
     private = server_key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     file.write_bytes(issued.public_bytes(serialization.Encoding.PEM) + private)
     return Authority(own.public_bytes(serialization.Encoding.PEM).decode(), file)
+
+
+def _name(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
 
 
 def _certificate(

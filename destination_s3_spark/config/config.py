@@ -58,9 +58,9 @@ class Spark(Settings):
         title="Master",
         description=(
             "Where tasks run. Inside this connector: local[*] for one per CPU at once, local[N] for N. On a cluster, merges and rewrites: "
-            "spark://host:port, its standalone master; yarn and k8s are untested."
+            "spark://host:port, its standalone master; yarn; k8s://https://host:port, Kubernetes' API server."
         ),
-        examples=["local[*]", "local[4]", "spark://spark-master:7077"],
+        examples=["local[*]", "local[4]", "spark://spark-master:7077", "k8s://https://kubernetes.default.svc", "yarn"],
         json_schema_extra=documented(page="cluster.md"),
     )
     driver_memory: Annotated[str, Shape(r"^[1-9][0-9]*[mg]$", "512m or 1g")] | None = Field(
@@ -86,6 +86,16 @@ class Spark(Settings):
         examples=["a-shared-secret"],
         json_schema_extra={"airbyte_secret": True},
     )
+    kubernetes_token: SecretStr | None = Field(
+        None,
+        title="Kubernetes token",
+        description=(
+            "The token of a Kubernetes account that may make pods, where none is mounted into the connector's pod, as in Airbyte's. It "
+            "needs a k8s master."
+        ),
+        examples=["eyJhbGciOiJSUzI1NiIsImtpZCI6Ii..."],
+        json_schema_extra={"airbyte_secret": True, **documented(page="cluster.md#kubernetes")},
+    )
     executor_credentials: Literal["own", "forward"] = Field(
         "own",
         title="Credentials of executors",
@@ -103,6 +113,15 @@ class Spark(Settings):
         if problem is not None:
             raise ValueError(problem)
         return conf
+
+    @field_validator("kubernetes_token")
+    @classmethod
+    def _token_needs_kubernetes(cls, token: SecretStr | None, info: ValidationInfo) -> SecretStr | None:
+        if token is not None and not info.data.get("master", "local").startswith("k8s://"):
+            raise ValueError("needs spark.master to be k8s://https://host:port. Set it, or remove the token")
+        if token is not None and not re.fullmatch(r"[\x21-\x7e]+", token.get_secret_value().strip()):
+            raise ValueError("must be one word, as kubectl create token prints it")
+        return token and SecretStr(token.get_secret_value().strip())
 
     @field_validator("executor_credentials")
     @classmethod

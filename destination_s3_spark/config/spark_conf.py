@@ -6,7 +6,7 @@ An allowed key reaches the session unchanged. Any other key is refused, with a r
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from ipaddress import ip_address
 from urllib.parse import urlsplit
@@ -21,6 +21,9 @@ OWN_OPTION = "set spark.{} of this configuration instead"
 LEAK = "it writes what runs here to a place outside the sync"
 REVEALS = "it would show secrets"
 CONNECT = "Spark Connect is not supported"
+YARN_ARCHIVE = "spark.yarn.archive"
+YARN_ARCHIVE_SCHEMES = ("hdfs", "viewfs", "webhdfs")
+"""File systems of a cluster that Hadoop's client reaches by itself: with another one, a file of the connector's machine could be sent."""
 LOCAL_FILE = "it has a file of the connector's machine read, whose content could be sent to the cluster"
 
 REFUSED: tuple[tuple[str, str], ...] = (
@@ -48,7 +51,6 @@ REFUSED: tuple[tuple[str, str], ...] = (
     ("spark.kubernetes.*eatureSteps", FOREIGN_CODE),
     ("spark.kubernetes.allocation.pods.allocator", FOREIGN_CODE),
     ("spark.kubernetes.decommission.script", FOREIGN_CODE),
-    ("spark.yarn.archive", FOREIGN_CODE),
     ("spark.yarn.jars", FOREIGN_CODE),
     ("spark.yarn.dist.*", FOREIGN_CODE),
     ("spark.pyspark.*", OTHER_PYTHON),
@@ -63,7 +65,7 @@ REFUSED: tuple[tuple[str, str], ...] = (
     ("spark.log.level", REVEALS),
     ("spark.logConf", REVEALS),
     ("spark.redaction.*", REVEALS),
-    ("spark.kubernetes.*oauthToken", REVEALS),
+    ("spark.kubernetes.*oauthToken", OWN_OPTION.format("kubernetes_token")),
     ("spark.kubernetes.*File", LOCAL_FILE),
     ("spark.kerberos.*", LOCAL_FILE),
     ("spark.ssl.*", f"{LOCAL_FILE}; spark.network.crypto.enabled encrypts without one"),
@@ -175,6 +177,7 @@ ALLOWED: tuple[str, ...] = (
     "spark.hadoop.fs.defaultFS",
     "spark.hadoop.yarn.resourcemanager.*",
     "spark.yarn.am.cores",
+    "spark.yarn.archive",
     "spark.yarn.am.memory*",
     "spark.yarn.am.nodeLabelExpression",
     "spark.yarn.exclude.nodes",
@@ -191,6 +194,7 @@ ALLOWED: tuple[str, ...] = (
 """Patterns of keys that cannot load code, run code, read a file of this machine or write anywhere else."""
 
 ADDRESSES = (
+    YARN_ARCHIVE,
     "spark.hadoop.fs.defaultFS",
     "spark.hadoop.yarn.resourcemanager.*address*",
     "spark.hadoop.yarn.resourcemanager.*hostname*",
@@ -268,9 +272,9 @@ def is_sensitive(key: str) -> bool:
     return _SENSITIVE.search(key) is not None
 
 
-def refusal(keys: Iterable[str], master: str) -> str | None:
-    """Return why the first unacceptable key is refused, naming the key; None if all keys are acceptable."""
-    for key in keys:
+def refusal(conf: Mapping[str, str], master: str) -> str | None:
+    """Return why the first unacceptable property is refused, naming its key; None if all are acceptable."""
+    for key, value in conf.items():
         if not key.startswith("spark."):
             return f"`{key}` does not begin with `spark.`, so Spark would ignore it. Remove it or fix its spelling"
         if key == PYTHON and not is_local(master):
@@ -280,4 +284,6 @@ def refusal(keys: Iterable[str], master: str) -> str | None:
                 return f"`{key}` is refused: {reason}. Remove it"
         if not _KEY.fullmatch(key) or not any(fnmatchcase(key, pattern) for pattern in ALLOWED):
             return f"`{key}` is not among the properties that can be set here, which docs/cluster.md lists. Remove it or fix its spelling"
+        if key == YARN_ARCHIVE and urlsplit(value).scheme not in YARN_ARCHIVE_SCHEMES:
+            return f"`{key}` must be a path in the cluster's file system, such as hdfs:///spark/jars.zip"
     return None

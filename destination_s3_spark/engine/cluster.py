@@ -6,18 +6,15 @@ Python and other packages themselves.
 
 from __future__ import annotations
 
-import os
 import re
-import threading
-import time
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from destination_s3_spark.config.spark_conf import PYTHON, api_server, is_on_this_machine, is_own_cluster
+from destination_s3_spark.config.spark_conf import PYTHON
 from destination_s3_spark.engine.environment import environment, shortcomings
 from destination_s3_spark.errors import ConfigError, SyncError, TransientError
 
@@ -25,7 +22,6 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
 
 PACKAGE_DIRECTORY = Path(__file__).parents[1]
-EXECUTORS_EVERY_S = 10.0
 
 _LAST_FAILURE = re.compile(r"most recent failure: [^\n]*?: (?P<cause>[^\n]+)")
 
@@ -35,31 +31,16 @@ class Cluster:
     """Address and access of a Spark cluster.
 
     `master` is its URL (`spark://host:port`, `yarn`, `k8s://...`), `python` the interpreter its executors start. `start_limit_s` is the
-    time executors may take to appear, in seconds. `secret` is that of `spark.authenticate`.
+    time executors may take to appear, in seconds. `secret` is that of `spark.authenticate`, `kubernetes_token` that of an account which the
+    API server knows. `authorities` are certificates as PEM text that count beside the public ones.
     """
 
     master: str
     python: str
     start_limit_s: float
     secret: str | None = field(default=None, repr=False)
-
-
-def conf_of(cluster: Cluster) -> dict[str, str]:
-    """Return the properties for the master and the driver's address. The user's own properties override them."""
-    driver = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"} if is_on_this_machine(cluster.master) else {}
-    return {"spark.master": cluster.master, **driver}
-
-
-def java_options_of(cluster: Cluster) -> tuple[str, ...]:
-    """Return JVM options that keep this machine's own tokens from a Kubernetes API server of the user's choice.
-
-    Spark's Kubernetes client would send the token of a kubeconfig, or of the pod's service account, to any address. The latter goes to the
-    pod's own cluster only.
-    """
-    if api_server(cluster.master) is None:
-        return ()
-    own = "true" if is_own_cluster(cluster.master, os.environ) else "false"
-    return "-Dkubernetes.auth.tryKubeConfig=false", f"-Dkubernetes.auth.tryServiceAccount={own}"
+    kubernetes_token: str | None = field(default=None, repr=False)
+    authorities: str | None = None
 
 
 @contextmanager
@@ -107,48 +88,6 @@ def require_working_executors(context: SparkContext) -> str:
             f"another interpreter there in spark.conf as {PYTHON}."
         )
     return " and ".join(sorted({executor.records_typed for executor in found}))
-
-
-@contextmanager
-def give_up_without_executors(
-    context: SparkContext, cluster: Cluster, conf: Mapping[str, str], look_every_s: float = EXECUTORS_EVERY_S
-) -> Iterator[None]:
-    """Run a job inside. Raises TransientError if the cluster has had no executor for `cluster.start_limit_s` seconds."""
-    over, alone = threading.Event(), threading.Event()
-
-    def watch() -> None:
-        since = time.monotonic()
-        while not over.wait(look_every_s):
-            try:
-                # The driver is one of the holders of blocks.
-                if context._jsc.sc().getExecutorMemoryStatus().size() > 1:
-                    since = time.monotonic()
-                elif time.monotonic() - since >= cluster.start_limit_s:
-                    alone.set()
-                    context.cancelAllJobs()
-                    return
-            except Exception:  # noqa: BLE001 (the session has ended, and its job reports that)
-                return
-
-    threading.Thread(target=watch, name="spark-executors", daemon=True).start()
-    try:
-        yield
-    except Exception as error:
-        if alone.is_set():
-            raise no_executors(cluster, conf) from error
-        raise
-    finally:
-        over.set()
-
-
-def no_executors(cluster: Cluster, conf: Mapping[str, str]) -> TransientError:
-    """Return the error for a cluster that took no task in time."""
-    driver = conf.get("spark.driver.host", "this machine's address")
-    return TransientError(
-        f"No executor of the Spark cluster {cluster.master} took a task within {cluster.start_limit_s:.0f} seconds. Look in the master's "
-        "web page whether it has free cores and memory (spark.executor.memory, spark.cores.max) and whether executors start and end again: "
-        f"then they cannot reach the driver at {driver} (spark.driver.host, spark.driver.port, spark.driver.blockManager.port)."
-    )
 
 
 def _unusable(text: str) -> SyncError:

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
 
-from destination_s3_spark.engine.cluster import give_up_without_executors
 from destination_s3_spark.engine.failures import job_failure
 from destination_s3_spark.engine.machine import OOM_KILL_FILES
 from destination_s3_spark.engine.outcome import Done, Failed, guarded
 from destination_s3_spark.engine.session import TASK_ATTEMPTS, DriverSession, SparkSettings
+from destination_s3_spark.engine.waiting import give_up_without_executors
 from destination_s3_spark.errors import SyncError
 
 if TYPE_CHECKING:
@@ -118,8 +118,8 @@ class Engine:
 
     def _giving_up_without_executors(self, context: SparkContext) -> AbstractContextManager[None]:
         """Give up when a cluster has no executors. Spark itself would wait for them indefinitely."""
-        cluster = self._settings.cluster
-        return nullcontext() if cluster is None else give_up_without_executors(context, cluster, self._settings.conf)
+        manager = self.session.manager
+        return nullcontext() if manager is None else give_up_without_executors(context, manager)
 
     @contextmanager
     def _as_transient(self) -> Iterator[None]:

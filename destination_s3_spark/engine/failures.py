@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from destination_s3_spark.engine.jvm import Jvm, quoted
-from destination_s3_spark.errors import TransientError
+from destination_s3_spark.errors import ConfigError, SyncError, TransientError
 
 KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
 """Exit codes of a killed JVM. The kernel kills it for lack of memory; the connector does so only after all jobs have ended."""
@@ -22,7 +22,15 @@ WANT_OF_THREADS = re.compile(r"unable to create (?:new )?native thread", re.IGNO
 END_S = 1.0
 """Seconds for a JVM with broken connections to end, so that its exit code is known."""
 
-_SAID = re.compile(r"^: (?P<words>[^\n]+)", re.MULTILINE)
+NO_RETRY = re.compile(
+    r"unknown queue|above the max threshold|is forbidden|Unauthorized|Must specify|IllegalArgumentException|NumberFormatException"
+    r"|AccessControlException|SIMPLE authentication is not enabled|No FileSystem for scheme"
+)
+"""Messages of Spark, Hadoop and Kubernetes about what another attempt meets again."""
+
+_SAID = re.compile(r"^(?:: |Caused by: )(?P<words>[^\n]+)", re.MULTILINE)
+_CLASS = re.compile(r"^(?:[\w$]+\.)+[\w$]+: ")
+_OF_KUBERNETES = re.compile(r"Message: (?P<words>.*?)\. Received status: ")
 _FAILED_TASK = re.compile(r"most recent failure: [^\n]*?: (?P<kind>[\w.$]+(?:Exception|Error))")
 _LOOK = "Spark's own messages on stderr say more"
 _LIMIT = "The system refuses to start more threads. Raise the limit of the container (pids) or of the user (ulimit -u) and try again."
@@ -52,8 +60,7 @@ def symptom(error: BaseException | None, jvm: Jvm | None, *, kernel_killed: bool
             code = jvm.process.wait(END_S)
             jvm.output.finish(END_S)
             lines = jvm.output.last_lines
-    found = _SAID.search(spark_said)
-    words = found["words"].strip() if found else str(error) if isinstance(error, OSError) else type(error).__name__
+    words = innermost(spark_said) or (str(error) if isinstance(error, OSError) else type(error).__name__)
     said = "\n".join((spark_said, *lines))
     killed = code in (*KILLED, OUT_OF_MEMORY) and WANT_OF_THREADS.search(said) is None
     return Symptom(
@@ -66,7 +73,7 @@ def symptom(error: BaseException | None, jvm: Jvm | None, *, kernel_killed: bool
     )
 
 
-def start_failure(seen: Symptom) -> TransientError:
+def start_failure(seen: Symptom) -> SyncError:
     """Return the error for a session that did not start. No records were involved, so the message may quote everything."""
     if seen.want_of_memory:
         return TransientError("Spark did not start for lack of memory. Give the container more (4 GiB is advised) and try again.")
@@ -77,7 +84,7 @@ def start_failure(seen: Symptom) -> TransientError:
         return TransientError(
             f"{what}. Its last words: {seen.last_words}. `destination-s3-spark doctor` tries Java and Spark by themselves."
         )
-    return TransientError(f"{what}. {_LOOK}.")
+    return (ConfigError if NO_RETRY.search(seen.spark_said) else TransientError)(f"{what}. {_LOOK}.")
 
 
 def job_failure(seen: Symptom, attempts: int, *, on_cluster: bool) -> TransientError:
@@ -108,6 +115,16 @@ def workers_failure(attempts: int, *, want_of_memory: bool) -> TransientError:
     if want_of_memory:
         return TransientError(f"{what}, for lack of memory. {kept} Give the container more (4 GiB is advised) and try again.")
     return TransientError(f"{what}. {kept} {_LOOK}; try again.")
+
+
+def innermost(spark_said: str) -> str:
+    """Return the message of the last cause in a Java exception's text, without its class; empty if there is none."""
+    said = [found["words"].strip() for found in _SAID.finditer(spark_said)]
+    telling = [words for words in said if _CLASS.sub("", words)]
+    if not telling:
+        return ""
+    of_kubernetes = _OF_KUBERNETES.search(telling[-1])
+    return of_kubernetes["words"] if of_kubernetes else _CLASS.sub("", telling[-1])
 
 
 def _java_text(error: BaseException | None) -> str:

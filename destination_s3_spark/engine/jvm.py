@@ -33,6 +33,7 @@ LINES_QUOTED = 3
 """Most lines that a message quotes."""
 QUOTED_CHARACTERS = 300
 STDERR = 2
+LOG4J = Path(__file__).with_name("log4j2.properties")
 
 _STACK_FRAME = re.compile(r"\s*(?:at |\.\.\. \d+ more|#\s*$)")
 _SUBMIT = "bin/spark-submit"
@@ -43,18 +44,18 @@ _PORT, _SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
 class Jvm:
     """A JVM that is being launched with this Spark configuration. It writes its connection data below `directory`.
 
-    `arguments` are further arguments for spark-submit.
+    `arguments` are further arguments for spark-submit, `environment` further variables.
     """
 
-    def __init__(self, conf: Mapping[str, Any], arguments: Sequence[str], directory: Path) -> None:
+    def __init__(self, conf: Mapping[str, Any], arguments: Sequence[str], directory: Path, environment: Mapping[str, str]) -> None:
         self._connection = Path(tempfile.mkdtemp(dir=directory)) / "connection"  # it will contain a secret
         options = [part for key, value in conf.items() for part in ("--conf", f"{key}={value}")]
         self.process = subprocess.Popen(  # noqa: S603 (Spark's own script)
-            [_spark_home() / _SUBMIT, *options, *arguments, "pyspark-shell"],
+            [spark_home() / _SUBMIT, *options, *arguments, "pyspark-shell"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            env={**os.environ, "SPARK_CONNECT_MODE": "0", _CONNECTION_FILE: str(self._connection)},
+            env={**os.environ, **environment, "SPARK_CONNECT_MODE": "0", _CONNECTION_FILE: str(self._connection)},
             preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_IGN),  # noqa: PLW1509 (like pyspark: Ctrl-C is for the driver)
         )
         assert self.process.stdout is not None  # noqa: S101 (it is a pipe)
@@ -94,7 +95,7 @@ def _not_of_py4j(record: logging.LogRecord) -> bool:
     return Path(record.pathname).parent.name != "py4j"
 
 
-def _spark_home() -> Path:
+def spark_home() -> Path:
     """Return Spark's directory: SPARK_HOME, or pyspark's own. pyspark's function for this would import the whole package."""
     package = find_spec("pyspark")
     assert package is not None  # noqa: S101 (a dependency)

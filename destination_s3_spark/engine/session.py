@@ -18,20 +18,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from destination_s3_spark.config.spark_conf import is_sensitive
-from destination_s3_spark.engine.cluster import (
-    Cluster,
-    conf_of,
-    java_options_of,
-    no_executors,
-    package_archive,
-    require_working_executors,
-    secret_arguments,
-)
+from destination_s3_spark.engine.cluster import Cluster, package_archive, require_working_executors, secret_arguments
 from destination_s3_spark.engine.failures import Symptom, start_failure, symptom
-from destination_s3_spark.engine.jvm import Jvm
+from destination_s3_spark.engine.jvm import LOG4J, Jvm
 from destination_s3_spark.engine.machine import available_cpus, oom_kills
+from destination_s3_spark.engine.manager import Manager, no_executors
 from destination_s3_spark.engine.startup import shortcuts, worker_daemon
 from destination_s3_spark.engine.startup.worker_template import fork_template
+from destination_s3_spark.engine.waiting import ended_without_hope
 from destination_s3_spark.errors import SyncError
 from destination_s3_spark.kernel import SWITCH, kernel_library
 
@@ -48,8 +42,6 @@ USER_WITHOUT_ACCOUNT = "airbyte"
 NAMES_OF_USER = ("SPARK_USER", "USER", "LOGNAME")
 """Environment variables in which Spark, shells and Python look for the user's name before they look for an account."""
 logger = logging.getLogger(__name__)
-
-LOG4J = Path(__file__).with_name("log4j2.properties")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +69,15 @@ def local_cores(master: str) -> int:
     return int(count or 1)
 
 
+def manager_of(cluster: Cluster, conf: Mapping[str, str], directory: Path) -> Manager:
+    """Return the manager of a cluster, for one session."""
+    from destination_s3_spark.engine.kubernetes import Kubernetes  # noqa: PLC0415 (Spark in the connector must not pay for it)
+    from destination_s3_spark.engine.yarn import Yarn  # noqa: PLC0415 (nor for this)
+
+    kind = Kubernetes if cluster.master.startswith("k8s://") else Yarn if cluster.master == "yarn" else Manager
+    return kind(cluster, conf, directory)
+
+
 class DriverSession:
     """The Spark session of this process. `start` returns at once; `ready` waits for the session.
 
@@ -85,6 +86,8 @@ class DriverSession:
 
     def __init__(self, settings: SparkSettings, tasks: str, oom_kill_files: tuple[Path, ...]) -> None:
         self.settings = settings
+        cluster = settings.cluster
+        self.manager = None if cluster is None else manager_of(cluster, settings.conf, settings.local_dir)
         self._tasks = tasks
         self._context: SparkContext | None = None
         self._failure: Exception | None = None
@@ -142,8 +145,8 @@ class DriverSession:
         if self._context is None:
             if isinstance(self._failure, SyncError):
                 raise self._failure
-            if cluster is not None and self._failure is None:
-                raise no_executors(cluster, self.settings.conf)
+            if self.manager is not None and self._failure is None:
+                raise no_executors(self.manager)
             raise start_failure(self.symptom(self._failure)) from self._failure
         return self._context
 
@@ -158,6 +161,8 @@ class DriverSession:
             goodbye.start()
             goodbye.join(CLUSTER_GOODBYE_S)
         jvm.process.kill()
+        if self.manager is not None:
+            self.manager.clean_up()
         with suppress(subprocess.TimeoutExpired):  # the machine is busy; the kernel ends the JVM anyway
             jvm.process.wait(timeout=10)
         jvm.close()
@@ -181,32 +186,48 @@ class DriverSession:
 
     def _start(self) -> None:
         try:
-            with secret_arguments(self.settings.cluster, self.settings.local_dir) as arguments:
-                self._jvm = self._jvm or self._launch(arguments)
-                context = _spark_context(self._jvm, self._conf(), self._worker_environment())
-            slots = self.settings.cores
-            if self.settings.cluster is not None:
+            self._context = self._started() if self.manager is None else self._started_on(self.manager)
+        except Exception as error:  # noqa: BLE001 (raised again on the thread that waits for the session)
+            self._failure = error
+
+    def _started(self) -> SparkContext:
+        """Return a context on this machine whose workers are ready."""
+        self._jvm = self._jvm or self._launch(())
+        context = _spark_context(self._jvm.gateway(), self._conf(), self._worker_environment())
+        if self._template is None:  # the template has imported everything
+            self._import_in_workers(context, self.settings.cores)
+        return context
+
+    def _started_on(self, manager: Manager) -> SparkContext:
+        """Return a context on a cluster whose executors have what tasks need."""
+        for trial in manager.trials():
+            trial.run()
+        with secret_arguments(manager.cluster, self.settings.local_dir) as arguments:
+            self._jvm = jvm = self._launch(arguments)
+            with ended_without_hope(manager, jvm.process.kill):
+                gateway = jvm.gateway()
+                manager.before_session(gateway)
+                context = _spark_context(gateway, self._conf(), self._worker_environment())
                 context.addPyFile(str(package_archive(self.settings.local_dir)))
                 library = kernel_library()
                 if library is not None:
                     context.addFile(str(library))  # tasks import it from there, because Python imports no library from a zip file
                 logger.info("The executors type records %s.", require_working_executors(context))
-                slots = context.defaultParallelism
-            if self._template is None:  # the template has imported everything
-                context.parallelize(range(slots), slots).map(partial(_import, self._tasks)).collect()
-            self._context = context
-        except Exception as error:  # noqa: BLE001 (raised again on the thread that waits for the session)
-            self._failure = error
+                self._import_in_workers(context, context.defaultParallelism)
+        return context
+
+    def _import_in_workers(self, context: SparkContext, slots: int) -> None:
+        context.parallelize(range(slots), slots).map(partial(_import, self._tasks)).collect()
 
     def _launch(self, arguments: Sequence[str]) -> Jvm:
         self.settings.local_dir.mkdir(parents=True, exist_ok=True)
         _prepare_environment(self.settings.cluster)
         # The session takes sensitive options from its own configuration, because a command line would expose them.
         shown = {key: value for key, value in self._conf().items() if not is_sensitive(key)}
-        return Jvm(shown, arguments, self.settings.local_dir)
+        return Jvm(shown, arguments, self.settings.local_dir, {} if self.manager is None else self.manager.environment())
 
     def _conf(self) -> dict[str, Any]:
-        return {**_our_conf(self.settings), **self.settings.conf}
+        return {**_our_conf(self.settings, self.manager), **self.settings.conf}
 
     def _worker_environment(self) -> dict[str, str]:
         switch = {SWITCH: os.environ[SWITCH]} if SWITCH in os.environ else {}
@@ -252,11 +273,10 @@ def _prepare_environment(cluster: Cluster | None) -> None:
         os.environ["SPARK_LOCAL_HOSTNAME"] = "localhost"  # otherwise Spark resolves the host name, which may fail in a container
 
 
-def _spark_context(jvm: Jvm, conf: Mapping[str, Any], environment: dict[str, str]) -> SparkContext:
-    """Create the context in the JVM. `environment` is that of the workers."""
+def _spark_context(gateway: Any, conf: Mapping[str, Any], environment: dict[str, str]) -> SparkContext:
+    """Create the context in the gateway's JVM. `environment` is that of the workers."""
     from pyspark import SparkConf, SparkContext  # noqa: PLC0415 (spec and check must not pay for it)
 
-    gateway = jvm.gateway()
     if not _has_account():
         _name_the_user(gateway)
     # Otherwise a scheduler thread that dies for lack of memory or threads would leave the rest waiting for it indefinitely.
@@ -268,7 +288,7 @@ def _spark_context(jvm: Jvm, conf: Mapping[str, Any], environment: dict[str, str
     return context
 
 
-def _our_conf(settings: SparkSettings) -> dict[str, Any]:
+def _our_conf(settings: SparkSettings, manager: Manager | None) -> dict[str, Any]:
     # C1 only: the JVM runs for seconds and never touches a record, so the optimizing compiler costs more than it saves. Java's default
     # young generation on a large machine would be touched completely in every long sync, so it is limited.
     java_options = (
@@ -276,7 +296,7 @@ def _our_conf(settings: SparkSettings) -> dict[str, Any]:
         f'"-Djava.io.tmpdir={settings.local_dir}"',  # a killed JVM leaves native libraries and a directory there
         f'"-Duser.home={settings.local_dir}"',  # a user without an account has no home, and Ivy requires one
         *(() if _has_account() else (f"-Duser.name={USER_WITHOUT_ACCOUNT}",)),
-        *(() if settings.cluster is None else java_options_of(settings.cluster)),
+        *(() if manager is None else manager.java_options()),
     )
     inside = {
         "spark.master": f"local[{settings.cores},{TASK_ATTEMPTS}]",
@@ -287,8 +307,9 @@ def _our_conf(settings: SparkSettings) -> dict[str, Any]:
         # Executors on other machines receive the connector's package too late for a daemon module.
         **({"spark.python.daemon.module": worker_daemon.__name__} if shortcuts.enabled() else {}),
     }
+    outside = {} if manager is None else {"spark.master": manager.cluster.master, "spark.task.maxFailures": str(TASK_ATTEMPTS)}
     return {
-        **(inside if settings.cluster is None else {**conf_of(settings.cluster), "spark.task.maxFailures": str(TASK_ATTEMPTS)}),
+        **(inside if manager is None else {**outside, **manager.properties()}),
         "spark.app.name": "destination-s3-spark",
         "spark.driver.memory": f"{settings.heap_mb}m",
         "spark.driver.extraJavaOptions": " ".join((*java_options, *settings.java_options)),

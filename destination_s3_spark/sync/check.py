@@ -5,18 +5,21 @@ With Spark in the connector it starts no JVM.
 
 from __future__ import annotations
 
-import socket
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from uuid import uuid4
 
 from destination_s3_spark.chain.files import generation_metadata
 from destination_s3_spark.config.config import Config
-from destination_s3_spark.config.spark_conf import addresses, is_local
+from destination_s3_spark.config.spark_conf import is_local
 from destination_s3_spark.engine.engine import Engine
+from destination_s3_spark.engine.manager import Trial
+from destination_s3_spark.engine.session import manager_of
 from destination_s3_spark.errors import Bug, ConfigError, SyncError, TransientError
 from destination_s3_spark.storage.configured import s3_settings
 from destination_s3_spark.storage.object_store import ObjectExists, ObjectNotFound, ObjectStore, OutcomeUnknown, StagedUpload, UploadFailed
@@ -26,13 +29,14 @@ from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import ClientLimits, S3Settings
 from destination_s3_spark.storage.staging import StagedFileSink
 from destination_s3_spark.storage.table_paths import INTERNAL_FOLDER
-from destination_s3_spark.sync.runtime import engine_of, require_allowed
+from destination_s3_spark.sync.runtime import engine_of, spark_settings
 from destination_s3_spark.sync.scratch import scratch_directory
 
 CHECK_LIMITS = ClientLimits(attempts=2, connect_timeout_s=5, read_timeout_s=15)
 """Client limits of the check. A user is waiting for the answer, so the check gives up sooner than a sync."""
-MASTER_LIMIT_S = 5.0
 START_LIMIT_S = 120.0
+MANAGED_START_LIMIT_S = 300.0
+"""Time limit for executors of Kubernetes and YARN, which may have to start machines, and pull an image or unpack an archive there."""
 TASK_LIMIT_S = 90.0
 """Time limit of the task, longer than its calls may take together."""
 
@@ -209,26 +213,37 @@ def check_cluster(config: Config, template: PathTemplate) -> None:
 
     Raises ConfigError, which says what to change, or TransientError for a cluster without a free executor.
     """
+    for trial in cluster_trials(config, template):
+        trial.run()
+
+
+def cluster_trials(config: Config, template: PathTemplate) -> Sequence[Trial]:
+    """Return what must work for tasks to run on the configured cluster, each after the one before. Local Spark needs nothing."""
     master = config.spark.master
     if is_local(master):
-        return
-    require_allowed(config.spark)
-    if master.startswith("spark://"):
-        _reach(addresses(master), master)
+        return ()
+    start_limit_s = START_LIMIT_S if master.startswith("spark://") else MANAGED_START_LIMIT_S
+    settings = spark_settings(config, Path(tempfile.gettempdir()), start_limit_s)
+    assert settings.cluster is not None  # noqa: S101 (the master is a cluster)
+    before = manager_of(settings.cluster, settings.conf, settings.local_dir).trials()
+    return (*before, Trial("task on an executor", lambda: _try_session(config, template, start_limit_s)))
+
+
+def _try_session(config: Config, template: PathTemplate, start_limit_s: float) -> None:
     with ExitStack() as stack:
         scratch = stack.enter_context(scratch_directory(config))
-        engine = engine_of(config, scratch, START_LIMIT_S)
+        engine = engine_of(config, scratch, start_limit_s)
         stack.callback(engine.stop)
         key = f"{template.base}{INTERNAL_FOLDER}/check/{uuid4().hex}/executor"
-        _try_executor(engine, UploadProbe(key, s3_settings(config), CHECK_LIMITS), config)
+        _try_executor(engine, UploadProbe(key, s3_settings(config), CHECK_LIMITS), config, start_limit_s + TASK_LIMIT_S)
 
 
-def _try_executor(engine: Engine, probe: UploadProbe, config: Config) -> None:
+def _try_executor(engine: Engine, probe: UploadProbe, config: Config, limit_s: float) -> None:
     pool = ThreadPoolExecutor(1, "check")
     running = pool.submit(_upload, engine, probe, config)
     pool.shutdown(wait=False)
     try:
-        running.result(START_LIMIT_S + TASK_LIMIT_S)
+        running.result(limit_s)
     except FutureTimeout:
         raise TransientError(
             f"An executor of {config.spark.master} did not finish a small task within {TASK_LIMIT_S:.0f} seconds. Can it reach S3?"
@@ -247,14 +262,3 @@ def _credentials(config: Config) -> str:
     if config.spark.executor_credentials == "own":
         return "whose executors use AWS credentials of their own (spark.executor_credentials)"
     return "with the credentials of this connector (spark.executor_credentials)"
-
-
-def _reach(masters: Sequence[tuple[str, int]], master: str) -> None:
-    """Raise ConfigError unless a master accepts connections. Spark itself would try for a minute and report less."""
-    for address in masters:
-        try:
-            socket.create_connection(address, MASTER_LIMIT_S).close()
-        except (OSError, OverflowError):  # an invalid port
-            continue
-        return
-    raise ConfigError(f"No Spark master answers at {master}. Check spark.master, and that this machine may connect to it.")

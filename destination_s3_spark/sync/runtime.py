@@ -17,6 +17,7 @@ from destination_s3_spark.engine.machine import available_cpus, container_memory
 from destination_s3_spark.engine.session import SparkSettings, local_cores
 from destination_s3_spark.engine.startup import class_data
 from destination_s3_spark.errors import ConfigError, lack_error
+from destination_s3_spark.storage.configured import s3_settings
 from destination_s3_spark.storage.endpoint import check_endpoint, check_host, cloud_deployment
 from destination_s3_spark.sync.scratch import scratch_directory
 
@@ -108,7 +109,7 @@ def spark_settings(config: Config, scratch: Path, start_limit_s: float = CLUSTER
         heap,
         scratch,
         spark.conf,
-        None if is_local(spark.master) else _cluster(spark, start_limit_s),
+        None if is_local(spark.master) else _cluster(config, start_limit_s),
         class_data.java_options(),
     )
 
@@ -123,11 +124,14 @@ def require_allowed(spark: Spark) -> None:
         check_host(host, option)
 
 
-def _cluster(spark: Spark, start_limit_s: float) -> Cluster:
+def _cluster(config: Config, start_limit_s: float) -> Cluster:
+    from destination_s3_spark.storage.ca_bundle import certificates  # noqa: PLC0415 (boto3 imports slowly, and only clusters need it)
+
+    spark = config.spark
     require_allowed(spark)
     python = spark.conf.get(PYTHON) or f"python{sys.version_info.major}.{sys.version_info.minor}"
-    secret = spark.authenticate_secret.get_secret_value() if spark.authenticate_secret else None
-    return Cluster(spark.master, python, start_limit_s, secret)
+    secret, token = (None if text is None else text.get_secret_value() for text in (spark.authenticate_secret, spark.kubernetes_token))
+    return Cluster(spark.master, python, start_limit_s, secret, token, certificates(s3_settings(config)))
 
 
 def task_bytes(config: Config) -> int:

@@ -8,8 +8,9 @@ from uuid import uuid4
 
 import pytest
 
-from integration_tests.iceberg_rest_server import class_path, rest_catalog_server
+from integration_tests.iceberg_rest_server import POM, rest_catalog_server
 from integration_tests.lake import Lake
+from integration_tests.maven import class_path
 from integration_tests.readers.engines import engines
 from integration_tests.readers.published_table import PublishedTable, Readers
 from integration_tests.readers.reader_process import INSTALLED
@@ -22,7 +23,7 @@ def readers(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     if not (INSTALLED / "installed").exists():
         pytest.fail("The readers are not installed. Run scripts/install-readers, or make test-readers.")
     directory = tmp_path_factory.mktemp("readers")
-    with rest_catalog_server(directory, class_path(directory), new_bucket(moto)) as catalog, ExitStack() as started:
+    with rest_catalog_server(directory, class_path(POM, directory), new_bucket(moto)) as catalog, ExitStack() as started:
         yield Readers(
             catalog,
             lambda: started.enter_context(spark41(directory, moto, catalog)),

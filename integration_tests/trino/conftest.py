@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from integration_tests.iceberg_rest_server import class_path, rest_catalog_server
+from integration_tests.iceberg_rest_server import POM, rest_catalog_server
+from integration_tests.maven import class_path
 from integration_tests.servers import S3Server, new_bucket
 from integration_tests.trino.trino_server import INSTALLED, Trino, trino_server
 
@@ -25,5 +26,5 @@ def trino_lake(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iter
     if not (INSTALLED / "installed").exists():
         pytest.fail("Trino is not installed. Run scripts/install-trino, or make test-trino.")
     directory, bucket = tmp_path_factory.mktemp("trino"), new_bucket(moto)
-    with rest_catalog_server(directory, class_path(directory), bucket) as catalog, trino_server(directory, bucket, catalog) as trino:
+    with rest_catalog_server(directory, class_path(POM, directory), bucket) as catalog, trino_server(directory, bucket, catalog) as trino:
         yield TrinoLake(trino, catalog)

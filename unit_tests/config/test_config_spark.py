@@ -262,3 +262,21 @@ def test_every_server_of_a_cluster_is_known() -> None:
     }
     assert [host for _, host in hosts("yarn", conf)] == ["name-node", "manager", "other"]
     assert [host for _, host in hosts("spark://[::1]:7077,two:7077", {})] == ["::1", "two"]
+
+
+def test_the_token_of_kubernetes_is_a_secret_of_kubernetes_alone() -> None:
+    chosen = parse({"master": "k8s://https://host:443", "kubernetes_token": " a-token\n"})
+
+    assert chosen.kubernetes_token is not None
+    assert chosen.kubernetes_token.get_secret_value() == "a-token"
+    assert "a-token" not in repr(chosen)
+    assert "spark.kubernetes_token: needs spark.master to be k8s://" in refusal({"kubernetes_token": "a-token"})
+    assert "spark.kubernetes_token: needs spark.master to be k8s://" in refusal({"master": "yarn", "kubernetes_token": "a-token"})
+    assert "must be one word" in refusal({"master": "k8s://https://host:443", "kubernetes_token": "a token"})
+
+
+def test_jars_come_from_the_clusters_own_file_system_alone() -> None:
+    assert parse({"master": "yarn", "conf": {"spark.yarn.archive": "hdfs:///spark/jars.zip"}})
+    for path in ("/spark/jars.zip", "file:///spark/jars.zip", "s3a://lake/jars.zip", "local:/jars.zip"):
+        assert "`spark.yarn.archive` must be a path in the cluster's file system" in refusal({"conf": {"spark.yarn.archive": path}})
+    assert [host for _, host in hosts("yarn", {"spark.yarn.archive": "hdfs://name-node:8020/jars.zip"})] == ["name-node"]

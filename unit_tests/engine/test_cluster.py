@@ -2,24 +2,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import threading
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from destination_s3_spark.engine.cluster import (
-    Cluster,
-    conf_of,
-    give_up_without_executors,
-    no_executors,
-    package_archive,
-    require_working_executors,
-    secret_arguments,
-)
+from destination_s3_spark.engine.cluster import Cluster, package_archive, require_working_executors, secret_arguments
 from destination_s3_spark.engine.environment import Environment, environment
 from destination_s3_spark.errors import ConfigError, TransientError
 from destination_s3_spark.kernel import HOW_LINES_ARE_TYPED
@@ -67,14 +56,6 @@ def test_the_archive_is_importable_and_needs_nothing_else_for_the_probe(tmp_path
     assert answer.stdout.split() == [f"{archive}/destination_s3_spark/engine/environment.py", environment().python]
 
 
-def test_the_driver_hides_where_the_whole_cluster_is_on_its_machine() -> None:
-    here = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-
-    assert conf_of(Cluster("spark://127.0.0.1:7077", "python3", 1)) == {"spark.master": "spark://127.0.0.1:7077", **here}
-    assert conf_of(Cluster("spark://host:7077", "python3", 1)) == {"spark.master": "spark://host:7077"}
-    assert conf_of(Cluster("k8s://https://127.0.0.1:443", "python3", 1)) == {"spark.master": "k8s://https://127.0.0.1:443"}
-
-
 def test_executors_like_this_process_will_do_and_say_how_they_type() -> None:
     ours = environment()
     other = replace(ours, records_typed="in Python (the native kernel is not installed)")
@@ -106,57 +87,6 @@ def test_executors_that_cannot_work_are_a_config_error_that_says_why(answer: Env
 def test_a_session_that_ended_is_transient() -> None:
     with pytest.raises(TransientError, match="master cannot be reached"):
         require_working_executors(context(RuntimeError("SparkContext was shut down")))
-
-
-def test_a_cluster_without_executors_is_transient_and_names_what_to_look_at() -> None:
-    error = no_executors(Cluster("spark://host:7077", "python3", 120), {"spark.driver.host": "10.0.0.1"})
-
-    assert isinstance(error, TransientError)
-    assert "within 120 seconds" in error.message
-    assert "the driver at 10.0.0.1 (spark.driver.host, spark.driver.port, spark.driver.blockManager.port)" in error.message
-
-
-class Session:
-    """A session whose executors, and the driver, are as many as `members` says, one look after the other; then as the last."""
-
-    def __init__(self, *members: int) -> None:
-        self._members = list(members)
-        self.looks = threading.Semaphore(0)
-        self.cancelled = threading.Event()
-        status = SimpleNamespace(getExecutorMemoryStatus=lambda: SimpleNamespace(size=self._look))
-        self._jsc = SimpleNamespace(sc=lambda: status)
-
-    def _look(self) -> int:
-        self.looks.release()
-        if not self._members:
-            raise ConnectionError("the JVM has gone")
-        return self._members.pop(0) if len(self._members) > 1 else self._members[0]
-
-    def cancelAllJobs(self) -> None:  # noqa: N802 (Spark's name)
-        self.cancelled.set()
-
-
-def failing_job(session: Any, limit_s: float, said: str, until: Callable[[], bool]) -> None:
-    cluster = Cluster("spark://host:7077", "python3", limit_s)
-    with give_up_without_executors(session, cluster, {}, look_every_s=0.001):
-        assert until()
-        raise RuntimeError(said)
-
-
-def test_a_job_without_executors_is_given_up() -> None:
-    session = Session(3, 1)
-
-    with pytest.raises(TransientError, match=r"No executor of the Spark cluster spark://host:7077"):
-        failing_job(session, 0.01, "Job 0 cancelled", lambda: session.cancelled.wait(10))
-
-
-@pytest.mark.parametrize("members", [(1, 1, 3), ()], ids=["executors come", "the session ends"])
-def test_other_ends_of_a_job_are_its_own(members: tuple[int, ...]) -> None:
-    session = Session(*members)
-
-    with pytest.raises(RuntimeError, match="Job 0 failed"):
-        failing_job(session, 3600, "Job 0 failed", lambda: all(session.looks.acquire(timeout=10) for _ in members or (1,)))
-    assert not session.cancelled.is_set()
 
 
 def test_the_secret_is_in_a_file_of_ours_while_the_session_starts(tmp_path: Path) -> None:

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from destination_s3_spark.engine.failures import job_failure, start_failure, symptom
+from destination_s3_spark.engine.failures import Symptom, innermost, job_failure, start_failure, symptom
 from destination_s3_spark.engine.jvm import JvmOutput, quoted
+from destination_s3_spark.errors import ConfigError, TransientError
 
 STACK = """Exception in thread "main" java.lang.IllegalArgumentException: basedir must be absolute: ?/.ivy2/local
 \tat org.apache.ivy.util.Checks.checkAbsolute(Checks.java:48)
@@ -63,6 +64,36 @@ def test_the_last_words_of_a_jvm_are_quoted_and_memory_is_named_only_if_it_ran_o
         assert words in failure.message
         assert ("lack of memory" in failure.message) == memory
         assert "checkAbsolute" not in failure.message
+
+
+FORBIDDEN = (
+    "An error occurred while calling None.org.apache.spark.api.java.JavaSparkContext.\n"
+    ": org.apache.spark.SparkException: External scheduler cannot be instantiated\n"
+    "\tat org.apache.spark.SparkContext$.createTaskScheduler(SparkContext.scala:3204)\n"
+    "Caused by: io.fabric8.kubernetes.client.KubernetesClientException: Failure executing: POST at: https://10.96.0.1/. Message: pods is "
+    'forbidden: User "x" cannot create resource "pods". Received status: Status(apiVersion=v1, code=403).\n'
+    "\t... 12 more\n"
+)
+QUEUE = (
+    ": org.apache.spark.SparkException: Yarn application failed\n\tat a.b(C.java:1)\n"
+    "Caused by: org.apache.hadoop.yarn.exceptions.YarnException: Application rejected: unknown queue: other\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("said", "kind", "words"),
+    [
+        (FORBIDDEN, ConfigError, 'Spark did not start: pods is forbidden: User "x" cannot create resource "pods".'),
+        (QUEUE, ConfigError, "Spark did not start: Application rejected: unknown queue: other."),
+        (": java.net.ConnectException: Connection refused\n", TransientError, "Spark did not start: Connection refused."),
+        (": java.lang.IllegalStateException: \nCaused by: java.io.EOFException\n", TransientError, "EOFException"),
+    ],
+)
+def test_the_innermost_cause_is_said_and_is_the_users_where_a_retry_meets_it_again(said: str, kind: type[Exception], words: str) -> None:
+    failure = start_failure(Symptom(innermost(said), said, None, "", want_of_memory=False, want_of_threads=False))
+
+    assert type(failure) is kind
+    assert words in failure.message
 
 
 def test_what_the_jvm_says_is_passed_on_without_the_lines_of_every_start(capfd: pytest.CaptureFixture[str]) -> None:

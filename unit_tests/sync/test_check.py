@@ -155,13 +155,13 @@ def test_masters_that_do_not_answer_are_named(host: str) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         master = f"spark://{host}:{unused.getsockname()[1]}"
-        with pytest.raises(ConfigError, match="No Spark master answers at") as caught:
+        with pytest.raises(TransientError, match="No Spark master answers at") as caught:
             check_cluster(on(master), TEMPLATE)
-    assert master in caught.value.message
+    assert master.removeprefix("spark://").translate(str.maketrans("", "", "[]")) in caught.value.message
 
 
 def test_a_port_that_is_none_is_an_address_where_nobody_answers() -> None:
-    with pytest.raises(ConfigError, match="No Spark master answers"):
+    with pytest.raises(TransientError, match="No Spark master answers"):
         check_cluster(on("spark://127.0.0.1:99999"), TEMPLATE)
 
 

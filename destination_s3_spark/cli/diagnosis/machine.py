@@ -20,7 +20,7 @@ from destination_s3_spark.config.spark_conf import is_local
 from destination_s3_spark.engine.machine import container_memory_bytes
 from destination_s3_spark.errors import SyncError
 from destination_s3_spark.storage.paths import PathTemplate
-from destination_s3_spark.sync.check import check_cluster
+from destination_s3_spark.sync.check import cluster_trials
 from destination_s3_spark.sync.runtime import TASK_MIN_BYTES, WORKER_BYTES, engine_of, spark_settings, task_bytes
 from destination_s3_spark.sync.scratch import scratch_directory
 
@@ -50,7 +50,7 @@ def look_at_machine(config: Config, template: PathTemplate | None) -> Iterator[F
     elif template is None:
         yield Finding(_PART, "Spark", Verdict.SKIPPED, "a cluster is tried with the bucket, which is bad")
     else:
-        yield _cluster(config, template)
+        yield from _cluster(config, template)
 
 
 def find_java() -> Finding:
@@ -87,12 +87,25 @@ def _local_spark(config: Config) -> Finding:
     return Finding(_PART, "Spark", Verdict.GOOD, f"pyspark {version} ran a task in each of {cores} workers, after {seconds:.1f} s")
 
 
-def _cluster(config: Config, template: PathTemplate) -> Finding:
+def _cluster(config: Config, template: PathTemplate) -> Iterator[Finding]:
+    """Try all that a task on a cluster needs, one after the other. What comes after a bad one is skipped."""
+    bad = False
     try:
-        check_cluster(config, template)
+        trials = cluster_trials(config, template)
     except SyncError as error:
-        return Finding(_PART, "Spark", Verdict.BAD, error.message)
-    return Finding(_PART, "Spark", Verdict.GOOD, f"an executor of {config.spark.master} ran a task and reached the bucket")
+        yield Finding(_PART, "Spark", Verdict.BAD, error.message)
+        return
+    for trial in trials:
+        if bad:
+            yield Finding(_PART, trial.name, Verdict.SKIPPED, "needs what is bad above")
+            continue
+        try:
+            trial.run()
+        except SyncError as error:
+            bad = True
+            yield Finding(_PART, trial.name, Verdict.BAD, error.message)
+        else:
+            yield Finding(_PART, trial.name, Verdict.GOOD, f"good for {config.spark.master}")
 
 
 def _spool(config: Config) -> Finding:

@@ -1,0 +1,80 @@
+"""Limits of the wait for executors: Spark itself would wait indefinitely."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+from destination_s3_spark.engine.manager import Manager, no_executors
+from destination_s3_spark.errors import SyncError
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+EXECUTORS_EVERY_S = 10.0
+START_EVERY_S = 3.0
+
+
+@contextmanager
+def ended_without_hope(manager: Manager, end: Callable[[], None], look_every_s: float = START_EVERY_S) -> Iterator[None]:
+    """Run the start of a session inside. Call `end`, which makes it fail, when the manager says that no executor will come.
+
+    If the start fails, raise what the manager says of it, if it says anything.
+    """
+    over, said = threading.Event(), list[SyncError]()
+
+    def watch() -> None:
+        while not over.wait(look_every_s):
+            failure = manager.failure()
+            if failure is not None:
+                said.append(failure)
+                end()
+                return
+
+    watcher = threading.Thread(target=watch, name="spark-manager", daemon=True)
+    watcher.start()
+    try:
+        yield
+    except Exception as error:
+        over.set()
+        failure = said[0] if said else manager.failure()
+        if failure is not None:
+            raise failure from error
+        raise
+    finally:
+        over.set()
+
+
+@contextmanager
+def give_up_without_executors(context: SparkContext, manager: Manager, look_every_s: float = EXECUTORS_EVERY_S) -> Iterator[None]:
+    """Run a job inside. Raises SyncError if the cluster has had no executor for its limit, or says that none will come."""
+    over, gone = threading.Event(), list[SyncError]()
+
+    def watch() -> None:
+        since = time.monotonic()
+        while not over.wait(look_every_s):
+            with suppress(Exception):  # the session has ended, and its job reports that
+                # The driver is one of the holders of blocks.
+                if context._jsc.sc().getExecutorMemoryStatus().size() > 1:
+                    since = time.monotonic()
+                    continue
+                too_long = time.monotonic() - since >= manager.cluster.start_limit_s
+                failure = no_executors(manager) if too_long else manager.failure()
+                if failure is None:
+                    continue
+                gone.append(failure)
+                context.cancelAllJobs()
+            return
+
+    threading.Thread(target=watch, name="spark-executors", daemon=True).start()
+    try:
+        yield
+    except Exception as error:
+        if gone:
+            raise gone[0] from error
+        raise
+    finally:
+        over.set()

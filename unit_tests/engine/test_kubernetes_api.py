@@ -1,0 +1,46 @@
+"""What a refusal of a Kubernetes API server means."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from destination_s3_spark.engine.kubernetes_api import KubernetesApi, Refused
+from destination_s3_spark.errors import ConfigError, SyncError, TransientError
+
+FORBIDDEN = 'pods is forbidden: User "system:serviceaccount:jobs:nobody" cannot create resource "pods"'
+RESTRICTED = 'pods "exec-1" is forbidden: violates PodSecurity "restricted:latest": runAsNonRoot != true'
+QUOTA = 'pods "exec-1" is forbidden: exceeded quota: compute, requested: memory=2432Mi, used: memory=4Gi, limited: memory=5Gi'
+
+
+@pytest.mark.parametrize(
+    ("token", "status", "message", "kind", "said"),
+    [
+        ("token", 401, "Unauthorized", ConfigError, r"does not accept the token \(401\)"),
+        (None, 403, FORBIDDEN, ConfigError, r"wants a token.*Set spark\.kubernetes_token"),
+        ("token", 403, FORBIDDEN, ConfigError, r'cannot create resource "pods"\. Grant the Role of docs/cluster\.md'),
+        ("token", 403, RESTRICTED, ConfigError, r"runAsNonRoot != true\. Change the pod or the namespace's rule"),
+        ("token", 403, QUOTA, TransientError, "has no room for executors: .*exceeded quota"),
+        ("token", 404, 'namespaces "other" not found', ConfigError, r'refuses \(404\): namespaces "other" not found'),
+        ("token", 503, "overloaded", TransientError, "answers 503: overloaded"),
+    ],
+)
+def test_a_refusal_says_what_to_change(token: str | None, status: int, message: str, kind: type[SyncError], said: str) -> None:
+    api = KubernetesApi("https://host:6443", "jobs", token, ())
+    with pytest.raises(kind, match=said):
+        raise api.explained(Refused(status, message))
+
+
+def test_a_server_that_is_not_there_is_transient_and_one_without_a_name_is_not() -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        with pytest.raises(TransientError, match="No Kubernetes API server answers at"):
+            KubernetesApi(f"https://127.0.0.1:{unused.getsockname()[1]}", "jobs", "token", ()).reach()
+    with pytest.raises(ConfigError, match=r"The name of the Kubernetes API server in https://no-such-host\.invalid is not known"):
+        KubernetesApi("https://no-such-host.invalid", "jobs", "token", ()).reach()
+
+
+def test_addresses_of_the_host_itself_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"spark\.master '169\.254\.169\.254' leads to|No Kubernetes"):
+        KubernetesApi("http://169.254.169.254", "jobs", None, ()).reach()
