@@ -131,6 +131,7 @@ class MergeData(_Event, frozen=True):
     `operation_count`: the count at the end of the change log, including the change log files this block adds. None without a change log.
     `data_change`: whether rows may have changed. False for a compaction, which only moves rows to other files. `keep_until`: the time until
     which the removed final files stay in the store. None if they are deleted at once.
+    `rows_forgotten`: the number of rows that landed and that the table forgets; `earlier_rows_forgotten`: those of earlier generations.
     """
 
     schema_id: int
@@ -142,6 +143,8 @@ class MergeData(_Event, frozen=True):
     operation_count: OperationCount | None = None
     data_change: bool = True
     keep_until: datetime | None = None
+    rows_forgotten: Count = 0
+    earlier_rows_forgotten: Count = 0
 
 
 class ReplaceData(_Event, frozen=True):

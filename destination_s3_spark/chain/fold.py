@@ -53,6 +53,7 @@ class Rule(Enum):
     OFFSETS = "offsets are contiguous from 0 and match the rows of the files and checkpoints"
     EMPTY_EVENT = "AddData without rows, files or checkpoints"
     FILES_REMOVED = "only files that are there can be removed"
+    FORGOTTEN = "only rows that landed can be forgotten"
     NO_OP = "the event changes nothing"
     VOID = "Void takes back the unsettled data block before it"
     TERRITORY = "a chain is that of the folder it lies in, and names only files of its own table"
@@ -227,10 +228,19 @@ def _merge_data(state: TableState, number: int, event: MergeData) -> TableState:
     _check_schema(state, event.schema_id)
     if not event.files and not event.files_removed:
         raise InvalidChain(Rule.NO_OP, f"block {number}")
-    contents = _exchanged(state.contents, event.files, event.files_removed)
+    contents = _forgotten(_exchanged(state.contents, event.files, event.files_removed), event)
     since = contents.waiting_since if contents.pending is not None or contents.waiting.files else None
     contents = replace(contents, operation_count=event.operation_count, leaving=_leaving(contents, number, event), waiting_since=since)
     return _rewritten(state, number, event, contents)
+
+
+def _forgotten(contents: Contents, event: MergeData) -> Contents:
+    """Take off the rows that landed and are forgotten."""
+    rows, earlier = event.rows_forgotten, event.earlier_rows_forgotten
+    landed, left = contents.landed - rows, contents.earlier_rows - earlier
+    if earlier > rows or left < 0 or landed < left:
+        raise InvalidChain(Rule.FORGOTTEN, f"{rows}, {earlier} of them earlier; there are {contents.landed} and {contents.earlier_rows}")
+    return replace(contents, landed=landed, earlier_rows=left)
 
 
 def _replace_data(state: TableState, number: int, event: ReplaceData) -> TableState:

@@ -63,12 +63,12 @@ def finish(chain: Chain, store: ObjectStore, publish: Publish) -> None:
     chain.mark_settled()
 
 
-def sweep(chain: Chain, store: ObjectStore) -> datetime | None:
+def sweep(chain: Chain, store: ObjectStore, *, all_of_them: bool = False) -> datetime | None:
     """Delete the replaced files that need not stay any longer. Return the time for the Close that records it, or None if there are none.
 
-    Without that Close, the next session deletes the files again, which changes nothing.
+    `all_of_them`: also those that should have stayed. Without that Close, the next session deletes the files again, which changes nothing.
     """
-    now = chain.now()
+    now = max([chain.now(), *(one.until for one in chain.head.contents.leaving if all_of_them)])
     expired = expired_files(chain, now)
     if not expired:
         return None

@@ -5,12 +5,14 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from destination_s3_spark.chain.blocks import block_hash, encode
 from destination_s3_spark.chain.events import (
     AddData,
     Close,
     Event,
+    MergeData,
     OffsetInterval,
     OpenEpoch,
     SetDataSchema,
@@ -21,7 +23,12 @@ from destination_s3_spark.chain.events import (
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.fold import InvalidChain, Rule, fold, resume
 from destination_s3_spark.chain.state import Checkpoint, Counters, TableState
-from unit_tests.chain.built_chain import OPEN, SCHEMA, SEED, T0, Builder, add, chain, live_files
+from unit_tests.chain.built_chain import OPEN, SCHEMA, SEED, T0, Builder, add, chain, file, live_files, merge
+
+
+def forgets(rows: int, earlier: int) -> MergeData:
+    return replace(merge([file(FileKind.FINAL, "left", 1)]), rows_forgotten=rows, earlier_rows_forgotten=earlier)
+
 
 REFUSED = [
     ("the first block is no Seed", chain(), OPEN, {}, Rule.FIRST_BLOCK_MUST_BE_SEED),
@@ -39,6 +46,8 @@ REFUSED = [
     ("OpenEpoch that keeps the epoch", chain(SEED), OPEN, {"epoch": 1}, Rule.EPOCH),
     ("OpenEpoch that skips one", chain(SEED), OPEN, {"epoch": 3}, Rule.EPOCH),
     ("another event that moves the epoch", chain(SEED), SCHEMA, {"epoch": 2}, Rule.EPOCH),
+    ("more rows forgotten than landed", chain(SEED, SCHEMA, add(0, 9)), forgets(11, 0), {}, Rule.FORGOTTEN),
+    ("more earlier rows forgotten than there are", chain(SEED, SCHEMA, add(0, 9)), forgets(2, 1), {}, Rule.FORGOTTEN),
     ("data after Close", chain(SEED, SCHEMA, Close()), add(0, 9), {}, Rule.CLOSED),
     ("Close twice", chain(SEED, Close()), Close(), {}, Rule.CLOSED),
     ("data without a schema", chain(SEED), add(0, 9), {}, Rule.SCHEMA_FIRST),
@@ -157,3 +166,9 @@ def test_reading_may_start_at_a_snapshot() -> None:
     assert live_files(built.blocks[4:]) == live_files(built.blocks)
     assert live_files(built.blocks).adopted == ("adopted.parquet",)
     assert [file.key for file in live_files(built.blocks).files] == ["raw-0", "final-0", "raw-10", "final-10"]
+
+
+def test_forgotten_rows_landed_no_more() -> None:
+    opened = OpenEpoch(8, 9, T0)
+    contents = chain(SEED, SCHEMA, add(0, 9), opened, add(10, 19, prev=9), forgets(5, 3)).head.contents
+    assert (contents.landed, contents.earlier_rows, contents.current_rows, contents.next_offset) == (15, 7, 8, 20)

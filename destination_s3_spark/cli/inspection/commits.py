@@ -173,6 +173,8 @@ def _add_data_summary(event: AddData) -> str:
 
 def _rewrite_summary(event: MergeData | ReplaceData) -> str:
     what = f"generation {event.generation_id} is published" if isinstance(event, ReplaceData) else "rows come into the final table"
+    if isinstance(event, MergeData) and event.rows_forgotten:
+        what = f"{counted(event.rows_forgotten, 'record')} forgotten"
     files = counted(len(event.files), "file")
     return f"{what}: {files} with {counted(rows_of(event), 'final row')} in, {counted(len(event.files_removed), 'file')} out"
 
@@ -327,7 +329,7 @@ def merge_cost(table: InspectedTable) -> MergeCost | None:
         if not isinstance(event, MergeData) or not had_rows or commit.taken_back or commit.block == table.readable.left_out:
             continue
         runs = sum(file.bytes for file in event.files_removed if file.kind is FileKind.DELTA)
-        if event.data_change and runs:
+        if event.data_change and runs and not event.rows_forgotten:
             if merges == MERGES_COUNTED:
                 break
             merged += runs

@@ -25,7 +25,7 @@ from destination_s3_spark.chain.opening import Precedence, Session, dead_scratch
 from destination_s3_spark.chain.settle import MapCalls, complete, confirm_removal, finish, sweep, take_back, taken_back
 from destination_s3_spark.chain.state import ReplayGuard, TableState
 from destination_s3_spark.chain.table_store import TableStore
-from destination_s3_spark.chain.territory import OrphanUploads, Table
+from destination_s3_spark.chain.territory import OrphanUploads, Table, Territory
 from destination_s3_spark.errors import Bug, DataError, Fenced, SyncError, TransientError
 from destination_s3_spark.schema.schema_event import from_event
 from destination_s3_spark.schema.table_schema import TableSchema
@@ -102,6 +102,11 @@ class TableWriter:
     def merge_rate(self) -> float | None:
         """Bytes per second and core of the table's merges so far, if known."""
         return self._chain.merge_rate
+
+    @property
+    def territory(self) -> Territory:
+        """The keys of the table."""
+        return self._chain.territory
 
     def measured(self, rate: float) -> None:
         """Take the rate of another merge into account, for this session and for the hint."""
@@ -203,6 +208,17 @@ class TableWriter:
         count = self._chain.head.contents.operation_count
         return self._rewrite(files, removed, partial(MergeData, consumed_offset=None, operation_count=count, data_change=False))
 
+    def forget(self, files: Sequence[FileEntry], removed: Sequence[FileEntry], rows: int, earlier: int) -> CommitResult:
+        """Replace files of the table by others without `rows` rows, `earlier` of them of earlier generations. The old ones do not stay."""
+        event = partial(
+            MergeData,
+            consumed_offset=None,
+            operation_count=self._chain.head.contents.operation_count,
+            rows_forgotten=rows,
+            earlier_rows_forgotten=earlier,
+        )
+        return self._rewrite(files, removed, event, keeps=False)
+
     def replace(
         self, files: Sequence[FileEntry], removed: Sequence[FileEntry], operation_count: OperationCount | None = None, rows_kept: int = 0
     ) -> CommitResult:
@@ -212,12 +228,13 @@ class TableWriter:
         """
         return self._rewrite(files, removed, partial(ReplaceData, operation_count=operation_count, rows_kept=rows_kept))
 
-    def close(self, orphans: OrphanUploads | None = None, *, holds_back: bool = False) -> None:
+    def close(self, orphans: OrphanUploads | None = None, *, holds_back: bool = False, keeps_replaced: bool = True) -> None:
         """End the session after a successful sync. Its checkpoints no longer count as replays.
 
         Pass `orphans`, listed after the last land, if a task attempt failed: only that list knows the uploads of failed attempts. A table
         with replaced files to delete is opened even without records. So is one that an earlier session left unclosed: otherwise a later
         sync with equal records would be taken for a replay. A table that stays unopened is published if behind. `holds_back`: as in Close.
+        `keeps_replaced`: whether replaced files that need not go yet stay.
         """
         with self._ending_on_error():
             if not self._opened:
@@ -237,7 +254,8 @@ class TableWriter:
                     take_snapshot_when_due(self._chain)
                 show(self.publishers, self.store, self._chain)
                 completes = self._chain.head.contents.pending is not None and not (holds_back or self._session.maintains)
-                self._append(Close(sweep(self._chain, self.store), holds_back, completes))
+                swept = sweep(self._chain, self.store, all_of_them=not keeps_replaced)
+                self._append(Close(swept, holds_back, completes))
                 self._chain.write_hint()
         self._over = True
 
@@ -312,7 +330,9 @@ class TableWriter:
         self._guard, self._opened, self.ended_cleanly = ReplayGuard(self._chain.head.replay), True, left.ended_cleanly
         self.first_of_day = before is not None and day(before.system_time) < day(self._chain.head.system_time)
 
-    def _rewrite(self, staged: Sequence[FileEntry], removed: Sequence[FileEntry], event: Callable[..., Event]) -> CommitResult:
+    def _rewrite(
+        self, staged: Sequence[FileEntry], removed: Sequence[FileEntry], event: Callable[..., Event], *, keeps: bool = True
+    ) -> CommitResult:
         self._need_open()
         with self._ending_on_error():
             files = tuple(map(self._written_out, staged))
@@ -325,7 +345,7 @@ class TableWriter:
                         generation_id=self._session.generation_id,
                         files=files,
                         files_removed=tuple(removed),
-                        keep_until=self._chain.now() + self._keep_replaced if self._keep_replaced else None,
+                        keep_until=self._chain.now() + self._keep_replaced if keeps and self._keep_replaced else None,
                     )
                 )
             except Fenced:

@@ -235,7 +235,7 @@ def compact_tombstones(task: CompactTask) -> FileEntry:
     spec = task.table.spec
     with (
         task.table.tombstone_file(task.key, task.resources.s3) as file,
-        row_streams(task.sources, _deletions(spec), (b"", None), task.resources) as streams,
+        row_streams(task.sources, form_of_deletions(spec), (b"", None), task.resources) as streams,
     ):
         for rows in merged_rows(streams, spec.cursor is not None):
             for batch in batches_of(rows, MERGED_PIECE_BYTES):
@@ -243,7 +243,7 @@ def compact_tombstones(task: CompactTask) -> FileEntry:
         return file.stage()
 
 
-def _deletions(spec: KeySpec) -> MergeForm:
+def form_of_deletions(spec: KeySpec) -> MergeForm:
     """Return the merge form of tombstones without other rows."""
     payload = pa.schema([tombstone_schema(spec).field(EXTRACTED_AT)])
     return MergeForm(payload, spec, lambda rows: rows)

@@ -1,0 +1,184 @@
+"""Command `forget`: removes the rows of a person, or of anything else, from everything that a table has in the bucket."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from destination_s3_spark.chain.files import FileKind
+from destination_s3_spark.chain.hint import HINT_NAME
+from destination_s3_spark.chain.territory import CHAIN_FOLDER
+from destination_s3_spark.cli.configuration import read_config, read_input
+from destination_s3_spark.cli.maintenance import Workshop, chosen, say, succeeds, workshop
+from destination_s3_spark.errors import Bug, ConfigError, Fenced, SyncError, TransientError
+from destination_s3_spark.schema.column_rules import ColumnRules, Treatment
+from destination_s3_spark.storage.old_versions import OldVersions, delete_versions, old_versions
+from destination_s3_spark.storage.s3 import S3Store
+from destination_s3_spark.tables.configured import column_rules
+from destination_s3_spark.tables.factory import table_factory
+from destination_s3_spark.tables.forgetting.course import Forgetting, recorded_table
+from destination_s3_spark.tables.forgetting.wanted import Subject, digest, wanted_rows
+from destination_s3_spark.tables.found import FoundTable
+from destination_s3_spark.tables.open_table import OpenTable
+from destination_s3_spark.tables.stream_table import StreamTable
+from destination_s3_spark.wording import counted, size_text
+
+WORDS = {
+    FileKind.FINAL: "final",
+    FileKind.RAW: "raw",
+    FileKind.DELTA: "waiting",
+    FileKind.TOMBSTONE: "deleted keys",
+}
+NOT_REACHED = (
+    "the source, which sends the rows again if it still has them, and its STATE",
+    "copies and backups of the bucket elsewhere, and what readers have copied",
+    "names of folders of partitions in the table's log, and the log's hashes of whole checkpoints",
+)
+"""What the command cannot reach, for its record."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is asked: the subjects, whether to only look, and the user's rules for columns."""
+
+    subjects: Sequence[Subject]
+    dry_run: bool
+    rules: ColumnRules = field(default_factory=ColumnRules)
+
+
+def run(
+    config_path: str, name: str, namespace: str | None, texts: Sequence[str], keys: str | None, record: str | None, *, dry_run: bool
+) -> int:
+    """Forget rows of the tables of a stream, one table after the other. Return 1 if a table failed. Raises SyncError.
+
+    `texts`: JSON objects; `keys`: a file of JSON objects, one per line. `record`: a file for what was done.
+    """
+    config = read_config(Path(config_path))
+    request = Request(_subjects(texts, keys), dry_run, column_rules(config))
+    factory = table_factory(config)
+    every = factory.find()
+    found, failed = chosen(factory, every, name, namespace, lambda _: True)
+    records: list[dict[str, Any]] = []
+    with workshop(factory, every) as tools:
+        for table in found:
+            failed |= not succeeds(table.stream, partial(forget, tools, table, request, records))
+    if record is not None:
+        Path(record).write_text("".join(json.dumps(one) + "\n" for one in records))
+    return 1 if failed else 0
+
+
+def _subjects(texts: Sequence[str], keys: str | None) -> list[Subject]:
+    lines = [text.encode() for text in texts]
+    if keys is not None:
+        lines += [line for line in read_input(keys, "file of keys").splitlines() if line.strip()]
+    if not lines:
+        raise ConfigError("Say what is to be forgotten, with --where or --keys.")
+    return [Subject.parse(line, number) for number, line in enumerate(lines, start=1)]
+
+
+def forget(tools: Workshop, found: FoundTable, request: Request, records: list[dict[str, Any]]) -> None:
+    """Forget rows of one table, and add what was done to the records. Raises SyncError."""
+    began = datetime.now(UTC)
+    table = recorded_table(tools.table(found) if request.dry_run else _ended(tools, found))
+    rules = tuple(rule for rule in request.rules.rules if found.stream.matches(rule.stream))
+    wanted = wanted_rows(table, request.subjects, Treatment(rules, request.rules.secret))
+    _old_versions(tools, table)  # before anything is changed, because they may be forbidden
+    forgetting = Forgetting(table, wanted, tools.resources)
+    if forgetting.to_read():
+        say(found.stream, f"reads {size_text(forgetting.to_read())} whole, and of its other files those that may have the rows")
+    tools.run(table, forgetting.searched(), "searching")
+    counts = {WORDS[kind]: forgetting.rows(kind) for kind in WORDS}
+    said = ", ".join(f"{rows:,} {what}" for what, rows in counts.items())
+    if request.dry_run:
+        old = f"{counted(len(forgetting.files), 'file')}, and delete {counted(len(_old_versions(tools, table)[0].versions), 'old version')}"
+        say(found.stream, f"would forget {counted(sum(counts.values()), 'row')} ({said}) in {old} of its objects")
+        return
+    block = _exchange(tools, forgetting)
+    versions, others = _delete_old_versions(tools, table)
+    say(found.stream, f"forgot {counted(sum(counts.values()), 'row')} ({said}); {counted(versions, 'old version')} of its objects deleted")
+    if others:
+        say(found.stream, f"{counted(others, 'old version')} of objects that this connector did not write stay in '{table.layout.root}'")
+    records.append(
+        {
+            "stream": {"namespace": found.stream.namespace, "name": found.stream.name},
+            "asked": {
+                "objects": len(request.subjects),
+                "fields": sorted({name for subject in request.subjects for name in subject.columns}),
+                "sha256": digest(request.subjects),
+            },
+            "rows": counts,
+            "files": len(forgetting.files),
+            "oldVersions": versions,
+            "oldVersionsOfOthers": others,
+            "began": began.isoformat(timespec="seconds"),
+            "ended": datetime.now(UTC).isoformat(timespec="seconds"),
+            "block": block,
+            "notReached": NOT_REACHED,
+        }
+    )
+
+
+def _ended(tools: Workshop, found: FoundTable) -> StreamTable:
+    """Return the table, after the end of a command that died while it worked on it."""
+    closed = tools.table(found)
+    state = closed.writer.state
+    if state is None or state.closed or not state.opener.maintains or state.replay:
+        return closed
+    closed.writer.open()
+    closed.writer.close(tools.factory.orphans())
+    return tools.table(found)
+
+
+def _exchange(tools: Workshop, forgetting: Forgetting) -> Mapping[str, Any]:
+    """Exchange the files with such rows, and delete what is kept of others. Return the last block of data. Raises SyncError.
+
+    A table in which nothing is to be done is not opened.
+    """
+    writer = forgetting.table.writer
+    state = writer.state
+    kept = state is not None and state.contents.leaving
+    if state is not None and not (forgetting.files or forgetting.live.dropped or kept):
+        return {"number": state.sequence_number, "hash": state.block_hash}
+    try:
+        now = writer.open()
+        if state is None or (state.last_data, state.schema) != (now.last_data, now.schema):
+            raise TransientError("A sync has just written to it. Try again.", stream=forgetting.table.stream.id)
+        if forgetting.files or forgetting.live.dropped:
+            tools.run(forgetting.table, forgetting.erased(), "forgetting rows of")
+        done = writer.open()
+        writer.close(tools.factory.orphans(), keeps_replaced=False)
+    except Fenced as fenced:
+        writer.abandon()
+        writer.clear_up(tools.factory.orphans())
+        raise TransientError(
+            "A sync has begun and taken the table over. Run the command again when it has ended; what it has done by then stays done.",
+            stream=forgetting.table.stream.id,
+        ) from fenced
+    except SyncError:
+        writer.abandon()
+        raise
+    return {"number": done.sequence_number, "hash": done.block_hash}
+
+
+def _old_versions(tools: Workshop, table: OpenTable) -> tuple[OldVersions, int]:
+    """Return the old versions of a table's objects, and the number of those whose owner nobody knows. Raises ConfigError."""
+    store, layout, territory = tools.factory.store, table.layout, table.writer.territory
+    if not isinstance(store, S3Store):
+        raise Bug("Versions can be listed in S3 only.")
+    hint = f"{layout.folder}{CHAIN_FOLDER}{HINT_NAME}"
+    found = old_versions(store, (layout.folder, layout.root, layout.changes))
+    own = found.of(lambda key: key == hint or territory.may_write(key))
+    return own, len(found.of(territory.may_delete).versions) - len(own.of(territory.may_delete).versions)
+
+
+def _delete_old_versions(tools: Workshop, table: OpenTable) -> tuple[int, int]:
+    """Delete them, and return their number, and that of the others."""
+    own, others = _old_versions(tools, table)
+    if isinstance(tools.factory.store, S3Store):
+        delete_versions(tools.factory.store, own)
+    return len(own.versions), others

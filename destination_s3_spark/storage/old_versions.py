@@ -1,0 +1,60 @@
+"""Versions of objects in a versioned bucket that are not current: replaced or deleted ones, which readers with the right still see."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+from destination_s3_spark.errors import ConfigError
+from destination_s3_spark.storage.s3 import S3Store
+from destination_s3_spark.wording import counted
+
+_BATCH = 1_000
+"""Versions per DeleteObjects, S3's limit."""
+
+
+Version: TypeAlias = tuple[str, str]
+"""The key and the id of a version of an object."""
+
+
+class OldVersions(NamedTuple):
+    """Versions that are not current, and marks of deleted objects. Both are empty in a bucket that was never versioned."""
+
+    versions: list[Version]
+    markers: list[Version]
+
+    def of(self, keys: Callable[[str], bool]) -> OldVersions:
+        """Return those of some keys."""
+        return OldVersions(*([one for one in found if keys(one[0])] for found in self))
+
+
+def old_versions(store: S3Store, prefixes: Iterable[str]) -> OldVersions:
+    """List what is not current under prefixes. Raises ConfigError or TransientError. Needs s3:ListBucketVersions."""
+    versions: dict[Version, None] = {}
+    markers: dict[Version, None] = {}
+    bucket = store.settings.bucket
+    for prefix in prefixes:
+        with store.translated(f"Listing versions of objects under s3://{bucket}/{prefix} (s3:ListBucketVersions)"):
+            for page in store.client.get_paginator("list_object_versions").paginate(Bucket=bucket, Prefix=prefix):
+                versions.update({(one["Key"], one["VersionId"]): None for one in page.get("Versions", []) if not one["IsLatest"]})
+                markers.update({(one["Key"], one["VersionId"]): None for one in page.get("DeleteMarkers", [])})
+    return OldVersions(list(versions), list(markers))
+
+
+def delete_versions(store: S3Store, old: OldVersions) -> None:
+    """Delete versions of objects for good, and then the marks. Raises ConfigError or TransientError. Needs s3:DeleteObjectVersion."""
+    bucket = store.settings.bucket
+    for batch in (*_batches(old.versions), *_batches(old.markers)):
+        with store.translated(f"Deleting {counted(len(batch), 'old version')} of objects of s3://{bucket}"):
+            objects: Any = [{"Key": key, "VersionId": version} for key, version in batch]
+            answer = store.client.delete_objects(Bucket=bucket, Delete={"Objects": objects, "Quiet": True})
+        failed = answer.get("Errors", [])
+        if failed:
+            raise ConfigError(
+                f"{counted(len(failed), 'old version')} of objects of s3://{bucket} could not be deleted ({failed[0].get('Code', '')}). "
+                "Allow s3:DeleteObjectVersion to the credentials in use, and remove locks of these objects, then run the command again."
+            )
+
+
+def _batches(versions: Sequence[Version]) -> Iterator[Sequence[Version]]:
+    return (versions[start : start + _BATCH] for start in range(0, len(versions), _BATCH))

@@ -1,0 +1,81 @@
+"""Search for the rows to forget in a table's files. Spark tasks run `search` and `search_sorted`."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from destination_s3_spark.chain.files import FileEntry
+from destination_s3_spark.storage.ranged import RangedFile, present
+from destination_s3_spark.storage.settings import S3Settings
+from destination_s3_spark.tables.forgetting.wanted import Wanted, is_one_of
+from destination_s3_spark.tables.runs.keys import KEY, KeySpec, after, key_column
+from destination_s3_spark.tables.runs.sorted_file import MergeForm, SortedFile
+from destination_s3_spark.tables.stored.rewrite import Stored
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The number of rows found in a file, and their keys if they were asked for."""
+
+    rows: int
+    keys: frozenset[bytes] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class SearchTask:
+    """A file that is read whole. `spec`: of the keys to return."""
+
+    stored: Stored
+    wanted: Wanted
+    spec: KeySpec | None
+    s3: S3Settings
+
+    @property
+    def bytes(self) -> int:
+        """Size of the file."""
+        return self.stored.file.bytes
+
+
+@dataclass(frozen=True, slots=True)
+class SortedSearchTask:
+    """A sorted file, of which only the row groups and columns are read that tell whether it has one of the keys."""
+
+    file: FileEntry
+    form: MergeForm
+    keys: frozenset[bytes]
+    s3: S3Settings
+
+    @property
+    def bytes(self) -> int:
+        """Size of the file."""
+        return self.file.bytes
+
+
+def search(task: SearchTask) -> Found:
+    """Find the rows. Raises DataError for a file that is gone, ConfigError or TransientError."""
+    rows, keys = 0, set[bytes]()
+    with present(task.stored.file.key, task.s3):
+        for _, typed in task.stored.rows(task.s3):
+            found = typed.filter(task.wanted.mask(typed))
+            rows += found.num_rows
+            if task.spec is not None and found.num_rows:
+                keys.update(key_column(found, task.spec).to_pylist())
+    return Found(rows, frozenset(keys))
+
+
+def search_sorted(task: SortedSearchTask) -> Found:
+    """Find the rows with the keys. Raises as `search`."""
+    rows = 0
+    with present(task.file.key, task.s3), closing(RangedFile(task.s3, task.file.key, task.file.bytes)) as source:
+        file = SortedFile(source, task.file.kind, task.form)
+        for found in file.read(min(task.keys), after(max(task.keys))):
+            rows += _count(is_one_of(found[KEY], task.keys))
+    return Found(rows)
+
+
+def _count(flags: pa.BooleanArray | pa.ChunkedArray[pa.BooleanScalar]) -> int:
+    return pc.sum(flags).as_py() or 0

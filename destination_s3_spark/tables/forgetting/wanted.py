@@ -1,0 +1,163 @@
+"""Rows to forget: those whose columns equal given values, or those with given keys.
+
+Values come as JSON objects and are typed as records are, so that `42` and `"42"` find the same rows of an integer column. In a table whose
+columns are hashed or cut by rules, a value also stands for what the rules make of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from destination_s3_spark.decoding.kernel_typer import record_typer
+from destination_s3_spark.decoding.line_rules import replacement
+from destination_s3_spark.errors import ConfigError
+from destination_s3_spark.exact_json.members import members
+from destination_s3_spark.exact_json.values import ARRAY, NULL, OBJECT
+from destination_s3_spark.schema.airbyte_type import Decimal, Field, Scalar
+from destination_s3_spark.schema.arrow import contiguous
+from destination_s3_spark.schema.column_rules import Action, Treatment
+from destination_s3_spark.stream_id import StreamId
+from destination_s3_spark.tables.open_table import OpenTable
+from destination_s3_spark.tables.runs.keys import META, KeySpec, encode_key, key_column
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """One JSON object of a request: the JSON text of each value, by the JSON key of its column, in the order of the keys."""
+
+    values: tuple[tuple[str, bytes], ...]
+
+    @classmethod
+    def parse(cls, text: bytes, number: int) -> Subject:
+        """Parse a JSON object. Raises ConfigError, which does not quote it."""
+        try:
+            found = members(text)
+        except ValueError:
+            found = []
+        values = tuple(sorted((member.key, text[member.start : member.end]) for member in found))
+        if not values or len({name for name, _ in values}) < len(values) or any(value[0] in (OBJECT, ARRAY) for _, value in values):
+            raise ConfigError(
+                'What is to be forgotten has to be JSON objects with a single value for each column, such as {"id": 42}; '
+                f"number {number} is none."
+            )
+        return cls(values)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The JSON keys of the columns."""
+        return tuple(name for name, _ in self.values)
+
+
+def digest(subjects: Sequence[Subject]) -> str:
+    """Return a SHA-256 of a request, whatever its order and its blanks outside of values."""
+    texts = sorted(b"\0".join(part for name, text in subject.values for part in (name.encode(), text)) for subject in subjects)
+    return hashlib.sha256(b"\n".join(texts)).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class ByValues:
+    """Rows that have, in some columns together, one of several values, which are encoded as keys are."""
+
+    conditions: tuple[tuple[tuple[Field, ...], frozenset[bytes]], ...]
+
+    def mask(self, rows: pa.RecordBatch) -> pa.BooleanArray:
+        """Flag these rows among typed ones."""
+        found = pa.repeat(pa.scalar(False), rows.num_rows)
+        for fields, values in self.conditions:
+            found = pc.or_(found, is_one_of(_encoded(rows, fields), values))
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class ByKeys:
+    """Rows with one of these keys, encoded as those of a table."""
+
+    spec: KeySpec
+    keys: frozenset[bytes]
+
+    def mask(self, rows: pa.RecordBatch) -> pa.BooleanArray:
+        """Flag these rows among typed ones."""
+        return is_one_of(key_column(rows, self.spec), self.keys)
+
+
+Wanted: TypeAlias = ByValues | ByKeys
+
+
+def _encoded(rows: pa.RecordBatch, fields: Sequence[Field]) -> pa.BinaryArray:
+    return encode_key([contiguous(rows[field.name]) for field in fields], [field.type for field in fields])
+
+
+def is_one_of(encoded: pa.Array[pa.BinaryScalar] | pa.ChunkedArray[pa.BinaryScalar], values: frozenset[bytes]) -> pa.BooleanArray:
+    """Flag the elements that are among the values."""
+    return pc.is_in(encoded, value_set=pa.array(sorted(values), pa.binary()))
+
+
+def wanted_rows(table: OpenTable, subjects: Sequence[Subject], treatment: Treatment) -> Wanted:
+    """Return the rows of a table that a request means: those with these keys, if it names just the key of a deduplicated table.
+
+    Raises ConfigError, which quotes no value, for a column that the table does not have or whose values cannot be compared.
+    """
+    fields = {name: _field(table, name) for name in dict.fromkeys(name for subject in subjects for name in subject.columns)}
+    forms = [form for subject in subjects for form in _forms(table, subject, treatment)]
+    rows = _typed(table, forms)
+    places: dict[tuple[str, ...], list[int]] = {}
+    for number, subject in enumerate(forms):
+        places.setdefault(subject.columns, []).append(number)
+    if table.spec is not None and set(places) == {tuple(sorted(field.source for field in table.spec.key))}:
+        return ByKeys(table.spec, frozenset(key_column(rows, table.spec).to_pylist()))
+    conditions = []
+    for names, numbers in places.items():
+        columns = tuple(fields[name] for name in names)
+        conditions.append((columns, frozenset(_encoded(rows.take(pa.array(numbers)), columns).to_pylist())))
+    return ByValues(tuple(conditions))
+
+
+def _field(table: OpenTable, source: str) -> Field:
+    """Return the column of a JSON key."""
+    found = [column for column in table.schema.fields if column.source == source]
+    if not found:
+        raise table.refuse(f"its table has no column of the field '{source}', so no row can be found by it.")
+    if len(found) > 1:
+        raise table.refuse(f"its table has {len(found)} columns of the field '{source}', whose type has changed. Name another field.")
+    column = found[0]
+    if not isinstance(column.type, Scalar | Decimal):
+        raise table.refuse(f"the field '{source}' does not hold single values, so no row can be found by it.")
+    return Field(column.source, column.name, column.type)
+
+
+def _forms(table: OpenTable, subject: Subject, treatment: Treatment) -> Iterator[Subject]:
+    """Yield the forms in which the values of a subject may lie in the table: as sent, and as the rules make them."""
+    forms: list[list[tuple[str, bytes]]] = []
+    for name, text in subject.values:
+        rule = treatment.rule_of((name,))
+        if text == NULL:
+            raise table.refuse(f"a null of '{name}' names nobody. Say which value the rows have.")
+        made = None if rule is None or rule.action in {Action.DROP, Action.NULL} else replacement(text, rule, treatment.secret)
+        forms.append([(name, text), *([] if made in {None, text} else [(name, made or b"")])])
+    yield from (Subject(values) for values in product(*forms))
+
+
+def _typed(table: OpenTable, subjects: Sequence[Subject]) -> pa.RecordBatch:
+    """Return the subjects as rows of the table. Raises ConfigError for a value that does not fit its column."""
+    lines = b"".join(_line(table.stream.id, subject) for subject in subjects)
+    rows = record_typer(table.plan).type_block(lines).final
+    changed = pc.greater(pc.list_value_length(contiguous(rows[META]).field("changes")), 0)
+    if pc.any(changed).as_py():
+        names = sorted({name for subject in subjects for name in subject.columns})
+        raise table.refuse(f"a value of {', '.join(names)} does not fit the type of its column, so no row can have it there.")
+    return rows
+
+
+def _line(stream: StreamId, subject: Subject) -> bytes:
+    """Return a record with the values of a subject."""
+    data = b",".join(b"%b:%b" % (json.dumps(name).encode(), text) for name, text in subject.values)
+    ids = json.dumps({"stream": stream.name, "namespace": stream.namespace, "emitted_at": 0})[1:-1].encode()
+    return b'{"type":"RECORD","record":{%b,"data":{%b}}}\n' % (ids, data)

@@ -1,0 +1,49 @@
+"""`forget` as an operator runs it, with Spark."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from integration_tests.connector import Connector
+from integration_tests.lake import Lake
+from integration_tests.source import JsonObject, catalog, complete, record, state, stream
+
+SCHEMA: JsonObject = {"type": "object", "properties": {"id": {"type": "integer"}, "mail": {"type": "string"}}}
+LATER: JsonObject = {"raw_tables": True, "merge": [{"stream": "*", "at_least_every_hours": 1000}]}
+
+
+def forget(connector: Connector, *options: str, exit_code: int = 0) -> str:
+    with connector.run("forget", "--stream", "*", *options, config=connector.config()) as running:
+        done = running.end_input().finish()
+    assert done.exit_code == exit_code, done.describe()
+    return b"".join(done.lines).decode()
+
+
+def test_rows_of_two_tables_are_forgotten_while_some_wait(moto_lake: Lake, tmp_path: Path) -> None:
+    users = stream("users", schema=SCHEMA, mode="append_dedup", primary_key=[["id"]], cursor_field=[], sync_id=7)
+    both: Any = catalog(users, stream("events", schema=SCHEMA))
+    connector = moto_lake.connector(tables=LATER)
+    for number in (1, 2):
+        sent = [record({"id": one, "mail": f"{one}@{number}"}, name) for name in ("users", "events") for one in (1, 2, 3)]
+        states = [line for name in ("users", "events") for line in (state(number, name), complete(name))]
+        connector.write(both, [*sent, *states]).expect_success()
+
+    keys, done = tmp_path / "keys.jsonl", tmp_path / "done.jsonl"
+    keys.write_text('{"id": 2}\n{"id": 3, "mail": "3@1"}\n')
+    assert "would forget" in forget(connector, "--keys", str(keys), "--dry-run")
+    said = forget(connector, "--keys", str(keys), "--record", str(done))
+    forgotten = {one["stream"]["name"]: one["rows"] for one in map(json.loads, done.read_text().splitlines())}
+
+    assert forgotten == {
+        "users": {"final": 2, "raw": 4, "waiting": 2, "deleted keys": 0},
+        "events": {"final": 3, "raw": 3, "waiting": 0, "deleted keys": 0},
+    }
+    assert "3@1" not in said
+    assert [row["id"] for row in moto_lake.rows(("shop", "users"))] == [1]
+    assert sorted(row["mail"] for row in moto_lake.rows(("shop", "events"))) == ["1@1", "1@2", "3@2"]
+    assert not [row for row in moto_lake.raw_rows(("shop", "users")) if '"id":1' not in row["_airbyte_data"].replace(" ", "")]
+    moto_lake.verify()
+    assert "forgot 0 rows" in forget(connector, "--where", '{"id": 2}')
+    assert "no column of the field" in forget(connector, "--where", '{"name": "x"}', exit_code=1)
