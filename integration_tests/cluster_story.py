@@ -22,7 +22,7 @@ ORDER_FIELDS = {
 RECORDS = 2_000
 SYNCS = (1, 2, 3)
 """Append and first rows; half of the orders change and some are deleted; everything is replaced."""
-STORY_TIMEOUT_S = 300
+STORY_TIMEOUT_S = 600
 
 
 def order(number: int, sync: int) -> dict[str, Any]:

@@ -131,6 +131,7 @@ def test_one_line_is_enough_in_a_pod_and_a_killed_executor_costs_time_alone(rig:
 
     refresh_with_a_token_of_the_configuration(rig, lake)
     assert tables_of(lake) == local_tables[2]
+    assert rig.api.refused == []
 
 
 def refresh_with_a_token_of_the_configuration(rig: Rig, lake: Lake) -> None:

@@ -218,18 +218,18 @@ class Kubernetes(Manager):
         return "-Dkubernetes.auth.tryKubeConfig=false", f"-Dkubernetes.auth.tryServiceAccount={own}"
 
     def failure(self) -> SyncError | None:
-        """Return why executors will never come: an image that cannot be had, or executors that end by themselves."""
-        pods = self._pods()
-        for pod in pods:
-            waiting = _state(pod).get("waiting", {})
-            if waiting.get("reason") in HOPELESS:
-                return ConfigError(
-                    f"Kubernetes cannot start executors of the image {self._image} ({waiting['reason']}): "
-                    f"{str(waiting.get('message', 'it gives no reason')).rstrip('.')}. Name an image that its nodes can pull as "
-                    f"{IMAGES[1]} in spark.conf, and its secret, if it needs one, as {PULL_SECRETS}."
-                )
-        ended = [pod for pod in pods if _state(pod).get("terminated", {}).get("exitCode", 0)]
-        return self._of_ended(ended[-1]) if len(ended) >= MOST_ENDED else None
+        """Return why executors will never come: an image that cannot be had, or more that have ended by themselves than run."""
+        states = [(pod, _state(pod)) for pod in self._pods()]
+        running = sum("running" in state for _, state in states)
+        waiting = [state["waiting"] for _, state in states if state.get("waiting", {}).get("reason") in HOPELESS]
+        if waiting and not running:
+            return ConfigError(
+                f"Kubernetes cannot start executors of the image {self._image} ({waiting[0]['reason']}): "
+                f"{str(waiting[0].get('message', 'it gives no reason')).rstrip('.')}. Name an image that its nodes can pull as "
+                f"{IMAGES[1]} in spark.conf, and its secret, if it needs one, as {PULL_SECRETS}."
+            )
+        ended = [pod for pod, state in states if state.get("terminated", {}).get("exitCode", 0)]
+        return self._of_ended(ended[-1]) if len(ended) >= max(MOST_ENDED, running + 1) else None
 
     def _of_ended(self, pod: Mapping[str, Any]) -> SyncError:
         ended = _state(pod)["terminated"]

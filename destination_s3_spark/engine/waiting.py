@@ -50,7 +50,7 @@ def ended_without_hope(manager: Manager, end: Callable[[], None], look_every_s: 
 
 @contextmanager
 def give_up_without_executors(context: SparkContext, manager: Manager, look_every_s: float = EXECUTORS_EVERY_S) -> Iterator[None]:
-    """Run a job inside. Raises SyncError if the cluster has had no executor for its limit, or says that none will come."""
+    """Run a job inside. Raises TransientError if the cluster has had no executor for its limit."""
     over, gone = threading.Event(), list[SyncError]()
 
     def watch() -> None:
@@ -61,12 +61,12 @@ def give_up_without_executors(context: SparkContext, manager: Manager, look_ever
                 if context._jsc.sc().getExecutorMemoryStatus().size() > 1:
                     since = time.monotonic()
                     continue
-                too_long = time.monotonic() - since >= manager.cluster.start_limit_s
-                failure = no_executors(manager) if too_long else manager.failure()
-                if failure is None:
+                if time.monotonic() - since < manager.cluster.start_limit_s:
                     continue
-                gone.append(failure)
-                context.cancelAllJobs()
+                try:
+                    gone.append(no_executors(manager))
+                finally:  # or the job would wait for good
+                    context.cancelAllJobs()
             return
 
     threading.Thread(target=watch, name="spark-executors", daemon=True).start()

@@ -1,7 +1,4 @@
-"""An API server of Kubernetes for tests: pods by Spark's own client library's server in memory, and TLS, tokens and rights before it.
-
-`RealApiServer` is the other one, kube-apiserver itself, which `scripts/install-kubernetes` builds.
-"""
+"""An API server of Kubernetes for tests: the server in memory of Spark's own client library, and TLS, tokens and rights before it."""
 
 from __future__ import annotations
 
@@ -46,7 +43,6 @@ class ApiServer:
     granted: Callable[[str, frozenset[str]], str]
     logs: dict[str, Callable[[], bytes]] = field(default_factory=dict)
     refused: list[str] = field(default_factory=list)
-    real: bool = False
 
     def __call__(self, method: str, path: str, body: Any = None, content: str = "application/json") -> Json:
         request = urllib.request.Request(

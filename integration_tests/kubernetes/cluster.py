@@ -89,13 +89,11 @@ class Cluster:
         if image is None:
             self._known.add(name)
             self.seen.append(pod)
-            self._bind(name)
             waiting = {"reason": "ImagePullBackOff", "message": f'Back-off pulling image "{container["image"]}": not found'}
             self._tell(name, pod, "Pending", {"waiting": waiting})
         elif self.hosts:
             self._known.add(name)
             self.seen.append(pod)
-            self._bind(name)
             self.running[name] = self._run(name, container, image, self.hosts.pop(0))
             self.api.logs[name] = (self.running[name].directory / "log").read_bytes
             self._tell(name, pod, "Running", {"running": {}})
@@ -147,10 +145,6 @@ class Cluster:
     def _status(self, name: str, status: Json) -> None:
         with suppress(urllib.error.HTTPError):  # it is gone
             self.api.patch_status(name, status)
-
-    def _bind(self, name: str) -> None:
-        if self.api.real:
-            self._ask("POST", f"{name}/binding", {"metadata": {"name": name}, "target": {"kind": "Node", "name": "node"}})
 
     def _ask(self, method: str, path: str, body: Json) -> None:
         with suppress(urllib.error.HTTPError):

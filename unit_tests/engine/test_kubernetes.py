@@ -185,6 +185,8 @@ def ended(code: int, reason: str = "Error") -> dict[str, Any]:
         ([ended(1), ended(137)], TransientError, "Something ends their pods"),
         ([ended(137, "OOMKilled"), ended(137, "OOMKilled")], ConfigError, r"spark\.executor\.memoryOverhead"),
         ([ended(0), ended(0)], None, ""),
+        ([ended(1), ended(1), {"running": {}}, {"running": {}}], None, ""),
+        ([{"waiting": {"reason": "ImagePullBackOff"}}, {"running": {}}], None, ""),
     ],
 )
 def test_why_executors_will_never_come(tmp_path: Path, states: list[dict[str, Any]], kind: type[SyncError] | None, said: str) -> None:

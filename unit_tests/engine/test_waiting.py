@@ -77,13 +77,6 @@ def test_other_ends_of_a_job_are_its_own(members: tuple[int, ...]) -> None:
     assert not session.cancelled.is_set()
 
 
-def test_a_job_whose_executors_will_never_come_is_given_up_at_once() -> None:
-    session = Session(1)
-
-    with pytest.raises(ConfigError, match="no such image"):
-        failing_job(session, of_spark(3600, Hopeless), "Job 0 cancelled", lambda: session.cancelled.wait(10))
-
-
 def test_a_start_without_hope_is_ended_and_the_managers_words_count() -> None:
     ended = threading.Event()
 
