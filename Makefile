@@ -39,9 +39,9 @@ test: install ## Run the unit tests but the slow ones, and the main job on a rea
 	@echo "==> running the quick tests"
 	@$(PYTEST) unit_tests integration_tests/test_main_job.py -m quick $(PYTEST_ARGS)
 
-test-all: install ## Run all tests but those of the image and of other readers, properties with all examples (20 minutes)
+test-all: install ## Run all tests but those of the image and of other readers; with TEST_TURN=all, all cases of each (20 minutes)
 	@scripts/install-sources || echo "==> the sources that tests read from could not be installed; those tests are skipped"
-	@echo "==> running all tests, properties with all examples"
+	@echo "==> running all tests"
 	@$(PYTEST) -n $$(($(TEST_WORKERS) + 1)) --hypothesis-profile=ci -m "$(ALL)" $(PYTEST_ARGS)
 
 test-readers: install ## Read published tables with Spark 4.1, ClickHouse, DuckDB and Daft (some 900 MB once; six minutes)

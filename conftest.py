@@ -11,14 +11,14 @@ from hypothesis import HealthCheck, settings
 
 pytest_plugins = ["airbyte_cdk.test.standard_tests.pytest_hooks"]
 
-# `--hypothesis-profile` takes another one. How long an example takes says what else the machine does, so no test fails for it.
-for _profile, _examples in {"quick": 20, "ci": 100}.items():
-    settings.register_profile(_profile, deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=_examples)
-settings.load_profile("quick")
-
 TURN = "TEST_TURN"
 """The variable of unit_tests/rotation.py. The CDK's own test command loads this file where that one cannot be imported."""
 os.environ.setdefault(TURN, str(datetime.now(UTC).toordinal()))  # workers of a run inherit it
+
+# `--hypothesis-profile` takes another one. How long an example takes says what else the machine does, so no test fails for it.
+for _profile, _examples in {"quick": 20, "ci": 100 if os.environ[TURN] == "all" else 50}.items():
+    settings.register_profile(_profile, deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=_examples)
+settings.load_profile("quick")
 
 _MAIN_JOB = "test_main_job.py"
 """The integration tests of `make test`."""

@@ -11,13 +11,13 @@ from hypothesis import settings
 from unit_tests.rotation import taken
 
 USUAL = 100
-"""Examples of a property that asks for no number, in profile `ci`."""
+"""Examples of a property that asks for no number, in profile `ci` with all cases."""
 OTHERS = 3
 """Of so many further values of a parameter, a run takes one."""
 
 
 def examples(count: int, **others: Any) -> settings:
-    """Settings of a property that is tried with `count` examples in profile `ci`, and in other profiles with as large a part as others."""
+    """Settings of a property that is tried with `count` examples where others have USUAL, and with as large a part as they elsewhere."""
     return settings(max_examples=max(1, count * settings().max_examples // USUAL), **others)
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import count
 from typing import TypeVar
 
 VARIABLE = "TEST_TURN"
@@ -18,7 +19,13 @@ def taken(cases: Sequence[Case], every: int, after: int = 0) -> Sequence[Case]:
     return cases if chosen == "all" or not cases else cases[(int(chosen) + after) % every :: every]
 
 
-def random_cases(name: str, count: int, every: int) -> tuple[random.Random, int]:
+def moments(every: int) -> Iterator[int]:
+    """Yield the numbers from 1 on, or one in so many of them, from another one on each day."""
+    first, *_ = taken(range(1, every + 1), every)
+    return count(first, 1 if os.environ[VARIABLE] == "all" else every)
+
+
+def random_cases(name: str, number: int, every: int) -> tuple[random.Random, int]:
     """Return the source of as many random cases, others each day, and how many of them a run takes: one in so many."""
     chosen = os.environ[VARIABLE]
-    return random.Random(f"{name} {chosen}"), count if chosen == "all" else count // every
+    return random.Random(f"{name} {chosen}"), number if chosen == "all" else number // every
