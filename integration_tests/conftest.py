@@ -15,6 +15,7 @@ from integration_tests.cluster_story import SYNCS, Tables, run_sync, tables_of
 from integration_tests.lake import Lake
 from integration_tests.s3_proxy import S3Proxy, s3_proxy
 from integration_tests.servers import BUCKETS, S3Server, moto_server, new_bucket
+from integration_tests.spark_cluster import QUICK_JVM
 
 
 @pytest.fixture(scope="session")
@@ -107,6 +108,7 @@ def spark_session() -> Iterator[Any]:
         "spark.log.level": "ERROR",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
+        "spark.driver.extraJavaOptions": QUICK_JVM,
     }
     session = SparkSession.builder.master("local[1]").config(map=settings).getOrCreate()
     yield session

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from integration_tests.servers import REGION, Bucket, free_port, wait_for_http
+from integration_tests.spark_cluster import QUICK_JVM
 
 POM = Path(__file__).parent / "iceberg_rest" / "pom.xml"
 MAIN = "org.apache.iceberg.rest.RESTCatalogServer"
@@ -33,7 +34,9 @@ def rest_catalog_server(directory: Path, jars: str, bucket: Bucket) -> Iterator[
         **{name: os.environ[name] for name in ("PATH", "HOME", "JAVA_HOME") if name in os.environ},
     }
     with log.open("wb") as output:
-        process = subprocess.Popen(["java", "-Xmx256m", "-cp", jars, MAIN], stdout=output, stderr=subprocess.STDOUT, env=environment)
+        process = subprocess.Popen(
+            ["java", *QUICK_JVM.split(), "-Xmx256m", "-cp", jars, MAIN], stdout=output, stderr=subprocess.STDOUT, env=environment
+        )
     try:
         wait_for_http(f"http://127.0.0.1:{port}/v1/config", process, log)
         yield f"http://127.0.0.1:{port}"

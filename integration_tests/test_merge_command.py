@@ -22,7 +22,7 @@ LATER: JsonObject = {**RAW, "merge": [{"stream": "*", "at_least_every_hours": 10
 DEDUP: JsonObject = {"schema": SCHEMA, "mode": "append_dedup", "primary_key": [["id"]], "cursor_field": ["round"]}
 MOST_CALLS = 60
 """More than a merge of one table makes."""
-EVERY = 4
+EVERY = 8
 """A run kills after every so many calls, beginning with another one each day."""
 
 
