@@ -17,7 +17,7 @@ LAYERS = [
     {"sync"},
     {"tables", "tables.dataset", "tables.retention", "tables.updates", "tables.verification"},
     {"tables.updates.appended", "tables.updates.compacted", "tables.updates.merged"},
-    {"tables.updates.waiting"},
+    {"tables.history", "tables.updates.waiting"},
     {"tables.compaction", "tables.merge"},
     {"tables.capture"},
     {"tables.configured", "tables.factory", "tables.found", "tables.updates.inputs"},

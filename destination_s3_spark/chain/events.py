@@ -12,8 +12,8 @@ from typing import Any, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from destination_s3_spark.chain.files import Count, FileEntry, OperationCount
-from destination_s3_spark.chain.state import Checkpoint, Opener, Pending, TableState
+from destination_s3_spark.chain.files import Count, FileEntry, HistoryMark, OperationCount
+from destination_s3_spark.chain.state import Checkpoint, Landed, Opener, Pending, TableState
 from destination_s3_spark.stream_id import StreamId
 
 FORMAT_VERSION = 1
@@ -130,7 +130,8 @@ class MergeData(_Event, frozen=True):
 
     `operation_count`: the count at the end of the change log, including the change log files this block adds. None without a change log.
     `data_change`: whether rows may have changed. False for a compaction, which only moves rows to other files. `keep_until`: the time until
-    which the removed final files stay in the store. None if they are deleted at once.
+    which the removed final files stay in the store. None if they are deleted at once. `history`: the history that has every version of the
+    table's rows up to this block. None if the table has none, or it ends here.
     `rows_forgotten`: the number of rows that landed and that the table forgets; `earlier_rows_forgotten`: those of earlier generations.
     """
 
@@ -145,12 +146,13 @@ class MergeData(_Event, frozen=True):
     keep_until: datetime | None = None
     rows_forgotten: Count = 0
     earlier_rows_forgotten: Count = 0
+    history: HistoryMark | None = None
 
 
 class ReplaceData(_Event, frozen=True):
     """The publication of a generation: from this block on, the table has no rows of any other one.
 
-    `operation_count` and `keep_until`: as in MergeData.
+    `operation_count`, `keep_until` and `history`: as in MergeData.
     `rows_kept`: rows of the generation that were in the table before it became pending and that stay.
     """
 
@@ -162,6 +164,7 @@ class ReplaceData(_Event, frozen=True):
     operation_count: OperationCount | None = None
     rows_kept: int = 0
     keep_until: datetime | None = None
+    history: HistoryMark | None = None
 
 
 class Void(_Event, frozen=True):
@@ -174,17 +177,21 @@ class Close(_Event, frozen=True):
     """The clean end of a session: the source will not send any of its records again.
 
     `swept_until`: the replaced files that were kept until this time or an earlier one are deleted. `holds_back`: the pending generation
-    has landed, and an operator or a later generation decides about it. `completes`: it has landed, and waits for its merge.
+    has landed, and an operator or a later generation decides about it. `completes`: it has landed, as `landed` says, and waits for its
+    merge.
     """
 
     swept_until: datetime | None = None
     holds_back: bool = False
     completes: bool = False
+    landed: Landed | None = None
 
     def ended(self, pending: Pending) -> Pending:
         """Return the pending generation as the session leaves it. One that is complete is not held back any more."""
         complete = pending.complete or self.completes
-        return replace(pending, held_back=not complete and (pending.held_back or self.holds_back), complete=complete)
+        landed = pending.landed if pending.complete else self.landed or pending.landed
+        held_back = not complete and (pending.held_back or self.holds_back)
+        return replace(pending, held_back=held_back, complete=complete, landed=landed)
 
 
 class Snapshot(_Event, frozen=True):

@@ -51,6 +51,13 @@ class FileKind(Enum):
     """A final file that destination-s3 wrote before this connector took over."""
     CHANGES = "changes"
     """A file of the change log. It becomes visible with its block but is not part of the table."""
+    CURRENT = "current"
+    """Versions of rows that are valid now, in a history of the table."""
+    CLOSED = "closed"
+    """Versions of rows that were valid once, in a history of the table."""
+
+
+HISTORY_KINDS = frozenset({FileKind.CURRENT, FileKind.CLOSED})
 
 
 class FileEntry(Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -61,10 +68,11 @@ class FileEntry(Struct, frozen=True, rename="camel", omit_defaults=True):
     offset of its first row, null for rows that a merge combined. In AddData these two and `generation_id` follow from the block, and a
     staged file has them only where they differ from the block's; entries of other events state them.
     `unbounded`: names of the columns that have a value without a bound in its statistics. None if none were gathered, because no publisher
-    needed them. `landed_on`: the day on which the last rows of a raw file landed, counted from 1970. Only live files have it; added ones do
-    not. `in_partition`: whether the name of its folder has the value of a partition. Its rows are then those of a partition out of several
-    landed files or a part of one, so `offset` only gives their order among the files of the partition. `combined`: whether the file is a
-    run made of several landed runs, or a part of it. Its `offset` is then that of the first of their rows.
+    needed them. `landed_on`: the day on which the last rows of a raw file landed, or a file of closed versions was written, counted from
+    1970. Only live files have it; added ones do not. `in_partition`: whether the name of its folder has the value of a partition. Its
+    rows are then those of a partition out of several landed files or a part of one, so `offset` only gives their order among the files of
+    the partition. `combined`: whether the file is a run made of several landed runs, or a part of it. Its `offset` is then that of the
+    first of their rows. `history`: the number of the history that a file of versions belongs to, counted from 1.
 
     `keys` and `statistics` have values of records. Blocks, which are never deleted, do not have them: they are in the file's footer, and
     the session that wrote the file and the hint know them.
@@ -85,6 +93,7 @@ class FileEntry(Struct, frozen=True, rename="camel", omit_defaults=True):
     landed_on: int | None = None
     in_partition: bool = False
     combined: bool = False
+    history: Count | None = None
     keys: KeyRange | None = None
     statistics: FileStatistics | None = None
 
@@ -158,6 +167,13 @@ class OperationCount(msgspec.Struct, frozen=True, rename="camel"):
             self.delete_count + other.delete_count,
             self.replace_count + other.replace_count,
         )
+
+
+class HistoryMark(msgspec.Struct, frozen=True, rename="camel"):
+    """The history that goes on with the table: its number, counted from 1, and the fingerprint of the key that orders its files."""
+
+    number: int
+    sorted_by: str
 
 
 class Token(NamedTuple):

@@ -24,14 +24,14 @@ from destination_s3_spark.chain.events import (
     UnknownEvent,
     Void,
 )
-from destination_s3_spark.chain.files import FileEntry, FileKind
+from destination_s3_spark.chain.files import HISTORY_KINDS, FileEntry, FileKind
 from destination_s3_spark.chain.state import Contents, Counters, Identity, Leaving, Pending, TableState, Unsettled
 
 REPLAY_LIMIT = 10_000
 """Checkpoints kept in the replay list. Dropping the oldest cannot lose records, because the list only suppresses replays: a replay of a
 dropped checkpoint lands twice. A source rarely goes back further than the STATEs of one batch."""
 
-SEEN_BY_READERS = frozenset({FileKind.FINAL, FileKind.ADOPTED})
+SEEN_BY_READERS = frozenset({FileKind.FINAL, FileKind.ADOPTED, *HISTORY_KINDS})
 """Kinds of files that queries of the table read. Only these are kept for a while after they were replaced."""
 
 
@@ -214,9 +214,10 @@ def _add_data(state: TableState, block: Block, event: AddData) -> TableState:
     contents = replace(_exchanged(before, event.files, ()), next_offset=end + 1)
     rows = end - start + 1
     if before.pending is None:
-        count = None if any(file.kind is FileKind.FINAL for file in event.files) else before.operation_count
+        appends = any(file.kind is FileKind.FINAL for file in event.files)
+        count, history = (None, None) if appends else (before.operation_count, before.history)
         since = (before.waiting_since or block.system_time) if contents.waiting.files else None
-        contents = replace(contents, landed=before.landed + rows, operation_count=count, waiting_since=since)
+        contents = replace(contents, landed=before.landed + rows, operation_count=count, waiting_since=since, history=history)
     else:
         contents = replace(contents, pending_rows=before.pending_rows + rows)
     replay = (state.replay + event.checkpoints)[-REPLAY_LIMIT:]
@@ -230,7 +231,8 @@ def _merge_data(state: TableState, number: int, event: MergeData) -> TableState:
         raise InvalidChain(Rule.NO_OP, f"block {number}")
     contents = _forgotten(_exchanged(state.contents, event.files, event.files_removed), event)
     since = contents.waiting_since if contents.pending is not None or contents.waiting.files else None
-    contents = replace(contents, operation_count=event.operation_count, leaving=_leaving(contents, number, event), waiting_since=since)
+    leaving = _leaving(contents, number, event)
+    contents = replace(contents, operation_count=event.operation_count, leaving=leaving, waiting_since=since, history=event.history)
     return _rewritten(state, number, event, contents)
 
 
@@ -265,6 +267,7 @@ def _replace_data(state: TableState, number: int, event: ReplaceData) -> TableSt
         begun_by=event.sync_id,
         operation_count=event.operation_count,
         leaving=_leaving(left, number, event),
+        history=event.history,
     )
     return _rewritten(state, number, event, contents)
 

@@ -14,6 +14,9 @@ from destination_s3_spark.chain.events import AddData, Close, MergeData, OpenEpo
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.state import Contents, Pending
 
+_DATED = frozenset({FileKind.RAW, FileKind.CLOSED})
+"""Kinds of files that the user may want to be deleted after a number of days."""
+
 
 class LiveFiles(Struct, frozen=True):
     """The live files of a table in the order they were added, and the keys of the destination-s3 files it adopted.
@@ -119,7 +122,7 @@ def _compacted(live: LiveFiles, event: MergeData) -> LiveFiles:
 
 
 def _newest(parts: Iterable[FileEntry]) -> int | None:
-    """Return the day on which the last of the raw files landed."""
+    """Return the last of the days of these files."""
     return max((file.landed_on for file in parts if file.landed_on is not None), default=None)
 
 
@@ -129,7 +132,7 @@ def day(time: datetime) -> int:
 
 
 def _dated(file: FileEntry, today: int | None) -> FileEntry:
-    return replace(file, landed_on=today) if file.kind is FileKind.RAW and file.landed_on is None else file
+    return replace(file, landed_on=today) if file.kind in _DATED and file.landed_on is None else file
 
 
 def added(event: AddData) -> list[FileEntry]:

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
-from destination_s3_spark.chain.files import MAX_EPOCH, Count, FileEntry, FileKind, OperationCount
+from destination_s3_spark.chain.files import HISTORY_KINDS, MAX_EPOCH, Count, FileEntry, FileKind, HistoryMark, OperationCount
 from destination_s3_spark.stream_id import StreamId
 
 
@@ -64,11 +64,19 @@ class Counters(Struct, frozen=True):
     bytes: Count = 0
 
 
+class Landed(Struct, frozen=True, rename="camel"):
+    """The end of a complete generation: the start of the session in which all of it had landed, and the chain offset behind its rows."""
+
+    by: datetime
+    until: Count
+
+
 class Pending(Struct, frozen=True, rename="camel"):
     """A generation that will replace the table. Its files are those from chain offset `from_offset` on, which nobody reads yet.
 
     `sync_id`: the sync that began it. `held_back`: all of it has landed, but nothing proves that, and it has suspiciously few rows.
     `complete`: all of it has landed, and it waits for a merge that no sync had the time for. Rows of later syncs are added to it.
+    `landed`: how it landed, if it is complete.
     """
 
     generation: int
@@ -76,6 +84,7 @@ class Pending(Struct, frozen=True, rename="camel"):
     sync_id: int
     held_back: bool = False
     complete: bool = False
+    landed: Landed | None = None
 
 
 class Leaving(Struct, frozen=True, rename="camel"):
@@ -117,6 +126,8 @@ class Contents(Struct, frozen=True, rename="camel"):
     """Replaced files that are not deleted yet, one entry for each block that replaced some, oldest first."""
     waiting_since: datetime | None = None
     """The time of the first block with rows that still wait for a merge, or of the end of a complete generation. None if no rows wait."""
+    history: HistoryMark | None = None
+    """The history that has every version of the table's rows. None if there is none or it has ended."""
 
     @property
     def waiting(self) -> Counters:
@@ -136,8 +147,8 @@ class Contents(Struct, frozen=True, rename="camel"):
 
     @property
     def empty(self) -> bool:
-        """Whether the table has no files at all."""
-        return not self.adopted and not any(counters.files for counters in self.held.values())
+        """Whether the table has no files at all, except for versions of rows that it had."""
+        return not self.adopted and not any(counters.files for kind, counters in self.held.items() if FileKind(kind) not in HISTORY_KINDS)
 
     @property
     def kept_keys(self) -> frozenset[str]:

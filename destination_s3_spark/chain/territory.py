@@ -19,7 +19,7 @@ from destination_s3_spark.chain.files import FileEntry, FileKind, Token, parse_t
 from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.chain.state import Identity, TableState
 from destination_s3_spark.storage.object_store import ObjectStore
-from destination_s3_spark.storage.table_paths import CHANGES_FOLDER
+from destination_s3_spark.storage.table_paths import CHANGES_FOLDER, HISTORY_FOLDER
 from destination_s3_spark.stream_id import StreamId
 
 CHAIN_FOLDER = "chain/"
@@ -32,6 +32,7 @@ PUBLISHED_FOLDERS = ("_delta_log/", "_iceberg/", "_symlink_format_manifest/")
 Named: TypeAlias = tuple[str, bool]
 """A key in a block or a hint, and whether the file may be an adopted one."""
 
+_OF_HISTORY = re.compile(r"[1-9][0-9]*/[^/]+")
 _STEPS = frozenset({".", ".."})
 """Path segments that a client may resolve, so that the object is another one than the key says."""
 
@@ -52,7 +53,8 @@ def _no_pattern(root: str) -> re.Pattern[str] | None:  # noqa: ARG001
 class Table:
     """The location of a table.
 
-    `folder`: `<base>airbyte_internal/<table>/`. `changes`: the folder of its change log, None without one. `adopt` returns the keys that a
+    `folder`: `<base>airbyte_internal/<table>/`. `changes` and `history`: the folders of its change log and its histories, None without
+    any. `adopt` returns the keys that a
     new table takes over. `root_flaw` returns why another final root than `final_root` cannot be the table's, or None if it can.
     `pattern` returns the pattern of the keys of destination-s3's files under a final root.
     """
@@ -63,6 +65,7 @@ class Table:
     final_root: str
     adopt: Callable[[], Sequence[str]] = _adopt_nothing
     changes: str | None = None
+    history: str | None = None
     root_flaw: Callable[[str], str | None] = _no_other_root
     pattern: Callable[[str], re.Pattern[str] | None] = _no_pattern
 
@@ -97,7 +100,7 @@ class Territory:
         self.root = root
         self.number = table_number(table.table_id)
         internal = _parent(table.folder)
-        self._of_others = (internal, f"{_parent(internal)}{CHANGES_FOLDER}/")
+        self._of_others = (internal, *(f"{_parent(internal)}{folder}/" for folder in (CHANGES_FOLDER, HISTORY_FOLDER)))
         self._published = tuple(f"{root}{folder}" for folder in PUBLISHED_FOLDERS)
 
     def names(self, key: str, *, adopted: bool) -> bool:
@@ -109,13 +112,14 @@ class Territory:
             return adopted and self._is_final(key)
         if key.startswith(self._table.folder):
             return not key.startswith(self._table.chain_prefix)
-        return self._is_of_log(key) or self._is_final(key)
+        return self._is_of_log(key) or self._is_version(key) or self._is_final(key)
 
     def holds(self, key: str) -> bool:
         """Tell whether the key is the table's: one of its own folders', a publication, or a key that a block may name."""
         if not _STEPS.isdisjoint(key.split("/")):
             return False
-        return key.startswith((self._table.folder, *self._published)) or self._is_of_log(key) or self.names(key, adopted=True)
+        own = key.startswith((self._table.folder, *self._published)) or self._is_of_log(key) or self._is_version(key)
+        return own or self.names(key, adopted=True)
 
     def may_delete(self, key: str) -> bool:
         """Tell whether the object may be deleted. Nothing ever deletes blocks."""
@@ -127,7 +131,7 @@ class Territory:
 
     def may_list(self, prefix: str) -> bool:
         """Tell whether objects under the prefix may be the table's."""
-        return prefix.startswith((self._table.folder, self.root, *filter(None, [self._table.changes])))
+        return prefix.startswith((self._table.folder, self.root, *filter(None, [self._table.changes, self._table.history])))
 
     def is_own_by_name(self, key: str) -> bool:
         """Tell whether the key alone shows whose object it is. Of the others, the ones to be adopted, only the metadata does."""
@@ -141,6 +145,11 @@ class Territory:
         # The folder of a stream without a namespace also contains the folders of a namespace with the stream's name.
         changes = self._table.changes
         return changes is not None and key.startswith(changes) and "/" not in key[len(changes) :]
+
+    def _is_version(self, key: str) -> bool:
+        # Each history has a numbered folder of its own, as a stream in a namespace with the stream's name may have.
+        folder = self._table.history
+        return folder is not None and key.startswith(folder) and _OF_HISTORY.fullmatch(key, len(folder)) is not None
 
     def _is_final(self, key: str) -> bool:
         return key.startswith(self.root) and not key.startswith((*self._of_others, *self._published))

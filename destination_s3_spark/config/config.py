@@ -372,6 +372,8 @@ class Config(OpenSettings):
         chosen = info.data.get("format")
         if tables.partition_by and chosen is not None and chosen.format_type not in ("Parquet", "Avro"):
             raise ValueError(f"partition_by needs the format Parquet or Avro, and the format is {chosen.format_type}")
+        if tables.history and chosen is not None and chosen.format_type != "Parquet":
+            raise ValueError(f"history needs the format Parquet, and the format is {chosen.format_type}")
         return tables
 
 

@@ -154,6 +154,23 @@ class MergeWhen(Settings):
         return size
 
 
+class HistoryOf(Settings):
+    """The history of some deduplicated tables: a table beside each, with a row for every version of a row and the time it was valid."""
+
+    stream: str = Field(
+        title="Stream",
+        description="The stream, such as orders or shop.orders, or a pattern with * and ?.",
+        examples=["shop.orders", "*"],
+    )
+    columns: list[Annotated[str, Field(title="Column", description="A field at the top level of the records.")]] | None = Field(
+        None,
+        min_length=1,
+        title="Columns",
+        description="The fields whose changes make a version. By default all but the key and those of CDC.",
+        examples=[["status", "amount"]],
+    )
+
+
 class Tables(Settings):
     """What is kept of each stream."""
 
@@ -271,6 +288,24 @@ class Tables(Settings):
         ),
         examples=[30],
         json_schema_extra=documented(page="dedup.md#when-a-table-is-merged"),
+    )
+    history: list[HistoryOf] = Field(
+        [],
+        title="Histories of deduplicated tables",
+        description=(
+            "Deduplicated Parquet tables beside which a history is kept: every version of every row, with the time it was valid. The first "
+            "entry that matches applies."
+        ),
+        examples=[[{"stream": "shop.orders"}]],
+        json_schema_extra=documented(page="history.md"),
+    )
+    history_retention_days: int | None = Field(
+        None,
+        ge=1,
+        title="Days to keep ended versions",
+        description="Number of days after which versions that have ended are deleted from histories. By default they are kept.",
+        examples=[730],
+        json_schema_extra=documented(page="history.md#what-it-costs"),
     )
     target_file_mb: int = Field(
         128,

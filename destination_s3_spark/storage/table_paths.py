@@ -11,6 +11,7 @@ from destination_s3_spark.stream_id import StreamId
 
 INTERNAL_FOLDER = "airbyte_internal"
 CHANGES_FOLDER = "airbyte_changes"
+HISTORY_FOLDER = "airbyte_history"
 
 _MAX_TABLE_ID = 200
 _LOOKS_HASHED = re.compile(r"_[0-9a-f]{8}$")
@@ -41,7 +42,17 @@ def internal_root(template: PathTemplate, stream: StreamId) -> str:
 
 
 def changes_root(template: PathTemplate, stream: StreamId) -> str:
-    """Return the folder of the table's change log, ending in "/": `airbyte_changes/<namespace>/<stream>/`, unique per stream.
+    """Return the folder of the table's change log, ending in "/": `airbyte_changes/<namespace>/<stream>/`, unique per stream."""
+    return _own_root(template, stream, CHANGES_FOLDER)
+
+
+def history_root(template: PathTemplate, stream: StreamId) -> str:
+    """Return the folder of the table's histories, ending in "/": `airbyte_history/<namespace>/<stream>/`, unique per stream."""
+    return _own_root(template, stream, HISTORY_FOLDER)
+
+
+def _own_root(template: PathTemplate, stream: StreamId, top: str) -> str:
+    """Return a folder of the table below a top folder of the connector.
 
     A name that had to be changed, or that looks as if it ended in a hash, gets the stream's hash. Without a namespace its folder is left
     out.
@@ -50,7 +61,7 @@ def changes_root(template: PathTemplate, stream: StreamId) -> str:
     folders = [safe_segments(safe_characters(part).replace("/", "_"))[:_MAX_TABLE_ID] for part in (namespace, name)]
     if folders != [namespace, name] or not name or _LOOKS_HASHED.search(name):
         folders[1] = f"{folders[1]}_{stream_hash(stream)}"
-    return "/".join([f"{template.base}{CHANGES_FOLDER}", *filter(None, folders), ""])
+    return "/".join([f"{template.base}{top}", *filter(None, folders), ""])
 
 
 def resolve_roots(
@@ -67,8 +78,8 @@ def resolve_roots(
     own_folders = _own_folders(template)
     if (shared := template.final_root(_NEUTRAL)).startswith(own_folders):
         raise ConfigError(
-            f"s3_path_format puts tables into '{shared}', but this connector keeps '{INTERNAL_FOLDER}' and '{CHANGES_FOLDER}' "
-            "for itself. Choose another folder."
+            f"s3_path_format puts tables into '{shared}', but this connector keeps '{INTERNAL_FOLDER}', '{CHANGES_FOLDER}' and "
+            f"'{HISTORY_FOLDER}' for itself. Choose another folder."
         )
     taken = _Taken(own_folders)
     for stream, root in recorded.items():
@@ -106,13 +117,15 @@ def _is_usual(root: str, stream: StreamId, template: PathTemplate) -> bool:
     )
 
 
-def _own_folders(template: PathTemplate) -> tuple[str, str]:
-    return f"{template.base}{INTERNAL_FOLDER}/", f"{template.base}{CHANGES_FOLDER}/"
+def _own_folders(template: PathTemplate) -> tuple[str, ...]:
+    return tuple(f"{template.base}{folder}/" for folder in (INTERNAL_FOLDER, CHANGES_FOLDER, HISTORY_FOLDER))
 
 
 def overlaps(roots: Mapping[StreamId, str], template: PathTemplate) -> dict[StreamId, str]:
     """Map each stream whose root overlaps another root to the name of its owner, for a message. Such tables can only be appended to."""
-    owners: dict[str, list[str]] = {f"{template.base}{name}/": [f"the folder '{name}'"] for name in (INTERNAL_FOLDER, CHANGES_FOLDER)}
+    owners: dict[str, list[str]] = {
+        f"{template.base}{name}/": [f"the folder '{name}'"] for name in (INTERNAL_FOLDER, CHANGES_FOLDER, HISTORY_FOLDER)
+    }
     for stream, root in roots.items():
         owners.setdefault(root, []).append(f"stream '{stream}'")
     inside: dict[str, str] = {}

@@ -23,7 +23,7 @@ from destination_s3_spark.storage.configured import path_template, s3_settings
 from destination_s3_spark.storage.object_store import ObjectStore
 from destination_s3_spark.storage.paths import PathTemplate
 from destination_s3_spark.storage.s3 import S3Store
-from destination_s3_spark.storage.table_paths import INTERNAL_FOLDER, changes_root, overlaps, resolve_roots, root_flaw
+from destination_s3_spark.storage.table_paths import INTERNAL_FOLDER, changes_root, history_root, overlaps, resolve_roots, root_flaw
 from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.columns.row_plan import is_deduplicated
 from destination_s3_spark.tables.commit.generation import earlier_files
@@ -183,8 +183,8 @@ class TableFactory:
         return TableWriter(self.store, table, session, orphans, dependencies)
 
     def _layout(self, template: PathTemplate, table: Table, raw: ParquetOptions | None) -> Layout:
-        changes = changes_root(template, table.stream)
-        return Layout(template, table.final_root, table.folder, changes, final_options(self.config), raw)
+        changes, histories = changes_root(template, table.stream), history_root(template, table.stream)
+        return Layout(template, table.final_root, table.folder, changes, histories, final_options(self.config), raw)
 
 
 def table_factory(config: Config) -> TableFactory:

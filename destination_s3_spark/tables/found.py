@@ -15,7 +15,7 @@ from destination_s3_spark.chain.territory import CHAIN_FOLDER, Table
 from destination_s3_spark.errors import ConfigError, DataError
 from destination_s3_spark.storage.object_store import ObjectNotFound, ObjectStore
 from destination_s3_spark.storage.paths import PathTemplate
-from destination_s3_spark.storage.table_paths import INTERNAL_FOLDER, changes_root, internal_root, root_flaw, table_id
+from destination_s3_spark.storage.table_paths import INTERNAL_FOLDER, changes_root, history_root, internal_root, root_flaw, table_id
 from destination_s3_spark.stream_id import StreamId
 
 
@@ -108,6 +108,7 @@ def located(stream: StreamId, template: PathTemplate, root: str) -> Table:
         internal_root(template, stream),
         root,
         changes=changes_root(template, stream),
+        history=history_root(template, stream),
         pattern=partial(template.key_pattern, stream),
     )
 

@@ -27,6 +27,7 @@ from destination_s3_spark.tables.columns.partitioning import partitioning_of
 from destination_s3_spark.tables.columns.row_plan import key_spec
 from destination_s3_spark.tables.commit.generation import NOTHING
 from destination_s3_spark.tables.merge.plan import MergePlan, Sizes
+from destination_s3_spark.tables.merge.planning import plan_of
 from destination_s3_spark.tables.merge.scratch_runs import PORTIONS
 from destination_s3_spark.tables.merge.task import sources_of
 from destination_s3_spark.tables.open_table import Columns, OpenTable
@@ -38,7 +39,7 @@ from destination_s3_spark.tables.runs.winners import EXTRACTED_AT
 from destination_s3_spark.tables.stored.conversion import project
 from destination_s3_spark.tables.stream_table import StreamTable
 from destination_s3_spark.tables.updates.inputs import merge_inputs
-from destination_s3_spark.tables.updates.merged import plan_of, table_format
+from destination_s3_spark.tables.updates.merged import table_format
 from destination_s3_spark.tables.updates.resources import TaskResources
 
 BUDGET_BYTES = 256 * 2**20

@@ -42,6 +42,8 @@ class Layout:
     """The connector's own folder for the table."""
     changes: str
     """The folder of the table's change log."""
+    histories: str
+    """The folder of the folders of the table's histories."""
     final: FileOptions
     raw: ParquetOptions | None
     """The format of raw files, or None to keep no raw table."""
@@ -72,9 +74,17 @@ class Layout:
         """Return the key of a file of deleted keys."""
         return f"{self.folder}tombstones/{token}.parquet"
 
+    def version_key(self, history: int, kind: FileKind, token: str) -> str:
+        """Return the key of a file of a history."""
+        return f"{self.histories}{history}/{kind.value}-{token}{ParquetOptions.extension}"
+
     def scratch_prefix(self, token: str) -> str:
         """Return the prefix of a task's temporary objects: rows being sorted for a merge. No block names them."""
         return f"{self.folder}scratch/{token}/"
+
+    def scratch_key(self, token: str) -> str:
+        """Return the key of a task's only temporary object."""
+        return f"{self.folder}scratch/{token}{ParquetOptions.extension}"
 
 
 COMPRESSED_LINES = 2
@@ -90,6 +100,8 @@ class Columns:
     """The SetDataSchema payload to record, or None if the chain already has it."""
     types_since: int
     """The first schema id with today's types. Files of earlier schemas have columns of other types."""
+    valid_from: str | None = None
+    """The field with the time of a change, by which versions of a history begin. None for the time of extraction."""
 
     def is_outdated(self, file: FileEntry) -> bool:
         """Tell whether columns of the file have other types than the table has now."""

@@ -18,6 +18,8 @@ def delete_expired(table: OpenTable) -> None:
     rules = table.rules
     if rules.raw_days is not None:
         delete_expired_raw(table.writer, rules.raw_days)
+    if rules.history_days is not None:
+        delete_expired_versions(table.writer, rules.history_days)
     if rules.change_log is not None and rules.change_log_days is not None and table.writer.first_of_day:
         limit = table.writer.open().system_time - timedelta(days=rules.change_log_days)
         delete_log_before(table.writer.store, table.layout.changes, limit)
@@ -32,7 +34,16 @@ def delete_expired_raw(writer: TableWriter, days: int) -> None:
     state, live = writer.open(), writer.live_files()
     expired = expired_raw(live, day(state.system_time) - days)
     if expired:
-        writer.merge((), (*expired, *live.dropped), None, state.contents.operation_count)
+        writer.merge((), (*expired, *live.dropped), None, state.contents.operation_count, state.contents.history)
+
+
+def delete_expired_versions(writer: TableWriter, days: int) -> None:
+    """Delete the files of ended versions of an open table that were written more than this number of days ago, as raw files are."""
+    state, live = writer.open(), writer.live_files()
+    until_day = day(state.system_time) - days
+    expired = [file for file in live.of(FileKind.CLOSED) if file.landed_on is not None and file.landed_on < until_day]
+    if expired:
+        writer.merge((), (*expired, *live.dropped), None, state.contents.operation_count, state.contents.history)
 
 
 def expired_raw(live: LiveFiles, until_day: int) -> tuple[FileEntry, ...]:

@@ -59,6 +59,22 @@ class MergeRule:
         return None if since is None or self.longest_wait is None else since + self.longest_wait
 
 
+VALID_FROM, VALID_TO, IS_CURRENT, IS_DELETED = "_valid_from", "_valid_to", "_is_current", "_is_deleted"
+"""The columns that a history has besides those of its table.
+
+A version is valid from the first time on, up to the second one, which is null for the version that is valid now. IS_DELETED: whether it
+ended with the deletion of its row.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryRule:
+    """The history of the tables of streams with a name of this pattern. `columns`: those whose changes make versions. None is all."""
+
+    stream: str
+    columns: frozenset[str] | None
+
+
 @dataclass(frozen=True, slots=True)
 class WaitingRows:
     """Rows that are committed and wait for a merge, beside the table that readers see.
@@ -144,6 +160,10 @@ class Rules:
     """The first one that matches a stream divides its table."""
     merges: tuple[MergeRule, ...] = ()
     """The first one that matches a stream says when its deduplicated table is merged."""
+    histories: tuple[HistoryRule, ...] = ()
+    """The first one that matches a stream gives its deduplicated table a history."""
+    history_days: int | None = None
+    """Days to keep versions that have ended, or None to keep all."""
 
     def partition_of(self, stream: StreamId) -> PartitionSpec | None:
         """Return the partitioning that the user wants for a stream's table."""
@@ -152,3 +172,7 @@ class Rules:
     def merges_of(self, stream: StreamId) -> MergeRule | None:
         """Return the rule for the merges of a stream's table, or None if every sync merges it."""
         return next((rule for rule in self.merges if stream.matches(rule.stream)), None)
+
+    def history_of(self, stream: StreamId) -> HistoryRule | None:
+        """Return the rule for the history of a stream's table, or None if it has none."""
+        return next((rule for rule in self.histories if stream.matches(rule.stream)), None)

@@ -14,7 +14,7 @@ from destination_s3_spark.formats.registry import format_of
 from destination_s3_spark.protocol.catalog import DestinationSyncMode, Stream
 from destination_s3_spark.schema.airbyte_type import Field
 from destination_s3_spark.schema.column_rules import Treatment
-from destination_s3_spark.schema.encodings import DESTINATION_S3
+from destination_s3_spark.schema.encodings import DESTINATION_S3, EXTRACTED_AT
 from destination_s3_spark.schema.json_schema import StreamFields
 from destination_s3_spark.schema.partitioning import Partitioning, PartitionSpec
 from destination_s3_spark.schema.schema_event import from_event, to_event
@@ -28,12 +28,20 @@ from destination_s3_spark.tables.columns.partitioning import (
     recorded_partition,
     warn_of_recorded,
 )
-from destination_s3_spark.tables.columns.row_plan import deciding_fields, file_columns, is_deduplicated, key_spec, row_plan, schema_policy
+from destination_s3_spark.tables.columns.row_plan import (
+    deciding_fields,
+    file_columns,
+    is_deduplicated,
+    key_spec,
+    row_plan,
+    schema_policy,
+    valid_from,
+)
 from destination_s3_spark.tables.columns.treated import recorded_rules, require_same_keys, require_treatable, warn_of_other_rules
 from destination_s3_spark.tables.commit.generation import Kept, kept_rows
 from destination_s3_spark.tables.commit.writer import TableWriter
 from destination_s3_spark.tables.open_table import Columns, Layout, OpenTable, refusal
-from destination_s3_spark.tables.rules import Rules
+from destination_s3_spark.tables.rules import IS_CURRENT, IS_DELETED, VALID_FROM, VALID_TO, Rules
 from destination_s3_spark.tables.runs.keys import KeySpec
 from destination_s3_spark.wording import counted
 
@@ -131,8 +139,26 @@ class StreamTable:
         for spec in dict.fromkeys((partition, configured)):  # a configured one that has to wait for a refresh should fit too
             partitioning_of(self.stream, replace(evolution.schema, partition=spec), self.layout.final)
         self._key_spec(evolution.schema, None)
+        self._check_history(evolution.schema)
         plan = row_plan(self.stream, evolution.schema, self.fields.fields, self.layout.final)
         self.layout.final.require_fitting(file_columns(evolution.schema, plan))
+
+    def _check_history(self, schema: TableSchema) -> None:
+        """Raise ConfigError if the columns do not allow the history that the user wants."""
+        rule = self.rules.history_of(self.stream.id) if self.deduplicated else None
+        if rule is None:
+            return
+        own = {VALID_FROM, VALID_TO, IS_CURRENT, IS_DELETED}
+        taken = sorted(own & {field.name.casefold() for field in schema.fields})
+        if taken:
+            raise refusal(self.stream, f"its history has a column '{taken[0]}' of its own. Leave the stream out of tables.history.")
+        unknown = sorted((rule.columns or frozenset()) - {field.source for field in schema.fields})
+        if unknown:
+            raise refusal(
+                self.stream,
+                f"tables.history names the column '{unknown[0]}', which the stream does not have. Name fields at the top level of its "
+                "records, as the source spells them.",
+            )
 
     def open(self) -> OpenTable:
         """Open the table for writing. Call it once, when there is data to land or an update to run.
@@ -152,7 +178,8 @@ class StreamTable:
         evolution = self._treated(state, evolution, kept)
         evolution, recorded = self._to_record(state, evolution if encodings is None else evolution.encoded(*encodings))
         partitioning = partitioning_of(self.stream, evolution.schema, self.layout.final)
-        columns = Columns(evolution.schema, recorded, evolution.schema.schema_id if evolution.retyped else state.types_since)
+        types_since = evolution.schema.schema_id if evolution.retyped else state.types_since
+        columns = Columns(evolution.schema, recorded, types_since, valid_from(self.stream, evolution.schema))
         if self.deduplicated and not pending:
             self._refuse_unreadable(state)
         table = OpenTable(
@@ -262,7 +289,8 @@ class StreamTable:
         payload = self._payload(evolution)
         if recorded is None or evolution.changes:
             return evolution, payload
-        if all(recorded.get(key) == payload.get(key) for key in ("mode", "primaryKey", "cursor", "encodings", "partition", "columnRules")):
+        keys = ("mode", "primaryKey", "cursor", "encodings", "partition", "columnRules", "history")
+        if all(recorded.get(key) == payload.get(key) for key in keys):
             return evolution, None
         # The same columns under another key, cursor, mode or encoding are a new schema, because readers of the chain rely on these values.
         evolution = replace(evolution, schema=replace(evolution.schema, schema_id=evolution.schema.schema_id + 1))
@@ -270,4 +298,9 @@ class StreamTable:
 
     def _payload(self, evolution: Evolution) -> dict[str, object]:
         stream = self.stream
-        return to_event(evolution, stream.destination_sync_mode.value, stream.primary_key, stream.cursor_field)
+        payload = to_event(evolution, stream.destination_sync_mode.value, stream.primary_key, stream.cursor_field)
+        rule = self.rules.history_of(stream.id) if self.deduplicated else None
+        if rule is None:
+            return payload
+        columns = None if rule.columns is None else sorted(rule.columns)
+        return payload | {"history": {"columns": columns, "validFrom": valid_from(stream, evolution.schema) or EXTRACTED_AT}}

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from destination_s3_spark.chain.audit import Audit, audit, read_hint
-from destination_s3_spark.chain.files import FileEntry, FileKind, parse_token
+from destination_s3_spark.chain.files import HISTORY_KINDS, FileEntry, FileKind, parse_token
 from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.chain.settle import MapCalls, Readable, readable
@@ -24,6 +24,7 @@ from destination_s3_spark.errors import Bug, DataError
 from destination_s3_spark.formats.file_statistics import KeyRange
 from destination_s3_spark.formats.parquet import ParquetOptions
 from destination_s3_spark.storage.object_store import ObjectNotFound, ObjectStore
+from destination_s3_spark.tables.columns.row_plan import DELETED_AT
 from destination_s3_spark.tables.found import FoundTable
 from destination_s3_spark.tables.runs.footers import read_footer
 from destination_s3_spark.tables.runs.keys import BOUND_BYTES
@@ -91,6 +92,8 @@ def _missing(store: ObjectStore, found: FoundTable, chain: Chain, live: LiveFile
     """Yield the files of the chain that the store does not have as they were written, and the objects that no block names."""
     root, number = chain.head.identity.final_root, chain.head.identity.table_number
     folders = [root, *(f"{found.table.folder}{folder}" for folder in DATA_FOLDERS)]
+    if found.table.history is not None and live.of(*HISTORY_KINDS):
+        folders.append(found.table.history)
     sizes = {info.key: info.size for folder in folders for info in store.list(folder)}
     named = [*live.files, *live.dropped]
     gone = [file.key for file in named if file.key not in sizes]
@@ -177,12 +180,20 @@ def _row_problems(chain: Chain, seen: Readable) -> Iterator[str]:
     if final > contents.landed or (not merged and final != contents.landed):
         mode = (chain.head.schema or {}).get("mode")
         yield f"{contents.landed:,} records came into this table (mode {mode}), its files have {final:,} rows"
+    mark, rows = contents.history, contents.rows
+    valid = sum(file.rows for file in live.of(FileKind.CURRENT) if mark is not None and file.history == mark.number)
+    # A row that is softly deleted has no valid version.
+    may_be_fewer = DELETED_AT in str(chain.head.schema)
+    if mark is not None and (valid > rows or (valid < rows and not may_be_fewer)):
+        yield f"history {mark.number} has {valid:,} versions that are valid, the table has {rows:,} rows"
 
 
 def key_problems(checked: Iterable[CheckedFooter]) -> Iterator[str]:
-    """Yield the files of a deduplicated table, or their merge states, whose ranges of keys overlap."""
-    final = [one for one in checked if one.file.kind in (FileKind.FINAL, FileKind.STATE)]
-    ranges = sorted((one.keys.of, one.keys.first, one.keys.last, one.file.key) for one in final if one.keys is not None)
+    """Yield the files of a deduplicated table, their merge states, or the files of valid versions, whose ranges of keys overlap."""
+    found = [one for one in checked if one.file.kind in (FileKind.FINAL, FileKind.STATE, FileKind.CURRENT)]
+    ranges = sorted(
+        (f"{one.file.history or ''} {one.keys.of}", one.keys.first, one.keys.last, one.file.key) for one in found if one.keys is not None
+    )
     for one, other in pairwise(ranges):
         # Bounds of long keys are cut, the first down and the last up, and may then overlap although the keys do not.
         is_cut = len(one[2]) >= 2 * BOUND_BYTES or len(other[1]) >= 2 * BOUND_BYTES

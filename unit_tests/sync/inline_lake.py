@@ -59,6 +59,7 @@ class InlineLake:
     """A bucket, and syncs into it. `spark`: a real engine on this machine.
 
     `cluster`: an engine for updates alone, whose tasks do not see files of each other. `merge_limits`: fields of `Resources`.
+    `started_at`: the start of its syncs, or None for the time of each.
     """
 
     settings: S3Settings
@@ -72,6 +73,7 @@ class InlineLake:
     local_disk_bytes: int = 2**30
     merge_budget_bytes: int = 2**26
     merge_limits: Mapping[str, Any] = field(default_factory=dict)
+    started_at: datetime | None = None
 
     def config(self) -> Config:
         return Config.parse(
@@ -87,7 +89,7 @@ class InlineLake:
     def sync(self, catalog: Catalog, blocks: Iterable[bytes]) -> None:
         store, config = S3Store(self.settings), self.config()
         with ThreadPoolExecutor(4) as tables_pool, ThreadPoolExecutor(4) as files_pool:
-            tables = TableFactory(config, store, datetime.now(UTC), tables_pool.map, files_pool.map).of_catalog(catalog)
+            tables = TableFactory(config, store, self.started_at or datetime.now(UTC), tables_pool.map, files_pool.map).of_catalog(catalog)
             open_tables = OpenTables(tables, tables_pool.map)
             checkpoints = Checkpoints()
             commits = Commits({i: table.writer for i, table in tables.items()}, checkpoints, self._emit, tables_pool.map)
@@ -126,7 +128,7 @@ class InlineLake:
                 spool.close()
 
     def rebuild(self) -> None:
-        factory = TableFactory(self.config(), S3Store(self.settings), datetime.now(UTC))
+        factory = TableFactory(self.config(), S3Store(self.settings), self.started_at or datetime.now(UTC))
         (found,) = factory.find().tables
         table = factory.of_found(found, ()).open()
         with suppress(StopIteration):

@@ -135,7 +135,7 @@ class Events:
         for of_column, field in zip(changed, columns.fields, strict=True):
             if field.name not in columns.key:
                 column = values.column(field.name)
-                of_column[:-1] = _differ(column[:-1], column[1:]) & updates[:-1]
+                of_column[:-1] = differ(column[:-1], column[1:]) & updates[:-1]
         operation[changed.any(axis=0)] = _UPDATE
         rows = np.flatnonzero(operation >= 0)[::-1]
         return cls(rows, operation[rows], tuple(changed[:, rows]))
@@ -196,7 +196,7 @@ class Events:
         return highest
 
 
-def _differ(new: pa.Array[Any], old: pa.Array[Any]) -> Flags:
+def differ(new: pa.Array[Any], old: pa.Array[Any]) -> Flags:
     """Flag the values that differ. Null equals null."""
     if pa.types.is_nested(new.type):
         new, old = json_texts(new), json_texts(old)

@@ -18,6 +18,9 @@ from destination_s3_spark.schema.placement import SchemaChange, SchemaPolicy
 from destination_s3_spark.schema.table_schema import TableSchema, plan_fields
 from destination_s3_spark.tables.runs.keys import CdcDeletion, KeySpec
 
+UPDATED_AT = "_ab_cdc_updated_at"
+"""The field in which CDC sources report the time of a change."""
+_MOMENTS = (Scalar.TIMESTAMP_WITH_TIMEZONE, Scalar.TIMESTAMP_WITHOUT_TIMEZONE)
 DELETED_AT = "_ab_cdc_deleted_at"
 """The field in which CDC sources report a deletion. Any value except null means a deletion."""
 
@@ -46,6 +49,15 @@ def key_spec(
     deleted_at = schema.column(DELETED_AT)
     deletes = None if deleted_at is None else Field(DELETED_AT, deleted_at.name, deleted_at.type)
     return KeySpec(key, cursor, deletes, deletion, of_text, partitioning)
+
+
+def valid_from(stream: Stream, schema: TableSchema) -> str | None:
+    """Return the field with the source's own time of a change: that of CDC, or a cursor that is a timestamp. None without either."""
+    updated_at = schema.column(UPDATED_AT)
+    if updated_at is not None and updated_at.type in (*_MOMENTS, Scalar.STRING):
+        return UPDATED_AT
+    cursor = schema.column(stream.cursor_field[0]) if stream.cursor_field else None
+    return None if cursor is None or cursor.type not in _MOMENTS else cursor.source
 
 
 def unfit_warnings(spec: KeySpec, unfit: Mapping[str, int]) -> Iterator[str]:

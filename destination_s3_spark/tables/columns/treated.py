@@ -72,9 +72,9 @@ def warn_of_other_rules(stream: Stream, before: Mapping[str, Any] | None, now: M
     changes = {name: (_of_column(before, name), _of_column(now, name)) for name in names}
     said = [f"{name}: {_change(was, becomes)}" for name, (was, becomes) in changes.items() if was != becomes]
     logger.warning(
-        "stream %s: %s, raw_fields or hash_secret changed (%s). Rows that landed before stay as they landed, in the raw table and the "
-        "change log too: rebuild types them as they lie, and neither treats nor restores a value. To replace them all, run a refresh of "
-        "the stream that removes its records.",
+        "stream %s: %s, raw_fields or hash_secret changed (%s). Rows that landed before stay as they landed, in the raw table, the "
+        "change log and the history too: rebuild types them as they lie, and neither treats nor restores a value. To replace them all, run "
+        "a refresh of the stream that removes its records. A history keeps the versions that have ended.",
         stream.id, COLUMNS_OPTION, "; ".join(said) or "patterns",
     )  # fmt: skip
 

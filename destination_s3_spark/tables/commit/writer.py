@@ -18,12 +18,12 @@ import msgspec
 
 from destination_s3_spark.chain.blocks import as_recorded
 from destination_s3_spark.chain.events import AddData, ChangedValues, Close, Event, MergeData, OffsetInterval, ReplaceData, SetDataSchema
-from destination_s3_spark.chain.files import FileEntry, FileKind, OperationCount, Token
+from destination_s3_spark.chain.files import FileEntry, FileKind, HistoryMark, OperationCount, Token
 from destination_s3_spark.chain.live_files import LiveFiles, day
 from destination_s3_spark.chain.log import BlockTaken, Chain, Clock, utc_now
 from destination_s3_spark.chain.opening import Precedence, Session, dead_scratch, fenced, open_table, take_snapshot_when_due
 from destination_s3_spark.chain.settle import MapCalls, complete, confirm_removal, finish, sweep, take_back, taken_back
-from destination_s3_spark.chain.state import ReplayGuard, TableState
+from destination_s3_spark.chain.state import Landed, ReplayGuard, TableState
 from destination_s3_spark.chain.table_store import TableStore
 from destination_s3_spark.chain.territory import OrphanUploads, Table, Territory
 from destination_s3_spark.errors import Bug, DataError, Fenced, SyncError, TransientError
@@ -190,12 +190,14 @@ class TableWriter:
         removed: Sequence[FileEntry],
         consumed_offset: int | None,
         operation_count: OperationCount | None = None,
+        history: HistoryMark | None = None,
     ) -> CommitResult:
         """Bring the rows of deltas into the final table: one block adds the staged files and removes the others.
 
-        `operation_count` is the position of the change log after the log files among the staged ones. None ends an existing log.
+        `operation_count` is the position of the change log after the log files among the staged ones. None ends an existing log, and no
+        `history` ends an existing history.
         """
-        event = partial(MergeData, consumed_offset=consumed_offset, operation_count=operation_count)
+        event = partial(MergeData, consumed_offset=consumed_offset, operation_count=operation_count, history=history)
         return self._rewrite(files, removed, event)
 
     def publish(self) -> None:
@@ -204,9 +206,10 @@ class TableWriter:
             self._show_checked(self._chain)
 
     def compact(self, files: Sequence[FileEntry], removed: Sequence[FileEntry]) -> CommitResult:
-        """Replace files of the table by others with the same rows. The change log, if there is one, goes on."""
-        count = self._chain.head.contents.operation_count
-        return self._rewrite(files, removed, partial(MergeData, consumed_offset=None, operation_count=count, data_change=False))
+        """Replace files of the table by others with the same rows. Its change log and its history, if there are any, go on."""
+        kept = self._chain.head.contents
+        event = partial(MergeData, consumed_offset=None, operation_count=kept.operation_count, history=kept.history, data_change=False)
+        return self._rewrite(files, removed, event)
 
     def forget(self, files: Sequence[FileEntry], removed: Sequence[FileEntry], rows: int, earlier: int) -> CommitResult:
         """Replace files of the table by others without `rows` rows, `earlier` of them of earlier generations. The old ones do not stay."""
@@ -214,19 +217,26 @@ class TableWriter:
             MergeData,
             consumed_offset=None,
             operation_count=self._chain.head.contents.operation_count,
+            history=self._chain.head.contents.history,
             rows_forgotten=rows,
             earlier_rows_forgotten=earlier,
         )
         return self._rewrite(files, removed, event, keeps=False)
 
     def replace(
-        self, files: Sequence[FileEntry], removed: Sequence[FileEntry], operation_count: OperationCount | None = None, rows_kept: int = 0
+        self,
+        files: Sequence[FileEntry],
+        removed: Sequence[FileEntry],
+        operation_count: OperationCount | None = None,
+        rows_kept: int = 0,
+        history: HistoryMark | None = None,
     ) -> CommitResult:
         """Publish the session's generation. The final table then consists of the staged files and the live files not removed.
 
-        `operation_count` is as in `merge`. `rows_kept` counts rows of the generation that were in the table before it was pending.
+        `operation_count` and `history` are as in `merge`. `rows_kept` counts rows of the generation that were in the table before it was
+        pending.
         """
-        return self._rewrite(files, removed, partial(ReplaceData, operation_count=operation_count, rows_kept=rows_kept))
+        return self._rewrite(files, removed, partial(ReplaceData, operation_count=operation_count, rows_kept=rows_kept, history=history))
 
     def close(self, orphans: OrphanUploads | None = None, *, holds_back: bool = False, keeps_replaced: bool = True) -> None:
         """End the session after a successful sync. Its checkpoints no longer count as replays.
@@ -253,9 +263,11 @@ class TableWriter:
                 with self._fencing():
                     take_snapshot_when_due(self._chain)
                 show(self.publishers, self.store, self._chain)
-                completes = self._chain.head.contents.pending is not None and not (holds_back or self._session.maintains)
+                contents = self._chain.head.contents
+                completes = contents.pending is not None and not (holds_back or self._session.maintains)
+                landed = Landed(self._session.started_at, contents.next_offset) if completes else None
                 swept = sweep(self._chain, self.store, all_of_them=not keeps_replaced)
-                self._append(Close(swept, holds_back, completes))
+                self._append(Close(swept, holds_back, completes, landed))
                 self._chain.write_hint()
         self._over = True
 

@@ -12,7 +12,7 @@ from functools import partial
 
 import pyarrow as pa
 
-from destination_s3_spark.chain.files import FileEntry, FileKind
+from destination_s3_spark.chain.files import HISTORY_KINDS, FileEntry, FileKind
 from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.chain.state import TableState
 from destination_s3_spark.decoding.plan import Values
@@ -92,9 +92,18 @@ def _require_quiet(table: OpenTable, state: TableState) -> None:
         )
 
 
+def _require_no_history(table: OpenTable, live: LiveFiles) -> None:
+    if live.of(*HISTORY_KINDS):
+        raise table.refuse(
+            "it has a history (tables.history), from which rows cannot be removed, nor does a refresh remove them. Nothing was changed. To "
+            "drop all versions, delete the table's files and its folders under airbyte_internal and airbyte_history, and run a refresh."
+        )
+
+
 def _require_readable(table: OpenTable) -> None:
     """Raise ConfigError if rows of the table are where they cannot be looked for or removed from."""
     live, layout = table.writer.live_files(), table.layout
+    _require_no_history(table, live)
     refresh = "Nothing was changed. A refresh that removes the records, once they are gone in the source, replaces all of it."
     if layout.final.values is not Values.TYPED or not isinstance(layout.final, ParquetOptions):
         raise table.refuse(f"rows can be forgotten in Parquet tables only, and this one is not configured so. {refresh}")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -38,7 +38,7 @@ from destination_s3_spark.tables.runs.keys import (
     key_range,
 )
 from destination_s3_spark.tables.runs.soft_deletions import SoftDeletions
-from destination_s3_spark.tables.runs.winners import BURIED_OFFSET, EXTRACTED_AT, STORED_OFFSET, sorted_by_key
+from destination_s3_spark.tables.runs.winners import BURIED_OFFSET, CLOSED_OFFSET, EXTRACTED_AT, OPENED_OFFSET, STORED_OFFSET, sorted_by_key
 
 RUN_OPTIONS = ParquetOptions(codec=ParquetCodec.ZSTD, row_group_bytes=512 * 2**10, dictionary=Dictionary.OFF)
 """Options of runs and tombstones.
@@ -60,6 +60,10 @@ RUN_PIECE_BYTES = 128 * 2**10
 """Size of the pieces in which a run is written, and so the precision of the size of its row groups."""
 PORTION_BYTES = 16 * 2**20
 """Default size of a portion read at once, in Arrow memory."""
+
+
+_OF_TABLE = frozenset({FileKind.FINAL, FileKind.STATE})
+_OFFSETS = {FileKind.TOMBSTONE: BURIED_OFFSET, FileKind.CURRENT: OPENED_OFFSET, FileKind.CLOSED: CLOSED_OFFSET}
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +189,8 @@ class MergeForm:
     project: Callable[[pa.Table], pa.Table]
     soft: SoftDeletions | None = None
     """The table's soft deletions, or None if it has none."""
+    of_table: tuple[str, ...] | None = None
+    """The columns to read of the table's own files. None for all."""
 
     @property
     def schema(self) -> pa.Schema:
@@ -211,10 +217,18 @@ class SortedFile:
         if metadata[KEY_FINGERPRINT] != spec.fingerprint:
             raise Bug("A file is not sorted by the table's primary key of today; nothing was merged.")
         self._same_cursor = metadata[CURSOR_FINGERPRINT] == form.spec.cursor_fingerprint
-        self._columns = form.schema.names
+        self._columns = list(form.of_table) if form.of_table is not None and kind in _OF_TABLE else form.schema.names
 
-    def read(self, low: bytes = b"", high: bytes | None = None, portion_bytes: int = PORTION_BYTES) -> Iterator[pa.Table]:
+    def read(
+        self,
+        low: bytes = b"",
+        high: bytes | None = None,
+        portion_bytes: int = PORTION_BYTES,
+        wanted: Callable[[pq.RowGroupMetaData], bool] | None = None,
+    ) -> Iterator[pa.Table]:
         """Yield the rows with `low` <= key < `high` in key order, in tables of about `portion_bytes` at most. `high` None is no bound.
+
+        `wanted`: tells whether to read a row group. None reads all.
 
         Memory is one table, which the reader does not retain, plus the compressed bytes of a row group that is larger than a table.
         """
@@ -222,7 +236,8 @@ class SortedFile:
         def part(rows: pa.Table) -> pa.Table:
             return _within(self._merge_form(rows), low, high)
 
-        for numbers in self._portions(low, high, portion_bytes):
+        found = [number for number in self._overlapping(low, high) if wanted is None or wanted(self._footer.row_group(number))]
+        for numbers in self._portions(found, portion_bytes):
             yield from filter(len, map(part, self._tables(numbers, portion_bytes)))
 
     def _tables(self, numbers: list[int], portion_bytes: int) -> Iterator[pa.Table]:
@@ -237,11 +252,11 @@ class SortedFile:
         """Open a new Arrow reader for a portion, because a reader retains all it fetched. It fetches adjacent bytes with one request."""
         return pq.ParquetFile(self._source, metadata=self._footer, pre_buffer=True)
 
-    def _portions(self, low: bytes, high: bytes | None, portion_bytes: int) -> Iterator[list[int]]:
-        """Divide the row groups of the key range into portions of at least one row group each."""
+    def _portions(self, numbers: Sequence[int], portion_bytes: int) -> Iterator[list[int]]:
+        """Divide row groups into portions of at least one each."""
         portion: list[int] = []
         size = 0
-        for number in self._overlapping(low, high):
+        for number in numbers:
             if portion and size + self.row_groups[number].bytes > portion_bytes:
                 yield portion
                 portion, size = [], 0
@@ -268,7 +283,7 @@ class SortedFile:
             columns += [stored[DELETED], pc.add(stored[OFFSET], self._offset)]
         else:
             deleted = self._kind is FileKind.TOMBSTONE
-            offset = BURIED_OFFSET if deleted else STORED_OFFSET
+            offset = _OFFSETS.get(self._kind, STORED_OFFSET)
             columns += [pa.repeat(deleted, len(stored)), pa.repeat(pa.scalar(offset, pa.int64()), len(stored))]
         return pa.table(columns, schema=self._form.schema)
 

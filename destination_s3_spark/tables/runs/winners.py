@@ -22,6 +22,16 @@ STORED_OFFSET = 2**63 - 1
 """The `_airbyte_offset` of rows in the table. They count as the latest arrivals, so a tie changes nothing."""
 BURIED_OFFSET = STORED_OFFSET - 1
 """The `_airbyte_offset` of tombstones in the table. In a tie the row beside them stays, and later arrivals change nothing."""
+OPENED_OFFSET = -1
+"""The `_airbyte_offset` of versions that a history has as valid. They are no rows of the table."""
+CLOSED_OFFSET = -2
+"""The `_airbyte_offset` of versions that a history has as ended."""
+ENDED_OFFSET = -3
+"""The `_airbyte_offset` of versions that end with the merge."""
+WAITED = -(2**62)
+"""Added to the `_airbyte_offset` of records that a refresh replaces before they were in the table. Only histories have them."""
+WAITED_BELOW = WAITED // 2
+"""The number below which an `_airbyte_offset` is one of these."""
 EARLIER = 2**62
 """Added to the `_airbyte_offset` of the table's rows that are merged as runs. They win ties with landed rows, like rows of table files."""
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
-from destination_s3_spark.chain.files import FileEntry, FileKind, generation_metadata
+from destination_s3_spark.chain.files import HISTORY_KINDS, FileEntry, FileKind, generation_metadata
 from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.tables.columns.row_plan import file_columns
 from destination_s3_spark.tables.open_table import OpenTable
@@ -63,7 +63,8 @@ def rebuild_from_raw(table: OpenTable, resources: Resources) -> Update:
     live = table.writer.live_files()
     raw = [file for file in live.of(FileKind.RAW) if not live.is_pending(file)]
     written = yield from _rewritten(table, live, raw, resources, UnfitValues.REFUSE)
-    made = [file for file in live.files if file.kind is not FileKind.RAW and not live.is_pending(file)]
+    lasting = {FileKind.RAW, *HISTORY_KINDS}
+    made = [file for file in live.files if file.kind not in lasting and not live.is_pending(file)]
     table.record_schema()
     return table.writer.merge(written, [*made, *live.dropped], None)
 

@@ -57,10 +57,10 @@ def discard(writer: TableWriter) -> Replacement | None:
     found = held_back_in(writer.catch_up())
     if found is None:
         return None
-    count = writer.open().contents.operation_count
+    contents = writer.open().contents
     dropped = writer.live_files().dropped
     if dropped:
-        writer.merge([], dropped, None, count)
+        writer.merge([], dropped, None, contents.operation_count, contents.history)
     writer.close()
     return found
 

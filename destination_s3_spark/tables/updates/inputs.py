@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow.parquet as pq
 
-from destination_s3_spark.chain.files import FileEntry, FileKind
+from destination_s3_spark.chain.files import HISTORY_KINDS, FileEntry, FileKind
 from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.formats.parquet import ParquetOptions
@@ -28,10 +28,17 @@ logger = logging.getLogger("airbyte")
 
 
 def replaced_by_pending(live: LiveFiles, kept: Kept = NOTHING, lasting: Collection[FileEntry] = ()) -> list[FileEntry]:
-    """List the files that the pending generation replaces: all but its raw files, the kept raw and adopted files, and `lasting`."""
+    """List the files that the pending generation replaces.
+
+    These are all but its raw files, the kept raw and adopted files, `lasting`, and those of histories.
+    """
     adopted = [FileEntry(FileKind.ADOPTED, key, 0, 0) for key in live.adopted if key not in kept.adopted]
     stay = {file.key for file in (*kept.raw, *lasting)}
-    old = [file for file in live.files if file.key not in stay and not (file.kind is FileKind.RAW and live.is_pending(file))]
+    old = [
+        file
+        for file in live.files
+        if file.key not in stay and file.kind not in HISTORY_KINDS and not (file.kind is FileKind.RAW and live.is_pending(file))
+    ]
     return [*adopted, *old, *live.dropped]
 
 

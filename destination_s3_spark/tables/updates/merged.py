@@ -7,31 +7,27 @@ run. If the table was an append table, or had another key, format or types, its 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from datetime import timedelta
 
 import msgspec
 
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.live_files import LiveFiles
-from destination_s3_spark.chain.settle import MapCalls
 from destination_s3_spark.errors import Bug, DataError
-from destination_s3_spark.storage.ranged import RangedFile, present
-from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.capture.group import NO_LOG, LogGroup, MergeLog
 from destination_s3_spark.tables.columns.row_plan import file_columns
 from destination_s3_spark.tables.commit.batch import CommitResult
 from destination_s3_spark.tables.commit.generation import NOTHING
-from destination_s3_spark.tables.merge.plan import MergePlan, PlannedRange, Run, Sizes, file_count, full_bytes, plan_merge
-from destination_s3_spark.tables.merge.replaced_files import SortedTableFile
+from destination_s3_spark.tables.history.group import HistoryGroup, HistoryMerge, ended_history
+from destination_s3_spark.tables.merge.plan import MergePlan, PlannedRange, Sizes, file_count, full_bytes
+from destination_s3_spark.tables.merge.planning import plan_of
 from destination_s3_spark.tables.merge.scratch_runs import SortTask, combined, sort_rows
 from destination_s3_spark.tables.merge.task import CompactTask, MergedRange, MergeTask, compact_tombstones, merge_range, sources_of
 from destination_s3_spark.tables.open_table import OpenTable
-from destination_s3_spark.tables.runs.keys import KeySpec, keys_of, lower, partition_bounds, upper
+from destination_s3_spark.tables.runs.keys import KeySpec
 from destination_s3_spark.tables.runs.merged_rows import RowSource
-from destination_s3_spark.tables.runs.sorted_file import row_group_keys, sorted_index
 from destination_s3_spark.tables.runs.table_format import FileKeys, TableFormat
 from destination_s3_spark.tables.runs.winners import EARLIER
 from destination_s3_spark.tables.updates.inputs import MergeInputs, merge_inputs, raw_inputs, replaced_by_pending
@@ -42,8 +38,6 @@ from destination_s3_spark.wording import duration_text, size_text
 
 logger = logging.getLogger("airbyte")
 
-LOOK_CLOSELY_BELOW = 4
-"""Divisor of the table's rows. Fewer rows in runs than that are examined key by key, to find the files that they really touch."""
 FILES_OF_A_TABLE = 96
 """Number of files up to which a table's files are kept smaller than the user's target size, but never below the least size.
 
@@ -54,6 +48,8 @@ default target size, files of a table of 10 GB have more than half of that size.
 
 USUAL_RATE = 20 * 2**20
 """Bytes per second and core of a merge while none of the table has been measured: about half of what a merge reaches on a usual machine."""
+WITH_HISTORY = 2
+"""Factor of the time of a merge that also writes a history."""
 LEAST_MEASURED = 16 * 2**20
 """Least size of a merge that tells how fast merges of the table are. The time of a smaller one is that of its S3 calls."""
 
@@ -104,18 +100,20 @@ class Merge:
             raise
 
     def _steps(self) -> Update:
-        log = self._log()
-        runs = yield from self._runs(every_version=log is not None)
+        log, history = self._log(), self._history()
+        runs = yield from self._runs(every_version=log is not None or history is not None)
         plan = self._plan(runs)
         tasks = [self._task(planned, plan.row_bytes, log) for planned in plan.ranges]
-        if not self._has_time(sum(map(_weight, tasks))):
+        if not self._has_time(sum(map(_weight, tasks)) * (1 if history is None else WITH_HISTORY)):
             self.table.writer.store.delete(self._scratch)
             return (yield from combine_waiting(self.table, self.live, self.form, self.resources))
         ranges = yield from self._merged_ranges(plan, runs, tasks)
         tombstones = yield from self._compacted_tombstones()
         self.table.record_schema()
         logged = yield from self._logged(log, plan, ranges)
-        result = self._commit(plan, [*(file for done in ranges for file in done.files), *tombstones], logged, compacted=bool(tombstones))
+        versions = yield from self._versions(history, runs)
+        staged = [*(file for done in ranges for file in done.files), *tombstones]
+        result = self._commit(plan, staged, logged, versions, compacted=bool(tombstones))
         self.table.writer.store.delete(self._scratch)
         return result
 
@@ -127,6 +125,28 @@ class Merge:
         records = [file for file in self.inputs.consumed if file.kind is FileKind.DELTA]
         rewrites = any(file.kind is not FileKind.DELTA for file, _ in self.inputs.unsorted)
         return MergeLog(self.table, options, records, self.resources, begins=rewrites)
+
+    def _history(self) -> HistoryMerge | None:
+        """Make the history's part of the merge, or return None if the table has no history. Say so if it had one."""
+        table = self.table
+        if table.rules.history_of(table.stream.id) is not None:
+            return HistoryMerge(table, self.live, self.form, self.inputs, self.resources)
+        ended = ended_history(table, self.live)
+        if ended is not None:
+            logger.warning(
+                "stream %s: tables.history names it no longer, so its history %d ends here. Its files stay as they are; another history "
+                "would begin beside them.",
+                table.stream.id, ended.number,
+            )  # fmt: skip
+        return None
+
+    def _versions(self, history: HistoryMerge | None, runs: Sequence[FileEntry]) -> Steps[HistoryGroup]:
+        """Stage the files that the merge adds to the history."""
+        if history is None:
+            return HistoryGroup()
+        group = yield from history.group(runs)
+        self._scratch += group.scratch
+        return group
 
     def _runs(self, *, every_version: bool) -> Steps[Sequence[FileEntry]]:
         """Return the runs to merge: sorted by the table's key, and few enough for the memory of a task."""
@@ -233,14 +253,18 @@ class Merge:
         self._scratch += logged.scratch
         return logged
 
-    def _commit(self, plan: MergePlan, staged: Sequence[FileEntry], logged: LogGroup, *, compacted: bool) -> CommitResult | None:
+    def _commit(
+        self, plan: MergePlan, staged: Sequence[FileEntry], logged: LogGroup, versions: HistoryGroup, *, compacted: bool
+    ) -> CommitResult | None:
         writer, live, inputs = self.table.writer, self.live, self.inputs
-        files = [*staged, *logged.files]
+        files = [*staged, *logged.files, *versions.files]
         if live.pending is not None:
-            return writer.replace(files, replaced_by_pending(live, self.table.kept), logged.count, self.table.kept.rows)
-        removed = [*inputs.consumed, *self._replaced(plan), *(inputs.tombstones if compacted else ()), *live.dropped]
+            replaced = [*replaced_by_pending(live, self.table.kept), *versions.removed]
+            return writer.replace(files, replaced, logged.count, self.table.kept.rows, versions.mark)
+        consumed = [*inputs.consumed, *(inputs.tombstones if compacted else ())]
+        removed = [*consumed, *self._replaced(plan), *versions.removed, *live.dropped]
         offsets = [file.offset + file.rows - 1 for file in inputs.consumed if file.kind is FileKind.DELTA and file.offset is not None]
-        return writer.merge(files, removed, max(offsets, default=None), logged.count)
+        return writer.merge(files, removed, max(offsets, default=None), logged.count, versions.mark)
 
     def _replaced(self, plan: MergePlan) -> Iterator[FileEntry]:
         """Yield the files of the table that the plan rewrites."""
@@ -248,30 +272,6 @@ class Merge:
         for rows, final in self.inputs.table:
             if rows.key in replaced:
                 yield from (rows,) if rows == final else (rows, final)
-
-
-def plan_of(
-    inputs: MergeInputs,
-    runs: Sequence[FileEntry],
-    spec: KeySpec,
-    sizes: Sizes,
-    s3: S3Settings,
-    map_files: MapCalls,
-    some: Callable[[RangedFile], Sequence[int]] | None = None,
-) -> MergePlan:
-    """Plan the merge of runs into the table's files. `some`: returns the row groups of a run to merge, by default all."""
-    files = [_table_file(rows, final, spec) for rows, final in inputs.table]
-    # If much of the table changes, nearly every file is touched, and examining keys would save nothing.
-    closely = sum(file.rows for file in runs) * LOOK_CLOSELY_BELOW < sum(file.rows for file in files)
-
-    def read(file: FileEntry) -> Run:
-        with present(file.key, s3), closing(RangedFile(s3, file.key, file.bytes)) as source:
-            found = Run.of(file.key, file.bytes, file.offset or 0, sorted_index(source), upper(keys_of(file)))
-            numbers = range(len(found.groups)) if some is None or file.kind is FileKind.TOMBSTONE else some(source)
-            found = replace(found, groups=tuple(found.groups[number] for number in numbers))
-            return found.divided(files, lambda place: row_group_keys(source, numbers[place])) if closely else found
-
-    return plan_merge(files, list(map_files(read, runs)), list(map_files(read, inputs.tombstones)), sizes)
 
 
 def table_format(table: OpenTable, spec: KeySpec, live: LiveFiles, least_bytes: int) -> TableFormat:
@@ -288,11 +288,6 @@ def _file_bytes(table: OpenTable, live: LiveFiles, least_bytes: int) -> int:
     """Choose the size of final files: a small part of the table, so that a change of adjacent keys rewrites only that part."""
     size = sum(file.bytes for file in live.of(FileKind.FINAL, FileKind.DELTA) if live.is_pending(file) == (live.pending is not None))
     return min(table.rules.target_file_bytes, max(least_bytes, size // FILES_OF_A_TABLE))
-
-
-def _table_file(rows: FileEntry, final: FileEntry, spec: KeySpec) -> SortedTableFile:
-    first, last = lower(keys_of(rows)), upper(keys_of(rows))
-    return SortedTableFile(rows.key, rows.bytes, first, last, rows.rows, final.bytes, *partition_bounds(first, spec))
 
 
 def _weight(task: MergeTask | CompactTask) -> int:

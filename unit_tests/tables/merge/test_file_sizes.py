@@ -13,8 +13,9 @@ import pyarrow as pa
 import pytest
 
 from destination_s3_spark.tables.merge.plan import Group, MergePlan, Run, Sizes, full_bytes, plan_merge
+from destination_s3_spark.tables.merge.planning import LOOK_CLOSELY_BELOW
 from destination_s3_spark.tables.merge.replaced_files import SortedTableFile
-from destination_s3_spark.tables.updates.merged import FILES_OF_A_TABLE, LOOK_CLOSELY_BELOW
+from destination_s3_spark.tables.updates.merged import FILES_OF_A_TABLE
 
 Keys = npt.NDArray[np.int64]
 

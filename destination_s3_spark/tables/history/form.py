@@ -1,0 +1,125 @@
+"""The form of a history: its columns, the columns whose changes make versions, and the time at which a version begins.
+
+A row of a history is the record that began the version, with all columns of the table, and four columns more. Versions that are valid now
+are in files of their own, so that the end of one rewrites no version that has ended before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from destination_s3_spark.chain.files import FileKind, generation_metadata
+from destination_s3_spark.decoding.changes import Reason
+from destination_s3_spark.decoding.temporal import temporal
+from destination_s3_spark.errors import Bug
+from destination_s3_spark.formats.parquet import ParquetOptions
+from destination_s3_spark.schema.airbyte_type import Scalar
+from destination_s3_spark.schema.arrow import contiguous
+from destination_s3_spark.schema.field_ids import FIELD_ID
+from destination_s3_spark.storage.settings import S3Settings
+from destination_s3_spark.storage.staging import StagedFileSink
+from destination_s3_spark.tables.open_table import OpenTable
+from destination_s3_spark.tables.rules import IS_CURRENT, IS_DELETED, VALID_FROM, VALID_TO
+from destination_s3_spark.tables.runs.keys import CDC_FIELDS, META, RAW_ID, KeySpec
+from destination_s3_spark.tables.runs.sorted_file import MergeForm, SortedFileWriter
+from destination_s3_spark.tables.runs.table_format import TableFormat
+from destination_s3_spark.tables.runs.winners import EXTRACTED_AT, Indices
+from destination_s3_spark.tables.staged.staged_file import StagedFile
+from destination_s3_spark.tables.stored.conversion import project
+
+_MICROS = pa.timestamp("us", tz="UTC")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FIRST_ID = 1_000_000_001
+"""The field id of the first of a history's own columns, above those that the columns of a table ever get."""
+VALIDITY = tuple(
+    pa.field(name, kind, nullable, {FIELD_ID: str(_FIRST_ID + number)})
+    for number, (name, kind, nullable) in enumerate(
+        ((VALID_FROM, _MICROS, False), (VALID_TO, _MICROS, True), (IS_CURRENT, pa.bool_(), False), (IS_DELETED, pa.bool_(), False))
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryForm:
+    """The columns of a history and of its table. Picklable.
+
+    `tracked`: the columns whose changes make versions. `time`: the column that says when a change was made, or None for the time of
+    extraction. `fills`: whether values that a record left out are those of the version before, as in a table with a change log.
+    `kept_since`: the time before which versions that have ended are not kept, in microseconds since 1970. None keeps all.
+    """
+
+    merge: MergeForm
+    columns: pa.Schema
+    tracked: tuple[str, ...]
+    time: str | None
+    options: ParquetOptions
+    generation_id: int
+    fills: bool
+    kept_since: int | None
+
+    @property
+    def spec(self) -> KeySpec:
+        """The key by which versions are sorted."""
+        return self.merge.spec
+
+    @property
+    def deciding(self) -> MergeForm:
+        """The form in which only those columns of the table's own files are read that decide whether a record is newer."""
+        spec = self.spec
+        fields = (*spec.key, *(field for field in (spec.cursor, spec.deleted_at) if field is not None))
+        names = dict.fromkeys((RAW_ID, EXTRACTED_AT, META, *(field.name for field in fields), *filter(None, [self.time])))
+        return MergeForm(self.merge.payload, spec, self.merge.project, self.merge.soft, tuple(names))
+
+    def file(self, kind: FileKind, key: str, s3: S3Settings) -> StagedFile[pa.RecordBatch]:
+        """Start a file of versions. It takes rows in merge form, in the order of keys and times."""
+        sink = StagedFileSink(s3, key, generation_metadata(self.generation_id))
+        return StagedFile(kind, sink, SortedFileWriter(sink, self.columns, self.spec, self.options))
+
+    def times(self, rows: pa.Table) -> Indices:
+        """Return the time of the change that each row reports, in microseconds since 1970."""
+        found = contiguous(rows[EXTRACTED_AT]).cast(_MICROS)
+        if self.time is not None:
+            found = pc.coalesce(_moments(contiguous(rows[self.time])), found)
+        return np.asarray(found.cast(pa.int64()))
+
+
+def history_form(table: OpenTable, form: TableFormat) -> HistoryForm:
+    """Return the form of a table's history. The user must want one."""
+    rule = table.rules.history_of(table.stream.id)
+    if rule is None or not isinstance(form.options, ParquetOptions):
+        raise Bug(f"Stream '{table.stream.id}' has no history.", stream=table.stream.id)
+    spec = form.spec
+    key = {field.source for field in spec.key}
+    fields = [field for field in table.schema.fields if field.source not in key and not field.source.startswith(CDC_FIELDS)]
+    tracked = tuple(field.name for field in fields if rule.columns is None or field.source in rule.columns)
+    source = table.columns.valid_from
+    time = None if source is None else next(field.name for field in table.schema.fields if field.source == source)
+    columns = pa.schema([*form.columns.arrow, *VALIDITY])
+    payload = pa.schema([pa.field(field.name, field.type) for field in columns])
+    merge = MergeForm(payload, spec, partial(project, schema=payload), form.form.soft)
+    fills = table.rules.change_log is not None
+    days = table.rules.history_days
+    kept_since = None if days is None else micros(table.writer.open().system_time - timedelta(days=days))
+    return HistoryForm(merge, columns, tracked, time, form.options, form.generation_id, fills, kept_since)
+
+
+def micros(time: datetime) -> int:
+    """Return a time in microseconds since 1970."""
+    return (time - _EPOCH) // timedelta(microseconds=1)
+
+
+def _moments(values: pa.Array[Any]) -> pa.Array[Any]:
+    """Return timestamps, or texts of them, as times in UTC. Other text becomes null."""
+    if not pa.types.is_string(values.type):
+        return values.cast(_MICROS)
+    texts = values.dictionary_encode()
+    read = [temporal(Scalar.TIMESTAMP_WITH_TIMEZONE, text) for text in texts.dictionary.to_pylist()]
+    moments = pa.array([None if isinstance(moment, Reason) else moment for moment in read], _MICROS)
+    return moments.take(texts.indices)

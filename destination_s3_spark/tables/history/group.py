@@ -1,0 +1,286 @@
+"""The history's part of a merge: the files of versions that are committed together with the change of the table.
+
+Versions are found from the same runs as the table's rows, in ranges of keys of their own. So a history never depends on how the table is
+divided, and its files stay as long as no version in them changes. That is also how a refresh is compared with what it replaces.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import ceil
+
+import msgspec
+
+from destination_s3_spark.chain.files import HISTORY_KINDS, FileEntry, FileKind, HistoryMark
+from destination_s3_spark.chain.live_files import LiveFiles
+from destination_s3_spark.errors import Bug
+from destination_s3_spark.tables.history.chosen import Notice
+from destination_s3_spark.tables.history.form import history_form, micros
+from destination_s3_spark.tables.history.task import (
+    ClosedRange,
+    ClosingTask,
+    HistoryTask,
+    VersionedRange,
+    close_versions,
+    version_range,
+    weight,
+)
+from destination_s3_spark.tables.history.versions import Mode
+from destination_s3_spark.tables.merge.plan import PlannedRange, Sizes, file_count, full_bytes
+from destination_s3_spark.tables.merge.planning import plan_of, table_file
+from destination_s3_spark.tables.merge.replaced_files import clusters_of
+from destination_s3_spark.tables.merge.scratch_runs import combined
+from destination_s3_spark.tables.open_table import OpenTable
+from destination_s3_spark.tables.runs.footers import with_keys
+from destination_s3_spark.tables.runs.keys import keys_of, lower, upper
+from destination_s3_spark.tables.runs.merged_rows import RowSource
+from destination_s3_spark.tables.runs.table_format import TableFormat
+from destination_s3_spark.tables.runs.winners import WAITED
+from destination_s3_spark.tables.updates.inputs import MergeInputs, fits
+from destination_s3_spark.tables.updates.resources import Resources
+from destination_s3_spark.tables.updates.steps import Steps, Work
+
+MOST_CLOSED_FILES = 16
+"""Number of small files of ended versions above which they are joined."""
+CLOSING_BYTES = 128 * 2**20
+"""Bytes of ended versions that one task writes."""
+
+logger = logging.getLogger("airbyte")
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryGroup:
+    """The files that a merge adds to a history and removes from it, what the block says of it, and scratch objects to delete."""
+
+    files: tuple[FileEntry, ...] = ()
+    removed: tuple[FileEntry, ...] = ()
+    mark: HistoryMark | None = None
+    scratch: tuple[str, ...] = ()
+
+
+def ended_history(table: OpenTable, live: LiveFiles) -> HistoryMark | None:
+    """Return the history that the table has and that the user wants no longer, or None."""
+    contents = table.writer.open().contents
+    if contents.history is None or table.rules.history_of(table.stream.id) is not None:
+        return None
+    return contents.history if any(file.kind in HISTORY_KINDS for file in live.files) else None
+
+
+class HistoryMerge:
+    """The history's part of one merge."""
+
+    def __init__(self, table: OpenTable, live: LiveFiles, form: TableFormat, inputs: MergeInputs, resources: Resources) -> None:
+        self._table = table
+        self._form = history_form(table, form)
+        self._inputs = inputs
+        self._resources = resources
+        self._sizes = Sizes(form.target_file_bytes, resources.task.budget_bytes)
+        self._all = live
+        self._table_form = form
+        self._scratch: list[str] = []
+        self._ended: list[FileEntry] = []
+        self._live = [file for file in live.files if file.kind in HISTORY_KINDS]
+        self._mark, self._mode = self._begun(pending=live.pending is not None)
+        self._notice = self._noticed()
+
+    def group(self, runs: Sequence[FileEntry]) -> Steps[HistoryGroup]:
+        """Stage the files of the history, as steps of an update. `runs` have every version that the merge takes."""
+        runs = [*runs, *(yield from self._replaced_runs())]
+        tasks, current = self._tasks(runs)
+        done: list[VersionedRange] = []
+        if tasks:
+            done = yield from Work(version_range, tasks, weight).results()
+        changed = [task for task, result in zip(tasks, done, strict=True) if not result.stays]
+        self._check_complete(runs, tasks, done)
+        removed = {source.key for task in changed for source in task.sources if source.kind is FileKind.CURRENT}
+        files = [file for result in done for file in result.files]
+        closed, rewritten = yield from self._closed(tasks, done)
+        gone = (*(file for file in current if file.key in removed), *rewritten)
+        scratch = tuple(result.ended.key for result in done if result.ended is not None)
+        numbered = tuple(msgspec.structs.replace(file, history=self._mark.number) for file in (*files, *closed))
+        return HistoryGroup(numbered, gone, self._mark, (*self._scratch, *scratch))
+
+    def _noticed(self) -> Notice:
+        """Return when the merge notices changes without a time of their own. A refresh that is already complete noticed them."""
+        pending, session = self._table.writer.open().contents.pending, self._table.session
+        if pending is None or pending.landed is None:
+            return Notice(micros(session.started_at))
+        return Notice(micros(pending.landed.by), pending.landed.until)
+
+    def _replaced_runs(self) -> Steps[Sequence[FileEntry]]:
+        """Return the runs that a refresh replaces before a merge has taken them, with arrivals that say so.
+
+        Those of another generation that was given up are among them: their records were versions, too.
+        """
+        table, live = self._table, self._all
+        kept = {file.key for file in table.kept.files}
+        shown = [file for file in live.of(FileKind.DELTA) if not live.is_pending(file) and file.key not in kept]
+        waiting = [*shown, *(file for file in live.dropped if file.kind is FileKind.DELTA)]
+        if live.pending is None or self._mode is not Mode.COMPARE or not waiting:
+            return ()
+        found = with_keys([file for file in waiting if fits(table, self._table_form, file)], table.writer.store, table.writer.map_files)
+        few = yield from combined(found, self._table_form.form, self._next_scratch, self._resources.task, every_version=True)
+        self._scratch += few.scratch
+        return [msgspec.structs.replace(run, offset=WAITED + (run.offset or 0)) for run in few.runs]
+
+    def _next_scratch(self) -> str:
+        return self._table.layout.scratch_prefix(self._table.writer.next_token())
+
+    def _begun(self, *, pending: bool) -> tuple[HistoryMark, Mode]:
+        """Return the history that goes on or begins, and how rows make its versions."""
+        table, spec = self._table, self._form.spec
+        mark = table.writer.open().contents.history
+        number = max((file.history or 0 for file in self._live), default=0)
+        own = [file for file in self._live if mark is not None and file.history == mark.number]
+        goes_on = mark is not None and mark.sorted_by == spec.fingerprint
+        if mark is None or not goes_on or any(map(table.is_outdated, own)):
+            if own:
+                logger.warning(
+                    "stream %s: the key or the type of a column has changed, so history %d stays as it is and history %d begins beside it",
+                    table.stream.id, number, number + 1,
+                )  # fmt: skip
+            return HistoryMark(number + 1, spec.fingerprint), Mode.BEGIN
+        rewrites = any(file.kind is not FileKind.DELTA for file, _ in self._inputs.unsorted)
+        return mark, Mode.COMPARE if pending or rewrites else Mode.MERGE
+
+    def _of(self, kind: FileKind) -> list[FileEntry]:
+        found = [file for file in self._live if file.kind is kind and file.history == self._mark.number]
+        known = with_keys(found, self._table.writer.store, self._table.writer.map_files)
+        self._table.writer.learn(known)
+        return known
+
+    def _tasks(self, runs: Sequence[FileEntry]) -> tuple[list[HistoryTask], list[FileEntry]]:
+        current, self._ended = self._of(FileKind.CURRENT), self._of(FileKind.CLOSED)
+        match self._mode:
+            case Mode.BEGIN:
+                rows = tuple(rows for rows, _ in self._inputs.table)
+                ranges, row_bytes = self._planned((), (*runs, *rows))
+            case Mode.MERGE:
+                ranges, row_bytes = self._planned(current, runs)
+            case Mode.COMPARE:
+                ranges, row_bytes = self._compared(current, runs)
+        places: dict[str, int] = {}
+        for planned in ranges:
+            for file in planned.table:
+                places[file.key] = places.get(file.key, 0) + 1
+        return [self._task(planned, row_bytes, current, runs, places) for planned in ranges], current
+
+    def _planned(self, current: Sequence[FileEntry], runs: Sequence[FileEntry]) -> tuple[Sequence[PlannedRange], float]:
+        inputs = replace(self._inputs, table=tuple((file, file) for file in current), tombstones=())
+        plan = plan_of(inputs, runs, self._form.spec, self._sizes, self._resources.task.s3, self._table.writer.map_files)
+        return plan.ranges, plan.row_bytes
+
+    def _compared(self, current: Sequence[FileEntry], runs: Sequence[FileEntry]) -> tuple[Sequence[PlannedRange], float]:
+        """Return a range for each file of valid versions, so that it can stay. Without any, plan as for new rows."""
+        rows = (*runs, *(rows for rows, _ in self._inputs.table))
+        if not current:
+            return self._planned((), rows)
+        clusters = clusters_of(table_file(file, file, self._form.spec) for file in current)
+        lows = [b"", *(cluster.first for cluster in clusters[1:])]
+        highs = [*lows[1:], None]
+        size, count = sum(file.bytes for file in current), sum(file.rows for file in current)
+        more = max(1.0, sum(file.rows for file in rows) / count)
+        return [
+            PlannedRange(low, high, cluster.files, (), (), more * sum(file.rows for file in cluster.files), cluster.bytes)
+            for low, high, cluster in zip(lows, highs, clusters, strict=True)
+        ], size / count
+
+    def _task(
+        self, planned: PlannedRange, row_bytes: float, current: Sequence[FileEntry], runs: Sequence[FileEntry], places: dict[str, int]
+    ) -> HistoryTask:
+        table, writer = self._table, self._table.writer
+        own = {file.key for file in planned.table}
+        read = [*runs, *(rows for rows, _ in self._inputs.table), *self._inputs.tombstones, *(one for one in current if one.key in own)]
+        expected = planned.rows * row_bytes
+        files = file_count(max(expected, planned.bytes), self._sizes.target_file_bytes)
+        return HistoryTask(
+            low=planned.low,
+            high=planned.high,
+            sources=tuple(_sources(read, planned.low, planned.high)),
+            form=self._form,
+            mode=self._mode,
+            ended=tuple(_ended(self._ended, planned.low, planned.high)),
+            notice=self._notice,
+            may_stay=self._mode is not Mode.BEGIN and all(places[file.key] == 1 for file in planned.table),
+            keys=tuple(self._key(FileKind.CURRENT) for _ in range(2 * files + 1)),
+            scratch=table.layout.scratch_key(writer.next_token()),
+            file_bytes=full_bytes(expected, self._sizes.target_file_bytes),
+            resources=self._resources.task,
+        )
+
+    def _key(self, kind: FileKind) -> str:
+        return self._table.layout.version_key(self._mark.number, kind, self._table.writer.next_token())
+
+    def _check_complete(self, runs: Sequence[FileEntry], tasks: Sequence[HistoryTask], done: Sequence[VersionedRange]) -> None:
+        """Raise Bug, and drop all staged files, unless the tasks together read every record and every version of their files once."""
+        versions = {source.key for task in tasks for source in task.sources if source.kind is FileKind.CURRENT}
+        expected = sum(file.rows for file in runs), sum(file.rows for file in self._live if file.key in versions)
+        read = sum(result.run_rows for result in done), sum(result.version_rows for result in done)
+        if read != expected:
+            self._table.writer.drop([file for result in done for file in result.files])
+            raise Bug(
+                f"Stream '{self._table.stream.id}': its history read {read[0]} new rows and {read[1]} versions, there are {expected[0]} "
+                f"and {expected[1]}. Nothing was changed.",
+                stream=self._table.stream.id,
+            )
+
+    def _closed(
+        self, tasks: Sequence[HistoryTask], done: Sequence[VersionedRange]
+    ) -> Steps[tuple[tuple[FileEntry, ...], tuple[FileEntry, ...]]]:
+        """Stage files of the versions that have ended. Return them, and the files that they take the place of."""
+        runs = [(task, result.ended) for task, result in zip(tasks, done, strict=True) if result.ended is not None]
+        if not runs:
+            return (), ()
+        late = [ended for (_, ended), result in zip(runs, [one for one in done if one.ended is not None], strict=True) if result.late]
+        small = _small(self._ended, self._sizes.target_file_bytes)
+        rewritten = {file.key: file for file in (*small, *_touched(self._ended, late))}
+        again = tuple(rewritten.values())
+        closing = list(self._closing_tasks(runs, again))
+        made: list[ClosedRange] = yield from Work(close_versions, closing, weight).results()
+        staged = tuple(file for one in made for file in one.files)
+        if not any(one.changed for one in made):
+            self._table.writer.drop(staged)  # late records that the history has already
+            return (), ()
+        return staged, again
+
+    def _closing_tasks(self, runs: Sequence[tuple[HistoryTask, FileEntry]], again: Sequence[FileEntry]) -> Iterator[ClosingTask]:
+        """Divide the ended versions of the ranges, and the files to rewrite, into tasks."""
+        size = sum(ended.bytes for _, ended in runs) + sum(file.bytes for file in again)
+        parts = min(len(runs), ceil(size / CLOSING_BYTES))
+        cuts = [runs[len(runs) * part // parts][0].low for part in range(1, parts)]
+        entries = [*again, *(ended for _, ended in runs)]
+        for low, high in zip([b"", *cuts], [*cuts, None], strict=True):
+            files = 2 * file_count(size / parts, self._sizes.target_file_bytes) + 1
+            yield ClosingTask(
+                low, high, tuple(_sources(entries, low, high)), self._form, tuple(self._key(FileKind.CLOSED) for _ in range(files)),
+                self._sizes.target_file_bytes, self._resources.task,
+            )  # fmt: skip
+
+
+def _sources(files: Sequence[FileEntry], low: bytes, high: bytes | None) -> Iterator[RowSource]:
+    """Yield the files that may have keys of a range as sources."""
+    for file in files:
+        keys = keys_of(file)
+        if upper(keys) >= low and (high is None or lower(keys) < high):
+            yield RowSource(file.kind, file.key, file.bytes, (file.offset or 0) if file.kind is FileKind.DELTA else 0, lower(keys))
+
+
+def _ended(files: Sequence[FileEntry], low: bytes, high: bytes | None) -> Iterator[tuple[RowSource, bytes]]:
+    """Yield the files of ended versions that may have keys of a range, each with its last key."""
+    last = {file.key: upper(keys_of(file)) for file in files}
+    return ((source, last[source.key]) for source in _sources(files, low, high))
+
+
+def _small(files: Sequence[FileEntry], target_bytes: int) -> list[FileEntry]:
+    """Choose the small files of ended versions to join, if there are too many."""
+    small = [file for file in files if 2 * file.bytes < target_bytes]
+    return small if len(small) > MOST_CLOSED_FILES else []
+
+
+def _touched(files: Sequence[FileEntry], late: Sequence[FileEntry]) -> Iterator[FileEntry]:
+    """Yield the files of ended versions that may have keys of late records."""
+    for file in files:
+        if any(lower(keys_of(run)) <= upper(keys_of(file)) and lower(keys_of(file)) <= upper(keys_of(run)) for run in late):
+            yield file

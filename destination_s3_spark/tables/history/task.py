@@ -1,0 +1,233 @@
+"""Spark tasks of a history: the versions of a range of keys after a merge, and the files of versions that have ended.
+
+A task leaves the files of its range alone if no version changes. Otherwise it writes the versions that are valid to new files. Versions
+that have ended, and records that come late, go to a scratch run, from which further tasks make few files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from destination_s3_spark.chain.files import FileEntry, FileKind
+from destination_s3_spark.chain.settle import complete
+from destination_s3_spark.errors import Bug, TransientError
+from destination_s3_spark.storage.s3 import S3Store
+from destination_s3_spark.storage.settings import S3Settings
+from destination_s3_spark.storage.staging import StagedFileSink
+from destination_s3_spark.tables.history.chosen import Notice
+from destination_s3_spark.tables.history.closing import placed
+from destination_s3_spark.tables.history.ends import Ends
+from destination_s3_spark.tables.history.form import HistoryForm
+from destination_s3_spark.tables.history.versions import Mode, Versions, sorted_by_time, versions_of
+from destination_s3_spark.tables.runs.merged_rows import ROUNDS_SHARE, RowSource, RowStream, complete_rows, row_streams
+from destination_s3_spark.tables.runs.sorted_file import SortedFileWriter
+from destination_s3_spark.tables.runs.table_format import MERGED_PIECE_BYTES
+from destination_s3_spark.tables.staged.staged_file import StagedFile, batches_of
+from destination_s3_spark.tables.updates.resources import TaskResources
+
+HELD_SHARE = 8
+"""Divisor of the memory budget for versions that are held back until one changes."""
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryTask:
+    """The versions of one range of keys: `low` <= key < `high`.
+
+    `may_stay`: whether the files of valid versions in `sources` have no keys outside of the range, so that they can stay if none changes.
+    `ended`: the files of ended versions with keys of the range, each with its last key.
+    `keys` are for the new files; when they run out, the last one grows. `scratch` is for the run of ended versions.
+    """
+
+    low: bytes
+    high: bytes | None
+    sources: tuple[RowSource, ...]
+    form: HistoryForm
+    mode: Mode
+    ended: tuple[tuple[RowSource, bytes], ...]
+    notice: Notice
+    may_stay: bool
+    keys: tuple[str, ...]
+    scratch: str
+    file_bytes: float
+    resources: TaskResources
+
+
+@dataclass(frozen=True, slots=True)
+class VersionedRange:
+    """The output of a task: staged files of valid versions, unless they stay, and a scratch run of ended ones and late records."""
+
+    files: tuple[FileEntry, ...]
+    stays: bool
+    ended: FileEntry | None
+    late: bool
+    run_rows: int
+    version_rows: int
+
+
+def version_range(task: HistoryTask) -> VersionedRange:
+    """Find and write the versions of a range. Raises as `merge_range`. Nothing stays staged after an error."""
+    found = _versioned(task, may_stay=True) if task.may_stay else None
+    return found or _versioned(task, may_stay=False) or _bug()
+
+
+def _versioned(task: HistoryTask, *, may_stay: bool) -> VersionedRange | None:
+    """Write the versions of a range, unless none changes and they may stay.
+
+    Versions are held back up to the first change. Return None if there were too many before it.
+    """
+    changed = not may_stay
+    held: list[pa.Table] = []
+    size, room = 0, task.resources.budget_bytes // HELD_SHARE
+    with _Output(task) as output, _streams(task) as streams:
+        for versions in _versions(task, streams):
+            changed |= versions.changed
+            size += 0 if changed else versions.current.nbytes
+            if changed and size > room:
+                return None
+            held = [*held, versions.current] if size <= room else []
+            if changed:
+                output.write(held)
+                held, size = [], 0
+            output.end(versions)
+        files, ended = output.stage()
+        return VersionedRange(files, not changed, ended, output.late, *_taken(task, streams))
+
+
+def _bug() -> VersionedRange:
+    raise Bug("The versions of a range were neither written nor left as they are; nothing was committed.")
+
+
+def _streams(task: HistoryTask) -> AbstractContextManager[list[RowStream]]:
+    form = task.form.deciding if task.mode is Mode.MERGE else task.form.merge
+    return row_streams(task.sources, form, (task.low, task.high), task.resources)
+
+
+def _versions(task: HistoryTask, streams: Iterable[RowStream]) -> Iterator[Versions]:
+    ends = Ends(task.ended, task.form.merge, task.resources.s3)
+    for rows in complete_rows(streams, task.resources.budget_bytes // ROUNDS_SHARE):
+        yield versions_of(rows, task.form, task.mode, task.notice, ends)
+
+
+def _taken(task: HistoryTask, streams: list[RowStream]) -> tuple[int, int]:
+    """Return the numbers of rows read from runs and from valid versions."""
+    taken = dict.fromkeys(FileKind, 0)
+    for source, stream in zip(task.sources, streams, strict=True):
+        taken[source.kind] += stream.taken
+    return taken[FileKind.DELTA], taken[FileKind.CURRENT]
+
+
+class _Output(ExitStack):
+    """The files of a task. A context manager that drops what is not staged."""
+
+    def __init__(self, task: HistoryTask) -> None:
+        super().__init__()
+        self._task = task
+        self._files = VersionFiles(FileKind.CURRENT, task.form, task.keys, task.file_bytes, task.resources.s3, self)
+        self._ended: StagedFile[pa.RecordBatch] | None = None
+        self.late = False
+
+    def write(self, current: Iterable[pa.Table]) -> None:
+        """Write valid versions."""
+        for rows in current:
+            self._files.write(rows)
+
+    def end(self, versions: Versions) -> None:
+        """Write versions that have ended, and late records."""
+        self.late |= len(versions.late) > 0
+        rows = sorted_by_time(pa.concat_tables([versions.closed, versions.late]))
+        for batch in batches_of(rows, MERGED_PIECE_BYTES):
+            if self._ended is None:
+                self._ended = self.enter_context(_scratch_file(self._task))
+            self._ended.write(batch)
+
+    def stage(self) -> tuple[tuple[FileEntry, ...], FileEntry | None]:
+        """Finish the files, and make the scratch run readable."""
+        files = self._files.stage()
+        if self._ended is None:
+            return files, None
+        ended, s3 = self._ended.stage(), self._task.resources.s3
+        if not complete(S3Store(s3), [ended]):
+            raise TransientError(f"The upload of s3://{s3.bucket}/{ended.key} has gone before it was complete. Try again.")
+        return files, ended.visible()
+
+
+def _scratch_file(task: HistoryTask) -> StagedFile[pa.RecordBatch]:
+    sink = StagedFileSink(task.resources.s3, task.scratch)
+    return StagedFile(FileKind.DELTA, sink, SortedFileWriter(sink, task.form.merge.schema, task.form.spec))
+
+
+class VersionFiles:
+    """Staged files of versions of one kind, each up to `file_bytes`."""
+
+    def __init__(
+        self, kind: FileKind, form: HistoryForm, keys: tuple[str, ...], file_bytes: float, s3: S3Settings, stack: ExitStack
+    ) -> None:
+        self._kind = kind
+        self._form = form
+        self._keys = list(keys)
+        self._file_bytes = file_bytes
+        self._s3 = s3
+        self._stack = stack
+        self._file: StagedFile[pa.RecordBatch] | None = None
+        self._staged: list[FileEntry] = []
+
+    def write(self, rows: pa.Table) -> None:
+        """Write the next rows, in the order of their keys."""
+        for batch in batches_of(rows, MERGED_PIECE_BYTES):
+            if self._file is not None and self._keys and self._file.bytes >= self._file_bytes:
+                self._staged.append(self._file.stage())
+                self._file = None
+            if self._file is None:
+                self._file = self._stack.enter_context(self._form.file(self._kind, self._keys.pop(0), self._s3))
+            self._file.write(batch)
+
+    def stage(self) -> tuple[FileEntry, ...]:
+        """Finish the files and return those that have rows."""
+        if self._file is not None:
+            self._staged.append(self._file.stage())
+            self._file = None
+        return tuple(self._staged)
+
+
+@dataclass(frozen=True, slots=True)
+class ClosingTask:
+    """The versions of one range of keys that have ended: those of scratch runs, and those of the files that are written anew."""
+
+    low: bytes
+    high: bytes | None
+    sources: tuple[RowSource, ...]
+    form: HistoryForm
+    keys: tuple[str, ...]
+    file_bytes: float
+    resources: TaskResources
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedRange:
+    """The staged files of a closing task. `changed`: whether they have other versions than the files before."""
+
+    files: tuple[FileEntry, ...]
+    changed: bool
+
+
+def close_versions(task: ClosingTask) -> ClosedRange:
+    """Write the versions of a range that have ended. Raises as `merge_range`. Nothing stays staged after an error."""
+    changed = False
+    with ExitStack() as stack:
+        files = VersionFiles(FileKind.CLOSED, task.form, task.keys, task.file_bytes, task.resources.s3, stack)
+        streams = stack.enter_context(row_streams(task.sources, task.form.merge, (task.low, task.high), task.resources))
+        for rows in complete_rows(streams, task.resources.budget_bytes // ROUNDS_SHARE):
+            versions, has_changed = placed(rows, task.form)
+            if len(versions):
+                files.write(versions)
+            changed |= has_changed
+        return ClosedRange(files.stage(), changed)
+
+
+def weight(task: HistoryTask | ClosingTask) -> int:
+    """Return the bytes that a task reads."""
+    return sum(source.size for source in task.sources)

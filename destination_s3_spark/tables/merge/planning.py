@@ -1,0 +1,49 @@
+"""Planning of merges from the files of a table: their bounds, and the indexes in the footers of runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import replace
+
+from destination_s3_spark.chain.files import FileEntry, FileKind
+from destination_s3_spark.chain.settle import MapCalls
+from destination_s3_spark.storage.ranged import RangedFile, present
+from destination_s3_spark.storage.settings import S3Settings
+from destination_s3_spark.tables.merge.plan import MergePlan, Run, Sizes, plan_merge
+from destination_s3_spark.tables.merge.replaced_files import SortedTableFile
+from destination_s3_spark.tables.runs.keys import KeySpec, keys_of, lower, partition_bounds, upper
+from destination_s3_spark.tables.runs.sorted_file import row_group_keys, sorted_index
+from destination_s3_spark.tables.updates.inputs import MergeInputs
+
+LOOK_CLOSELY_BELOW = 4
+"""Divisor of the table's rows. Fewer rows in runs than that are examined key by key, to find the files that they really touch."""
+
+
+def plan_of(
+    inputs: MergeInputs,
+    runs: Sequence[FileEntry],
+    spec: KeySpec,
+    sizes: Sizes,
+    s3: S3Settings,
+    map_files: MapCalls,
+    some: Callable[[RangedFile], Sequence[int]] | None = None,
+) -> MergePlan:
+    """Plan the merge of sorted runs into the files of `inputs`. `some`: returns the row groups of a run to merge, by default all."""
+    files = [table_file(rows, final, spec) for rows, final in inputs.table]
+    # If much of the table changes, nearly every file is touched, and examining keys would save nothing.
+    closely = sum(file.rows for file in runs) * LOOK_CLOSELY_BELOW < sum(file.rows for file in files)
+
+    def read(file: FileEntry) -> Run:
+        with present(file.key, s3), closing(RangedFile(s3, file.key, file.bytes)) as source:
+            found = Run.of(file.key, file.bytes, file.offset or 0, sorted_index(source), upper(keys_of(file)))
+            numbers = range(len(found.groups)) if some is None or file.kind is FileKind.TOMBSTONE else some(source)
+            found = replace(found, groups=tuple(found.groups[number] for number in numbers))
+            return found.divided(files, lambda place: row_group_keys(source, numbers[place])) if closely else found
+
+    return plan_merge(files, list(map_files(read, runs)), list(map_files(read, inputs.tombstones)), sizes)
+
+
+def table_file(rows: FileEntry, final: FileEntry, spec: KeySpec) -> SortedTableFile:
+    first, last = lower(keys_of(rows)), upper(keys_of(rows))
+    return SortedTableFile(rows.key, rows.bytes, first, last, rows.rows, final.bytes, *partition_bounds(first, spec))

@@ -1,0 +1,512 @@
+"""Histories of deduplicated tables through whole syncs, against the table that plain Python keeps of each moment."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from destination_s3_spark.chain.files import FileKind
+from destination_s3_spark.chain.log import Chain
+from destination_s3_spark.errors import ConfigError, SyncError
+from destination_s3_spark.protocol.catalog import Catalog, parse_catalog
+from destination_s3_spark.storage.s3 import S3Store
+from destination_s3_spark.storage.settings import S3Settings
+from destination_s3_spark.tables.factory import TableFactory
+from destination_s3_spark.tables.forgetting.course import _require_readable
+from destination_s3_spark.tables.updates.resources import MergeTime
+from unit_tests.places import table_of
+from unit_tests.sync.inline_lake import InlineLake, line, state, status
+from unit_tests.sync.reference_changes import PLACEHOLDER
+from unit_tests.sync.test_verification import verified
+
+HISTORY = {"history": [{"stream": "*"}]}
+COLUMNS: dict[str, Any] = {
+    "id": {"type": "integer"},
+    "name": {"type": ["null", "string"]},
+    "amount": {"type": ["null", "integer"]},
+    "_ab_cdc_lsn": {"type": ["null", "integer"]},
+    "_ab_cdc_updated_at": {"type": ["null", "string"]},
+    "_ab_cdc_deleted_at": {"type": ["null", "string"]},
+}
+PAGE = Path(__file__).parents[2] / "docs" / "history.md"
+FIRST = datetime(2026, 1, 1, tzinfo=UTC)
+Row = Mapping[str, Any]
+
+
+def moment(at: int) -> datetime:
+    return FIRST + timedelta(minutes=at)
+
+
+def users(
+    generation: int = 1, minimum: int = 0, columns: dict[str, Any] | None = None, key: str = "id", cursor: str | None = None
+) -> Catalog:
+    properties = COLUMNS if columns is None else columns
+    cursor = cursor or ("_ab_cdc_lsn" if "_ab_cdc_lsn" in properties else None)
+    entry = {
+        "stream": {"name": "users", "json_schema": {"type": "object", "properties": properties}, "supported_sync_modes": ["incremental"]},
+        "sync_mode": "incremental",
+        "destination_sync_mode": "append_dedup",
+        "primary_key": [[key]],
+        "cursor_field": [cursor] if cursor else [],
+        "generation_id": generation,
+        "minimum_generation_id": minimum,
+        "sync_id": generation,
+    }
+    return parse_catalog(json.dumps({"streams": [entry]}).encode())
+
+
+@dataclass(frozen=True)
+class Change:
+    """A change of a row in the source, at a minute that is also its cursor."""
+
+    id: int
+    at: int
+    values: Row | None
+    """None for a deletion."""
+
+    @property
+    def data(self) -> Row:
+        time = moment(self.at).isoformat()
+        deleted = time if self.values is None else None
+        cdc = {"_ab_cdc_lsn": self.at, "_ab_cdc_updated_at": time, "_ab_cdc_deleted_at": deleted}
+        return {"id": self.id, **(self.values or {}), **cdc}
+
+
+def lines(rows: Iterable[Row], extracted: datetime = FIRST) -> bytes:
+    emitted = round(extracted.timestamp() * 1_000)
+    return b"".join(line({"type": "RECORD", "record": {"stream": "users", "emitted_at": emitted, "data": dict(row)}}) for row in rows)
+
+
+def sync(lake: InlineLake, *changes: Change, catalog: Catalog | None = None) -> None:
+    sent = lines((change.data for change in changes), moment(max(change.at for change in changes) + 1))
+    lake.sync(catalog or users(), [sent, state(random.randrange(10**9)), status("COMPLETE")])
+
+
+def history(lake: InlineLake, number: int = 1) -> list[dict[str, Any]]:
+    """The versions in a history, as a reader of its folder sees them, by key and time."""
+    store = S3Store(lake.settings)
+    rows = [
+        {**row, "_current_file": "/current-" in found.key}
+        for found in store.list(f"lake/airbyte_history/users/{number}/")
+        for row in pq.read_table(pa.BufferReader(store.get(found.key))).to_pylist()
+    ]
+    return sorted(rows, key=lambda row: (row["id"], row["_valid_from"], row["_valid_to"] or datetime.max.replace(tzinfo=UTC)))
+
+
+def brief(rows: Iterable[Row]) -> list[tuple[Any, ...]]:
+    """The versions as key, name, the minutes from and to which they are valid, and a word for the end by a deletion."""
+
+    def minute(time: datetime | None) -> int | None:
+        return None if time is None else round((time - FIRST).total_seconds() / 60)
+
+    return [
+        (row["id"], row["name"], minute(row["_valid_from"]), minute(row["_valid_to"]), *(["deleted"] if row["_is_deleted"] else []))
+        for row in rows
+    ]
+
+
+def check(lake: InlineLake, rows: list[dict[str, Any]]) -> None:
+    """Check the rules of every history: one current version per key, no overlaps, and files of two kinds."""
+    for row in rows:
+        assert row["_is_current"] == row["_current_file"] == (row["_valid_to"] is None)
+        assert row["_valid_to"] is None or row["_valid_from"] <= row["_valid_to"]
+        assert not (row["_is_current"] and row["_is_deleted"])
+    for one, other in pairwise(rows):
+        assert one["id"] != other["id"] or (one["_valid_to"] is not None and one["_valid_to"] <= other["_valid_from"])
+    assert verified(lake).problems == ()
+
+
+def as_of(rows: Iterable[Row], at: int) -> dict[int, Row]:
+    now = moment(at)
+    return {
+        row["id"]: {"name": row["name"], "amount": row["amount"]}
+        for row in rows
+        if row["_valid_from"] <= now and (row["_valid_to"] is None or now < row["_valid_to"])
+    }
+
+
+def kept_at(changes: Iterable[Change], at: int) -> dict[int, Row]:
+    """The rows of the source at a minute."""
+    newest: dict[int, Change] = {}
+    for change in sorted((change for change in changes if change.at <= at), key=lambda change: change.at):
+        newest[change.id] = change
+    return {id_: {"name": None, "amount": None, **change.values} for id_, change in newest.items() if change.values is not None}
+
+
+@pytest.fixture
+def lake(s3_settings: S3Settings, tmp_path: Path) -> InlineLake:
+    return InlineLake(s3_settings, tmp_path, options={"tables": HISTORY})
+
+
+def test_the_life_of_rows(lake: InlineLake) -> None:
+    a, b = {"name": "a"}, {"name": "b"}
+    sync(lake, Change(1, 1, a), Change(1, 2, b), Change(2, 1, a), Change(3, 1, a), Change(3, 4, None))
+    first = [(1, "a", 1, 2), (1, "b", 2, None), (2, "a", 1, None), (3, "a", 1, 4, "deleted")]
+    assert brief(history(lake)) == first
+    sync(lake, Change(2, 5, a), Change(1, 2, b), Change(3, 1, a))  # the same values, and records that came before
+    assert brief(history(lake)) == first
+    sync(lake, Change(2, 3, b), Change(1, 0, b), Change(3, 2, b), Change(4, 7, a))  # records that are late, and a new row
+    late = [(2, "a", 1, 3), (2, "b", 3, 5), (2, "a", 5, None), (3, "a", 1, 2), (3, "b", 2, 4, "deleted"), (4, "a", 7, None)]
+    assert brief(history(lake)) == [(1, "b", 0, 1), (1, "a", 1, 2), (1, "b", 2, None), *late]
+    before = {file.key for file in live(lake, FileKind.CLOSED)}
+    sync(lake, Change(3, 2, b), Change(1, 0, b), Change(2, 3, b))
+    assert {file.key for file in live(lake, FileKind.CLOSED)} == before
+    sync(lake, Change(1, 9, None), Change(3, 10, b))
+    assert brief(history(lake))[2:3] == [(1, "b", 2, 9, "deleted")]
+    check(lake, history(lake))
+
+
+def test_the_queries_of_the_page(lake: InlineLake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sync(lake, Change(1, 1, {"name": "a"}), Change(2, 2, {"name": "b"}))
+    sync(lake, Change(1, 6, {"name": "c"}), Change(2, 7, None))
+    store, folder = S3Store(lake.settings), tmp_path / "history"
+    folder.mkdir()
+    for found in store.list("lake/airbyte_history/"):
+        (folder / found.key.rpartition("/")[2]).write_bytes(store.get(found.key))
+    monkeypatch.chdir(folder)
+    sql = PAGE.read_text().split("```sql\n")[1].split("```")[0]
+    with duckdb.connect() as connection:
+        view, *queries = [text for text in sql.split(";") if text.strip()]
+        connection.execute(view)
+        as_of_then, changed, deleted = [connection.execute(query).fetchall() for query in queries]
+        names = [column[0] for column in connection.execute("DESCRIBE history").fetchall()]
+    assert sorted((row[names.index("id")], row[names.index("name")]) for row in as_of_then) == [(1, "a"), (2, "b")]
+    assert changed == [(1,)]
+    assert [row[0] for row in deleted] == [2]
+
+
+def test_a_refresh_is_compared_with_the_rows_it_replaces(lake: InlineLake) -> None:
+    plain = {name: column for name, column in COLUMNS.items() if not name.startswith("_ab_cdc_")}
+
+    def refresh(generation: int, *rows: Row, at: int) -> None:
+        catalog = users(generation, generation, plain)
+        lake.sync(catalog, [lines(rows, moment(at)), state(generation), status("COMPLETE")])
+
+    refresh(1, {"id": 1, "name": "a"}, {"id": 2, "name": "b"}, {"id": 3, "name": "c"}, at=1)
+    current = live(lake, FileKind.CURRENT)
+    refresh(2, {"id": 1, "name": "a"}, {"id": 2, "name": "b"}, {"id": 3, "name": "c"}, at=2)
+    assert live(lake, FileKind.CURRENT) == current
+    refresh(3, {"id": 1, "name": "a"}, {"id": 2, "name": "x"}, {"id": 4, "name": "d"}, at=3)
+    found = history(lake)
+    assert [row[:4] for row in brief(found) if row[0] != 3] == [(1, "a", 1, None), (2, "b", 1, 3), (2, "x", 3, None), (4, "d", 3, None)]
+    [deleted] = [row for row in found if row["id"] == 3]
+    assert deleted["_is_deleted"]
+    assert datetime.now(UTC) - deleted["_valid_to"] < timedelta(minutes=5)
+    check(lake, found)
+    refresh(4, at=4)
+    assert not live(lake, FileKind.CURRENT)
+    assert sum(row["_is_deleted"] for row in history(lake)) == 4
+
+
+def refresh(lake: InlineLake, generation: int, *changes: Change, at: int, merged: bool = True) -> None:
+    """Refresh with these rows in a sync that starts at a minute. Without `merged` it has no time to merge them."""
+    lake.started_at = moment(at)
+    lake.merge_limits = {} if merged else {"time": MergeTime(timedelta())}
+    rows = (change.data for change in changes)
+    lake.sync(users(generation, generation), [lines(rows, moment(at + 1)), state(generation), status("COMPLETE")])
+    lake.merge_limits = {}
+
+
+def test_a_record_that_the_table_forgot_at_a_refresh_adds_nothing(lake: InlineLake) -> None:
+    a, b = Change(1, 1, {"name": "a"}), Change(2, 1, {"name": "b"})
+    gone = [Change(1, 4, None), Change(2, 5, None)]
+    sync(lake, a, b)
+    sync(lake, *gone)
+    refresh(lake, 2, Change(3, 6, {"name": "c"}), at=7)
+    known = [(1, "a", 1, 4, "deleted"), (2, "b", 1, 5, "deleted"), (3, "c", 6, None)]
+    assert brief(history(lake)) == known
+    sync(lake, a, gone[0], Change(1, 2, {"name": "x"}), catalog=users(2))  # the end of a log that began before the refresh
+    known = [(1, "a", 1, 2), (1, "x", 2, 4, "deleted"), (2, "b", 1, 5, "deleted"), (3, "c", 6, None)]
+    assert brief(history(lake)) == known
+    check(lake, history(lake))
+    lake.started_at = moment(9)
+    sync(lake, b, catalog=users(2))  # the table has the row again, but it was gone in between
+    assert brief(history(lake)) == [*known[:3], (2, "b", 9, None), known[3]]
+    refresh(lake, 3, Change(1, 1, {"name": "y"}), b, at=12)
+    again = [(1, "y", 12, None), (2, "b", 1, 5, "deleted"), (2, "b", 9, None), (3, "c", 6, 12, "deleted")]
+    assert brief(history(lake)) == [*known[:2], *again]
+    check(lake, history(lake))
+
+
+def test_another_value_at_an_old_time_counts_from_the_refresh_that_shows_it(lake: InlineLake) -> None:
+    sync(lake, Change(1, 3, {"name": "a"}), Change(2, 3, {"name": "b"}))
+    refresh(lake, 2, Change(1, 3, {"name": "x"}), Change(2, 2, {"name": "y"}), at=7)
+    assert brief(history(lake)) == [(1, "a", 3, 7), (1, "x", 7, None), (2, "b", 3, 7), (2, "y", 7, None)]
+    check(lake, history(lake))
+
+
+def test_changes_that_wait_when_a_refresh_replaces_them_are_versions(lake: InlineLake) -> None:
+    a = Change(1, 1, {"name": "a"})
+    sync(lake, a, Change(2, 1, {"name": "a"}))
+    lake.options = {"tables": {**HISTORY, "merge": [{"stream": "*", "when_runs_mb": 1_000_000}]}}
+    sync(lake, Change(1, 2, {"name": "b"}), Change(1, 3, {"name": "c"}), Change(2, 3, {"name": "b"}), Change(3, 4, {"name": "d"}))
+    refresh(lake, 2, Change(1, 3, {"name": "c"}), at=6, merged=False)  # complete, and never shown
+    lake.merge_limits = {"time": MergeTime(timedelta())}
+    sync(lake, Change(1, 7, {"name": "e"}), catalog=users(2))
+    lake.options = {"tables": HISTORY}
+    refresh(lake, 3, Change(1, 9, {"name": "f"}), Change(2, 3, {"name": "b"}), at=10)
+    versions = [(1, "a", 1, 2), (1, "b", 2, 3), (1, "c", 3, 7), (1, "e", 7, 9), (1, "f", 9, None)]
+    assert brief(history(lake)) == [*versions, (2, "a", 1, 3), (2, "b", 3, None), (3, "d", 4, 10, "deleted")]
+    check(lake, history(lake))
+
+
+def test_a_refresh_that_waits_counts_from_its_own_start(lake: InlineLake) -> None:
+    sync(lake, *(Change(id_, 1, {"name": "a"}) for id_ in (1, 2, 3)))
+    refresh(lake, 2, Change(1, 1, {"name": "a"}), at=5, merged=False)
+    lake.started_at = moment(8)
+    sync(lake, Change(2, 7, {"name": "a"}), Change(1, 7, {"name": "b"}), catalog=users(2))
+    versions = [(1, "a", 1, 7), (1, "b", 7, None), (2, "a", 1, 5, "deleted"), (2, "a", 7, None), (3, "a", 1, 5, "deleted")]
+    assert brief(history(lake)) == versions
+    check(lake, history(lake))
+
+
+def test_a_history_begins_with_the_rows_there_are_and_ends_beside_the_table(lake: InlineLake, caplog: pytest.LogCaptureFixture) -> None:
+    lake.options = {}
+    sync(lake, Change(1, 1, {"name": "a"}), Change(2, 1, {"name": "b"}))
+    lake.options = {"tables": HISTORY}
+    sync(lake, Change(2, 5, {"name": "c"}))
+    begun = [(1, "a", 1, None), (2, "b", 1, 5), (2, "c", 5, None)]
+    assert brief(history(lake)) == begun
+    lake.options = {}
+    sync(lake, Change(2, 6, {"name": "d"}))
+    assert "its history 1 ends here" in caplog.text
+    sync(lake, Change(2, 7, {"name": "e"}))
+    assert caplog.text.count("ends here") == 1
+    assert brief(history(lake)) == begun
+    lake.options = {"tables": HISTORY}
+    sync(lake, Change(2, 8, {"name": "f"}))
+    assert brief(history(lake)) == begun
+    assert brief(history(lake, 2)) == [(1, "a", 1, None), (2, "e", 7, 8), (2, "f", 8, None)]
+    check(lake, history(lake, 2))
+
+
+def test_only_named_columns_make_versions_and_another_key_another_history(lake: InlineLake) -> None:
+    lake.options = {"tables": {"history": [{"stream": "users", "columns": ["name"]}]}}
+    sync(lake, Change(1, 1, {"name": "a", "amount": 1}), Change(1, 2, {"name": "a", "amount": 2}), Change(2, 3, {"name": "b"}))
+    assert brief(history(lake)) == [(1, "a", 1, None), (2, "b", 3, None)]
+    recorded = chain(lake).head.schema or {}
+    assert recorded["history"] == {"columns": ["name"], "validFrom": "_ab_cdc_updated_at"}
+    sync(lake, Change(1, 5, {"name": "b"}), catalog=users(2, 2, key="name"))
+    assert brief(history(lake)) == [(1, "a", 1, None), (2, "b", 3, None)]
+    assert brief(history(lake, 2)) == [(1, "b", 5, None)]
+    lake.options = {"tables": {"history": [{"stream": "users", "columns": ["nome"]}]}}
+    with pytest.raises(ConfigError, match="'nome'"):
+        sync(lake, Change(1, 6, None))
+
+
+def test_rows_of_a_table_with_a_history_cannot_be_forgotten(lake: InlineLake) -> None:
+    sync(lake, Change(1, 1, {"name": "a"}))
+    factory = TableFactory(lake.config(), S3Store(lake.settings), datetime.now(UTC))
+    (found,) = factory.find().tables
+    with pytest.raises(ConfigError, match="it has a history"):
+        _require_readable(factory.of_found(found, ()).open())
+
+
+def test_times_are_the_cursor_s_or_those_of_extraction(lake: InlineLake) -> None:
+    plain = {"id": {"type": "integer"}, "name": {"type": "string"}, "seen": {"type": "string", "format": "date-time"}}
+    rows = [{"id": 1, "name": "a", "seen": moment(3).isoformat()}, {"id": 1, "name": "b", "seen": moment(4).isoformat()}]
+    lake.sync(users(1, 0, plain, cursor="seen"), [lines(rows, moment(9)), state(1), status("COMPLETE")])
+    assert brief(history(lake)) == [(1, "a", 3, 4), (1, "b", 4, None)]
+
+
+def test_soft_deletions_end_versions_and_values_that_were_left_out_are_those_before(lake: InlineLake) -> None:
+    lake.options = {"tables": {**HISTORY, "cdc_deletion_mode": "soft"}, "change_log": {"enabled": True, "format": "jsonl"}}
+    left_out = {"name": PLACEHOLDER, "amount": 2}
+    sync(lake, Change(1, 1, {"name": "a", "amount": 1}), Change(2, 1, {"name": "b"}), Change(1, 2, left_out))
+    sync(lake, Change(1, 3, {"name": PLACEHOLDER, "amount": 3}), Change(2, 4, None))
+    sync(lake, Change(2, 6, {"name": "c"}), Change(1, 7, {"name": PLACEHOLDER, "amount": 3}))
+    versions = [(1, "a", 1, 2), (1, "a", 2, 3), (1, "a", 3, None), (2, "b", 1, 4, "deleted"), (2, "c", 6, None)]
+    assert brief(history(lake)) == versions
+    check(lake, history(lake))
+    lake.rebuild()
+    assert brief(history(lake)) == versions
+
+
+def test_ended_versions_are_joined_and_expire(lake: InlineLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("destination_s3_spark.tables.history.group.MOST_CLOSED_FILES", 3)
+    lake.merge_limits = {"least_file_bytes": 3_000}
+    lake.merge_budget_bytes = 2**20
+    changes = [Change(id_, at, {"name": f"{id_} {at}" * 40, "amount": at}) for at in range(1, 9) for id_ in range(400)]
+    for at in range(1, 9):
+        sync(lake, *(change for change in changes if change.at == at))
+    assert len(live(lake, FileKind.CURRENT)) > 1
+    rows = history(lake)
+    check(lake, rows)
+    assert [as_of(rows, at) for at in (1, 5, 8)] == [kept_at(changes, at) for at in (1, 5, 8)]
+    assert len(rows) == 8 * 400
+    lake.options = {"tables": {**HISTORY, "history_retention_days": 1}}
+    monkeypatch.setattr(Chain, "now", lambda _: datetime.now(UTC) + timedelta(days=3))
+    sync(lake, Change(1, 20, {"name": "x"}))
+    assert len(history(lake)) in {400, 401}
+    check(lake, history(lake))
+
+
+def test_versions_expire_in_files_that_are_written_anew(lake: InlineLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("destination_s3_spark.tables.history.group.MOST_CLOSED_FILES", 1)
+    lake.options = {"tables": {**HISTORY, "history_retention_days": 1}}
+    for day in range(6):
+        monkeypatch.setattr(Chain, "now", lambda _, day=day: moment(1_440 * day + 10))
+        sync(lake, Change(1, 1_440 * day + 5, {"name": str(day)}))
+    found = history(lake)
+    assert {"4", "5"} <= {row["name"] for row in found} <= {"3", "4", "5"}
+    sync(lake, Change(1, 1_500, {"name": "late"}))  # from a time of which nothing is kept
+    assert history(lake) == found
+    check(lake, found)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("refreshes", [False, True])
+def test_a_sync_of_a_table_with_a_history_may_die_at_any_request(
+    s3_settings: S3Settings, s3_proxy: Any, s3_error: Any, tmp_path: Path, refreshes: bool
+) -> None:
+    dying = InlineLake(replace(s3_settings, endpoint=s3_proxy.endpoint), tmp_path, options={"tables": HISTORY})
+    other = InlineLake(s3_settings, tmp_path, options={"tables": HISTORY})
+    life = Life(other, random.Random(1))
+    sync(other, *life.new(9))
+    call, died = 0, True
+    while died:
+        call += 1
+        seen: list[str] = []
+
+        def script(request: Any, last: int = call, seen: list[str] = seen) -> Any:
+            seen.append(request.operation)
+            if len(seen) < last or (last % 2 and len(seen) == last):  # the last request arrives, or is lost
+                reply = request.forward()
+            return reply if len(seen) < last else s3_error(403, "AccessDenied")
+
+        s3_proxy.script = script
+        changes = life.new(0 if refreshes else 3)
+        life.delete_without_a_word(1 if refreshes else 0)
+        life.changes += [Change(9, life.now, {"name": f"n{life.now}", "amount": call})] if refreshes else []
+        dying.started_at = other.started_at = moment(life.now)
+        for lake in (dying, other):  # the attempt that dies, and the next one
+            with suppress(SyncError) if lake is dying else nullcontext():
+                life.send_all(lake) if refreshes else sync(lake, *changes)
+            died = len(seen) >= call
+        rows = history(other)
+        assert list(life.missing(rows)) == [], f"call {call} ({seen[-1]})"
+        assert list(S3Store(s3_settings).list_uploads("")) == []
+    assert call > 12
+    check(other, history(other))
+
+
+def chain(lake: InlineLake) -> Chain:
+    found = Chain(S3Store(lake.settings), table_of("users"))
+    found.read()
+    found.catch_up()
+    return found
+
+
+def live(lake: InlineLake, kind: FileKind) -> tuple[Any, ...]:
+    return chain(lake).live_files().of(kind)
+
+
+@dataclass
+class Life:
+    """Random changes of a source, and syncs of them."""
+
+    lake: InlineLake
+    chance: random.Random
+    changes: list[Change] = field(default_factory=list)
+    now: int = 0
+    generation: int = 1
+    columns: dict[str, Any] = field(default_factory=lambda: dict(COLUMNS))
+    unsent: list[Change] = field(default_factory=list)
+    """Deletions that only a refresh shows."""
+
+    def new(self, count: int) -> list[Change]:
+        found: list[Change] = []
+        for _ in range(count):
+            self.now += 1
+            id_ = self.chance.randrange(8)
+            # Most changes come in order. Late ones have a minute of their own, too.
+            at = self.now if self.chance.random() < 0.8 else max(0, self.now - self.chance.randrange(30))
+            if any(change.at == at for change in (*self.changes, *found)):
+                at = self.now
+            known = any(change.id == id_ and change.at < at for change in (*self.changes, *found))
+            values = None if known and self.chance.random() < 0.2 else {"name": f"n{self.chance.randrange(10**6)}", "amount": self.now}
+            found.append(Change(id_, at, values))
+        self.changes += found
+        return found
+
+    def catalog(self, minimum: int = 0) -> Catalog:
+        return users(self.generation, minimum, self.columns)
+
+    def step(self) -> None:
+        waits = [{"stream": "*", "when_runs_mb": 1_000_000}] if self.chance.random() < 0.3 else []
+        self.lake.options = {"tables": {**HISTORY, "merge": waits}}
+        self.lake.started_at = moment(self.now)
+        match self.chance.randrange(8):
+            case 0 if self.changes:
+                sync(self.lake, *self.again(), catalog=self.catalog())
+            case 2 if self.changes and chain(self.lake).head.contents.pending is None:
+                self.refresh()
+            case 1:
+                self.columns = self.columns | {f"extra{len(self.columns)}": {"type": ["null", "string"]}}
+                sync(self.lake, *self.new(3), catalog=self.catalog())
+            case _:
+                sync(self.lake, *self.new(self.chance.choice((1, 4, 12))), catalog=self.catalog())
+
+    def again(self) -> list[Change]:
+        """Changes that were sent before. Those of a row that a refresh lacked come with the last one, its deletion."""
+        some = self.chance.sample(self.changes, min(5, len(self.changes)))
+        newest = self.newest()
+        whole = [newest[change.id] for change in some if change not in self.unsent]
+        return [change for change in (*some, *whole) if newest[change.id] not in self.unsent] or self.new(1)
+
+    def newest(self) -> dict[int, Change]:
+        return {change.id: change for change in sorted(self.changes, key=lambda change: change.at)}
+
+    def refresh(self) -> None:
+        """Delete rows without a word, and send all rows that remain. Changes may wait for a merge, or come with the refresh."""
+        self.delete_without_a_word(2)
+        self.lake.started_at = moment(self.now)
+        if self.chance.random() < 0.3:
+            self.lake.merge_limits = {"time": MergeTime(timedelta())}  # no time to merge
+        self.send_all(self.lake)
+        self.lake.merge_limits = {}
+
+    def delete_without_a_word(self, count: int) -> None:
+        """Delete rows that only the next refresh shows to be gone."""
+        live = [change for change in self.newest().values() if change.values is not None]
+        self.now += 1
+        self.generation += 1
+        gone = [Change(change.id, self.now, None) for change in self.chance.sample(live, min(count, len(live)))]
+        self.changes += gone
+        self.unsent += gone
+
+    def send_all(self, lake: InlineLake) -> None:
+        rows = [change.data for change in self.newest().values() if change.values is not None]
+        lake.sync(self.catalog(self.generation), [lines(rows, moment(self.now + 1)), state(self.now), status("COMPLETE")])
+
+    def missing(self, rows: list[dict[str, Any]]) -> Iterator[int]:
+        """Yield the minutes at which the history differs from the source."""
+        for at in range(self.now + 1):
+            if as_of(rows, at) != kept_at(self.changes, at):
+                yield at
+
+
+@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 24))])
+def test_a_history_at_any_time_is_the_source_of_that_time(lake: InlineLake, seed: int) -> None:
+    life = Life(lake, random.Random(seed))
+    for _ in range(12):
+        life.step()
+    lake.options, lake.started_at = {"tables": HISTORY}, moment(life.now)
+    sync(lake, *life.new(2), catalog=life.catalog())
+    rows = history(lake)
+    check(lake, rows)
+    current = {row["id"]: row["name"] for row in rows if row["_is_current"]}
+    assert sorted(current) == lake.ids()
+    assert list(life.missing(rows)) == []
