@@ -92,7 +92,8 @@ def test_inside_the_connector_the_master_says_how_many_tasks_run_at_once() -> No
 
 
 def test_a_cluster_starts_the_python_of_this_version_unless_one_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("AWS_CA_BUNDLE", raising=False)
+    for variable in ("AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE"):
+        monkeypatch.delenv(variable, raising=False)
     python = f"python{sys.version_info.major}.{sys.version_info.minor}"
 
     assert spark_settings(on(MASTER), Path(), 7).cluster == Cluster(MASTER, python, 7)
