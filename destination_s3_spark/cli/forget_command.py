@@ -21,7 +21,7 @@ from destination_s3_spark.storage.old_versions import OldVersions, delete_versio
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.tables.configured import column_rules
 from destination_s3_spark.tables.factory import table_factory
-from destination_s3_spark.tables.forgetting.course import Forgetting, recorded_table
+from destination_s3_spark.tables.forgetting.course import Forgetting, has_delta_log, recorded_table
 from destination_s3_spark.tables.forgetting.wanted import Subject, digest, wanted_rows
 from destination_s3_spark.tables.found import FoundTable
 from destination_s3_spark.tables.open_table import OpenTable
@@ -141,16 +141,20 @@ def _exchange(tools: Workshop, forgetting: Forgetting) -> Mapping[str, Any]:
     """
     writer = forgetting.table.writer
     state = writer.state
-    kept = state is not None and state.contents.leaving
-    if state is not None and not (forgetting.files or forgetting.live.dropped or kept):
+    if state is None:
+        raise Bug(f"Table {forgetting.table.stream.id} has no chain.")
+    has_log = has_delta_log(forgetting.table, state)
+    if not (forgetting.files or forgetting.live.dropped or state.contents.leaving or has_log):
         return {"number": state.sequence_number, "hash": state.block_hash}
     try:
         now = writer.open()
-        if state is None or (state.last_data, state.schema) != (now.last_data, now.schema):
+        if (state.last_data, state.schema) != (now.last_data, now.schema):
             raise TransientError("A sync has just written to it. Try again.", stream=forgetting.table.stream.id)
         if forgetting.files or forgetting.live.dropped:
             tools.run(forgetting.table, forgetting.erased(), "forgetting rows of")
         done = writer.open()
+        if has_log:
+            writer.remove_delta_log()
         writer.close(tools.factory.orphans(), keeps_replaced=False)
     except Fenced as fenced:
         writer.abandon()
@@ -171,7 +175,7 @@ def _old_versions(tools: Workshop, table: OpenTable) -> tuple[OldVersions, int]:
     if not isinstance(store, S3Store):
         raise Bug("Versions can be listed in S3 only.")
     hint = f"{layout.folder}{CHAIN_FOLDER}{HINT_NAME}"
-    found = old_versions(store, (layout.folder, layout.root, layout.changes))
+    found = old_versions(store, (layout.folder, layout.root, layout.changes, layout.histories))
     own = found.of(lambda key: key == hint or territory.may_write(key))
     return own, len(found.of(territory.may_delete).versions) - len(own.of(territory.may_delete).versions)
 

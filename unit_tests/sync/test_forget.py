@@ -22,6 +22,7 @@ from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.cli.forget_command import Request, forget
 from destination_s3_spark.cli.maintenance import Workshop
+from destination_s3_spark.delta_log.log import DeltaLog
 from destination_s3_spark.errors import ConfigError, SyncError, TransientError
 from destination_s3_spark.protocol.catalog import Catalog, parse_catalog
 from destination_s3_spark.storage.client import s3_client
@@ -119,6 +120,12 @@ class Lake(InlineLake):
         (found,) = factory.find().tables
         assert verify(factory.store, found).problems == ()
 
+    def verify_delta(self) -> None:
+        """Check that the Delta table has the files of the table, all of them once."""
+        log = DeltaLog(S3Store(self.settings), "lake/users/").read()
+        assert log is not None
+        assert sorted(f"lake/users/{path}" for path in log.adds) == sorted(file.key for file in self.live().of(FileKind.FINAL))
+
     @property
     def client(self) -> Any:
         return s3_client(replace(self.settings, bucket=""), self.settings.limits)
@@ -172,7 +179,7 @@ def test_no_byte_of_a_forgotten_person_stays(lake: Lake, mode: str, raw: bool, w
     if mode == "append_dedup" and not raw and "mail" in wanted:
         wanted = {"mail": f"{MARK}4@example.org"}  # which a waiting row still has
     lake.versioned()
-    lake.options = {"tables": {"raw_tables": raw}, "publish": {"keep_replaced_minutes": 60}}
+    lake.options = {"tables": {"raw_tables": raw}, "publish": {"keep_replaced_minutes": 60, "delta": raw}}
     history(lake, mode)
     kinds = {FileKind.FINAL} | ({FileKind.RAW} if raw else set())
     kinds |= {FileKind.DELTA, FileKind.TOMBSTONE} if mode == "append_dedup" else set()
@@ -192,13 +199,16 @@ def test_no_byte_of_a_forgotten_person_stays(lake: Lake, mode: str, raw: bool, w
     assert MARK not in json.dumps(record)
     assert str(NUMBER) not in json.dumps(record)
 
-    lake.options = {"tables": {"raw_tables": raw}}
+    lake.options = {"tables": {"raw_tables": raw}, "publish": {"delta": raw}}
+    if raw:
+        lake.verify_delta()
     lake.go(mode, [somebody(50)])
     assert lake.holding() == []
     lake.verify()
     mails = {row["id"]: row["mail"] for row in lake.rows()}
     assert mails.keys() == {*range(40), 50} | ({41} if mode == "append_dedup" else set())
     if raw:
+        lake.verify_delta()
         before = lake.rows()
         lake.rebuild()
         assert [row["mail"] for row in lake.rows()] == [row["mail"] for row in before]
@@ -254,7 +264,6 @@ def test_what_names_no_rows_is_refused(lake: Lake, wanted: dict[str, Any], said:
     [
         ({"format_type": "JSONL"}, {}, "append", "Parquet tables only"),
         ({"format_type": "Parquet"}, {"change_log": {"enabled": True, "format": "jsonl"}}, "append_dedup", "it has a change log"),
-        ({"format_type": "Parquet"}, {"publish": {"delta": True}}, "append", "published for Delta"),
     ],
 )
 def test_a_table_from_which_not_all_goes_is_left_as_it_is(
@@ -347,7 +356,7 @@ def dying(monkeypatch: pytest.MonkeyPatch, at: int) -> Iterator[list[int]]:
 @pytest.mark.parametrize("start", [0, *(pytest.param(start, marks=pytest.mark.slow) for start in range(1, 7))])
 def test_a_command_that_dies_anywhere_ends_when_it_is_run_again(start: int, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     lake.versioned()
-    lake.options = {"publish": {"keep_replaced_minutes": 60}}
+    lake.options = {"publish": {"keep_replaced_minutes": 60, "delta": start % 2 == 0}}
     history(lake, "append_dedup")
     at = start
     while True:

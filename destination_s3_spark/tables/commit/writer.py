@@ -32,7 +32,15 @@ from destination_s3_spark.schema.table_schema import TableSchema
 from destination_s3_spark.storage.object_store import ObjectNotFound, ObjectStore, StagedUpload
 from destination_s3_spark.tables.commit.batch import Batch, CommitResult, TableCheckpoint, Written, cut_batch, flaw_of
 from destination_s3_spark.tables.landing.slices import StagedSlice
-from destination_s3_spark.tables.publishers.publication import Publisher, show, show_checked, show_if_behind, show_newest
+from destination_s3_spark.tables.publishers.publication import (
+    DELTA_PUBLISHER,
+    Publisher,
+    remove_delta_log,
+    show,
+    show_checked,
+    show_if_behind,
+    show_newest,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -222,6 +230,12 @@ class TableWriter:
             earlier_rows_forgotten=earlier,
         )
         return self._rewrite(files, removed, event, keeps=False)
+
+    def remove_delta_log(self) -> None:
+        """Remove the table's Delta log, which has bounds of values of files that are gone. `close` writes another if it is published."""
+        with self._ending_on_error():
+            remove_delta_log(self.store, self._chain.head)
+            self._chain.shown.pop(DELTA_PUBLISHER, None)
 
     def replace(
         self,

@@ -16,6 +16,7 @@ from destination_s3_spark.chain.files import HISTORY_KINDS, FileEntry, FileKind
 from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.chain.state import TableState
 from destination_s3_spark.decoding.plan import Values
+from destination_s3_spark.delta_log.log import DeltaLog, UnreadableLog
 from destination_s3_spark.errors import Bug, TransientError
 from destination_s3_spark.formats.file_format import FileColumns
 from destination_s3_spark.formats.parquet import ParquetOptions
@@ -44,8 +45,8 @@ from destination_s3_spark.tables.updates.steps import Steps, Update, Work
 
 SEARCHED = frozenset({FileKind.FINAL, FileKind.RAW, FileKind.DELTA, FileKind.TOMBSTONE})
 """Kinds of files in which rows are looked for. A table that has others is refused."""
-PUBLISHED_VALUES = {"_delta_log/": "Delta", "_iceberg/": "Iceberg"}
-"""Folders of publications that have values of rows, and whose they are."""
+ICEBERG_FOLDER = "_iceberg/"
+"""The folder of Iceberg's metadata in that of a table."""
 
 
 def recorded_table(closed: StreamTable) -> OpenTable:
@@ -127,13 +128,29 @@ def _require_readable(table: OpenTable) -> None:
             f"log's objects under '{layout.changes}' once its readers need them no more, with change_log.enabled off, or wait for their "
             "retention."
         )
-    for folder, name in PUBLISHED_VALUES.items():
-        if next(iter(table.writer.store.list(f"{layout.root}{folder}")), None) is not None:
-            raise table.refuse(
-                f"it is published for {name}, whose metadata has bounds of values, also of older versions. Nothing was changed. Switch the "
-                f"publication off, run a sync or `repair`, delete what is left under '{layout.root}{folder}', forget, and switch it on "
-                "again."
-            )
+    if next(iter(table.writer.store.list(f"{layout.root}{ICEBERG_FOLDER}")), None) is not None:
+        raise table.refuse(
+            "it is published for Iceberg, whose metadata has bounds of values, also of older versions. Nothing was changed. Switch the "
+            f"publication off, drop the table in the catalog, delete what is under '{layout.root}{ICEBERG_FOLDER}', forget, and switch it "
+            "on again."
+        )
+
+
+def has_delta_log(table: OpenTable, state: TableState) -> bool:
+    """Tell whether the table has a Delta log. Raises ConfigError for one that is not the table's or cannot be read."""
+    log = DeltaLog(table.writer.store, table.layout.root)
+    try:
+        found = log.read()
+    except UnreadableLog:
+        found = None
+    if found is not None and state.identity.table_id in found.transactions:
+        return True
+    if next(iter(table.writer.store.list(log.prefix)), None) is not None:
+        raise table.refuse(
+            f"'{log.prefix}' has the Delta log of another program, or one that cannot be read, and may have bounds of values. Nothing was "
+            "changed. Remove it; the next sync writes it again."
+        )
+    return False
 
 
 @dataclass(slots=True)

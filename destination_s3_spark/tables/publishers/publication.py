@@ -243,21 +243,30 @@ class Withdrawal(Enum):
     UNREADABLE = "unreadable"
 
 
-def withdraw_delta_log(store: ObjectStore, state: TableState) -> Withdrawal:
-    """Remove the table's Delta log. Takes one LIST if there is none."""
+def remove_delta_log(store: ObjectStore, state: TableState) -> bool:
+    """Remove the table's Delta log. Return whether there was one. Raises UnreadableLog. Takes one LIST if there is none."""
     log = DeltaLog(store, state.identity.final_root)
+    found = log.read()
+    is_own = found is not None and state.identity.table_id in found.transactions
+    if is_own:
+        log.remove()
+    return is_own
+
+
+def withdraw_delta_log(store: ObjectStore, state: TableState) -> Withdrawal:
+    """Remove the table's Delta log, because it is not published any more. Takes one LIST if there is none."""
+    prefix = DeltaLog(store, state.identity.final_root).prefix
     try:
-        found = log.read()
+        removed = remove_delta_log(store, state)
     except UnreadableLog as error:
         users_logger.warning(
             "table %s: publish.delta is off, but the Delta log under '%s' stays, because it cannot be read: %s. Remove it.",
-            state.identity.stream, log.prefix, error,
+            state.identity.stream, prefix, error,
         )  # fmt: skip
         return Withdrawal.UNREADABLE
-    if found is None or state.identity.table_id not in found.transactions:
+    if not removed:
         return Withdrawal.NOTHING_THERE
-    log.remove()
-    users_logger.info("table %s: publish.delta is off, so the Delta log under '%s' was removed", state.identity.stream, log.prefix)
+    users_logger.info("table %s: publish.delta is off, so the Delta log under '%s' was removed", state.identity.stream, prefix)
     return Withdrawal.DONE
 
 
