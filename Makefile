@@ -21,7 +21,7 @@ export PYTHON
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-all test-readers test-trino test-kubernetes test-without-kernel coverage check check-kernel fuzz wheels spec lock sbom audit base-image image image-test
+.PHONY: help install demo test test-all test-readers test-trino test-kubernetes test-yarn test-without-kernel coverage check check-kernel fuzz wheels spec lock sbom audit base-image image image-test
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 28
@@ -57,6 +57,10 @@ test-trino: install ## Read published tables with Trino, before a release (some 
 test-kubernetes: install ## Merge on Kubernetes with all that can go wrong, before a release (as root; five minutes)
 	@echo "==> merging on Kubernetes"
 	@$(BIN)/python -m pytest integration_tests/test_kubernetes.py $(PYTEST_ARGS)
+
+test-yarn: install ## Merge on YARN and HDFS, before a release (some 65 MB once; five minutes)
+	@echo "==> merging on YARN"
+	@$(BIN)/python -m pytest integration_tests/test_yarn.py $(PYTEST_ARGS)
 
 coverage: install ## Run the unit tests, the slow ones too, and fail when they run less of the package than they did
 	@echo "==> measuring what the unit tests run"

@@ -1,42 +1,37 @@
-"""Who does the work of an append on a standalone cluster of two workers: CPU seconds of the driver and of the executors.
+"""Who does the work of a merge on a standalone cluster of 1, 2 and 4 executors of one core: CPU seconds of the driver and of the executors.
 
-The same input then goes through Spark inside the connector, for comparison. Rows are counted afterwards. See docs/cluster.md.
+A table of invoices gets changes of one hundredth of its rows at random keys, so that a merge rewrites it, in turn by Spark inside the
+connector and by each number of executors. Rows are counted afterwards. See docs/cluster.md.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import tempfile
 import threading
 from collections import defaultdict
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 import boto3
+import numpy as np
 import psutil
 
-from benchmarks import target, workload
-from benchmarks.append_vs_duckdb import Bucket, timed
+from benchmarks import invoices, sync_run, target
+from benchmarks.invoices import Invoices
 from benchmarks.machine import describe_machine
-from benchmarks.workload import Workload
-from demo.connector import COMMAND
+from benchmarks.table_log import TableLog
+from integration_tests.network import HERE
 from integration_tests.spark_cluster import SparkCluster, spark_cluster
 
 INTERVAL_S = 0.1
 DRIVER, EXECUTORS = ("driver's Python", "driver's JVM"), ("executors' Python", "executors' JVMs")
 OTHERS = "the S3 server and Spark's daemons"
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """Seconds of a sync, and CPU seconds by part."""
-
-    seconds: float
-    cpu: Mapping[str, float]
+BUCKET, PREFIX = "benchmark", "merged"
+LOCAL: dict[str, object] = {"master": "local[2]"}
+DELTA_SHARE = 0.01
 
 
 class CpuWatch:
@@ -83,52 +78,69 @@ def part_of(command: list[str]) -> str:
     return DRIVER[0] if "destination_s3_spark write" in text else OTHERS
 
 
+class Bench:
+    """The table, its server and the directory of one benchmark."""
+
+    def __init__(self, address: str, directory: Path, rows: int, seed: int) -> None:
+        self._address, self._directory, self._rows, self._syncs = address, directory, rows, 0
+        self._random = np.random.default_rng(seed)
+        self.log = TableLog(boto3.client("s3", endpoint_url=address), BUCKET, PREFIX)
+
+    def build(self) -> None:
+        """Make the table, with Spark inside the connector."""
+        self._sync(Invoices(self._random.permutation(self._rows)), LOCAL)
+        table = self.log.files()
+        print(f"table: {table.rows:,} rows, {table.bytes / 1e6:.0f} MB in {table.count} files", flush=True)
+
+    def merge(self, name: str, spark: Mapping[str, object]) -> None:
+        """Merge changes of random rows, and print what it took. Raises SystemExit if rows are missing."""
+        keys = self._random.permutation(self._rows)[: int(self._rows * DELTA_SHARE)]
+        with CpuWatch() as watch:
+            done = self._sync(Invoices(keys, self._syncs), spark)
+        merge, cpu = self.log.last_merge(), watch.totals()
+        if merge.written.rows != self._rows:
+            raise SystemExit(f"{merge.written.rows:,} rows were written instead of {self._rows:,}.")
+        parts = ", ".join(f"{part} {cpu[part]:.1f}" for part in (*DRIVER, *EXECUTORS))
+        print(f"{name}: merge {done.update_seconds:.1f} s of {done.seconds:.1f} s; CPU seconds: {parts}", flush=True)
+
+    def _sync(self, rows: Invoices, spark: Mapping[str, object]) -> sync_run.SyncRun:
+        self._syncs += 1
+        config = {**target.config(self._address, BUCKET, PREFIX, "off"), "spark": dict(spark)}
+        command = sync_run.write_command(config, invoices.catalog("append_dedup", self._syncs), self._directory)
+        errors = self._directory / "errors.log"
+        done = sync_run.run(command, (*rows.chunks(), invoices.ending(self._syncs)), errors)
+        if done.code != 0:
+            raise SystemExit(f"a sync ended with exit code {done.code}:\n{done.said[-1].line}\n{errors.read_text()[-3_000:]}")
+        return done
+
+
 def main() -> None:
-    """Run the pairs and print what each took."""
+    """Build the table, merge in turn, and print what each merge took."""
     args = _arguments()
-    load = workload.prepare(args.size_mb, args.seed, 0.0)
     print(describe_machine())
-    print(f"workload: {load.size_bytes / 1e6:.0f} MB, {sum(load.records.values()):,} records, raw tables {args.raw_tables}")
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        address = stack.enter_context(target.endpoint(None, "benchmark", directory))
-        cluster = stack.enter_context(spark_cluster(directory / "cluster", {}, {}))
-        bucket = Bucket(address, "benchmark", boto3.client("s3", endpoint_url=address))
-        for number in range(args.runs):
-            both: dict[str, dict[str, object]] = {"cluster": _on(cluster), "local[2]": {"master": "local[2]"}}
-            for name, spark in both.items():
-                report(name, run(f"{name.strip('[]2')}{number}", spark, load, bucket, directory, args.raw_tables))
+        bench = Bench(stack.enter_context(target.endpoint(None, BUCKET, directory)), directory, args.rows, args.seed)
+        bench.build()
+        cluster = stack.enter_context(spark_cluster(directory / "cluster", {}, {}, hosts=[HERE] * max(args.executors)))
+        for _ in range(args.runs):
+            bench.merge("local[2]", LOCAL)
+            for executors in args.executors:
+                bench.merge(f"{executors} executors", _on(cluster, executors))
                 cluster.wait_until_free()
 
 
-def run(prefix: str, spark: dict[str, object], load: Workload, bucket: Bucket, directory: Path, raw_tables: str) -> Run:
-    """One sync of the workload; raises SystemExit when it fails or rows are missing."""
-    path = directory / f"{prefix}.json"
-    path.write_text(json.dumps({**target.config(bucket.endpoint, bucket.name, prefix, raw_tables), "spark": spark}))
-    command = [*COMMAND, "write", "--config", str(path), "--catalog", str(load.catalog_path)]
-    with CpuWatch() as watch:
-        speed = timed(command, load, bucket, prefix, directory).megabytes_per_second
-    return Run(load.size_bytes / 1e6 / speed, watch.totals())
-
-
-def report(name: str, result: Run) -> None:
-    """Print the seconds of every part, and the driver's share of them."""
-    driver, executors = (sum(result.cpu[part] for part in parts) for parts in (DRIVER, EXECUTORS))
-    parts = ", ".join(f"{part} {result.cpu[part]:.1f}" for part in (*DRIVER, *EXECUTORS))
-    print(f"{name}: {result.seconds:.1f} s; CPU seconds: {parts}; driver {100 * driver / (driver + executors):.0f} % of all", flush=True)
-
-
-def _on(cluster: SparkCluster) -> dict[str, object]:
-    conf = {"spark.pyspark.python": sys.executable, "spark.executor.memory": "512m"}
+def _on(cluster: SparkCluster, executors: int) -> dict[str, object]:
+    conf = {"spark.pyspark.python": sys.executable, "spark.executor.memory": "512m", "spark.cores.max": str(executors)}
     return {"master": cluster.master, "conf": conf, "executor_credentials": "forward"}
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--size-mb", type=int, default=100, help="size of the input (default: %(default)s)")
-    parser.add_argument("--runs", type=int, default=1, help="how many pairs of runs (default: %(default)s)")
+    parser.add_argument("--rows", type=int, default=5_000_000, help="rows of the table (default: %(default)s)")
+    parser.add_argument("--executors", type=int, nargs="+", default=[1, 2, 4], help="numbers of executors (default: %(default)s)")
+    parser.add_argument("--runs", type=int, default=1, help="how often everything is measured, in turn (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=7, help="seed of the generator (default: %(default)s)")
-    parser.add_argument("--raw-tables", choices=("on", "off"), default="off", help="whether raw tables are kept (default: %(default)s)")
     return parser.parse_args()
 
 

@@ -37,7 +37,7 @@ def jvm_with(jars: str, log: Path, options: Sequence[str] = ()) -> Iterator[Any]
     """py4j's view of a JVM with these jars before Spark's own. It ends with the block, or with this process."""
     spark = sorted((SPARK_HOME / "jars").glob("*.jar"))
     (bridge,) = (str(jar) for jar in spark if jar.name.startswith("py4j"))
-    with log.open("wb") as output:
+    with log.open("w") as output:
         port, process = launch_gateway(
             jarpath=bridge,
             classpath=f"{jars}:{SPARK_HOME}/jars/*",

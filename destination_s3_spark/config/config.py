@@ -90,8 +90,7 @@ class Spark(Settings):
         None,
         title="Kubernetes token",
         description=(
-            "The token of a Kubernetes account that may make pods, where none is mounted into the connector's pod, as in Airbyte's. It "
-            "needs a k8s master."
+            "The token of a Kubernetes account that may make pods. Airbyte mounts none into the connector's pod. It needs a k8s master."
         ),
         examples=["eyJhbGciOiJSUzI1NiIsImtpZCI6Ii..."],
         json_schema_extra={"airbyte_secret": True, **documented(page="cluster.md#kubernetes")},
