@@ -6,9 +6,9 @@ import inspect
 import json
 import random
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from destination_s3_spark import tables
+from destination_s3_spark.cli.forget_command import Request, forget
 from destination_s3_spark.cli.maintenance import Workshop
 from destination_s3_spark.engine.engine import Engine, Groups
 from destination_s3_spark.engine.session import SparkSettings
@@ -32,6 +33,11 @@ from destination_s3_spark.tables.capture.group import RenderTask, SnapshotTask
 from destination_s3_spark.tables.compaction.groups import LEAST_FILES
 from destination_s3_spark.tables.compaction.join import JoinTask
 from destination_s3_spark.tables.factory import TableFactory
+from destination_s3_spark.tables.forgetting.erasure import EraseTask, SortedEraseTask
+from destination_s3_spark.tables.forgetting.search import SearchTask, SortedSearchTask
+from destination_s3_spark.tables.forgetting.wanted import Subject
+from destination_s3_spark.tables.found import FoundTable
+from destination_s3_spark.tables.history.task import ClosingTask, HistoryTask
 from destination_s3_spark.tables.landing.land import LandTask
 from destination_s3_spark.tables.merge.scratch_runs import CombineTask, SortTask
 from destination_s3_spark.tables.merge.task import CompactTask, MergeTask
@@ -46,6 +52,7 @@ STREAMS = ("orders", "users")
 APPEND, DEDUP = "append", "append_dedup"
 LOGGED = {"change_log": {"enabled": True, "format": "jsonl"}}
 COMPACTED = {"tables": {"compaction": "on"}}
+VERSIONED = {"tables": {"history": [{"stream": "*"}]}}
 REWRITING = {"tables": {"schema_change": "rewrite"}}
 BY_ID = {"partition_by": [{"stream": name, "column": "id", "transform": "identity"} for name in STREAMS]}
 PARTITIONED, PARTITIONED_REWRITING = {"tables": BY_ID}, {"tables": {**BY_ID, "schema_change": "rewrite"}}
@@ -102,10 +109,19 @@ class Case:
     ids: Sequence[int]
     given_up: bool = False
     """Whether a sync goes on without what fails."""
-    rebuilds: bool = False
-    """Whether `rebuild` fails instead of the last sync, which then follows."""
+    command: Callable[[Workshop, FoundTable], None] | None = None
+    """What fails instead of the last sync, which then follows."""
     lake: Mapping[str, Any] = field(default_factory=dict)
     """Fields of the lake in the last sync."""
+
+
+def rebuild(tools: Workshop, table: FoundTable) -> None:
+    with tools.opened(tools.table(table)) as opened:
+        tools.run(opened, rebuild_of(opened, tools.resources))
+
+
+def forget_two(tools: Workshop, table: FoundTable) -> None:
+    forget(tools, table, Request([Subject.parse(b'{"id": 2}', 1)], dry_run=False), [])
 
 
 CASES = {
@@ -129,14 +145,20 @@ CASES = {
     "change of a type in partitions": Case(
         RewriteTask, [Step([1], note="integer", options=PARTITIONED)], Step([2], options=PARTITIONED_REWRITING), [1, 2]
     ),
-    "rebuild of an append table": Case(RewriteTask, [Step([1, 2])], Step([3]), [1, 2, 3], rebuilds=True),
-    "rebuild that sorts raw rows": Case(SortTask, [Step([1, 2], DEDUP)], Step([2, 3], DEDUP), [1, 2, 3], rebuilds=True),
-    "rebuild that merges raw rows": Case(MergeTask, [Step([1, 2], DEDUP)], Step([2, 3], DEDUP), [1, 2, 3], rebuilds=True),
+    "rebuild of an append table": Case(RewriteTask, [Step([1, 2])], Step([3]), [1, 2, 3], command=rebuild),
+    "rebuild that sorts raw rows": Case(SortTask, [Step([1, 2], DEDUP)], Step([2, 3], DEDUP), [1, 2, 3], command=rebuild),
+    "rebuild that merges raw rows": Case(MergeTask, [Step([1, 2], DEDUP)], Step([2, 3], DEDUP), [1, 2, 3], command=rebuild),
     "append update": Case(RewriteTask, [Step([1]), Step([2], APPEND, 2, 2, "integer", complete=False)], Step([3], APPEND, 2), [1, 2, 3]),
     "compaction": Case(
         JoinTask, [Step([n]) for n in range(1, LEAST_FILES)], Step([99], options=COMPACTED), [*range(1, LEAST_FILES), 99], given_up=True
     ),
     "changes": Case(RenderTask, [Step([1, 2], DEDUP, options=LOGGED)], Step([2, 3], DEDUP, options=LOGGED), [1, 2, 3]),
+    "versions": Case(HistoryTask, [Step([1, 2], DEDUP, options=VERSIONED)], Step([2, 3], DEDUP, options=VERSIONED), [1, 2, 3]),
+    "ended versions": Case(ClosingTask, [Step([1, 2], DEDUP, options=VERSIONED)], Step([3], DEDUP, deleted=[1], options=VERSIONED), [2, 3]),
+    "search": Case(SearchTask, [Step([1, 2])], Step([3]), [1, 2, 3], command=forget_two),
+    "search of sorted files": Case(SortedSearchTask, [Step([1, 2], DEDUP)], Step([3], DEDUP), [1, 2, 3], command=forget_two),
+    "erasure": Case(EraseTask, [Step([1, 2])], Step([3]), [1, 2, 3], command=forget_two),
+    "erasure from sorted files": Case(SortedEraseTask, [Step(range(150), DEDUP)], Step([7], DEDUP), range(150), command=forget_two),
     "snapshot of changes": Case(SnapshotTask, [Step(range(150), DEDUP)], Step([7], DEDUP, options=LOGGED), range(150)),
 }
 
@@ -187,17 +209,16 @@ def sync(lake: InlineLake, step: Step) -> None:
     lake.sync(step.catalog(), step.messages())
 
 
-def rebuild(lake: InlineLake) -> None:
-    """Do what the command does, with the lake's engine."""
+def run(lake: InlineLake, command: Callable[[Workshop, FoundTable], None]) -> None:
+    """Do what a command does with each table, on the lake's engine."""
     factory = TableFactory(lake.config(), S3Store(lake.settings), datetime.now(UTC))
     found = factory.find().tables
     assert lake.spark is not None
     with ThreadPoolExecutor(2) as pool:
         resources = Resources(TaskResources(lake.settings, lake.merge_budget_bytes), 2, None)
-        tools = Workshop(factory, lake.spark, pool, resources, {table.stream: () for table in found})
+        tools = Workshop(replace(factory, map_files=pool.map), lake.spark, pool, resources, {table.stream: () for table in found})
         for table in found:
-            with tools.opened(tools.table(table)) as opened:
-                tools.run(opened, rebuild_of(opened, tools.resources))
+            command(tools, table)
 
 
 def begin(lake: InlineLake, case: Case) -> None:
@@ -234,7 +255,7 @@ def test_every_job_of_an_update_fails_in_some_case() -> None:
     assert {*jobs_of_updates(), LandTask} == {case.kind for case in CASES.values()}
 
 
-TOGETHER = {name: case for name, case in CASES.items() if case.kind is not LandTask and not case.rebuilds}
+TOGETHER = {name: case for name, case in CASES.items() if case.kind is not LandTask and case.command is None}
 
 
 @pytest.mark.parametrize("case", TOGETHER.values(), ids=TOGETHER)
@@ -255,7 +276,7 @@ def test_what_always_fails_ends_the_sync_and_the_next_one_clears_up(lake: Inline
         assert failing.failed == 1 + len(STREAMS)
     else:
         with pytest.raises(Bug, match="A Spark task stopped"):
-            rebuild(lake) if case.rebuilds else sync(lake, case.last)
+            sync(lake, case.last) if case.command is None else run(lake, case.command)
         failing.fail(None, 0)
         sync(lake, case.last)
     expect_at_rest(lake, case)

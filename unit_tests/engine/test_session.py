@@ -16,7 +16,7 @@ from destination_s3_spark.engine.engine import Engine
 from destination_s3_spark.engine.machine import available_cpus
 from destination_s3_spark.engine.outcome import Failed, guarded
 from destination_s3_spark.engine.session import DriverSession, SparkSettings, local_cores
-from destination_s3_spark.errors import Bug, DataError, TransientError
+from destination_s3_spark.errors import Bug, ConfigError, DataError, TransientError
 from destination_s3_spark.stream_id import StreamId
 
 pytestmark = pytest.mark.slow
@@ -185,7 +185,7 @@ def test_a_jvm_that_cannot_be_launched_ahead_is_told_of_when_it_is_needed(monkey
 
 def test_a_session_that_cannot_start_says_so(tmp_path: Path) -> None:
     broken = Engine(SparkSettings(1, 64, tmp_path, {}))  # less than Spark itself needs
-    with pytest.raises(TransientError, match=r"Spark did not start: .*IllegalArgumentException: .*System memory \d+ must be at least"):
+    with pytest.raises(ConfigError, match=r"Spark did not start: .*System memory \d+ must be at least"):
         broken.run(_double, [[1]])
     broken.stop()
 
