@@ -94,7 +94,7 @@ def test_the_token_of_a_kubeconfig_is_not_sent_to_a_master(
     (tmp_path / "config").write_text(json.dumps(kubeconfig))
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
     conf = {"spark.kubernetes.container.image": "image", "spark.kubernetes.namespace": "n", "spark.driver.host": "127.0.0.1"}
-    engine = Engine(SparkSettings(0, 512, tmp_path / "spark", conf, Cluster(f"k8s://{address}", "python3", 15)))
+    engine = Engine(SparkSettings(0, 512, tmp_path / "spark", conf, Cluster(f"k8s://{address}", "python3", 90)))
     try:
         with pytest.raises(SyncError):
             engine.run(abs, [[-4]])
