@@ -2,147 +2,47 @@
 
 from __future__ import annotations
 
-import json
 import random
-from collections.abc import Iterable, Iterator, Mapping
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import duckdb
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.errors import ConfigError, SyncError
-from destination_s3_spark.protocol.catalog import Catalog, parse_catalog
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.factory import TableFactory
-from destination_s3_spark.tables.forgetting.course import _require_readable
+from destination_s3_spark.tables.forgetting.course import recorded_table
 from destination_s3_spark.tables.updates.resources import MergeTime
-from unit_tests.places import table_of
-from unit_tests.sync.inline_lake import InlineLake, line, state, status
+from unit_tests.sync.inline_lake import InlineLake, state, status
 from unit_tests.sync.reference_changes import PLACEHOLDER
-from unit_tests.sync.test_verification import verified
+from unit_tests.sync.versioned_lake import (
+    COLUMNS,
+    HISTORY,
+    Change,
+    Life,
+    Row,
+    as_of,
+    brief,
+    chain,
+    check,
+    history,
+    kept_at,
+    lines,
+    live,
+    moment,
+    refresh,
+    sync,
+    users,
+)
 
-HISTORY = {"history": [{"stream": "*"}]}
-COLUMNS: dict[str, Any] = {
-    "id": {"type": "integer"},
-    "name": {"type": ["null", "string"]},
-    "amount": {"type": ["null", "integer"]},
-    "_ab_cdc_lsn": {"type": ["null", "integer"]},
-    "_ab_cdc_updated_at": {"type": ["null", "string"]},
-    "_ab_cdc_deleted_at": {"type": ["null", "string"]},
-}
 PAGE = Path(__file__).parents[2] / "docs" / "history.md"
-FIRST = datetime(2026, 1, 1, tzinfo=UTC)
-Row = Mapping[str, Any]
-
-
-def moment(at: int) -> datetime:
-    return FIRST + timedelta(minutes=at)
-
-
-def users(
-    generation: int = 1, minimum: int = 0, columns: dict[str, Any] | None = None, key: str = "id", cursor: str | None = None
-) -> Catalog:
-    properties = COLUMNS if columns is None else columns
-    cursor = cursor or ("_ab_cdc_lsn" if "_ab_cdc_lsn" in properties else None)
-    entry = {
-        "stream": {"name": "users", "json_schema": {"type": "object", "properties": properties}, "supported_sync_modes": ["incremental"]},
-        "sync_mode": "incremental",
-        "destination_sync_mode": "append_dedup",
-        "primary_key": [[key]],
-        "cursor_field": [cursor] if cursor else [],
-        "generation_id": generation,
-        "minimum_generation_id": minimum,
-        "sync_id": generation,
-    }
-    return parse_catalog(json.dumps({"streams": [entry]}).encode())
-
-
-@dataclass(frozen=True)
-class Change:
-    """A change of a row in the source, at a minute that is also its cursor."""
-
-    id: int
-    at: int
-    values: Row | None
-    """None for a deletion."""
-
-    @property
-    def data(self) -> Row:
-        time = moment(self.at).isoformat()
-        deleted = time if self.values is None else None
-        cdc = {"_ab_cdc_lsn": self.at, "_ab_cdc_updated_at": time, "_ab_cdc_deleted_at": deleted}
-        return {"id": self.id, **(self.values or {}), **cdc}
-
-
-def lines(rows: Iterable[Row], extracted: datetime = FIRST) -> bytes:
-    emitted = round(extracted.timestamp() * 1_000)
-    return b"".join(line({"type": "RECORD", "record": {"stream": "users", "emitted_at": emitted, "data": dict(row)}}) for row in rows)
-
-
-def sync(lake: InlineLake, *changes: Change, catalog: Catalog | None = None) -> None:
-    sent = lines((change.data for change in changes), moment(max(change.at for change in changes) + 1))
-    lake.sync(catalog or users(), [sent, state(random.randrange(10**9)), status("COMPLETE")])
-
-
-def history(lake: InlineLake, number: int = 1) -> list[dict[str, Any]]:
-    """The versions in a history, as a reader of its folder sees them, by key and time."""
-    store = S3Store(lake.settings)
-    rows = [
-        {**row, "_current_file": "/current-" in found.key}
-        for found in store.list(f"lake/airbyte_history/users/{number}/")
-        for row in pq.read_table(pa.BufferReader(store.get(found.key))).to_pylist()
-    ]
-    return sorted(rows, key=lambda row: (row["id"], row["_valid_from"], row["_valid_to"] or datetime.max.replace(tzinfo=UTC)))
-
-
-def brief(rows: Iterable[Row]) -> list[tuple[Any, ...]]:
-    """The versions as key, name, the minutes from and to which they are valid, and a word for the end by a deletion."""
-
-    def minute(time: datetime | None) -> int | None:
-        return None if time is None else round((time - FIRST).total_seconds() / 60)
-
-    return [
-        (row["id"], row["name"], minute(row["_valid_from"]), minute(row["_valid_to"]), *(["deleted"] if row["_is_deleted"] else []))
-        for row in rows
-    ]
-
-
-def check(lake: InlineLake, rows: list[dict[str, Any]]) -> None:
-    """Check the rules of every history: one current version per key, no overlaps, and files of two kinds."""
-    for row in rows:
-        assert row["_is_current"] == row["_current_file"] == (row["_valid_to"] is None)
-        assert row["_valid_to"] is None or row["_valid_from"] <= row["_valid_to"]
-        assert not (row["_is_current"] and row["_is_deleted"])
-    for one, other in pairwise(rows):
-        assert one["id"] != other["id"] or (one["_valid_to"] is not None and one["_valid_to"] <= other["_valid_from"])
-    assert verified(lake).problems == ()
-
-
-def as_of(rows: Iterable[Row], at: int) -> dict[int, Row]:
-    now = moment(at)
-    return {
-        row["id"]: {"name": row["name"], "amount": row["amount"]}
-        for row in rows
-        if row["_valid_from"] <= now and (row["_valid_to"] is None or now < row["_valid_to"])
-    }
-
-
-def kept_at(changes: Iterable[Change], at: int) -> dict[int, Row]:
-    """The rows of the source at a minute."""
-    newest: dict[int, Change] = {}
-    for change in sorted((change for change in changes if change.at <= at), key=lambda change: change.at):
-        newest[change.id] = change
-    return {id_: {"name": None, "amount": None, **change.values} for id_, change in newest.items() if change.values is not None}
 
 
 @pytest.fixture
@@ -208,15 +108,6 @@ def test_a_refresh_is_compared_with_the_rows_it_replaces(lake: InlineLake) -> No
     refresh(4, at=4)
     assert not live(lake, FileKind.CURRENT)
     assert sum(row["_is_deleted"] for row in history(lake)) == 4
-
-
-def refresh(lake: InlineLake, generation: int, *changes: Change, at: int, merged: bool = True) -> None:
-    """Refresh with these rows in a sync that starts at a minute. Without `merged` it has no time to merge them."""
-    lake.started_at = moment(at)
-    lake.merge_limits = {} if merged else {"time": MergeTime(timedelta())}
-    rows = (change.data for change in changes)
-    lake.sync(users(generation, generation), [lines(rows, moment(at + 1)), state(generation), status("COMPLETE")])
-    lake.merge_limits = {}
 
 
 def test_a_record_that_the_table_forgot_at_a_refresh_adds_nothing(lake: InlineLake) -> None:
@@ -311,7 +202,7 @@ def test_rows_of_a_table_with_a_history_cannot_be_forgotten(lake: InlineLake) ->
     factory = TableFactory(lake.config(), S3Store(lake.settings), datetime.now(UTC))
     (found,) = factory.find().tables
     with pytest.raises(ConfigError, match="it has a history"):
-        _require_readable(factory.of_found(found, ()).open())
+        recorded_table(factory.of_found(found, ()))
 
 
 def test_times_are_the_cursor_s_or_those_of_extraction(lake: InlineLake) -> None:
@@ -400,102 +291,6 @@ def test_a_sync_of_a_table_with_a_history_may_die_at_any_request(
         assert list(S3Store(s3_settings).list_uploads("")) == []
     assert call > 12
     check(other, history(other))
-
-
-def chain(lake: InlineLake) -> Chain:
-    found = Chain(S3Store(lake.settings), table_of("users"))
-    found.read()
-    found.catch_up()
-    return found
-
-
-def live(lake: InlineLake, kind: FileKind) -> tuple[Any, ...]:
-    return chain(lake).live_files().of(kind)
-
-
-@dataclass
-class Life:
-    """Random changes of a source, and syncs of them."""
-
-    lake: InlineLake
-    chance: random.Random
-    changes: list[Change] = field(default_factory=list)
-    now: int = 0
-    generation: int = 1
-    columns: dict[str, Any] = field(default_factory=lambda: dict(COLUMNS))
-    unsent: list[Change] = field(default_factory=list)
-    """Deletions that only a refresh shows."""
-
-    def new(self, count: int) -> list[Change]:
-        found: list[Change] = []
-        for _ in range(count):
-            self.now += 1
-            id_ = self.chance.randrange(8)
-            # Most changes come in order. Late ones have a minute of their own, too.
-            at = self.now if self.chance.random() < 0.8 else max(0, self.now - self.chance.randrange(30))
-            if any(change.at == at for change in (*self.changes, *found)):
-                at = self.now
-            known = any(change.id == id_ and change.at < at for change in (*self.changes, *found))
-            values = None if known and self.chance.random() < 0.2 else {"name": f"n{self.chance.randrange(10**6)}", "amount": self.now}
-            found.append(Change(id_, at, values))
-        self.changes += found
-        return found
-
-    def catalog(self, minimum: int = 0) -> Catalog:
-        return users(self.generation, minimum, self.columns)
-
-    def step(self) -> None:
-        waits = [{"stream": "*", "when_runs_mb": 1_000_000}] if self.chance.random() < 0.3 else []
-        self.lake.options = {"tables": {**HISTORY, "merge": waits}}
-        self.lake.started_at = moment(self.now)
-        match self.chance.randrange(8):
-            case 0 if self.changes:
-                sync(self.lake, *self.again(), catalog=self.catalog())
-            case 2 if self.changes and chain(self.lake).head.contents.pending is None:
-                self.refresh()
-            case 1:
-                self.columns = self.columns | {f"extra{len(self.columns)}": {"type": ["null", "string"]}}
-                sync(self.lake, *self.new(3), catalog=self.catalog())
-            case _:
-                sync(self.lake, *self.new(self.chance.choice((1, 4, 12))), catalog=self.catalog())
-
-    def again(self) -> list[Change]:
-        """Changes that were sent before. Those of a row that a refresh lacked come with the last one, its deletion."""
-        some = self.chance.sample(self.changes, min(5, len(self.changes)))
-        newest = self.newest()
-        whole = [newest[change.id] for change in some if change not in self.unsent]
-        return [change for change in (*some, *whole) if newest[change.id] not in self.unsent] or self.new(1)
-
-    def newest(self) -> dict[int, Change]:
-        return {change.id: change for change in sorted(self.changes, key=lambda change: change.at)}
-
-    def refresh(self) -> None:
-        """Delete rows without a word, and send all rows that remain. Changes may wait for a merge, or come with the refresh."""
-        self.delete_without_a_word(2)
-        self.lake.started_at = moment(self.now)
-        if self.chance.random() < 0.3:
-            self.lake.merge_limits = {"time": MergeTime(timedelta())}  # no time to merge
-        self.send_all(self.lake)
-        self.lake.merge_limits = {}
-
-    def delete_without_a_word(self, count: int) -> None:
-        """Delete rows that only the next refresh shows to be gone."""
-        live = [change for change in self.newest().values() if change.values is not None]
-        self.now += 1
-        self.generation += 1
-        gone = [Change(change.id, self.now, None) for change in self.chance.sample(live, min(count, len(live)))]
-        self.changes += gone
-        self.unsent += gone
-
-    def send_all(self, lake: InlineLake) -> None:
-        rows = [change.data for change in self.newest().values() if change.values is not None]
-        lake.sync(self.catalog(self.generation), [lines(rows, moment(self.now + 1)), state(self.now), status("COMPLETE")])
-
-    def missing(self, rows: list[dict[str, Any]]) -> Iterator[int]:
-        """Yield the minutes at which the history differs from the source."""
-        for at in range(self.now + 1):
-            if as_of(rows, at) != kept_at(self.changes, at):
-                yield at
 
 
 @pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 24))])
