@@ -18,7 +18,7 @@ def forget(connector: Connector, *options: str, exit_code: int = 0) -> str:
     with connector.run("forget", "--stream", "*", *options, config=connector.config()) as running:
         done = running.end_input().finish()
     assert done.exit_code == exit_code, done.describe()
-    return b"".join(done.lines).decode()
+    return b"".join(done.lines).decode() + done.stderr
 
 
 def test_rows_of_two_tables_are_forgotten_while_some_wait(moto_lake: Lake, tmp_path: Path) -> None:
@@ -33,10 +33,14 @@ def test_rows_of_two_tables_are_forgotten_while_some_wait(moto_lake: Lake, tmp_p
     keys, done = tmp_path / "keys.jsonl", tmp_path / "done.jsonl"
     keys.write_text('{"id": 2}\n{"id": 3, "mail": "3@1"}\n')
     assert "would forget" in forget(connector, "--keys", str(keys), "--dry-run")
+    assert "cannot be written" in forget(connector, "--keys", str(keys), "--record", str(tmp_path), exit_code=1)
+    assert len(moto_lake.rows(("shop", "users"))) == 3
+    done.write_text('{"stream": {"name": "before"}, "rows": {}}\n')
     said = forget(connector, "--keys", str(keys), "--record", str(done))
     forgotten = {one["stream"]["name"]: one["rows"] for one in map(json.loads, done.read_text().splitlines())}
 
     assert forgotten == {
+        "before": {},
         "users": {"final": 2, "raw": 4, "waiting": 2, "deleted keys": 0},
         "events": {"final": 3, "raw": 3, "waiting": 0, "deleted keys": 0},
     }

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.chain.hint import HINT_NAME
@@ -41,6 +42,9 @@ NOT_REACHED = (
 )
 """What the command cannot reach, for its record."""
 
+Keep: TypeAlias = Callable[[dict[str, Any]], None]
+"""Keeps the record of a table."""
+
 
 @dataclass(frozen=True, slots=True)
 class Request:
@@ -56,20 +60,31 @@ def run(
 ) -> int:
     """Forget rows of the tables of a stream, one table after the other. Return 1 if a table failed. Raises SyncError.
 
-    `texts`: JSON objects; `keys`: a file of JSON objects, one per line. `record`: a file for what was done.
+    `texts`: JSON objects; `keys`: a file of JSON objects, one per line. `record`: a file to which what was done is added, table by table.
     """
     config = read_config(Path(config_path))
     request = Request(_subjects(texts, keys), dry_run, column_rules(config))
     factory = table_factory(config)
     every = factory.find()
     found, failed = chosen(factory, every, name, namespace, lambda _: True)
-    records: list[dict[str, Any]] = []
-    with workshop(factory, every) as tools:
+    with _added_to(record) as keep, workshop(factory, every) as tools:
         for table in found:
-            failed |= not succeeds(table.stream, partial(forget, tools, table, request, records))
-    if record is not None:
-        Path(record).write_text("".join(json.dumps(one) + "\n" for one in records))
+            failed |= not succeeds(table.stream, partial(forget, tools, table, request, keep))
     return 1 if failed else 0
+
+
+@contextmanager
+def _added_to(path: str | None) -> Iterator[Keep]:
+    """Open the file of records before anything is changed. What is kept is in it at once, so that no end of the process loses it."""
+    if path is None:
+        yield lambda _: None
+        return
+    try:
+        file = Path(path).open("a")  # noqa: SIM115 (closed below)
+    except OSError as error:
+        raise ConfigError(f"The record cannot be written to '{path}': {error.strerror}. Nothing was changed. Name another file.") from error
+    with file:
+        yield lambda one: print(json.dumps(one), file=file, flush=True)
 
 
 def _subjects(texts: Sequence[str], keys: str | None) -> list[Subject]:
@@ -81,8 +96,8 @@ def _subjects(texts: Sequence[str], keys: str | None) -> list[Subject]:
     return [Subject.parse(line, number) for number, line in enumerate(lines, start=1)]
 
 
-def forget(tools: Workshop, found: FoundTable, request: Request, records: list[dict[str, Any]]) -> None:
-    """Forget rows of one table, and add what was done to the records. Raises SyncError."""
+def forget(tools: Workshop, found: FoundTable, request: Request, keep: Keep) -> None:
+    """Forget rows of one table, and keep a record of what was done. Raises SyncError."""
     began = datetime.now(UTC)
     table = recorded_table(tools.table(found) if request.dry_run else _ended(tools, found))
     rules = tuple(rule for rule in request.rules.rules if found.stream.matches(rule.stream))
@@ -103,7 +118,7 @@ def forget(tools: Workshop, found: FoundTable, request: Request, records: list[d
     say(found.stream, f"forgot {counted(sum(counts.values()), 'row')} ({said}); {counted(versions, 'old version')} of its objects deleted")
     if others:
         say(found.stream, f"{counted(others, 'old version')} of objects that this connector did not write stay in '{table.layout.root}'")
-    records.append(
+    keep(
         {
             "stream": {"namespace": found.stream.namespace, "name": found.stream.name},
             "asked": {

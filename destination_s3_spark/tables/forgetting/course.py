@@ -6,6 +6,7 @@ names; what it does not name any more is deleted by the command.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -210,9 +211,12 @@ class Forgetting:
         """Count the rows of the keys in each file. Of sorted files only those are read whose range has a key."""
         s3, form = self.resources.task.s3, self._form()
         kinds = (FileKind.FINAL, FileKind.DELTA, FileKind.TOMBSTONE)
-        known = with_keys(self.live.of(*kinds), self.table.writer.store, self.table.writer.map_files)
-        near = [file for file in known if file.rows and any(lower(keys_of(file)) <= key <= upper(keys_of(file)) for key in wanted.keys)]
-        tasks = [SortedSearchTask(file, self._narrow(form, file.kind), wanted.keys, s3) for file in near]
+        having = [file for file in self.live.of(*kinds) if file.rows]
+        known = with_keys(having, self.table.writer.store, self.table.writer.map_files)
+        keys = sorted(wanted.keys)
+        within = {file.key: keys[bisect_left(keys, lower(keys_of(file))) : bisect_right(keys, upper(keys_of(file)))] for file in known}
+        near = [file for file in known if within[file.key]]
+        tasks = [SortedSearchTask(file, self._narrow(form, file.kind), frozenset(within[file.key]), s3) for file in near]
         done = (yield from Work(search_sorted, tasks, lambda task: task.bytes).results()) if tasks else []
         raw = yield from self._found_in(self.live.of(FileKind.RAW), wanted, None)
         counts = {**{file.key: one for file, one in zip(near, done, strict=True)}, **raw}
