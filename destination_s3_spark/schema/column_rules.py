@@ -167,7 +167,8 @@ class Treatment:
                 return Array(self._type(items, path))
             case Union(options):
                 return Union(tuple(self._type(option, path) for option in options))
-        return of
+            case Scalar() | Decimal() | SchemalessObject() | SchemalessArray():
+                return of
 
     def recorded(self) -> dict[str, Any] | None:
         """Return what the chain records, or None if every line lands as it was sent. Nobody can tell the secret from it.
@@ -254,7 +255,8 @@ def _members(of: AirbyteType) -> tuple[Field, ...]:
             return _members(items)
         case Union(options):
             return tuple(member for option in options for member in _members(option))
-    return ()
+        case Scalar() | Decimal() | SchemalessObject() | SchemalessArray():
+            return ()
 
 
 def _has_members(of: AirbyteType) -> bool:
@@ -271,7 +273,8 @@ def _is_open(of: AirbyteType) -> bool:
             return _is_open(items)
         case Union(options):
             return any(map(_is_open, options))
-    return False
+        case Scalar() | Decimal() | Object():
+            return False
 
 
 def _admits_scalars(of: AirbyteType) -> bool:
