@@ -11,7 +11,7 @@ from destination_s3_spark.engine.engine import Engine
 from destination_s3_spark.engine.session import SparkSettings
 from destination_s3_spark.storage.settings import S3Settings
 from unit_tests.sync.inline_lake import InlineLake
-from unit_tests.sync.test_histories import HISTORY, Change, brief, check, history, moment, refresh, sync
+from unit_tests.sync.versioned_lake import HISTORY, Change, brief, check, history, moment, refresh, sync
 
 
 @pytest.fixture(scope="module")
