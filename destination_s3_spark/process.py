@@ -93,21 +93,22 @@ def write(arguments: Sequence[str], s3_limits: ClientLimits = USUAL_LIMITS) -> i
 
 
 def check(arguments: Sequence[str]) -> int:
-    """Check the connection according to `check --config FILE`, and return the exit code."""
+    """Check the connection according to `check --config FILE [--forget]`, and return the exit code."""
     parser = argparse.ArgumentParser(prog="destination-s3-spark check", description="checks the config can be used to connect")
     parser.add_argument("--config", required=True, help="path to the JSON configuration file")
+    parser.add_argument("--forget", action="store_true", help="also try what forget needs")
     parsed = parser.parse_args(arguments)
-    return run(lambda output: _check(Path(parsed.config), output))
+    return run(lambda output: _check(Path(parsed.config), output, forgets=parsed.forget))
 
 
-def check_options(options: Mapping[str, Any]) -> list[str]:
-    """Perform every S3 action of a sync under the real bucket path, and run a task if Spark is a cluster.
+def check_options(options: Mapping[str, Any], *, forgets: bool = False) -> list[str]:
+    """Perform every S3 action of a sync, or also of `forget`, under the real bucket path, and run a task if Spark is a cluster.
 
     Log and return warnings about options that are probably mistakes. Raises SyncError with the change to make.
     """
     from destination_s3_spark.storage.configured import path_template, s3_settings  # noqa: PLC0415
     from destination_s3_spark.storage.s3 import S3Store  # noqa: PLC0415
-    from destination_s3_spark.sync.check import CHECK_LIMITS, check, check_cluster  # noqa: PLC0415
+    from destination_s3_spark.sync.check import CHECK_LIMITS, check, check_cluster, check_forget  # noqa: PLC0415
     from destination_s3_spark.sync.scratch import scratch_directory  # noqa: PLC0415
     from destination_s3_spark.tables.configured import option_warnings  # noqa: PLC0415
     from destination_s3_spark.tables.publishers.registry import check_publishers  # noqa: PLC0415
@@ -119,6 +120,8 @@ def check_options(options: Mapping[str, Any]) -> list[str]:
         pass
     settings = s3_settings(config)
     check(settings, template)
+    if forgets:
+        check_forget(settings, template)
     check_publishers(config, S3Store(settings, CHECK_LIMITS), template)
     check_cluster(config, template)
     for warning in warnings:
@@ -126,10 +129,10 @@ def check_options(options: Mapping[str, Any]) -> list[str]:
     return warnings
 
 
-def _check(config: Path, output: ProtocolWriter) -> None:
+def _check(config: Path, output: ProtocolWriter, *, forgets: bool) -> None:
     options = _options_of(config, output)
     try:  # `Config` validates the configuration: its errors name options and never show values
-        warnings = check_options(options)
+        warnings = check_options(options, forgets=forgets)
     except SyncError as error:
         output.connection_status("FAILED", error.message)
     else:

@@ -141,6 +141,8 @@ def s3_action(method: str, path: str, headers: dict[str, str]) -> tuple[str, str
 
 
 def _bucket_action(method: str, query: dict[str, list[str]]) -> str:
+    if "versions" in query:
+        return "ListObjectVersions"
     if method == "GET" and not ({"location", "versioning"} & query.keys()):
         return "ListObjects"
     return {"GET": "GetBucket" + next(iter(query), "").title(), "HEAD": "HeadBucket", "PUT": "CreateBucket"}.get(method, method)

@@ -91,6 +91,15 @@ def test_a_missing_delete_permission_is_named(moto_lake: Lake, proxy: S3Proxy) -
     assert "Allow s3:DeleteObject " in failure(moto_lake.connector(proxy.endpoint))
 
 
+def test_what_forget_needs_is_tried_if_asked_for(moto_lake: Lake, proxy: S3Proxy) -> None:
+    proxy.inject(denied("ListObjectVersions"))
+    connector = moto_lake.connector(proxy.endpoint)
+    assert connector.check().connection_status["status"] == "SUCCEEDED"
+    with connector.run("check", "--forget", config=connector.config()) as running:
+        status = running.end_input().finish().connection_status
+    assert (status["status"], "Allow s3:ListBucketVersions " in status["message"]) == ("FAILED", True)
+
+
 def test_a_store_that_asks_for_patience_gets_it(moto_lake: Lake, proxy: S3Proxy) -> None:
     proxy.inject(Fault("PutObject", times=1))
     outcome = moto_lake.connector(proxy.endpoint).check()

@@ -108,6 +108,8 @@ class Call:
             return "ListObjectsV2"
         if "delete" in query:
             return "DeleteObjects"
+        if "versions" in query:
+            return "ListObjectVersions"
         return {"GET": "GetObject", "HEAD": "HeadObject", "PUT": "PutObject", "POST": "STS", "DELETE": "DeleteObject"}[self.method]
 
     def forward(self) -> Reply:

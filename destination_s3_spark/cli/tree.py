@@ -98,7 +98,8 @@ def _airbyte_command(name: str, text: str, *options: click.Option) -> None:
 _CONFIG = click.Option(["--config"], required=True, metavar="FILE", type=click.Path(), help="The connector's configuration.")
 _CATALOG = click.Option(["--catalog"], required=True, metavar="FILE", type=click.Path(), help="The configured catalog.")
 _airbyte_command("spec", "Print the specification of the configuration.")
-_airbyte_command("check", "Check that a sync can use the bucket and the Spark cluster.", _CONFIG)
+_FORGET = click.Option(["--forget"], is_flag=True, help="Also try the permissions that forget needs.")
+_airbyte_command("check", "Check that a sync can use the bucket and the Spark cluster.", _CONFIG, _FORGET)
 _airbyte_command("write", "Sync the messages on standard input into the tables.", _CONFIG, _CATALOG)
 
 

@@ -36,6 +36,7 @@ IAM_ACTIONS = {
     "GetObject": "s3:GetObject",
     "HeadObject": "s3:GetObject",
     "ListMultipartUploads": "s3:ListBucketMultipartUploads",
+    "ListObjectVersions": "s3:ListBucketVersions",
     "ListObjectsV2": "s3:ListBucket",
     "PutObject": "s3:PutObject",
     "UploadPart": "s3:PutObject",

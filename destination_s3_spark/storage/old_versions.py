@@ -34,7 +34,7 @@ def old_versions(store: S3Store, prefixes: Iterable[str]) -> OldVersions:
     markers: dict[Version, None] = {}
     bucket = store.settings.bucket
     for prefix in prefixes:
-        with store.translated(f"Listing versions of objects under s3://{bucket}/{prefix} (s3:ListBucketVersions)"):
+        with store.translated(f"Listing versions of objects under s3://{bucket}/{prefix}"):
             for page in store.client.get_paginator("list_object_versions").paginate(Bucket=bucket, Prefix=prefix):
                 versions.update({(one["Key"], one["VersionId"]): None for one in page.get("Versions", []) if not one["IsLatest"]})
                 markers.update({(one["Key"], one["VersionId"]): None for one in page.get("DeleteMarkers", [])})
@@ -45,7 +45,7 @@ def delete_versions(store: S3Store, old: OldVersions) -> None:
     """Delete versions of objects for good, and then the marks. Raises ConfigError or TransientError. Needs s3:DeleteObjectVersion."""
     bucket = store.settings.bucket
     for batch in (*_batches(old.versions), *_batches(old.markers)):
-        with store.translated(f"Deleting {counted(len(batch), 'old version')} of objects of s3://{bucket}"):
+        with store.translated(f"Deleting {counted(len(batch), 'old version')} of objects of s3://{bucket} (s3:DeleteObjectVersion)"):
             objects: Any = [{"Key": key, "VersionId": version} for key, version in batch]
             answer = store.client.delete_objects(Bucket=bucket, Delete={"Objects": objects, "Quiet": True})
         failed = answer.get("Errors", [])

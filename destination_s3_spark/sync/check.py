@@ -23,6 +23,7 @@ from destination_s3_spark.engine.session import manager_of
 from destination_s3_spark.errors import Bug, ConfigError, SyncError, TransientError
 from destination_s3_spark.storage.configured import s3_settings
 from destination_s3_spark.storage.object_store import ObjectExists, ObjectNotFound, ObjectStore, OutcomeUnknown, StagedUpload, UploadFailed
+from destination_s3_spark.storage.old_versions import delete_versions, old_versions
 from destination_s3_spark.storage.paths import PathTemplate
 from destination_s3_spark.storage.probes import UploadProbe, try_upload
 from destination_s3_spark.storage.s3 import S3Store
@@ -62,6 +63,24 @@ def check(settings: S3Settings, template: PathTemplate, limits: ClientLimits = C
     with checking(settings, template, limits) as steps:
         for step in steps:
             step.run()
+
+
+def check_forget(settings: S3Settings, template: PathTemplate, limits: ClientLimits = CHECK_LIMITS) -> None:
+    """Check that `forget` can delete an object for good, with all its versions. Raises as `check`."""
+    store = S3Store(settings, limits)
+    prefix = f"{template.base}{INTERNAL_FOLDER}/check/{uuid4().hex}/"
+    key = f"{prefix}forgotten"
+    with _removed_afterwards(store, prefix):
+        for _ in range(2):
+            store.put(key, _BODY)
+        store.delete([key])
+        delete_versions(store, old_versions(store, [prefix]))
+        left = old_versions(store, [prefix])
+    if left.versions or left.markers:
+        raise ConfigError(
+            f"'{key}' still has old versions after they were deleted, so rows cannot be forgotten. Remove the bucket's default retention "
+            "(Object Lock) and MFA delete for this bucket path."
+        )
 
 
 @contextmanager

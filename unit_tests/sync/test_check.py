@@ -14,7 +14,7 @@ from destination_s3_spark.storage.failures import IAM_ACTIONS
 from destination_s3_spark.storage.paths import PathTemplate
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import ClientLimits, S3Settings
-from destination_s3_spark.sync.check import check, check_cluster
+from destination_s3_spark.sync.check import check, check_cluster, check_forget
 
 ONCE = ClientLimits(attempts=1, connect_timeout_s=2, read_timeout_s=5)
 TEMPLATE = PathTemplate("lake/raw", None, None, datetime(2024, 1, 1, tzinfo=UTC), 1)
@@ -68,6 +68,43 @@ def test_a_missing_permission_is_named_and_what_can_be_is_cleaned_up(
     s3_proxy.script = lambda call: call.forward()
     if operation not in {"DeleteObjects", "ListObjectsV2", "AbortMultipartUpload", "ListMultipartUploads"}:
         assert left_behind(proxied) == []
+
+
+def versioned(settings: S3Settings) -> None:
+    S3Store(settings).client.put_bucket_versioning(Bucket=settings.bucket, VersioningConfiguration={"Status": "Enabled"})
+
+
+@pytest.mark.parametrize("keeps_versions", [False, True])
+def test_forgetting_is_tried_and_no_version_of_the_probe_is_left(proxied: S3Settings, s3_proxy: Any, keeps_versions: bool) -> None:
+    if keeps_versions:
+        versioned(proxied)
+    check_forget(proxied, TEMPLATE, ONCE)
+    assert set(s3_proxy.operations()) == {"PutObject", "DeleteObjects", "ListObjectVersions", "ListObjectsV2", "ListMultipartUploads"}
+    answer = S3Store(proxied).client.list_object_versions(Bucket=proxied.bucket)
+    assert not answer.keys() & {"Versions", "DeleteMarkers"}
+
+
+DENIED = b"<Error><Key>k</Key><Code>AccessDenied</Code></Error>"
+
+
+@pytest.mark.parametrize(
+    ("operation", "versions", "answer", "said"),
+    [
+        ("ListObjectVersions", False, (403, DENIED), "Allow s3:ListBucketVersions "),
+        ("DeleteObjects", False, (403, DENIED), "Allow s3:DeleteObject "),
+        ("DeleteObjects", True, (403, DENIED), "s3:DeleteObjectVersion"),
+        ("DeleteObjects", True, (200, b"<DeleteResult>%b</DeleteResult>" % DENIED), "Allow s3:DeleteObjectVersion .* remove locks"),
+        ("DeleteObjects", True, (200, b"<DeleteResult/>"), "still has old versions .*Object Lock"),
+    ],
+)
+def test_what_forget_needs_and_may_not_do_is_named(
+    proxied: S3Settings, s3_proxy: Any, s3_error: Any, operation: str, versions: bool, answer: tuple[int, bytes], said: str
+) -> None:
+    versioned(proxied)
+    reply = replace(s3_error(answer[0], ""), body=answer[1])
+    s3_proxy.script = lambda call: reply if (call.operation, b"VersionId" in call.body) == (operation, versions) else call.forward()
+    with pytest.raises(ConfigError, match=said):
+        check_forget(proxied, TEMPLATE, ONCE)
 
 
 def ignore_conditions(call: Any) -> Any:
