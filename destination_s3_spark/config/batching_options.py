@@ -35,8 +35,8 @@ class Batching(Settings):
         title="End of the input",
         description=(
             "What completes a stream where no stream status comes (a custom connector, a pipe). needs_state: a STATE after its last "
-            "record. completes: the end of the input, for sources that send no STATE; one that died then looks like one that finished, and "
-            "only tables.unproven_replacement protects the table."
+            "record. completes: the end of the input, for sources that send no STATE; only tables.unproven_replacement then protects the "
+            "table from one that died."
         ),
         json_schema_extra=documented(page="guarantees.md#when-a-stream-is-complete"),
     )
@@ -51,8 +51,8 @@ class Batching(Settings):
         gt=0,
         title="Spool size (GB)",
         description=(
-            "The local disk space waiting records may take, and events of change logs when the records have left. When it is full, reading "
-            "pauses until some records are uploaded."
+            "The local disk space that waiting records may take, and events of change logs when they have left. When it is full, reading "
+            "pauses."
         ),
         examples=[20],
     )

@@ -144,28 +144,28 @@ class ParquetFormat(OpenSettings):
         128,
         ge=1,
         title="Block Size (Row Group Size) (MB)",
-        description="How much data of a file stands together in one row group. Larger groups read faster and take more memory to write.",
+        description="How much data of a file stands together in one row group. Larger groups read faster and take more memory.",
         examples=[64],
     )
     max_padding_size_mb: int = Field(
         8,
         ge=0,
         title="Max Padding Size (MB)",
-        description="Accepted so that configurations of destination-s3 work unchanged. It has no effect: no padding is written.",
+        description="No effect: no padding is written.",
         examples=[8],
     )
     page_size_kb: int = Field(
         1024,
         ge=1,
         title="Page Size (KB)",
-        description="The smallest piece a reader must decompress to see one value. Very small pages compress badly.",
+        description="The smallest piece that a reader decompresses.",
         examples=[256],
     )
     dictionary_page_size_kb: int = Field(
         1024,
         ge=1,
         title="Dictionary Page Size (KB)",
-        description="How large the dictionary of a column may grow inside a row group before plain encoding takes over.",
+        description="How large the dictionary of a column may grow in a row group.",
         examples=[512],
     )
     dictionary_encoding: bool = Field(

@@ -104,15 +104,14 @@ MOST_CHOICES = 10
 """Most values of an option that its row lists."""
 INTRODUCTION = f"""# Options
 
-For whoever writes a configuration: every option by its place in the JSON, in the order of Airbyte's form. `make spec` writes this page
-from the models in `destination_s3_spark/config/`; edit those.
+For whoever writes a configuration: every option by its place in the JSON, in the order of Airbyte's form. Below an option that is an object
+(`.name`) or a list of objects (`[].name`) are its fields. `make spec` writes this page from the models in `destination_s3_spark/config/`.
 
-Options without a prefix, and those of each format, are destination-s3's, with its names, values and defaults. All others are optional.
-Blank text means that an option is not set. A misspelt option that only this connector has is refused; any other unknown option is a warning
-that names the nearest known one. Text is shown without its quotes.
+Options without a prefix, and those of each format, are destination-s3's. All others are optional. Blank text means that one is not set.
+A misspelt option that only this connector has is refused; any other unknown option is a warning that names the nearest known one.
 
 *Applies* says what a changed option does to a table that exists: nothing means from the next sync on, **{Applies.NEW_FILES}** leaves
-the table's present files as they are, and **{Applies.NEW_TABLES}** leaves the table as it is until a refresh replaces its rows.
+its present files as they are, and **{Applies.NEW_TABLES}** leaves it as it is until a refresh replaces its rows.
 """
 HEADER = ["", "| option | type | default | effect | example | applies |", "|---|---|---|---|---|---|"]
 
@@ -147,22 +146,25 @@ def _section(part: Mapping[str, Any], name: str) -> Iterator[str]:
         yield from (*HEADER, *rows)
 
 
-def _rows(schema: Mapping[str, Any], prefix: str, applies: str, variant: str = "") -> Iterator[str]:
-    """Yield a row for each option of the schema, and for those inside it. `applies` is that of its part; `variant` begins each effect."""
+def _rows(schema: Mapping[str, Any], prefix: str, applies: str, variant: str = "", inherited: str = Applies.AT_ONCE) -> Iterator[str]:
+    """Yield a row for each option of the schema, and below it for those inside it, by their names in it.
+
+    `applies` is that of its part, and `inherited` what need not be said; `variant` begins each effect.
+    """
     for name, option in schema["properties"].items():
         if "const" in option:
             continue
-        path, own = f"{prefix}{name}", option.get("applies", applies)
+        own = option.get("applies", applies)
         default = _code(option["default"]) if option.get("default") not in (None, {}) else "required" if _is_required(schema, name) else "–"
-        since = "" if own == Applies.AT_ONCE else f" {own}"
-        linked = f"[`{path}`]({option['page']})" if "page" in option else f"`{path}`"
+        since = "" if own in (Applies.AT_ONCE, inherited) else f" {own}"
+        linked = f"[`{prefix}{name}`]({option['page']})" if "page" in option else f"`{prefix}{name}`"
         yield f"| {linked} | {_type(option)} | {default} | {variant}{_effect(option)} | {_code(_example(option))} |{since} |"
         inner = option.get("items", option)
         if "properties" in inner:
-            yield from _rows(inner, f"{path}[]." if inner is not option else f"{path}.", own)
+            yield from _rows(inner, "[]." if inner is not option else ".", own, inherited=own)
         of: dict[str, list[str]] = {}  # variants by the row that they have in common
         for chosen in option.get("oneOf", ()):
-            for row in _rows(chosen, f"{path}.", own, "{of}"):
+            for row in _rows(chosen, ".", own, "{of}", own):
                 of.setdefault(row, []).append(_code(_choice(chosen)[1]))
         yield from (row.replace("{of}", f"Of {', '.join(variants)}. ") for row, variants in of.items())
 

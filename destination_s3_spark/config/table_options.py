@@ -21,7 +21,7 @@ class DecimalColumn(Settings):
 
     stream: str = Field(
         title="Stream",
-        description="The stream, such as orders or shop.orders, or a pattern with * and ?.",
+        description="A stream, such as orders or shop.orders, or a pattern with * and ?.",
         examples=["shop.orders", "*"],
     )
     column: str = Field(
@@ -45,7 +45,7 @@ class TreatedColumn(Settings):
 
     stream: str = Field(
         title="Stream",
-        description="The stream, such as users or shop.users, or a pattern with * and ?.",
+        description="A stream, such as users or shop.users, or a pattern with * and ?.",
         examples=["shop.users", "*"],
     )
     column: str = Field(
@@ -84,7 +84,7 @@ class PartitionBy(Settings):
 
     stream: str = Field(
         title="Stream",
-        description="The stream, such as orders or shop.orders, or a pattern with * and ?.",
+        description="A stream, such as orders or shop.orders, or a pattern with * and ?.",
         examples=["shop.orders", "*"],
     )
     column: str = Field(
@@ -120,7 +120,7 @@ class MergeWhen(Settings):
 
     stream: str = Field(
         title="Stream",
-        description="The stream, such as orders or shop.orders, or a pattern with * and ?.",
+        description="A stream, such as orders or shop.orders, or a pattern with * and ?.",
         examples=["shop.orders", "*"],
     )
     at_least_every_hours: float | None = Field(
@@ -159,7 +159,7 @@ class HistoryOf(Settings):
 
     stream: str = Field(
         title="Stream",
-        description="The stream, such as orders or shop.orders, or a pattern with * and ?.",
+        description="A stream, such as orders or shop.orders, or a pattern with * and ?.",
         examples=["shop.orders", "*"],
     )
     columns: list[Annotated[str, Field(title="Column", description="A field at the top level of the records.")]] | None = Field(
@@ -184,10 +184,7 @@ class Tables(Settings):
         None,
         ge=1,
         title="Days to keep raw rows",
-        description=(
-            "Number of days after which raw files are deleted, if their rows are in the final table. By default they are kept. Without "
-            "them a table cannot be rebuilt from its raw table."
-        ),
+        description="Number of days after which raw files are deleted, if their rows are in the final table. By default they are kept.",
         examples=[30],
         json_schema_extra=documented(page="operations.md#retention"),
     )
@@ -222,8 +219,7 @@ class Tables(Settings):
         [],
         title="Decimal columns",
         description=(
-            "Number columns to store as decimals in Avro and Parquet, whether or not their schema says so. The first entry "
-            "that matches applies."
+            "Number columns to store as decimals in Avro and Parquet, whether or not their schema says so. The first match applies."
         ),
         json_schema_extra=documented(page="formats.md#decimals"),
     )
@@ -232,14 +228,14 @@ class Tables(Settings):
         title="Partitions",
         description=(
             "Columns that divide the files of Parquet and Avro tables into folders such as created_at_day=2026-11-20/, so that readers "
-            "skip files. The first entry that matches applies."
+            "skip files. The first match applies."
         ),
         json_schema_extra=documented(Applies.NEW_TABLES, page="partitions.md"),
     )
     columns: list[TreatedColumn] = Field(
         [],
         title="Treated columns",
-        description=("Columns that are dropped, emptied, hashed or cut before anything is written. The first entry that matches applies."),
+        description="Columns that are dropped, emptied, hashed or cut before anything is written. The first match applies.",
         examples=[[{"stream": "shop.users", "column": "email", "action": "hash"}]],
         json_schema_extra=documented(Applies.NEW_FILES, page="privacy.md"),
     )
@@ -273,7 +269,7 @@ class Tables(Settings):
         title="Merges of deduplicated tables",
         description=(
             "When deduplicated tables are merged, if not in every sync: a merge of keys at random rewrites the whole table, however few "
-            "rows are new. The first entry that matches applies."
+            "rows are new. The first match applies."
         ),
         examples=[[{"stream": "shop.orders", "at_least_every_hours": 24}]],
         json_schema_extra=documented(page="dedup.md#when-a-table-is-merged"),
@@ -284,7 +280,7 @@ class Tables(Settings):
         title="Longest merge of a sync (minutes)",
         description=(
             "The time that the merges of a sync may take. A merge that would take longer, as measured on this table's earlier merges, is "
-            "left to the command merge. Airbyte stops a destination two hours after the end of its input."
+            "left to the command merge."
         ),
         examples=[30],
         json_schema_extra=documented(page="dedup.md#when-a-table-is-merged"),
@@ -294,7 +290,7 @@ class Tables(Settings):
         title="Histories of deduplicated tables",
         description=(
             "Deduplicated Parquet tables beside which a history is kept: every version of every row, with the time it was valid. The first "
-            "entry that matches applies."
+            "match applies."
         ),
         examples=[[{"stream": "shop.orders"}]],
         json_schema_extra=documented(page="history.md"),
@@ -303,7 +299,7 @@ class Tables(Settings):
         None,
         ge=1,
         title="Days to keep ended versions",
-        description="Number of days after which versions that have ended are deleted from histories. By default they are kept.",
+        description="Number of days after which ended versions are deleted. By default they are kept.",
         examples=[730],
         json_schema_extra=documented(page="history.md#what-it-costs"),
     )
@@ -312,10 +308,7 @@ class Tables(Settings):
         ge=1,
         le=4096,
         title="File size (MB)",
-        description=(
-            "The size that files grow to as a table grows. A small deduplicated table has smaller files, because they make "
-            "small changes cheaper."
-        ),
+        description=("The size that files grow to as a table grows. A small deduplicated table has smaller ones, for cheaper changes."),
         examples=[256],
         json_schema_extra=documented(Applies.NEW_FILES),
     )
@@ -336,8 +329,8 @@ class Tables(Settings):
         "auto",
         title="Compaction",
         description=(
-            "Whether small files of an append table are joined at the end of a sync, at which a reader that lists the folder may see rows "
-            "twice. auto does it for tables that have a publisher, such as the symlink manifest."
+            "Whether small files of an append table are joined at the end of a sync, when readers that list the folder may see rows twice. "
+            "auto: of tables that have a publisher, such as the symlink manifest."
         ),
         json_schema_extra=documented(page="readers.md#compaction"),
     )
@@ -392,9 +385,7 @@ class ChangeLog(Settings):
         None,
         ge=1,
         title="Days to keep the change log",
-        description=(
-            "Number of days after which the part of a change log before its newest snapshot is deleted. By default all of it is kept."
-        ),
+        description=("Number of days after which what is before a change log's newest snapshot is deleted. By default all is kept."),
         examples=[90],
         json_schema_extra=documented(page="change-log.md#objects"),
     )

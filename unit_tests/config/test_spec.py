@@ -254,7 +254,12 @@ def test_the_page_has_a_row_for_every_option_with_an_example_and_since_when_it_a
     }
     groups = {"format", "tables", "change_log", "publish", "batching", "s3", "spark"}
 
-    assert {row[0].split("`")[1] for row in rows} == {path for path in options if path} - groups
+    names = [row[0].split("`")[1] for row in rows]
+    paths, parent = set(), ""
+    for name in names:
+        parent = parent if name.startswith((".", "[")) else name
+        paths.add(name if name == parent else f"{parent}{name}")
+    assert paths == {path for path in options if path} - groups
     assert [row for row in rows if len(row) != 6 or not all(row) or row[4] in {"`null`", "`{}`", "`[]`"}] == []
     assert {row[5].rstrip(" |") for row in rows} == {*Applies, ""} - {Applies.AT_ONCE}
 
