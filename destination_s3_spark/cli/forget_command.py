@@ -22,7 +22,8 @@ from destination_s3_spark.storage.old_versions import OldVersions, delete_versio
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.tables.configured import column_rules
 from destination_s3_spark.tables.factory import table_factory
-from destination_s3_spark.tables.forgetting.course import Forgetting, has_delta_log, recorded_table
+from destination_s3_spark.tables.forgetting.course import Forgetting
+from destination_s3_spark.tables.forgetting.possible import has_delta_log, recorded_table
 from destination_s3_spark.tables.forgetting.wanted import Subject, digest, wanted_rows
 from destination_s3_spark.tables.found import FoundTable
 from destination_s3_spark.tables.open_table import OpenTable
@@ -34,6 +35,8 @@ WORDS = {
     FileKind.RAW: "raw",
     FileKind.DELTA: "waiting",
     FileKind.TOMBSTONE: "deleted keys",
+    FileKind.CURRENT: "valid versions",
+    FileKind.CLOSED: "ended versions",
 }
 NOT_REACHED = (
     "the source, which sends the rows again if it still has them, and its STATE",
@@ -108,14 +111,15 @@ def forget(tools: Workshop, found: FoundTable, request: Request, keep: Keep) -> 
         say(found.stream, f"reads {size_text(forgetting.to_read())} whole, and of its other files those that may have the rows")
     tools.run(table, forgetting.searched(), "searching")
     counts = {WORDS[kind]: forgetting.rows(kind) for kind in WORDS}
-    said = ", ".join(f"{rows:,} {what}" for what, rows in counts.items())
+    each = ", ".join(f"{rows:,} {what}" for what, rows in counts.items() if rows)
+    said = counted(sum(counts.values()), "row") + (f" ({each})" if each else "")
     if request.dry_run:
         old = f"{counted(len(forgetting.files), 'file')}, and delete {counted(len(_old_versions(tools, table)[0].versions), 'old version')}"
-        say(found.stream, f"would forget {counted(sum(counts.values()), 'row')} ({said}) in {old} of its objects")
+        say(found.stream, f"would forget {said} in {old} of its objects")
         return
     block = _exchange(tools, forgetting)
     versions, others = _delete_old_versions(tools, table)
-    say(found.stream, f"forgot {counted(sum(counts.values()), 'row')} ({said}); {counted(versions, 'old version')} of its objects deleted")
+    say(found.stream, f"forgot {said}; {counted(versions, 'old version')} of its objects deleted")
     if others:
         say(found.stream, f"{counted(others, 'old version')} of objects that this connector did not write stay in '{table.layout.root}'")
     keep(

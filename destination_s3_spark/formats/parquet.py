@@ -99,8 +99,16 @@ class ParquetOptions:
 
     def open_joined(self, sink: Sink) -> JoinedParquetFile:
         """Start a file of the rows of Parquet files, in row groups of the usual size."""
-        local = self.encodings.time is TimeEncoding.LOCAL  # the columns of the files already have their stored types
-        return JoinedParquetFile(sink, replace(self, encodings=Encodings(time=TimeEncoding.LOCAL) if local else DESTINATION_S3))
+        return JoinedParquetFile(sink, self._of_stored)
+
+    def as_stored(self, sink: Sink, schema: pa.Schema) -> ParquetFile:
+        """Start a file of rows as another file of the table stores them."""
+        return ParquetFile(sink, schema, self._of_stored)
+
+    @property
+    def _of_stored(self) -> ParquetOptions:
+        local = self.encodings.time is TimeEncoding.LOCAL  # columns already have their stored types
+        return replace(self, encodings=Encodings(time=TimeEncoding.LOCAL) if local else DESTINATION_S3)
 
 
 class _Outlet:

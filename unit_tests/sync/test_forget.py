@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -239,7 +239,7 @@ def test_many_subjects_and_columns_go_at_once(lake: Lake) -> None:
         *({"id": number} for number in range(0, 60, 2)), {"mail": "7@1"}, {"mail": "9@1", "price": 2.25}, {"mail": "11@1", "price": 0}
     )
     assert [row["id"] for row in lake.rows()] == [number for number in range(1, 60, 2) if number not in {7, 9}]
-    assert record["rows"] == {"final": 32, "raw": 32, "waiting": 0, "deleted keys": 0}
+    assert {kind: rows for kind, rows in record["rows"].items() if rows} == {"final": 32, "raw": 32}
     lake.verify()
 
 
@@ -353,11 +353,8 @@ def dying(monkeypatch: pytest.MonkeyPatch, at: int) -> Iterator[list[int]]:
         yield calls
 
 
-@pytest.mark.parametrize("start", [0, *(pytest.param(start, marks=pytest.mark.slow) for start in range(1, 7))])
-def test_a_command_that_dies_anywhere_ends_when_it_is_run_again(start: int, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    lake.versioned()
-    lake.options = {"publish": {"keep_replaced_minutes": 60, "delta": start % 2 == 0}}
-    history(lake, "append_dedup")
+def dying_everywhere(lake: Lake, monkeypatch: pytest.MonkeyPatch, start: int, again: Callable[[int], None] = lambda _: None) -> None:
+    """Forget the person with a command that dies at every seventh call and is run again, `again(at)` in between. Then check that it did."""
     at = start
     while True:
         with dying(monkeypatch, at):
@@ -366,9 +363,21 @@ def test_a_command_that_dies_anywhere_ends_when_it_is_run_again(start: int, lake
                 break
             except _Died:
                 at += 7
-        if at % 3 == 0:
-            lake.go("append_dedup", [person(at)])  # the source still has it
+        again(at)
     lake.forget({"id": NUMBER})
     assert lake.holding() == []
     lake.verify()
+
+
+@pytest.mark.parametrize("start", [0, *(pytest.param(start, marks=pytest.mark.slow) for start in range(1, 7))])
+def test_a_command_that_dies_anywhere_ends_when_it_is_run_again(start: int, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake.versioned()
+    lake.options = {"publish": {"keep_replaced_minutes": 60, "delta": start % 2 == 0}}
+    history(lake, "append_dedup")
+
+    def source_still_has_it(at: int) -> None:
+        if at % 3 == 0:
+            lake.go("append_dedup", [person(at)])
+
+    dying_everywhere(lake, monkeypatch, start, source_still_has_it)
     assert {row["id"] for row in lake.rows()} == {*range(40), 41}

@@ -17,8 +17,6 @@ from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.errors import ConfigError, SyncError
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
-from destination_s3_spark.tables.factory import TableFactory
-from destination_s3_spark.tables.forgetting.course import recorded_table
 from destination_s3_spark.tables.updates.resources import MergeTime
 from unit_tests.sync.inline_lake import InlineLake, state, status
 from unit_tests.sync.reference_changes import PLACEHOLDER
@@ -195,14 +193,6 @@ def test_only_named_columns_make_versions_and_another_key_another_history(lake: 
     lake.options = {"tables": {"history": [{"stream": "users", "columns": ["nome"]}]}}
     with pytest.raises(ConfigError, match="'nome'"):
         sync(lake, Change(1, 6, None))
-
-
-def test_rows_of_a_table_with_a_history_cannot_be_forgotten(lake: InlineLake) -> None:
-    sync(lake, Change(1, 1, {"name": "a"}))
-    factory = TableFactory(lake.config(), S3Store(lake.settings), datetime.now(UTC))
-    (found,) = factory.find().tables
-    with pytest.raises(ConfigError, match="it has a history"):
-        recorded_table(factory.of_found(found, ()))
 
 
 def test_times_are_the_cursor_s_or_those_of_extraction(lake: InlineLake) -> None:

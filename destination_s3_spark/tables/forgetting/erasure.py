@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -12,13 +12,15 @@ from msgspec.structs import replace
 from destination_s3_spark.chain.files import FileEntry, FileKind, generation_metadata
 from destination_s3_spark.errors import Bug
 from destination_s3_spark.formats.file_format import FileColumns, FileOptions
+from destination_s3_spark.formats.parquet import ParquetOptions
 from destination_s3_spark.storage.ranged import RangedFile, present
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.storage.staging import StagedFileSink
-from destination_s3_spark.tables.forgetting.wanted import Wanted, is_one_of
+from destination_s3_spark.tables.forgetting.wanted import Either, Wanted, is_one_of
+from destination_s3_spark.tables.history.form import version_columns, version_form
 from destination_s3_spark.tables.merge.task import form_of_deletions
 from destination_s3_spark.tables.runs.keys import KEY
-from destination_s3_spark.tables.runs.sorted_file import SortedFile, SortedFileWriter, run_schema
+from destination_s3_spark.tables.runs.sorted_file import MergeForm, SortedFile, SortedFileWriter, run_schema
 from destination_s3_spark.tables.runs.table_format import MERGED_PIECE_BYTES, TableFormat
 from destination_s3_spark.tables.staged.staged_file import StagedFile, batches_of
 from destination_s3_spark.tables.stored.rewrite import Stored
@@ -29,7 +31,7 @@ class EraseTask:
     """A raw file, or a final file of an append table, and the key of the file that replaces it, which has `rows` rows."""
 
     stored: Stored
-    wanted: Wanted
+    wanted: Wanted | Either
     rows: int
     key: str
     columns: FileColumns
@@ -44,7 +46,7 @@ class EraseTask:
 
 @dataclass(frozen=True, slots=True)
 class SortedEraseTask:
-    """A final file, a run or a tombstone file of a deduplicated table, and the key of the file that replaces it, which has `rows` rows."""
+    """A sorted file of a deduplicated table, and the key of the file that replaces it, which has `rows` rows."""
 
     file: FileEntry
     keys: frozenset[bytes]
@@ -70,13 +72,14 @@ def erase(task: EraseTask) -> FileEntry:
         for raw, typed in task.stored.rows(task.s3):
             rows = raw if file.kind is FileKind.RAW and raw is not None else typed
             left.write(rows.filter(pc.invert(task.wanted.mask(typed))))
-        return _in_place_of(file, left, task.rows)
+        # Raw rows are typed as they were under their schema.
+        return _in_place_of(file, left, task.rows, file.schema_id if file.kind is FileKind.RAW else None)
 
 
 def erase_sorted(task: SortedEraseTask) -> FileEntry:
     """Stage the file. Raises as `erase`."""
     file, table = task.file, task.table
-    form = form_of_deletions(table.spec) if file.kind is FileKind.TOMBSTONE else table.form
+    form = form_of(table, file.kind)
     with (
         present(file.key, task.s3),
         closing(RangedFile(task.s3, file.key, file.bytes)) as source,
@@ -89,6 +92,47 @@ def erase_sorted(task: SortedEraseTask) -> FileEntry:
         return _in_place_of(file, left, task.rows)
 
 
+@dataclass(frozen=True, slots=True)
+class CopyTask:
+    """A file of versions that today's merges do not read any more, and the key of the one that replaces it, which has `rows` rows."""
+
+    stored: Stored
+    wanted: Wanted | Either
+    rows: int
+    key: str
+    options: ParquetOptions
+    s3: S3Settings
+
+    @property
+    def bytes(self) -> int:
+        """Size of the file."""
+        return self.stored.file.bytes
+
+
+def copy(task: CopyTask) -> FileEntry:
+    """Stage the file with the columns and types that it has. Raises as `erase`."""
+    file = task.stored.file
+    sink = StagedFileSink(task.s3, task.key, generation_metadata(file.generation_id))
+    with present(file.key, task.s3), ExitStack() as stack:
+        left: StagedFile[pa.RecordBatch] | None = None
+        for rows, typed in task.stored.copies(task.s3):
+            left = left or stack.enter_context(StagedFile(file.kind, sink, task.options.as_stored(sink, rows.schema)))
+            left.write(rows.filter(pc.invert(task.wanted.mask(typed))))
+        if left is None:
+            raise Bug(f"'{file.key}' has no rows; nothing was changed.")
+        return _in_place_of(file, left, task.rows, file.schema_id)
+
+
+def form_of(table: TableFormat, kind: FileKind) -> MergeForm:
+    """Return the form in which sorted files of a kind are read."""
+    match kind:
+        case FileKind.TOMBSTONE:
+            return form_of_deletions(table.spec)
+        case FileKind.CURRENT | FileKind.CLOSED:
+            return version_form(table)
+    return table.form
+
+
 def _opened(task: SortedEraseTask) -> StagedFile[pa.RecordBatch]:
     table = task.table
     match task.file.kind:
@@ -99,21 +143,25 @@ def _opened(task: SortedEraseTask) -> StagedFile[pa.RecordBatch]:
         case FileKind.DELTA:
             sink = StagedFileSink(task.s3, task.key)
             return StagedFile(FileKind.DELTA, sink, SortedFileWriter(sink, run_schema(table.form.payload, table.spec), table.spec))
+        case FileKind.CURRENT | FileKind.CLOSED if isinstance(table.options, ParquetOptions):
+            sink = StagedFileSink(task.s3, task.key, generation_metadata(task.file.generation_id))
+            return StagedFile(task.file.kind, sink, SortedFileWriter(sink, version_columns(table), table.spec, table.options))
         case _:
             raise Bug(f"'{task.file.key}' is not sorted; nothing was changed.")
 
 
-def _in_place_of(file: FileEntry, left: StagedFile[pa.RecordBatch], rows: int) -> FileEntry:
-    """Stage the file with the place of the one that it replaces."""
+def _in_place_of(file: FileEntry, left: StagedFile[pa.RecordBatch], rows: int, schema_id: int | None = None) -> FileEntry:
+    """Stage the file with the place of the one that it replaces. `schema_id`: of its columns, None for today's."""
     written = left.close()
     if written.rows != rows:
         raise Bug(f"'{file.key}' should have {rows} rows without those to forget, it has {written.rows}; nothing was changed.")
     return replace(
         left.stage(),
-        schema_id=file.schema_id if file.kind is FileKind.RAW else None,  # raw rows are typed as they were under their schema
+        schema_id=schema_id,
         generation_id=file.generation_id,
         offset=file.offset,
         landed_on=file.landed_on,
         combined=file.combined,
         in_partition=file.in_partition,
+        history=file.history,
     )

@@ -88,6 +88,18 @@ class ByKeys:
         return is_one_of(key_column(rows, self.spec), self.keys)
 
 
+@dataclass(frozen=True, slots=True)
+class Either:
+    """Rows that one or the other means."""
+
+    one: ByKeys
+    other: ByValues
+
+    def mask(self, rows: pa.RecordBatch) -> pa.BooleanArray:
+        """Flag these rows among typed ones."""
+        return pc.or_(self.one.mask(rows), self.other.mask(rows))
+
+
 Wanted: TypeAlias = ByValues | ByKeys
 
 

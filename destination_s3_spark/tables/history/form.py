@@ -101,13 +101,23 @@ def history_form(table: OpenTable, form: TableFormat) -> HistoryForm:
     tracked = tuple(field.name for field in fields if rule.columns is None or field.source in rule.columns)
     source = table.columns.valid_from
     time = None if source is None else next(field.name for field in table.schema.fields if field.source == source)
-    columns = pa.schema([*form.columns.arrow, *VALIDITY])
-    payload = pa.schema([pa.field(field.name, field.type) for field in columns])
-    merge = MergeForm(payload, spec, partial(project, schema=payload), form.form.soft)
+    columns = version_columns(form)
+    merge = version_form(form)
     fills = table.rules.change_log is not None
     days = table.rules.history_days
     kept_since = None if days is None else micros(table.writer.open().system_time - timedelta(days=days))
     return HistoryForm(merge, columns, tracked, time, form.options, form.generation_id, fills, kept_since)
+
+
+def version_columns(form: TableFormat) -> pa.Schema:
+    """Return the columns of the files of versions, with their field ids."""
+    return pa.schema([*form.columns.arrow, *VALIDITY])
+
+
+def version_form(form: TableFormat) -> MergeForm:
+    """Return the form in which versions are read."""
+    payload = pa.schema([pa.field(field.name, field.type) for field in version_columns(form)])
+    return MergeForm(payload, form.spec, partial(project, schema=payload), form.form.soft)
 
 
 def micros(time: datetime) -> int:

@@ -43,6 +43,10 @@ class Stored:
 
         Raises ConfigError for a value that does not fit its column, unless unfit values become null.
         """
+        return ((None if self.schema is not None else stored, typed) for stored, typed in self.copies(s3))
+
+    def copies(self, s3: S3Settings) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
+        """Yield batches of rows as they are stored, each with the same rows in the current columns. Raises as `rows`."""
         with closing(RangedFile(s3, self.file.key, self.file.bytes)) as source:
             file = pq.ParquetFile(source, pre_buffer=True)
             # Row groups are requested one by one, because everything that Arrow reads ahead of a request stays in memory.
@@ -56,7 +60,7 @@ class Stored:
                 except DoesNotFit as misfit:
                     raise misfit.config_error(self.plan.stream) from None
                 for cast in table.to_batches():
-                    yield None, cast
+                    yield batch, cast
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,125 @@
+"""Whether rows of a table can be forgotten now, and the table as its chain records it.
+
+A search opens nothing and writes nothing, so the table is that which the chain records.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from destination_s3_spark.chain.files import HISTORY_KINDS, FileKind
+from destination_s3_spark.chain.state import TableState
+from destination_s3_spark.decoding.plan import Values
+from destination_s3_spark.delta_log.log import DeltaLog, UnreadableLog
+from destination_s3_spark.errors import Bug, TransientError
+from destination_s3_spark.formats.parquet import ParquetOptions
+from destination_s3_spark.schema.encodings import DESTINATION_S3
+from destination_s3_spark.schema.schema_event import from_event
+from destination_s3_spark.tables.columns.partitioning import partitioning_of
+from destination_s3_spark.tables.columns.row_plan import key_spec
+from destination_s3_spark.tables.commit.generation import NOTHING
+from destination_s3_spark.tables.open_table import Columns, OpenTable
+from destination_s3_spark.tables.stream_table import StreamTable
+
+SEARCHED = frozenset({FileKind.FINAL, FileKind.RAW, FileKind.DELTA, FileKind.TOMBSTONE, *HISTORY_KINDS})
+"""Kinds of files in which rows are looked for. A table that has others is refused."""
+ICEBERG_FOLDER = "_iceberg/"
+"""The folder of Iceberg's metadata in that of a table."""
+
+
+def recorded_table(closed: StreamTable) -> OpenTable:
+    """Return a table as its chain records it, without opening it. Raises ConfigError or TransientError if it cannot forget rows now."""
+    state = closed.writer.state
+    if state is None or state.schema is None:
+        raise Bug(f"Table {closed.stream.id} has no schema.")
+    schema = from_event(state.schema)
+    encoded = closed.layout.encoded(schema.encodings or DESTINATION_S3)
+    partitioning = partitioning_of(closed.stream, schema, encoded.final)
+    spec = key_spec(closed.stream, schema, closed.rules.deletion, of_text=False, partitioning=partitioning) if closed.deduplicated else None
+    table = OpenTable(
+        stream=closed.stream,
+        declared=closed.fields.fields,
+        writer=closed.writer,
+        layout=replace(encoded, root=state.identity.final_root),
+        rules=closed.rules,
+        session=closed.session,
+        columns=Columns(schema, None, state.types_since),
+        spec=spec,
+        partitioning=partitioning,
+        pending=False,
+        kept=NOTHING,
+        outdated=False,
+    )
+    _require_quiet(table, state)
+    _require_readable(table)
+    return table
+
+
+def _require_quiet(table: OpenTable, state: TableState) -> None:
+    """Raise TransientError if a sync has to come first."""
+    if not state.closed:
+        raise TransientError(
+            "A sync is writing to it, or has died, and its records may come again. Nothing was changed. Try again when the next sync has "
+            "ended.",
+            stream=table.stream.id,
+        )
+    if state.contents.pending is not None:
+        raise TransientError(
+            "A refresh of it is not finished, or is held back, and has rows of its own. Nothing was changed. Try again when it is complete "
+            "or discarded.",
+            stream=table.stream.id,
+        )
+
+
+def _require_readable(table: OpenTable) -> None:
+    """Raise ConfigError if rows of the table are where they cannot be looked for or removed from."""
+    live, layout = table.writer.live_files(), table.layout
+    refresh = "Nothing was changed. A refresh that removes the records, once they are gone in the source, replaces all of it."
+    if layout.final.values is not Values.TYPED or not isinstance(layout.final, ParquetOptions):
+        raise table.refuse(f"rows can be forgotten in Parquet tables only, and this one is not configured so. {refresh}")
+    unknown = {file.kind for file in live.files} - SEARCHED
+    if unknown - {FileKind.STATE}:
+        names = ", ".join(sorted(kind.value for kind in unknown))
+        raise table.refuse(f"it has files of the kind {names}, from which rows cannot be removed yet. {refresh}")
+    if live.adopted:
+        raise table.refuse(f"it has files of destination-s3, which this connector does not change. {refresh}")
+    other = next((file.key for file in live.files if not file.key.endswith(ParquetOptions.extension)), None)
+    as_they_are = (FileKind.RAW, *HISTORY_KINDS)
+    if other is not None or any(table.is_outdated(file) for file in live.files if file.kind not in as_they_are):
+        raise table.refuse(f"it has files of another format or type than today's, which its next merge or sync rewrites. {refresh}")
+    sorted_kinds = (FileKind.FINAL, FileKind.DELTA)
+    if table.spec is None and live.of(FileKind.DELTA):
+        raise table.refuse("it has rows that the next sync publishes. Nothing was changed. Try again when that sync has ended.")
+    if any(file.sorted_by != (table.spec and table.spec.of_deletions.fingerprint) for file in live.of(FileKind.TOMBSTONE)):
+        raise table.refuse(f"it has deleted keys from when it had another key, or was deduplicated. {refresh}")
+    if table.spec is not None and any(file.sorted_by != table.spec.fingerprint for file in live.of(*sorted_kinds)):
+        raise table.refuse(f"it has files in the order of another key, which its next merge sorts: run `merge`. {refresh}")
+    if any("/" not in found.key.removeprefix(layout.changes) for found in table.writer.store.list(layout.changes)):
+        raise table.refuse(
+            "it has a change log, which holds values of rows, and from which rows cannot be removed yet. Nothing was changed. Delete the "
+            f"log's objects under '{layout.changes}' once its readers need them no more, with change_log.enabled off, or wait for their "
+            "retention."
+        )
+    if next(iter(table.writer.store.list(f"{layout.root}{ICEBERG_FOLDER}")), None) is not None:
+        raise table.refuse(
+            "it is published for Iceberg, whose metadata has bounds of values, also of older versions. Nothing was changed. Switch the "
+            f"publication off, drop the table in the catalog, delete what is under '{layout.root}{ICEBERG_FOLDER}', forget, and switch it "
+            "on again."
+        )
+
+
+def has_delta_log(table: OpenTable, state: TableState) -> bool:
+    """Tell whether the table has a Delta log. Raises ConfigError for one that is not the table's or cannot be read."""
+    log = DeltaLog(table.writer.store, table.layout.root)
+    try:
+        found = log.read()
+    except UnreadableLog:
+        found = None
+    if found is not None and state.identity.table_id in found.transactions:
+        return True
+    if next(iter(table.writer.store.list(log.prefix)), None) is not None:
+        raise table.refuse(
+            f"'{log.prefix}' has the Delta log of another program, or one that cannot be read, and may have bounds of values. Nothing was "
+            "changed. Remove it; the next sync writes it again."
+        )
+    return False
