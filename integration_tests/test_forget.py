@@ -15,7 +15,7 @@ LATER: JsonObject = {"raw_tables": True, "merge": [{"stream": "*", "at_least_eve
 
 
 def forget(connector: Connector, *options: str, exit_code: int = 0) -> str:
-    with connector.run("forget", "--stream", "*", *options, config=connector.config()) as running:
+    with connector.run("forget", *options, config=connector.config()) as running:
         done = running.end_input().finish()
     assert done.exit_code == exit_code, done.describe()
     return b"".join(done.lines).decode() + done.stderr
@@ -32,22 +32,45 @@ def test_rows_of_two_tables_are_forgotten_while_some_wait(moto_lake: Lake, tmp_p
 
     keys, done = tmp_path / "keys.jsonl", tmp_path / "done.jsonl"
     keys.write_text('{"id": 2}\n{"id": 3, "mail": "3@1"}\n')
-    assert "would forget" in forget(connector, "--keys", str(keys), "--dry-run")
-    assert "cannot be written" in forget(connector, "--keys", str(keys), "--record", str(tmp_path), exit_code=1)
+    assert "would forget" in forget(connector, "--stream", "*", "--keys", str(keys), "--dry-run")
+    assert "cannot be written" in forget(connector, "--stream", "*", "--keys", str(keys), "--record", str(tmp_path), exit_code=1)
     assert len(moto_lake.rows(("shop", "users"))) == 3
     done.write_text('{"stream": {"name": "before"}, "rows": {}}\n')
-    said = forget(connector, "--keys", str(keys), "--record", str(done))
-    forgotten = {one["stream"]["name"]: one["rows"] for one in map(json.loads, done.read_text().splitlines())}
+    said = forget(connector, "--stream", "*", "--keys", str(keys), "--record", str(done))
+    records = map(json.loads, done.read_text().splitlines())
+    forgotten = {one["stream"]["name"]: {kind: rows for kind, rows in one["rows"].items() if rows} for one in records}
 
     assert forgotten == {
         "before": {},
-        "users": {"final": 2, "raw": 4, "waiting": 2, "deleted keys": 0},
-        "events": {"final": 3, "raw": 3, "waiting": 0, "deleted keys": 0},
+        "users": {"final": 2, "raw": 4, "waiting": 2},
+        "events": {"final": 3, "raw": 3},
     }
     assert "3@1" not in said
     assert [row["id"] for row in moto_lake.rows(("shop", "users"))] == [1]
     assert sorted(row["mail"] for row in moto_lake.rows(("shop", "events"))) == ["1@1", "1@2", "3@2"]
     assert not [row for row in moto_lake.raw_rows(("shop", "users")) if '"id":1' not in row["_airbyte_data"].replace(" ", "")]
     moto_lake.verify()
-    assert "forgot 0 rows" in forget(connector, "--where", '{"id": 2}')
-    assert "no column of the field" in forget(connector, "--where", '{"name": "x"}', exit_code=1)
+    assert "forgot 0 rows" in forget(connector, "--stream", "*", "--where", '{"id": 2}')
+    assert "no column of the field" in forget(connector, "--stream", "*", "--where", '{"name": "x"}', exit_code=1)
+
+
+def test_what_hangs_on_forgotten_rows_goes_with_them(moto_lake: Lake, tmp_path: Path) -> None:
+    orders: JsonObject = {"type": "object", "properties": {"id": {"type": "integer"}, "user_id": {"type": "integer"}}}
+    users = stream("users", schema=SCHEMA, mode="append_dedup", primary_key=[["id"]], cursor_field=[], sync_id=7)
+    sent = [record({"id": one, "mail": f"{one}@1"}, "users") for one in (1, 2)]
+    sent += [record({"id": 10 * one, "user_id": one}, "orders") for one in (1, 2, 2)]
+    states = [line for name in ("users", "orders") for line in (state(1, name), complete(name))]
+    connector = moto_lake.connector()
+    connector.write(catalog(users, stream("orders", schema=orders)), [*sent, *states]).expect_success()
+
+    cascade, done = tmp_path / "cascade.json", tmp_path / "done.jsonl"
+    cascade.write_text('[{"stream": "orders", "column": "user_id", "references": {"stream": "users", "column": "id"}}]')
+    options = ("--stream", "users", "--where", '{"mail": "2@1"}', "--cascade", str(cascade), "--record", str(done))
+    assert "shop.orders: would forget 4 rows" in forget(connector, *options, "--dry-run")
+    forget(connector, *options)
+    assert [json.loads(one)["stream"]["name"] for one in done.read_text().splitlines()] == ["orders", "users"]
+    assert [row["id"] for row in moto_lake.rows(("shop", "users"))] == [1]
+    assert [row["id"] for row in moto_lake.rows(("shop", "orders"))] == [10]
+    moto_lake.verify()
+    cascade.write_text('[{"stream": "orders"}]')
+    assert "0.column: Field required" in forget(connector, *options, exit_code=1)

@@ -3,31 +3,35 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.chain.hint import HINT_NAME
 from destination_s3_spark.chain.territory import CHAIN_FOLDER
-from destination_s3_spark.cli.configuration import read_config, read_input
-from destination_s3_spark.cli.maintenance import Workshop, chosen, say, succeeds, workshop
+from destination_s3_spark.cli.cascade import Cascade
+from destination_s3_spark.cli.configuration import read_config, read_file, read_input
+from destination_s3_spark.cli.maintenance import Workshop, chosen, say, workshop
 from destination_s3_spark.errors import Bug, ConfigError, Fenced, SyncError, TransientError
+from destination_s3_spark.schema.airbyte_type import Field
 from destination_s3_spark.schema.column_rules import ColumnRules, Treatment
 from destination_s3_spark.storage.old_versions import OldVersions, delete_versions, old_versions
 from destination_s3_spark.storage.s3 import S3Store
+from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.configured import column_rules
 from destination_s3_spark.tables.factory import table_factory
 from destination_s3_spark.tables.forgetting.course import Forgetting
 from destination_s3_spark.tables.forgetting.possible import has_delta_log, recorded_table
-from destination_s3_spark.tables.forgetting.wanted import Subject, digest, wanted_rows
+from destination_s3_spark.tables.forgetting.referenced import Values, referenced
+from destination_s3_spark.tables.forgetting.wanted import Subject, digest, field_of, wanted_rows
 from destination_s3_spark.tables.found import FoundTable
 from destination_s3_spark.tables.open_table import OpenTable
 from destination_s3_spark.tables.stream_table import StreamTable
+from destination_s3_spark.tables.updates.steps import Update
 from destination_s3_spark.wording import counted, size_text
 
 WORDS = {
@@ -51,28 +55,56 @@ Keep: TypeAlias = Callable[[dict[str, Any]], None]
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is asked: the subjects, whether to only look, and the user's rules for columns."""
+    """What is asked: the subjects, whether to only look, the user's rules for columns, and the rows that hang on others."""
 
     subjects: Sequence[Subject]
     dry_run: bool
     rules: ColumnRules = field(default_factory=ColumnRules)
+    cascade: Cascade = field(default_factory=Cascade)
 
 
-def run(
-    config_path: str, name: str, namespace: str | None, texts: Sequence[str], keys: str | None, record: str | None, *, dry_run: bool
+@dataclass(frozen=True, slots=True)
+class Case:
+    """The rows of a table that were found. `subjects` are those of the table: its own and those that the cascade led to."""
+
+    found: FoundTable
+    subjects: Sequence[Subject]
+    forgetting: Forgetting
+    began: datetime
+
+
+def run(  # noqa: PLR0913 (one parameter per option)
+    config_path: str,
+    name: str,
+    namespace: str | None,
+    texts: Sequence[str],
+    *,
+    keys: str | None = None,
+    cascade: str | None = None,
+    record: str | None = None,
+    dry_run: bool = False,
 ) -> int:
     """Forget rows of the tables of a stream, one table after the other. Return 1 if a table failed. Raises SyncError.
 
-    `texts`: JSON objects; `keys`: a file of JSON objects, one per line. `record`: a file to which what was done is added, table by table.
+    `texts`: JSON objects; `keys`: a file of JSON objects, one per line. `cascade`: a file that says which rows hang on others.
+    `record`: a file to which what was done is added, table by table.
     """
     config = read_config(Path(config_path))
-    request = Request(_subjects(texts, keys), dry_run, column_rules(config))
+    subjects = _subjects(texts, keys)
     factory = table_factory(config)
     every = factory.find()
     found, failed = chosen(factory, every, name, namespace, lambda _: True)
+    links = Cascade()
+    if cascade is not None:
+        links = Cascade.parse(read_file(Path(cascade), "file of the cascade"), lambda stream: factory.choose(every, stream, None))
+    request = Request(subjects, dry_run, column_rules(config), links)
     with _added_to(record) as keep, workshop(factory, every) as tools:
-        for table in found:
-            failed |= not succeeds(table.stream, partial(forget, tools, table, request, keep))
+        for tables in [found] if links.links else [[table] for table in found]:
+            try:
+                forget(tools, tables, request, keep)
+            except SyncError as error:
+                say(error.stream or tables[0].stream, f"failed. {error.message}")
+                failed = True
     return 1 if failed else 0
 
 
@@ -99,17 +131,83 @@ def _subjects(texts: Sequence[str], keys: str | None) -> list[Subject]:
     return [Subject.parse(line, number) for number, line in enumerate(lines, start=1)]
 
 
-def forget(tools: Workshop, found: FoundTable, request: Request, keep: Keep) -> None:
-    """Forget rows of one table, and keep a record of what was done. Raises SyncError."""
+def forget(tools: Workshop, roots: Sequence[FoundTable], request: Request, keep: Keep) -> None:
+    """Forget rows of tables and of those that hang on them, and keep a record of what was done. Raises SyncError of a stream.
+
+    All rows are found before any goes. A table's rows go after those that hang on them: if the process dies, another one finds these again.
+    """
+    subjects = {table.stream: dict.fromkeys(request.subjects) for table in roots}
+    cases: list[Case] = []
+    for table in request.cascade.tables(roots):
+        with _of_stream(table.stream):
+            _look(tools, table, request, subjects, cases)
+    while cases:
+        case = cases.pop()
+        try:
+            with _of_stream(case.found.stream):
+                _finish(tools, case, request, keep)
+        except SyncError:
+            for left in reversed(cases):
+                say(left.found.stream, "left as it is until the rows that hang on its rows are gone. Run the command again")
+            raise
+
+
+@contextmanager
+def _of_stream(stream: StreamId) -> Iterator[None]:
+    """Let an error name the stream."""
+    try:
+        yield
+    except SyncError as error:
+        error.stream = error.stream or stream
+        raise
+
+
+def _look(tools: Workshop, found: FoundTable, request: Request, subjects: dict[StreamId, dict[Subject, None]], cases: list[Case]) -> None:
+    """Find the rows of a table, and add to the subjects of other tables what hangs on them. Raises SyncError."""
     began = datetime.now(UTC)
     table = recorded_table(tools.table(found) if request.dry_run else _ended(tools, found))
+    links = request.cascade.of(found)
+    columns = {link.references: field_of(table, link.references) for link in links}
+    for link in request.cascade.to(found):
+        field_of(table, link.column)
+    own = subjects.setdefault(found.stream, {})
+    if not own:
+        say(found.stream, "no row hangs on those rows")
+        return
     rules = tuple(rule for rule in request.rules.rules if found.stream.matches(rule.stream))
-    wanted = wanted_rows(table, request.subjects, Treatment(rules, request.rules.secret))
     _old_versions(tools, table)  # before anything is changed, because they may be forbidden
-    forgetting = Forgetting(table, wanted, tools.resources)
-    if forgetting.to_read():
-        say(found.stream, f"reads {size_text(forgetting.to_read())} whole, and of its other files those that may have the rows")
-    tools.run(table, forgetting.searched(), "searching")
+    searched = 0
+    while searched < len(own):  # rows may hang on others of the same table
+        searched = len(own)
+        forgetting = Forgetting(table, wanted_rows(table, list(own), Treatment(rules, request.rules.secret)), tools.resources)
+        if forgetting.to_read():
+            say(found.stream, f"reads {size_text(forgetting.to_read())} whole, and of its other files those that may have the rows")
+        tools.run(table, forgetting.searched(), "searching")
+        values = _values(tools, forgetting, list(columns.values()), own) if links else {}
+        for link in links:
+            hanging = (Subject(((link.column, text),)) for text in sorted(values[link.references]))
+            subjects.setdefault(link.child.stream, {}).update(dict.fromkeys(hanging))
+    cases.append(Case(found, list(own), forgetting, began))
+
+
+def _values(tools: Workshop, forgetting: Forgetting, fields: Sequence[Field], subjects: Iterable[Subject]) -> Values:
+    """Return the values of columns that the rows to forget have, and those that were asked for though no row has them any more."""
+    values: Values = {}
+
+    def collected() -> Update:
+        values.update((yield from referenced(forgetting, fields)))
+        return None
+
+    tools.run(forgetting.table, collected(), "searching")
+    for subject in subjects:
+        if len(subject.values) == 1 and subject.columns[0] in values:
+            values[subject.columns[0]].add(subject.values[0][1])
+    return values
+
+
+def _finish(tools: Workshop, case: Case, request: Request, keep: Keep) -> None:
+    """Forget the rows that were found in a table, or only count them. Raises SyncError."""
+    found, forgetting, table = case.found, case.forgetting, case.forgetting.table
     counts = {WORDS[kind]: forgetting.rows(kind) for kind in WORDS}
     each = ", ".join(f"{rows:,} {what}" for what, rows in counts.items() if rows)
     said = counted(sum(counts.values()), "row") + (f" ({each})" if each else "")
@@ -126,15 +224,16 @@ def forget(tools: Workshop, found: FoundTable, request: Request, keep: Keep) -> 
         {
             "stream": {"namespace": found.stream.namespace, "name": found.stream.name},
             "asked": {
-                "objects": len(request.subjects),
-                "fields": sorted({name for subject in request.subjects for name in subject.columns}),
-                "sha256": digest(request.subjects),
+                "objects": len(case.subjects),
+                "fields": sorted({name for subject in case.subjects for name in subject.columns}),
+                "sha256": digest(case.subjects),
             },
+            "references": [f"{link.parent.stream}.{link.references}" for link in request.cascade.to(found)],
             "rows": counts,
             "files": len(forgetting.files),
             "oldVersions": versions,
             "oldVersionsOfOthers": others,
-            "began": began.isoformat(timespec="seconds"),
+            "began": case.began.isoformat(timespec="seconds"),
             "ended": datetime.now(UTC).isoformat(timespec="seconds"),
             "block": block,
             "notReached": NOT_REACHED,

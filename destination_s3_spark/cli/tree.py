@@ -355,21 +355,33 @@ def merge(config: str, stream: str | None, namespace: str | None, take_over: boo
 @_table_options("The stream whose rows are forgotten.")
 @click.option("--where", "texts", multiple=True, metavar="JSON", help="Rows with these values, such as '{\"id\": 42}'. May be given often.")
 @click.option("--keys", metavar="FILE", type=click.Path(), help="A file of such JSON objects, one per line, or - for standard input.")
+@click.option("--cascade", metavar="FILE", type=click.Path(), help="A JSON file that says which rows of other streams go with them.")
 @click.option("--dry-run", is_flag=True, help="Only count the rows. Writes nothing.")
 @click.option("--record", metavar="FILE", type=click.Path(), help="Write what was done to this file, a JSON object per table.")
-def forget(
-    config: str, stream: str | None, namespace: str | None, texts: tuple[str, ...], keys: str | None, dry_run: bool, record: str | None
+def forget(  # noqa: PLR0913, PLR0917 (one parameter per option)
+    config: str,
+    stream: str | None,
+    namespace: str | None,
+    texts: tuple[str, ...],
+    keys: str | None,
+    cascade: str | None,
+    dry_run: bool,
+    record: str | None,
 ) -> int:
     """Remove rows from all that a table has in the bucket.
 
     Looks for rows with the values in the final and the raw table, in rows that wait for a merge and among deleted keys; in a deduplicated
     table all versions of these rows go. Their files are exchanged for others without them in one step, and the old ones deleted with all
     old versions of the table's objects. A table from which not all can be removed is left as it is, with the reason.
+
+    \b
+    --cascade also forgets what hangs on those rows, through several streams if need be:
+      [{"stream": "orders", "column": "user_id", "references": {"stream": "users", "column": "id"}}]
     """
     from destination_s3_spark.cli import forget_command  # noqa: PLC0415
 
     name = _required(stream, "forget needs the stream: say which with --stream.")
-    return forget_command.run(config, name, namespace, texts, keys, record, dry_run=dry_run)
+    return forget_command.run(config, name, namespace, texts, keys=keys, cascade=cascade, record=record, dry_run=dry_run)
 
 
 @tree.command()

@@ -121,7 +121,7 @@ def rebuild(tools: Workshop, table: FoundTable) -> None:
 
 
 def forget_two(tools: Workshop, table: FoundTable) -> None:
-    forget(tools, table, Request([Subject.parse(b'{"id": 2}', 1)], dry_run=False), lambda _: None)
+    forget(tools, [table], Request([Subject.parse(b'{"id": 2}', 1)], dry_run=False), lambda _: None)
 
 
 CASES = {

@@ -97,7 +97,7 @@ class Lake(InlineLake):
             resources = Resources(TaskResources(self.settings, 2**26), 2, None)
             engine: Any = InlineEngine()
             tools = Workshop(replace(factory, map_files=pool.map), engine, pool, resources, factory.publishers(every))
-            forget(tools, found, Request(subjects, dry_run, column_rules(self.config())), records.append)
+            forget(tools, [found], Request(subjects, dry_run, column_rules(self.config())), records.append)
         return records[0] if records else {}
 
     def live(self) -> LiveFiles:

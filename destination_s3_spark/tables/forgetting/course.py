@@ -94,11 +94,11 @@ class Forgetting:
             having = yield from self._found_in(files, lambda _: wanted, spec)
             self.keys = ByKeys(spec, frozenset(key for one in having.values() for key in one.keys))
         near = yield from self._found_sorted(self.keys)
-        whole = yield from self._found_in([file for file in self.live.files if not self._is_sorted(file)], self._meant, None)
+        whole = yield from self._found_in([file for file in self.live.files if not self._is_sorted(file)], self.meant, None)
         self.found = {key: one.rows for key, one in {**near, **whole}.items() if one.rows}
         return None
 
-    def _meant(self, file: FileEntry) -> Wanted | Either | None:
+    def meant(self, file: FileEntry) -> Wanted | Either | None:
         """Return which rows of a file that is read whole are to be forgotten, or None if it has none."""
         if self.keys is None:
             return self.wanted
@@ -121,7 +121,7 @@ class Forgetting:
         meant = [(file, wanted) for file in files if file.rows and (wanted := meaning(file)) is not None]
         tasks = [
             SearchTask(stored, wanted, spec if self._has_key(file) else None, s3)
-            for stored, (file, wanted) in zip(self._stored([file for file, _ in meant]), meant, strict=True)
+            for stored, (file, wanted) in zip(self.stored([file for file, _ in meant]), meant, strict=True)
         ]
         done = (yield from Work(search, tasks, lambda task: task.bytes).results()) if tasks else []
         return {file.key: one for (file, _), one in zip(meant, done, strict=True)}
@@ -154,7 +154,7 @@ class Forgetting:
         payload = pa.schema([one for one in form.form.payload if one.name in names])
         return MergeForm(payload, form.spec, partial(project, schema=payload))
 
-    def _stored(self, files: Sequence[FileEntry]) -> list[Stored]:
+    def stored(self, files: Sequence[FileEntry]) -> list[Stored]:
         """Return how files are read as rows of the table's columns."""
         table = self.table
         schemas = table.writer.schemas({file.schema_id or 0 for file in files})
@@ -195,7 +195,7 @@ class Forgetting:
         table, s3 = self.table, self.resources.task.s3
         left = [(file, rows) for file, rows in self._left() if not self._is_sorted(file) and file.kind not in HISTORY_KINDS]
         final = file_columns(table.schema, table.plan)
-        for stored, (file, rows) in zip(self._stored([file for file, _ in left]), left, strict=True):
+        for stored, (file, rows) in zip(self.stored([file for file, _ in left]), left, strict=True):
             is_raw = file.kind is FileKind.RAW
             columns = FileColumns(table.stream.id, (), RAW_SCHEMA) if is_raw else final
             options = table.layout.raw or RAW_PARQUET if is_raw else table.layout.final
@@ -204,8 +204,8 @@ class Forgetting:
     def _copies(self) -> Iterator[CopyTask]:
         options = self.table.layout.final
         left = [(file, rows) for file, rows in self._left() if not self._is_sorted(file) and file.kind in HISTORY_KINDS]
-        for stored, (file, rows) in zip(self._stored([file for file, _ in left]), left, strict=True):
-            if isinstance(options, ParquetOptions) and (wanted := self._meant(file)) is not None:
+        for stored, (file, rows) in zip(self.stored([file for file, _ in left]), left, strict=True):
+            if isinstance(options, ParquetOptions) and (wanted := self.meant(file)) is not None:
                 yield CopyTask(stored, wanted, rows, self._key(file), options, self.resources.task.s3)
 
     def _sorted_tasks(self) -> Iterator[SortedEraseTask]:

@@ -117,7 +117,7 @@ def wanted_rows(table: OpenTable, subjects: Sequence[Subject], treatment: Treatm
 
     Raises ConfigError, which quotes no value, for a column that the table does not have or whose values cannot be compared.
     """
-    fields = {name: _field(table, name) for name in dict.fromkeys(name for subject in subjects for name in subject.columns)}
+    fields = {name: field_of(table, name) for name in dict.fromkeys(name for subject in subjects for name in subject.columns)}
     forms = [form for subject in subjects for form in _forms(table, subject, treatment)]
     rows = _typed(table, forms)
     places: dict[tuple[str, ...], list[int]] = {}
@@ -132,7 +132,7 @@ def wanted_rows(table: OpenTable, subjects: Sequence[Subject], treatment: Treatm
     return ByValues(tuple(conditions))
 
 
-def _field(table: OpenTable, source: str) -> Field:
+def field_of(table: OpenTable, source: str) -> Field:
     """Return the column of a JSON key."""
     found = [column for column in table.schema.fields if column.source == source]
     if not found:

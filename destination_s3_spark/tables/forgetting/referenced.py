@@ -1,0 +1,59 @@
+"""Values of the rows to forget on which rows of other streams hang. Spark tasks run `collect`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from destination_s3_spark.chain.files import FileKind
+from destination_s3_spark.decoding.value_text import value_texts
+from destination_s3_spark.schema.airbyte_type import Field
+from destination_s3_spark.schema.arrow import contiguous
+from destination_s3_spark.storage.ranged import present
+from destination_s3_spark.storage.settings import S3Settings
+from destination_s3_spark.tables.forgetting.course import Forgetting
+from destination_s3_spark.tables.forgetting.wanted import Either, Wanted
+from destination_s3_spark.tables.stored.rewrite import Stored
+from destination_s3_spark.tables.updates.steps import Steps, Work
+
+
+@dataclass(frozen=True, slots=True)
+class CollectTask:
+    """A file with rows to forget, and the columns whose values are collected."""
+
+    stored: Stored
+    wanted: Wanted | Either
+    fields: tuple[Field, ...]
+    s3: S3Settings
+
+    @property
+    def bytes(self) -> int:
+        """Size of the file."""
+        return self.stored.file.bytes
+
+
+Values = dict[str, set[bytes]]
+"""The JSON texts of values by the JSON key of their column. Nulls are left out."""
+
+
+def collect(task: CollectTask) -> Values:
+    """Collect the values. Raises DataError for a file that is gone, ConfigError or TransientError."""
+    values: Values = {field.source: set() for field in task.fields}
+    with present(task.stored.file.key, task.s3):
+        for _, typed in task.stored.rows(task.s3):
+            found = typed.filter(task.wanted.mask(typed))
+            for field in task.fields:
+                values[field.source].update(text for text in value_texts(contiguous(found[field.name]), field.type) if text is not None)
+    return values
+
+
+def referenced(forgetting: Forgetting, fields: Sequence[Field]) -> Steps[Values]:
+    """Collect the values that the rows to forget have, or had in an earlier version. The search must have ended."""
+    files = [(file, wanted) for file in forgetting.files if file.kind is not FileKind.TOMBSTONE and (wanted := forgetting.meant(file))]
+    stored = forgetting.stored([file for file, _ in files])
+    tasks = [CollectTask(one, wanted, tuple(fields), forgetting.resources.task.s3) for one, (_, wanted) in zip(stored, files, strict=True)]
+    values: Values = {field.source: set() for field in fields}
+    for found in (yield from Work(collect, tasks, lambda task: task.bytes).results()) if tasks else []:
+        for source, texts in found.items():
+            values[source] |= texts
+    return values
