@@ -26,7 +26,7 @@ LAYERS = [
     {"tables.commit"},
     {"tables.publishers"},
     {"tables.landing"},
-    {"tables.columns.row_plan", "tables.rules", "tables.stored.row_digests"},
+    {"tables.columns.row_plan", "tables.columns.validity", "tables.rules", "tables.stored.row_digests"},
     {"tables.runs"},
     {"tables.stored"},
     {"tables.staged"},

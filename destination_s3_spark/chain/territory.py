@@ -19,15 +19,13 @@ from destination_s3_spark.chain.files import FileEntry, FileKind, Token, parse_t
 from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.chain.state import Identity, TableState
 from destination_s3_spark.storage.object_store import ObjectStore
-from destination_s3_spark.storage.table_paths import CHANGES_FOLDER, HISTORY_FOLDER
+from destination_s3_spark.storage.table_paths import CHANGES_FOLDER, HISTORY_FOLDER, PUBLISHED_FOLDERS
 from destination_s3_spark.stream_id import StreamId
 
 CHAIN_FOLDER = "chain/"
 """Subfolder of a table's folder that holds its blocks."""
 SCRATCH_FOLDER = "scratch/"
 """Subfolder of a table's folder for temporary objects. No block names them."""
-PUBLISHED_FOLDERS = ("_delta_log/", "_iceberg/", "_symlink_format_manifest/")
-"""Subfolders of a table's final root that publishers write."""
 
 Named: TypeAlias = tuple[str, bool]
 """A key in a block or a hint, and whether the file may be an adopted one."""
@@ -101,7 +99,7 @@ class Territory:
         self.number = table_number(table.table_id)
         internal = _parent(table.folder)
         self._of_others = (internal, *(f"{_parent(internal)}{folder}/" for folder in (CHANGES_FOLDER, HISTORY_FOLDER)))
-        self._published = tuple(f"{root}{folder}" for folder in PUBLISHED_FOLDERS)
+        self._published = tuple(f"{of}{folder}" for of in (root, table.history) if of is not None for folder in PUBLISHED_FOLDERS)
 
     def names(self, key: str, *, adopted: bool) -> bool:
         """Tell whether a block may name the key as that of a data file, which has the table's number in its name unless it was adopted."""

@@ -12,6 +12,8 @@ from destination_s3_spark.stream_id import StreamId
 INTERNAL_FOLDER = "airbyte_internal"
 CHANGES_FOLDER = "airbyte_changes"
 HISTORY_FOLDER = "airbyte_history"
+PUBLISHED_FOLDERS = ("_delta_log/", "_iceberg/", "_symlink_format_manifest/")
+"""Subfolders that publishers write, in a table's final root and in the folder of its histories."""
 
 _MAX_TABLE_ID = 200
 _LOOKS_HASHED = re.compile(r"_[0-9a-f]{8}$")
@@ -54,12 +56,13 @@ def history_root(template: PathTemplate, stream: StreamId) -> str:
 def _own_root(template: PathTemplate, stream: StreamId, top: str) -> str:
     """Return a folder of the table below a top folder of the connector.
 
-    A name that had to be changed, or that looks as if it ended in a hash, gets the stream's hash. Without a namespace its folder is left
-    out.
+    A name that had to be changed, or that looks as if it ended in a hash, gets the stream's hash, and so does that of a folder in which the
+    histories of another stream are published. Without a namespace its folder is left out.
     """
     namespace, name = stream.namespace or "", stream.name
     folders = [safe_segments(safe_characters(part).replace("/", "_"))[:_MAX_TABLE_ID] for part in (namespace, name)]
-    if folders != [namespace, name] or not name or _LOOKS_HASHED.search(name):
+    is_taken = top == HISTORY_FOLDER and f"{name}/" in PUBLISHED_FOLDERS
+    if folders != [namespace, name] or not name or is_taken or _LOOKS_HASHED.search(name):
         folders[1] = f"{folders[1]}_{stream_hash(stream)}"
     return "/".join([f"{template.base}{top}", *filter(None, folders), ""])
 

@@ -123,7 +123,7 @@ class Refusing:
 def test_a_table_that_a_publisher_refuses_is_named_with_the_reason(
     make_table: Callable[..., Any], repair: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kind = PublisherKind(lambda _config, roots, _template, _rules: dict.fromkeys(roots, Refusing()), lambda *_: None)
+    kind = PublisherKind(lambda _config, tables: dict.fromkeys(tables, Refusing()), lambda *_: None)
     monkeypatch.setattr(registry, "PUBLISHERS", [*registry.PUBLISHERS, kind])
     clean, dead = make_table("shop", "orders"), make_table("shop", "users")
     append(clean, 1).close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -31,12 +31,10 @@ from destination_s3_spark.formats.file_format import (
 from destination_s3_spark.formats.file_statistics import WrittenFile
 from destination_s3_spark.protocol.catalog import Catalog, parse_catalog
 from destination_s3_spark.storage.object_store import ObjectStore
-from destination_s3_spark.storage.paths import PathTemplate
 from destination_s3_spark.storage.settings import S3Settings
-from destination_s3_spark.stream_id import StreamId
+from destination_s3_spark.storage.table_paths import PUBLISHED_FOLDERS
 from destination_s3_spark.tables.publishers import registry as publishers
-from destination_s3_spark.tables.publishers.publication import PublisherKind
-from destination_s3_spark.tables.rules import Rules
+from destination_s3_spark.tables.publishers.publication import PublisherKind, ShownTable
 from unit_tests.sync.inline_lake import InlineLake, records, state, status
 
 
@@ -105,8 +103,8 @@ class Listing:
         pass
 
 
-def listings(_config: Config, roots: Mapping[StreamId, str], _template: PathTemplate, _rules: Rules) -> dict[StreamId, Listing]:
-    return dict.fromkeys(roots, Listing())
+def listings(_config: Config, tables: Sequence[ShownTable]) -> dict[ShownTable, Listing]:
+    return dict.fromkeys(tables, Listing())
 
 
 LISTING = PublisherKind(listings, lambda *_: None)
@@ -131,7 +129,7 @@ def catalog(mode: str, generation: int = 1, minimum: int = 0) -> Catalog:
 def _entered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(formats, "FORMATS", [*formats.FORMATS, FEATHER])
     monkeypatch.setattr(publishers, "PUBLISHERS", [*publishers.PUBLISHERS, LISTING])
-    monkeypatch.setattr(territory, "PUBLISHED_FOLDERS", (*territory.PUBLISHED_FOLDERS, "_listing/"))
+    monkeypatch.setattr(territory, "PUBLISHED_FOLDERS", (*PUBLISHED_FOLDERS, "_listing/"))
 
 
 @pytest.mark.parametrize("mode", ["append", "append_dedup"])

@@ -10,6 +10,7 @@ import pytest
 from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.storage.settings import S3Settings
 from unit_tests.sync.test_forget import MARK, NUMBER, WAITING, Lake, dying_everywhere, person, somebody
+from unit_tests.tables.publishers.delta_readers import DeltaReaders
 
 HISTORY = {"history": [{"stream": "*"}]}
 
@@ -35,14 +36,14 @@ def lives(lake: Lake, *, key: tuple[str, ...] = ("id",)) -> None:
     lake.go("append_dedup", [person(2), somebody(3, 2)], key=key)
     lake.go("append_dedup", [person(3, _ab_cdc_deleted_at="2026-01-01T00:00:00Z"), somebody(4, 2)], key=key)
     lake.go("append_dedup", [person(4)], key=key)
-    lake.options = {"tables": {**lake.options["tables"], **WAITING}}
+    lake.options = {**lake.options, "tables": {**lake.options["tables"], **WAITING}}
     lake.go("append_dedup", [person(5), somebody(5, 2)], key=key)
 
 
 @pytest.mark.parametrize("raw", [True, False], ids=["raw", "no raw"])
 @pytest.mark.parametrize("wanted", [{"id": NUMBER}, {"mail": f"{MARK}1@example.org"}], ids=["by id", "by an earlier mail"])
 def test_no_version_of_a_forgotten_person_stays(lake: Lake, raw: bool, wanted: dict[str, Any]) -> None:
-    lake.options = {"tables": {**HISTORY, "raw_tables": raw}}
+    lake.options = {"tables": {**HISTORY, "raw_tables": raw}, "publish": {"delta": raw}}
     lives(lake)
     before = versions(lake)
     record = lake.forget(wanted)
@@ -50,8 +51,11 @@ def test_no_version_of_a_forgotten_person_stays(lake: Lake, raw: bool, wanted: d
     assert versions(lake) == of_others(before)
     assert (record["rows"]["valid versions"], record["rows"]["ended versions"]) == (1, 2)
     lake.verify()
+    if raw:
+        shown = DeltaReaders.on_s3(lake.settings, "lake/airbyte_history/users/").table().to_pyarrow_table()
+        assert sorted(shown["_airbyte_raw_id"].to_pylist()) == sorted(row["_airbyte_raw_id"] for row in versions(lake))
 
-    lake.options = {"tables": {**HISTORY, "raw_tables": raw}}
+    lake.options = {"tables": {**HISTORY, "raw_tables": raw}, "publish": {"delta": raw}}
     lake.go("append_dedup", [somebody(3, 3), somebody(7, 2)])
     assert {(row["id"], row["mail"]) for row in lake.rows(FileKind.CLOSED)} >= {(3, "3@1"), (3, "3@2"), (5, "5@1"), (7, "7@1")}
     assert lake.holding() == []

@@ -18,6 +18,7 @@ from destination_s3_spark.chain.settle import sweep
 from destination_s3_spark.chain.table_store import TableStore
 from destination_s3_spark.chain.territory import OrphanUploads, Table
 from destination_s3_spark.storage.object_store import ObjectStore
+from destination_s3_spark.tables.publishers.histories import concerned
 from destination_s3_spark.tables.publishers.publication import Publication, Publisher, publication_of, show_checked, withdraw_forgotten
 
 NO_SYNC = 0
@@ -49,7 +50,8 @@ def repair(
     store = TableStore(bucket, chain)
     chain.read()
     chain.catch_up()
-    withdrawn = withdraw_forgotten(publishers, store, chain.head)
+    publishers = concerned(publishers, chain.head)
+    withdrawn = withdraw_forgotten(publishers, store, chain)
     if chain.head.unsettled is None:
         publications = [publication_of(publisher, store, chain.head, chain.live_files()) for publisher in publishers]
         if not chain.head.contents.expired(chain.now()) and not _has_leftovers(store, chain, publications, orphans):

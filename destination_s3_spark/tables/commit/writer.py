@@ -33,9 +33,8 @@ from destination_s3_spark.storage.object_store import ObjectNotFound, ObjectStor
 from destination_s3_spark.tables.commit.batch import Batch, CommitResult, TableCheckpoint, Written, cut_batch, flaw_of
 from destination_s3_spark.tables.landing.slices import StagedSlice
 from destination_s3_spark.tables.publishers.publication import (
-    DELTA_PUBLISHER,
     Publisher,
-    remove_delta_log,
+    remove_delta_logs,
     show,
     show_checked,
     show_if_behind,
@@ -231,11 +230,10 @@ class TableWriter:
         )
         return self._rewrite(files, removed, event, keeps=False)
 
-    def remove_delta_log(self) -> None:
-        """Remove the table's Delta log, which has bounds of values of files that are gone. `close` writes another if it is published."""
+    def remove_delta_logs(self) -> None:
+        """Remove the table's Delta logs, which have bounds of values of files that are gone. `close` writes those that are published."""
         with self._ending_on_error():
-            remove_delta_log(self.store, self._chain.head)
-            self._chain.shown.pop(DELTA_PUBLISHER, None)
+            remove_delta_logs(self.store, self._chain)
 
     def replace(
         self,

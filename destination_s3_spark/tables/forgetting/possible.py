@@ -100,17 +100,25 @@ def _require_readable(table: OpenTable) -> None:
             f"log's objects under '{layout.changes}' once its readers need them no more, with change_log.enabled off, or wait for their "
             "retention."
         )
-    if next(iter(table.writer.store.list(f"{layout.root}{ICEBERG_FOLDER}")), None) is not None:
+    for root in (layout.root, layout.histories):
+        _require_no_iceberg(table, f"{root}{ICEBERG_FOLDER}")
+
+
+def _require_no_iceberg(table: OpenTable, folder: str) -> None:
+    if next(iter(table.writer.store.list(folder)), None) is not None:
         raise table.refuse(
             "it is published for Iceberg, whose metadata has bounds of values, also of older versions. Nothing was changed. Switch the "
-            f"publication off, drop the table in the catalog, delete what is under '{layout.root}{ICEBERG_FOLDER}', forget, and switch it "
-            "on again."
+            f"publication off, drop the table in the catalog, delete what is under '{folder}', forget, and switch it on again."
         )
 
 
-def has_delta_log(table: OpenTable, state: TableState) -> bool:
-    """Tell whether the table has a Delta log. Raises ConfigError for one that is not the table's or cannot be read."""
-    log = DeltaLog(table.writer.store, table.layout.root)
+def has_delta_logs(table: OpenTable, state: TableState) -> bool:
+    """Tell whether the table or its history has a Delta log. Raises ConfigError for one that is not theirs or cannot be read."""
+    return True in [_has_delta_log(table, state, root) for root in (table.layout.root, table.layout.histories)]
+
+
+def _has_delta_log(table: OpenTable, state: TableState, root: str) -> bool:
+    log = DeltaLog(table.writer.store, root)
     try:
         found = log.read()
     except UnreadableLog:

@@ -22,11 +22,10 @@ from destination_s3_spark.errors import Bug
 from destination_s3_spark.formats.parquet import ParquetOptions
 from destination_s3_spark.schema.airbyte_type import Scalar
 from destination_s3_spark.schema.arrow import contiguous
-from destination_s3_spark.schema.field_ids import FIELD_ID
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.storage.staging import StagedFileSink
+from destination_s3_spark.tables.columns.validity import VALIDITY
 from destination_s3_spark.tables.open_table import OpenTable
-from destination_s3_spark.tables.rules import IS_CURRENT, IS_DELETED, VALID_FROM, VALID_TO
 from destination_s3_spark.tables.runs.keys import CDC_FIELDS, META, RAW_ID, KeySpec
 from destination_s3_spark.tables.runs.sorted_file import MergeForm, SortedFileWriter
 from destination_s3_spark.tables.runs.table_format import TableFormat
@@ -36,14 +35,6 @@ from destination_s3_spark.tables.stored.conversion import project
 
 _MICROS = pa.timestamp("us", tz="UTC")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_FIRST_ID = 1_000_000_001
-"""The field id of the first of a history's own columns, above those that the columns of a table ever get."""
-VALIDITY = tuple(
-    pa.field(name, kind, nullable, {FIELD_ID: str(_FIRST_ID + number)})
-    for number, (name, kind, nullable) in enumerate(
-        ((VALID_FROM, _MICROS, False), (VALID_TO, _MICROS, True), (IS_CURRENT, pa.bool_(), False), (IS_DELETED, pa.bool_(), False))
-    )
-)
 
 
 @dataclass(frozen=True, slots=True)

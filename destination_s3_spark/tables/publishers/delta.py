@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import re
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import ClassVar
@@ -61,6 +61,7 @@ from destination_s3_spark.tables.publishers.publication import (
     DELTA_PUBLISHER,
     NotPublished,
     PublisherKind,
+    ShownTable,
     recorded_columns,
     recorded_fields,
     recorded_partitioning,
@@ -68,7 +69,7 @@ from destination_s3_spark.tables.publishers.publication import (
     require_divided,
     shown_files,
 )
-from destination_s3_spark.tables.rules import WAITING_PROPERTIES, MergeRule, Rules, waiting_properties
+from destination_s3_spark.tables.rules import WAITING_PROPERTIES, MergeRule, waiting_properties
 
 COMMIT_TRIES = 8
 """Most attempts to commit while other writers commit at the same time."""
@@ -317,12 +318,11 @@ class DeltaTable:
         return _Base(version, commit_hash(body), _millis(now), target.block, target.time, paths, columns, waiting, checkpoint).mark()
 
 
-def _of_tables(config: Config, roots: Mapping[StreamId, str], template: PathTemplate, rules: Rules) -> dict[StreamId, DeltaTable]:
+def _of_tables(config: Config, tables: Sequence[ShownTable]) -> dict[ShownTable, DeltaTable]:
     """Make a publisher for each table that has a folder of its own, if the option is on and the format is Parquet."""
     if not (config.publish.delta and isinstance(config.format, ParquetFormat)):
         return {}
-    streams = roots.keys() - overlaps(roots, template).keys()
-    return {stream: DeltaTable(merge_rule=rules.merges_of(stream)) for stream in streams}
+    return {table: DeltaTable(merge_rule=table.merge_rule) for table in tables if table.neighbour is None}
 
 
 def _require_publishable(config: Config, roots: Mapping[StreamId, str], template: PathTemplate) -> None:

@@ -25,15 +25,21 @@ from destination_s3_spark.storage.glue import GlueChanged, GlueFailed, GlueTable
 from destination_s3_spark.storage.object_store import ObjectStore
 from destination_s3_spark.storage.paths import PathTemplate
 from destination_s3_spark.storage.settings import S3Settings
-from destination_s3_spark.storage.table_paths import internal_root, overlaps
 from destination_s3_spark.stream_id import StreamId
-from destination_s3_spark.tables.publishers.publication import NotPublished, PublisherKind, recorded_fields, require_current_types
-from destination_s3_spark.tables.publishers.sql_types import HIVE, catalog_name, colliding, sql_columns
+from destination_s3_spark.tables.publishers.publication import (
+    NotPublished,
+    PublisherKind,
+    ShownTable,
+    recorded_fields,
+    require_current_types,
+    rivals_of,
+)
+from destination_s3_spark.tables.publishers.sql_types import HIVE, catalog_name, sql_columns
 from destination_s3_spark.tables.publishers.symlink import MANIFEST
-from destination_s3_spark.tables.rules import WAITING_PROPERTIES, MergeRule, Rules, waiting_properties
+from destination_s3_spark.tables.rules import WAITING_PROPERTIES, MergeRule, waiting_properties
 
 OWNER = "airbyte.table-id"
-"""Table parameter: the S3 URI of the folder of the table's chain. A table with another one, or with none, is not ours."""
+"""Table parameter: the S3 URI of the folder of the table's chain, or of a history's. A table with another one, or none, is not ours."""
 BLOCK = "airbyte.block"
 """Table parameter: number of the newest block of the chain when the columns were registered."""
 TRIES = 4
@@ -97,7 +103,7 @@ class GlueCatalog:
 
 @dataclass(frozen=True, slots=True)
 class GlueTable:
-    """Publisher of one table. `folder`: the key prefix of the table's chain. `rival`: another stream with the same name in the catalog."""
+    """Publisher of one table. `folder`: as `ShownTable.owner`. `rival`: another stream with the same name in the catalog."""
 
     catalog: GlueCatalog
     identifier: tuple[str, str]
@@ -241,7 +247,7 @@ def _failures() -> Iterator[None]:
         raise NotPublished(str(error)) from error
 
 
-def _of_tables(config: Config, roots: Mapping[StreamId, str], template: PathTemplate, rules: Rules) -> dict[StreamId, GlueTable]:
+def _of_tables(config: Config, tables: Sequence[ShownTable]) -> dict[ShownTable, GlueTable]:
     """Make a publisher for each table that has a Delta log or a symlink manifest, if a database is configured.
 
     A Delta table is preferred: its log has the columns, so Glue is never behind.
@@ -251,12 +257,9 @@ def _of_tables(config: Config, roots: Mapping[StreamId, str], template: PathTemp
         return {}
     define = delta_definition if config.publish.delta else symlink_definition
     catalog = GlueCatalog(s3_settings(config))
-    names = {stream: table_name(options.database, stream) for stream in roots.keys() - overlaps(roots, template).keys()}
-    rivals = colliding(names)
-    return {
-        stream: GlueTable(catalog, name, internal_root(template, stream), define, rivals.get(stream), rules.merges_of(stream))
-        for stream, name in names.items()
-    }
+    names = {table: table_name(options.database, table.name) for table in tables if table.neighbour is None}
+    rivals = rivals_of(names)
+    return {table: GlueTable(catalog, name, table.owner, define, rivals.get(table), table.merge_rule) for table, name in names.items()}
 
 
 def table_name(database: str, stream: StreamId) -> tuple[str, str]:

@@ -12,7 +12,7 @@ holds the truth, so the next sync or `repair` brings readers up to date.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
@@ -40,7 +40,7 @@ from destination_s3_spark.stream_id import StreamId
 
 if TYPE_CHECKING:  # a cluster's executors have no pydantic
     from destination_s3_spark.config.config import Config
-    from destination_s3_spark.tables.rules import Rules
+    from destination_s3_spark.tables.rules import MergeRule
 
 MOST_ATTEMPTS = 8
 """Most times that an overtaken writer publishes the newest state while another writer goes on. The other one publishes at its end."""
@@ -49,6 +49,8 @@ logger = logging.getLogger(__name__)
 users_logger = logging.getLogger("airbyte")
 DELTA_PUBLISHER = "delta"
 """The name of the publisher of Delta tables."""
+HISTORY_SUFFIX = "_history"
+"""What is added to the name of a table for its history, and to the name of a publisher for the one that shows histories."""
 
 
 class NotPublished(Exception):
@@ -88,13 +90,51 @@ def nothing_to_check(config: Config, store: ObjectStore, template: PathTemplate)
 
 
 @dataclass(frozen=True, slots=True)
-class PublisherKind:
-    """A kind of publication. Each publisher's module provides one. The first two functions take the final roots of all known tables."""
+class ShownTable:
+    """A table as readers outside the chain know it: that of a stream, or the history beside it.
 
-    of_tables: Callable[[Config, Mapping[StreamId, str], PathTemplate, Rules], Mapping[StreamId, Publisher]]
-    """Makes the publisher of each table that has one."""
+    `root`: the folder below which its files are. `owner`: a key prefix of its own, by which a catalog's table is known to be this one.
+    `neighbour`: what else has files in its folder, for a message, or None.
+    """
+
+    stream: StreamId
+    root: str
+    owner: str
+    neighbour: str | None = None
+    merge_rule: MergeRule | None = None
+    is_history: bool = False
+
+    @property
+    def name(self) -> StreamId:
+        """The namespace and the name by which catalogs know it."""
+        return StreamId(self.stream.namespace, self.stream.name + HISTORY_SUFFIX) if self.is_history else self.stream
+
+
+def rivals_of(names: Mapping[ShownTable, Hashable]) -> dict[ShownTable, StreamId]:
+    """Map each table whose name in a catalog, or place in the bucket, is also another's to that other one's stream.
+
+    A history takes no name from a table.
+    """
+    owners: dict[Hashable, list[ShownTable]] = {}
+    for table in sorted(names, key=lambda table: table.is_history):
+        owners.setdefault(names[table], []).append(table)
+    return {
+        table: next(other.stream for other in sharing if other != table)
+        for sharing in owners.values()
+        for place, table in enumerate(sharing)
+        if len(sharing) > 1 and (place or table.is_history or not sharing[1].is_history)
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class PublisherKind:
+    """A kind of publication. Each publisher's module provides one."""
+
+    of_tables: Callable[[Config, Sequence[ShownTable]], Mapping[ShownTable, Publisher]]
+    """Makes the publisher of each of all known tables that has one. For a history it gets what `histories` makes of the table's state."""
     require: Callable[[Config, Mapping[StreamId, str], PathTemplate], None]
-    """Raises ConfigError if the user requests the publication for tables that cannot have it. Warns about tables without it."""
+    """Raises ConfigError if the user requests the publication for tables that cannot have it. Warns about tables without it. Takes the
+    final roots of all known tables."""
     check: Callable[[Config, ObjectStore, PathTemplate], None] = nothing_to_check
     """Tries every call of a catalog that publishing needs, below the given bucket path. Raises SyncError, and leaves nothing behind."""
 
@@ -149,9 +189,11 @@ def show_if_behind(publishers: Sequence[Publisher], store: ObjectStore, chain: C
         _check_newest(behind, store, chain)
 
 
-def withdraw_forgotten(publishers: Sequence[Publisher], store: ObjectStore, state: TableState) -> bool:
-    """Remove a Delta log that is no longer published, even if the hint does not know of it. Return whether there was one."""
-    return not _has_delta(publishers) and withdraw_delta_log(store, state) is Withdrawal.DONE
+def withdraw_forgotten(publishers: Sequence[Publisher], store: ObjectStore, chain: Chain) -> bool:
+    """Remove Delta logs that are no longer published, even if the hint does not know of them. Return whether there was one."""
+    if _has_delta(publishers):
+        return False
+    return Withdrawal.DONE in [withdraw_delta_log(store, chain.head, root) for _, root in _delta_roots(chain)]
 
 
 def show_newest(publishers: Sequence[Publisher], store: ObjectStore, chain: Chain) -> None:
@@ -189,17 +231,27 @@ def _check_newest(publishers: Sequence[Publisher], store: ObjectStore, chain: Ch
 
 
 def _withdraw(publishers: Sequence[Publisher], store: ObjectStore, chain: Chain) -> None:
-    """Remove the Delta log if the table was, or may have been, shown as a Delta table and no longer is. Takes no request otherwise.
+    """Remove the Delta logs of the table and its history if they were, or may have been, shown by one and no longer are.
 
-    A session that died may have written a log without a mark in the hint.
+    A session that died may have written a log without a mark in the hint. Otherwise no request is taken.
     """
-    if _has_delta(publishers) or (DELTA_PUBLISHER not in chain.shown and chain.shown_is_complete):
+    if _has_delta(publishers):
         return
-    if withdraw_delta_log(store, chain.head) is Withdrawal.UNREADABLE:
-        chain.shown.setdefault(DELTA_PUBLISHER, PublishedMark(""))  # later syncs try again
-    else:
-        chain.shown.pop(DELTA_PUBLISHER, None)
-        chain.shown_is_complete = True
+    for name, root in _delta_roots(chain):
+        if name not in chain.shown and chain.shown_is_complete:
+            continue
+        if withdraw_delta_log(store, chain.head, root) is Withdrawal.UNREADABLE:
+            chain.shown.setdefault(name, PublishedMark(""))  # later syncs try again
+        else:
+            chain.shown.pop(name, None)
+    chain.shown_is_complete = True
+
+
+def _delta_roots(chain: Chain) -> Iterator[tuple[str, str]]:
+    """Yield the names of the publishers that write Delta logs, each with the folder in which its log lies."""
+    yield DELTA_PUBLISHER, chain.head.identity.final_root
+    if chain.table.history is not None:
+        yield DELTA_PUBLISHER + HISTORY_SUFFIX, chain.table.history
 
 
 def _has_delta(publishers: Sequence[Publisher]) -> bool:
@@ -243,9 +295,15 @@ class Withdrawal(Enum):
     UNREADABLE = "unreadable"
 
 
-def remove_delta_log(store: ObjectStore, state: TableState) -> bool:
-    """Remove the table's Delta log. Return whether there was one. Raises UnreadableLog. Takes one LIST if there is none."""
-    log = DeltaLog(store, state.identity.final_root)
+def remove_delta_logs(store: ObjectStore, chain: Chain) -> None:
+    """Remove the Delta logs of the table and its history. Raises UnreadableLog. Takes one LIST for each if there is none."""
+    for name, root in _delta_roots(chain):
+        _remove_delta_log(store, chain.head, root)
+        chain.shown.pop(name, None)
+
+
+def _remove_delta_log(store: ObjectStore, state: TableState, root: str) -> bool:
+    log = DeltaLog(store, root)
     found = log.read()
     is_own = found is not None and state.identity.table_id in found.transactions
     if is_own:
@@ -253,11 +311,11 @@ def remove_delta_log(store: ObjectStore, state: TableState) -> bool:
     return is_own
 
 
-def withdraw_delta_log(store: ObjectStore, state: TableState) -> Withdrawal:
-    """Remove the table's Delta log, because it is not published any more. Takes one LIST if there is none."""
-    prefix = DeltaLog(store, state.identity.final_root).prefix
+def withdraw_delta_log(store: ObjectStore, state: TableState, root: str) -> Withdrawal:
+    """Remove a Delta log of the table, because it is not published any more. Takes one LIST if there is none."""
+    prefix = DeltaLog(store, root).prefix
     try:
-        removed = remove_delta_log(store, state)
+        removed = _remove_delta_log(store, state, root)
     except UnreadableLog as error:
         users_logger.warning(
             "table %s: publish.delta is off, but the Delta log under '%s' stays, because it cannot be read: %s. Remove it.",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from destination_s3_spark.schema.airbyte_type import (
@@ -18,7 +18,6 @@ from destination_s3_spark.schema.airbyte_type import (
     Union,
 )
 from destination_s3_spark.schema.table_schema import union_members
-from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.wording import printable
 
 _HIVE_NAME = re.compile(r"[\w.$ ]+")
@@ -133,13 +132,3 @@ def _member(field: Field, dialect: Dialect) -> str:
 def catalog_name(name: str) -> str:
     """Return the name in lower case with an underscore for every character that is neither a letter of ASCII nor a digit."""
     return _OTHER.sub("_", name.lower())[:_LONGEST]
-
-
-def colliding(names: Mapping[StreamId, Hashable]) -> dict[StreamId, StreamId]:
-    """Map each stream whose name in the catalog, or place in the bucket, is also another stream's to that other stream."""
-    owners: dict[Hashable, list[StreamId]] = {}
-    for stream, name in names.items():
-        owners.setdefault(name, []).append(stream)
-    return {
-        stream: next(other for other in sharing if other != stream) for sharing in owners.values() if len(sharing) > 1 for stream in sharing
-    }

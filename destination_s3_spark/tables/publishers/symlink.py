@@ -7,7 +7,7 @@ replaces the manifest, so a query plans with the files either before or after a 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC
 from typing import ClassVar
@@ -23,8 +23,8 @@ from destination_s3_spark.storage.object_store import ObjectChanged, ObjectInfo,
 from destination_s3_spark.storage.paths import PathTemplate
 from destination_s3_spark.storage.table_paths import overlaps
 from destination_s3_spark.stream_id import StreamId
-from destination_s3_spark.tables.publishers.publication import NotPublished, PublisherKind
-from destination_s3_spark.tables.rules import MergeRule, Rules, waiting_properties
+from destination_s3_spark.tables.publishers.publication import NotPublished, PublisherKind, ShownTable
+from destination_s3_spark.tables.rules import MergeRule, waiting_properties
 
 MANIFEST = "_symlink_format_manifest/manifest"
 """Key of the manifest below a table's final root. Readers of the root itself skip folders that begin with `_`."""
@@ -91,15 +91,11 @@ def published_keys(live: LiveFiles) -> list[str]:
     return sorted([*live.adopted, *(file.key for file in live.of(FileKind.FINAL) if not live.is_pending(file))])
 
 
-def _of_tables(config: Config, roots: Mapping[StreamId, str], template: PathTemplate, rules: Rules) -> dict[StreamId, SymlinkManifest]:
-    """Make a publisher for each Parquet table that shares its folder with no other table, unless the option is off.
-
-    `roots` are the final roots of all known tables.
-    """
+def _of_tables(config: Config, tables: Sequence[ShownTable]) -> dict[ShownTable, SymlinkManifest]:
+    """Make a publisher for each Parquet table that shares its folder with no other table, unless the option is off."""
     if not _wanted(config):
         return {}
-    streams = roots.keys() - overlaps(roots, template).keys()
-    return {stream: SymlinkManifest(config.s3_bucket_name, rules.merges_of(stream)) for stream in streams}
+    return {table: SymlinkManifest(config.s3_bucket_name, table.merge_rule) for table in tables if table.neighbour is None}
 
 
 def _require_publishable(config: Config, roots: Mapping[StreamId, str], template: PathTemplate) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -26,20 +26,22 @@ from destination_s3_spark.storage.configured import s3_settings
 from destination_s3_spark.storage.object_store import ObjectStore
 from destination_s3_spark.storage.paths import PathTemplate
 from destination_s3_spark.storage.settings import S3Settings
-from destination_s3_spark.storage.table_paths import INTERNAL_FOLDER, internal_root
+from destination_s3_spark.storage.table_paths import INTERNAL_FOLDER
 from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.publishers.publication import (
     NotPublished,
     PublisherKind,
+    ShownTable,
     recorded_fields,
     recorded_partitioning,
     recorded_schema,
     require_current_types,
     require_divided,
+    rivals_of,
     shown_files,
 )
-from destination_s3_spark.tables.publishers.sql_types import catalog_name, colliding
-from destination_s3_spark.tables.rules import MergeRule, Rules, waiting_properties
+from destination_s3_spark.tables.publishers.sql_types import catalog_name
+from destination_s3_spark.tables.rules import MergeRule, waiting_properties
 
 if TYPE_CHECKING:  # pyiceberg is an extra, and a second of start-up time
     from destination_s3_spark.tables.publishers.iceberg.catalogs import Connection
@@ -81,7 +83,7 @@ class IcebergCatalog:
 class IcebergTable:
     """Publisher of one table.
 
-    `folder`: the key prefix of the table's chain. `rival`: another stream with the same name in the catalog. `neighbour`: another stream
+    `folder`: as `ShownTable.owner`. `rival`: another stream with the same name in the catalog. `neighbour`: another stream
     whose files lie in the same folder.
     """
 
@@ -152,19 +154,17 @@ class IcebergTable:
         return f"s3://{self.catalog.settings.bucket}/{key}"
 
 
-def _of_tables(config: Config, roots: Mapping[StreamId, str], template: PathTemplate, rules: Rules) -> dict[StreamId, IcebergTable]:
+def _of_tables(config: Config, tables: Sequence[ShownTable]) -> dict[ShownTable, IcebergTable]:
     """Make a publisher for each Parquet table if a catalog is configured."""
     options = config.publish.iceberg
     if options is None or not isinstance(config.format, ParquetFormat):
         return {}
     catalog = IcebergCatalog(options, s3_settings(config))
-    names = {stream: table_name(options, stream) for stream in roots}
-    rivals, neighbours = colliding(names), colliding(roots)
+    names = {table: table_name(options, table.name) for table in tables}
+    rivals, neighbours = rivals_of(names), rivals_of({table: table.root for table in tables})
     return {
-        stream: IcebergTable(
-            catalog, names[stream], internal_root(template, stream), rivals.get(stream), neighbours.get(stream), rules.merges_of(stream)
-        )
-        for stream in roots
+        table: IcebergTable(catalog, name, table.owner, rivals.get(table), neighbours.get(table), table.merge_rule)
+        for table, name in names.items()
     }
 
 
