@@ -18,8 +18,10 @@ from destination_s3_spark.schema.airbyte_type import Field
 from destination_s3_spark.schema.encodings import DESTINATION_S3
 from destination_s3_spark.schema.schema_event import from_event
 from destination_s3_spark.schema.table_schema import stored_fields
+from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.configured import final_options
 from destination_s3_spark.tables.publishers.iceberg.publisher import NO_NAMESPACE, table_name
+from destination_s3_spark.tables.publishers.publication import HISTORY_SUFFIX
 from destination_s3_spark.tables.publishers.sql_types import HIVE, REDSHIFT, SPARK, TRINO, Dialect, catalog_name, sql_columns
 from destination_s3_spark.tables.publishers.symlink import MANIFEST
 from destination_s3_spark.wording import printable
@@ -27,14 +29,22 @@ from destination_s3_spark.wording import printable
 
 @dataclass(frozen=True, slots=True)
 class ConfiguredTable:
+    """A table, or the history of this number as a table of its own."""
+
     table: InspectedTable
     config: Config
+    history: int | None = None
+
+    @property
+    def stream(self) -> StreamId:
+        """The namespace and the name by which catalogs know the table."""
+        of = self.table.stream
+        return of if self.history is None else StreamId(of.namespace, of.name + HISTORY_SUFFIX)
 
     @property
     def names(self) -> list[str]:
         """The namespace, if the stream has one, and the name."""
-        stream = self.table.stream
-        return [name for name in (stream.namespace, stream.name) if name]
+        return [name for name in (self.stream.namespace, self.stream.name) if name]
 
     @property
     def has_delta_log(self) -> bool:
@@ -43,12 +53,12 @@ class ConfiguredTable:
 
     @property
     def depths(self) -> set[int]:
-        """The numbers of folders between the final root and the live files."""
-        return {key.removeprefix(self.root).count("/") for key in self._keys()}
+        """The numbers of folders between the folder of the files and the files."""
+        return {key.removeprefix(self._folder).count("/") for key in self._keys()}
 
     @property
     def root(self) -> str:
-        """The key prefix of the files."""
+        """The key prefix of the table and what is published of it."""
         return self.table.state.identity.final_root
 
     @property
@@ -58,8 +68,16 @@ class ConfiguredTable:
         return extension if all(key.endswith(extension) for key in self._keys() if format_of(key) is not None) else ""
 
     def uri(self, scheme: str) -> str:
-        """Return the URI of the folder of the files."""
+        """Return the URI of the table, under which it is published."""
         return f"{scheme}://{self.config.s3_bucket_name}/{self.root}"
+
+    def folder(self, scheme: str) -> str:
+        """Return the URI of the folder of the files."""
+        return f"{scheme}://{self.config.s3_bucket_name}/{self._folder}"
+
+    @property
+    def _folder(self) -> str:
+        return self.root if self.history is None else f"{self.root}{self.history}/"
 
     def fields(self) -> tuple[Field, ...]:
         """Return the columns as they are stored."""
@@ -94,7 +112,7 @@ _FOLDER_FORMAT = "STORED AS PARQUET"
 
 
 def ddl(table: InspectedTable, config: Config, engine: SqlEngine) -> str:
-    """Return the statement that defines the table in an engine. Columns that the engine cannot read become comments.
+    """Return the statements that define the table and its history in an engine. Columns that the engine cannot read become comments.
 
     Raises ConfigError if the table has no schema yet, or if the engine has no statement for the table's files.
     """
@@ -106,7 +124,14 @@ def ddl(table: InspectedTable, config: Config, engine: SqlEngine) -> str:
             f"{chosen_format(config.format).title}. Of the engines, duckdb also reads JSON Lines and CSV."
         )
     untried = f"-- Not tried with {engine.value.capitalize()}, for want of an account.\n" if engine in UNTRIED else ""
-    return untried + _statement(ConfiguredTable(table, config), engine)
+    return untried + _statement(ConfiguredTable(table, config), engine) + _history_statement(table, config, engine)
+
+
+def _history_statement(table: InspectedTable, config: Config, engine: SqlEngine) -> str:
+    mark, history = table.readable.contents.history, table.history()
+    if mark is None or history is None:
+        return ""
+    return f"-- Its history, with a row for every version of a row:\n{_statement(ConfiguredTable(history, config, mark.number), engine)}"
 
 
 def _statement(source: ConfiguredTable, engine: SqlEngine) -> str:
@@ -138,9 +163,9 @@ def _athena_delta(source: ConfiguredTable) -> str:
 
 
 def _hive(source: ConfiguredTable, dialect: Dialect, create: str) -> str:
-    root, location = source.uri("s3"), _FOLDER_FORMAT
+    root, location = source.folder("s3"), _FOLDER_FORMAT
     if source.config.publish.symlink:
-        root, location = root + MANIFEST.rpartition("/")[0] + "/", _MANIFEST_FORMAT
+        root, location = source.uri("s3") + MANIFEST.rpartition("/")[0] + "/", _MANIFEST_FORMAT
     comments, columns = _columns(source, dialect)
     return f"{comments}{create} {_qualified(source, dialect)} (\n{columns}\n)\n{location}\nLOCATION {_escaped(root)};\n"
 
@@ -150,7 +175,7 @@ def _spark(source: ConfiguredTable, scheme: str) -> str:
     comments, columns = _columns(source, SPARK)
     return (
         f"{comments}{_spark_database(source)}CREATE TABLE IF NOT EXISTS {_qualified(source, SPARK)} (\n{columns}\n)\n"
-        f"USING parquet{options}\nLOCATION {_escaped(source.uri(scheme))};\n"
+        f"USING parquet{options}\nLOCATION {_escaped(source.folder(scheme))};\n"
     )
 
 
@@ -166,10 +191,10 @@ def _spark_database(source: ConfiguredTable) -> str:
 
 def _trino(source: ConfiguredTable) -> str:
     publish = source.config.publish
-    schema, name = catalog_name(source.table.stream.namespace or NO_NAMESPACE), catalog_name(source.table.stream.name)
+    schema, name = catalog_name(source.stream.namespace or NO_NAMESPACE), catalog_name(source.stream.name)
     shown = ""
     if publish.iceberg is not None:
-        there = ".".join(map(TRINO.name, ("iceberg", *table_name(publish.iceberg, source.table.stream))))
+        there = ".".join(map(TRINO.name, ("iceberg", *table_name(publish.iceberg, source.stream))))
         shown = (
             "-- Nothing is to be defined for a catalog `iceberg` with connector.name=iceberg and the catalog of publish.iceberg.\n"
             f"SELECT * FROM {there};\n"
@@ -194,7 +219,7 @@ def _trino_folder(source: ConfiguredTable) -> str:
     return (
         f"{catalog}-- While files are replaced, it shows rows twice: publish.delta and publish.iceberg never do.\n"
         f"{comments}CREATE TABLE IF NOT EXISTS {_qualified(source, TRINO)} (\n{columns}\n)\n"
-        f"WITH (format = 'PARQUET', external_location = {_text(source.uri('s3'))});\n"
+        f"WITH (format = 'PARQUET', external_location = {_text(source.folder('s3'))});\n"
     )
 
 
@@ -208,7 +233,7 @@ def _duckdb(source: ConfiguredTable) -> str:
 
 def _duckdb_files(source: ConfiguredTable) -> str:
     chosen = chosen_format(source.config.format)
-    patterns = [f"{source.uri('s3')}{'*/' * depth}*{source.extension}" for depth in sorted(source.depths) or [0]]
+    patterns = [f"{source.folder('s3')}{'*/' * depth}*{source.extension}" for depth in sorted(source.depths) or [0]]
     files = f"[{', '.join(map(_text, patterns))}]"
     match chosen.format_type:
         case "Parquet":
@@ -265,7 +290,7 @@ def _snowflake(source: ConfiguredTable) -> str:
         )
     if iceberg is None or isinstance(iceberg, IcebergSql):
         raise _needs_a_publisher("snowflake", "publish.delta, or publish.iceberg with a REST catalog or AWS Glue")
-    schema, name = table_name(iceberg, source.table.stream)
+    schema, name = table_name(iceberg, source.stream)
     return (
         f"{volume} `iceberg` is a catalog integration for the catalog of publish.iceberg.\n"
         f"{create}  CATALOG = 'iceberg'\n  CATALOG_NAMESPACE = {_escaped(schema)}\n  CATALOG_TABLE_NAME = {_escaped(name)};\n"

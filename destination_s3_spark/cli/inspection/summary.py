@@ -2,16 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
 
-from destination_s3_spark.chain.files import FileEntry, FileKind
+from destination_s3_spark.chain.files import HISTORY_KINDS, FileEntry, FileKind
 from destination_s3_spark.cli.inspection.commits import RecordedSync, SyncEnd, syncs
 from destination_s3_spark.cli.inspection.table import InspectedTable
 from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.publishers.publication import Publication
 from destination_s3_spark.tables.rules import WaitingRows, waiting_rows
+from destination_s3_spark.wording import counted, size_text
+
+
+@dataclass(frozen=True, slots=True)
+class HistorySummary:
+    """A history of a table. `goes_on`: whether it has every version of the table's rows; otherwise it has ended and stays as it is.
+
+    `retention_days`: the days for which versions that have ended are kept, None for ever.
+    """
+
+    number: int
+    folder: str
+    goes_on: bool
+    valid: int
+    ended: int
+    files: int
+    bytes: int
+    retention_days: int | None
+
+    def __str__(self) -> str:
+        held = f"{counted(self.valid, 'valid version')}, {self.ended:,} ended, in {counted(self.files, 'file')} ({size_text(self.bytes)})"
+        if not self.goes_on:
+            return f"{held} under {self.folder}; it goes on no longer"
+        kept = "" if self.retention_days is None else f"; ended ones are kept for {counted(self.retention_days, 'day')}"
+        return f"{held} under {self.folder}{kept}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +79,8 @@ class TableSummary:
     unsettled_is_read: bool
     waiting: WaitingRows | None = None
     """Rows beside the final table, which a later merge brings into it."""
+    histories: tuple[HistorySummary, ...] = ()
+    """The histories beside the final table, oldest first."""
 
     @property
     def table(self) -> str:
@@ -94,7 +122,19 @@ def summary(table: InspectedTable) -> TableSummary:
         unsettled_block=None if state.unsettled is None else state.unsettled.sequence_number,
         unsettled_is_read=table.readable.left_out is None,
         waiting=waiting_rows(contents, table.merge_rule),
+        histories=tuple(_histories(table)),
     )
+
+
+def _histories(table: InspectedTable) -> Iterator[HistorySummary]:
+    mark = table.readable.contents.history
+    every = table.files_of(*HISTORY_KINDS)
+    numbers = {file.history or 0 for file in every} | ({mark.number} if mark is not None else set())
+    for number in sorted(numbers):
+        files = tuple(file for file in every if file.history == number)
+        valid, ended = (sum(file.rows for file in files if file.kind is kind) for kind in (FileKind.CURRENT, FileKind.CLOSED))
+        goes_on, days = mark is not None and mark.number == number, table.history_days
+        yield HistorySummary(number, f"{table.histories}{number}/", goes_on, valid, ended, len(files), _bytes(files), days)
 
 
 def _last_sync(table: InspectedTable) -> tuple[int | None, datetime | None]:

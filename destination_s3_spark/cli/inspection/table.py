@@ -28,6 +28,7 @@ from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.configured import rules
 from destination_s3_spark.tables.factory import TableFactory
 from destination_s3_spark.tables.found import FoundTable, UnreadTable
+from destination_s3_spark.tables.publishers.histories import concerned, history_files, history_state
 from destination_s3_spark.tables.publishers.publication import Publication, Publisher, publication_of
 from destination_s3_spark.tables.rules import MergeRule
 from destination_s3_spark.tables.runs.footers import with_keys
@@ -44,7 +45,8 @@ class InspectedTable:
 
     `readable`: the table as readers see it, without a last data block with missing files. `blocks`: the newest blocks, up to the head.
     `schemas`: all blocks of the chain that set a schema. `publications`: one per publisher.
-    `merge_rule`: when the configuration lets rows be merged, None for every sync.
+    `merge_rule`: when the configuration lets rows be merged, None for every sync. `histories`: the folder of the table's histories.
+    `history_days`: the days that the configuration keeps versions that have ended, None for ever.
     """
 
     state: TableState
@@ -53,6 +55,8 @@ class InspectedTable:
     schemas: tuple[Block, ...]
     publications: tuple[Publication, ...] = ()
     merge_rule: MergeRule | None = None
+    histories: str = ""
+    history_days: int | None = None
 
     @property
     def last_data(self) -> int:
@@ -68,8 +72,16 @@ class InspectedTable:
         """Schema of the final table, or None before the first schema."""
         return None if self.state.schema is None else arrow_from_event(self.state.schema)
 
-    def files_of(self, kind: FileKind) -> tuple[FileEntry, ...]:
-        return self.readable.live.of(kind)
+    def files_of(self, *kinds: FileKind) -> tuple[FileEntry, ...]:
+        return self.readable.live.of(*kinds)
+
+    def history(self) -> InspectedTable | None:
+        """Return the history that goes on with the table as a table of its own, or None if there is none."""
+        state = msgspec.structs.replace(self.state, contents=self.readable.contents)
+        if state.contents.history is None:
+            return None
+        shown = replace(self.readable, live=history_files(state, self.readable.live))
+        return replace(self, state=history_state(state, self.histories), readable=shown)
 
 
 def read_table(
@@ -87,8 +99,7 @@ def read_table(
         with ThreadPoolExecutor(FOOTERS_AT_ONCE, "footers") as pool:
             files = tuple(with_keys(seen.live.files, TableStore(factory.store, chain), pool.map))
         seen = replace(seen, live=msgspec.structs.replace(seen.live, files=files))
-    shown, rule = _publications(factory, chain, seen, publishers), rules(factory.config).merges_of(found.stream)
-    return InspectedTable(chain.head, seen, blocks, tuple(chain.schema_history()), shown, rule)
+    return _inspected(factory, found, chain, seen, publishers, blocks, tuple(chain.schema_history()))
 
 
 def read_head(factory: TableFactory, found: FoundTable, publishers: Sequence[Publisher] = ()) -> InspectedTable:
@@ -99,14 +110,22 @@ def read_head(factory: TableFactory, found: FoundTable, publishers: Sequence[Pub
     """
     chain = factory.read_chain(found)
     blocks = () if chain.head.opener.sync_id else tuple(chain.blocks())
-    seen = _seen(factory, chain)
-    shown, rule = _publications(factory, chain, seen, publishers), rules(factory.config).merges_of(found.stream)
-    return InspectedTable(chain.head, seen, blocks, (), shown, rule)
+    return _inspected(factory, found, chain, _seen(factory, chain), publishers, blocks, ())
 
 
-def _publications(factory: TableFactory, chain: Chain, seen: Readable, publishers: Sequence[Publisher]) -> tuple[Publication, ...]:
-    store = TableStore(factory.store, chain)
-    return tuple(publication_of(publisher, store, chain.head, seen.live) for publisher in publishers)
+def _inspected(
+    factory: TableFactory,
+    found: FoundTable,
+    chain: Chain,
+    seen: Readable,
+    publishers: Sequence[Publisher],
+    blocks: tuple[Block, ...],
+    schemas: tuple[Block, ...],
+) -> InspectedTable:
+    store, chosen = TableStore(factory.store, chain), rules(factory.config)
+    shown = tuple(publication_of(publisher, store, chain.head, seen.live) for publisher in concerned(publishers, chain.head))
+    rule, folder = chosen.merges_of(found.stream), found.table.history or ""
+    return InspectedTable(chain.head, seen, blocks, schemas, shown, rule, folder, chosen.history_days)
 
 
 def _seen(factory: TableFactory, chain: Chain) -> Readable:
