@@ -148,7 +148,7 @@ class S3(Settings):
         validate_default=True,
         title="KMS key",
         description="The key for server-side encryption with KMS: its ID, ARN or alias. By default AWS's own key for S3.",
-        examples=["arn:aws:kms:eu-central-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab"],
+        examples=["alias/lake"],
         json_schema_extra={"airbyte_secret": False, **documented(Applies.NEW_FILES, page="iam-policy.md")},
     )
     expected_bucket_owner: Annotated[str, Shape(r"^[0-9]{12}$", "a 12-digit AWS account ID")] | None = Field(

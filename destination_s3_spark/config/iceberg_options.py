@@ -15,8 +15,7 @@ NAMESPACE_OPTION: Any = Field(
     None,
     title="Namespace",
     description=(
-        "The namespace (in Glue, the database) of all tables. By default that of the stream, or default for streams without one. It is "
-        "created if it does not exist."
+        "The namespace (in Glue, the database) of all tables, made if it does not exist. By default that of the stream, or default."
     ),
     examples=["shop"],
 )
@@ -61,7 +60,7 @@ class IcebergRest(Settings):
     scope: str | None = Field(
         None,
         title="Scope",
-        description="The OAuth2 scope to ask for, for example PRINCIPAL_ROLE:ALL of Polaris. By default catalog.",
+        description="The OAuth2 scope to ask for. By default catalog.",
         examples=["PRINCIPAL_ROLE:ALL"],
     )
     oauth2_server_uri: Annotated[str, AfterValidator(_http_url)] | None = Field(
@@ -95,7 +94,7 @@ class IcebergSql(Settings):
     catalog_name: str = Field(
         "default",
         title="Catalog name",
-        description="The name under which the database keeps the tables. Readers must use the same.",
+        description="The catalog's name in the database, for readers too.",
         examples=["lake"],
     )
     namespace: Namespace | None = NAMESPACE_OPTION

@@ -189,7 +189,9 @@ def _type(option: Mapping[str, Any]) -> str:
         return f"one of {len(values)} names, or blank"
     name = {"string": "text", "array": "list"}.get(option["type"], option["type"])
     least = option.get("minimum", option.get("exclusiveMinimum"))
-    bounds = ("above " if "exclusiveMinimum" in option else "from ") + str(least) if least is not None else ""
+    bounds = (
+        ("above " if "exclusiveMinimum" in option else "" if "maximum" in option else "from ") + str(least) if least is not None else ""
+    )
     if "maximum" in option:
         bounds += f" to {option['maximum']}"
     return f"{name}{f', {bounds}' if bounds else ''}{', secret' if option.get('airbyte_secret') else ''}"

@@ -417,8 +417,8 @@ class Publish(Settings):
         False,
         title="Delta table",
         description=(
-            "Whether each table is also a Delta table (_delta_log), so that Delta readers see every change at once. Only for Parquet and "
-            "for tables with a folder of their own. Switching it off removes the log."
+            "Whether each table is also a Delta table (_delta_log), so that Delta readers see every change at once. Only for Parquet, and "
+            "not in shared folders. Switching it off removes the log."
         ),
         json_schema_extra=documented(page="readers.md#delta-tables"),
     )
@@ -432,8 +432,8 @@ class Publish(Settings):
         None,
         title="Iceberg",
         description=(
-            "The catalog in which each Parquet table is also an Apache Iceberg table. The table's own files are its data files, and its "
-            "metadata is in _iceberg/ in the table's folder."
+            "The catalog in which each Parquet table is also an Apache Iceberg table over the same files, with its metadata in _iceberg/ "
+            "in the table's folder."
         ),
         json_schema_extra=documented(page="readers.md#iceberg"),
     )
@@ -444,7 +444,7 @@ class Publish(Settings):
         title="Minutes to keep replaced files",
         description=(
             "How long files that a merge, a refresh or a compaction replaced stay in the bucket, for queries that were planned before. "
-            "Programs that read all files of a folder see such rows twice. By default they are deleted at once."
+            "Readers of the folder see such rows twice. By default they are deleted at once."
         ),
         examples=[240],
         json_schema_extra=documented(page="readers.md#keeping-replaced-files"),
