@@ -12,7 +12,9 @@ COMPILE := $(BIN)/python -m uv pip compile --quiet --generate-hashes --no-header
 # What builds the image's packages. pyproject.toml and kernel/pyproject.toml name the same.
 BUILD_TOOLS := 'setuptools>=77' wheel 'maturin>=1.9,<2'
 CYCLONEDX := 11.12.0
-PYTEST := $(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadgroup --no-loadscope-reorder
+# A test that hangs fails after a while: its process ends, and the others run what is left. With new processes xdist would wait for ever.
+LIMIT := --timeout=900 --timeout-method=thread --max-worker-restart=0
+PYTEST := $(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadgroup --no-loadscope-reorder $(LIMIT)
 # A test of the installed command waits for processes and servers much of its time, so one worker more than CPUs runs all.
 ALL := not image_tests and not reader_tests and not trino_tests and not clusters
 KERNEL := kernel/Cargo.toml kernel/Cargo.lock kernel/pyproject.toml $(wildcard kernel/src/*.rs)
@@ -47,7 +49,7 @@ test-all: install ## Run all tests but those of the image and of other readers; 
 test-readers: install ## Read published tables with Spark 4.1, ClickHouse, DuckDB and Daft (some 900 MB once; six minutes)
 	@scripts/install-readers
 	@echo "==> reading published tables with Spark 4.1, ClickHouse, DuckDB and Daft"
-	@$(BIN)/python -m pytest -m reader_tests integration_tests/readers $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest --timeout=900 -m reader_tests integration_tests/readers $(PYTEST_ARGS)
 
 test-trino: install ## Read published tables with Trino, before a release (some 850 MB once; five minutes)
 	@scripts/install-trino
