@@ -88,15 +88,19 @@ class LogColumn(msgspec.Struct, frozen=True):
     type: str
 
 
-class LogFile(msgspec.Struct, frozen=True):
-    """A data file: its name in the folder and its number of events or rows."""
+class LogFile(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A data file: its name in the folder and its number of events or rows, and that of those that were forgotten."""
 
     key: str
     rows: int
+    redacted: int = 0
 
 
 class Manifest(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """The description of a group. Its files are in log order. The counts are those before its first event and after its last."""
+    """The description of a group. Its files are in log order. The counts are those before its first event and after its last.
+
+    `replaces`: the name of the group that this one took the place of. As long as that one is there, it does not count.
+    """
 
     format_version: Literal[1] = 1
     format: ChangeLogFormat
@@ -112,6 +116,12 @@ class Manifest(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     files: tuple[LogFile, ...]
     operation_count_before: OperationCount
     operation_count: OperationCount
+    replaces: str | msgspec.UnsetType = msgspec.UNSET
+
+    @property
+    def header_rows(self) -> int:
+        """The number of rows before the first one in each file."""
+        return int(self.include_header and self.format is ChangeLogFormat.REPLICANT_CSV)
 
     def to_bytes(self) -> bytes:
         """Return the object's bytes. Equal manifests have equal bytes."""

@@ -37,7 +37,7 @@ BinarySource: TypeAlias = Any
 
 _READ_BYTES = 8 * 2**20
 _CSV_CELL = re.compile(r'(?:^|,)(?:"((?:[^"]++|"")*+)"|([^,"]*+))')
-_ROWS_AT_ONCE = 8192
+PARQUET_ROWS_AT_ONCE = 8192
 _DECIMAL = "decimal128("
 """The beginning of a decimal type in the text of a column's type."""
 
@@ -93,10 +93,14 @@ def _csv_rows(manifest: Manifest, file: BinarySource) -> Iterator[Values]:
 
 def _csv_cells(manifest: Manifest, file: BinarySource) -> Iterator[list[Any]]:
     """Yield the texts of each row's cells, None for a bare NULL. Python's csv module cannot tell a bare NULL from a quoted one."""
-    lines = iter(BufferedReader(_unzipped(file)))
-    rows = iter(lambda: _csv_row(lines), b"")
-    for row in islice(rows, int(manifest.include_header), None):
+    for row in islice(text_rows(manifest, file), manifest.header_rows, None):
         yield [_csv_cell(cell) for cell in _CSV_CELL.finditer(row.decode().removesuffix("\n"))]
+
+
+def text_rows(manifest: Manifest, file: BinarySource) -> Iterator[bytes]:
+    """Yield the rows of a text file with their line ends, behind its header if it has one. Raises ValueError for a row without an end."""
+    lines = iter(BufferedReader(_unzipped(file)))
+    return iter(lambda: _csv_row(lines), b"") if manifest.format is ChangeLogFormat.REPLICANT_CSV else lines
 
 
 def _csv_row(lines: Iterator[bytes]) -> bytes:
@@ -155,11 +159,11 @@ def _parquet_rows(manifest: Manifest, file: BinarySource) -> Iterator[Values]:
 
 def _parquet_batches(file: BinarySource) -> Iterator[pa.RecordBatch]:
     with pq.ParquetFile(file) as parquet:
-        yield from parquet.iter_batches(_ROWS_AT_ONCE)
+        yield from parquet.iter_batches(PARQUET_ROWS_AT_ONCE)
 
 
 def _json_lines(manifest: Manifest, file: BinarySource) -> Iterator[dict[str, Any]]:
-    return map(_loads(manifest), BufferedReader(_unzipped(file)))
+    return map(_loads(manifest), text_rows(manifest, file))
 
 
 def _unzipped(file: BinarySource) -> pa.NativeFile:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -40,8 +41,11 @@ class ChangeLogFolder:
 
     @property
     def groups(self) -> list[GroupName]:
-        """Groups whose manifest exists, in log order."""
-        return [group for name in self._sizes if (group := GroupName.of_manifest(name)) is not None]
+        """Groups whose manifest exists, in log order, without those in whose place others are."""
+        named = [group for name in self._sizes if (group := GroupName.of_manifest(name)) is not None]
+        at = Counter(group.offset for group in named)
+        replaced = {self.manifest(group).replaces for group in named if at[group.offset] > 1}
+        return [group for group in named if str(group) not in replaced]
 
     def from_last_snapshot(self) -> list[GroupName]:
         """Return the groups from the last snapshot on, which suffice to build the table. Without a snapshot, return all groups."""
@@ -66,11 +70,14 @@ class ChangeLogFolder:
         """
         before = manifest.operation_count_before.total
         for file in manifest.files:
-            if file.rows and interval.meets(before + 1, before + file.rows):
-                for sequence, record in enumerate(self._file_records(manifest, file), start=before + 1):
+            last = before + file.rows + file.redacted
+            if file.rows and interval.meets(before + 1, last):
+                for number, record in enumerate(self._file_records(manifest, file), start=before + 1):
+                    # Events were counted before some were forgotten.
+                    sequence = sum(record["operationCount"].values()) if "operationCount" in record else number
                     if interval.meets(sequence, sequence):
                         yield {"generation": manifest.generation_id, "sequence": sequence, **record}
-            before += file.rows
+            before = last
 
     def _file_records(self, manifest: Manifest, file: LogFile) -> Iterator[dict[str, Any]]:
         key = self._folder + file.key

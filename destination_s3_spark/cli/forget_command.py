@@ -41,6 +41,7 @@ WORDS = {
     FileKind.TOMBSTONE: "deleted keys",
     FileKind.CURRENT: "valid versions",
     FileKind.CLOSED: "ended versions",
+    FileKind.CHANGES: "changes",
 }
 NOT_REACHED = (
     "the source, which sends the rows again if it still has them, and its STATE",
@@ -212,8 +213,8 @@ def _finish(tools: Workshop, case: Case, request: Request, keep: Keep) -> None:
     each = ", ".join(f"{rows:,} {what}" for what, rows in counts.items() if rows)
     said = counted(sum(counts.values()), "row") + (f" ({each})" if each else "")
     if request.dry_run:
-        old = f"{counted(len(forgetting.files), 'file')}, and delete {counted(len(_old_versions(tools, table)[0].versions), 'old version')}"
-        say(found.stream, f"would forget {said} in {old} of its objects")
+        old = counted(len(_old_versions(tools, table)[0].versions), "old version")
+        say(found.stream, f"would forget {said} in {counted(forgetting.objects, 'file')}, and delete {old} of its objects")
         return
     block = _exchange(tools, forgetting)
     versions, others = _delete_old_versions(tools, table)
@@ -230,7 +231,7 @@ def _finish(tools: Workshop, case: Case, request: Request, keep: Keep) -> None:
             },
             "references": [f"{link.parent.stream}.{link.references}" for link in request.cascade.to(found)],
             "rows": counts,
-            "files": len(forgetting.files),
+            "files": forgetting.objects,
             "oldVersions": versions,
             "oldVersionsOfOthers": others,
             "began": case.began.isoformat(timespec="seconds"),
@@ -262,13 +263,13 @@ def _exchange(tools: Workshop, forgetting: Forgetting) -> Mapping[str, Any]:
     if state is None:
         raise Bug(f"Table {forgetting.table.stream.id} has no chain.")
     has_log = has_delta_logs(forgetting.table, state)
-    if not (forgetting.files or forgetting.live.dropped or state.contents.leaving or has_log):
+    if not (forgetting.changes or state.contents.leaving or has_log):
         return {"number": state.sequence_number, "hash": state.block_hash}
     try:
         now = writer.open()
         if (state.last_data, state.schema) != (now.last_data, now.schema):
             raise TransientError("A sync has just written to it. Try again.", stream=forgetting.table.stream.id)
-        if forgetting.files or forgetting.live.dropped:
+        if forgetting.changes:
             tools.run(forgetting.table, forgetting.erased(), "forgetting rows of")
         done = writer.open()
         if has_log:

@@ -57,7 +57,7 @@ def chosen_compression(chosen: TextCompression) -> Compression:
     return Compression.GZIP if chosen.compression_type == "GZIP" else Compression.NONE
 
 
-class _TextWriter(DirectWriter[Content]):
+class TextWriter(DirectWriter[Content]):
     """A text file being written, compressed if asked for."""
 
     def __init__(self, sink: Sink, compression: Compression) -> None:
@@ -73,7 +73,7 @@ class _TextWriter(DirectWriter[Content]):
         super()._put(data if self._gzip is None else self._gzip.compress(data))
 
 
-class TextFile(_TextWriter[pa.RecordBatch]):
+class TextFile(TextWriter[pa.RecordBatch]):
     """One text file of rows being written into a sink."""
 
     def __init__(self, sink: Sink, columns: pa.Schema, compression: Compression) -> None:
@@ -94,7 +94,7 @@ class TextFile(_TextWriter[pa.RecordBatch]):
         """Return each row as text with its line end."""
 
 
-class JoinedTextFile(_TextWriter[SeekableFile]):
+class JoinedTextFile(TextWriter[SeekableFile]):
     """The lines of text files in one file, behind the header of the first. All must have the same header."""
 
     def __init__(self, sink: Sink, compression: Compression) -> None:

@@ -44,14 +44,14 @@ SECRET = "0123456789abcdef" * 2
 WAITING = {"merge": [{"stream": "users", "at_least_every_hours": 24, "when_changed_percent": 1_000}]}
 
 
-def catalog(mode: str, key: Iterable[str] = ("id",), properties: dict[str, Any] | None = None) -> Catalog:
+def catalog(mode: str, key: Iterable[str] = ("id",), properties: dict[str, Any] | None = None, *, cdc: bool = True) -> Catalog:
     properties = {
         **(properties or {}),
         "id": {"type": "integer"},
         "mail": {"type": "string"},
         "price": {"type": "number"},
         "tags": {"type": "array", "items": {"type": "string"}},
-        "_ab_cdc_deleted_at": {"type": "string", "format": "date-time"},
+        **({"_ab_cdc_deleted_at": {"type": "string", "format": "date-time"}} if cdc else {}),
     }
     entry = {
         "stream": {"name": "users", "json_schema": {"type": "object", "properties": properties}, "supported_sync_modes": ["incremental"]},
@@ -263,7 +263,6 @@ def test_what_names_no_rows_is_refused(lake: Lake, wanted: dict[str, Any], said:
     ("form", "options", "mode", "said"),
     [
         ({"format_type": "JSONL"}, {}, "append", "Parquet tables only"),
-        ({"format_type": "Parquet"}, {"change_log": {"enabled": True, "format": "jsonl"}}, "append_dedup", "it has a change log"),
     ],
 )
 def test_a_table_from_which_not_all_goes_is_left_as_it_is(

@@ -21,6 +21,7 @@ from destination_s3_spark.formats.parquet import ParquetOptions
 from destination_s3_spark.schema.arrow import META_FIELDS, RAW_SCHEMA
 from destination_s3_spark.tables.columns.row_plan import file_columns
 from destination_s3_spark.tables.configured import RAW_PARQUET
+from destination_s3_spark.tables.forgetting.change_log import LogForgetting
 from destination_s3_spark.tables.forgetting.erasure import CopyTask, EraseTask, SortedEraseTask, copy, erase, erase_sorted
 from destination_s3_spark.tables.forgetting.search import Found, SearchTask, SortedSearchTask, search, search_sorted
 from destination_s3_spark.tables.forgetting.wanted import ByKeys, Either, Wanted
@@ -52,10 +53,12 @@ class Forgetting:
     keys: ByKeys | None = None
     """The keys of the rows to forget of a deduplicated table, once they are known."""
     live: LiveFiles = field(init=False)
+    log: LogForgetting = field(init=False)
     form: TableFormat | None = field(init=False)
 
     def __post_init__(self) -> None:
         self.live = self.table.writer.live_files()
+        self.log = LogForgetting(self.table, self.resources)
         spec = self.table.spec
         self.form = None if spec is None else table_format(self.table, spec, self.live, self.resources.least_file_bytes)
 
@@ -64,14 +67,26 @@ class Forgetting:
         """The live files with rows to forget."""
         return tuple(file for file in self.live.files if file.key in self.found)
 
+    @property
+    def objects(self) -> int:
+        """The number of files with rows to forget, those of the change log included."""
+        return len(self.files) + len(self.log.places)
+
+    @property
+    def changes(self) -> bool:
+        """Whether files are to be exchanged or deleted."""
+        return bool(self.files or self.live.dropped or self.log.changes)
+
     def rows(self, kind: FileKind) -> int:
         """Return the number of rows to forget in files of a kind."""
+        if kind is FileKind.CHANGES:
+            return self.log.rows
         return sum(self.found[file.key] for file in self.files if file.kind is kind)
 
     def to_read(self) -> int:
         """Return the bytes of the files that the search reads whole."""
         by_keys = isinstance(self.wanted, ByKeys)
-        return sum(
+        return self.log.size + sum(
             file.bytes for file in self.live.files if file.kind is not FileKind.TOMBSTONE and not (by_keys and self._is_sorted(file))
         )
 
@@ -92,10 +107,12 @@ class Forgetting:
         elif spec is not None:
             files = [file for file in self.live.files if file.kind is not FileKind.TOMBSTONE]
             having = yield from self._found_in(files, lambda _: wanted, spec)
-            self.keys = ByKeys(spec, frozenset(key for one in having.values() for key in one.keys))
+            logged = yield from self.log.keys_with(wanted)
+            self.keys = ByKeys(spec, logged.union(*(one.keys for one in having.values())))
         near = yield from self._found_sorted(self.keys)
         whole = yield from self._found_in([file for file in self.live.files if not self._is_sorted(file)], self.meant, None)
         self.found = {key: one.rows for key, one in {**near, **whole}.items() if one.rows}
+        yield from self.log.searched(None if isinstance(wanted, ByKeys) else wanted, self.keys)
         return None
 
     def meant(self, file: FileEntry) -> Wanted | Either | None:
@@ -174,7 +191,8 @@ class Forgetting:
             made += yield from Work(copy, copies, lambda task: task.bytes).results()
         if sorted_tasks := list(self._sorted_tasks()):
             made += yield from Work(erase_sorted, sorted_tasks, lambda task: task.bytes).results()
-        return self.table.writer.forget(made, [*self.files, *self.live.dropped], *self._landed())
+        logged, replaced = yield from self.log.replaced()
+        return self.table.writer.forget([*made, *logged], [*self.files, *replaced, *self.live.dropped], *self._landed())
 
     def _landed(self) -> tuple[int, int]:
         """Return the number of records that landed and are forgotten, as far as files still tell, and those of earlier generations."""

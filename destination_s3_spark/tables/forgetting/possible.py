@@ -94,12 +94,6 @@ def _require_readable(table: OpenTable) -> None:
         raise table.refuse(f"it has deleted keys from when it had another key, or was deduplicated. {refresh}")
     if table.spec is not None and any(file.sorted_by != table.spec.fingerprint for file in live.of(*sorted_kinds)):
         raise table.refuse(f"it has files in the order of another key, which its next merge sorts: run `merge`. {refresh}")
-    if any("/" not in found.key.removeprefix(layout.changes) for found in table.writer.store.list(layout.changes)):
-        raise table.refuse(
-            "it has a change log, which holds values of rows, and from which rows cannot be removed yet. Nothing was changed. Delete the "
-            f"log's objects under '{layout.changes}' once its readers need them no more, with change_log.enabled off, or wait for their "
-            "retention."
-        )
     for root in (layout.root, layout.histories):
         _require_no_iceberg(table, f"{root}{ICEBERG_FOLDER}")
 

@@ -207,6 +207,11 @@ def partition_end(key: bytes, spec: KeySpec) -> int | None:
     return _INTEGER_BYTES if len(key) >= _INTEGER_BYTES else None
 
 
+def is_unfit(key: bytes, spec: KeySpec) -> bool:
+    """Tell whether an encoded key stands for one that does not fit its types."""
+    return key[partition_end(key, spec) or 0 :].startswith(_UNFIT)
+
+
 def partition_bounds(key: bytes, spec: KeySpec) -> tuple[bytes, bytes | None]:
     """Return the range of keys, the second bound exclusive, of the partition of a key. None is no bound; a cut key may have none."""
     end = partition_end(key, spec)

@@ -1,0 +1,178 @@
+"""Search for the rows to forget in files of a change log, and the files without them. Spark tasks run the three functions.
+
+An event shows the row before and after a change, each as far as its images go. Both are typed by the table's columns of today, as records
+are. All events of a key go, so a search says which keys have such rows, as the log has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from decimal import Decimal
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import orjson
+import pyarrow as pa
+
+from destination_s3_spark.chain.files import FileEntry, FileKind
+from destination_s3_spark.change_log.manifest import LogKind, Manifest
+from destination_s3_spark.change_log.parsing import Event, Values, read_events, read_rows
+from destination_s3_spark.change_log.redaction import open_redacted
+from destination_s3_spark.decoding.kernel_typer import record_typer
+from destination_s3_spark.decoding.plan import RowPlan
+from destination_s3_spark.errors import Bug, DataError
+from destination_s3_spark.schema.airbyte_type import Field
+from destination_s3_spark.storage.ranged import RangedFile, present
+from destination_s3_spark.storage.settings import S3Settings
+from destination_s3_spark.storage.staging import StagedFileSink
+from destination_s3_spark.tables.forgetting.wanted import ByKeys, ByValues
+from destination_s3_spark.tables.runs.keys import key_column
+from destination_s3_spark.tables.staged.staged_file import StagedFile
+
+EVENTS_AT_ONCE = 4_096
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedFile:
+    """A file of a change log, and the manifest that describes it."""
+
+    manifest: Manifest
+    key: str
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogHits:
+    """Keys of rows that are to be forgotten: as the log has them, and encoded as those of the table, as far as it tells them."""
+
+    in_log: frozenset[bytes]
+    of_table: frozenset[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class LogSearchTask:
+    """A file, and what to look for. `fields`: the columns that decide, which `plan` types. Either of the last two may be missing."""
+
+    file: LoggedFile
+    fields: tuple[Field, ...]
+    plan: RowPlan
+    values: ByValues | None
+    keys: ByKeys | None
+    s3: S3Settings
+
+
+@dataclass(frozen=True, slots=True)
+class LogPlacesTask:
+    """A file, and keys as the log has them whose rows are looked for."""
+
+    file: LoggedFile
+    keys: frozenset[bytes]
+    s3: S3Settings
+
+
+@dataclass(frozen=True, slots=True)
+class RedactTask:
+    """A file, the positions of the rows to forget, and the key of the file without them."""
+
+    file: LoggedFile
+    gone: frozenset[int]
+    key: str
+    s3: S3Settings
+
+
+def search_log(task: LogSearchTask) -> LogHits:
+    """Find keys of rows. Raises DataError for a file that is gone or damaged, ConfigError or TransientError."""
+    in_log, of_table = set[bytes](), set[bytes]()
+    with _opened(task.file, task.s3) as source:
+        found_rows = _rows(task.file.manifest, source)
+        while rows := list(islice(found_rows, EVENTS_AT_ONCE)):
+            images = [(row.key, image) for row in rows for image in row.images]
+            found, keys = _matches(task, [image for _, image in images])
+            in_log.update(images[at][0] for at in found)
+            of_table.update(keys)
+    return LogHits(frozenset(in_log), frozenset(of_table))
+
+
+def find_places(task: LogPlacesTask) -> frozenset[int]:
+    """Return the positions of the rows of the keys in the file. Raises as `search_log`."""
+    with _opened(task.file, task.s3) as source:
+        return frozenset(place for place, row in enumerate(_rows(task.file.manifest, source)) if row.key in task.keys)
+
+
+def redact(task: RedactTask) -> FileEntry:
+    """Stage the file without the rows. Raises as `search_log`. Nothing stays staged then."""
+    sink = StagedFileSink(task.s3, task.key)
+    with (
+        _opened(task.file, task.s3) as source,
+        StagedFile(FileKind.CHANGES, sink, open_redacted(sink, task.file.manifest, task.gone)) as file,
+    ):
+        file.write(source)
+        return file.stage()
+
+
+@contextmanager
+def _opened(file: LoggedFile, s3: S3Settings) -> Iterator[RangedFile]:
+    with present(file.key, s3), closing(RangedFile(s3, file.key, file.bytes)) as source:
+        try:
+            yield source
+        except (OSError, EOFError, ValueError, KeyError) as error:
+            raise DataError(f"The file {file.key} of a change log is damaged ({type(error).__name__}). Nothing was changed.") from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """An event or a row: the text of its key, and what it shows of the row before and after."""
+
+    key: bytes
+    images: tuple[Values, ...]
+
+
+def _rows(manifest: Manifest, source: RangedFile) -> Iterator[_Row]:
+    if manifest.kind is not LogKind.CHANGES:
+        return (_Row(_text([row[name] for name in manifest.primary_key]), (row,)) for row in read_rows(manifest, source))
+    return (_of_event(event, manifest.primary_key) for event in read_events(manifest, source))
+
+
+def _of_event(event: Event, key: Iterable[str]) -> _Row:
+    of_row = {name: event.old[name] if name in event.old else event.new[name] for name in key}
+    images = [{**of_row, **event.old}] if event.old else []
+    if event.new:
+        images.append({**event.old, **event.new})
+    return _Row(_text(list(of_row.values())), tuple(images))
+
+
+def _matches(task: LogSearchTask, images: list[Values]) -> tuple[list[int], Iterator[bytes]]:
+    """Return the indices of the images to forget, and the keys of theirs that are complete."""
+    lines = b"".join(
+        _line(task.plan, {field.source: image[field.name] for field in task.fields if field.name in image}) for image in images
+    )
+    rows = record_typer(task.plan).type_block(lines).final
+    if rows.num_rows != len(images):
+        raise Bug("Rows of a change log were lost while they were looked at; nothing was changed.")
+    hit = np.zeros(len(images), np.bool_)
+    if task.values is not None:
+        hit |= np.asarray(task.values.mask(rows).fill_null(False))
+    if task.keys is None:
+        return np.flatnonzero(hit).tolist(), iter(())
+    names = [field.name for field in task.keys.spec.key]
+    has_key = np.array([all(name in image for name in names) for image in images], np.bool_)
+    hit |= np.asarray(task.keys.mask(rows)) & has_key
+    of_table = key_column(rows.filter(pa.array(hit & has_key)), task.keys.spec).to_pylist()
+    return np.flatnonzero(hit).tolist(), iter(of_table)
+
+
+def _line(plan: RowPlan, data: Mapping[str, Any]) -> bytes:
+    record = {"stream": plan.stream.name, "namespace": plan.stream.namespace, "emitted_at": 0, "data": data}
+    return _text({"type": "RECORD", "record": record}) + b"\n"
+
+
+def _text(value: object) -> bytes:
+    return orjson.dumps(value, default=_number)
+
+
+def _number(value: Decimal) -> orjson.Fragment:
+    """Return a decimal as a JSON number with all of its digits."""
+    return orjson.Fragment(f"{value:f}")
