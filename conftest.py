@@ -16,7 +16,7 @@ TURN = "TEST_TURN"
 os.environ.setdefault(TURN, str(datetime.now(UTC).toordinal()))  # workers of a run inherit it
 
 # `--hypothesis-profile` takes another one. How long an example takes says what else the machine does, so no test fails for it.
-for _profile, _examples in {"quick": 20, "ci": 100 if os.environ[TURN] == "all" else 50}.items():
+for _profile, _examples in {"quick": 20, "ci": 100 if os.environ[TURN] == "all" else 30}.items():
     settings.register_profile(_profile, deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=_examples)
 settings.load_profile("quick")
 
