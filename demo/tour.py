@@ -41,6 +41,7 @@ PAGE = "report.html"
 ROWS_SHOWN = 3
 CELL = 26
 """Longest text of a value in a list of rows; longer ones are cut."""
+VERSION_COLUMNS = ("id", "email", "_valid_from", "_valid_to", "_is_current")
 ROWS_WIDTH = 100
 """Width that a list of rows may take: as many columns are shown as fit."""
 DELTA_TABLES = (
@@ -142,6 +143,7 @@ def _options(endpoint: str) -> dict[str, Any]:
         "secret_access_key": SECRET_KEY,
         "format": {"format_type": "Parquet", "compression_codec": "SNAPPY"},
         "publish": {"delta": True},
+        "tables": {"history": [{"stream": "customers"}]},
     }
 
 
@@ -157,6 +159,8 @@ def _show(config: Config) -> None:
             f"{table.stream}: values that were changed": views.values(changed_values(table.blocks)),
             f"{table.stream}: chain": views.commits(commits(table)),
         }
+        if (history := table.history()) is not None:
+            sections[f"{table.stream}: every version of a row"] = versions(_final_rows(factory.store, history))
         for title, shown in sections.items():
             terminal.section(title)
             terminal.table(shown)
@@ -170,7 +174,9 @@ def _show_delta_tables(config: Config, endpoint: str) -> None:
         terminal.say("delta-rs is not installed; to read these tables with it: pip install deltalake")
         return
     factory = table_factory(config)
-    roots = [read_table(factory, table).state.identity.final_root for table in factory.find().tables]
+    tables = [read_table(factory, table) for table in factory.find().tables]
+    shown = [*tables, *(history for table in tables if (history := table.history()) is not None)]
+    roots = [table.state.identity.final_root for table in shown]
     read = delta_tables.read([f"s3://{BUCKET}/{root}" for root in roots], endpoint, KEY_ID, SECRET_KEY, REGION)
     terminal.table(Rows(read, DELTA_TABLES, "no tables"))
     sys.stdout.flush()
@@ -237,6 +243,14 @@ def first_rows(rows: pa.Table, count: int) -> Rows:
     if more := len(names) - len(cells):
         cells.append(Cell(f"and {more} more columns", lambda _: "…"))
     return Rows(records, cells, "No rows.")
+
+
+def versions(rows: pa.Table) -> Rows:
+    """Show the versions of the row that has the most of them."""
+    most = max(rows["id"].value_counts().to_pylist(), key=lambda counted: counted["counts"])["values"]
+    found = [row for row in rows.select(VERSION_COLUMNS).to_pylist() if row["id"] == most]
+    records = [{name: value_text(value) for name, value in row.items()} for row in sorted(found, key=lambda row: row["_valid_from"])]
+    return Rows(records, [Cell(name, lambda record, name=name: record[name]) for name in VERSION_COLUMNS], "No versions.")  # type: ignore[misc]
 
 
 def value_text(value: Any) -> str:

@@ -69,8 +69,18 @@ def test_every_stream_is_a_table_with_its_rows_and_customers_with_one_for_each_k
 def test_the_same_rows_are_read_through_delta_logs(shown: dict[str, list[str]]) -> None:
     of_chain = {line.split()[0].removeprefix("shop."): line.split()[2] for line in shown["Tables"][2:]}
     read = [line.split() for line in shown["Delta tables, as delta-rs reads them"][2:]]
-    of_delta = {uri.rstrip("/").rpartition("/")[2]: rows for uri, _, rows, _ in read}
-    assert of_delta == of_chain
+    of_delta = {uri.removeprefix("s3://demo/lake/").rstrip("/"): rows for uri, _, rows, _ in read}
+    versions = of_delta.pop("airbyte_history/shop/customers")
+    assert of_delta == {f"shop/{name}": rows for name, rows in of_chain.items()}
+    assert versions == f"{shop.records_per_stream(RECORDS)['customers']:,}", "not every record is a version of its row"
+
+
+def test_the_versions_of_a_row_are_shown(shown: dict[str, list[str]]) -> None:
+    rows = [re.split(r" {2,}", line) for line in shown["shop.customers: every version of a row"][2:]]
+    assert len(rows) > 2
+    assert len({row[0] for row in rows}) == 1
+    assert [row[3] for row in rows] == [*(row[2] for row in rows[1:]), "null"]
+    assert [row[4] for row in rows] == [*["false"] * (len(rows) - 1), "true"]
 
 
 def sent_lines() -> list[bytes]:
