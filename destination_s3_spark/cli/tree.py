@@ -317,6 +317,7 @@ def verify(config: str, stream: str | None, namespace: str | None) -> int:
 
     Reads every block of a table's chain and checks its hash, then every file: that it is there with its size, that its footer counts the
     rows that the chain says, that keys are sorted and no two files share a key or a row. Takes about a minute for 30,000 blocks and files.
+    Of histories and their tables it also reads keys and times: each row has one valid version, and no versions of a key overlap.
     """
     from destination_s3_spark.cli import repair_command  # noqa: PLC0415
 

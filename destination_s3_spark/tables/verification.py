@@ -1,4 +1,4 @@
-"""Verification of a table: its whole chain, its files against the store, and its rows and keys against the files' footers.
+"""Verification of a table: its whole chain, its files against the store, its rows and keys against the files' footers, and its histories.
 
 It changes nothing. A table that is written to meanwhile is looked at again.
 """
@@ -13,12 +13,14 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import pyarrow as pa
+from msgspec.structs import replace
 
 from destination_s3_spark.chain.audit import Audit, audit, read_hint
 from destination_s3_spark.chain.files import HISTORY_KINDS, FileEntry, FileKind, parse_token
 from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.chain.settle import MapCalls, Readable, readable
+from destination_s3_spark.chain.state import TableState
 from destination_s3_spark.chain.table_store import TableStore
 from destination_s3_spark.errors import Bug, DataError
 from destination_s3_spark.formats.file_statistics import KeyRange
@@ -26,6 +28,7 @@ from destination_s3_spark.formats.parquet import ParquetOptions
 from destination_s3_spark.storage.object_store import ObjectNotFound, ObjectStore
 from destination_s3_spark.tables.columns.row_plan import DELETED_AT
 from destination_s3_spark.tables.found import FoundTable
+from destination_s3_spark.tables.history.faults import history_faults
 from destination_s3_spark.tables.runs.footers import read_footer
 from destination_s3_spark.tables.runs.keys import BOUND_BYTES
 from destination_s3_spark.tables.runs.sorted_file import index_of, keys_in
@@ -54,7 +57,8 @@ class Verified:
 def verify(bucket: ObjectStore, found: FoundTable, map_files: MapCalls = map) -> Verified:
     """Verify a table.
 
-    Takes one GET per block and per Parquet file, and one LIST per 1,000 objects. Raises TransientError or ConfigError.
+    Takes one GET per block and per Parquet file, and one LIST per 1,000 objects. Of histories and their tables, keys and times are read.
+    Raises TransientError or ConfigError.
     """
     for look in range(MOST_VERIFICATIONS):
         chain = Chain(bucket, found.table)
@@ -81,6 +85,8 @@ def _verified(store: ObjectStore, found: FoundTable, chain: Chain, audited: Audi
         checked = list(map_files(partial(checked_footer, store), footed))
         problems += [one.problem for one in checked if one.problem is not None]
         problems += key_problems([one for one in checked if not live.is_pending(one.file)])
+        if not problems:
+            problems += _history_problems(store, replace(chain.head, contents=seen.contents), live, checked)
     problems += _row_problems(chain, seen)
     unread = len(live.files) - len(footed)
     if unread:
@@ -199,6 +205,15 @@ def key_problems(checked: Iterable[CheckedFooter]) -> Iterator[str]:
         is_cut = len(one[2]) >= 2 * BOUND_BYTES or len(other[1]) >= 2 * BOUND_BYTES
         if one[0] == other[0] and one[2] >= other[1] and not is_cut:
             yield f"{one[3]} and {other[3]} have overlapping ranges of keys"
+
+
+def _history_problems(store: ObjectStore, state: TableState, live: LiveFiles, checked: Iterable[CheckedFooter]) -> Iterator[str]:
+    """Yield the faults of histories, whose rows are read beside those of the table."""
+    keys = {one.file.key: one.keys for one in checked if one.keys is not None}
+    try:
+        yield from history_faults(store, state, live, keys)
+    except (ObjectNotFound, DataError, pa.ArrowException, OSError, Bug) as error:
+        yield f"the rows of a history cannot be read beside those of its table: {type(error).__name__}"
 
 
 def _counted(keys: Iterable[str], one: str, many: str) -> Iterator[str]:
