@@ -28,8 +28,8 @@ EVENTS = {"Seed", "OpenEpoch", "SetDataSchema", "AddData", "MergeData", "Replace
 DATA_EVENTS = ("AddData", "MergeData", "ReplaceData")
 ADDED_BY = {
     "AddData": {"raw", "final", "delta"},
-    "MergeData": {"final", "state", "tombstone", "changes"},
-    "ReplaceData": {"final", "state", "tombstone", "changes"},
+    "MergeData": {"final", "state", "tombstone", "changes", "current", "closed"},
+    "ReplaceData": {"final", "state", "tombstone", "changes", "current", "closed"},
 }
 """The kinds of files each event may add."""
 
@@ -283,7 +283,7 @@ def _applied(before: Contents, event: Json, where: str) -> Contents:
         only_removes = not (event["files"] or before.dropped)
         after = replace(after, landed=before.landed - event.get("rowsForgotten", 0))
         return replace(after, merged=before.merged or any("sortedBy" in file for file in event["files"]) or only_removes)
-    left = [file for file in after.files if file not in event["files"]]
+    left = [file for file in after.files if file not in event["files"] and "history" not in file]
     kept = [file for file in left if not before.is_pending(file)]
     assert all(file["kind"] in ("raw", "final") for file in left), f"{where}: a replaced table keeps {left}"
     assert all(file["generationId"] == event["generationId"] for file in kept), f"{where}: rows of another generation are kept: {kept}"

@@ -87,8 +87,12 @@ class Lake:
             contents = chain.contents
             assert chain.closed, chain.kinds
             assert (chain.unsure, contents.dropped, contents.pending, chain.keys("delta")) == (set(), [], None, []), chain.prefix
-            if chain.final_root + MANIFEST in keys:
-                assert self._manifest(chain.final_root + MANIFEST) == sorted([*contents.adopted, *chain.final_keys]), chain.prefix
+            shown = {chain.final_root: [*contents.adopted, *chain.final_keys]}
+            for key in chain.keys("current", "closed"):  # of one history, in a numbered folder
+                shown.setdefault(f"{key.rsplit('/', 2)[0]}/", []).append(key)
+            for root, files in shown.items():
+                if root + MANIFEST in keys:
+                    assert self._manifest(root + MANIFEST) == sorted(files), chain.prefix
 
     def _verify(self, chains: Mapping[StreamName, Chain], foreign: Collection[str]) -> None:
         for chain in chains.values():
@@ -105,7 +109,7 @@ class Lake:
         final = self._verified_files(chain, chain.files("final"))
         state = self._verified_files(chain, chain.files("state"))
         raw = self._verified_files(chain, [file for file in chain.files("raw") if not chain.contents.is_pending(file)])
-        for kind in ("tombstone", "delta"):
+        for kind in ("tombstone", "delta", "current", "closed"):
             self._verified_files(chain, chain.files(kind))
         if not all(file["key"].endswith(".parquet") for file in chain.files("final")):
             return  # files of other formats have tests of their own

@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from integration_tests.connector import BUCKET_PATH, Connector, Outcome
@@ -17,10 +19,10 @@ from integration_tests.source import JsonObject, catalog, complete, record, stat
 from unit_tests.rotation import taken
 
 SCHEMA: JsonObject = {"type": "object", "properties": {"id": {"type": "integer"}, "round": {"type": "integer"}}}
-RAW: JsonObject = {"raw_tables": True}
+RAW: JsonObject = {"raw_tables": True, "history": [{"stream": "versioned"}, {"stream": "even*"}]}
 LATER: JsonObject = {**RAW, "merge": [{"stream": "*", "at_least_every_hours": 1000}]}
 DEDUP: JsonObject = {"schema": SCHEMA, "mode": "append_dedup", "primary_key": [["id"]], "cursor_field": ["round"]}
-MOST_CALLS = 60
+MOST_CALLS = 90
 """More than a merge of one table makes."""
 EVERY = 8
 """A run kills after every so many calls, beginning with another one each day."""
@@ -48,6 +50,19 @@ def table(lake: Lake, name: str) -> list[tuple[int, int]]:
     return sorted((row["id"], row["round"]) for row in lake.rows(("shop", name)))
 
 
+def versions(lake: Lake, name: str) -> list[tuple[int, int, bool]]:
+    """A history, as (id, round, whether it is valid)."""
+    keys = lake.bucket.list_keys(f"{BUCKET_PATH}/airbyte_history/shop/{name}/1/")
+    files = [pq.read_table(pa.BufferReader(lake.bucket.read(key))) for key in keys]
+    return sorted((row["id"], row["round"], row["_is_current"]) for file in files for row in file.to_pylist())
+
+
+def every_version(*rounds: int) -> list[tuple[int, int, bool]]:
+    """The history after these rounds."""
+    of_two = [(one, number, number == rounds[-1]) for one in (1, 2) for number in rounds]
+    return sorted([*of_two, *((100 + number, number, True) for number in rounds)])
+
+
 def operate(connector: Connector, command: str, *options: str) -> tuple[int, str]:
     with connector.run(command, *options, config=connector.config()) as running:
         done = running.end_input().finish()
@@ -62,7 +77,7 @@ OVERTAKEN = {
     "after_its_block": Fault("CompleteMultipartUpload"),
 }
 """When another sync begins, by the name of the table that is merged."""
-TABLES = ("users", "orders", "beside_running", "beside_idle", "died", "refreshed", *OVERTAKEN)
+TABLES = ("users", "orders", "versioned", "beside_running", "beside_idle", "died", "refreshed", *OVERTAKEN)
 
 
 @pytest.fixture(scope="module")
@@ -93,6 +108,19 @@ def test_it_merges_what_waits_and_the_tables_are_as_after_a_sync(lake: Lake) -> 
     connector.write(dedup("users", "orders"), messages(3, "users", "orders")).expect_success()
     assert (table(lake, "users"), table(lake, "orders")) == (after(0, 1, 2, 3), after(0, 1, 3))
     lake.verify_at_rest({"users", "orders"})
+
+
+def test_a_history_gets_every_version_that_waited(lake: Lake) -> None:
+    connector = lake.connector(tables=RAW)
+    connector.write(dedup("versioned"), messages(2, "versioned"), tables=LATER).expect_success()
+    assert versions(lake, "versioned") == every_version(0)
+    assert operate(connector, "merge", "--stream", "versioned")[0] == 0
+    assert (table(lake, "versioned"), versions(lake, "versioned")) == (after(0, 1, 2), every_version(0, 1, 2))
+    code, said = operate(connector, "verify", "--stream", "versioned")
+    assert (code, "all is well" in said) == (0, True), said
+    connector.write(dedup("versioned"), messages(3, "versioned")).expect_success()
+    assert versions(lake, "versioned") == every_version(0, 1, 2, 3)
+    lake.verify_at_rest({"versioned"})
 
 
 def test_a_sync_that_is_running_keeps_its_table_and_the_others_are_merged(lake: Lake) -> None:
@@ -218,6 +246,8 @@ def test_killed_at_any_call_it_leaves_tables_that_the_next_merge_or_the_next_syn
     whole(lake, [name for name in died if name.startswith("even")], after(0, 1))
     connector.write(dedup(*names), messages(2, *names)).expect_success()
     whole(lake, names, after(0, 1, 2))
+    even = [name for name in names if name.startswith("even")]
+    assert {name: versions(lake, name) for name in even} == dict.fromkeys(even, every_version(0, 1, 2))
     lake.verify_at_rest()
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,8 +16,6 @@ from destination_s3_spark.tables.compaction import groups
 from destination_s3_spark.tables.factory import TableFactory
 from destination_s3_spark.tables.stream_table import StreamTable
 from destination_s3_spark.tables.updates import choice
-from destination_s3_spark.tables.updates.choice import rebuild_of
-from destination_s3_spark.tables.updates.resources import Resources, TaskResources
 from unit_tests.sync.inline_lake import InlineLake, line, state, status
 from unit_tests.tables.publishers.delta_readers import Row, expect_rows_of_the_chain
 
@@ -42,16 +39,6 @@ PROPERTIES: dict[str, Any] = {
 class DeltaLake(InlineLake):
     def check(self, *, filters: bool = True) -> list[Row]:
         return expect_rows_of_the_chain(self.settings, self.raw_config(), "users", ROOT, filters=filters)
-
-    def rebuild(self) -> None:
-        """What the command does, with its tasks run here."""
-        opened = self._found()[1].open()
-        steps = rebuild_of(opened, Resources(TaskResources(self.settings, 2**26), 2, None))
-        with suppress(StopIteration):
-            work = next(steps)
-            while True:
-                work = steps.send([work.function(task) for task in work.tasks])
-        opened.writer.close()
 
     def repair(self) -> Repair | None:
         factory, table = self._found()

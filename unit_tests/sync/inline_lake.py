@@ -128,9 +128,11 @@ class InlineLake:
                 spool.close()
 
     def rebuild(self) -> None:
+        """What the command does, with its tasks run here."""
         factory = TableFactory(self.config(), S3Store(self.settings), self.started_at or datetime.now(UTC))
-        (found,) = factory.find().tables
-        table = factory.of_found(found, ()).open()
+        every = factory.find()
+        (found,) = every.tables
+        table = factory.of_found(found, factory.publishers(every)[found.stream]).open()
         with suppress(StopIteration):
             work = next(steps := rebuild_of(table, Resources(TaskResources(self.settings, 2**26), 2, None)))
             while True:

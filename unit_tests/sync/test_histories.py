@@ -195,6 +195,33 @@ def test_only_named_columns_make_versions_and_another_key_another_history(lake: 
         sync(lake, Change(1, 6, None))
 
 
+@pytest.mark.parametrize("raw", [False, True])
+@pytest.mark.parametrize("waits", [False, True])
+def test_a_type_that_changes_in_place_begins_another_history_with_all_rows_there_are(lake: InlineLake, waits: bool, raw: bool) -> None:
+    later = {"merge": [{"stream": "*", "when_runs_mb": 1_000}]}
+    rewriting = {**HISTORY, "schema_change": "rewrite", "raw_tables": raw}
+    lake.options = {"tables": rewriting}
+    sync(lake, Change(1, 1, {"name": "a", "amount": 1}), Change(2, 2, {"name": "b"}), Change(3, 3, {"name": "c"}))
+    sync(lake, Change(1, 4, {"name": "a", "amount": 4}), Change(3, 5, None))
+    before = history(lake)
+    if waits:
+        lake.options = {"tables": {**rewriting, **later}}
+        sync(lake, Change(2, 6, {"name": "waits", "amount": 6}))
+        assert history(lake) == before
+        lake.options = {"tables": rewriting}
+    texts = {**COLUMNS, "amount": {"type": ["null", "string"]}}
+    sync(lake, Change(1, 7, {"name": "a", "amount": "seven"}), Change(3, 8, {"name": "back"}), catalog=users(columns=texts))
+    assert history(lake) == before
+    of_two = [(2, "b", 2, 6), (2, "waits", 6, None)] if waits else [(2, "b", 2, None)]
+    earlier, ended = ([(1, "a", 1, 4)], [(3, "c", 3, 5, "deleted")]) if raw else ([], [])  # raw rows are typed anew, and all make versions
+    assert brief(history(lake, 2)) == [*earlier, (1, "a", 4, 7), (1, "a", 7, None), *of_two, *ended, (3, "back", 8, None)]
+    assert {row["amount"] for row in history(lake, 2)} == {"4", "seven", None, *(["6"] if waits else []), *(["1"] if raw else [])}
+    check(lake, history(lake, 2))
+    sync(lake, Change(1, 9, {"name": "z", "amount": "nine"}), catalog=users(columns=texts))
+    assert brief(history(lake, 2))[1 + raw : 3 + raw] == [(1, "a", 7, 9), (1, "z", 9, None)]
+    check(lake, history(lake, 2))
+
+
 def test_times_are_the_cursor_s_or_those_of_extraction(lake: InlineLake) -> None:
     plain = {"id": {"type": "integer"}, "name": {"type": "string"}, "seen": {"type": "string", "format": "date-time"}}
     rows = [{"id": 1, "name": "a", "seen": moment(3).isoformat()}, {"id": 1, "name": "b", "seen": moment(4).isoformat()}]

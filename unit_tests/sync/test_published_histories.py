@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from destination_s3_spark.chain.files import HISTORY_KINDS
+from destination_s3_spark.chain.files import HISTORY_KINDS, FileKind
 from destination_s3_spark.errors import SyncError
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
@@ -22,7 +22,9 @@ from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.commit.repair import Repair, repair
 from destination_s3_spark.tables.factory import TableFactory
 from destination_s3_spark.tables.publishers.publication import ShownTable, rivals_of
+from unit_tests.sync.delta_lake import join_every_third_file
 from unit_tests.sync.inline_lake import InlineLake, state, status
+from unit_tests.sync.test_verification import verified
 from unit_tests.sync.versioned_lake import COLUMNS, FIRST, HISTORY, Change, Life, brief, chain, history, live, refresh, sync, users
 from unit_tests.tables.publishers.delta_readers import DeltaReaders
 from unit_tests.tables.publishers.iceberg.lake import reader
@@ -170,6 +172,22 @@ def test_a_sync_may_die_at_any_request_and_repair_shows_its_history(lake: Inline
         expect_shown(lake)
         call += step
     assert call > 30
+
+
+def test_joined_and_rebuilt_files_leave_a_history_as_it_is(lake: InlineLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    join_every_third_file(monkeypatch)
+    life = Life(lake, random.Random(3))
+    for _ in range(4):
+        sync(lake, *life.new(6))
+    assert len(live(lake, FileKind.RAW)) < 4
+    assert chain(lake).head.contents.history is not None
+    rows = expect_shown(lake)
+    assert verified(lake).problems == ()
+    lake.rebuild()
+    assert expect_shown(lake) == rows
+    assert verified(lake).problems == ()
+    sync(lake, *life.new(6))
+    assert list(life.missing(expect_shown(lake))) == []
 
 
 def test_an_idle_sync_shows_a_history_that_readers_lack(lake: InlineLake) -> None:
