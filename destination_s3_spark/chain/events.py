@@ -83,6 +83,11 @@ class SetDataSchema:
         return int(self.schema["schemaId"])
 
     @property
+    def column_rules(self) -> object:
+        """The rules by which records are treated before they land."""
+        return self.schema.get("columnRules")
+
+    @property
     def retypes(self) -> bool:
         """Whether a column changes its type in place, so that files of earlier schemas must be rewritten."""
         return bool(self.schema.get("retyped"))
@@ -150,10 +155,11 @@ class MergeData(_Event, frozen=True):
 
 
 class ReplaceData(_Event, frozen=True):
-    """The publication of a generation: from this block on, the table has no rows of any other one.
+    """The publication of a generation: from this block on, the table has no rows of any other one, but for `rows_lacked`.
 
     `operation_count`, `keep_until` and `history`: as in MergeData.
-    `rows_kept`: rows of the generation that were in the table before it became pending and that stay.
+    `rows_kept`: rows of the generation that were in the table before it became pending and that stay. `rows_lacked`: rows of earlier
+    generations that stay, marked as deleted, because the generation lacks them.
     """
 
     schema_id: int | None
@@ -165,6 +171,7 @@ class ReplaceData(_Event, frozen=True):
     rows_kept: int = 0
     keep_until: datetime | None = None
     history: HistoryMark | None = None
+    rows_lacked: Count = 0
 
 
 class Void(_Event, frozen=True):

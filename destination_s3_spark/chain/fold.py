@@ -183,7 +183,11 @@ def _set_schema(state: TableState, number: int, event: SetDataSchema) -> TableSt
         raise InvalidChain(Rule.SCHEMA_ID, f"{event.schema_id} after {state.schema_id}")
     blocks = (*state.schema_blocks, (event.schema_id, number))
     types_since = event.schema_id if event.retypes else state.types_since
-    return replace(state, schema=event.schema, types_since=types_since, schema_blocks=blocks)
+    contents = state.contents
+    if state.schema is not None and SetDataSchema(state.schema).column_rules != event.column_rules:
+        rows_from = contents.next_offset if contents.empty else contents.rows_from
+        contents = replace(contents, rules_from=contents.next_offset, rows_from=rows_from)
+    return replace(state, schema=event.schema, types_since=types_since, schema_blocks=blocks, contents=contents)
 
 
 def _fold_data(state: TableState, block: Block, event: AddData | MergeData | ReplaceData | Void) -> TableState:
@@ -268,6 +272,9 @@ def _replace_data(state: TableState, number: int, event: ReplaceData) -> TableSt
         operation_count=event.operation_count,
         leaving=_leaving(left, number, event),
         history=event.history,
+        rows_lacked=event.rows_lacked,
+        rows_from=left.rows_from if event.rows_kept or event.rows_lacked or left.pending is None else left.pending.from_offset,
+        rules_from=left.rules_from,
     )
     return _rewritten(state, number, event, contents)
 

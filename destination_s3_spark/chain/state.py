@@ -128,6 +128,12 @@ class Contents(Struct, frozen=True, rename="camel"):
     """The time of the first block with rows that still wait for a merge, or of the end of a complete generation. None if no rows wait."""
     history: HistoryMark | None = None
     """The history that has every version of the table's rows. None if there is none or it has ended."""
+    rows_lacked: Count = 0
+    """Rows of earlier generations that stayed, marked as deleted, when the table was last replaced. They are not in `landed`."""
+    rows_from: Count = 0
+    """The chain offset from which the table's rows landed, at the earliest."""
+    rules_from: Count = 0
+    """The chain offset from which rows landed under today's column rules."""
 
     @property
     def waiting(self) -> Counters:
@@ -144,6 +150,11 @@ class Contents(Struct, frozen=True, rename="camel"):
     def current_rows(self) -> int:
         """Rows that came into the table under the current generation."""
         return self.landed - self.earlier_rows
+
+    @property
+    def came_in(self) -> int:
+        """Records that came in and that the table's rows are made of, at least one for each row."""
+        return self.landed + self.rows_lacked
 
     @property
     def empty(self) -> bool:

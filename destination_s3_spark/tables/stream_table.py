@@ -256,7 +256,7 @@ class StreamTable:
     def _refuse_unreadable(self, state: TableState) -> None:
         """Raise ConfigError if a merge could read the existing rows neither from their files nor all from the raw table."""
         contents = state.contents
-        if contents.held.get(FileKind.RAW.value, Counters()).rows == contents.landed:
+        if contents.held.get(FileKind.RAW.value, Counters()).rows == contents.came_in:
             return
         live = self.writer.live_files()
         states = {file.copy_of for file in live.of(FileKind.STATE)}

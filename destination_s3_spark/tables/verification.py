@@ -124,8 +124,8 @@ def _remarks(chain: Chain, seen: Readable) -> Iterator[str]:
         files = counted(sum(len(one.keys) for one in kept), "replaced file")
         yield f"{files} stay for running queries (publish.keep_replaced_minutes), the last until {max(one.until for one in kept):%F %T} UTC"
     raw = sum(file.rows for file in seen.live.of(FileKind.RAW) if not seen.live.is_pending(file))
-    if raw != seen.contents.landed:
-        yield f"the raw table has {raw:,} of the {seen.contents.landed:,} records that came in"
+    if raw != seen.contents.came_in:
+        yield f"the raw table has {raw:,} of the {seen.contents.came_in:,} records that came in"
 
 
 class CheckedFooter(NamedTuple):
@@ -183,9 +183,9 @@ def _row_problems(chain: Chain, seen: Readable) -> Iterator[str]:
     settled_rows = [file for file in live.of(FileKind.FINAL, FileKind.DELTA) if not live.is_pending(file)]
     final = sum(file.rows for file in settled_rows)
     merged = any(file.sorted_by is not None or file.offset is None for file in live.of(FileKind.FINAL, FileKind.DELTA))
-    if final > contents.landed or (not merged and final != contents.landed):
+    if final > contents.came_in or (not merged and final != contents.came_in):
         mode = (chain.head.schema or {}).get("mode")
-        yield f"{contents.landed:,} records came into this table (mode {mode}), its files have {final:,} rows"
+        yield f"{contents.came_in:,} records came into this table (mode {mode}), its files have {final:,} rows"
     mark, rows = contents.history, contents.rows
     valid = sum(file.rows for file in live.of(FileKind.CURRENT) if mark is not None and file.history == mark.number)
     # A row that is softly deleted has no valid version.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 PLACEHOLDER = "__debezium_unavailable_value"
@@ -87,6 +87,33 @@ class Table:
                     found.append(Event(*event, position))
             newest = max(of_key, key=lambda record: record.age).age[:2]
             self.ages[id_] = max(self.ages.get(id_, newest), newest)
+        self.origins = {id_: (*age[:2], math.inf) for id_, age in self.origins.items()}
+        return sorted(found, key=lambda event: event.position)
+
+    def refresh(self, records: Iterable[Record], *, at: int, soft: bool) -> list[Event]:
+        """Take the records of a refresh that began at a time in milliseconds; returns the events in the order of the log."""
+        by_key: dict[int, list[Record]] = {}
+        for record in records:
+            by_key.setdefault(record.id, []).append(record)
+        old = replace(self)
+        self.rows, self.ages, self.deleted, self.origins = {}, {}, {}, {}
+        found = [Event("D", id_, {}, old.rows[id_], frozenset(), -1) for id_ in sorted(old.rows.keys() - by_key.keys())]
+        for id_, of_key in by_key.items():
+            position, row = -1, old.rows.get(id_)
+            for number, record in enumerate(sorted(of_key, key=lambda record: record.age)):
+                before, given = row, record.given if number or row is None else frozenset(row)
+                self._apply(record)
+                row = self.rows.get(id_)
+                if before != row:
+                    position = max(position, record.offset)
+                    op = "D" if row is None else "I" if before is None else "U"
+                    found.append(Event(op, id_, row or {}, before or {}, given, position))
+            self.ages[id_] = max(of_key, key=lambda record: record.age).age[:2]
+        for id_ in (old.rows.keys() | old.deleted.keys()) - by_key.keys() if soft else ():
+            lsn, extracted = old.ages[id_]
+            self.ages[id_] = old.ages[id_] if id_ in old.deleted else (lsn, max(extracted, at))
+            self.deleted[id_] = old.rows.get(id_) or old.deleted[id_]
+            self.origins |= {id_: old.origins[id_]} if id_ in old.origins else {}
         self.origins = {id_: (*age[:2], math.inf) for id_, age in self.origins.items()}
         return sorted(found, key=lambda event: event.position)
 

@@ -178,18 +178,6 @@ def test_a_cursor_cell_says_where_the_record_stands_in_the_source(make_lake: Cal
     }
 
 
-def test_a_refresh_begins_the_log_anew(make_lake: Callable[..., InlineLake]) -> None:
-    lake, source = make_lake(), Source()
-    run(lake, [source.record(1, 9, name="a"), source.record(2, 9)], 1)
-    run(lake, [source.record(1, 10, name="b")], 2)
-    run(lake, [source.record(3, 1, name="c")], 3, cdc_catalog(generation=2, minimum=2))
-    run(lake, [source.record(3, 2, name="d")], 4, cdc_catalog(generation=2))
-
-    kinds = [(m.kind.value, m.generation_id, m.operation_count.insert_count, m.operation_count.update_count) for m in manifests(lake)]
-
-    assert kinds == [("snapshot", 1, 2, 0), ("changes", 1, 2, 1), ("snapshot", 2, 1, 0), ("changes", 2, 1, 1)]
-
-
 def test_a_table_that_was_emptied_has_a_snapshot_without_rows(make_lake: Callable[..., InlineLake]) -> None:
     lake, source = make_lake(), Source()
     run(lake, [source.record(1, 9)], 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.protocol.catalog import Catalog, parse_catalog
 from destination_s3_spark.storage.settings import S3Settings
 from unit_tests.sync.inline_lake import InlineLake, line, state, status
@@ -120,12 +122,38 @@ def test_a_deleted_row_keeps_its_values_over_syncs(lake: InlineLake) -> None:
     ]
 
 
-def test_a_refresh_leaves_no_values_behind_unless_it_keeps_the_rows(lake: InlineLake) -> None:
-    sync(lake, 1, {"id": 1, "name": "a", "_ab_cdc_lsn": 1}, {"id": 2, "name": "b", "_ab_cdc_lsn": 1})
-    sync(lake, 2, {"id": 1, "_ab_cdc_lsn": 2, **GONE}, catalog=users(generation=2))
+def test_a_refresh_marks_the_rows_that_it_lacks(lake: InlineLake) -> None:
+    lake.started_at = datetime(2026, 3, 1, 9, 30, tzinfo=UTC)
+    sync(lake, 1, {"id": 1, "name": "a", "_ab_cdc_lsn": 1}, *({"id": id_, "name": "b", "_ab_cdc_lsn": 1} for id_ in (2, 3)))
+    sync(lake, 2, *({"id": id_, "_ab_cdc_lsn": 2, **GONE} for id_ in (1, 3)), catalog=users(generation=2))
     assert data(lake)[0]["name"] == "a"
     sync(lake, 3, {"id": 1, "_ab_cdc_lsn": 3, **GONE}, catalog=users(generation=3, minimum=3))
-    assert data(lake) == [{"id": 1, "_ab_cdc_lsn": 3, "_ab_cdc_deleted_at": True}]
+    own = {"id": 1, "_ab_cdc_lsn": 3, "_ab_cdc_deleted_at": True}
+    lacked = {"id": 2, "name": "b", "_ab_cdc_lsn": 1, "_ab_cdc_deleted_at": True}
+    deleted = {"id": 3, "name": "b", "_ab_cdc_lsn": 2, "_ab_cdc_deleted_at": True}
+    assert data(lake) == [own, lacked, deleted]
+    [_, marked, before] = rows(lake)
+    assert (marked["_ab_cdc_deleted_at"], before["_ab_cdc_deleted_at"]) == ("2026-03-01T09:30:00.000000Z", GONE["_ab_cdc_deleted_at"])
+    assert [(row["_airbyte_generation_id"], row["_airbyte_meta"]["sync_id"]) for row in (marked, before)] == [(3, 3), (2, 2)]
+
+    older = [{"id": id_, "name": "older", "_ab_cdc_lsn": 0} for id_ in (2, 3)]
+    sync(lake, 4, *older, catalog=users(generation=3))
+    assert data(lake) == [own, lacked, deleted]
+    with pytest.raises(ConfigError, match="has 3 of the 5 records that came in"):
+        rebuilt(lake)
+    sync(lake, 5, {"id": 2, "name": "back", "_ab_cdc_lsn": 4}, catalog=users(generation=3))
+    assert data(lake)[1] == {"id": 2, "name": "back", "_ab_cdc_lsn": 4}
+    sync(lake, 6, catalog=users(generation=4, minimum=4))
+    assert data(lake) == []
+
+
+def test_a_refresh_marks_nothing_where_it_cannot(parquet: InlineLake) -> None:
+    numbers = COLUMNS | {"_ab_cdc_deleted_at": {"type": "integer"}}
+    sync(parquet, 1, {"id": 1, "name": "a", "_ab_cdc_lsn": 1}, {"id": 2, "name": "b", "_ab_cdc_lsn": 1}, catalog=users(numbers))
+    sync(parquet, 2, {"id": 2, "name": "b", "_ab_cdc_lsn": 1}, catalog=users(numbers, generation=2, minimum=2))
+    assert [row["id"] for row in data(parquet)] == [2]
+    sync(parquet, 3, {"id": 7, "name": "c", "_ab_cdc_lsn": 1}, catalog=users(numbers, "name", generation=3, minimum=3))
+    assert [row["id"] for row in data(parquet)] == [7]
 
 
 def test_a_refresh_that_goes_on_has_the_deletions_of_its_generation_without_older_values(parquet: InlineLake) -> None:

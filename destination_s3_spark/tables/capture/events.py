@@ -24,6 +24,7 @@ from destination_s3_spark.decoding.temporal import temporal
 from destination_s3_spark.schema.airbyte_type import Scalar
 from destination_s3_spark.schema.arrow import contiguous
 from destination_s3_spark.tables.runs.keys import OFFSET
+from destination_s3_spark.tables.runs.refreshed import ComparedRows
 from destination_s3_spark.tables.runs.soft_deletions import DATA, Resolution
 from destination_s3_spark.tables.runs.winners import BURIED_OFFSET, EXTRACTED_AT, Flags, Indices, Ranking
 
@@ -37,6 +38,8 @@ OPERATIONS = tuple(operation.value for operation in Operation)
 _INSERT, _UPDATE, _DELETE = range(3)
 _VERSION = 1
 """`v` of the cursor cell: the version of its members."""
+INFERRED = "inferred"
+"""Member of the cursor that is true in the deletion of a row that a refresh lacks."""
 PLACEHOLDER = "__debezium_unavailable_value"
 
 
@@ -45,18 +48,20 @@ class Images:
     """The content of events. Picklable.
 
     `cursor` holds the columns with the record's position in the source's log, as (JSON key, column).
+    `infers`: whether some deletions are inferred, because a refresh lacks the rows.
     """
 
     columns: LogColumns
     before: BeforeImage
     after: AfterImage
     cursor: tuple[tuple[str, pa.Field[Any]], ...]
+    infers: bool
 
 
-def cursor_members(cursor: Iterable[tuple[str, pa.Field[Any]]]) -> Iterator[pa.Field[Any]]:
+def cursor_members(cursor: Iterable[tuple[str, pa.Field[Any]]], *, infers: bool) -> Iterator[pa.Field[Any]]:
     """Yield the members of an event's cursor: the fields of `Images.cursor`, and the times of the change and of its extraction.
 
-    Both times are in milliseconds since 1970.
+    Both times are in milliseconds since 1970. With `infers`, the last one tells that a deletion is inferred.
     """
     for source, column in cursor:
         yield pa.field(source, column.type)
@@ -64,6 +69,8 @@ def cursor_members(cursor: Iterable[tuple[str, pa.Field[Any]]]) -> Iterator[pa.F
             yield pa.field("timestamp", pa.int64())
     yield pa.field("extractionTimestamp", pa.int64())
     yield pa.field("v", pa.int8())
+    if infers:
+        yield pa.field(INFERRED, pa.bool_())
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +115,7 @@ class EventValues:
     def given(self, name: str, rows: Indices) -> Flags:
         """Flag the records among these rows that provided a value for the column."""
         found = self.provided.get(name)
-        return np.ones(len(rows), np.bool_) if found is None else found.given[rows]
+        return np.ones(len(rows), np.bool_) if found is None else (found.given | found.emptied)[rows]
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,14 +178,19 @@ class Events:
         return found
 
     def _cursors(self, values: EventValues, merged: pa.Table, images: Images) -> Iterator[pa.Array[Any]]:
-        """Yield the columns of `cursor_members`."""
+        """Yield the columns of `cursor_members`. No record tells the position of an inferred deletion."""
+        inferred = values.history.inferred[self.rows]
+        known = pa.array(~inferred) if inferred.any() else None
         for source, field in images.cursor:
             column = values.take(field.name, self.rows)
+            column = column if known is None else pc.if_else(known, column, None)
             yield column
             if source == UPDATED_AT:
                 yield _milliseconds(column)
         yield _milliseconds(contiguous(merged[EXTRACTED_AT].take(pa.array(values.history.rows[self.rows]))))
         yield pa.repeat(pa.scalar(_VERSION, pa.int8()), len(self.rows))
+        if images.infers:
+            yield pa.array(inferred, mask=~inferred)
 
     def _positions(self, history: History, offsets: Indices) -> Indices:
         """Return the position of each event in the log: the arrival of its record.
@@ -229,10 +241,17 @@ class History:
     """Whether each row is a record of the merge. Otherwise it is from the table."""
     gone: Flags
     """Whether each row is a deletion."""
+    own: Flags
+    """Whether each row is of a refresh that replaces others."""
+    inferred: Flags
+    """Whether each row is the deletion of a row that a refresh lacks."""
 
     @classmethod
-    def of(cls, merged: pa.Table, ranking: Ranking, gone: Flags, *, net: bool = False) -> History:
-        """Derive the history from rows and their ranking. `gone` flags deletions. With `net` only the newest record of a key counts."""
+    def of(cls, merged: pa.Table, ranking: Ranking, gone: Flags, *, net: bool = False, compared: ComparedRows | None = None) -> History:
+        """Derive the history from rows and their ranking. `gone` flags deletions. With `net` only the newest record of a key counts.
+
+        `compared`: the rows, if they are of a refresh and of the table that it replaces.
+        """
         stored: Flags = (np.asarray(merged[OFFSET]) >= BURIED_OFFSET)[ranking.order]
         group = np.cumsum(ranking.first) - 1
         seen: Indices = np.cumsum(stored)
@@ -243,14 +262,17 @@ class History:
         has_records[group[record]] = True
         kept = np.flatnonzero((record | (stored & (seen == 1))) & has_records[group])
         rows = ranking.order[kept]
-        return cls(rows, group[kept], record[kept], gone[rows])
+        none = np.zeros(len(rows), np.bool_)
+        own, inferred = (none, none) if compared is None else (compared.own[rows], compared.inferred[rows])
+        return cls(rows, group[kept], record[kept], gone[rows], own, inferred)
 
     @classmethod
     def of_late(cls, made_of: Resolution) -> History:
         """Make the history of rows that arrived after their deletion: each of them, followed by the table's deleted row."""
         pairs = np.stack([made_of.values[made_of.late], made_of.table], axis=1).ravel()
         record = np.tile([True, False], len(made_of.late))
-        return cls(pairs, made_of.late.repeat(2), record, np.zeros(len(pairs), np.bool_))
+        none = np.zeros(len(pairs), np.bool_)
+        return cls(pairs, made_of.late.repeat(2), record, none, none, none)
 
     @cached_property
     def on_live(self) -> Flags:
@@ -260,6 +282,12 @@ class History:
         same_key = np.append(self.group[1:] == self.group[:-1], False)
         live: Flags = same_key & ~np.append(self.gone[1:], True)
         return live
+
+    @property
+    def begins(self) -> Flags:
+        """Whether each row has no row before it that its values may come from. One that a refresh replaces is none."""
+        flags: Flags = ~self.on_live | (self.own & ~np.append(self.own[1:], False))
+        return flags
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,6 +299,8 @@ class Provided:
     """Whether each record provided a value or null."""
     lost: Flags
     """Whether each record lacked a value and had no previous row with one."""
+    emptied: Flags
+    """Whether each record lacked a value, and so has null in place of that of a row which a refresh replaces."""
 
 
 def has_placeholder(values: pa.Array[Any] | pa.ChunkedArray[Any]) -> bool:
@@ -289,7 +319,7 @@ def provided(values: pa.Array[Any], history: History) -> Provided:
     """Replace each placeholder of a column by the value of the previous row, or by null if there is none."""
     absent = pc.equal(values, PLACEHOLDER).fill_null(False).to_numpy(zero_copy_only=False) & history.record
     # Rows are newest first, so a value comes from the next row that has one. The search stops at a record without a previous live row.
-    stops = np.where(~absent | ~history.on_live, np.arange(len(absent)), len(absent))
+    stops = np.where(~absent | history.begins, np.arange(len(absent)), len(absent))
     source = np.minimum.accumulate(stops[::-1])[::-1]
     lost = absent[source]
-    return Provided(values.take(pa.array(source, mask=lost)), ~absent, lost)
+    return Provided(values.take(pa.array(source, mask=lost)), ~absent, lost, absent & history.begins & history.on_live)

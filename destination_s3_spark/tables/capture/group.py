@@ -80,12 +80,20 @@ class SnapshotTask:
 class MergeLog:
     """The change log's part of one merge.
 
-    `records` are the deltas that the merge consumes. `begins`: whether it rewrites table rows of another key, format or types, so that the
-    log begins again with a snapshot.
+    `records` are the deltas that the merge consumes, `compared` further files of a refresh and of what it replaces, if these are compared.
+    `begins`: whether the log begins again with a snapshot, because table rows of another key, format or types are rewritten, or replaced
+    without a comparison.
     """
 
     def __init__(
-        self, table: OpenTable, options: ChangeLogOptions, records: Sequence[FileEntry], resources: Resources, *, begins: bool
+        self,
+        table: OpenTable,
+        options: ChangeLogOptions,
+        records: Sequence[FileEntry],
+        compared: Sequence[FileEntry] | None,
+        resources: Resources,
+        *,
+        begins: bool,
     ) -> None:
         self._table = table
         self._resources = resources
@@ -93,15 +101,22 @@ class MergeLog:
         contents = table.writer.open().contents
         first = min((file.offset or 0 for file in records), default=contents.next_offset)
         last = max(((file.offset or 0) + file.rows - 1 for file in records), default=first)
-        self._span = Span(first, last)
-        self._event_bytes = EVENT_ROWS * ARROW_BYTES * sum(file.bytes for file in records)
+        more = [file for file in compared or () if file.offset is not None]
+        self._span = Span(min([first, *(file.offset or 0 for file in more)]), last)
+        self._event_bytes = EVENT_ROWS * ARROW_BYTES * sum(file.bytes for file in (*records, *(compared or ())))
         self._before = contents.operation_count
-        self._images = _images(table, options)
-        self.kind = self._kind(begins=begins or contents.pending is not None)
+        self._images = _images(table, options, infers=compared is not None)
+        self.kind = self._kind(begins=begins)
         self._group = GroupName(first, table.writer.next_token())
         self._parts = 0
         disk = resources.disk if self.kind is LogKind.CHANGES else None
         self._folder = None if disk is None else disk.reserved(self._event_bytes)
+
+    def make_room(self, deletions: int) -> int:
+        """Make room for so many inferred deletions, before all records. Return the position of the first one."""
+        first = self._span.first - deletions
+        self._span = replace(self._span, first=first)
+        return first
 
     def task(self, files: int, file_bytes: int) -> LogTask:
         """Make the log's part of a merge task that writes up to `files` files of `file_bytes` each."""
@@ -121,6 +136,7 @@ class MergeLog:
             file_bytes=file_bytes,
             span=self._span,
             event_bytes=self._event_bytes,
+            net=self.kind is not LogKind.SNAPSHOT and not self._images.cursor,
         )
 
     def group(self, ranges: Sequence[LoggedRange], kept: Sequence[FileEntry], form: TableFormat) -> Steps[LogGroup]:
@@ -147,7 +163,7 @@ class MergeLog:
     def _kind(self, *, begins: bool) -> LogKind:
         if begins or self._before is None:
             return LogKind.SNAPSHOT
-        return LogKind.CHANGES if self._images.cursor else LogKind.UPSERTS
+        return LogKind.CHANGES if self._images.cursor or self._images.infers else LogKind.UPSERTS
 
     def _rows(self, ranges: Sequence[LoggedRange], kept: Sequence[SnapshotTask]) -> Steps[LogGroup]:
         """Collect the files of rows that merge tasks staged. For a snapshot, also stage the rows of unchanged files."""
@@ -251,15 +267,15 @@ def snapshot_file(task: SnapshotTask) -> LoggedRange:
         return log.finish()
 
 
-def _images(table: OpenTable, options: ChangeLogOptions) -> Images:
+def _images(table: OpenTable, options: ChangeLogOptions, *, infers: bool) -> Images:
     spec = table.spec
     if spec is None:
         raise Bug(f"Stream '{table.stream.id}' is not deduplicated and has no change log.", stream=table.stream.id)
     columns = [Field(column.source, column.name, column.type) for column in table.schema.fields]
     data = tuple(arrow_field(column) for column in columns if not column.source.startswith(CDC_FIELDS))
     cursor = tuple((column.source, arrow_field(column)) for column in columns if column.source.startswith(CDC_FIELDS))
-    log_columns = LogColumns(table.stream.id, data, tuple(field.name for field in spec.key), tuple(cursor_members(cursor)))
-    return Images(log_columns, options.before_image, options.after_image, cursor)
+    log_columns = LogColumns(table.stream.id, data, tuple(field.name for field in spec.key), tuple(cursor_members(cursor, infers=infers)))
+    return Images(log_columns, options.before_image, options.after_image, cursor, infers)
 
 
 def _cut(counts: Counts, parts: int) -> Iterator[tuple[int, int, OperationCount]]:

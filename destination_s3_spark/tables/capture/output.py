@@ -40,6 +40,7 @@ from destination_s3_spark.tables.capture.events import (
     provided,
 )
 from destination_s3_spark.tables.runs.keys import DELETED, META
+from destination_s3_spark.tables.runs.refreshed import ComparedRows, RefreshComparison
 from destination_s3_spark.tables.runs.soft_deletions import DATA, Resolution, SoftDeletions, edited, replaced, with_tombstones
 from destination_s3_spark.tables.runs.winners import Indices, Ranking, ranking
 from destination_s3_spark.tables.staged.staged_file import StagedFile, batches_of
@@ -101,6 +102,8 @@ class LogTask:
     """The arrivals of the merge's records."""
     event_bytes: int
     """Approximate size of the events of all tasks in Arrow memory."""
+    net: bool
+    """Whether only the newest record of a key counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +119,17 @@ class LoggedRange:
 class ChangeOutput:
     """Output of a merge task to the change log. A context manager that drops staged files when it is left with an error."""
 
-    def __init__(self, task: LogTask, has_cursor: bool, soft: SoftDeletions | None, resources: TaskResources) -> None:
+    def __init__(
+        self,
+        task: LogTask,
+        has_cursor: bool,
+        soft: SoftDeletions | None,
+        resources: TaskResources,
+        comparison: RefreshComparison | None = None,
+    ) -> None:
+        """Begin the output. `comparison`: that of the rows of a refresh with those that it replaces."""
         self._task = task
+        self._comparison = comparison
         self._has_cursor = has_cursor
         self._soft = soft
         self._stack = ExitStack()
@@ -136,17 +148,22 @@ class ChangeOutput:
     def take(self, rows: pa.Table) -> pa.Table:
         """Log the changes that the rows make, and return the winners and tombstones. `rows` must hold all rows of their keys."""
         task, soft = self._task, self._soft
-        ranked = ranking(rows, self._has_cursor)
-        made_of = Resolution.of_winners(ranked.winners) if soft is None else soft.resolution(rows, ranked)
-        best = rows.take(pa.array(ranked.winners)) if soft is None else soft.completed(rows, made_of)
+        compared = None if self._comparison is None else self._comparison.of(rows)
+        if compared is None:
+            ranked = ranking(rows, self._has_cursor)
+            made_of = Resolution.of_winners(ranked.winners) if soft is None else soft.resolution(rows, ranked)
+        else:
+            rows, ranked, made_of = compared.rows, compared.ranked, compared.resolution
+        best = rows.take(pa.array(made_of.winners)) if soft is None else soft.completed(rows, made_of)
         if task.kind is not LogKind.SNAPSHOT or may_have_placeholder(rows, of_text=task.plan is not None):
-            history = self._history(rows, ranked)
+            history = self._history(rows, ranked, compared)
             if len(history.rows):
                 values = self._values(rows, history)
                 best = self._filled(best, values, made_of)
                 self._log(rows, values)
             if len(made_of.late):
                 best = self._filled(best, self._values(rows, History.of_late(made_of)), made_of)
+        best = best if compared is None else best.filter(pa.array(compared.stays))
         if task.kind is LogKind.SNAPSHOT:
             live = best.filter(pc.invert(best[DELETED]))
             if len(live):
@@ -170,8 +187,8 @@ class ChangeOutput:
             shown = [values.take(field.name, events.rows[::-1]) for field in task.images.columns.fields]
             self._rows.write(pa.table(shown, schema=task.images.columns.row_schema))
 
-    def _history(self, rows: pa.Table, ranked: Ranking) -> History:
-        history = History.of(rows, ranked, np.asarray(rows[DELETED].combine_chunks()), net=self._task.kind is LogKind.UPSERTS)
+    def _history(self, rows: pa.Table, ranked: Ranking, compared: ComparedRows | None) -> History:
+        history = History.of(rows, ranked, np.asarray(rows[DELETED].combine_chunks()), net=self._task.net, compared=compared)
         return history if self._soft is None else replace(history, gone=history.gone | self._soft.deletes(rows, history.rows))
 
     def _filled(self, best: pa.Table, values: EventValues, made_of: Resolution) -> pa.Table:

@@ -242,13 +242,15 @@ class TableWriter:
         operation_count: OperationCount | None = None,
         rows_kept: int = 0,
         history: HistoryMark | None = None,
+        rows_lacked: int = 0,
     ) -> CommitResult:
         """Publish the session's generation. The final table then consists of the staged files and the live files not removed.
 
         `operation_count` and `history` are as in `merge`. `rows_kept` counts rows of the generation that were in the table before it was
-        pending.
+        pending. `rows_lacked` counts rows of earlier generations that stay, marked as deleted.
         """
-        return self._rewrite(files, removed, partial(ReplaceData, operation_count=operation_count, rows_kept=rows_kept, history=history))
+        event = partial(ReplaceData, operation_count=operation_count, rows_kept=rows_kept, history=history, rows_lacked=rows_lacked)
+        return self._rewrite(files, removed, event)
 
     def close(self, orphans: OrphanUploads | None = None, *, holds_back: bool = False, keeps_replaced: bool = True) -> None:
         """End the session after a successful sync. Its checkpoints no longer count as replays.

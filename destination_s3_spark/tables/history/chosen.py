@@ -18,21 +18,11 @@ from destination_s3_spark.errors import Bug
 from destination_s3_spark.schema.arrow import contiguous
 from destination_s3_spark.tables.history.ends import NEVER, Ends
 from destination_s3_spark.tables.runs.keys import KEY
-from destination_s3_spark.tables.runs.winners import BURIED_OFFSET, EARLIER, WAITED_BELOW, Flags, Indices
+from destination_s3_spark.tables.runs.refreshed import Notice
+from destination_s3_spark.tables.runs.winners import BURIED_OFFSET, WAITED_BELOW, Flags, Indices
 
 Same: TypeAlias = Callable[[Indices, Indices], Flags]
 """Flags the pairs of rows that have the same values in the columns whose changes make versions."""
-
-
-@dataclass(frozen=True, slots=True)
-class Notice:
-    """When changes count as made that have no time of their own, such as rows that a refresh lacks: in microseconds since 1970.
-
-    `own_until`: the chain offset up to which rows are those of the refresh; later ones came after it. None if all are its own.
-    """
-
-    at: int
-    own_until: int | None = None
 
 
 @dataclass(slots=True)
@@ -146,7 +136,7 @@ def compared(rows: pa.Table, ordered: RankedRows, offsets: Indices, notice: Noti
     ordered.time = np.where(stays & is_past, np.maximum(notice.at, peak[group]), time)
     kept = ordered.opened | (records & ~past)
     own = records & ~waited
-    own &= (offsets < (EARLIER if notice.own_until is None else notice.own_until)) | (offsets >= EARLIER)
+    own &= notice.own(offsets)
     refreshed = np.zeros(groups, np.bool_)
     refreshed[group[own]] = True
     return _with_missing(ordered.take(kept), (ordered.opened | waited)[kept], refreshed, notice.at), late

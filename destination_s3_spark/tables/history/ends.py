@@ -18,10 +18,10 @@ import pyarrow.parquet as pq
 from destination_s3_spark.schema.arrow import contiguous
 from destination_s3_spark.storage.ranged import RangedFile, present
 from destination_s3_spark.storage.settings import S3Settings
-from destination_s3_spark.tables.history.form import micros
 from destination_s3_spark.tables.rules import VALID_TO
 from destination_s3_spark.tables.runs.keys import KEY, META, RAW_ID
 from destination_s3_spark.tables.runs.merged_rows import RowSource
+from destination_s3_spark.tables.runs.refreshed import micros
 from destination_s3_spark.tables.runs.sorted_file import MergeForm, SortedFile
 from destination_s3_spark.tables.runs.winners import EXTRACTED_AT, Indices
 from destination_s3_spark.tables.stored.conversion import project

@@ -7,7 +7,7 @@ are in files of their own, so that the end of one rewrites no version that has e
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -27,6 +27,7 @@ from destination_s3_spark.storage.staging import StagedFileSink
 from destination_s3_spark.tables.columns.validity import VALIDITY
 from destination_s3_spark.tables.open_table import OpenTable
 from destination_s3_spark.tables.runs.keys import CDC_FIELDS, META, RAW_ID, KeySpec
+from destination_s3_spark.tables.runs.refreshed import micros
 from destination_s3_spark.tables.runs.sorted_file import MergeForm, SortedFileWriter
 from destination_s3_spark.tables.runs.table_format import TableFormat
 from destination_s3_spark.tables.runs.winners import EXTRACTED_AT, Indices
@@ -34,7 +35,6 @@ from destination_s3_spark.tables.staged.staged_file import StagedFile
 from destination_s3_spark.tables.stored.conversion import project
 
 _MICROS = pa.timestamp("us", tz="UTC")
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,11 +109,6 @@ def version_form(form: TableFormat) -> MergeForm:
     """Return the form in which versions are read."""
     payload = pa.schema([pa.field(field.name, field.type) for field in version_columns(form)])
     return MergeForm(payload, form.spec, partial(project, schema=payload), form.form.soft)
-
-
-def micros(time: datetime) -> int:
-    """Return a time in microseconds since 1970."""
-    return (time - _EPOCH) // timedelta(microseconds=1)
 
 
 def _moments(values: pa.Array[Any]) -> pa.Array[Any]:

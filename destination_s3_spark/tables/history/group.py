@@ -16,8 +16,7 @@ import msgspec
 from destination_s3_spark.chain.files import HISTORY_KINDS, FileEntry, FileKind, HistoryMark
 from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.errors import Bug
-from destination_s3_spark.tables.history.chosen import Notice
-from destination_s3_spark.tables.history.form import history_form, micros
+from destination_s3_spark.tables.history.form import history_form
 from destination_s3_spark.tables.history.task import (
     ClosedRange,
     ClosingTask,
@@ -30,15 +29,14 @@ from destination_s3_spark.tables.history.task import (
 from destination_s3_spark.tables.history.versions import Mode
 from destination_s3_spark.tables.merge.plan import PlannedRange, Sizes, file_count, full_bytes
 from destination_s3_spark.tables.merge.planning import plan_of, table_file
+from destination_s3_spark.tables.merge.refresh import noticed, sources_within
 from destination_s3_spark.tables.merge.replaced_files import clusters_of
-from destination_s3_spark.tables.merge.scratch_runs import combined
 from destination_s3_spark.tables.open_table import OpenTable
 from destination_s3_spark.tables.runs.footers import with_keys
 from destination_s3_spark.tables.runs.keys import keys_of, lower, upper
 from destination_s3_spark.tables.runs.merged_rows import RowSource
 from destination_s3_spark.tables.runs.table_format import TableFormat
-from destination_s3_spark.tables.runs.winners import WAITED
-from destination_s3_spark.tables.updates.inputs import MergeInputs, fits
+from destination_s3_spark.tables.updates.inputs import MergeInputs
 from destination_s3_spark.tables.updates.resources import Resources
 from destination_s3_spark.tables.updates.steps import Steps, Work
 
@@ -77,17 +75,18 @@ class HistoryMerge:
         self._inputs = inputs
         self._resources = resources
         self._sizes = Sizes(form.target_file_bytes, resources.task.budget_bytes)
-        self._all = live
-        self._table_form = form
-        self._scratch: list[str] = []
         self._ended: list[FileEntry] = []
         self._live = [file for file in live.files if file.kind in HISTORY_KINDS]
         self._mark, self._mode = self._begun(pending=live.pending is not None)
-        self._notice = self._noticed()
+        self._notice = noticed(table)
+
+    @property
+    def compares(self) -> bool:
+        """Whether rows take the place of the table, so that versions of rows which waited before come in between."""
+        return self._mode is Mode.COMPARE
 
     def group(self, runs: Sequence[FileEntry]) -> Steps[HistoryGroup]:
         """Stage the files of the history, as steps of an update. `runs` have every version that the merge takes."""
-        runs = [*runs, *(yield from self._replaced_runs())]
         tasks, current = self._tasks(runs)
         done: list[VersionedRange] = []
         if tasks:
@@ -100,33 +99,7 @@ class HistoryMerge:
         gone = (*(file for file in current if file.key in removed), *rewritten)
         scratch = tuple(result.ended.key for result in done if result.ended is not None)
         numbered = tuple(msgspec.structs.replace(file, history=self._mark.number) for file in (*files, *closed))
-        return HistoryGroup(numbered, gone, self._mark, (*self._scratch, *scratch))
-
-    def _noticed(self) -> Notice:
-        """Return when the merge notices changes without a time of their own. A refresh that is already complete noticed them."""
-        pending, session = self._table.writer.open().contents.pending, self._table.session
-        if pending is None or pending.landed is None:
-            return Notice(micros(session.started_at))
-        return Notice(micros(pending.landed.by), pending.landed.until)
-
-    def _replaced_runs(self) -> Steps[Sequence[FileEntry]]:
-        """Return the runs that a refresh replaces before a merge has taken them, with arrivals that say so.
-
-        Those of another generation that was given up are among them: their records were versions, too.
-        """
-        table, live = self._table, self._all
-        kept = {file.key for file in table.kept.files}
-        shown = [file for file in live.of(FileKind.DELTA) if not live.is_pending(file) and file.key not in kept]
-        waiting = [*shown, *(file for file in live.dropped if file.kind is FileKind.DELTA)]
-        if live.pending is None or self._mode is not Mode.COMPARE or not waiting:
-            return ()
-        found = with_keys([file for file in waiting if fits(table, self._table_form, file)], table.writer.store, table.writer.map_files)
-        few = yield from combined(found, self._table_form.form, self._next_scratch, self._resources.task, every_version=True)
-        self._scratch += few.scratch
-        return [msgspec.structs.replace(run, offset=WAITED + (run.offset or 0)) for run in few.runs]
-
-    def _next_scratch(self) -> str:
-        return self._table.layout.scratch_prefix(self._table.writer.next_token())
+        return HistoryGroup(numbered, gone, self._mark, scratch)
 
     def _begun(self, *, pending: bool) -> tuple[HistoryMark, Mode]:
         """Return the history that goes on or begins, and how rows make its versions."""
@@ -198,7 +171,7 @@ class HistoryMerge:
         return HistoryTask(
             low=planned.low,
             high=planned.high,
-            sources=tuple(_sources(read, planned.low, planned.high)),
+            sources=tuple(sources_within(read, planned.low, planned.high)),
             form=self._form,
             mode=self._mode,
             ended=tuple(_ended(self._ended, planned.low, planned.high)),
@@ -254,23 +227,15 @@ class HistoryMerge:
         for low, high in zip([b"", *cuts], [*cuts, None], strict=True):
             files = 2 * file_count(size / parts, self._sizes.target_file_bytes) + 1
             yield ClosingTask(
-                low, high, tuple(_sources(entries, low, high)), self._form, tuple(self._key(FileKind.CLOSED) for _ in range(files)),
+                low, high, tuple(sources_within(entries, low, high)), self._form, tuple(self._key(FileKind.CLOSED) for _ in range(files)),
                 self._sizes.target_file_bytes, self._resources.task,
             )  # fmt: skip
-
-
-def _sources(files: Sequence[FileEntry], low: bytes, high: bytes | None) -> Iterator[RowSource]:
-    """Yield the files that may have keys of a range as sources."""
-    for file in files:
-        keys = keys_of(file)
-        if upper(keys) >= low and (high is None or lower(keys) < high):
-            yield RowSource(file.kind, file.key, file.bytes, (file.offset or 0) if file.kind is FileKind.DELTA else 0, lower(keys))
 
 
 def _ended(files: Sequence[FileEntry], low: bytes, high: bytes | None) -> Iterator[tuple[RowSource, bytes]]:
     """Yield the files of ended versions that may have keys of a range, each with its last key."""
     last = {file.key: upper(keys_of(file)) for file in files}
-    return ((source, last[source.key]) for source in _sources(files, low, high))
+    return ((source, last[source.key]) for source in sources_within(files, low, high))
 
 
 def _small(files: Sequence[FileEntry], target_bytes: int) -> list[FileEntry]:

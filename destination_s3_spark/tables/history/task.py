@@ -18,12 +18,12 @@ from destination_s3_spark.errors import Bug, TransientError
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.storage.staging import StagedFileSink
-from destination_s3_spark.tables.history.chosen import Notice
 from destination_s3_spark.tables.history.closing import placed
 from destination_s3_spark.tables.history.ends import Ends
 from destination_s3_spark.tables.history.form import HistoryForm
 from destination_s3_spark.tables.history.versions import Mode, Versions, sorted_by_time, versions_of
 from destination_s3_spark.tables.runs.merged_rows import ROUNDS_SHARE, RowSource, RowStream, complete_rows, row_streams
+from destination_s3_spark.tables.runs.refreshed import Notice
 from destination_s3_spark.tables.runs.sorted_file import SortedFileWriter
 from destination_s3_spark.tables.runs.table_format import MERGED_PIECE_BYTES
 from destination_s3_spark.tables.staged.staged_file import StagedFile, batches_of

@@ -23,6 +23,7 @@ from destination_s3_spark.tables.capture.output import ChangeOutput, LoggedRange
 from destination_s3_spark.tables.merge.plan import PlannedRange
 from destination_s3_spark.tables.runs.keys import DELETED, OFFSET, KeySpec
 from destination_s3_spark.tables.runs.merged_rows import ROUNDS_SHARE, RowSource, RowStream, complete_rows, merged_rows, row_streams
+from destination_s3_spark.tables.runs.refreshed import Refresh, RefreshComparison
 from destination_s3_spark.tables.runs.sorted_file import MergeForm, tombstone_schema
 from destination_s3_spark.tables.runs.table_format import MERGED_PIECE_BYTES, FileKeys, FileSize, TableFormat
 from destination_s3_spark.tables.runs.winners import BURIED_OFFSET, EXTRACTED_AT
@@ -159,6 +160,8 @@ class MergeTask:
     resources: TaskResources
     log: LogTask | None = None
     """The change log's part of the task. None without a change log."""
+    refresh: Refresh | None = None
+    """The refresh whose rows are compared with those that it replaces, if they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +179,8 @@ class MergedRange:
     """The number of tombstones written."""
     seconds: float
     """The time that the task took."""
+    kept: int
+    """The number of rows written that a refresh lacks."""
     logged: LoggedRange | None = None
 
 
@@ -209,25 +214,35 @@ def merge_range(task: MergeTask) -> MergedRange:
         MergeOutput(task.table, task.keys, task.tombstone_key, FileSize(task.file_bytes, task.row_bytes), task.resources.s3) as output,
         row_streams(task.sources, task.table.form, (task.low, task.high), task.resources) as streams,
     ):
-        logged = _merge(task, streams, output)
+        logged, kept = _merge(task, streams, output)
         files = output.stage()
     taken = dict.fromkeys(FileKind, 0)
     for source, stream in zip(task.sources, streams, strict=True):
         taken[source.kind] += stream.taken
     table_rows = taken[FileKind.FINAL] + taken[FileKind.STATE]
-    return MergedRange(files, taken[FileKind.DELTA], table_rows, output.rows, output.deletions, time.monotonic() - began, logged)
+    seconds = time.monotonic() - began
+    return MergedRange(files, taken[FileKind.DELTA], table_rows, output.rows, output.deletions, seconds, kept, logged)
 
 
-def _merge(task: MergeTask, streams: list[RowStream], output: MergeOutput) -> LoggedRange | None:
+def _merge(task: MergeTask, streams: list[RowStream], output: MergeOutput) -> tuple[LoggedRange | None, int]:
+    """Merge the rows into the output. Return the task's part of the log, and the number of rows written that a refresh lacks."""
     has_cursor, soft = task.table.spec.cursor is not None, task.table.form.soft
-    if task.log is None:
+    if task.log is None and task.refresh is None:
         for rows in merged_rows(streams, has_cursor, soft):
             output.write(rows if soft is None else soft.applied(rows))
-        return None
-    with ChangeOutput(task.log, has_cursor, soft, task.resources) as log:
-        for rows in complete_rows(streams, task.resources.budget_bytes // ROUNDS_SHARE):
-            output.write(log.take(rows))
-        return log.finish()
+        return None, 0
+    logged: LoggedRange | None = None
+    comparison = None if task.refresh is None else RefreshComparison(task.refresh, has_cursor, soft)
+    complete = complete_rows(streams, task.resources.budget_bytes // ROUNDS_SHARE)
+    if task.log is not None:
+        with ChangeOutput(task.log, has_cursor, soft, task.resources, comparison) as log:
+            for rows in complete:
+                output.write(log.take(rows))
+            logged = log.finish()
+    elif comparison is not None:
+        for rows in complete:
+            output.write(comparison.of(rows).table_rows)
+    return logged, 0 if comparison is None else comparison.kept
 
 
 def compact_tombstones(task: CompactTask) -> FileEntry:

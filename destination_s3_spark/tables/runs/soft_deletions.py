@@ -10,9 +10,10 @@ the row they come from. A row that arrives late replaces them only if it ranks a
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -21,14 +22,16 @@ import pyarrow.compute as pc
 from destination_s3_spark.decoding.plan import RowPlan
 from destination_s3_spark.exact_json.values import object_text, split_object
 from destination_s3_spark.formats.file_format import FileColumns
-from destination_s3_spark.schema.airbyte_type import Field
+from destination_s3_spark.schema.airbyte_type import Field, Scalar
 from destination_s3_spark.schema.arrow import META_FIELDS, RAW_SCHEMA, arrow_field, contiguous
 from destination_s3_spark.tables.runs.keys import CDC_FIELDS, DELETED, META, OFFSET, CdcDeletion, KeySpec
 from destination_s3_spark.tables.runs.winners import EARLIER, Flags, Indices, Ranking, ranking
 from destination_s3_spark.tables.stored.conversion import retyped_rows
 
+GENERATION_ID = META_FIELDS[3].name
 DATA = RAW_SCHEMA.names[-1]
 """The column that holds the record's JSON text in raw rows."""
+_TIMES = (Scalar.STRING, Scalar.TIMESTAMP_WITH_TIMEZONE, Scalar.TIMESTAMP_WITHOUT_TIMEZONE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,13 @@ class Resolution:
         """Return the resolution of rows among which no row deletes another one softly."""
         none = np.zeros(0, np.int64)
         return cls(winners, winners, none, none, none)
+
+
+class RefreshIds(NamedTuple):
+    """The sync and the generation of a refresh."""
+
+    sync_id: int
+    generation_id: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +134,29 @@ class SoftDeletions:
         of_values = dict(zip(changed[has_changes].tolist(), metas.filter(pa.array(has_changes)).to_pylist(), strict=True))
         return edited(best, META, changed[has_changes], lambda row, deletion: self._meta(deletion, of_values[row]))
 
+    @property
+    def can_mark(self) -> bool:
+        """Whether the deletion field can hold a time, so that rows which a refresh lacks can be marked."""
+        return self.deleted_at.type in _TIMES
+
+    def marked(self, rows: pa.Table, at: int, ids: RefreshIds) -> pa.Table:
+        """Return rows as deleted by a refresh that lacks them, at a time in microseconds since 1970."""
+        metas = contiguous(rows[META])
+        sync = pa.repeat(pa.scalar(ids.sync_id, metas.type.field("sync_id").type), len(rows))
+        members = [sync if member.name == "sync_id" else metas.field(member.name) for member in metas.type]
+        rows = with_column(rows, META, pa.StructArray.from_arrays(members, fields=list(metas.type)))
+        rows = with_column(rows, GENERATION_ID, pa.repeat(pa.scalar(ids.generation_id, pa.int64()), len(rows)))
+        moment = pa.array([at], pa.timestamp("us", "UTC"))
+        text = moment[0].as_py().isoformat(timespec="microseconds").removesuffix("+00:00")
+        text += "" if self.deleted_at.type is Scalar.TIMESTAMP_WITHOUT_TIMEZONE else "Z"
+        if self.plan is not None:
+            mark = {self.deleted_at.source: json.dumps(text).encode()}
+            every = np.arange(len(rows))
+            return edited(rows, DATA, every, lambda _, record: object_text(split_object(record.encode()) | mark).decode())
+        kind = rows.schema.field(self.deleted_at.name).type
+        value = pa.scalar(text) if pa.types.is_string(kind) else moment.cast(kind)[0]
+        return with_column(rows, self.deleted_at.name, pa.repeat(value, len(rows)))
+
     def deletes(self, rows: pa.Table, at: Indices) -> Flags:
         """Flag the rows at these indices that delete their key softly."""
         if self.plan is None:
@@ -194,9 +227,14 @@ def with_tombstones(best: pa.Table, rows: pa.Table, resolution: Resolution) -> p
         return best
     origins = rows.take(pa.array(resolution.origins))
     for name, value in ((DELETED, pa.scalar(True)), (OFFSET, pa.scalar(0, pa.int64()))):
-        number = origins.schema.get_field_index(name)
-        origins = origins.set_column(number, origins.schema.field(number), pa.repeat(value, len(origins)))
+        origins = with_column(origins, name, pa.repeat(value, len(origins)))
     return pa.concat_tables([best, origins])
+
+
+def with_column(rows: pa.Table, name: str, values: pa.Array[Any]) -> pa.Table:
+    """Return the rows with other values in a column."""
+    number = rows.schema.get_field_index(name)
+    return rows.set_column(number, rows.schema.field(number), values)
 
 
 def _is_of_deletion(source: str, deciding: frozenset[str]) -> bool:
@@ -214,9 +252,7 @@ def replaced(table: pa.Table, name: str, at: Iterable[int] | Indices, values: pa
     places = np.asarray(at, np.int64)
     indices = np.arange(len(table))
     indices[places] = len(table) + np.arange(len(places))
-    column = pa.concat_arrays([contiguous(table[name]), values]).take(pa.array(indices))
-    number = table.schema.get_field_index(name)
-    return table.set_column(number, table.schema.field(number), column)
+    return with_column(table, name, pa.concat_arrays([contiguous(table[name]), values]).take(pa.array(indices)))
 
 
 def edited(table: pa.Table, name: str, at: Indices, edit: Callable[[int, Any], Any]) -> pa.Table:

@@ -86,7 +86,7 @@ def rebuild_of(table: OpenTable, resources: Resources) -> Update:
     if live.adopted or not raw_covers(table, live):
         kept = sum(file.rows for file in live.of(FileKind.RAW))
         raise table.refuse(
-            f"its final table cannot be rebuilt from its raw table, which has {kept:,} of the {state.contents.landed:,} records that "
+            f"its final table cannot be rebuilt from its raw table, which has {kept:,} of the {state.contents.came_in:,} records that "
             f"came in, and {counted(len(live.adopted), 'file')} of an earlier connector. Run a refresh, which sends all records again."
         )
     return rebuild_from_raw(table, resources) if table.spec is None else rebuild_deduplicated(table, table.spec, resources)

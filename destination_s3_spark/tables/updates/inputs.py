@@ -58,7 +58,7 @@ def raw_covers(table: OpenTable, live: LiveFiles) -> bool:
     """Tell whether the raw table has every row that landed in the table since it was last replaced."""
     state = table.writer.state
     raw = [file for file in live.of(FileKind.RAW) if not live.is_pending(file)]
-    return state is not None and not live.adopted and sum(file.rows for file in raw) == state.contents.landed
+    return state is not None and not live.adopted and sum(file.rows for file in raw) == state.contents.came_in
 
 
 def stored(table: OpenTable, live: LiveFiles, files: Sequence[FileEntry], unfit: UnfitValues, s3: S3Settings) -> list[Stored]:
@@ -177,6 +177,12 @@ def _pairs(live: LiveFiles) -> Iterator[tuple[FileEntry, FileEntry]]:
     states = {file.copy_of: file for file in live.of(FileKind.STATE)}
     for final in live.of(FileKind.FINAL):
         yield states.get(final.key, final), final
+
+
+def replaced_rows(table: OpenTable, live: LiveFiles, form: TableFormat) -> list[FileEntry] | None:
+    """Return the files with the rows that a pending generation replaces, or None if some have another key, other types or format."""
+    pairs = list(_pairs(live))
+    return [rows for rows, _ in pairs] if all(fits(table, form, rows) and _has_format(form, rows, final) for rows, final in pairs) else None
 
 
 def _has_format(form: TableFormat, rows: FileEntry, final: FileEntry) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 import msgspec
@@ -23,11 +23,14 @@ from destination_s3_spark.tables.commit.generation import NOTHING
 from destination_s3_spark.tables.history.group import HistoryGroup, HistoryMerge, ended_history
 from destination_s3_spark.tables.merge.plan import MergePlan, PlannedRange, Sizes, file_count, full_bytes
 from destination_s3_spark.tables.merge.planning import plan_of
+from destination_s3_spark.tables.merge.refresh import ComparedFiles, compared_files, noticed, sources_within, waiting_files, waiting_runs
 from destination_s3_spark.tables.merge.scratch_runs import SortTask, combined, sort_rows
 from destination_s3_spark.tables.merge.task import CompactTask, MergedRange, MergeTask, compact_tombstones, merge_range, sources_of
 from destination_s3_spark.tables.open_table import OpenTable
 from destination_s3_spark.tables.runs.keys import KeySpec
 from destination_s3_spark.tables.runs.merged_rows import RowSource
+from destination_s3_spark.tables.runs.refreshed import Refresh
+from destination_s3_spark.tables.runs.soft_deletions import RefreshIds
 from destination_s3_spark.tables.runs.table_format import FileKeys, TableFormat
 from destination_s3_spark.tables.runs.winners import EARLIER
 from destination_s3_spark.tables.updates.inputs import MergeInputs, merge_inputs, raw_inputs, replaced_by_pending
@@ -100,31 +103,40 @@ class Merge:
             raise
 
     def _steps(self) -> Update:
-        log, history = self._log(), self._history()
+        compared, history = compared_files(self.table, self.live, self.form, self.inputs), self._history()
+        between = compared is not None or (history is not None and history.compares)
+        waiting = waiting_files(self.table, self.live, self.form) if between else []
+        log = self._log(compared, waiting)
         runs = yield from self._runs(every_version=log is not None or history is not None)
+        waited, scratch = yield from waiting_runs(self.table, waiting, self.form, self._next_scratch, self.resources.task)
+        self._scratch += scratch
         plan = self._plan(runs)
-        tasks = [self._task(planned, plan.row_bytes, log) for planned in plan.ranges]
+        tasks = list(self._tasks(plan, log, compared, waited))
         if not self._has_time(sum(map(_weight, tasks)) * (1 if history is None else WITH_HISTORY)):
             self.table.writer.store.delete(self._scratch)
             return (yield from combine_waiting(self.table, self.live, self.form, self.resources))
-        ranges = yield from self._merged_ranges(plan, runs, tasks)
+        read = (runs, plan.replaced) if compared is None else ((*runs, *waited), compared.rows)
+        ranges = yield from self._merged_ranges(tasks, *(sum(file.rows for file in files) for files in read))
         tombstones = yield from self._compacted_tombstones()
         self.table.record_schema()
         logged = yield from self._logged(log, plan, ranges)
-        versions = yield from self._versions(history, runs)
+        versions = yield from self._versions(history, (*runs, *waited) if history is not None and history.compares else runs)
         staged = [*(file for done in ranges for file in done.files), *tombstones]
-        result = self._commit(plan, staged, logged, versions, compacted=bool(tombstones))
+        result = self._commit(plan, staged, logged, versions, compacted=bool(tombstones), lacked=sum(done.kept for done in ranges))
         self.table.writer.store.delete(self._scratch)
         return result
 
-    def _log(self) -> MergeLog | None:
+    def _log(self, compared: ComparedFiles | None, waiting: Sequence[FileEntry]) -> MergeLog | None:
         """Make the merge's part of the change log, or return None if the table has no change log."""
         options = self.table.rules.change_log
         if options is None:
             return None
         records = [file for file in self.inputs.consumed if file.kind is FileKind.DELTA]
-        rewrites = any(file.kind is not FileKind.DELTA for file, _ in self.inputs.unsorted)
-        return MergeLog(self.table, options, records, self.resources, begins=rewrites)
+        sorted_first = [file for file, _ in self.inputs.unsorted]
+        if compared is not None and compared.logs:
+            return MergeLog(self.table, options, records, (*sorted_first, *waiting, *compared.rows), self.resources, begins=False)
+        rewrites = any(file.kind is not FileKind.DELTA for file in sorted_first)
+        return MergeLog(self.table, options, records, None, self.resources, begins=rewrites or self.live.pending is not None)
 
     def _history(self) -> HistoryMerge | None:
         """Make the history's part of the merge, or return None if the table has no history. Say so if it had one."""
@@ -188,15 +200,34 @@ class Merge:
         )  # fmt: skip
         return False
 
-    def _merged_ranges(self, plan: MergePlan, runs: Sequence[FileEntry], tasks: Sequence[MergeTask]) -> Steps[list[MergedRange]]:
+    def _merged_ranges(self, tasks: Sequence[MergeTask], run_rows: int, table_rows: int) -> Steps[list[MergedRange]]:
         if not tasks:
             return []
         ranges = yield from Work(merge_range, tasks, _weight).results()
-        self._check_complete(plan, runs, ranges)
+        self._check_complete(ranges, run_rows, table_rows)
         size, seconds = sum(map(_weight, tasks)), sum(done.seconds for done in ranges)
         if size >= LEAST_MEASURED and seconds > 0:
             self.table.writer.measured(size / seconds)
         return ranges
+
+    def _tasks(
+        self, plan: MergePlan, log: MergeLog | None, compared: ComparedFiles | None, waited: Sequence[FileEntry]
+    ) -> Iterator[MergeTask]:
+        if compared is None:
+            yield from (self._task(planned, plan.row_bytes, log) for planned in plan.ranges)
+            return
+        files = (*compared.rows, *compared.tombstones, *waited)
+        rows = {file.key: file.rows for file in files}
+        beside = [tuple(sources_within(files, planned.low, planned.high)) for planned in plan.ranges]
+        most = [sum(rows[source.key] for source in sources) for sources in beside]
+        position = 0 if log is None else log.make_room(sum(most))
+        ids = RefreshIds(self.table.session.sync_id, self.form.generation_id)
+        for planned, sources, deletions in zip(plan.ranges, beside, most, strict=True):
+            more = sum(source.size for source in sources) if compared.keeps else 0
+            task = self._task(replace(planned, bytes=planned.bytes + more), plan.row_bytes, log)
+            refresh = Refresh(noticed(self.table), ids, compared.keeps, position)
+            yield replace(task, sources=(*task.sources, *sources), refresh=refresh)
+            position += deletions
 
     def _task(self, planned: PlannedRange, row_bytes: float, log: MergeLog | None) -> MergeTask:
         writer, layout, form = self.table.writer, self.table.layout, self.form
@@ -220,11 +251,9 @@ class Merge:
             log=None if log is None else log.task(len(keys), form.target_file_bytes),
         )
 
-    def _check_complete(self, plan: MergePlan, runs: Sequence[FileEntry], ranges: Sequence[MergedRange]) -> None:
+    def _check_complete(self, ranges: Sequence[MergedRange], run_rows: int, table_rows: int) -> None:
         """Raise Bug, and drop all staged files, unless the tasks together read every row to merge exactly once."""
         stream = self.table.stream.id
-        run_rows = sum(file.rows for file in runs)
-        table_rows = sum(file.rows for file in plan.replaced)
         read = sum(done.run_rows for done in ranges), sum(done.table_rows for done in ranges)
         if read != (run_rows, table_rows):
             self.table.writer.drop([file for done in ranges for file in (*done.files, *(done.logged.files if done.logged else ()))])
@@ -254,13 +283,13 @@ class Merge:
         return logged
 
     def _commit(
-        self, plan: MergePlan, staged: Sequence[FileEntry], logged: LogGroup, versions: HistoryGroup, *, compacted: bool
+        self, plan: MergePlan, staged: Sequence[FileEntry], logged: LogGroup, versions: HistoryGroup, *, compacted: bool, lacked: int
     ) -> CommitResult | None:
         writer, live, inputs = self.table.writer, self.live, self.inputs
         files = [*staged, *logged.files, *versions.files]
         if live.pending is not None:
             replaced = [*replaced_by_pending(live, self.table.kept), *versions.removed]
-            return writer.replace(files, replaced, logged.count, self.table.kept.rows, versions.mark)
+            return writer.replace(files, replaced, logged.count, self.table.kept.rows, versions.mark, lacked)
         consumed = [*inputs.consumed, *(inputs.tombstones if compacted else ())]
         removed = [*consumed, *self._replaced(plan), *versions.removed, *live.dropped]
         offsets = [file.offset + file.rows - 1 for file in inputs.consumed if file.kind is FileKind.DELTA and file.offset is not None]
