@@ -262,7 +262,7 @@ def test_what_names_no_rows_is_refused(lake: Lake, wanted: dict[str, Any], said:
 @pytest.mark.parametrize(
     ("form", "options", "mode", "said"),
     [
-        ({"format_type": "JSONL"}, {}, "append", "Parquet tables only"),
+        ({"format_type": "Avro"}, {}, "append", "has Avro files"),
     ],
 )
 def test_a_table_from_which_not_all_goes_is_left_as_it_is(

@@ -16,23 +16,36 @@ import pyarrow as pa
 from destination_s3_spark.chain.files import HISTORY_KINDS, FileEntry, FileKind
 from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.errors import Bug
-from destination_s3_spark.formats.file_format import FileColumns
 from destination_s3_spark.formats.parquet import ParquetOptions
-from destination_s3_spark.schema.arrow import META_FIELDS, RAW_SCHEMA
-from destination_s3_spark.tables.columns.row_plan import file_columns
+from destination_s3_spark.formats.read_back import StoredText
+from destination_s3_spark.schema.airbyte_type import Scalar
+from destination_s3_spark.schema.arrow import META_FIELDS
 from destination_s3_spark.tables.configured import RAW_PARQUET
 from destination_s3_spark.tables.forgetting.change_log import LogForgetting
-from destination_s3_spark.tables.forgetting.erasure import CopyTask, EraseTask, SortedEraseTask, copy, erase, erase_sorted
+from destination_s3_spark.tables.forgetting.erasure import (
+    CopyTask,
+    EraseTask,
+    LinesTask,
+    PairTask,
+    SortedEraseTask,
+    copy,
+    erase,
+    erase_lines,
+    erase_pair,
+    erase_sorted,
+)
 from destination_s3_spark.tables.forgetting.search import Found, SearchTask, SortedSearchTask, search, search_sorted
-from destination_s3_spark.tables.forgetting.wanted import ByKeys, Either, Wanted
+from destination_s3_spark.tables.forgetting.wanted import ByKeys, Either, Wanted, typed_plan
 from destination_s3_spark.tables.merge.task import form_of_deletions
 from destination_s3_spark.tables.open_table import OpenTable
 from destination_s3_spark.tables.runs.footers import with_keys
 from destination_s3_spark.tables.runs.keys import KeySpec, keys_of, lower, upper
 from destination_s3_spark.tables.runs.sorted_file import MergeForm
-from destination_s3_spark.tables.runs.table_format import TableFormat
+from destination_s3_spark.tables.runs.table_format import FileKeys, TableFormat
 from destination_s3_spark.tables.stored.conversion import UnfitValues, project
+from destination_s3_spark.tables.stored.lines import StoredLines
 from destination_s3_spark.tables.stored.rewrite import Stored
+from destination_s3_spark.tables.updates.inputs import extension
 from destination_s3_spark.tables.updates.merged import table_format
 from destination_s3_spark.tables.updates.resources import Resources
 from destination_s3_spark.tables.updates.steps import Steps, Update, Work
@@ -53,19 +66,27 @@ class Forgetting:
     keys: ByKeys | None = None
     """The keys of the rows to forget of a deduplicated table, once they are known."""
     live: LiveFiles = field(init=False)
+    read: tuple[FileEntry, ...] = field(init=False)
+    """The live files that are read: all but final files whose rows a merge state has."""
+    finals: dict[str, FileEntry] = field(init=False)
+    """The final file of each merge state, by the key of the state."""
     log: LogForgetting = field(init=False)
     form: TableFormat | None = field(init=False)
 
     def __post_init__(self) -> None:
         self.live = self.table.writer.live_files()
+        by_key = {file.key: file for file in self.live.files}
+        self.finals = {state.key: by_key[state.copy_of] for state in self.live.of(FileKind.STATE) if state.copy_of in by_key}
+        twins = {final.key for final in self.finals.values()}
+        self.read = tuple(file for file in self.live.files if file.key not in twins)
         self.log = LogForgetting(self.table, self.resources)
         spec = self.table.spec
         self.form = None if spec is None else table_format(self.table, spec, self.live, self.resources.least_file_bytes)
 
     @property
     def files(self) -> tuple[FileEntry, ...]:
-        """The live files with rows to forget."""
-        return tuple(file for file in self.live.files if file.key in self.found)
+        """The files that were read and have rows to forget."""
+        return tuple(file for file in self.read if file.key in self.found)
 
     @property
     def objects(self) -> int:
@@ -81,13 +102,14 @@ class Forgetting:
         """Return the number of rows to forget in files of a kind."""
         if kind is FileKind.CHANGES:
             return self.log.rows
-        return sum(self.found[file.key] for file in self.files if file.kind is kind)
+        kinds = (FileKind.FINAL, FileKind.STATE) if kind is FileKind.FINAL else (kind,)
+        return sum(self.found[file.key] for file in self.files if file.kind in kinds)
 
     def to_read(self) -> int:
         """Return the bytes of the files that the search reads whole."""
         by_keys = isinstance(self.wanted, ByKeys)
         return self.log.size + sum(
-            file.bytes for file in self.live.files if file.kind is not FileKind.TOMBSTONE and not (by_keys and self._is_sorted(file))
+            file.bytes for file in self.read if file.kind is not FileKind.TOMBSTONE and not (by_keys and self._is_sorted(file))
         )
 
     def _is_sorted(self, file: FileEntry) -> bool:
@@ -95,6 +117,8 @@ class Forgetting:
         spec = self.table.spec
         if spec is None or file.kind is FileKind.RAW:
             return False
+        if file.kind in HISTORY_KINDS and not isinstance(self.table.layout.final, ParquetOptions):
+            return False  # it has the columns that the table had as Parquet
         if file.kind is FileKind.TOMBSTONE:
             return file.sorted_by == spec.of_deletions.fingerprint
         return file.sorted_by == spec.fingerprint and not self.table.is_outdated(file)
@@ -105,12 +129,12 @@ class Forgetting:
         if isinstance(wanted, ByKeys):
             self.keys = wanted
         elif spec is not None:
-            files = [file for file in self.live.files if file.kind is not FileKind.TOMBSTONE]
+            files = [file for file in self.read if file.kind is not FileKind.TOMBSTONE]
             having = yield from self._found_in(files, lambda _: wanted, spec)
             logged = yield from self.log.keys_with(wanted)
             self.keys = ByKeys(spec, logged.union(*(one.keys for one in having.values())))
         near = yield from self._found_sorted(self.keys)
-        whole = yield from self._found_in([file for file in self.live.files if not self._is_sorted(file)], self.meant, None)
+        whole = yield from self._found_in([file for file in self.read if not self._is_sorted(file)], self.meant, None)
         self.found = {key: one.rows for key, one in {**near, **whole}.items() if one.rows}
         yield from self.log.searched(None if isinstance(wanted, ByKeys) else wanted, self.keys)
         return None
@@ -148,7 +172,7 @@ class Forgetting:
         if wanted is None or not wanted.keys:
             return {}
         s3, form = self.resources.task.s3, self._form()
-        having = [file for file in self.live.files if file.rows and self._is_sorted(file)]
+        having = [file for file in self.read if file.rows and self._is_sorted(file)]
         known = with_keys(having, self.table.writer.store, self.table.writer.map_files)
         keys = sorted(wanted.keys)
         within = {file.key: keys[bisect_left(keys, lower(keys_of(file))) : bisect_right(keys, upper(keys_of(file)))] for file in known}
@@ -171,28 +195,37 @@ class Forgetting:
         payload = pa.schema([one for one in form.form.payload if one.name in names])
         return MergeForm(payload, form.spec, partial(project, schema=payload))
 
-    def stored(self, files: Sequence[FileEntry]) -> list[Stored]:
+    def stored(self, files: Sequence[FileEntry]) -> list[Stored | StoredLines]:
         """Return how files are read as rows of the table's columns."""
-        table = self.table
+        table, plan, of_text = self.table, typed_plan(self.table), self.table.layout.of_text
         schemas = table.writer.schemas({file.schema_id or 0 for file in files})
-        return [
-            Stored(file, table.plan_of(schemas[file.schema_id or 0]), None, table.schema, UnfitValues.NULL)
-            if file.kind is FileKind.RAW
-            else Stored(file, table.plan, schemas[file.schema_id or 0], table.schema, UnfitValues.NULL)
-            for file in files
-        ]
+        booleans = frozenset(column.source for column in table.schema.fields if column.type is Scalar.BOOLEAN)
+        found: list[Stored | StoredLines] = []
+        for file in files:
+            then = schemas[file.schema_id or 0]
+            if not file.key.endswith(ParquetOptions.extension):
+                found.append(StoredLines(file, StoredText(file.key, booleans), plan))
+            elif file.kind is FileKind.RAW or (of_text and file.kind in (FileKind.STATE, FileKind.DELTA)):
+                found.append(Stored(file, plan if of_text else table.plan_of(then), None, table.schema, UnfitValues.NULL))
+            else:
+                found.append(Stored(file, plan, then, table.schema, UnfitValues.NULL))
+        return found
 
     def erased(self) -> Update:
         """Stage the files without the rows, and exchange them for those with the rows in one block. The table must be open."""
         made: list[FileEntry] = []
-        if tasks := list(self._tasks()):
-            made += yield from Work(erase, tasks, lambda task: task.bytes).results()
-        if copies := list(self._copies()):
-            made += yield from Work(copy, copies, lambda task: task.bytes).results()
+        raw, copies, lines = self._whole_tasks()
+        made += (yield from Work(erase, raw, lambda task: task.bytes).results()) if raw else []
+        made += (yield from Work(copy, copies, lambda task: task.bytes).results()) if copies else []
+        made += (yield from Work(erase_lines, lines, lambda task: task.bytes).results()) if lines else []
+        if pairs := list(self._pairs()):
+            both = yield from Work(erase_pair, pairs, lambda task: task.bytes).results()
+            made += (file for pair in both for file in pair)
         if sorted_tasks := list(self._sorted_tasks()):
             made += yield from Work(erase_sorted, sorted_tasks, lambda task: task.bytes).results()
         logged, replaced = yield from self.log.replaced()
-        return self.table.writer.forget([*made, *logged], [*self.files, *replaced, *self.live.dropped], *self._landed())
+        finals = [self.finals[file.key] for file in self.files if file.key in self.finals]
+        return self.table.writer.forget([*made, *logged], [*self.files, *finals, *replaced, *self.live.dropped], *self._landed())
 
     def _landed(self) -> tuple[int, int]:
         """Return the number of records that landed and are forgotten, as far as files still tell, and those of earlier generations."""
@@ -209,37 +242,54 @@ class Forgetting:
             if file.rows > self.found[file.key]:
                 yield file, file.rows - self.found[file.key]
 
-    def _tasks(self) -> Iterator[EraseTask]:
-        table, s3 = self.table, self.resources.task.s3
-        left = [(file, rows) for file, rows in self._left() if not self._is_sorted(file) and file.kind not in HISTORY_KINDS]
-        final = file_columns(table.schema, table.plan)
+    def _whole_tasks(self) -> tuple[list[EraseTask], list[CopyTask], list[LinesTask]]:
+        """Make the tasks for files that are read whole: raw ones, other Parquet files, and text."""
+        layout, s3 = self.table.layout, self.resources.task.s3
+        raw, copies, lines = list[EraseTask](), list[CopyTask](), list[LinesTask]()
+        left = [(file, rows) for file, rows in self._left() if not self._is_sorted(file)]
         for stored, (file, rows) in zip(self.stored([file for file, _ in left]), left, strict=True):
-            is_raw = file.kind is FileKind.RAW
-            columns = FileColumns(table.stream.id, (), RAW_SCHEMA) if is_raw else final
-            options = table.layout.raw or RAW_PARQUET if is_raw else table.layout.final
-            yield EraseTask(stored, self.keys or self.wanted, rows, table.key_beside(file), columns, options, s3)
+            wanted = self.meant(file) or self.wanted
+            if isinstance(stored, StoredLines):
+                lines.append(LinesTask(stored, wanted, rows, self._key(file), s3))
+            elif file.kind is FileKind.RAW:
+                raw.append(EraseTask(stored, wanted, rows, self._key(file), layout.raw or RAW_PARQUET, s3))
+            else:
+                options = layout.final if isinstance(layout.final, ParquetOptions) else ParquetOptions()
+                copies.append(CopyTask(stored, wanted, rows, self._key(file), options, s3))
+        return raw, copies, lines
 
-    def _copies(self) -> Iterator[CopyTask]:
-        options = self.table.layout.final
-        left = [(file, rows) for file, rows in self._left() if not self._is_sorted(file) and file.kind in HISTORY_KINDS]
-        for stored, (file, rows) in zip(self.stored([file for file, _ in left]), left, strict=True):
-            if isinstance(options, ParquetOptions) and (wanted := self.meant(file)) is not None:
-                yield CopyTask(stored, wanted, rows, self._key(file), options, self.resources.task.s3)
+    def _pairs(self) -> Iterator[PairTask]:
+        if self.keys is None:
+            return
+        for state, rows in self._left():
+            if state.key in self.finals:
+                final, key = self.finals[state.key], self.table.layout.state_key(self.table.writer.next_token())
+                new = FileKeys(self._key(final), _beside(state, key))
+                yield PairTask(state, final, self.keys.keys, rows, new, self._form(), self.resources.task.s3)
 
     def _sorted_tasks(self) -> Iterator[SortedEraseTask]:
         if self.keys is None or self.form is None:
             return
         for file, rows in self._left():
-            if self._is_sorted(file):
+            if self._is_sorted(file) and file.kind is not FileKind.STATE:
                 yield SortedEraseTask(file, self.keys.keys, rows, self._key(file), self.form, self.resources.task.s3)
 
     def _key(self, file: FileEntry) -> str:
-        """Make the key of the file that replaces a sorted one."""
+        """Make the key of the file that replaces another one."""
+        layout, token = self.table.layout, self.table.writer.next_token
         match file.kind:
             case FileKind.DELTA:
                 return self.table.delta_key()
             case FileKind.TOMBSTONE:
-                return self.table.layout.tombstone_key(self.table.writer.next_token())
+                return layout.tombstone_key(token())
             case FileKind.CURRENT | FileKind.CLOSED:
-                return self.table.layout.version_key(file.history or 0, file.kind, self.table.writer.next_token())
+                return layout.version_key(file.history or 0, file.kind, token())
+            case FileKind.FINAL:
+                same = file.key not in {final.key for final in self.finals.values()}  # rendered again in today's form
+                return _beside(file, self.table.final_key(token(), extension(file) if same else None))
         return self.table.key_beside(file)
+
+
+def _beside(file: FileEntry, key: str) -> str:
+    """Return the key in the folder of a file."""
+    return file.key.rpartition("/")[0] + "/" + key.rpartition("/")[2]

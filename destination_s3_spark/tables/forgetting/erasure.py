@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -11,8 +12,9 @@ from msgspec.structs import replace
 
 from destination_s3_spark.chain.files import FileEntry, FileKind, generation_metadata
 from destination_s3_spark.errors import Bug
-from destination_s3_spark.formats.file_format import FileColumns, FileOptions
+from destination_s3_spark.formats.file_format import FileColumns
 from destination_s3_spark.formats.parquet import ParquetOptions
+from destination_s3_spark.schema.arrow import RAW_SCHEMA
 from destination_s3_spark.storage.ranged import RangedFile, present
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.storage.staging import StagedFileSink
@@ -21,21 +23,21 @@ from destination_s3_spark.tables.history.form import version_columns, version_fo
 from destination_s3_spark.tables.merge.task import form_of_deletions
 from destination_s3_spark.tables.runs.keys import KEY
 from destination_s3_spark.tables.runs.sorted_file import MergeForm, SortedFile, SortedFileWriter, run_schema
-from destination_s3_spark.tables.runs.table_format import MERGED_PIECE_BYTES, TableFormat
+from destination_s3_spark.tables.runs.table_format import MERGED_PIECE_BYTES, FileKeys, TableFormat
 from destination_s3_spark.tables.staged.staged_file import StagedFile, batches_of
+from destination_s3_spark.tables.stored.lines import StoredLines
 from destination_s3_spark.tables.stored.rewrite import Stored
 
 
 @dataclass(frozen=True, slots=True)
 class EraseTask:
-    """A raw file, or a final file of an append table, and the key of the file that replaces it, which has `rows` rows."""
+    """A raw file, and the key of the file that replaces it, which has `rows` rows."""
 
     stored: Stored
     wanted: Wanted | Either
     rows: int
     key: str
-    columns: FileColumns
-    options: FileOptions
+    options: ParquetOptions
     s3: S3Settings
 
     @property
@@ -63,17 +65,12 @@ class SortedEraseTask:
 
 def erase(task: EraseTask) -> FileEntry:
     """Stage the file. Raises DataError for a file that is gone, ConfigError or TransientError. Nothing stays staged then."""
-    file = task.stored.file
+    file, columns = task.stored.file, FileColumns(task.stored.plan.stream, (), RAW_SCHEMA)
     sink = StagedFileSink(task.s3, task.key, generation_metadata(file.generation_id))
-    with (
-        present(file.key, task.s3),
-        StagedFile(file.kind, sink, task.options.open(sink, task.columns), file.partition) as left,
-    ):
-        for raw, typed in task.stored.rows(task.s3):
-            rows = raw if file.kind is FileKind.RAW and raw is not None else typed
+    with present(file.key, task.s3), StagedFile(file.kind, sink, task.options.open(sink, columns)) as left:
+        for rows, typed in task.stored.copies(task.s3):
             left.write(rows.filter(pc.invert(task.wanted.mask(typed))))
-        # Raw rows are typed as they were under their schema.
-        return _in_place_of(file, left, task.rows, file.schema_id if file.kind is FileKind.RAW else None)
+        return _in_place_of(file, left, task.rows, file.schema_id)  # raw rows are typed as they were under their schema
 
 
 def erase_sorted(task: SortedEraseTask) -> FileEntry:
@@ -94,7 +91,7 @@ def erase_sorted(task: SortedEraseTask) -> FileEntry:
 
 @dataclass(frozen=True, slots=True)
 class CopyTask:
-    """A file of versions that today's merges do not read any more, and the key of the one that replaces it, which has `rows` rows."""
+    """A Parquet file that no merge of today reads, and the key of the one that replaces it, which has `rows` rows."""
 
     stored: Stored
     wanted: Wanted | Either
@@ -116,11 +113,76 @@ def copy(task: CopyTask) -> FileEntry:
     with present(file.key, task.s3), ExitStack() as stack:
         left: StagedFile[pa.RecordBatch] | None = None
         for rows, typed in task.stored.copies(task.s3):
-            left = left or stack.enter_context(StagedFile(file.kind, sink, task.options.as_stored(sink, rows.schema)))
+            left = left or stack.enter_context(StagedFile(file.kind, sink, task.options.as_stored(sink, rows.schema), file.partition))
             left.write(rows.filter(pc.invert(task.wanted.mask(typed))))
         if left is None:
             raise Bug(f"'{file.key}' has no rows; nothing was changed.")
         return _in_place_of(file, left, task.rows, file.schema_id)
+
+
+@dataclass(frozen=True, slots=True)
+class LinesTask:
+    """A final file of text of an append table, and the key of the one that replaces it, which has `rows` rows."""
+
+    stored: StoredLines
+    wanted: Wanted | Either
+    rows: int
+    key: str
+    s3: S3Settings
+
+    @property
+    def bytes(self) -> int:
+        """Size of the file."""
+        return self.stored.file.bytes
+
+
+def erase_lines(task: LinesTask) -> FileEntry:
+    """Stage the file. All other rows keep their bytes. Raises as `erase`."""
+    file = task.stored.file
+    sink = StagedFileSink(task.s3, task.key, generation_metadata(file.generation_id))
+    kept = task.stored.text.open_kept(sink)
+    with present(file.key, task.s3), StagedFile(file.kind, sink, kept, file.partition) as left:
+        for lines in task.stored.lines(task.s3):
+            kept.write_header(lines.header)
+            stays = pc.invert(task.wanted.mask(lines.typed)).to_pylist()
+            left.write(row for row, stay in zip(lines.rows, stays, strict=True) if stay)
+        return _in_place_of(file, left, task.rows, file.schema_id)
+
+
+@dataclass(frozen=True, slots=True)
+class PairTask:
+    """A merge state and its final file, and the keys of those that replace them, which have `rows` rows."""
+
+    state: FileEntry
+    final: FileEntry
+    keys: frozenset[bytes]
+    rows: int
+    new: FileKeys
+    table: TableFormat
+    s3: S3Settings
+
+    @property
+    def bytes(self) -> int:
+        """Size of the files."""
+        return self.state.bytes + self.final.bytes
+
+
+def erase_pair(task: PairTask) -> tuple[FileEntry, FileEntry]:
+    """Stage the final file and its state. Raises as `erase`."""
+    table, s3 = task.table, task.s3
+    with (
+        present(task.state.key, s3),
+        closing(RangedFile(s3, task.state.key, task.state.bytes)) as source,
+        table.final_file(task.new.final, task.final.partition, s3) as final,
+        table.state_file(task.new.state or "", s3) as state,
+    ):
+        for rows in SortedFile(source, FileKind.STATE, table.form).read():
+            for batch in batches_of(rows.filter(pc.invert(is_one_of(rows[KEY], task.keys))), MERGED_PIECE_BYTES):
+                state.write(batch)
+                for made in table.final_rows(batch):
+                    final.write(made)
+        shown = _in_place_of(task.final, final, task.rows)
+        return shown, replace(_in_place_of(task.state, state, task.rows), copy_of=shown.key)
 
 
 def form_of(table: TableFormat, kind: FileKind) -> MergeForm:
@@ -150,7 +212,7 @@ def _opened(task: SortedEraseTask) -> StagedFile[pa.RecordBatch]:
             raise Bug(f"'{task.file.key}' is not sorted; nothing was changed.")
 
 
-def _in_place_of(file: FileEntry, left: StagedFile[pa.RecordBatch], rows: int, schema_id: int | None = None) -> FileEntry:
+def _in_place_of(file: FileEntry, left: StagedFile[Any], rows: int, schema_id: int | None = None) -> FileEntry:
     """Stage the file with the place of the one that it replaces. `schema_id`: of its columns, None for today's."""
     written = left.close()
     if written.rows != rows:

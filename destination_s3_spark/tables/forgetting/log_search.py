@@ -6,12 +6,11 @@ are. All events of a key go, so a search says which keys have such rows, as the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import islice
-from typing import Any
 
 import numpy as np
 import orjson
@@ -31,6 +30,7 @@ from destination_s3_spark.storage.staging import StagedFileSink
 from destination_s3_spark.tables.forgetting.wanted import ByKeys, ByValues
 from destination_s3_spark.tables.runs.keys import key_column
 from destination_s3_spark.tables.staged.staged_file import StagedFile
+from destination_s3_spark.tables.stored.lines import record_line
 
 EVENTS_AT_ONCE = 4_096
 
@@ -146,9 +146,8 @@ def _of_event(event: Event, key: Iterable[str]) -> _Row:
 
 def _matches(task: LogSearchTask, images: list[Values]) -> tuple[list[int], Iterator[bytes]]:
     """Return the indices of the images to forget, and the keys of theirs that are complete."""
-    lines = b"".join(
-        _line(task.plan, {field.source: image[field.name] for field in task.fields if field.name in image}) for image in images
-    )
+    shown = ({field.source: image[field.name] for field in task.fields if field.name in image} for image in images)
+    lines = b"".join(record_line(task.plan.stream, _text(data)) for data in shown)
     rows = record_typer(task.plan).type_block(lines).final
     if rows.num_rows != len(images):
         raise Bug("Rows of a change log were lost while they were looked at; nothing was changed.")
@@ -162,11 +161,6 @@ def _matches(task: LogSearchTask, images: list[Values]) -> tuple[list[int], Iter
     hit |= np.asarray(task.keys.mask(rows)) & has_key
     of_table = key_column(rows.filter(pa.array(hit & has_key)), task.keys.spec).to_pylist()
     return np.flatnonzero(hit).tolist(), iter(of_table)
-
-
-def _line(plan: RowPlan, data: Mapping[str, Any]) -> bytes:
-    record = {"stream": plan.stream.name, "namespace": plan.stream.namespace, "emitted_at": 0, "data": data}
-    return _text({"type": "RECORD", "record": record}) + b"\n"
 
 
 def _text(value: object) -> bytes:

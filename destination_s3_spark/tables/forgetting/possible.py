@@ -8,21 +8,25 @@ from __future__ import annotations
 from dataclasses import replace
 
 from destination_s3_spark.chain.files import HISTORY_KINDS, FileKind
+from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.chain.state import TableState
-from destination_s3_spark.decoding.plan import Values
 from destination_s3_spark.delta_log.log import DeltaLog, UnreadableLog
 from destination_s3_spark.errors import Bug, TransientError
-from destination_s3_spark.formats.parquet import ParquetOptions
+from destination_s3_spark.formats.avro import AVRO
+from destination_s3_spark.formats.parquet import PARQUET
+from destination_s3_spark.formats.registry import format_of
 from destination_s3_spark.schema.encodings import DESTINATION_S3
 from destination_s3_spark.schema.schema_event import from_event
 from destination_s3_spark.tables.columns.partitioning import partitioning_of
 from destination_s3_spark.tables.columns.row_plan import key_spec
 from destination_s3_spark.tables.commit.generation import NOTHING
 from destination_s3_spark.tables.open_table import Columns, OpenTable
+from destination_s3_spark.tables.runs.keys import KeySpec
 from destination_s3_spark.tables.stream_table import StreamTable
 
-SEARCHED = frozenset({FileKind.FINAL, FileKind.RAW, FileKind.DELTA, FileKind.TOMBSTONE, *HISTORY_KINDS})
+SEARCHED = frozenset({FileKind.FINAL, FileKind.RAW, FileKind.DELTA, FileKind.TOMBSTONE, FileKind.STATE, *HISTORY_KINDS})
 """Kinds of files in which rows are looked for. A table that has others is refused."""
+REFRESH = "Nothing was changed. A refresh that removes the records, once they are gone in the source, replaces all of it."
 ICEBERG_FOLDER = "_iceberg/"
 """The folder of Iceberg's metadata in that of a table."""
 
@@ -35,7 +39,11 @@ def recorded_table(closed: StreamTable) -> OpenTable:
     schema = from_event(state.schema)
     encoded = closed.layout.encoded(schema.encodings or DESTINATION_S3)
     partitioning = partitioning_of(closed.stream, schema, encoded.final)
-    spec = key_spec(closed.stream, schema, closed.rules.deletion, of_text=False, partitioning=partitioning) if closed.deduplicated else None
+    spec = (
+        key_spec(closed.stream, schema, closed.rules.deletion, of_text=closed.layout.of_text, partitioning=partitioning)
+        if closed.deduplicated
+        else None
+    )
     table = OpenTable(
         stream=closed.stream,
         declared=closed.fields.fields,
@@ -74,28 +82,41 @@ def _require_quiet(table: OpenTable, state: TableState) -> None:
 def _require_readable(table: OpenTable) -> None:
     """Raise ConfigError if rows of the table are where they cannot be looked for or removed from."""
     live, layout = table.writer.live_files(), table.layout
-    refresh = "Nothing was changed. A refresh that removes the records, once they are gone in the source, replaces all of it."
-    if layout.final.values is not Values.TYPED or not isinstance(layout.final, ParquetOptions):
-        raise table.refuse(f"rows can be forgotten in Parquet tables only, and this one is not configured so. {refresh}")
     unknown = {file.kind for file in live.files} - SEARCHED
-    if unknown - {FileKind.STATE}:
+    if unknown:
         names = ", ".join(sorted(kind.value for kind in unknown))
-        raise table.refuse(f"it has files of the kind {names}, from which rows cannot be removed yet. {refresh}")
+        raise table.refuse(f"it has files of the kind {names}, from which rows cannot be removed yet. {REFRESH}")
     if live.adopted:
-        raise table.refuse(f"it has files of destination-s3, which this connector does not change. {refresh}")
-    other = next((file.key for file in live.files if not file.key.endswith(ParquetOptions.extension)), None)
-    as_they_are = (FileKind.RAW, *HISTORY_KINDS)
-    if other is not None or any(table.is_outdated(file) for file in live.files if file.kind not in as_they_are):
-        raise table.refuse(f"it has files of another format or type than today's, which its next merge or sync rewrites. {refresh}")
-    sorted_kinds = (FileKind.FINAL, FileKind.DELTA)
-    if table.spec is None and live.of(FileKind.DELTA):
-        raise table.refuse("it has rows that the next sync publishes. Nothing was changed. Try again when that sync has ended.")
+        raise table.refuse(f"it has files of destination-s3, which this connector does not change. {REFRESH}")
     if any(file.sorted_by != (table.spec and table.spec.of_deletions.fingerprint) for file in live.of(FileKind.TOMBSTONE)):
-        raise table.refuse(f"it has deleted keys from when it had another key, or was deduplicated. {refresh}")
-    if table.spec is not None and any(file.sorted_by != table.spec.fingerprint for file in live.of(*sorted_kinds)):
-        raise table.refuse(f"it has files in the order of another key, which its next merge sorts: run `merge`. {refresh}")
+        raise table.refuse(f"it has deleted keys from when it had another key, or was deduplicated. {REFRESH}")
+    if table.spec is None:
+        _require_appended(table, live)
+    else:
+        _require_merged(table, table.spec, live)
     for root in (layout.root, layout.histories):
         _require_no_iceberg(table, f"{root}{ICEBERG_FOLDER}")
+
+
+def _require_appended(table: OpenTable, live: LiveFiles) -> None:
+    """Raise ConfigError if the files of an append table cannot be read back."""
+    if live.of(FileKind.DELTA):
+        raise table.refuse("it has rows that the next sync publishes. Nothing was changed. Try again when that sync has ended.")
+    if live.of(FileKind.STATE):
+        raise table.refuse(f"it has merge states from when it was deduplicated. {REFRESH}")
+    if any(format_of(file.key) in (None, AVRO) for file in live.of(FileKind.FINAL)):
+        raise table.refuse(f"it is not deduplicated and has Avro files, from which rows cannot be removed yet. {REFRESH}")
+
+
+def _require_merged(table: OpenTable, spec: KeySpec, live: LiveFiles) -> None:
+    """Raise ConfigError if the next merge of a deduplicated table has to rewrite files first."""
+    states, form = {file.copy_of: file for file in live.of(FileKind.STATE)}, format_of(f"x{table.layout.final.extension}")
+    pairs = [(states.get(final.key, final), final) for final in live.of(FileKind.FINAL)]
+    if any(format_of(final.key) is not form or (rows is final) != (form is PARQUET) for rows, final in pairs):
+        raise table.refuse(f"it has files of another format than today's, which its next merge rewrites: run `merge`. {REFRESH}")
+    sorted_files = [*(rows for rows, _ in pairs), *live.of(FileKind.DELTA)]
+    if any(file.sorted_by != spec.fingerprint or table.is_outdated(file) for file in sorted_files):
+        raise table.refuse(f"it has files of another key or other types than today's, which its next merge sorts: run `merge`. {REFRESH}")
 
 
 def _require_no_iceberg(table: OpenTable, folder: str) -> None:

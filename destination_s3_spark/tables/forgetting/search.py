@@ -14,6 +14,7 @@ from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.forgetting.wanted import Either, Wanted, is_one_of
 from destination_s3_spark.tables.runs.keys import KEY, KeySpec, after, key_column
 from destination_s3_spark.tables.runs.sorted_file import MergeForm, SortedFile
+from destination_s3_spark.tables.stored.lines import StoredLines
 from destination_s3_spark.tables.stored.rewrite import Stored
 
 
@@ -29,7 +30,7 @@ class Found:
 class SearchTask:
     """A file that is read whole. `spec`: of the keys to return."""
 
-    stored: Stored
+    stored: Stored | StoredLines
     wanted: Wanted | Either
     spec: KeySpec | None
     s3: S3Settings

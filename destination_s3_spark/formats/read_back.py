@@ -1,0 +1,149 @@
+"""Rows of text files that were written before: the bytes of each, and its record as JSON text.
+
+What a file's name and its own rows say is enough: whether it is CSV or JSON Lines, compressed, and whether the record's fields are beside
+the connector's own columns.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from destination_s3_spark.exact_json.members import members
+from destination_s3_spark.formats.csv import CsvOptions
+from destination_s3_spark.formats.file_format import SeekableFile, Sink
+from destination_s3_spark.formats.text_file import Compression, TextWriter, beside_meta
+
+WHOLE_RECORD = "_airbyte_data"
+"""The column with the record, if its fields have none."""
+OWN_COLUMNS = 4
+_READ_BYTES = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class StoredText:
+    """A text file under this key. `booleans`: names of the fields whose `true` in CSV is not a text."""
+
+    key: str
+    booleans: frozenset[str] = frozenset()
+
+    @property
+    def is_csv(self) -> bool:
+        """Whether the file is CSV. Else it is JSON Lines."""
+        return CsvOptions.stem in self.key.rpartition("/")[2]
+
+    @property
+    def compression(self) -> Compression:
+        """The compression of the file."""
+        return Compression.GZIP if self.key.endswith(Compression.GZIP.value) else Compression.NONE
+
+    def rows(self, file: SeekableFile) -> Iterator[tuple[bytes, bytes | None]]:
+        """Yield each row's bytes and its record, None for the header. Raises ValueError for a file that is damaged."""
+        content = pa.BufferedInputStream(pa.PythonFile(file, mode="r"), _READ_BYTES)
+        stream = content if self.compression is Compression.NONE else pa.CompressedInputStream(content, "gzip")
+        lines = _lines(stream)
+        if self.is_csv:
+            yield from self._csv(lines)
+        else:
+            yield from ((line, _record_of_line(line)) for line in lines)
+
+    def open_kept(self, sink: Sink) -> KeptRows:
+        """Start a file of some of the rows."""
+        return KeptRows(sink, self.compression)
+
+    def _csv(self, lines: Iterator[bytes]) -> Iterator[tuple[bytes, bytes | None]]:
+        rows = iter(lambda: _csv_row(lines), b"")
+        header = next(rows)
+        yield header, None
+        names = [cell.decode() for cell, _ in _cells(header)]
+        for row in rows:
+            cells = list(_cells(row))
+            if len(cells) != len(names):
+                raise ValueError("a row of CSV has other columns than the header")
+            if names[OWN_COLUMNS:] == [WHOLE_RECORD]:
+                yield row, cells[OWN_COLUMNS][0]
+            else:
+                yield (
+                    row,
+                    _object(
+                        (_source(name), self._value(name, *cell))
+                        for name, cell in zip(names[OWN_COLUMNS:], cells[OWN_COLUMNS:], strict=True)
+                    ),
+                )
+
+    def _value(self, name: str, text: bytes, quoted: bool) -> bytes:
+        """Return a cell's JSON text. An empty text and null are the same in CSV, and count as null."""
+        if not quoted or (name in self.booleans and text in (b"true", b"false")):
+            return text
+        return json.dumps(text.decode()).encode() if text else b"null"
+
+
+class KeptRows(TextWriter[Iterable[bytes]]):
+    """A text file of rows as they were."""
+
+    def write(self, content: Iterable[bytes]) -> None:
+        for row in content:
+            self._put(row)
+            self._rows += 1
+
+    def write_header(self, header: bytes) -> None:
+        """Write a row that does not count."""
+        self._put(header)
+
+
+def _lines(stream: pa.NativeFile) -> Iterator[bytes]:
+    """Yield lines that end in a line feed alone, whatever else the text has."""
+    rest = b""
+    while block := stream.read(_READ_BYTES):
+        *lines, rest = (rest + block).split(b"\n")
+        yield from (line + b"\n" for line in lines)
+    if rest:
+        raise ValueError("the file ends inside of a line")
+
+
+def _csv_row(lines: Iterator[bytes]) -> bytes:
+    """Return the next row, empty at the end of the file. Line ends inside of quotes belong to a value."""
+    row = [next(lines, b"")]
+    quotes = row[0].count(b'"')
+    while quotes % 2:
+        row.append(next(lines, b""))
+        if not row[-1]:
+            raise ValueError("the file ends inside of quotes")
+        quotes += row[-1].count(b'"')
+    return b"".join(row)
+
+
+def _cells(row: bytes) -> Iterator[tuple[bytes, bool]]:
+    """Yield the text of each cell, and whether it is quoted."""
+    at, text = 0, row.removesuffix(b"\n").removesuffix(b"\r")
+    while at <= len(text):
+        if text[at : at + 1] == b'"':
+            end = at + 1
+            while (end := text.index(b'"', end)) >= 0 and text[end + 1 : end + 2] == b'"':
+                end += 2
+            yield text[at + 1 : end].replace(b'""', b'"'), True
+            at = end + 2
+        else:
+            end = text.find(b",", at)
+            end = len(text) if end < 0 else end
+            yield text[at:end], False
+            at = end + 1
+
+
+def _record_of_line(line: bytes) -> bytes:
+    found = members(line)
+    if len(found) == OWN_COLUMNS + 1 and found[OWN_COLUMNS].key == WHOLE_RECORD:
+        return line[found[OWN_COLUMNS].start : found[OWN_COLUMNS].end]
+    return _object((_source(member.key), line[member.start : member.end]) for member in found[OWN_COLUMNS:])
+
+
+def _source(name: str) -> str:
+    """Return the field's name of a column beside the connector's own (see `beside_meta`)."""
+    return name[:-2] if name.endswith("_1") and beside_meta(name[:-2]) == name else name
+
+
+def _object(values: Iterable[tuple[str, bytes]]) -> bytes:
+    return b"{" + b",".join(json.dumps(name).encode() + b":" + value for name, value in values) + b"}"

@@ -1,0 +1,130 @@
+"""Forgetting of rows of tables in other formats than Parquet: all other rows keep their bytes."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pytest
+
+from destination_s3_spark.chain.files import FileKind
+from destination_s3_spark.storage.s3 import S3Store
+from destination_s3_spark.storage.settings import S3Settings
+from unit_tests.sync.test_forget import MARK, NUMBER, Lake, dying_everywhere, history, person, somebody
+
+FLAT, GZIP = {"flattening": "Root level flattening"}, {"compression": {"compression_type": "GZIP"}}
+PLAIN = {"compression": {"compression_type": "No Compression"}}
+TEXTS: list[dict[str, Any]] = [
+    {"format_type": "JSONL", **PLAIN},
+    {"format_type": "JSONL", **FLAT, **GZIP},
+    {"format_type": "CSV", **GZIP},
+    {"format_type": "CSV", **FLAT, **PLAIN},
+]
+NAMES = ["jsonl", "flat jsonl gz", "csv gz", "flat csv"]
+PROPERTIES = {"_airbyte_own": {"type": "string"}, "is": {"type": "boolean"}, "at": {"type": "string", "format": "date-time"}}
+
+
+@pytest.fixture
+def lake(s3_settings: S3Settings, tmp_path: Path) -> Lake:
+    lake = Lake(s3_settings, tmp_path)
+    lake.versioned()
+    return lake
+
+
+def hard(one: dict[str, Any], version: int) -> dict[str, Any]:
+    """The record with values that are hard to find the end of."""
+    text = f'{one["mail"]}, "{version}"\r\n\\ "_airbyte_data": {{\n'
+    return {**one, "name": text, "_airbyte_own": f"own {one['id']}", "is": one["id"] == NUMBER, "at": f"2026-01-0{version}T00:00:00Z"}
+
+
+def contents(lake: Lake) -> Iterator[str]:
+    """The contents of the table's final files, in order."""
+    store = S3Store(lake.settings)
+    for file in lake.live().of(FileKind.FINAL):
+        body = store.get(file.key)
+        if file.key.endswith(".avro"):
+            yield from (repr(row) + "\n" for row in fastavro.reader(io.BytesIO(body)))
+        else:
+            yield (gzip.decompress(body) if file.key.endswith(".gz") else body).decode()
+
+
+def rows(lake: Lake) -> list[str]:
+    """The rows of CSV or JSON Lines, parsed by others."""
+    found: list[str] = []
+    for text in contents(lake):
+        if text.startswith("{"):
+            found += (line for line in text.split("\n") if json.loads(line or "{}"))
+        else:
+            found += map(repr, list(csv.reader(io.StringIO(text, newline="")))[1:])
+    return sorted(found)
+
+
+@pytest.mark.parametrize("form", TEXTS, ids=NAMES)
+@pytest.mark.parametrize(
+    "wanted",
+    [{"id": NUMBER}, {"_airbyte_own": f"own {NUMBER}"}, {"is": True}, {"at": "2026-01-03T01:00:00+01:00"}],
+    ids=["by id", "by a field like our own", "by a boolean", "by a time"],
+)
+def test_rows_of_text_files_of_append_tables(lake: Lake, form: dict[str, Any], wanted: dict[str, Any]) -> None:
+    lake.format = form
+    every = [somebody(number) for number in range(30)]
+    lake.go(
+        "append", (hard(one, 1) for one in [*every[:20], person(1)] if "at" not in wanted or one["id"] != NUMBER), properties=PROPERTIES
+    )
+    lake.go("append", (hard(one, 3 if one["id"] == NUMBER else 2) for one in [person(2), *every[20:]]), properties=PROPERTIES)
+    lake.go("append", [hard(person(3), 3)], properties=PROPERTIES)
+    before = [row for row in rows(lake) if MARK not in row]
+    lake.forget(wanted)
+    assert lake.holding() == []
+    assert rows(lake) == before
+    assert sum(file.rows for file in lake.live().of(FileKind.FINAL)) == len(before) == len(every)
+    lake.verify()
+    lake.go("append", [hard(somebody(50), 1)], properties=PROPERTIES)
+    lake.verify()
+
+
+@pytest.mark.parametrize("raw", [True, False], ids=["raw", "no raw"])
+@pytest.mark.parametrize("form", [*TEXTS, {"format_type": "Avro"}], ids=[*NAMES, "avro"])
+@pytest.mark.parametrize("wanted", [{"id": NUMBER}, {"mail": f"{MARK}4@example.org"}], ids=["by id", "by mail"])
+def test_rows_of_deduplicated_tables(lake: Lake, form: dict[str, Any], wanted: dict[str, Any], raw: bool) -> None:
+    lake.format, lake.options = form, {"tables": {"raw_tables": raw}}
+    history(lake, "append_dedup")
+    before = sorted(part for text in contents(lake) for part in text.splitlines() if MARK not in part)
+    record = lake.forget(wanted)
+    assert lake.holding() == []
+    assert sorted(part for text in contents(lake) for part in text.splitlines()) == before
+    live = lake.live()
+    assert {file.copy_of for file in live.of(FileKind.STATE)} == {file.key for file in live.of(FileKind.FINAL)}
+    assert record["rows"]["waiting"] == 2
+    lake.verify()
+    lake.options = {"tables": {"raw_tables": raw}}
+    lake.go("append_dedup", [somebody(7, 9)])
+    assert "7@9" in "".join(contents(lake))
+    lake.verify()
+    if raw:
+        lake.rebuild()
+        lake.verify()
+
+
+def test_a_table_whose_format_has_changed(lake: Lake) -> None:
+    for form in ({"format_type": "Parquet"}, *TEXTS):
+        lake.format = form
+        lake.go("append", [somebody(1), person(1)])
+    lake.forget({"mail": f"{MARK}1@example.org"})
+    assert lake.holding() == []
+    assert sum(file.rows for file in lake.live().of(FileKind.FINAL)) == 1 + len(TEXTS)
+    lake.verify()
+
+
+@pytest.mark.parametrize("mode", ["append", "append_dedup"])
+@pytest.mark.parametrize("start", [0, *(pytest.param(start, marks=pytest.mark.slow) for start in range(1, 7))])
+def test_a_command_that_dies_anywhere_ends_when_it_is_run_again(start: int, mode: str, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake.format = TEXTS[start % len(TEXTS)]
+    history(lake, mode)
+    dying_everywhere(lake, monkeypatch, start)
