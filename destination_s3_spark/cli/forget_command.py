@@ -25,7 +25,7 @@ from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.configured import column_rules
 from destination_s3_spark.tables.factory import table_factory
 from destination_s3_spark.tables.forgetting.course import Forgetting
-from destination_s3_spark.tables.forgetting.possible import has_delta_logs, recorded_table
+from destination_s3_spark.tables.forgetting.possible import has_metadata, recorded_table
 from destination_s3_spark.tables.forgetting.referenced import Values, referenced
 from destination_s3_spark.tables.forgetting.wanted import Subject, digest, field_of, wanted_rows
 from destination_s3_spark.tables.found import FoundTable
@@ -262,8 +262,8 @@ def _exchange(tools: Workshop, forgetting: Forgetting) -> Mapping[str, Any]:
     state = writer.state
     if state is None:
         raise Bug(f"Table {forgetting.table.stream.id} has no chain.")
-    has_log = has_delta_logs(forgetting.table, state)
-    if not (forgetting.changes or state.contents.leaving or has_log):
+    has_values = has_metadata(forgetting.table, state)
+    if not (forgetting.changes or state.contents.leaving or has_values):
         return {"number": state.sequence_number, "hash": state.block_hash}
     try:
         now = writer.open()
@@ -272,8 +272,8 @@ def _exchange(tools: Workshop, forgetting: Forgetting) -> Mapping[str, Any]:
         if forgetting.changes:
             tools.run(forgetting.table, forgetting.erased(), "forgetting rows of")
         done = writer.open()
-        if has_log:
-            writer.remove_delta_logs()
+        if has_values:
+            writer.begin_publications_anew()
         writer.close(tools.factory.orphans(), keeps_replaced=False)
     except Fenced as fenced:
         writer.abandon()

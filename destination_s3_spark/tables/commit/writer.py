@@ -33,6 +33,8 @@ from destination_s3_spark.storage.object_store import ObjectNotFound, ObjectStor
 from destination_s3_spark.tables.commit.batch import Batch, CommitResult, TableCheckpoint, Written, cut_batch, flaw_of
 from destination_s3_spark.tables.landing.slices import StagedSlice
 from destination_s3_spark.tables.publishers.publication import (
+    BeginsAnew,
+    NotPublished,
     Publisher,
     remove_delta_logs,
     show,
@@ -230,10 +232,23 @@ class TableWriter:
         )
         return self._rewrite(files, removed, event, keeps=False)
 
-    def remove_delta_logs(self) -> None:
-        """Remove the table's Delta logs, which have bounds of values of files that are gone. `close` writes those that are published."""
+    def begin_publications_anew(self) -> None:
+        """Withdraw the publications whose metadata has values of rows that are gone. `close` makes those again that are wanted."""
         with self._ending_on_error():
             remove_delta_logs(self.store, self._chain)
+            for publisher in self.publishers:
+                if isinstance(publisher, BeginsAnew):
+                    self._begin_anew(publisher)
+
+    def _begin_anew(self, publisher: BeginsAnew) -> None:
+        self.check_not_fenced()
+        try:
+            publisher.begin_anew(self.store, self._chain.head)
+        except NotPublished as error:
+            raise TransientError(
+                f"The rows have left the table's files, but not yet what is published of it: {error.reason} Then run the command again.",
+                stream=self._table.stream,
+            ) from error
 
     def replace(
         self,

@@ -21,12 +21,15 @@ from destination_s3_spark.tables.columns.partitioning import partitioning_of
 from destination_s3_spark.tables.columns.row_plan import key_spec
 from destination_s3_spark.tables.commit.generation import NOTHING
 from destination_s3_spark.tables.open_table import Columns, OpenTable
+from destination_s3_spark.tables.publishers.publication import HISTORY_SUFFIX
 from destination_s3_spark.tables.runs.keys import KeySpec
 from destination_s3_spark.tables.stream_table import StreamTable
 
 SEARCHED = frozenset({FileKind.FINAL, FileKind.RAW, FileKind.DELTA, FileKind.TOMBSTONE, FileKind.STATE, *HISTORY_KINDS})
 """Kinds of files in which rows are looked for. A table that has others is refused."""
 REFRESH = "Nothing was changed. A refresh that removes the records, once they are gone in the source, replaces all of it."
+ICEBERG_PUBLISHER = "iceberg"
+"""The name of the publisher of Iceberg tables."""
 ICEBERG_FOLDER = "_iceberg/"
 """The folder of Iceberg's metadata in that of a table."""
 
@@ -60,6 +63,7 @@ def recorded_table(closed: StreamTable) -> OpenTable:
     )
     _require_quiet(table, state)
     _require_readable(table)
+    has_metadata(table, state)  # that of others is refused before anything is changed
     return table
 
 
@@ -81,7 +85,7 @@ def _require_quiet(table: OpenTable, state: TableState) -> None:
 
 def _require_readable(table: OpenTable) -> None:
     """Raise ConfigError if rows of the table are where they cannot be looked for or removed from."""
-    live, layout = table.writer.live_files(), table.layout
+    live = table.writer.live_files()
     unknown = {file.kind for file in live.files} - SEARCHED
     if unknown:
         names = ", ".join(sorted(kind.value for kind in unknown))
@@ -94,8 +98,6 @@ def _require_readable(table: OpenTable) -> None:
         _require_appended(table, live)
     else:
         _require_merged(table, table.spec, live)
-    for root in (layout.root, layout.histories):
-        _require_no_iceberg(table, f"{root}{ICEBERG_FOLDER}")
 
 
 def _require_appended(table: OpenTable, live: LiveFiles) -> None:
@@ -119,17 +121,23 @@ def _require_merged(table: OpenTable, spec: KeySpec, live: LiveFiles) -> None:
         raise table.refuse(f"it has files of another key or other types than today's, which its next merge sorts: run `merge`. {REFRESH}")
 
 
-def _require_no_iceberg(table: OpenTable, folder: str) -> None:
-    if next(iter(table.writer.store.list(folder)), None) is not None:
-        raise table.refuse(
-            "it is published for Iceberg, whose metadata has bounds of values, also of older versions. Nothing was changed. Switch the "
-            f"publication off, drop the table in the catalog, delete what is under '{folder}', forget, and switch it on again."
-        )
+def has_metadata(table: OpenTable, state: TableState) -> bool:
+    """Tell whether the table or its history has a Delta log or Iceberg metadata, which have bounds of values, also of rows that are gone.
 
-
-def has_delta_logs(table: OpenTable, state: TableState) -> bool:
-    """Tell whether the table or its history has a Delta log. Raises ConfigError for one that is not theirs or cannot be read."""
-    return True in [_has_delta_log(table, state, root) for root in (table.layout.root, table.layout.histories)]
+    Raises ConfigError for some that are not theirs, cannot be read, or whose catalog is not configured.
+    """
+    found = [_has_delta_log(table, state, root) for root in (table.layout.root, table.layout.histories)]
+    shown = {publisher.name for publisher in table.writer.publishers}
+    for root, name in ((table.layout.root, ICEBERG_PUBLISHER), (table.layout.histories, ICEBERG_PUBLISHER + HISTORY_SUFFIX)):
+        folder = f"{root}{ICEBERG_FOLDER}"
+        has_iceberg = next(iter(table.writer.store.list(folder)), None) is not None
+        if has_iceberg and name not in shown:
+            raise table.refuse(
+                f"there is Iceberg metadata under '{folder}', which has bounds of values, and publish.iceberg is off. Nothing was changed. "
+                "Drop the table in the catalog, delete what is under that folder, or switch publish.iceberg on."
+            )
+        found.append(has_iceberg)
+    return True in found
 
 
 def _has_delta_log(table: OpenTable, state: TableState, root: str) -> bool:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import pyarrow as pa
 from msgspec.structs import replace
@@ -83,6 +83,14 @@ class Publisher(Protocol):
 
     def require_fitting(self, store: ObjectStore, state: TableState, live: LiveFiles) -> None:
         """Raise NotPublished if the table in this state cannot be published at all. Changes nothing."""
+
+
+@runtime_checkable
+class BeginsAnew(Protocol):
+    """A publisher whose metadata keeps values of rows that are gone, until it begins anew."""
+
+    def begin_anew(self, store: ObjectStore, state: TableState) -> None:
+        """Withdraw the table with all metadata, so that `publish` makes it again. May be repeated. Raises NotPublished."""
 
 
 def nothing_to_check(config: Config, store: ObjectStore, template: PathTemplate) -> None:

@@ -110,6 +110,17 @@ class IcebergTable:
                 table.publish(catalog, store, self._place(state), state, wanted)
         return str(state.sequence_number)
 
+    def begin_anew(self, store: ObjectStore, state: TableState) -> None:
+        """Drop the table in the catalog, then delete its metadata. Raises NotPublished."""
+        self._require_own_place()
+        folder = self._metadata(state)
+        with self.catalog.connection.calls(store, folder) as catalog:
+            from destination_s3_spark.tables.publishers.iceberg import table  # noqa: PLC0415
+
+            if table.load(catalog, self._place(state)) is not None:
+                catalog.drop_table(self.identifier)
+        store.delete([info.key for info in store.list(folder)])
+
     def published(self, store: ObjectStore, state: TableState) -> int | None:
         """Return the block of the table's last publish. Takes one call of the catalog. A table without columns has nothing to show."""
         if state.schema is None:

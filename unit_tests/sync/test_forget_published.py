@@ -1,0 +1,89 @@
+"""Forgetting of rows of published tables: no bound of a value stays in what is published, and readers see the table without the rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyiceberg.catalog import Catalog
+
+from destination_s3_spark.errors import ConfigError, TransientError
+from destination_s3_spark.storage.settings import S3Settings
+from unit_tests.sync.test_forget import MARK, NUMBER, Lake, dying_everywhere, history, person, somebody
+from unit_tests.tables.publishers.iceberg.lake import reader
+
+HISTORY = {"tables": {"history": [{"stream": "*"}]}}
+
+
+@pytest.fixture
+def lake(s3_settings: S3Settings, tmp_path: Path) -> Lake:
+    lake = Lake(s3_settings, tmp_path)
+    lake.options = publishing(lake)
+    lake.versioned()
+    return lake
+
+
+def publishing(lake: Lake, **more: Any) -> dict[str, Any]:
+    iceberg = {"type": "sql", "uri": f"sqlite:///{lake.directory}/catalog.db", "catalog_name": "lake"}
+    return {"publish": {"iceberg": iceberg, "delta": True}, **more}
+
+
+def catalog(lake: Lake) -> Catalog:
+    return reader(lake.directory, lake.settings)
+
+
+def shown(lake: Lake, name: str = "users") -> list[int]:
+    return sorted(catalog(lake).load_table(("default", name)).scan().to_arrow()["id"].to_pylist())
+
+
+@pytest.mark.parametrize("mode", ["append", "append_dedup"])
+@pytest.mark.parametrize("options", [{}, HISTORY], ids=["", "with a history"])
+def test_iceberg_tables_begin_anew(lake: Lake, mode: str, options: dict[str, Any]) -> None:
+    lake.options = publishing(lake, **(options if mode == "append_dedup" else {}))
+    history(lake, mode)
+    if mode == "append":
+        assert NUMBER in shown(lake)
+    before = [one for one in shown(lake) if one != NUMBER]
+    lake.forget({"id": NUMBER})
+    assert lake.holding() == []
+    assert shown(lake) == before
+    assert len(catalog(lake).load_table(("default", "users")).snapshots()) == 1
+    if options and mode == "append_dedup":
+        assert set(shown(lake, "users_history")) == set(before)
+    lake.verify()
+    lake.verify_delta()
+    lake.options = publishing(lake, **(options if mode == "append_dedup" else {}))
+    lake.go(mode, [somebody(50)])
+    assert shown(lake) == [*before, 50]
+    lake.verify()
+
+
+def test_metadata_of_a_publication_that_is_off_is_refused(lake: Lake) -> None:
+    lake.go("append", [person(1), somebody(1)])
+    lake.options = {}
+    before = sorted(lake.versions())
+    with pytest.raises(ConfigError, match=r"publish\.iceberg is off"):
+        lake.forget({"id": NUMBER})
+    assert sorted(lake.versions()) == before
+
+
+def test_a_table_of_others_in_the_catalog_stays(lake: Lake) -> None:
+    lake.go("append", [person(1), somebody(1)])
+    table = catalog(lake).load_table(("default", "users"))
+    table.transaction().set_properties({"airbyte.table-id": "s3://another"}).commit_transaction()
+    with pytest.raises(TransientError, match="belongs to the table under"):
+        lake.forget({"id": NUMBER})
+    catalog(lake).drop_table(("default", "users"))
+    lake.forget({"mail": f"{MARK}1@example.org"})
+    assert lake.holding() == []
+    assert shown(lake) == [1]
+    lake.verify()
+
+
+@pytest.mark.parametrize("start", [0, *(pytest.param(start, marks=pytest.mark.slow) for start in range(1, 7))])
+def test_a_command_that_dies_anywhere_ends_when_it_is_run_again(start: int, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake.options = publishing(lake, **HISTORY)
+    history(lake, "append_dedup")
+    dying_everywhere(lake, monkeypatch, start)
+    assert shown(lake) == [*range(40), 41]
