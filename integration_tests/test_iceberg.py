@@ -20,6 +20,7 @@ from integration_tests.servers import REGION
 from integration_tests.source import EMITTED_AT_MS, USERS_SCHEMA, JsonObject, catalog, complete, record, state, stream, users
 
 NAME = ("shop", "users")
+VERSIONS = {"history": [{"stream": "*"}]}
 EXTRACTED = "_airbyte_extracted_at = '2023-11-14T22:13:20+00:00'"
 
 
@@ -52,9 +53,21 @@ class Registered:
         return sorted(self.table().scan(condition).to_arrow()["id"].to_pylist())
 
     def matches_the_chain(self) -> bool:
-        start = f"s3://{self.lake.bucket.name}/"
-        shown = {task.file.file_path.removeprefix(start) for task in self.table().scan().plan_files()}
-        return shown == set(self.lake.chains()[NAME].final_keys)
+        """Whether the table and its newest history have the files that they have in the chain."""
+        chain = self.lake.chains()[NAME]
+        versions = chain.files("current", "closed")
+        newest = max((file["history"] for file in versions), default=None)
+        history = {file["key"] for file in versions if file["history"] == newest}
+        return self._shown("users") == set(chain.final_keys) and (not history or self._shown("users_history") == history)
+
+    def _shown(self, name: str) -> set[str]:
+        table = self.catalog().load_table(("shop", name))
+        return {task.file.file_path.removeprefix(f"s3://{self.lake.bucket.name}/") for task in table.scan().plan_files()}
+
+    def versions(self, condition: str) -> list[tuple[int, bool]]:
+        """The versions of rows, as id and whether it is valid."""
+        rows = self.catalog().load_table(("shop", "users_history")).scan(condition).to_arrow().to_pylist()
+        return sorted((row["id"], row["_is_current"]) for row in rows)
 
 
 @pytest.fixture(scope="session")
@@ -86,7 +99,7 @@ def registered(request: pytest.FixtureRequest, moto_lake: Lake, tmp_path: Path) 
 
 
 def test_a_table_grows_changes_its_columns_is_refreshed_and_is_taken_back_from_others(registered: Registered) -> None:
-    connector = registered.connector(tables={"schema_change": "rewrite"})
+    connector = registered.connector(tables={"schema_change": "rewrite", **VERSIONS})
     assert connector.check().connection_status["status"] == "SUCCEEDED"
     dedup: dict[str, Any] = {"mode": "append_dedup", "primary_key": [["id"]]}
     first = connector.write(catalog(stream(**dedup)), [*users(range(10)), state(1), complete()]).expect_success()
@@ -112,7 +125,9 @@ def test_a_table_grows_changes_its_columns_is_refreshed_and_is_taken_back_from_o
     assert registered.ids("name = 'user 9'") == [9]
     assert registered.matches_the_chain()
 
-    rarely: dict[str, Any] = {"tables": {"merge": [{"stream": "*", "when_runs_mb": 1000}]}}
+    assert registered.versions("id = 5") == [(5, False), (5, True)]
+
+    rarely: dict[str, Any] = {"tables": {"merge": [{"stream": "*", "when_runs_mb": 1000}], **VERSIONS}}
     connector.write(grown, [*users([10]), state(2), complete()], **rarely).expect_success()
     assert registered.table().properties["airbyte.rows-waiting"] == "1"
     assert registered.ids() == [*range(11)]
@@ -121,6 +136,7 @@ def test_a_table_grows_changes_its_columns_is_refreshed_and_is_taken_back_from_o
     changed = catalog(stream(schema={"type": "object", "properties": retyped}, **dedup))
     connector.write(changed, [record({"id": 11, "name": 3}), state(3), complete()]).expect_success()
     assert registered.ids("name = 3") == [11]
+    assert registered.versions("name = 3 and _valid_to is null") == [(11, True)], "the type has changed, so this is another history"
     assert "airbyte.rows-waiting" not in registered.table().properties
     assert registered.ids() == [*range(12)]
     assert registered.matches_the_chain()

@@ -23,6 +23,7 @@ FOREIGN = f"f-{Token(OTHERS, 1, 1)}.parquet"
 ADOPTED = "2026_01_01_1700000000000_0.parquet"
 ROOT, FOLDER = TABLE.final_root, TABLE.folder
 CHANGES = "lake/airbyte_changes/shop/users/"
+VERSIONS = "lake/airbyte_history/shop/users/"
 
 NAMED = [
     f"{ROOT}{OWN}",
@@ -31,6 +32,8 @@ NAMED = [
     f"{FOLDER}tombstones/{OWN}",
     f"{CHANGES}{Token(NUMBER, 1, 1)}-00000-changes.csv.gz",
     f"{CHANGES}{Token(NUMBER, 1, 1)}-manifest.json",
+    f"{VERSIONS}1/current-{Token(NUMBER, 1, 1)}.parquet",
+    f"{VERSIONS}12/closed-{Token(NUMBER, 1, 1)}.parquet",
 ]
 USED = [
     f"{FOLDER}scratch/{Token(NUMBER, 1, 1)}/0",
@@ -38,6 +41,9 @@ USED = [
     f"{ROOT}_delta_log/{0:020}.json",
     f"{ROOT}_iceberg/v1.metadata.json",
     f"{ROOT}_symlink_format_manifest/manifest",
+    f"{VERSIONS}_delta_log/{0:020}.json",
+    f"{VERSIONS}_iceberg/v1.metadata.json",
+    f"{VERSIONS}_symlink_format_manifest/manifest",
 ]
 BLOCKS = [f"{TABLE.chain_prefix}hint.json", f"{TABLE.chain_prefix}{0:020}.json"]
 OUTSIDE = [
@@ -56,6 +62,12 @@ OUTSIDE = [
     f"{OTHER.final_root}_delta_log/{0:020}.json",
     f"lake/airbyte_changes/shop/orders/{Token(OTHERS, 1, 1)}-manifest.json",
     f"{CHANGES}deeper/{Token(NUMBER, 1, 1)}-manifest.json",
+    f"{VERSIONS}{OWN}",
+    f"{VERSIONS}0/{OWN}",
+    f"{VERSIONS}1/deeper/{OWN}",
+    f"{VERSIONS}1/_delta_log/{0:020}.json",
+    f"lake/airbyte_history/shop/orders/1/{OWN}",
+    f"lake/airbyte_history/shop/orders/_delta_log/{0:020}.json",
 ]
 
 
@@ -118,7 +130,7 @@ LISTS = {"list", "folders", "list_uploads"}
 @pytest.mark.parametrize("key", OUTSIDE)
 def test_no_request_leaves_the_table(attempt: str, key: str) -> None:
     store = FakeStore()
-    if attempt in LISTS and key.startswith((ROOT, FOLDER, CHANGES)):
+    if attempt in LISTS and key.startswith((ROOT, FOLDER, CHANGES, VERSIONS)):
         return
     with pytest.raises(DataError, match="is not one of its objects, so it was neither read nor changed"):
         ATTEMPTS[attempt](table_store(store), key)

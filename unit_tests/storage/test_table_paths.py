@@ -10,7 +10,16 @@ from hypothesis import strategies as st
 
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.storage.paths import PathTemplate
-from destination_s3_spark.storage.table_paths import internal_root, overlaps, raw_table_name, resolve_roots, root_flaw, table_id
+from destination_s3_spark.storage.table_paths import (
+    changes_root,
+    history_root,
+    internal_root,
+    overlaps,
+    raw_table_name,
+    resolve_roots,
+    root_flaw,
+    table_id,
+)
 from destination_s3_spark.stream_id import StreamId
 from unit_tests.examples import examples
 
@@ -216,3 +225,12 @@ def test_a_root_of_earlier_path_options_stays_unless_it_is_in_the_folder_of_anot
     # A folder that tables share, and one that its own table has from earlier options, are nobody's alone.
     assert root_flaw("lake/2025/", mine, template("${YEAR}/"), lambda: roots) is None
     assert root_flaw("lake/anywhere/deep/", mine, template(), lambda: roots) is None
+
+
+@pytest.mark.parametrize("name", ["_delta_log", "_iceberg", "_symlink_format_manifest"])
+def test_no_history_lies_where_those_of_another_stream_are_published(name: str) -> None:
+    template = PathTemplate("lake", None, None, START, 0)
+    around = history_root(template, StreamId(None, "shop"))
+    assert not history_root(template, StreamId("shop", name)).startswith(f"{around}{name}/")
+    assert history_root(template, StreamId("shop", "orders")) == f"{around}orders/"
+    assert changes_root(template, StreamId("shop", name)) == f"lake/airbyte_changes/shop/{name}/"

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from destination_s3_spark.chain.files import HISTORY_KINDS, FileKind
+from destination_s3_spark.chain.table_store import TableStore
 from destination_s3_spark.errors import SyncError
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
@@ -118,6 +119,19 @@ def test_every_publisher_shows_a_history_after_every_kind_of_change(lake: Inline
     assert not [text for text in caplog.messages if "not published" in text]
 
 
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 8))])
+def test_every_publisher_shows_every_step_of_a_life(lake: InlineLake, seed: int) -> None:
+    life = Life(lake, random.Random(seed))
+    sync(lake, *life.new(4))
+    for _ in range(8):
+        life.step()
+        expect_shown(lake)
+    lake.options = {**lake.options, "tables": HISTORY}
+    sync(lake, *life.new(2), catalog=life.catalog())
+    assert list(life.missing(expect_shown(lake))) == []
+    assert verified(lake).problems == ()
+
+
 def test_another_key_or_type_is_shown_in_place_of_the_former_history(lake: InlineLake) -> None:
     sync(lake, Change(1, 1, {"name": "a", "amount": 1}), Change(1, 2, {"name": "b", "amount": 2}))
     expect_shown(lake)
@@ -172,6 +186,19 @@ def test_a_sync_may_die_at_any_request_and_repair_shows_its_history(lake: Inline
         expect_shown(lake)
         call += step
     assert call > 30
+
+
+def test_a_writer_that_was_overtaken_takes_readers_back_to_nothing(lake: InlineLake) -> None:
+    sync(lake, Change(1, 1, {"name": "a"}), Change(2, 1, {"name": "b"}))
+    before = chain(lake)
+    then, files = before.head, before.live_files()
+    sync(lake, Change(1, 3, {"name": "c"}), Change(2, 4, None))
+    newest = expect_shown(lake)
+    factory = TableFactory(lake.config(), S3Store(lake.settings), FIRST)
+    (found,) = factory.find().tables
+    for publisher in factory.publishers(factory.find())[found.stream]:
+        publisher.publish(TableStore(factory.store, chain(lake)), then, files, None)
+    assert expect_shown(lake) == newest
 
 
 def test_joined_and_rebuilt_files_leave_a_history_as_it_is(lake: InlineLake, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -188,7 +188,7 @@ class Life:
 
     def step(self) -> None:
         waits = [{"stream": "*", "when_runs_mb": 1_000_000}] if self.chance.random() < 0.3 else []
-        self.lake.options = {"tables": {**HISTORY, "merge": waits}}
+        self.lake.options = {**self.lake.options, "tables": {**HISTORY, "merge": waits}}
         self.lake.started_at = moment(self.now)
         match self.chance.randrange(8):
             case 0 if self.changes:

@@ -278,7 +278,8 @@ def _is_behind(publisher: Publisher, store: ObjectStore, chain: Chain) -> bool:
 def _publish(publisher: Publisher, store: ObjectStore, chain: Chain, state: TableState, live: LiveFiles) -> None:
     try:
         mark = publisher.publish(store, state, live, chain.shown.get(publisher.name))
-        chain.shown[publisher.name] = PublishedMark(mark, live)
+        if mark:  # otherwise there is nothing to show yet
+            chain.shown[publisher.name] = PublishedMark(mark, live)
         chain.not_shown.pop(publisher.name, None)
     except NotPublished as error:
         _warn(publisher, chain, error.reason)
