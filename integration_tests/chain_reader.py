@@ -281,7 +281,8 @@ def _applied(before: Contents, event: Json, where: str) -> Contents:
     deltas = [file for file in event["filesRemoved"] if file["kind"] == "delta"]
     if event["kind"] == "MergeData":
         only_removes = not (event["files"] or before.dropped)
-        after = replace(after, landed=before.landed - event.get("rowsForgotten", 0))
+        waiting = before.waiting - event.get("pendingRowsForgotten", 0)
+        after = replace(after, landed=before.landed - event.get("rowsForgotten", 0), waiting=waiting)
         return replace(after, merged=before.merged or any("sortedBy" in file for file in event["files"]) or only_removes)
     left = [file for file in after.files if file not in event["files"] and "history" not in file]
     kept = [file for file in left if not before.is_pending(file)]

@@ -138,6 +138,7 @@ class MergeData(_Event, frozen=True):
     which the removed final files stay in the store. None if they are deleted at once. `history`: the history that has every version of the
     table's rows up to this block. None if the table has none, or it ends here.
     `rows_forgotten`: the number of rows that landed and that the table forgets; `earlier_rows_forgotten`: those of earlier generations.
+    `pending_rows_forgotten`: the number of rows of a pending generation that it forgets.
     """
 
     schema_id: int
@@ -151,6 +152,7 @@ class MergeData(_Event, frozen=True):
     keep_until: datetime | None = None
     rows_forgotten: Count = 0
     earlier_rows_forgotten: Count = 0
+    pending_rows_forgotten: Count = 0
     history: HistoryMark | None = None
 
 

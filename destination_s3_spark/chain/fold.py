@@ -246,7 +246,10 @@ def _forgotten(contents: Contents, event: MergeData) -> Contents:
     landed, left = contents.landed - rows, contents.earlier_rows - earlier
     if earlier > rows or left < 0 or landed < left:
         raise InvalidChain(Rule.FORGOTTEN, f"{rows}, {earlier} of them earlier; there are {contents.landed} and {contents.earlier_rows}")
-    return replace(contents, landed=landed, earlier_rows=left)
+    pending = contents.pending_rows - event.pending_rows_forgotten
+    if pending < 0:
+        raise InvalidChain(Rule.FORGOTTEN, f"{event.pending_rows_forgotten} pending ones; there are {contents.pending_rows}")
+    return replace(contents, landed=landed, earlier_rows=left, pending_rows=pending)
 
 
 def _replace_data(state: TableState, number: int, event: ReplaceData) -> TableState:

@@ -26,8 +26,9 @@ from destination_s3_spark.chain.state import Checkpoint, Counters, TableState
 from unit_tests.chain.built_chain import OPEN, SCHEMA, SEED, T0, Builder, add, chain, file, live_files, merge
 
 
-def forgets(rows: int, earlier: int) -> MergeData:
-    return replace(merge([file(FileKind.FINAL, "left", 1)]), rows_forgotten=rows, earlier_rows_forgotten=earlier)
+def forgets(rows: int, earlier: int, pending: int = 0) -> MergeData:
+    event = merge([file(FileKind.FINAL, "left", 1)])
+    return replace(event, rows_forgotten=rows, earlier_rows_forgotten=earlier, pending_rows_forgotten=pending)
 
 
 REFUSED = [
@@ -48,6 +49,7 @@ REFUSED = [
     ("another event that moves the epoch", chain(SEED), SCHEMA, {"epoch": 2}, Rule.EPOCH),
     ("more rows forgotten than landed", chain(SEED, SCHEMA, add(0, 9)), forgets(11, 0), {}, Rule.FORGOTTEN),
     ("more earlier rows forgotten than there are", chain(SEED, SCHEMA, add(0, 9)), forgets(2, 1), {}, Rule.FORGOTTEN),
+    ("more pending rows forgotten than there are", chain(SEED, SCHEMA, add(0, 9)), forgets(0, 0, 1), {}, Rule.FORGOTTEN),
     ("data after Close", chain(SEED, SCHEMA, Close()), add(0, 9), {}, Rule.CLOSED),
     ("Close twice", chain(SEED, Close()), Close(), {}, Rule.CLOSED),
     ("data without a schema", chain(SEED), add(0, 9), {}, Rule.SCHEMA_FIRST),

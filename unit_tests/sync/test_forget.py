@@ -44,7 +44,15 @@ SECRET = "0123456789abcdef" * 2
 WAITING = {"merge": [{"stream": "users", "at_least_every_hours": 24, "when_changed_percent": 1_000}]}
 
 
-def catalog(mode: str, key: Iterable[str] = ("id",), properties: dict[str, Any] | None = None, *, cdc: bool = True) -> Catalog:
+def catalog(
+    mode: str,
+    key: Iterable[str] = ("id",),
+    properties: dict[str, Any] | None = None,
+    *,
+    cdc: bool = True,
+    generation: int = 1,
+    minimum: int = 0,
+) -> Catalog:
     properties = {
         **(properties or {}),
         "id": {"type": "integer"},
@@ -59,9 +67,9 @@ def catalog(mode: str, key: Iterable[str] = ("id",), properties: dict[str, Any] 
         "destination_sync_mode": mode,
         "primary_key": [[name] for name in key],
         "cursor_field": [],
-        "generation_id": 1,
-        "minimum_generation_id": 0,
-        "sync_id": 1,
+        "generation_id": generation,
+        "minimum_generation_id": minimum,
+        "sync_id": generation,
     }
     return parse_catalog(json.dumps({"streams": [entry]}).encode())
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -17,6 +18,14 @@ from destination_s3_spark.errors import Bug
 from destination_s3_spark.tables.landing.slices import Segment, StagedSlice
 
 MULTISET_MODULUS = 2**128
+
+
+class ForgottenRows(NamedTuple):
+    """Numbers of rows that landed and are forgotten: all but pending ones, those of earlier generations among them, and pending ones."""
+
+    landed: int
+    earlier: int
+    pending: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ from destination_s3_spark.errors import Bug, DataError, Fenced, SyncError, Trans
 from destination_s3_spark.schema.schema_event import from_event
 from destination_s3_spark.schema.table_schema import TableSchema
 from destination_s3_spark.storage.object_store import ObjectNotFound, ObjectStore, StagedUpload
-from destination_s3_spark.tables.commit.batch import Batch, CommitResult, TableCheckpoint, Written, cut_batch, flaw_of
+from destination_s3_spark.tables.commit.batch import Batch, CommitResult, ForgottenRows, TableCheckpoint, Written, cut_batch, flaw_of
 from destination_s3_spark.tables.landing.slices import StagedSlice
 from destination_s3_spark.tables.publishers.publication import (
     BeginsAnew,
@@ -220,15 +220,16 @@ class TableWriter:
         event = partial(MergeData, consumed_offset=None, operation_count=kept.operation_count, history=kept.history, data_change=False)
         return self._rewrite(files, removed, event)
 
-    def forget(self, files: Sequence[FileEntry], removed: Sequence[FileEntry], rows: int, earlier: int) -> CommitResult:
-        """Replace files of the table by others without `rows` rows, `earlier` of them of earlier generations. The old ones do not stay."""
+    def forget(self, files: Sequence[FileEntry], removed: Sequence[FileEntry], rows: ForgottenRows) -> CommitResult:
+        """Replace files of the table by others without these rows. The old ones do not stay."""
         event = partial(
             MergeData,
             consumed_offset=None,
             operation_count=self._chain.head.contents.operation_count,
             history=self._chain.head.contents.history,
-            rows_forgotten=rows,
-            earlier_rows_forgotten=earlier,
+            rows_forgotten=rows.landed,
+            earlier_rows_forgotten=rows.earlier,
+            pending_rows_forgotten=rows.pending,
         )
         return self._rewrite(files, removed, event, keeps=False)
 

@@ -20,6 +20,7 @@ from destination_s3_spark.formats.parquet import ParquetOptions
 from destination_s3_spark.formats.read_back import StoredText
 from destination_s3_spark.schema.airbyte_type import Scalar
 from destination_s3_spark.schema.arrow import META_FIELDS
+from destination_s3_spark.tables.commit.batch import ForgottenRows
 from destination_s3_spark.tables.configured import RAW_PARQUET
 from destination_s3_spark.tables.forgetting.change_log import LogForgetting
 from destination_s3_spark.tables.forgetting.erasure import (
@@ -225,16 +226,19 @@ class Forgetting:
             made += yield from Work(erase_sorted, sorted_tasks, lambda task: task.bytes).results()
         logged, replaced = yield from self.log.replaced()
         finals = [self.finals[file.key] for file in self.files if file.key in self.finals]
-        return self.table.writer.forget([*made, *logged], [*self.files, *finals, *replaced, *self.live.dropped], *self._landed())
+        return self.table.writer.forget([*made, *logged], [*self.files, *finals, *replaced, *self.live.dropped], self._landed())
 
-    def _landed(self) -> tuple[int, int]:
-        """Return the number of records that landed and are forgotten, as far as files still tell, and those of earlier generations."""
+    def _landed(self) -> ForgottenRows:
+        """Return the numbers of records that landed and are forgotten, as far as files still tell."""
         contents = self.table.writer.open().contents
-        kind = FileKind.FINAL if self.table.spec is None else FileKind.RAW
-        files = [file for file in self.files if file.kind is kind]
+        appended = self.table.spec is None
+        of_table = [file for file in self.files if file.kind is (FileKind.FINAL if appended else FileKind.RAW)]
+        files = [file for file in of_table if not self.live.is_pending(file)]
         rows = sum(self.found[file.key] for file in files)
         earlier = sum(self.found[file.key] for file in files if file.offset is None or file.offset < contents.current_from)
-        return rows, max(min(earlier, contents.earlier_rows), rows - contents.current_rows)
+        waiting = [file for file in self.files if file.kind is (FileKind.DELTA if appended else FileKind.RAW)]
+        pending = sum(self.found[file.key] for file in waiting if self.live.is_pending(file))
+        return ForgottenRows(rows, max(min(earlier, contents.earlier_rows), rows - contents.current_rows), pending)
 
     def _left(self) -> Iterator[tuple[FileEntry, int]]:
         """Yield the files that keep rows, and how many."""
@@ -279,7 +283,7 @@ class Forgetting:
         layout, token = self.table.layout, self.table.writer.next_token
         match file.kind:
             case FileKind.DELTA:
-                return self.table.delta_key()
+                return _beside(file, self.table.delta_key().removesuffix(ParquetOptions.extension) + extension(file))
             case FileKind.TOMBSTONE:
                 return layout.tombstone_key(token())
             case FileKind.CURRENT | FileKind.CLOSED:

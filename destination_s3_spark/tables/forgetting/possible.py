@@ -75,12 +75,6 @@ def _require_quiet(table: OpenTable, state: TableState) -> None:
             "ended.",
             stream=table.stream.id,
         )
-    if state.contents.pending is not None:
-        raise TransientError(
-            "A refresh of it is not finished, or is held back, and has rows of its own. Nothing was changed. Try again when it is complete "
-            "or discarded.",
-            stream=table.stream.id,
-        )
 
 
 def _require_readable(table: OpenTable) -> None:
@@ -102,11 +96,9 @@ def _require_readable(table: OpenTable) -> None:
 
 def _require_appended(table: OpenTable, live: LiveFiles) -> None:
     """Raise ConfigError if the files of an append table cannot be read back."""
-    if live.of(FileKind.DELTA):
-        raise table.refuse("it has rows that the next sync publishes. Nothing was changed. Try again when that sync has ended.")
     if live.of(FileKind.STATE):
         raise table.refuse(f"it has merge states from when it was deduplicated. {REFRESH}")
-    if any(format_of(file.key) in (None, AVRO) for file in live.of(FileKind.FINAL)):
+    if any(format_of(file.key) in (None, AVRO) for file in live.of(FileKind.FINAL, FileKind.DELTA)):
         raise table.refuse(f"it is not deduplicated and has Avro files, from which rows cannot be removed yet. {REFRESH}")
 
 
