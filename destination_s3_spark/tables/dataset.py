@@ -93,7 +93,7 @@ def _fresh_rows(config: Config, stream: StreamId) -> FreshRows:
     waiting = live.of(FileKind.DELTA)
     schema = _typed_schema(chain, [*files, *waiting])
     refreshed = everything.pending is not None and not replaced
-    merge = _merge_on_read(config, chain, live, s3, refreshed=refreshed) if waiting else None
+    merge = _merge_on_read(config, chain, live, everything, s3, refreshed=refreshed) if waiting else None
     if waiting and merge is None:
         files = [*files, *waiting]
     if of_text or (merge is not None and merge.of_text):
@@ -102,7 +102,9 @@ def _fresh_rows(config: Config, stream: StreamId) -> FreshRows:
     return FreshRows(chain.head.block_hash, made.schema, merge, partial(_without, made, s3.bucket))
 
 
-def _merge_on_read(config: Config, chain: Chain, live: LiveFiles, s3: S3Settings, *, refreshed: bool) -> MergeOnRead | None:
+def _merge_on_read(
+    config: Config, chain: Chain, live: LiveFiles, everything: LiveFiles, s3: S3Settings, *, refreshed: bool
+) -> MergeOnRead | None:
     """Prepare the merge of the runs, or return None if the table is not deduplicated.
 
     While a refresh runs, or other types are recorded of which no row has come, the table is that of the newest schema among its files.
@@ -115,7 +117,7 @@ def _merge_on_read(config: Config, chain: Chain, live: LiveFiles, s3: S3Settings
         payload = next(event.schema for event in history if event.schema_id == newest)
         types_since = max((event.schema_id for event in history if event.retypes and event.schema_id <= newest), default=0)
     factory = dataclasses.replace(table_factory(config), map_files=in_parallel)
-    return MergeOnRead.of(factory.of_chain(chain, payload), from_event(payload), types_since, live, s3)
+    return MergeOnRead.of(factory.of_chain(chain, payload), from_event(payload), types_since, live, everything, s3)
 
 
 def _parquet_files(live: LiveFiles, config: Config, folder: str) -> tuple[list[FileEntry], bool]:

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
+from destination_s3_spark.chain.files import FileEntry
 from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.errors import DataError, TransientError
 from destination_s3_spark.schema.airbyte_type import Scalar
@@ -28,11 +29,14 @@ from destination_s3_spark.tables.columns.row_plan import key_spec
 from destination_s3_spark.tables.commit.generation import NOTHING
 from destination_s3_spark.tables.merge.plan import MergePlan, Sizes
 from destination_s3_spark.tables.merge.planning import plan_of
+from destination_s3_spark.tables.merge.refresh import arrived_before, compared_files, refresh_of, sources_within, waiting_files
 from destination_s3_spark.tables.merge.scratch_runs import PORTIONS
 from destination_s3_spark.tables.merge.task import sources_of
 from destination_s3_spark.tables.open_table import Columns, OpenTable
+from destination_s3_spark.tables.runs.footers import with_keys
 from destination_s3_spark.tables.runs.keys import DELETED, KeySpec
-from destination_s3_spark.tables.runs.merged_rows import merged_rows, row_streams
+from destination_s3_spark.tables.runs.merged_rows import ROUNDS_SHARE, RowStream, complete_rows, merged_rows, row_streams
+from destination_s3_spark.tables.runs.refreshed import Refresh, RefreshComparison
 from destination_s3_spark.tables.runs.sorted_file import MergeForm
 from destination_s3_spark.tables.runs.table_format import TableFormat
 from destination_s3_spark.tables.runs.winners import EXTRACTED_AT
@@ -171,10 +175,19 @@ class MergeOnRead:
     form: TableFormat
     live: LiveFiles
     resources: TaskResources
+    replaced: tuple[FileEntry, ...] = ()
+    """The files with rows that a complete generation replaces, if those that it lacks stay."""
+    refresh: Refresh | None = None
+    """That generation. None if no row stays that it lacks."""
 
     @classmethod
-    def of(cls, table: StreamTable, schema: TableSchema, types_since: int, live: LiveFiles, s3: S3Settings) -> MergeOnRead | None:
-        """Prepare the merge by a schema that the table's chain records. Return None if the table is not deduplicated by it."""
+    def of(
+        cls, table: StreamTable, schema: TableSchema, types_since: int, live: LiveFiles, everything: LiveFiles, s3: S3Settings
+    ) -> MergeOnRead | None:
+        """Prepare the merge by a schema that the table's chain records. Return None if the table is not deduplicated by it.
+
+        `everything`: all files, also those that a complete generation replaces.
+        """
         if not table.deduplicated:
             return None
         partitioning = partitioning_of(table.stream, schema, table.layout.final)
@@ -194,7 +207,14 @@ class MergeOnRead:
             kept=NOTHING,
             outdated=False,
         )
-        return cls(opened, spec, table_format(opened, spec, live, 0), live, TaskResources(s3, BUDGET_BYTES))
+        form = table_format(opened, spec, live, 0)
+        compared = compared_files(opened, everything, form) if everything.pending is not None and everything.pending.complete else None
+        found = cls(opened, spec, form, live, TaskResources(s3, BUDGET_BYTES))
+        if compared is None or not compared.keeps:
+            return found
+        waiting = arrived_before(with_keys(waiting_files(opened, everything, form), table.writer.store, table.writer.map_files))
+        files = (*compared.rows, *compared.tombstones, *waiting)
+        return replace(found, replaced=files, refresh=refresh_of(opened, compared))
 
     @property
     def of_text(self) -> bool:
@@ -212,18 +232,29 @@ class MergeOnRead:
                 "rows wait beside its table, and its key, its format or a type has changed, so that only a merge can put them in order. "
                 "Run the command merge or the next sync, or read the table as of its last merge, without `fresh`."
             )
-        some = partial(_row_groups, where=where) if where is not None and self._is_of_keys(where) else None
+        filters = where is not None and self.refresh is None and self._is_of_keys(where)
+        some = partial(_row_groups, where=where) if filters else None
         return plan_of(inputs, inputs.runs, self.spec, SIZES, self.resources.s3, self.table.writer.map_files, some)
 
     def rows(self, plan: MergePlan, wanted: pa.Schema) -> Iterator[pa.Table]:
         """Yield the rows of the plan's ranges, in these columns."""
         form = self._merge_form(wanted.names)
         for planned in plan.ranges:
-            sources = sources_of(planned, self.form)
+            sources = (*sources_of(planned, self.form), *sources_within(self.replaced, planned.low, planned.high))
             with row_streams(sources, form, (planned.low, planned.high), self.resources) as streams:
-                for decisive in merged_rows(streams, self.spec.cursor is not None, form.soft):
-                    rows = decisive if form.soft is None else form.soft.applied(decisive)
+                for rows in self._merged(streams, form):
                     yield _in_columns(rows.filter(pc.invert(rows[DELETED])), wanted)
+
+    def _merged(self, streams: list[RowStream], form: MergeForm) -> Iterator[pa.Table]:
+        """Yield the rows and tombstones that a merge makes of a range."""
+        has_cursor = self.spec.cursor is not None
+        if self.refresh is not None:
+            comparison = RefreshComparison(self.refresh, has_cursor, form.soft)
+            for rows in complete_rows(streams, self.resources.budget_bytes // ROUNDS_SHARE):
+                yield comparison.of(rows).table_rows
+            return
+        for decisive in merged_rows(streams, has_cursor, form.soft):
+            yield decisive if form.soft is None else form.soft.applied(decisive)
 
     def _is_of_keys(self, where: pc.Expression) -> bool:
         """Tell whether all versions of a row have the same answer. Statistics of floats do not tell whether there is a NaN."""

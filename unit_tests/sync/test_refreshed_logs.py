@@ -23,6 +23,7 @@ from unit_tests.sync.inline_lake import InlineLake, status
 from unit_tests.sync.logged_lake import CDC, COLUMNS, DATA, Source, cdc_catalog, manifests, records_of, run, stored
 from unit_tests.sync.reference_changes import PLACEHOLDER, Record, Row, Table, replayed
 from unit_tests.sync.test_deferred_refreshes import NO_TIME
+from unit_tests.sync.test_fresh_reads import fresh
 from unit_tests.sync.test_verification import verified
 from unit_tests.sync.test_waiting_histories import NEVER, dies_at
 
@@ -155,6 +156,32 @@ def test_rows_under_other_column_rules_neither_stay_nor_show_up(make_lake: Calla
 
     assert brief(lake) == [[("S", 1), ("S", 2)], [("S", 1), ("S", 3)], [("D", 1)]]
     assert (sorted(stored(lake)), stored(lake)[1]["name"]) == ([1, 3], None)
+
+
+@pytest.mark.parametrize("file_format", quick_first(["Parquet", "JSONL"]))
+def test_fresh_reads_of_a_refresh_that_waits_have_the_rows_that_it_lacks(make_lake: Callable[..., InlineLake], file_format: str) -> None:
+    lake, source, soft = make_lake(file_format), Source(), {"cdc_deletion_mode": "soft"}
+    lake.options = {"tables": soft}
+    run(lake, [*(source.record(id_, 1, name="old") for id_ in range(6)), source.record(5, 2, deleted=True)], 1)
+    lake.options = {"tables": {**soft, "merge": NEVER}}
+    run(lake, [source.record(1, 3, name="late"), source.record(6, 3, name="late")], 2)
+    lake.merge_limits = NO_TIME
+    refresh(lake, [source.record(id_, 1, name="new") for id_ in (0, 2)], 3, 2)
+    run(lake, [source.record(3, 9, name="back")], 4, cdc_catalog(generation=2))
+
+    before = read_fresh(lake)
+    lake.options, lake.merge_limits = {"tables": soft}, {}
+    run(lake, [], 5, cdc_catalog(generation=2))
+
+    assert {id_: row["name"] for id_, row in stored(lake).items()} == {
+        0: "new", 1: "late", 2: "new", 3: "back", 4: "old", 5: "old", 6: "late",
+    }  # fmt: skip
+    assert before == read_fresh(lake)
+    assert verified(lake).problems == ()
+
+
+def read_fresh(lake: InlineLake) -> list[dict[str, Any]]:
+    return sorted(fresh(lake).to_table().to_pylist(), key=lambda row: str(row["_airbyte_raw_id"]))
 
 
 @pytest.mark.slow

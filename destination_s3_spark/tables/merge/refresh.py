@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from msgspec.structs import replace
 
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.live_files import LiveFiles
+from destination_s3_spark.chain.state import Contents
+from destination_s3_spark.errors import Bug
 from destination_s3_spark.tables.merge.scratch_runs import combined
 from destination_s3_spark.tables.open_table import OpenTable
 from destination_s3_spark.tables.runs.footers import with_keys
 from destination_s3_spark.tables.runs.keys import keys_of, lower, upper
 from destination_s3_spark.tables.runs.merged_rows import RowSource
-from destination_s3_spark.tables.runs.refreshed import Notice, micros
+from destination_s3_spark.tables.runs.refreshed import Notice, Refresh, micros
+from destination_s3_spark.tables.runs.soft_deletions import RefreshIds
 from destination_s3_spark.tables.runs.table_format import TableFormat
 from destination_s3_spark.tables.runs.winners import WAITED
-from destination_s3_spark.tables.updates.inputs import MergeInputs, fits, replaced_rows
+from destination_s3_spark.tables.updates.inputs import fits, replaced_rows
 from destination_s3_spark.tables.updates.resources import TaskResources
 from destination_s3_spark.tables.updates.steps import Steps
 
@@ -35,19 +38,19 @@ class ComparedFiles:
     keeps: bool
 
 
-def compared_files(table: OpenTable, live: LiveFiles, form: TableFormat, inputs: MergeInputs) -> ComparedFiles | None:
+def compared_files(table: OpenTable, live: LiveFiles, form: TableFormat, unsorted: Iterable[FileEntry] = ()) -> ComparedFiles | None:
     """Return what a pending generation is compared with before it replaces the table.
 
     Return None if nobody wants to know, or nobody can: the generation or the table has no rows, or those of the table have another key,
     type or format. Rows that landed under other column rules must not stay, nor show up in the change log. A generation of a deduplicated
-    table is complete only if Airbyte says so, so rows that it lacks were deleted.
+    table is complete only if Airbyte says so, so rows that it lacks were deleted. `unsorted`: files that the merge sorts first.
     """
-    contents = table.writer.open().contents
+    contents = _contents(table)
     if contents.pending is None or not (contents.pending_rows or table.kept.rows):
         return None
     if contents.rows_from < contents.rules_from:
         return None
-    mixed = any(file.kind in (FileKind.FINAL, FileKind.STATE) for file, _ in inputs.unsorted)
+    mixed = any(file.kind in (FileKind.FINAL, FileKind.STATE) for file in unsorted)
     logs = table.rules.change_log is not None and contents.operation_count is not None and not mixed
     keeps = form.form.soft is not None and form.form.soft.can_mark
     rows = replaced_rows(table, live, form) if logs or keeps else None
@@ -76,20 +79,40 @@ def waiting_files(table: OpenTable, live: LiveFiles, form: TableFormat) -> list[
 def waiting_runs(
     table: OpenTable, waiting: Sequence[FileEntry], form: TableFormat, next_scratch: Callable[[], str], resources: TaskResources
 ) -> Steps[tuple[tuple[FileEntry, ...], tuple[str, ...]]]:
-    """Return the runs that a generation replaces, with arrivals that say so, and the scratch objects among them."""
+    """Return the runs that a generation replaces, as `arrived_before`, and the scratch objects among them."""
     if not waiting:
         return (), ()
     found = with_keys(waiting, table.writer.store, table.writer.map_files)
     few = yield from combined(found, form.form, next_scratch, resources, every_version=True)
-    return tuple(replace(run, offset=WAITED + (run.offset or 0)) for run in few.runs), few.scratch
+    return arrived_before(few.runs), few.scratch
+
+
+def arrived_before(runs: Sequence[FileEntry]) -> tuple[FileEntry, ...]:
+    """Return runs that a generation replaces with arrivals that say so."""
+    return tuple(replace(run, offset=WAITED + (run.offset or 0)) for run in runs)
 
 
 def noticed(table: OpenTable) -> Notice:
     """Return when a merge notices changes without a time of their own. A refresh that is already complete noticed them."""
-    pending, session = table.writer.open().contents.pending, table.session
+    pending, session = _contents(table).pending, table.session
     if pending is None or pending.landed is None:
         return Notice(micros(session.started_at))
     return Notice(micros(pending.landed.by), pending.landed.until)
+
+
+def refresh_of(table: OpenTable, compared: ComparedFiles, position: int = 0) -> Refresh:
+    """Return the pending generation as a task sees it whose first inferred deletion has this position."""
+    pending = _contents(table).pending
+    if pending is None:
+        raise Bug(f"Stream '{table.stream.id}' has no refresh to compare.", stream=table.stream.id)
+    return Refresh(noticed(table), RefreshIds(pending.sync_id, pending.generation), compared.keeps, position)
+
+
+def _contents(table: OpenTable) -> Contents:
+    state = table.writer.state
+    if state is None:
+        raise Bug(f"The table of stream '{table.stream.id}' has not been read.", stream=table.stream.id)
+    return state.contents
 
 
 def sources_within(files: Sequence[FileEntry], low: bytes, high: bytes | None) -> Iterator[RowSource]:

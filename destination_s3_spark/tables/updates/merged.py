@@ -23,14 +23,12 @@ from destination_s3_spark.tables.commit.generation import NOTHING
 from destination_s3_spark.tables.history.group import HistoryGroup, HistoryMerge, ended_history
 from destination_s3_spark.tables.merge.plan import MergePlan, PlannedRange, Sizes, file_count, full_bytes
 from destination_s3_spark.tables.merge.planning import plan_of
-from destination_s3_spark.tables.merge.refresh import ComparedFiles, compared_files, noticed, sources_within, waiting_files, waiting_runs
+from destination_s3_spark.tables.merge.refresh import ComparedFiles, compared_files, refresh_of, sources_within, waiting_files, waiting_runs
 from destination_s3_spark.tables.merge.scratch_runs import SortTask, combined, sort_rows
 from destination_s3_spark.tables.merge.task import CompactTask, MergedRange, MergeTask, compact_tombstones, merge_range, sources_of
 from destination_s3_spark.tables.open_table import OpenTable
 from destination_s3_spark.tables.runs.keys import KeySpec
 from destination_s3_spark.tables.runs.merged_rows import RowSource
-from destination_s3_spark.tables.runs.refreshed import Refresh
-from destination_s3_spark.tables.runs.soft_deletions import RefreshIds
 from destination_s3_spark.tables.runs.table_format import FileKeys, TableFormat
 from destination_s3_spark.tables.runs.winners import EARLIER
 from destination_s3_spark.tables.updates.inputs import MergeInputs, merge_inputs, raw_inputs, replaced_by_pending
@@ -103,7 +101,7 @@ class Merge:
             raise
 
     def _steps(self) -> Update:
-        compared, history = compared_files(self.table, self.live, self.form, self.inputs), self._history()
+        compared, history = self._compared(), self._history()
         between = compared is not None or (history is not None and history.compares)
         waiting = waiting_files(self.table, self.live, self.form) if between else []
         log = self._log(compared, waiting)
@@ -125,6 +123,9 @@ class Merge:
         result = self._commit(plan, staged, logged, versions, compacted=bool(tombstones), lacked=sum(done.kept for done in ranges))
         self.table.writer.store.delete(self._scratch)
         return result
+
+    def _compared(self) -> ComparedFiles | None:
+        return compared_files(self.table, self.live, self.form, [file for file, _ in self.inputs.unsorted])
 
     def _log(self, compared: ComparedFiles | None, waiting: Sequence[FileEntry]) -> MergeLog | None:
         """Make the merge's part of the change log, or return None if the table has no change log."""
@@ -221,12 +222,10 @@ class Merge:
         beside = [tuple(sources_within(files, planned.low, planned.high)) for planned in plan.ranges]
         most = [sum(rows[source.key] for source in sources) for sources in beside]
         position = 0 if log is None else log.make_room(sum(most))
-        ids = RefreshIds(self.table.session.sync_id, self.form.generation_id)
         for planned, sources, deletions in zip(plan.ranges, beside, most, strict=True):
             more = sum(source.size for source in sources) if compared.keeps else 0
             task = self._task(replace(planned, bytes=planned.bytes + more), plan.row_bytes, log)
-            refresh = Refresh(noticed(self.table), ids, compared.keeps, position)
-            yield replace(task, sources=(*task.sources, *sources), refresh=refresh)
+            yield replace(task, sources=(*task.sources, *sources), refresh=refresh_of(self.table, compared, position))
             position += deletions
 
     def _task(self, planned: PlannedRange, row_bytes: float, log: MergeLog | None) -> MergeTask:
