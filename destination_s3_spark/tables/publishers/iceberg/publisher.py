@@ -112,8 +112,10 @@ class IcebergTable:
 
     def begin_anew(self, store: ObjectStore, state: TableState) -> None:
         """Drop the table in the catalog, then delete its metadata. Raises NotPublished."""
-        self._require_own_place()
         folder = self._metadata(state)
+        if next(iter(store.list(folder)), None) is None:
+            return  # nothing was published, perhaps because the name or the folder is another stream's
+        self._require_own_place()
         with self.catalog.connection.calls(store, folder) as catalog:
             from destination_s3_spark.tables.publishers.iceberg import table  # noqa: PLC0415
 

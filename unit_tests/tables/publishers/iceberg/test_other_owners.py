@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import LongType, NestedField
 
+from destination_s3_spark.stream_id import StreamId
+from destination_s3_spark.tables.publishers.publication import NotPublished
 from unit_tests.tables.publishers.iceberg.lake import NAME, Lake, warnings
 
 ID = [("id", pa.int64())]
@@ -41,6 +44,17 @@ def test_what_others_commit_is_undone_by_the_next_sync(lake: Lake) -> None:
     lake.iceberg().manage_snapshots().rollback_to_snapshot(first.snapshot_id).commit()
     lake.session(5).close()
     assert lake.rows("id") == [{"id": 1}, {"id": 2}, {"id": 3}]
+
+
+def test_a_publication_that_another_name_kept_from_beginning_does_not_begin_anew(lake: Lake) -> None:
+    writer = lake.table.writer(1)
+    lake.set_schema(writer, 0, ID)
+    rival = replace(lake.publisher(), rival=StreamId("shop", "Users"))
+    rival.begin_anew(lake.table.store, writer.state)
+    lake.synced(2, ID, {"id": 1})
+    with pytest.raises(NotPublished, match=r"Stream 'shop\.Users' would have the same name"):
+        rival.begin_anew(lake.table.store, writer.state)
+    assert lake.rows("id") == [{"id": 1}]
 
 
 def foreign(table: Table) -> pa.Table:
