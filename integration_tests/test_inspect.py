@@ -157,6 +157,27 @@ def test_the_statement_for_spark_works(synced: Lake, tmp_path: Path, spark_sessi
     assert found[2][5] == "2026-01-02 03:04:05"
 
 
+def test_the_statements_for_spark_define_a_history_beside_its_table(moto: S3Server, tmp_path: Path, spark_session: Any) -> None:
+    lake = Lake(new_bucket(moto), tmp_path)
+    options: dict[str, Any] = {"tables": {"history": [{"stream": "*"}]}}
+    rows = [record({"id": 1, "name": name}, emitted_at=1_000 * place) for place, name in enumerate(("a", "b", "b"))]
+    dedup = stream(schema=SCHEMA, mode="append_dedup", primary_key=[["id"]], cursor_field=[])
+    lake.connector(**options).write(catalog(dedup), [*rows, state(1), complete()]).expect_success()
+    statement = inspect(lake, "users", "--ddl", "spark", **options).replace("s3a://", f"file://{local_copy(lake, tmp_path / 'copy')}/")
+    try:
+        for part in statement.split(";\n"):
+            if part.strip():
+                spark_session.sql(part)
+        query = (
+            "SELECT name, CAST(_valid_from AS LONG), CAST(_valid_to AS LONG), _is_current, _is_deleted FROM shop.users_history ORDER BY 2"
+        )
+        assert [tuple(row) for row in spark_session.sql(query).collect()] == [("a", 0, 1, False, False), ("b", 1, None, True, False)]
+        assert spark_session.sql("SELECT name FROM shop.users").collect() == [("b",)]
+    finally:
+        for name in ("users", "users_history"):
+            spark_session.sql(f"DROP TABLE IF EXISTS shop.{name}")
+
+
 def test_decimals_are_keys_and_columns_of_every_statement(moto: S3Server, tmp_path: Path) -> None:
     lake = Lake(new_bucket(moto), tmp_path)
     schema = {

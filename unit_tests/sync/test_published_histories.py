@@ -201,6 +201,18 @@ def test_a_writer_that_was_overtaken_takes_readers_back_to_nothing(lake: InlineL
     assert expect_shown(lake) == newest
 
 
+def test_a_query_that_was_planned_before_a_merge_finds_the_versions_it_was_planned_for(lake: InlineLake) -> None:
+    lake.options = {**lake.options, "publish": {**lake.options["publish"], "keep_replaced_minutes": 60}}
+    sync(lake, Change(1, 1, {"name": "a"}), Change(2, 1, {"name": "b"}))
+    before = plain(history(lake))
+    delta = DeltaReaders.on_s3(lake.settings, ROOT).table()
+    iceberg = reader(lake.directory, lake.settings).load_table(("default", "users_history"))
+    sync(lake, Change(1, 3, {"name": "c"}), Change(2, 4, None))
+    assert plain(delta.to_pyarrow_table().to_pylist()) == plain(iceberg.scan().to_arrow().to_pylist()) == before
+    assert by_manifest(lake) == by_delta(lake) == by_iceberg(lake) != before
+    assert verified(lake).problems == ()
+
+
 def test_joined_and_rebuilt_files_leave_a_history_as_it_is(lake: InlineLake, monkeypatch: pytest.MonkeyPatch) -> None:
     join_every_third_file(monkeypatch)
     life = Life(lake, random.Random(3))
