@@ -1,4 +1,4 @@
-"""The tables of `docs/formats.md` are what the readers do with the files of a sync, type by type."""
+"""The tables of docs/formats.md, and of text formats beside this file, are what readers do with the files of a sync, type by type."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from integration_tests.formats.landing import TIME_FORMS, TYPES, Landing
 from integration_tests.formats.own_cases import TYPE_TABLES, TypeCase
 from integration_tests.formats.readers import REFUSALS, Column, Reader, read, readers_of
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "formats.md"
+DOCUMENTS = (Path(__file__).parents[2] / "docs" / "formats.md", Path(__file__).with_name("inferred_types.md"))
 SECTIONS: Mapping[str, Form] = {
     "Parquet": Form.PARQUET,
     "Parquet with `time_encoding: int64`": Form.PARQUET_INT64,
@@ -40,7 +40,8 @@ def plain_spark(spark_session: Any) -> Any:
 def test_the_documented_table_is_what_the_readers_do(landed: Landed, plain_spark: Any, title: str) -> None:
     form = SECTIONS[title]
     section = "\n".join([f"## {title}", "", *table(landed(form), plain_spark)])
-    assert f"{section}\n" in DOCUMENT.read_text(encoding="utf-8"), f"docs/formats.md must say:\n\n{section}"
+    document = DOCUMENTS[form.is_text]
+    assert f"{section}\n" in document.read_text(encoding="utf-8"), f"{document.name} must say:\n\n{section}"
 
 
 def test_every_type_is_read_by_every_parquet_reader_once_times_are_integers(landed: Landed, plain_spark: Any) -> None:
