@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from integration_tests.chain_reader import StreamName
 from integration_tests.connector import Connector, Outcome
 from integration_tests.lake import USERS, Lake
 from integration_tests.source import catalog, complete, record, state, stream, users
 from integration_tests.table_readers import Row
+from unit_tests.rotation import taken
 
 ORDERS: StreamName = ("shop", "orders")
 ORDER_FIELDS = {
@@ -23,6 +26,12 @@ RECORDS = 2_000
 SYNCS = (1, 2, 3)
 """Append and first rows; half of the orders change and some are deleted; everything is replaced."""
 STORY_TIMEOUT_S = 600
+CLUSTERS = ("kubernetes", "yarn")
+
+
+def marks_on(kind: str) -> list[pytest.MarkDecorator]:
+    """The marks of tests on a kind of cluster: the kinds take turns in `make test-all`, and each has a target of its own."""
+    return [pytest.mark.slow, *([] if kind in taken(CLUSTERS, len(CLUSTERS)) else [pytest.mark.clusters])]
 
 
 def order(number: int, sync: int) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -17,10 +18,11 @@ import pytest
 from destination_s3_spark.engine.environment import PACKAGES
 from destination_s3_spark.engine.kubernetes import IMAGE_VARIABLE
 from destination_s3_spark.kernel import HOW_LINES_ARE_TYPED
-from integration_tests.cluster_story import STORY_TIMEOUT_S, Tables, messages, run_sync, streams, tables_of
+from integration_tests.cluster_story import STORY_TIMEOUT_S, Tables, marks_on, messages, run_sync, streams, tables_of
 from integration_tests.connector import SCRIPT, Connector, Outcome
 from integration_tests.kubernetes.api_server import ACCOUNT, AIRBYTE, NAMESPACE, ApiServer, api_server
 from integration_tests.kubernetes.cluster import Cluster, Image, cluster, connector_image, driver_pod
+from integration_tests.kubernetes.real_api_server import real_api_server
 from integration_tests.lake import Lake
 from integration_tests.maven import NoMavenError, class_path
 from integration_tests.network import Host, NoNamespacesError, network
@@ -28,8 +30,10 @@ from integration_tests.s3_proxy import Fault, S3Proxy, s3_proxy
 from integration_tests.servers import S3Server, new_bucket
 from integration_tests.spark_cluster import interpreter
 
-pytestmark = pytest.mark.slow
+pytestmark = marks_on("kubernetes")
 
+CONTROL_PLANE = "KUBERNETES_CONTROL_PLANE"
+"""Environment variable with the program of a real API server. `make test-kubernetes` builds it."""
 POM = Path(__file__).parent / "kubernetes" / "pom.xml"
 MASTER = {"master": "k8s://https://kubernetes.default.svc"}
 OF_EXECUTORS = {"AWS_ACCESS_KEY_ID": "AKIAOFTHEEXECUTORS", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_EC2_METADATA_DISABLED": "true"}
@@ -93,7 +97,12 @@ def rig(moto: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ri
             here, driver, *hosts = stack.enter_context(network(4))
         except (NoMavenError, NoNamespacesError) as missing:
             pytest.skip(str(missing))
-        api = stack.enter_context(api_server(directory / "api", here.address, jars))
+        program = os.environ.get(CONTROL_PLANE)
+        api = stack.enter_context(
+            real_api_server(Path(program), directory / "api", here.address)
+            if program
+            else api_server(directory / "api", here.address, jars)
+        )
         images = {
             "connector": connector_image(interpreter(directory / "python", PACKAGES), OF_EXECUTORS),
             "foreign": Image(("sh", "-c", 'echo "unknown command: $*" >&2; exit 3', "sh"), {}),
@@ -131,7 +140,7 @@ def test_one_line_is_enough_in_a_pod_and_a_killed_executor_costs_time_alone(rig:
 
     refresh_with_a_token_of_the_configuration(rig, lake)
     assert tables_of(lake) == local_tables[2]
-    assert rig.api.refused == []
+    assert rig.api.refused() == []
 
 
 def refresh_with_a_token_of_the_configuration(rig: Rig, lake: Lake) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from destination_s3_spark.engine.environment import PACKAGES
-from integration_tests.cluster_story import Tables, run_sync, tables_of
+from integration_tests.cluster_story import Tables, marks_on, run_sync, tables_of
 from integration_tests.lake import Lake
 from integration_tests.maven import NoMavenError, class_path
 from integration_tests.s3_proxy import Fault, S3Proxy, s3_proxy
@@ -20,7 +20,7 @@ from integration_tests.servers import S3Server, free_port, new_bucket
 from integration_tests.spark_cluster import SPARK_HOME, interpreter
 from integration_tests.yarn.cluster import YarnCluster, yarn_cluster
 
-pytestmark = [pytest.mark.slow, pytest.mark.clusters]
+pytestmark = marks_on("yarn")
 
 POM = Path(__file__).parent / "yarn" / "pom.xml"
 HADOOP = "spark.hadoop."
@@ -82,8 +82,8 @@ def test_addresses_are_enough_and_a_killed_executor_costs_time_alone(rig: Rig, l
     ("conf", "said"),
     [
         ({"spark__yarn__queue": "other"}, "unknown queue: other"),
-        ({"spark__executor__memory": "8g"}, "above the max threshold"),
-        ({"spark__pyspark__python": "/nowhere/python3.11"}, "cannot start Python"),
+        pytest.param({"spark__executor__memory": "8g"}, "above the max threshold", marks=pytest.mark.clusters),
+        pytest.param({"spark__pyspark__python": "/nowhere/python3.11"}, "cannot start Python", marks=pytest.mark.clusters),
         ({"spark__hadoop__yarn__resourcemanager__address": f"127.0.0.1:{free_port()}"}, "No YARN ResourceManager answers at 127.0.0.1:"),
     ],
 )

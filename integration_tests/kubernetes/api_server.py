@@ -35,14 +35,20 @@ Json = dict[str, Any]
 
 @dataclass
 class ApiServer:
-    """A running server as its administrator sees it. `granted` makes a token of an account with these rights."""
+    """A running server as its administrator sees it.
+
+    `granted` makes a token of an account with these rights, `refused` lists what accounts were not allowed, `bind` puts a pod on a node.
+    `merges`: whether the server merges statuses as Kubernetes does. The server in memory would put lists together.
+    """
 
     url: str
     authority: str
     admin: str
     granted: Callable[[str, frozenset[str]], str]
     logs: dict[str, Callable[[], bytes]] = field(default_factory=dict)
-    refused: list[str] = field(default_factory=list)
+    refused: Callable[[], list[str]] = list
+    bind: Callable[[str], None] = field(default=lambda _: None)
+    merges: bool = False
 
     def __call__(self, method: str, path: str, body: Any = None, content: str = "application/json") -> Json:
         request = urllib.request.Request(
@@ -61,8 +67,10 @@ class ApiServer:
 
     def patch_status(self, name: str, status: Json) -> None:
         path = f"/api/v1/namespaces/{NAMESPACE}/pods/{name}/status"
-        # A merge would put lists together in the server in memory.
-        self("PATCH", path, [{"op": "add", "path": "/status", "value": status}], "application/json-patch+json")
+        if self.merges:
+            self("PATCH", path, {"status": status}, "application/merge-patch+json")
+        else:
+            self("PATCH", path, [{"op": "add", "path": "/status", "value": status}], "application/json-patch+json")
 
 
 @dataclass(frozen=True)
@@ -111,8 +119,9 @@ def api_server(directory: Path, address: str, jars: str) -> Iterator[ApiServer]:
             web.Context(), web.MockWebServer(), java.java.util.HashMap(), mock.KubernetesCrudDispatcher(), False
         )
         kept.init(java.java.net.InetAddress.getByName("127.0.0.1"), free_port())
-        server = ApiServer(f"https://{address}", ours.pem, admin, grant)
-        guard = _Guard((address, 443), kept.getPort(), server, accounts)
+        refused: list[str] = []
+        server = ApiServer(f"https://{address}", ours.pem, admin, grant, refused=lambda: refused)
+        guard = _Guard((address, 443), kept.getPort(), server, accounts, refused)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(ours.issued)
         guard.socket = context.wrap_socket(guard.socket, server_side=True, do_handshake_on_connect=False)
@@ -127,9 +136,11 @@ def api_server(directory: Path, address: str, jars: str) -> Iterator[ApiServer]:
 class _Guard(ThreadingHTTPServer):
     daemon_threads = True
 
-    def __init__(self, place: tuple[str, int], behind: int, server: ApiServer, accounts: Mapping[str, tuple[str, frozenset[str]]]) -> None:
+    def __init__(
+        self, place: tuple[str, int], behind: int, server: ApiServer, accounts: Mapping[str, tuple[str, frozenset[str]]], refused: list[str]
+    ) -> None:
         super().__init__(place, _Handler)
-        self.behind, self.server, self.accounts = behind, server, accounts
+        self.behind, self.server, self.accounts, self.refused = behind, server, accounts, refused
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Say nothing: clients of a session that is over leave in the middle."""
@@ -152,7 +163,7 @@ class _Handler(BaseHTTPRequestHandler):
             wanted = json.loads(body)["spec"]["resourceAttributes"]
             return self._answer(201, {"status": {"allowed": f"{wanted['verb']} {wanted['resource']}" in rights}})
         if str(asked) not in rights and "*" not in rights:
-            self.server.server.refused.append(str(asked))
+            self.server.refused.append(str(asked))
             named = f'{asked.resource} "{asked.name}"' if asked.name else asked.resource
             return self._refuse(
                 403,

@@ -27,6 +27,12 @@ from integration_tests.spark_cluster import SPARK_HOME
 LOOK_EVERY_S = 0.3
 STATIC = "driver"
 """The label of pods that nobody has to start."""
+RESTRICTED = {
+    "allowPrivilegeEscalation": False,
+    "capabilities": {"drop": ["ALL"]},
+    "runAsNonRoot": True,
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
 MOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 
@@ -89,11 +95,13 @@ class Cluster:
         if image is None:
             self._known.add(name)
             self.seen.append(pod)
+            self.api.bind(name)
             waiting = {"reason": "ImagePullBackOff", "message": f'Back-off pulling image "{container["image"]}": not found'}
             self._tell(name, pod, "Pending", {"waiting": waiting})
         elif self.hosts:
             self._known.add(name)
             self.seen.append(pod)
+            self.api.bind(name)
             self.running[name] = self._run(name, container, image, self.hosts.pop(0))
             self.api.logs[name] = (self.running[name].directory / "log").read_bytes
             self._tell(name, pod, "Running", {"running": {}})
@@ -222,7 +230,7 @@ def driver_pod(api: ApiServer, host: Host, here: Host, directory: Path, name: st
     mount = f"mkdir -p {MOUNT} && mount --bind {account} {MOUNT} && " if token else ""
     script = directory / f"{name}.sh"
     script.write_text(f'hostname {name} && {mount}exec "$@"\n')
-    spec = {"serviceAccountName": ACCOUNT, "containers": [{"name": "destination", "image": "connector"}]}
+    spec = {"serviceAccountName": ACCOUNT, "containers": [{"name": "destination", "image": "connector", "securityContext": RESTRICTED}]}
     labels = {STATIC: "yes", "airbyte": "job-pod", "workload_id": "7"}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": labels}, "spec": {**spec, "nodeName": "node"}}
     api("POST", f"/api/v1/namespaces/{NAMESPACE}/pods", pod)
