@@ -198,7 +198,7 @@ def _verify_order(chain: Chain) -> None:
             kinds = {file["kind"] for file in event["files"]}
             allowed = ADDED_BY[event["kind"]] if event.get("dataChange", True) else {"final", "raw"}
             if event["kind"] == "MergeData":  # one that forgets rows exchanges such files for others without them
-                allowed = allowed | ({"raw", "delta"} & {file["kind"] for file in event["filesRemoved"]})
+                allowed = allowed | ({"raw", "delta", "adopted"} & {file["kind"] for file in event["filesRemoved"]})
             assert kinds <= allowed, f"{chain.prefix}: a {event['kind']} adds {kinds}"
             assert event["files"] or event["kind"] != "AddData", f"{chain.prefix}: an AddData without files"
     schemas = [{**event, "schemaId": 0, "version": "", "changes": [], "retyped": []} for event in chain.events("SetDataSchema")]
@@ -274,9 +274,9 @@ def _applied(before: Contents, event: Json, where: str) -> Contents:
     assert set(removed) <= set(named), f"{where}: removes {set(removed) - set(named)}, which are not there"
     after = replace(
         before,
-        files=[*(file for file in before.files if file["key"] not in removed), *event["files"]],
+        files=[*(file for file in before.files if file["key"] not in removed), *(file for file in event["files"] if not _adopted(file))],
         dropped=[file for file in before.dropped if file["key"] not in removed],
-        adopted=[key for key in before.adopted if key not in removed],
+        adopted=[*(key for key in before.adopted if key not in removed), *(file["key"] for file in event["files"] if _adopted(file))],
     )
     deltas = [file for file in event["filesRemoved"] if file["kind"] == "delta"]
     if event["kind"] == "MergeData":
@@ -292,6 +292,11 @@ def _applied(before: Contents, event: Json, where: str) -> Contents:
     assert sum(file["rows"] for file in kept if file["kind"] == "raw") in (0, rows_kept), f"{where}: {rows_kept} rows are kept in {kept}"
     sorted_ = any("sortedBy" in file for file in (*event["files"], *deltas))
     return replace(after, pending=None, landed=before.waiting + rows_kept, waiting=0, merged=sorted_)
+
+
+def _adopted(file: Json) -> bool:
+    """Whether it takes the place of a file of destination-s3."""
+    return bool(file["kind"] == "adopted")
 
 
 def _compacted(before: Contents, event: Json, where: str) -> Contents:

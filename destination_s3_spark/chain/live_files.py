@@ -16,6 +16,8 @@ from destination_s3_spark.chain.state import Contents, Pending
 
 _DATED = frozenset({FileKind.RAW, FileKind.CLOSED})
 """Kinds of files that the user may want to be deleted after a number of days."""
+_APART = frozenset({FileKind.CHANGES, FileKind.ADOPTED})
+"""Kinds of files that a block may add and that are not among `LiveFiles.files`."""
 
 
 class LiveFiles(Struct, frozen=True):
@@ -103,8 +105,9 @@ class LiveFilesFold:
                 left = self.now.without(event.files_removed)
                 pending = None if isinstance(event, ReplaceData) else left.pending
                 today = day(block.system_time)
-                added_files = (_dated(file.visible(), today) for file in event.files if file.kind is not FileKind.CHANGES)
-                self.now = replace(left, files=(*left.files, *added_files), pending=pending)
+                added_files = (_dated(file.visible(), today) for file in event.files if file.kind not in _APART)
+                copies = (file.key for file in event.files if file.kind is FileKind.ADOPTED)
+                self.now = replace(left, adopted=(*left.adopted, *copies), files=(*left.files, *added_files), pending=pending)
             case Void():
                 # Void takes back the last data block. A session that began in between has changed no files.
                 self.now = self.before

@@ -36,6 +36,7 @@ from destination_s3_spark.wording import counted, size_text
 
 WORDS = {
     FileKind.FINAL: "final",
+    FileKind.ADOPTED: "adopted",
     FileKind.RAW: "raw",
     FileKind.DELTA: "waiting",
     FileKind.TOMBSTONE: "deleted keys",
@@ -294,8 +295,9 @@ def _old_versions(tools: Workshop, table: OpenTable) -> tuple[OldVersions, int]:
     if not isinstance(store, S3Store):
         raise Bug("Versions can be listed in S3 only.")
     hint = f"{layout.folder}{CHAIN_FOLDER}{HINT_NAME}"
+    taken_over = table.writer.taken_over()
     found = old_versions(store, (layout.folder, layout.root, layout.changes, layout.histories))
-    own = found.of(lambda key: key == hint or territory.may_write(key))
+    own = found.of(lambda key: key == hint or territory.may_write(key) or key in taken_over)
     return own, len(found.of(territory.may_delete).versions) - len(own.of(territory.may_delete).versions)
 
 

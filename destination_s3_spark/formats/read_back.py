@@ -19,7 +19,11 @@ from destination_s3_spark.formats.text_file import Compression, TextWriter, besi
 
 WHOLE_RECORD = "_airbyte_data"
 """The column with the record, if its fields have none."""
-OWN_COLUMNS = 4
+OWN_COLUMNS = frozenset(
+    {"_airbyte_raw_id", "_airbyte_ab_id", "_airbyte_extracted_at", "_airbyte_emitted_at", "_airbyte_loaded_at", "_airbyte_meta"}
+    | {"_airbyte_generation_id", "_airbyte_additional_properties"}
+)
+"""The connector's columns beside those of the record, and those of earlier versions of destination-s3."""
 _READ_BYTES = 2**20
 
 
@@ -56,23 +60,18 @@ class StoredText:
 
     def _csv(self, lines: Iterator[bytes]) -> Iterator[tuple[bytes, bytes | None]]:
         rows = iter(lambda: _csv_row(lines), b"")
-        header = next(rows)
+        header = next(rows, b"")
         yield header, None
         names = [cell.decode() for cell, _ in _cells(header)]
         for row in rows:
             cells = list(_cells(row))
             if len(cells) != len(names):
                 raise ValueError("a row of CSV has other columns than the header")
-            if names[OWN_COLUMNS:] == [WHOLE_RECORD]:
-                yield row, cells[OWN_COLUMNS][0]
-            else:
-                yield (
-                    row,
-                    _object(
-                        (_source(name), self._value(name, *cell))
-                        for name, cell in zip(names[OWN_COLUMNS:], cells[OWN_COLUMNS:], strict=True)
-                    ),
-                )
+            if WHOLE_RECORD in names:
+                yield row, cells[names.index(WHOLE_RECORD)][0]
+                continue
+            pairs = zip(names, cells, strict=True)
+            yield row, _object((_source(name), self._value(name, *cell)) for name, cell in pairs if name not in OWN_COLUMNS)
 
     def _value(self, name: str, text: bytes, quoted: bool) -> bytes:
         """Return a cell's JSON text. An empty text and null are the same in CSV, and count as null."""
@@ -135,9 +134,10 @@ def _cells(row: bytes) -> Iterator[tuple[bytes, bool]]:
 
 def _record_of_line(line: bytes) -> bytes:
     found = members(line)
-    if len(found) == OWN_COLUMNS + 1 and found[OWN_COLUMNS].key == WHOLE_RECORD:
-        return line[found[OWN_COLUMNS].start : found[OWN_COLUMNS].end]
-    return _object((_source(member.key), line[member.start : member.end]) for member in found[OWN_COLUMNS:])
+    whole = next((member for member in found if member.key == WHOLE_RECORD), None)
+    if whole is not None:
+        return line[whole.start : whole.end]
+    return _object((_source(member.key), line[member.start : member.end]) for member in found if member.key not in OWN_COLUMNS)
 
 
 def _source(name: str) -> str:

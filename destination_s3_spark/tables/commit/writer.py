@@ -17,7 +17,17 @@ from typing import Any
 import msgspec
 
 from destination_s3_spark.chain.blocks import as_recorded
-from destination_s3_spark.chain.events import AddData, ChangedValues, Close, Event, MergeData, OffsetInterval, ReplaceData, SetDataSchema
+from destination_s3_spark.chain.events import (
+    AddData,
+    ChangedValues,
+    Close,
+    Event,
+    MergeData,
+    OffsetInterval,
+    ReplaceData,
+    Seed,
+    SetDataSchema,
+)
 from destination_s3_spark.chain.files import FileEntry, FileKind, HistoryMark, OperationCount, Token
 from destination_s3_spark.chain.live_files import LiveFiles, day
 from destination_s3_spark.chain.log import BlockTaken, Chain, Clock, utc_now
@@ -33,10 +43,8 @@ from destination_s3_spark.storage.object_store import ObjectNotFound, ObjectStor
 from destination_s3_spark.tables.commit.batch import Batch, CommitResult, ForgottenRows, TableCheckpoint, Written, cut_batch, flaw_of
 from destination_s3_spark.tables.landing.slices import StagedSlice
 from destination_s3_spark.tables.publishers.publication import (
-    BeginsAnew,
-    NotPublished,
     Publisher,
-    remove_delta_logs,
+    begin_anew,
     show,
     show_checked,
     show_if_behind,
@@ -233,23 +241,15 @@ class TableWriter:
         )
         return self._rewrite(files, removed, event, keeps=False)
 
+    def taken_over(self) -> frozenset[str]:
+        """Return the keys of the files of destination-s3 that the table ever had (one request)."""
+        (seed,) = self._chain.blocks([0])
+        return frozenset(seed.event.adopted if isinstance(seed.event, Seed) else ())
+
     def begin_publications_anew(self) -> None:
         """Withdraw the publications whose metadata has values of rows that are gone. `close` makes those again that are wanted."""
         with self._ending_on_error():
-            remove_delta_logs(self.store, self._chain)
-            for publisher in self.publishers:
-                if isinstance(publisher, BeginsAnew):
-                    self._begin_anew(publisher)
-
-    def _begin_anew(self, publisher: BeginsAnew) -> None:
-        self.check_not_fenced()
-        try:
-            publisher.begin_anew(self.store, self._chain.head)
-        except NotPublished as error:
-            raise TransientError(
-                f"The rows have left the table's files, but not yet what is published of it: {error.reason} Then run the command again.",
-                stream=self._table.stream,
-            ) from error
+            begin_anew(self.publishers, self.store, self._chain, self.check_not_fenced)
 
     def replace(
         self,

@@ -12,6 +12,7 @@ from functools import partial
 from typing import TypeAlias
 
 import pyarrow as pa
+from msgspec.structs import replace
 
 from destination_s3_spark.chain.files import HISTORY_KINDS, FileEntry, FileKind
 from destination_s3_spark.chain.live_files import LiveFiles
@@ -21,6 +22,7 @@ from destination_s3_spark.formats.read_back import StoredText
 from destination_s3_spark.schema.airbyte_type import Scalar
 from destination_s3_spark.schema.arrow import META_FIELDS
 from destination_s3_spark.tables.commit.batch import ForgottenRows
+from destination_s3_spark.tables.commit.generation import generation_of
 from destination_s3_spark.tables.configured import RAW_PARQUET
 from destination_s3_spark.tables.forgetting.change_log import LogForgetting
 from destination_s3_spark.tables.forgetting.erasure import (
@@ -44,6 +46,7 @@ from destination_s3_spark.tables.runs.keys import KeySpec, keys_of, lower, upper
 from destination_s3_spark.tables.runs.sorted_file import MergeForm
 from destination_s3_spark.tables.runs.table_format import FileKeys, TableFormat
 from destination_s3_spark.tables.stored.conversion import UnfitValues, project
+from destination_s3_spark.tables.stored.foreign import Source, StoredForeign
 from destination_s3_spark.tables.stored.lines import StoredLines
 from destination_s3_spark.tables.stored.rewrite import Stored
 from destination_s3_spark.tables.updates.inputs import extension
@@ -68,7 +71,7 @@ class Forgetting:
     """The keys of the rows to forget of a deduplicated table, once they are known."""
     live: LiveFiles = field(init=False)
     read: tuple[FileEntry, ...] = field(init=False)
-    """The live files that are read: all but final files whose rows a merge state has."""
+    """The live files that are read: all but final files whose rows a merge state has. How many rows adopted ones have is not known yet."""
     finals: dict[str, FileEntry] = field(init=False)
     """The final file of each merge state, by the key of the state."""
     log: LogForgetting = field(init=False)
@@ -79,10 +82,15 @@ class Forgetting:
         by_key = {file.key: file for file in self.live.files}
         self.finals = {state.key: by_key[state.copy_of] for state in self.live.of(FileKind.STATE) if state.copy_of in by_key}
         twins = {final.key for final in self.finals.values()}
-        self.read = tuple(file for file in self.live.files if file.key not in twins)
+        adopted = self.table.writer.map_files(self._adopted, self.live.adopted)
+        self.read = (*(file for file in self.live.files if file.key not in twins), *adopted)
         self.log = LogForgetting(self.table, self.resources)
         spec = self.table.spec
         self.form = None if spec is None else table_format(self.table, spec, self.live, self.resources.least_file_bytes)
+
+    def _adopted(self, key: str) -> FileEntry:
+        found = self.table.writer.store.head(key)
+        return FileEntry(FileKind.ADOPTED, key, 0, 0 if found is None else found.size, generation_id=generation_of(found))
 
     @property
     def files(self) -> tuple[FileEntry, ...]:
@@ -137,6 +145,7 @@ class Forgetting:
         near = yield from self._found_sorted(self.keys)
         whole = yield from self._found_in([file for file in self.read if not self._is_sorted(file)], self.meant, None)
         self.found = {key: one.rows for key, one in {**near, **whole}.items() if one.rows}
+        self.read = tuple(replace(file, rows=whole[file.key].read) if file.kind is FileKind.ADOPTED else file for file in self.read)
         yield from self.log.searched(None if isinstance(wanted, ByKeys) else wanted, self.keys)
         return None
 
@@ -160,7 +169,7 @@ class Forgetting:
 
     def _found_in(self, files: Sequence[FileEntry], meaning: Meaning, spec: KeySpec | None) -> Steps[Mapping[str, Found]]:
         s3 = self.resources.task.s3
-        meant = [(file, wanted) for file in files if file.rows and (wanted := meaning(file)) is not None]
+        meant = [(file, wanted) for file in files if (file.rows or file.kind is FileKind.ADOPTED) and (wanted := meaning(file)) is not None]
         tasks = [
             SearchTask(stored, wanted, spec if self._has_key(file) else None, s3)
             for stored, (file, wanted) in zip(self.stored([file for file, _ in meant]), meant, strict=True)
@@ -196,16 +205,18 @@ class Forgetting:
         payload = pa.schema([one for one in form.form.payload if one.name in names])
         return MergeForm(payload, form.spec, partial(project, schema=payload))
 
-    def stored(self, files: Sequence[FileEntry]) -> list[Stored | StoredLines]:
+    def stored(self, files: Sequence[FileEntry]) -> list[Source]:
         """Return how files are read as rows of the table's columns."""
         table, plan, of_text = self.table, typed_plan(self.table), self.table.layout.of_text
         schemas = table.writer.schemas({file.schema_id or 0 for file in files})
         booleans = frozenset(column.source for column in table.schema.fields if column.type is Scalar.BOOLEAN)
-        found: list[Stored | StoredLines] = []
+        found: list[Source] = []
         for file in files:
             then = schemas[file.schema_id or 0]
             if not file.key.endswith(ParquetOptions.extension):
                 found.append(StoredLines(file, StoredText(file.key, booleans), plan))
+            elif file.kind is FileKind.ADOPTED:
+                found.append(StoredForeign(file, plan))
             elif file.kind is FileKind.RAW or (of_text and file.kind in (FileKind.STATE, FileKind.DELTA)):
                 found.append(Stored(file, plan if of_text else table.plan_of(then), None, table.schema, UnfitValues.NULL))
             else:
@@ -255,7 +266,7 @@ class Forgetting:
             wanted = self.meant(file) or self.wanted
             if isinstance(stored, StoredLines):
                 lines.append(LinesTask(stored, wanted, rows, self._key(file), s3))
-            elif file.kind is FileKind.RAW:
+            elif file.kind is FileKind.RAW and isinstance(stored, Stored):
                 raw.append(EraseTask(stored, wanted, rows, self._key(file), layout.raw or RAW_PARQUET, s3))
             else:
                 options = layout.final if isinstance(layout.final, ParquetOptions) else ParquetOptions()
@@ -288,6 +299,8 @@ class Forgetting:
                 return layout.tombstone_key(token())
             case FileKind.CURRENT | FileKind.CLOSED:
                 return layout.version_key(file.history or 0, file.kind, token())
+            case FileKind.ADOPTED:
+                return _beside(file, self.table.final_key(token(), extension(file)))
             case FileKind.FINAL:
                 same = file.key not in {final.key for final in self.finals.values()}  # rendered again in today's form
                 return _beside(file, self.table.final_key(token(), extension(file) if same else None))

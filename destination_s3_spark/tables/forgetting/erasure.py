@@ -25,6 +25,7 @@ from destination_s3_spark.tables.runs.keys import KEY
 from destination_s3_spark.tables.runs.sorted_file import MergeForm, SortedFile, SortedFileWriter, run_schema
 from destination_s3_spark.tables.runs.table_format import MERGED_PIECE_BYTES, FileKeys, TableFormat
 from destination_s3_spark.tables.staged.staged_file import StagedFile, batches_of
+from destination_s3_spark.tables.stored.foreign import StoredForeign
 from destination_s3_spark.tables.stored.lines import StoredLines
 from destination_s3_spark.tables.stored.rewrite import Stored
 
@@ -66,7 +67,7 @@ class SortedEraseTask:
 def erase(task: EraseTask) -> FileEntry:
     """Stage the file. Raises DataError for a file that is gone, ConfigError or TransientError. Nothing stays staged then."""
     file, columns = task.stored.file, FileColumns(task.stored.plan.stream, (), RAW_SCHEMA)
-    sink = StagedFileSink(task.s3, task.key, generation_metadata(file.generation_id))
+    sink = StagedFileSink(task.s3, task.key, _metadata(file))
     with present(file.key, task.s3), StagedFile(file.kind, sink, task.options.open(sink, columns)) as left:
         for rows, typed in task.stored.copies(task.s3):
             left.write(rows.filter(pc.invert(task.wanted.mask(typed))))
@@ -93,7 +94,7 @@ def erase_sorted(task: SortedEraseTask) -> FileEntry:
 class CopyTask:
     """A Parquet file that no merge of today reads, and the key of the one that replaces it, which has `rows` rows."""
 
-    stored: Stored
+    stored: Stored | StoredForeign
     wanted: Wanted | Either
     rows: int
     key: str
@@ -109,7 +110,7 @@ class CopyTask:
 def copy(task: CopyTask) -> FileEntry:
     """Stage the file with the columns and types that it has. Raises as `erase`."""
     file = task.stored.file
-    sink = StagedFileSink(task.s3, task.key, generation_metadata(file.generation_id))
+    sink = StagedFileSink(task.s3, task.key, _metadata(file))
     with present(file.key, task.s3), ExitStack() as stack:
         left: StagedFile[pa.RecordBatch] | None = None
         for rows, typed in task.stored.copies(task.s3):
@@ -139,7 +140,7 @@ class LinesTask:
 def erase_lines(task: LinesTask) -> FileEntry:
     """Stage the file. All other rows keep their bytes. Raises as `erase`."""
     file = task.stored.file
-    sink = StagedFileSink(task.s3, task.key, generation_metadata(file.generation_id))
+    sink = StagedFileSink(task.s3, task.key, _metadata(file))
     kept = task.stored.text.open_kept(sink)
     with present(file.key, task.s3), StagedFile(file.kind, sink, kept, file.partition) as left:
         for lines in task.stored.lines(task.s3):
@@ -206,10 +207,14 @@ def _opened(task: SortedEraseTask) -> StagedFile[pa.RecordBatch]:
             sink = StagedFileSink(task.s3, task.key)
             return StagedFile(FileKind.DELTA, sink, SortedFileWriter(sink, run_schema(table.form.payload, table.spec), table.spec))
         case FileKind.CURRENT | FileKind.CLOSED if isinstance(table.options, ParquetOptions):
-            sink = StagedFileSink(task.s3, task.key, generation_metadata(task.file.generation_id))
+            sink = StagedFileSink(task.s3, task.key, _metadata(task.file))
             return StagedFile(task.file.kind, sink, SortedFileWriter(sink, version_columns(table), table.spec, table.options))
         case _:
             raise Bug(f"'{task.file.key}' is not sorted; nothing was changed.")
+
+
+def _metadata(file: FileEntry) -> dict[str, str]:
+    return {} if file.generation_id is None else generation_metadata(file.generation_id)
 
 
 def _in_place_of(file: FileEntry, left: StagedFile[Any], rows: int, schema_id: int | None = None) -> FileEntry:

@@ -84,8 +84,6 @@ def _require_readable(table: OpenTable) -> None:
     if unknown:
         names = ", ".join(sorted(kind.value for kind in unknown))
         raise table.refuse(f"it has files of the kind {names}, from which rows cannot be removed yet. {REFRESH}")
-    if live.adopted:
-        raise table.refuse(f"it has files of destination-s3, which this connector does not change. {REFRESH}")
     if any(file.sorted_by != (table.spec and table.spec.of_deletions.fingerprint) for file in live.of(FileKind.TOMBSTONE)):
         raise table.refuse(f"it has deleted keys from when it had another key, or was deduplicated. {REFRESH}")
     if table.spec is None:
@@ -98,12 +96,15 @@ def _require_appended(table: OpenTable, live: LiveFiles) -> None:
     """Raise ConfigError if the files of an append table cannot be read back."""
     if live.of(FileKind.STATE):
         raise table.refuse(f"it has merge states from when it was deduplicated. {REFRESH}")
-    if any(format_of(file.key) in (None, AVRO) for file in live.of(FileKind.FINAL, FileKind.DELTA)):
+    keys = [*live.adopted, *(file.key for file in live.of(FileKind.FINAL, FileKind.DELTA))]
+    if any(format_of(key) in (None, AVRO) for key in keys):
         raise table.refuse(f"it is not deduplicated and has Avro files, from which rows cannot be removed yet. {REFRESH}")
 
 
 def _require_merged(table: OpenTable, spec: KeySpec, live: LiveFiles) -> None:
     """Raise ConfigError if the next merge of a deduplicated table has to rewrite files first."""
+    if live.adopted:
+        raise table.refuse(f"it has files of destination-s3, and is deduplicated since. {REFRESH}")
     states, form = {file.copy_of: file for file in live.of(FileKind.STATE)}, format_of(f"x{table.layout.final.extension}")
     pairs = [(states.get(final.key, final), final) for final in live.of(FileKind.FINAL)]
     if any(format_of(final.key) is not form or (rows is final) != (form is PARQUET) for rows, final in pairs):

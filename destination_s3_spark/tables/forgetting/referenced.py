@@ -13,8 +13,7 @@ from destination_s3_spark.storage.ranged import present
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.forgetting.course import Forgetting
 from destination_s3_spark.tables.forgetting.wanted import Either, Wanted
-from destination_s3_spark.tables.stored.lines import StoredLines
-from destination_s3_spark.tables.stored.rewrite import Stored
+from destination_s3_spark.tables.stored.foreign import Source
 from destination_s3_spark.tables.updates.steps import Steps, Work
 
 
@@ -22,7 +21,7 @@ from destination_s3_spark.tables.updates.steps import Steps, Work
 class CollectTask:
     """A file with rows to forget, and the columns whose values are collected."""
 
-    stored: Stored | StoredLines
+    stored: Source
     wanted: Wanted | Either
     fields: tuple[Field, ...]
     s3: S3Settings

@@ -14,23 +14,23 @@ from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.forgetting.wanted import Either, Wanted, is_one_of
 from destination_s3_spark.tables.runs.keys import KEY, KeySpec, after, key_column
 from destination_s3_spark.tables.runs.sorted_file import MergeForm, SortedFile
-from destination_s3_spark.tables.stored.lines import StoredLines
-from destination_s3_spark.tables.stored.rewrite import Stored
+from destination_s3_spark.tables.stored.foreign import Source
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The number of rows found in a file, and their keys if they were asked for."""
+    """The number of rows found in a file, their keys if they were asked for, and the number of rows read."""
 
     rows: int
     keys: frozenset[bytes] = frozenset()
+    read: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class SearchTask:
     """A file that is read whole. `spec`: of the keys to return."""
 
-    stored: Stored | StoredLines
+    stored: Source
     wanted: Wanted | Either
     spec: KeySpec | None
     s3: S3Settings
@@ -58,14 +58,14 @@ class SortedSearchTask:
 
 def search(task: SearchTask) -> Found:
     """Find the rows. Raises DataError for a file that is gone, ConfigError or TransientError."""
-    rows, keys = 0, set[bytes]()
+    rows, read, keys = 0, 0, set[bytes]()
     with present(task.stored.file.key, task.s3):
         for _, typed in task.stored.rows(task.s3):
             found = typed.filter(task.wanted.mask(typed))
-            rows += found.num_rows
+            rows, read = rows + found.num_rows, read + typed.num_rows
             if task.spec is not None and found.num_rows:
                 keys.update(key_column(found, task.spec).to_pylist())
-    return Found(rows, frozenset(keys))
+    return Found(rows, frozenset(keys), read)
 
 
 def search_sorted(task: SortedSearchTask) -> Found:

@@ -28,7 +28,7 @@ from destination_s3_spark.chain.log import BlockTaken, Chain
 from destination_s3_spark.chain.settle import readable
 from destination_s3_spark.chain.state import TableState
 from destination_s3_spark.delta_log.log import DeltaLog, UnreadableLog
-from destination_s3_spark.errors import SyncError
+from destination_s3_spark.errors import SyncError, TransientError
 from destination_s3_spark.schema.airbyte_type import Field
 from destination_s3_spark.schema.encodings import DESTINATION_S3
 from destination_s3_spark.schema.partitioning import Partitioning
@@ -302,6 +302,24 @@ class Withdrawal(Enum):
     NOTHING_THERE = "nothing there"
     """There is no log, or it belongs to another table or program."""
     UNREADABLE = "unreadable"
+
+
+def begin_anew(publishers: Sequence[Publisher], store: ObjectStore, chain: Chain, check: Callable[[], None]) -> None:
+    """Withdraw what is published of a table and its history with metadata that has values of rows that are gone.
+
+    `check` runs before each publisher that does so, and raises if another session has taken the table over. Raises TransientError.
+    """
+    remove_delta_logs(store, chain)
+    for publisher in publishers:
+        if isinstance(publisher, BeginsAnew):
+            check()
+            try:
+                publisher.begin_anew(store, chain.head)
+            except NotPublished as error:
+                raise TransientError(
+                    f"The rows have left the table's files, but not yet what is published of it: {error.reason} Then run forget again.",
+                    stream=chain.head.identity.stream,
+                ) from error
 
 
 def remove_delta_logs(store: ObjectStore, chain: Chain) -> None:

@@ -1,0 +1,112 @@
+"""Forgetting of rows of files that destination-s3 wrote, before this connector took their table over."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from destination_s3_spark.chain.files import parse_token
+from destination_s3_spark.delta_log.log import DeltaLog
+from destination_s3_spark.storage.s3 import S3Store
+from destination_s3_spark.storage.settings import S3Settings
+from unit_tests.sync.test_forget import MARK, NUMBER, Lake, dying_everywhere, person, somebody
+
+FIRST = "lake/users/2026_01_01_1700000000000_"
+PROPERTIES = {"at": {"type": "string", "format": "date-time"}, "sum": {"type": "number"}, "day": {"type": "string", "format": "date"}}
+
+
+@pytest.fixture
+def lake(s3_settings: S3Settings, tmp_path: Path) -> Lake:
+    lake = Lake(s3_settings, tmp_path, options={"publish": {"delta": True}})
+    lake.versioned()
+    return lake
+
+
+def row(one: dict[str, Any]) -> dict[str, Any]:
+    """A row as destination-s3 has it in Parquet."""
+    moment = datetime(2026, 1, 1, one["id"] % 20, tzinfo=UTC)
+    own = {"_airbyte_raw_id": str(one["id"]), "_airbyte_extracted_at": moment, "_airbyte_meta": {"sync_id": 1, "changes": []}}
+    values = {name: one[name] for name in ("id", "mail", "price", "tags")}
+    return {**own, "_airbyte_generation_id": 0, **values, "at": moment, "sum": Decimal("1.50"), "day": moment.date()}
+
+
+def parquet(*rows: dict[str, Any]) -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist(list(map(row, rows))), sink, row_group_size=5)
+    return sink.getvalue()
+
+
+def jsonl(*rows: dict[str, Any]) -> bytes:
+    own = '{"_airbyte_raw_id":"1","_airbyte_extracted_at":1,"_airbyte_meta":{"changes":[],"sync_id":1},"_airbyte_generation_id":0,'
+    return gzip.compress("".join(f'{own}"_airbyte_data":{json.dumps(one)}}}\n' for one in rows).encode())
+
+
+def flat_csv(*rows: dict[str, Any]) -> bytes:
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\r\n")
+    writer.writerow(["_airbyte_raw_id", "_airbyte_extracted_at", "_airbyte_meta", "_airbyte_generation_id", "id", "mail"])
+    writer.writerows(["1", 1, "{}", 0, one["id"], one["mail"]] for one in rows)
+    return text.getvalue().encode()
+
+
+WRITERS = {"0.parquet": parquet, "0.jsonl.gz": jsonl, "0.csv": flat_csv}
+
+
+def take_over(lake: Lake, name: str) -> None:
+    """Write a file without the person, one with others and one of the person alone, each twice, as destination-s3, and take over."""
+    write, others = WRITERS[name], [somebody(number) for number in range(20)]
+    metadata = {"ab-generation-id": "1"}
+    for number, rows in enumerate([others[:5], [*others[5:], person(1)], [person(2)]]):
+        for _ in range(2):
+            key = f"{FIRST}{number}{name}"
+            lake.client.put_object(Bucket=lake.settings.bucket, Key=key, Body=write(*rows), Metadata=metadata)
+    lake.format = {"0.parquet": {"format_type": "Parquet"}, "0.jsonl.gz": {"format_type": "JSONL"}, "0.csv": {"format_type": "CSV"}}[name]
+    lake.go("append", [somebody(30), person(3)], properties=PROPERTIES)
+    assert len(lake.live().adopted) == 3
+
+
+@pytest.mark.parametrize("wanted", [{"id": NUMBER}, {"mail": f"{MARK}1@example.org"}], ids=["by id", "by mail"])
+@pytest.mark.parametrize("name", WRITERS)
+def test_rows_leave_files_of_destination_s3(lake: Lake, name: str, wanted: dict[str, Any]) -> None:
+    if name != "0.parquet":
+        lake.options = {}
+    take_over(lake, name)
+    record = lake.forget(wanted)
+    if "mail" in wanted:
+        assert record["rows"]["adopted"] == 1
+        lake.forget({"id": NUMBER})
+    assert lake.holding() == []
+    adopted = lake.live().adopted
+    assert len(adopted) == 2
+    assert [parse_token(key) is None for key in adopted] == [True, False]
+    head = lake.client.head_object(Bucket=lake.settings.bucket, Key=adopted[1])
+    assert head["Metadata"]["ab-generation-id"] == "1"
+    lake.verify()
+    store = S3Store(lake.settings)
+    if name == "0.parquet":
+        tables = [pq.read_table(pa.BufferReader(store.get(key))) for key in adopted]
+        expected = pa.Table.from_pylist([row(somebody(number)) for number in range(20)])
+        assert pa.concat_tables(tables).replace_schema_metadata(None).cast(expected.schema).equals(expected)
+        log = DeltaLog(store, "lake/users/").read()
+        assert log is not None
+        assert {f"lake/users/{path}" for path in log.adds} >= set(adopted)
+    lake.go("append", [somebody(50)], properties=PROPERTIES)
+    assert lake.live().adopted == adopted
+    lake.verify()
+
+
+@pytest.mark.parametrize("start", [0, *(pytest.param(start, marks=pytest.mark.slow) for start in range(1, 7))])
+def test_a_command_that_dies_anywhere_ends_when_it_is_run_again(start: int, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    take_over(lake, "0.parquet")
+    dying_everywhere(lake, monkeypatch, start)
+    assert len(lake.live().adopted) == 2
