@@ -55,7 +55,7 @@ AVRO_BLOCK_BYTES = 64 * 2**10
 """Approximate uncompressed size of a block. Blocks hold whole rows. Avro's own libraries use the same size."""
 
 _MAGIC = b"Obj\x01"
-_SYNC_BYTES = 16
+SYNC_BYTES = 16
 _ITEMS = "items"
 """The path element of an array's items."""
 _META = "_airbyte_meta"
@@ -132,7 +132,7 @@ class AvroFile(DirectWriter[pa.RecordBatch]):
         self._columns = columns
         self._options = options
         self._row = row_type(columns.stream, columns.fields)
-        self._sync = os.urandom(_SYNC_BYTES)
+        self._sync = os.urandom(SYNC_BYTES)
         meta = {"avro.schema": json.dumps(self._row.schema), "avro.codec": options.codec.value}
         self._put(_MAGIC + _encoded_map(meta) + self._sync)
 
@@ -147,7 +147,7 @@ class AvroFile(DirectWriter[pa.RecordBatch]):
             end = max(start + 1, int(np.searchsorted(offsets, int(offsets[start]) + AVRO_BLOCK_BYTES, side="right")) - 1)
             block = data.slice(int(offsets[start]), int(offsets[end] - offsets[start])).to_pybytes()
             stored = self._options.compress(block)
-            self._put(_encoded_longs(end - start, len(stored)) + stored + self._sync)
+            self._put(encoded_longs(end - start, len(stored)) + stored + self._sync)
             start = end
         self._rows += batch.num_rows
 
@@ -160,16 +160,16 @@ class JoinedAvroFile(DirectWriter[SeekableFile]):
         self._header: _Header | None = None
 
     def write(self, source: SeekableFile) -> None:
-        own = _read_header(source)
+        own = read_header(source)
         if self._header is None:
             self._header = own
             self._put(own.encoded + own.sync)
         if own.encoded != self._header.encoded:
             raise DifferentColumns
-        while (count := _read_long(source)) is not None:
-            size = _read_long(source) or 0
-            self._put(_encoded_longs(count, size) + _exactly(source, size) + self._header.sync)
-            _exactly(source, _SYNC_BYTES)
+        while (count := read_long(source)) is not None:
+            size = read_long(source) or 0
+            self._put(encoded_longs(count, size) + exactly(source, size) + self._header.sync)
+            exactly(source, SYNC_BYTES)
             self._rows += count
 
 
@@ -180,15 +180,16 @@ class _Header(NamedTuple):
     sync: bytes
 
 
-def _read_header(source: SeekableFile) -> _Header:
-    encoded = bytearray(_exactly(source, len(_MAGIC)))
-    while count := _read_long(source, encoded):
+def read_header(source: SeekableFile) -> _Header:
+    """Read the header at the start of a file."""
+    encoded = bytearray(exactly(source, len(_MAGIC)))
+    while count := read_long(source, encoded):
         for _ in range(2 * count):
-            encoded += _exactly(source, _read_long(source, encoded) or 0)
-    return _Header(bytes(encoded), _exactly(source, _SYNC_BYTES))
+            encoded += exactly(source, read_long(source, encoded) or 0)
+    return _Header(bytes(encoded), exactly(source, SYNC_BYTES))
 
 
-def _read_long(source: SeekableFile, copy: bytearray | None = None) -> int | None:
+def read_long(source: SeekableFile, copy: bytearray | None = None) -> int | None:
     """Read a zigzag integer and append its bytes to `copy`. Return None at the end of the file."""
     value = shift = 0
     while True:
@@ -203,20 +204,22 @@ def _read_long(source: SeekableFile, copy: bytearray | None = None) -> int | Non
         shift += 7
 
 
-def _exactly(source: SeekableFile, size: int) -> bytes:
+def exactly(source: SeekableFile, size: int) -> bytes:
+    """Read so many bytes. Raises ValueError at the end of the file."""
     data = source.read(size)
     if len(data) != size:
         raise ValueError("an Avro file ends early")
     return data
 
 
-def _encoded_longs(*values: int) -> bytes:
+def encoded_longs(*values: int) -> bytes:
+    """Encode integers one behind the other."""
     return _encoded(Integer(), pa.array(values, pa.int64()))
 
 
 def _encoded_map(values: Mapping[str, str]) -> bytes:
     texts = pa.array([text for item in values.items() for text in item])
-    return _encoded_longs(len(values)) + _encoded(Text(), texts) + _encoded_longs(0)
+    return encoded_longs(len(values)) + _encoded(Text(), texts) + encoded_longs(0)
 
 
 def _encoded(of: AvroType, values: pa.Array[Any]) -> bytes:

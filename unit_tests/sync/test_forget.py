@@ -267,23 +267,6 @@ def test_what_names_no_rows_is_refused(lake: Lake, wanted: dict[str, Any], said:
     assert "word" not in str(refused.value)
 
 
-@pytest.mark.parametrize(
-    ("form", "options", "mode", "said"),
-    [
-        ({"format_type": "Avro"}, {}, "append", "has Avro files"),
-    ],
-)
-def test_a_table_from_which_not_all_goes_is_left_as_it_is(
-    lake: Lake, form: dict[str, Any], options: dict[str, Any], mode: str, said: str
-) -> None:
-    lake.format, lake.options = form, options
-    lake.go(mode, [person(1), somebody(1)])
-    before = sorted(lake.versions())
-    with pytest.raises(ConfigError, match=said):
-        lake.forget({"id": NUMBER})
-    assert sorted(lake.versions()) == before
-
-
 def test_a_table_of_a_sync_that_died_waits_for_the_next_one(lake: Lake) -> None:
     lake.go("append_dedup", [person(1), somebody(1)])
     lake.limits = replace(lake.limits, batch_bytes=1)

@@ -11,6 +11,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -59,7 +60,36 @@ def flat_csv(*rows: dict[str, Any]) -> bytes:
     return text.getvalue().encode()
 
 
-WRITERS = {"0.parquet": parquet, "0.jsonl.gz": jsonl, "0.csv": flat_csv}
+def avro(*rows: dict[str, Any]) -> bytes:
+    """A file with every kind of type, of which destination-s3 and its libraries write some."""
+    change = {"type": "record", "name": "change", "fields": [{"name": "field", "type": ["null", "string"]}]}
+    meta = {"type": "record", "name": "meta", "fields": [{"name": "changes", "type": {"type": "array", "items": change}}]}
+    own: dict[str, Any] = {"_airbyte_raw_id": "string", "_airbyte_meta": meta, "_airbyte_extracted_at": "long"}
+    values: dict[str, Any] = {
+        "id": "long",
+        "mail": "string",
+        "tags": {"type": "array", "items": ["null", "string"]},
+        "at": {"type": "long", "logicalType": "timestamp-millis"},
+        "day": {"type": "int", "logicalType": "date"},
+        "sum": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2},
+        "more": {"type": "map", "values": ["double", "float", "boolean"]},
+        "kind": {"type": "enum", "name": "kind", "symbols": ["a", "b"]},
+        "hash": {"type": "fixed", "name": "hash", "size": 4},
+        "again": change,
+    }
+    nullable = {name: of if name == "again" else ["null", of] for name, of in values.items()}
+    nullable["again"] = ["null", "shop.change"]
+    fields = [{"name": name, "type": of} for name, of in {**own, **nullable}.items()]
+    schema = fastavro.parse_schema({"type": "record", "name": "users", "namespace": "shop", "fields": fields})
+    more = {"more": {"a": 1.5, "b": True}, "kind": "b", "hash": b"abcd", "again": {"field": "x"}}
+    sink = io.BytesIO()
+    made = [{**row(one), "_airbyte_extracted_at": 1, "_airbyte_meta": {"changes": [{"field": "x"}]}, **more} for one in rows]
+    fastavro.writer(sink, schema, made, codec="snappy")
+    return sink.getvalue()
+
+
+WRITERS = {"0.parquet": parquet, "0.jsonl.gz": jsonl, "0.csv": flat_csv, "0.avro": avro}
+FORMATS = {"0.parquet": "Parquet", "0.jsonl.gz": "JSONL", "0.csv": "CSV", "0.avro": "Avro"}
 
 
 def take_over(lake: Lake, name: str) -> None:
@@ -70,12 +100,16 @@ def take_over(lake: Lake, name: str) -> None:
         for _ in range(2):
             key = f"{FIRST}{number}{name}"
             lake.client.put_object(Bucket=lake.settings.bucket, Key=key, Body=write(*rows), Metadata=metadata)
-    lake.format = {"0.parquet": {"format_type": "Parquet"}, "0.jsonl.gz": {"format_type": "JSONL"}, "0.csv": {"format_type": "CSV"}}[name]
+    lake.format = {"format_type": FORMATS[name]}
     lake.go("append", [somebody(30), person(3)], properties=PROPERTIES)
     assert len(lake.live().adopted) == 3
 
 
-@pytest.mark.parametrize("wanted", [{"id": NUMBER}, {"mail": f"{MARK}1@example.org"}], ids=["by id", "by mail"])
+@pytest.mark.parametrize(
+    "wanted",
+    [{"id": NUMBER}, {"mail": f"{MARK}1@example.org"}, {"id": NUMBER, "at": "2026-01-01T05:00:00Z"}],
+    ids=["by id", "by mail", "by time"],
+)
 @pytest.mark.parametrize("name", WRITERS)
 def test_rows_leave_files_of_destination_s3(lake: Lake, name: str, wanted: dict[str, Any]) -> None:
     if name != "0.parquet":
@@ -84,7 +118,9 @@ def test_rows_leave_files_of_destination_s3(lake: Lake, name: str, wanted: dict[
     record = lake.forget(wanted)
     if "mail" in wanted:
         assert record["rows"]["adopted"] == 1
-        lake.forget({"id": NUMBER})
+    if "at" in wanted:
+        assert record["rows"]["adopted"] == (2 if name in {"0.parquet", "0.avro"} else 0)
+    lake.forget({"id": NUMBER})
     assert lake.holding() == []
     adopted = lake.live().adopted
     assert len(adopted) == 2
@@ -100,6 +136,9 @@ def test_rows_leave_files_of_destination_s3(lake: Lake, name: str, wanted: dict[
         log = DeltaLog(store, "lake/users/").read()
         assert log is not None
         assert {f"lake/users/{path}" for path in log.adds} >= set(adopted)
+    if name == "0.avro":
+        found = [one["id"] for key in adopted for one in fastavro.reader(io.BytesIO(store.get(key)))]
+        assert found == [*range(20)]
     lake.go("append", [somebody(50)], properties=PROPERTIES)
     assert lake.live().adopted == adopted
     lake.verify()

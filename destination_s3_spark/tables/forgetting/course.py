@@ -17,6 +17,8 @@ from msgspec.structs import replace
 from destination_s3_spark.chain.files import HISTORY_KINDS, FileEntry, FileKind
 from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.errors import Bug
+from destination_s3_spark.formats.avro import AvroOptions
+from destination_s3_spark.formats.avro_rows import StoredAvro
 from destination_s3_spark.formats.parquet import ParquetOptions
 from destination_s3_spark.formats.read_back import StoredText
 from destination_s3_spark.schema.airbyte_type import Scalar
@@ -210,11 +212,13 @@ class Forgetting:
         table, plan, of_text = self.table, typed_plan(self.table), self.table.layout.of_text
         schemas = table.writer.schemas({file.schema_id or 0 for file in files})
         booleans = frozenset(column.source for column in table.schema.fields if column.type is Scalar.BOOLEAN)
+        sources = {field.name: field.source for field in plan.fields}
         found: list[Source] = []
         for file in files:
             then = schemas[file.schema_id or 0]
             if not file.key.endswith(ParquetOptions.extension):
-                found.append(StoredLines(file, StoredText(file.key, booleans), plan))
+                is_avro = file.key.endswith(AvroOptions.extension)
+                found.append(StoredLines(file, StoredAvro(sources) if is_avro else StoredText(file.key, booleans), plan))
             elif file.kind is FileKind.ADOPTED:
                 found.append(StoredForeign(file, plan))
             elif file.kind is FileKind.RAW or (of_text and file.kind in (FileKind.STATE, FileKind.DELTA)):

@@ -123,7 +123,7 @@ def copy(task: CopyTask) -> FileEntry:
 
 @dataclass(frozen=True, slots=True)
 class LinesTask:
-    """A final file of text of an append table, and the key of the one that replaces it, which has `rows` rows."""
+    """A final file of text or Avro of an append table, and the key of the one that replaces it, which has `rows` rows."""
 
     stored: StoredLines
     wanted: Wanted | Either

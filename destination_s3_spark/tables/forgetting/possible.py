@@ -12,7 +12,6 @@ from destination_s3_spark.chain.live_files import LiveFiles
 from destination_s3_spark.chain.state import TableState
 from destination_s3_spark.delta_log.log import DeltaLog, UnreadableLog
 from destination_s3_spark.errors import Bug, TransientError
-from destination_s3_spark.formats.avro import AVRO
 from destination_s3_spark.formats.parquet import PARQUET
 from destination_s3_spark.formats.registry import format_of
 from destination_s3_spark.schema.encodings import DESTINATION_S3
@@ -97,8 +96,9 @@ def _require_appended(table: OpenTable, live: LiveFiles) -> None:
     if live.of(FileKind.STATE):
         raise table.refuse(f"it has merge states from when it was deduplicated. {REFRESH}")
     keys = [*live.adopted, *(file.key for file in live.of(FileKind.FINAL, FileKind.DELTA))]
-    if any(format_of(key) in (None, AVRO) for key in keys):
-        raise table.refuse(f"it is not deduplicated and has Avro files, from which rows cannot be removed yet. {REFRESH}")
+    other = next((key for key in keys if format_of(key) is None), None)
+    if other is not None:
+        raise table.refuse(f"it is not known of which format its file '{other}' is. {REFRESH}")
 
 
 def _require_merged(table: OpenTable, spec: KeySpec, live: LiveFiles) -> None:

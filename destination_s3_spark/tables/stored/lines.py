@@ -1,4 +1,4 @@
-"""Rows of final files of text, each as its bytes and as a row of the table's current columns."""
+"""Rows of final files of text or Avro, each as its bytes and as a row of the table's current columns."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from destination_s3_spark.decoding.kernel_typer import record_typer
 from destination_s3_spark.decoding.plan import RowPlan
 from destination_s3_spark.decoding.record_line import UnreadableRecord
 from destination_s3_spark.errors import DataError
+from destination_s3_spark.formats.avro_rows import StoredAvro
 from destination_s3_spark.formats.read_back import StoredText
 from destination_s3_spark.storage.ranged import RangedFile
 from destination_s3_spark.storage.settings import S3Settings
@@ -25,7 +26,7 @@ LINES_AT_ONCE = 2_048
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """Rows of a text file. `header`: what stands before the first of them."""
+    """Rows of a file. `header`: what stands before the first of them."""
 
     header: bytes
     rows: list[bytes]
@@ -34,10 +35,10 @@ class Lines:
 
 @dataclass(frozen=True, slots=True)
 class StoredLines:
-    """A final file of text, and the plan that types its records."""
+    """A final file of text or Avro, and the plan that types its records."""
 
     file: FileEntry
-    text: StoredText
+    text: StoredText | StoredAvro
     plan: RowPlan
 
     def rows(self, s3: S3Settings) -> Iterator[tuple[None, pa.RecordBatch]]:
@@ -55,7 +56,7 @@ class StoredLines:
                     given = [(row, record) for row, record in some if record is not None]
                     records = b"".join(record_line(stream, record) for _, record in given)
                     yield Lines(header, [row for row, _ in given], typer.type_block(records).final)
-            except (ValueError, EOFError, UnreadableRecord) as error:
+            except (ValueError, EOFError, LookupError, UnreadableRecord) as error:
                 raise DataError(
                     f"Stream '{stream}': the file '{self.file.key}' is damaged ({type(error).__name__}). Nothing was changed. Restore it "
                     "from a backup or an older version, or run a refresh that removes the records.",
