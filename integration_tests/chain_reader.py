@@ -23,7 +23,7 @@ from integration_tests.servers import Bucket
 
 INTERNAL = f"{BUCKET_PATH}/airbyte_internal/"
 BLOCK_KEY = re.compile(r"^(?P<table>.+)/chain/(?P<number>\d{20})\.json$")
-EVENTS = {"Seed", "OpenEpoch", "SetDataSchema", "AddData", "MergeData", "ReplaceData", "Void", "Close", "Snapshot"}
+EVENTS = {"Seed", "OpenEpoch", "SetDataSchema", "BarKeys", "AddData", "MergeData", "ReplaceData", "Void", "Close", "Snapshot"}
 
 DATA_EVENTS = ("AddData", "MergeData", "ReplaceData")
 ADDED_BY = {

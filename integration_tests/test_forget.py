@@ -74,3 +74,22 @@ def test_what_hangs_on_forgotten_rows_goes_with_them(moto_lake: Lake, tmp_path: 
     moto_lake.verify()
     cascade.write_text('[{"stream": "orders"}]')
     assert "0.column: Field required" in forget(connector, *options, exit_code=1)
+
+
+def test_records_of_keys_that_are_forgotten_for_good_are_counted_and_left_out(moto_lake: Lake) -> None:
+    users: Any = catalog(stream("users", schema=SCHEMA, mode="append_dedup", primary_key=[["id"]], cursor_field=[], sync_id=7))
+    connector = moto_lake.connector()
+    sent = [record({"id": one, "mail": f"{one}@1"}, "users") for one in (1, 2)]
+    connector.write(users, [*sent, state(1, "users"), complete("users")]).expect_success()
+    said = forget(connector, "--stream", "users", "--where", '{"mail": "2@1"}', "--forever")
+    assert "records with 2 keys are left out from then on" in said
+
+    sent = [record({"id": one, "mail": f"{one}@2"}, "users") for one in (1, 2, 3, 2)]
+    again = connector.write(users, [*sent, state(2, "users"), complete("users")]).expect_success()
+    assert [one["destinationStats"]["recordCount"] for one in again.states] == [4]
+    assert "4 records read, 2 committed, 2 with forgotten keys left out" in again.log_text
+    assert [row["id"] for row in moto_lake.rows(("shop", "users"))] == [1, 3]
+    assert not [row for row in moto_lake.raw_rows(("shop", "users")) if '"id":2' in row["_airbyte_data"].replace(" ", "")]
+    with connector.run("inspect", "users", config=connector.config()) as running:
+        assert b"2 keys for good, 2 records left out since" in b"".join(running.end_input().finish().lines)
+    moto_lake.verify()

@@ -112,8 +112,33 @@ class ChangedValues(Struct, frozen=True):
     values: int
 
 
+class BarredKeys(Struct, frozen=True):
+    """Barred keys: digests of values of these fields together, in hex. The fields are JSON keys."""
+
+    fields: tuple[str, ...]
+    digests: tuple[str, ...]
+
+
+class BarKeys(_Event, frozen=True):
+    """The keys of which no record lands any more, because their rows were forgotten for good. It has those of such blocks before, too.
+
+    `salt`: the table's secret of the digests, in hex.
+    """
+
+    salt: str
+    keys: tuple[BarredKeys, ...]
+
+    @property
+    def count(self) -> int:
+        """Number of keys."""
+        return sum(len(one.digests) for one in self.keys)
+
+
 class AddData(_Event, frozen=True):
-    """The commit of one or more checkpoints: rows are added. `changed_values` has the fields with the most values first."""
+    """The commit of one or more checkpoints: rows are added. `changed_values` has the fields with the most values first.
+
+    `records_barred`: the records that were left out because of their key, since the block before.
+    """
 
     schema_id: int
     sync_id: int
@@ -123,6 +148,7 @@ class AddData(_Event, frozen=True):
     files: tuple[FileEntry, ...]
     checkpoints: tuple[Checkpoint, ...]
     changed_values: tuple[ChangedValues, ...] = ()
+    records_barred: Count = 0
 
     @property
     def values_changed(self) -> int:
@@ -187,13 +213,14 @@ class Close(_Event, frozen=True):
 
     `swept_until`: the replaced files that were kept until this time or an earlier one are deleted. `holds_back`: the pending generation
     has landed, and an operator or a later generation decides about it. `completes`: it has landed, as `landed` says, and waits for its
-    merge.
+    merge. `records_barred`: as in AddData.
     """
 
     swept_until: datetime | None = None
     holds_back: bool = False
     completes: bool = False
     landed: Landed | None = None
+    records_barred: Count = 0
 
     def ended(self, pending: Pending) -> Pending:
         """Return the pending generation as the session leaves it. One that is complete is not held back any more."""
@@ -219,7 +246,7 @@ class UnknownEvent:
     kind: str
 
 
-KnownEvent: TypeAlias = Seed | OpenEpoch | AddData | MergeData | ReplaceData | Void | Close | Snapshot
+KnownEvent: TypeAlias = Seed | OpenEpoch | BarKeys | AddData | MergeData | ReplaceData | Void | Close | Snapshot
 Event: TypeAlias = KnownEvent | SetDataSchema | UnknownEvent
 DATA_FIELDS = frozenset({"files", "filesRemoved", "offsetInterval"})
 """Fields that mark an event as changing the table's contents. The reader rejects an unknown kind that has one of them."""

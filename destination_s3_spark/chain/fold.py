@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from destination_s3_spark.chain.blocks import Block
 from destination_s3_spark.chain.events import (
     AddData,
+    BarKeys,
     Close,
     Event,
     MergeData,
@@ -25,7 +26,7 @@ from destination_s3_spark.chain.events import (
     Void,
 )
 from destination_s3_spark.chain.files import HISTORY_KINDS, FileEntry, FileKind
-from destination_s3_spark.chain.state import Contents, Counters, Identity, Leaving, Pending, TableState, Unsettled
+from destination_s3_spark.chain.state import BarredMark, Contents, Counters, Identity, Leaving, Pending, TableState, Unsettled
 
 REPLAY_LIMIT = 10_000
 """Checkpoints kept in the replay list. Dropping the oldest cannot lose records, because the list only suppresses replays: a replay of a
@@ -54,6 +55,7 @@ class Rule(Enum):
     EMPTY_EVENT = "AddData without rows, files or checkpoints"
     FILES_REMOVED = "only files that are there can be removed"
     FORGOTTEN = "only rows that landed can be forgotten"
+    BARRED = "barred keys stay barred"
     NO_OP = "the event changes nothing"
     VOID = "Void takes back the unsettled data block before it"
     TERRITORY = "a chain is that of the folder it lies in, and names only files of its own table"
@@ -82,6 +84,8 @@ def fold(state: TableState | None, block: Block, block_hash: str) -> TableState:
             changed = _open(state, block, event)
         case SetDataSchema():
             changed = _set_schema(state, block.sequence_number, event)
+        case BarKeys():
+            changed = _bar(state, block.sequence_number, event)
         case AddData() | MergeData() | ReplaceData() | Void():
             changed = _fold_data(state, block, event)
         case Close():
@@ -190,6 +194,13 @@ def _set_schema(state: TableState, number: int, event: SetDataSchema) -> TableSt
     return replace(state, schema=event.schema, types_since=types_since, schema_blocks=blocks, contents=contents)
 
 
+def _bar(state: TableState, number: int, event: BarKeys) -> TableState:
+    before = 0 if state.barred is None else state.barred.keys
+    if event.count <= before:
+        raise InvalidChain(Rule.BARRED, f"{event.count} in block {number} after {before}")
+    return replace(state, barred=BarredMark(number, event.count))
+
+
 def _fold_data(state: TableState, block: Block, event: AddData | MergeData | ReplaceData | Void) -> TableState:
     number = block.sequence_number
     match event:
@@ -215,7 +226,8 @@ def _add_data(state: TableState, block: Block, event: AddData) -> TableState:
         raise InvalidChain(Rule.OFFSETS, f"prevOffset {event.prev_offset}, {start} to {end}; next offset {before.next_offset}")
     _check_rows(event, end - start + 1)
     undo = Unsettled(number, False, event.files, None, len(event.checkpoints), before)
-    contents = replace(_exchanged(before, event.files, ()), next_offset=end + 1)
+    barred = before.records_barred + event.records_barred
+    contents = replace(_exchanged(before, event.files, ()), next_offset=end + 1, records_barred=barred)
     rows = end - start + 1
     if before.pending is None:
         appends = any(file.kind is FileKind.FINAL for file in event.files)
@@ -278,6 +290,7 @@ def _replace_data(state: TableState, number: int, event: ReplaceData) -> TableSt
         rows_lacked=event.rows_lacked,
         rows_from=left.rows_from if event.rows_kept or event.rows_lacked or left.pending is None else left.pending.from_offset,
         rules_from=left.rules_from,
+        records_barred=left.records_barred,
     )
     return _rewritten(state, number, event, contents)
 
@@ -321,6 +334,8 @@ def _leaving(before: Contents, number: int, event: MergeData | ReplaceData) -> t
 
 def _closed(state: TableState, event: Close, time: datetime) -> Contents:
     contents = _swept(state.contents, event)
+    if event.records_barred:
+        contents = replace(contents, records_barred=contents.records_barred + event.records_barred)
     if not (event.holds_back or event.completes):
         return contents
     if contents.pending is None:

@@ -16,7 +16,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from destination_s3_spark.chain.blocks import MOST_BLOCK_BYTES, Block, UnreadableBlock, block_hash, block_name, decode, encode
-from destination_s3_spark.chain.events import Event, OpenEpoch, Seed, SetDataSchema, Snapshot, without_values
+from destination_s3_spark.chain.events import BarKeys, Event, OpenEpoch, Seed, SetDataSchema, Snapshot, without_values
 from destination_s3_spark.chain.files import FileEntry
 from destination_s3_spark.chain.fold import InvalidChain, Rule, fold, resume
 from destination_s3_spark.chain.hint import HINT_NAME, MOST_HINT_BYTES, BadHint, PublishedMark, decode_hint, encode_hint, require_plausible
@@ -272,6 +272,16 @@ class Chain:
         if missing := set(ids) - found.keys():
             raise self._damaged(f"schema {min(missing)} is missing")
         return {schema_id: found[schema_id] for schema_id in ids}
+
+    def barred(self) -> BarKeys | None:
+        """Return the barred keys of the table, with one GET if there are any. Raises DataError when they are missing."""
+        mark = self.head.barred
+        if mark is None:
+            return None
+        (block,) = self.blocks([mark.block])
+        if not isinstance(block.event, BarKeys) or block.event.count != mark.keys:
+            raise self._damaged(f"the barred keys are not in block {mark.block}")
+        return block.event
 
     def _live_fold(self) -> LiveFilesFold:
         if self._live is None:

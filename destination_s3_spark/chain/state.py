@@ -99,6 +99,13 @@ class Leaving(Struct, frozen=True, rename="camel"):
     block: Count
 
 
+class BarredMark(Struct, frozen=True):
+    """The barred keys of a table: the block that has them all, and their number."""
+
+    block: Count
+    keys: Count
+
+
 class Contents(Struct, frozen=True, rename="camel"):
     """The result of the data blocks: everything that taking a data block back must restore."""
 
@@ -134,6 +141,8 @@ class Contents(Struct, frozen=True, rename="camel"):
     """The chain offset from which the table's rows landed, at the earliest."""
     rules_from: Count = 0
     """The chain offset from which rows landed under today's column rules."""
+    records_barred: Count = 0
+    """Records that were left out because of their key, over the table's lifetime."""
 
     @property
     def waiting(self) -> Counters:
@@ -224,6 +233,8 @@ class TableState(Struct, frozen=True, rename="camel"):
     """Number of the last Snapshot block."""
     schema_blocks: tuple[tuple[int, int], ...] = ()
     """The schema id and the block of each SetDataSchema."""
+    barred: BarredMark | None = None
+    """The keys of which no record lands."""
 
     @property
     def file_count(self) -> int:

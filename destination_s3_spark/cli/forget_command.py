@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -25,9 +25,10 @@ from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.configured import column_rules
 from destination_s3_spark.tables.factory import table_factory
 from destination_s3_spark.tables.forgetting.course import Forgetting
+from destination_s3_spark.tables.forgetting.forever import Keys, barring, keys_of
 from destination_s3_spark.tables.forgetting.possible import has_metadata, recorded_table
 from destination_s3_spark.tables.forgetting.referenced import Values, referenced
-from destination_s3_spark.tables.forgetting.wanted import Subject, digest, field_of, wanted_rows
+from destination_s3_spark.tables.forgetting.wanted import ByKeys, Subject, digest, field_of, wanted_rows
 from destination_s3_spark.tables.found import FoundTable
 from destination_s3_spark.tables.open_table import OpenTable
 from destination_s3_spark.tables.stream_table import StreamTable
@@ -57,22 +58,35 @@ Keep: TypeAlias = Callable[[dict[str, Any]], None]
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is asked: the subjects, whether to only look, the user's rules for columns, and the rows that hang on others."""
+    """What is asked: the subjects, whether to only look, the user's rules for columns, and the rows that hang on others.
+
+    `forever`: whether later records with these keys are left out.
+    """
 
     subjects: Sequence[Subject]
     dry_run: bool
     rules: ColumnRules = field(default_factory=ColumnRules)
     cascade: Cascade = field(default_factory=Cascade)
+    forever: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """The rows of a table that were found. `subjects` are those of the table: its own and those that the cascade led to."""
+    """The rows of a table that were found. `subjects` are those of the table: its own and those that the cascade led to.
+
+    `keys` are those to forget for good.
+    """
 
     found: FoundTable
     subjects: Sequence[Subject]
     forgetting: Forgetting
+    keys: Keys
     began: datetime
+
+    @property
+    def key_count(self) -> int:
+        """Number of keys to forget for good."""
+        return sum(map(len, self.keys.values()))
 
 
 def run(  # noqa: PLR0913 (one parameter per option)
@@ -84,11 +98,13 @@ def run(  # noqa: PLR0913 (one parameter per option)
     keys: str | None = None,
     cascade: str | None = None,
     record: str | None = None,
+    forever: bool = False,
     dry_run: bool = False,
 ) -> int:
     """Forget rows of the tables of a stream, one table after the other. Return 1 if a table failed. Raises SyncError.
 
-    `texts`: JSON objects; `keys`: a file of JSON objects, one per line. `cascade`: a file that says which rows hang on others.
+    `texts`: JSON objects; `keys`: a file of JSON objects, one per line. `cascade`: a file that says which rows hang on others. `forever`:
+    whether later records with the keys are left out.
     `record`: a file to which what was done is added, table by table.
     """
     config = read_config(Path(config_path))
@@ -99,7 +115,7 @@ def run(  # noqa: PLR0913 (one parameter per option)
     links = Cascade()
     if cascade is not None:
         links = Cascade.parse(read_file(Path(cascade), "file of the cascade"), lambda stream: factory.choose(every, stream, None))
-    request = Request(subjects, dry_run, column_rules(config), links)
+    request = Request(subjects, dry_run, column_rules(config), links, forever)
     with _added_to(record) as keep, workshop(factory, every) as tools:
         for tables in [found] if links.links else [[table] for table in found]:
             try:
@@ -169,7 +185,7 @@ def _look(tools: Workshop, found: FoundTable, request: Request, subjects: dict[S
     began = datetime.now(UTC)
     table = recorded_table(tools.table(found) if request.dry_run else _ended(tools, found))
     links = request.cascade.of(found)
-    columns = {link.references: field_of(table, link.references) for link in links}
+    columns = list(dict.fromkeys((field_of(table, link.references),) for link in links))
     for link in request.cascade.to(found):
         field_of(table, link.column)
     own = subjects.setdefault(found.stream, {})
@@ -177,34 +193,49 @@ def _look(tools: Workshop, found: FoundTable, request: Request, subjects: dict[S
         say(found.stream, "no row hangs on those rows")
         return
     rules = tuple(rule for rule in request.rules.rules if found.stream.matches(rule.stream))
+    treatment = Treatment(rules, request.rules.secret)
     _old_versions(tools, table)  # before anything is changed, because they may be forbidden
     searched = 0
     while searched < len(own):  # rows may hang on others of the same table
         searched = len(own)
-        forgetting = Forgetting(table, wanted_rows(table, list(own), Treatment(rules, request.rules.secret)), tools.resources)
+        forgetting = Forgetting(table, wanted_rows(table, list(own), treatment), tools.resources)
         if forgetting.to_read():
             say(found.stream, f"reads {size_text(forgetting.to_read())} whole, and of its other files those that may have the rows")
         tools.run(table, forgetting.searched(), "searching")
-        values = _values(tools, forgetting, list(columns.values()), own) if links else {}
+        values = _values(tools, forgetting, columns)
+        for subject in own if columns else ():  # no row may have them any more
+            values.setdefault(subject.columns, set()).add(tuple(text for _, text in subject.values))
         for link in links:
-            hanging = (Subject(((link.column, text),)) for text in sorted(values[link.references]))
+            hanging = (Subject(((link.column, text),)) for (text,) in sorted(values[link.references,]))
             subjects.setdefault(link.child.stream, {}).update(dict.fromkeys(hanging))
-    cases.append(Case(found, list(own), forgetting, began))
+    keys = _keys(tools, forgetting, list(own), treatment) if request.forever else {}
+    cases.append(Case(found, list(own), forgetting, keys, began))
 
 
-def _values(tools: Workshop, forgetting: Forgetting, fields: Sequence[Field], subjects: Iterable[Subject]) -> Values:
-    """Return the values of columns that the rows to forget have, and those that were asked for though no row has them any more."""
+def _values(tools: Workshop, forgetting: Forgetting, columns: Sequence[tuple[Field, ...]]) -> Values:
+    """Return the values of columns that the rows to forget have."""
     values: Values = {}
 
     def collected() -> Update:
-        values.update((yield from referenced(forgetting, fields)))
+        values.update((yield from referenced(forgetting, columns)))
         return None
 
-    tools.run(forgetting.table, collected(), "searching")
-    for subject in subjects:
-        if len(subject.values) == 1 and subject.columns[0] in values:
-            values[subject.columns[0]].add(subject.values[0][1])
+    if columns:
+        tools.run(forgetting.table, collected(), "searching")
     return values
+
+
+def _keys(tools: Workshop, forgetting: Forgetting, subjects: Sequence[Subject], treatment: Treatment) -> Keys:
+    """Return the values that were asked for, and the keys of the rows of a deduplicated table that have them."""
+    table = forgetting.table
+    asked = keys_of(table, subjects, treatment)
+    if table.spec is None or isinstance(forgetting.wanted, ByKeys):
+        return asked
+    found = _values(tools, forgetting, [tuple(sorted(table.spec.key, key=lambda field: field.source))])
+    rows = [Subject(tuple(zip(names, texts, strict=True))) for names, of_rows in found.items() for texts in of_rows]
+    for fields, texts in keys_of(table, rows, Treatment()).items():
+        asked.setdefault(fields, set()).update(texts)
+    return asked
 
 
 def _finish(tools: Workshop, case: Case, request: Request, keep: Keep) -> None:
@@ -215,11 +246,12 @@ def _finish(tools: Workshop, case: Case, request: Request, keep: Keep) -> None:
     said = counted(sum(counts.values()), "row") + (f" ({each})" if each else "")
     if request.dry_run:
         old = counted(len(_old_versions(tools, table)[0].versions), "old version")
-        say(found.stream, f"would forget {said} in {counted(forgetting.objects, 'file')}, and delete {old} of its objects")
+        objects = counted(forgetting.objects, "file")
+        say(found.stream, f"would forget {said} in {objects}, and delete {old} of its objects{_forever(case)}")
         return
-    block = _exchange(tools, forgetting)
+    block = _exchange(tools, forgetting, case.keys)
     versions, others = _delete_old_versions(tools, table)
-    say(found.stream, f"forgot {said}; {counted(versions, 'old version')} of its objects deleted")
+    say(found.stream, f"forgot {said}; {counted(versions, 'old version')} of its objects deleted{_forever(case)}")
     if others:
         say(found.stream, f"{counted(others, 'old version')} of objects that this connector did not write stay in '{table.layout.root}'")
     keep(
@@ -232,6 +264,7 @@ def _finish(tools: Workshop, case: Case, request: Request, keep: Keep) -> None:
             },
             "references": [f"{link.parent.stream}.{link.references}" for link in request.cascade.to(found)],
             "rows": counts,
+            "keysForever": case.key_count,
             "files": forgetting.objects,
             "oldVersions": versions,
             "oldVersionsOfOthers": others,
@@ -254,22 +287,29 @@ def _ended(tools: Workshop, found: FoundTable) -> StreamTable:
     return tools.table(found)
 
 
-def _exchange(tools: Workshop, forgetting: Forgetting) -> Mapping[str, Any]:
+def _forever(case: Case) -> str:
+    return f"; records with {counted(case.key_count, 'key')} are left out from then on" if case.keys else ""
+
+
+def _exchange(tools: Workshop, forgetting: Forgetting, keys: Keys) -> Mapping[str, Any]:
     """Exchange the files with such rows, and delete what is kept of others. Return the last block of data. Raises SyncError.
 
-    A table in which nothing is to be done is not opened.
+    Keys to forget for good come first: rows that are gone do not tell theirs. A table in which nothing is to be done is not opened.
     """
     writer = forgetting.table.writer
     state = writer.state
     if state is None:
         raise Bug(f"Table {forgetting.table.stream.id} has no chain.")
     has_values = has_metadata(forgetting.table, state)
-    if not (forgetting.changes or state.contents.leaving or has_values):
+    bars = barring(writer.barred(), keys)
+    if not (forgetting.changes or state.contents.leaving or has_values or bars):
         return {"number": state.sequence_number, "hash": state.block_hash}
     try:
         now = writer.open()
-        if (state.last_data, state.schema) != (now.last_data, now.schema):
+        if (state.last_data, state.schema, state.barred) != (now.last_data, now.schema, now.barred):
             raise TransientError("A sync has just written to it. Try again.", stream=forgetting.table.stream.id)
+        if bars is not None:
+            writer.bar(bars)
         if forgetting.changes:
             tools.run(forgetting.table, forgetting.erased(), "forgetting rows of")
         done = writer.open()

@@ -357,6 +357,7 @@ def merge(config: str, stream: str | None, namespace: str | None, take_over: boo
 @click.option("--where", "texts", multiple=True, metavar="JSON", help="Rows with these values, such as '{\"id\": 42}'. May be given often.")
 @click.option("--keys", metavar="FILE", type=click.Path(), help="A file of such JSON objects, one per line, or - for standard input.")
 @click.option("--cascade", metavar="FILE", type=click.Path(), help="A JSON file that says which rows of other streams go with them.")
+@click.option("--forever", is_flag=True, help="Also leave out later records with these keys, by salted digests in the table's chain.")
 @click.option("--dry-run", is_flag=True, help="Only count the rows. Writes nothing.")
 @click.option("--record", metavar="FILE", type=click.Path(), help="Write what was done to this file, a JSON object per table.")
 def forget(  # noqa: PLR0913, PLR0917 (one parameter per option)
@@ -366,6 +367,7 @@ def forget(  # noqa: PLR0913, PLR0917 (one parameter per option)
     texts: tuple[str, ...],
     keys: str | None,
     cascade: str | None,
+    forever: bool,
     dry_run: bool,
     record: str | None,
 ) -> int:
@@ -382,7 +384,7 @@ def forget(  # noqa: PLR0913, PLR0917 (one parameter per option)
     from destination_s3_spark.cli import forget_command  # noqa: PLC0415
 
     name = _required(stream, "forget needs the stream: say which with --stream.")
-    return forget_command.run(config, name, namespace, texts, keys=keys, cascade=cascade, record=record, dry_run=dry_run)
+    return forget_command.run(config, name, namespace, texts, keys=keys, cascade=cascade, record=record, forever=forever, dry_run=dry_run)
 
 
 @tree.command()

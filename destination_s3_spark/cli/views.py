@@ -159,11 +159,16 @@ def facts(table: TableSummary, merges: MergeCost | None = None) -> Mapping[str, 
         "waiting": None if table.waiting is None else str(table.waiting),
         "merges": None if merges is None else str(merges),
         **{f"history {one.number}": str(one) for one in table.histories},
+        "forgotten": None if not table.barred_keys else _barred(table),
         "last sync": _last_sync(table),
         "ended": "cleanly" if table.last_session_end is SyncEnd.CLEAN else "not yet, or not cleanly",
         "settled": _settled(table),
         "replaced": None if not table.replaced_files else _replaced(table),
     }
+
+
+def _barred(table: TableSummary) -> str:
+    return f"{counted(table.barred_keys, 'key')} for good, {counted(table.records_barred, 'record')} left out since"
 
 
 def _pending(table: TableSummary) -> str | None:

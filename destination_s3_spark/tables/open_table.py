@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
 
+import pyarrow as pa
+
 from destination_s3_spark.chain.files import FileEntry, FileKind
 from destination_s3_spark.chain.opening import Session
 from destination_s3_spark.decoding.plan import RowPlan, Values
@@ -15,7 +17,7 @@ from destination_s3_spark.formats.file_format import FileColumns, FileOptions
 from destination_s3_spark.formats.parquet import ParquetOptions
 from destination_s3_spark.protocol.catalog import Stream
 from destination_s3_spark.schema.airbyte_type import Field, Scalar
-from destination_s3_spark.schema.arrow import RAW_SCHEMA
+from destination_s3_spark.schema.arrow import META_FIELDS, RAW_SCHEMA, arrow_field
 from destination_s3_spark.schema.column_rules import Treatment
 from destination_s3_spark.schema.encodings import Encodings
 from destination_s3_spark.schema.partitioning import Partitioning
@@ -25,6 +27,7 @@ from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.columns.row_plan import control_plan, file_columns, row_plan
 from destination_s3_spark.tables.commit.generation import Kept
 from destination_s3_spark.tables.commit.writer import TableWriter
+from destination_s3_spark.tables.landing.barred import Barred
 from destination_s3_spark.tables.landing.land import LandTask, Target
 from destination_s3_spark.tables.landing.slices import Slice
 from destination_s3_spark.tables.rules import Rules
@@ -132,6 +135,8 @@ class OpenTable:
     """Whether final files have to be rewritten before anything lands."""
     treatment: Treatment | None = None
     """What of the stream's records never lands. None in a session that lands none."""
+    barred: Barred | None = None
+    """The keys of which no record lands. None if there are none."""
     _numbers: Iterator[int] = field(default_factory=count)
 
     @property
@@ -185,7 +190,18 @@ class OpenTable:
             plan = self.plan
             columns = file_columns(self.schema, plan)
         plan = replace(plan, treatment=self.treatment)
-        return [LandTask(piece, plan, self.schema.schema_id, self._targets(columns), s3) for piece in slices]
+        barred = None if self.barred is None else self._bar(self.barred, plan)
+        return [LandTask(piece, plan, self.schema.schema_id, self._targets(columns), s3, barred) for piece in slices]
+
+    def _bar(self, barred: Barred, plan: RowPlan) -> Barred:
+        """Return the barred keys with a plan that types their fields, declared or not, if that of the rows does not."""
+        if plan.values is Values.TYPED and barred.fields <= {field.source for field in plan.fields}:
+            return barred
+        known = {column.source: column.type for column in self.schema.fields}
+        sources = enumerate(sorted(barred.fields))
+        fields = tuple(Field(source, f"field_{number}", known.get(source, Scalar.STRING)) for number, source in sources)
+        arrow = pa.schema([*META_FIELDS, *map(arrow_field, fields)])
+        return replace(barred, plan=replace(plan, fields=fields, table_schema=arrow, values=Values.TYPED, key=()))
 
     def final_key(self, token: str, extension: str | None = None) -> str:
         """Make the key of the next final file. `extension` defaults to that of the table's format."""

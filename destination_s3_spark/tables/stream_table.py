@@ -40,6 +40,7 @@ from destination_s3_spark.tables.columns.row_plan import (
 from destination_s3_spark.tables.columns.treated import recorded_rules, require_same_keys, require_treatable, warn_of_other_rules
 from destination_s3_spark.tables.commit.generation import Kept, kept_rows
 from destination_s3_spark.tables.commit.writer import TableWriter
+from destination_s3_spark.tables.landing.barred import Barred
 from destination_s3_spark.tables.open_table import Columns, Layout, OpenTable, refusal
 from destination_s3_spark.tables.rules import IS_CURRENT, IS_DELETED, VALID_FROM, VALID_TO, Rules
 from destination_s3_spark.tables.runs.keys import KeySpec
@@ -196,10 +197,17 @@ class StreamTable:
             kept=kept,
             outdated=not pending and self._has_rows_of_other_types(columns),
             treatment=self.treatment,
+            barred=self._barred(),
         )
         if not table.outdated:
             table.record_schema()
         return table
+
+    def _barred(self) -> Barred | None:
+        found = self.writer.barred()
+        if found is None:
+            return None
+        return Barred(bytes.fromhex(found.salt), {one.fields: frozenset(map(bytes.fromhex, one.digests)) for one in found.keys})
 
     def _partition(self, state: TableState, kept: Kept) -> PartitionSpec | None:
         configured = self.rules.partition_of(self.stream.id)

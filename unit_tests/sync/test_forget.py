@@ -94,7 +94,7 @@ class Lake(InlineLake):
     def factory(self) -> TableFactory:
         return TableFactory(self.config(), S3Store(self.settings), datetime.now(UTC))
 
-    def forget(self, *wanted: dict[str, Any], dry_run: bool = False) -> dict[str, Any]:
+    def forget(self, *wanted: dict[str, Any], dry_run: bool = False, forever: bool = False) -> dict[str, Any]:
         """Run the command on the table, and return its record."""
         factory = self.factory()
         every = factory.find()
@@ -105,7 +105,7 @@ class Lake(InlineLake):
             resources = Resources(TaskResources(self.settings, 2**26), 2, None)
             engine: Any = InlineEngine()
             tools = Workshop(replace(factory, map_files=pool.map), engine, pool, resources, factory.publishers(every))
-            forget(tools, [found], Request(subjects, dry_run, column_rules(self.config())), records.append)
+            forget(tools, [found], Request(subjects, dry_run, column_rules(self.config()), forever=forever), records.append)
         return records[0] if records else {}
 
     def live(self) -> LiveFiles:

@@ -12,6 +12,7 @@ from typing import Literal
 from destination_s3_spark.chain.blocks import Block
 from destination_s3_spark.chain.events import (
     AddData,
+    BarKeys,
     Close,
     MergeData,
     OpenEpoch,
@@ -136,14 +137,22 @@ def _summary(block: Block) -> str:
             return _add_data_summary(event)
         case MergeData() | ReplaceData() as event:
             return _rewrite_summary(event)
-        case Void() as event:
-            return f"takes back block {event.voided_sequence_number}"
-        case Close():
-            return "the session ended cleanly"
+        case Void() | Close() | BarKeys() as event:
+            return _short_summary(event)
         case Snapshot() as event:
             return f"all blocks before: {counted(event.state.contents.rows, 'row')} in {counted(len(event.files), 'file')}"
         case UnknownEvent():
             return "written by a newer version"
+
+
+def _short_summary(event: Void | Close | BarKeys) -> str:
+    match event:
+        case Void():
+            return f"takes back block {event.voided_sequence_number}"
+        case Close():
+            return f"the session ended cleanly{_barred_text(event)}"
+        case BarKeys():
+            return f"records with {counted(event.count, 'forgotten key')} land no more"
 
 
 def session_text(sync_id: int | None) -> str:
@@ -167,8 +176,12 @@ def _schema_summary(event: SetDataSchema) -> str:
 def _add_data_summary(event: AddData) -> str:
     size = size_text(sum(file.bytes for file in event.files))
     files, checkpoints = counted(len(event.files), "file"), counted(len(event.checkpoints), "checkpoint")
-    text = f"{counted(rows_of(event), 'row')}, {files} ({size}), {checkpoints}"
+    text = f"{counted(rows_of(event), 'row')}, {files} ({size}), {checkpoints}{_barred_text(event)}"
     return f"{text}, {counted(event.values_changed, 'value')} changed" if event.values_changed else text
+
+
+def _barred_text(event: AddData | Close) -> str:
+    return f", {counted(event.records_barred, 'record')} with forgotten keys left out" if event.records_barred else ""
 
 
 def _rewrite_summary(event: MergeData | ReplaceData) -> str:

@@ -79,6 +79,10 @@ class TableSummary:
     unsettled_is_read: bool
     waiting: WaitingRows | None = None
     """Rows beside the final table, which a later merge brings into it."""
+    barred_keys: int = 0
+    """Keys of which no record lands, because their rows were forgotten for good."""
+    records_barred: int = 0
+    """Records that were left out because of that."""
     histories: tuple[HistorySummary, ...] = ()
     """The histories beside the final table, oldest first."""
 
@@ -122,6 +126,8 @@ def summary(table: InspectedTable) -> TableSummary:
         unsettled_block=None if state.unsettled is None else state.unsettled.sequence_number,
         unsettled_is_read=table.readable.left_out is None,
         waiting=waiting_rows(contents, table.merge_rule),
+        barred_keys=0 if state.barred is None else state.barred.keys,
+        records_barred=contents.records_barred,
         histories=tuple(_histories(table)),
     )
 

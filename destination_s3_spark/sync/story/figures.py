@@ -50,6 +50,7 @@ class StreamFigures:
     bytes_read: int
     records_committed: int
     records_replayed: int
+    records_barred: int
     rows_in_table: int | None
     commits: int
     rewrites: int
@@ -122,6 +123,7 @@ def stream_figures(index: int, table: StreamTable, spool: Spool) -> StreamFigure
         bytes_read=spool.end(index),
         records_committed=written.records,
         records_replayed=written.replayed,
+        records_barred=written.barred,
         rows_in_table=None if state is None or state.contents.adopted else state.contents.rows,
         commits=written.commits,
         rewrites=written.rewrites,

@@ -74,6 +74,7 @@ def commit_lines(results: Sequence[tuple[StreamId, CommitResult, str]], seconds:
     largest, others = _largest(results, lambda item: item[1].bytes)
     for stream, result, place in largest:
         again = f"; {counted(result.replayed, 'record')} already in the table left out" if result.replayed else ""
+        again += f"; {counted(result.barred, 'record')} with forgotten keys left out" if result.barred else ""
         if result.sequence_number is None:
             yield f"{stream}: nothing to commit{again}"
             continue
@@ -130,6 +131,7 @@ def _stream_text(stream: StreamFigures) -> str:
         f"{counted(stream.records_read, 'record')} read",
         f"{stream.records_committed:,} committed",
         f"{stream.records_replayed:,} already in the table" if stream.records_replayed else "",
+        f"{stream.records_barred:,} with forgotten keys left out" if stream.records_barred else "",
         "" if stream.rows_in_table is None else f"{counted(stream.rows_in_table, 'row')} in the table",
         "" if stream.waiting is None else str(stream.waiting),
         f"{counted(stream.files_written, 'file')}, {size_text(stream.bytes_written)} written",

@@ -81,7 +81,7 @@ class Story:
             bytes_read=size,
             records_per_s=(records - records_before) / passed,
             bytes_per_s=(size - size_before) / passed,
-            records_committed=sum(table.writer.written.records + table.writer.written.replayed for table in self._tables.values()),
+            records_committed=sum(table.writer.written.handled for table in self._tables.values()),
             spark_starting=self._engine is not None and self._engine.session.starting,
             activities=self.phases.active,
             silent_s=None if silent is None else self._clock() - silent,

@@ -41,6 +41,8 @@ class CommitResult:
     """The number of records that were dropped as replays."""
     changed_values: Mapping[ChangedField, int] = field(default_factory=dict)
     """The values that typing changed, by field."""
+    barred: int = 0
+    """The number of records that were left out because of their key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,12 @@ class Written:
     files: int = 0
     bytes: int = 0
     changed_values: Mapping[ChangedField, int] = field(default_factory=dict)
+    barred: int = 0
+
+    @property
+    def handled(self) -> int:
+        """The records that were committed, or left out for good."""
+        return self.records + self.replayed + self.barred
 
     def after_commit(self, result: CommitResult) -> Written:
         """Return the totals with those of a commit of records."""
@@ -65,6 +73,7 @@ class Written:
             self.files + result.files,
             self.bytes + result.bytes,
             Counter(self.changed_values) + Counter(result.changed_values),
+            self.barred + result.barred,
         )
 
     def after_rewrite(self, result: CommitResult) -> Written:
@@ -77,6 +86,7 @@ class Written:
             self.files + result.files,
             self.bytes + result.bytes,
             self.changed_values,
+            self.barred,
         )
 
 
@@ -103,6 +113,11 @@ class Batch:
     def records(self) -> int:
         """The number of records in the batch."""
         return sum(checkpoint.records for checkpoint in self.checkpoints)
+
+    @property
+    def barred(self) -> int:
+        """The number of records that were left out of it because of their key."""
+        return sum(staged.barred for staged in self.slices)
 
     def changed_values(self) -> dict[ChangedField, int]:
         """Count the values that were nulled or truncated, by field."""

@@ -19,6 +19,7 @@ import msgspec
 from destination_s3_spark.chain.blocks import as_recorded
 from destination_s3_spark.chain.events import (
     AddData,
+    BarKeys,
     ChangedValues,
     Close,
     Event,
@@ -42,14 +43,7 @@ from destination_s3_spark.schema.table_schema import TableSchema
 from destination_s3_spark.storage.object_store import ObjectNotFound, ObjectStore, StagedUpload
 from destination_s3_spark.tables.commit.batch import Batch, CommitResult, ForgottenRows, TableCheckpoint, Written, cut_batch, flaw_of
 from destination_s3_spark.tables.landing.slices import StagedSlice
-from destination_s3_spark.tables.publishers.publication import (
-    Publisher,
-    begin_anew,
-    show,
-    show_checked,
-    show_if_behind,
-    show_newest,
-)
+from destination_s3_spark.tables.publishers.publication import Publisher, begin_anew, show, show_checked, show_if_behind, show_newest
 
 logger = logging.getLogger(__name__)
 
@@ -87,7 +81,7 @@ class TableWriter:
         self._guard = ReplayGuard(())
         self._staged: list[StagedSlice] = []
         self._staged_end = self._committed_end = 0
-        self._files_named = 0
+        self._files_named = self._barred = 0
         self._opened = self._over = False
         self.written = Written()  # by this session
         self._show_checked = partial(show_checked, self.publishers, self.store)
@@ -192,14 +186,16 @@ class TableWriter:
             replayed = batch.split_replayed(self._guard)
             self._abort(file for staged in replayed.slices for file in staged.files)
             rest = batch.after(replayed)
-            if not rest.slices:
-                return self._committed(CommitResult(None, 0, 0, 0, replayed.records))
+            self._barred += rest.barred
+            if not rest.checkpoints:
+                return self._committed(CommitResult(None, 0, 0, 0, replayed.records, barred=batch.barred))
             files = tuple(file for staged in rest.slices for file in staged.files)
             self._append_data(rest, files)
             number = self._chain.head.sequence_number
             self._settle(files)
             size = sum(file.bytes for file in files)
-            return self._committed(CommitResult(number, rest.records, len(files), size, replayed.records, rest.changed_values()))
+            changed = rest.changed_values()
+            return self._committed(CommitResult(number, rest.records, len(files), size, replayed.records, changed, batch.barred))
 
     def merge(
         self,
@@ -246,6 +242,15 @@ class TableWriter:
         (seed,) = self._chain.blocks([0])
         return frozenset(seed.event.adopted if isinstance(seed.event, Seed) else ())
 
+    def barred(self) -> BarKeys | None:
+        """Return the keys of which no record lands. Sends one request if there are any, else none."""
+        return self._chain.barred()
+
+    def bar(self, event: BarKeys) -> None:
+        """Let no record with these keys land any more."""
+        with self._ending_on_error():
+            self._append(event)
+
     def begin_publications_anew(self) -> None:
         """Withdraw the publications whose metadata has values of rows that are gone. `close` makes those again that are wanted."""
         with self._ending_on_error():
@@ -273,8 +278,8 @@ class TableWriter:
 
         Pass `orphans`, listed after the last land, if a task attempt failed: only that list knows the uploads of failed attempts. A table
         with replaced files to delete is opened even without records. So is one that an earlier session left unclosed: otherwise a later
-        sync with equal records would be taken for a replay. A table that stays unopened is published if behind. `holds_back`: as in Close.
-        `keeps_replaced`: whether replaced files that need not go yet stay.
+        sync with equal records would be taken for a replay. A table that stays unopened is published if behind. `holds_back`: as in
+        Close. `keeps_replaced`: whether replaced files that need not go yet stay.
         """
         with self._ending_on_error():
             if not self._opened:
@@ -297,7 +302,7 @@ class TableWriter:
                 completes = contents.pending is not None and not (holds_back or self._session.maintains)
                 landed = Landed(self._session.started_at, contents.next_offset) if completes else None
                 swept = sweep(self._chain, self.store, all_of_them=not keeps_replaced)
-                self._append(Close(swept, holds_back, completes, landed))
+                self._append(Close(swept, holds_back, completes, landed, self._barred))
                 self._chain.write_hint()
         self._over = True
 
@@ -318,8 +323,7 @@ class TableWriter:
     def clear_up(self, orphans: OrphanUploads) -> None:
         """Drop what this session has left in the bucket after it was fenced: uploads that no block names, and scratch objects.
 
-        The session that took over has dropped only what was there at its beginning. `orphans` must have been made after that. Raises no
-        SyncError.
+        The session that took over dropped only what was there when it began. `orphans` must have been made later. Raises no SyncError.
         """
         state = self._chain.state
         if not self._opened or state is None or state.unsettled is not None:  # a block that the other session settles names the uploads
@@ -433,9 +437,11 @@ class TableWriter:
             files=files,
             checkpoints=batch.recorded(),
             changed_values=tuple(ChangedValues(*changed, values) for changed, values in batch.changed_values().items()),
+            records_barred=self._barred,
         )
         try:
             self._append(event)
+            self._barred = 0
         except Fenced:
             # Another writer's block has this number, so no block names these uploads and `abandon` may abort them.
             self._staged = [*batch.slices, *self._staged]

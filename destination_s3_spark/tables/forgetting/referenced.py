@@ -19,11 +19,11 @@ from destination_s3_spark.tables.updates.steps import Steps, Work
 
 @dataclass(frozen=True, slots=True)
 class CollectTask:
-    """A file with rows to forget, and the columns whose values are collected."""
+    """A file with rows to forget, and the columns whose values are collected, those that belong together in one tuple."""
 
     stored: Source
     wanted: Wanted | Either
-    fields: tuple[Field, ...]
+    columns: Sequence[tuple[Field, ...]]
     s3: S3Settings
 
     @property
@@ -32,28 +32,33 @@ class CollectTask:
         return self.stored.file.bytes
 
 
-Values = dict[str, set[bytes]]
-"""The JSON texts of values by the JSON key of their column. Nulls are left out."""
+Values = dict[tuple[str, ...], set[tuple[bytes, ...]]]
+"""The JSON texts of values of a row by the JSON keys of their columns. Rows with a null are left out."""
 
 
 def collect(task: CollectTask) -> Values:
     """Collect the values. Raises DataError for a file that is gone, ConfigError or TransientError."""
-    values: Values = {field.source: set() for field in task.fields}
+    values = _none_of(task.columns)
     with present(task.stored.file.key, task.s3):
         for _, typed in task.stored.rows(task.s3):
             found = typed.filter(task.wanted.mask(typed))
-            for field in task.fields:
-                values[field.source].update(text for text in value_texts(contiguous(found[field.name]), field.type) if text is not None)
+            for names, fields in zip(values, task.columns, strict=True):
+                texts = zip(*(value_texts(contiguous(found[field.name]), field.type) for field in fields), strict=True)
+                values[names].update(row for row in texts if None not in row)
     return values
 
 
-def referenced(forgetting: Forgetting, fields: Sequence[Field]) -> Steps[Values]:
+def _none_of(columns: Sequence[tuple[Field, ...]]) -> Values:
+    return {tuple(field.source for field in fields): set() for fields in columns}
+
+
+def referenced(forgetting: Forgetting, columns: Sequence[tuple[Field, ...]]) -> Steps[Values]:
     """Collect the values that the rows to forget have, or had in an earlier version. The search must have ended."""
     files = [(file, wanted) for file in forgetting.files if file.kind is not FileKind.TOMBSTONE and (wanted := forgetting.meant(file))]
     stored = forgetting.stored([file for file, _ in files])
-    tasks = [CollectTask(one, wanted, tuple(fields), forgetting.resources.task.s3) for one, (_, wanted) in zip(stored, files, strict=True)]
-    values: Values = {field.source: set() for field in fields}
+    tasks = [CollectTask(one, wanted, columns, forgetting.resources.task.s3) for one, (_, wanted) in zip(stored, files, strict=True)]
+    values = _none_of(columns)
     for found in (yield from Work(collect, tasks, lambda task: task.bytes).results()) if tasks else []:
-        for source, texts in found.items():
-            values[source] |= texts
+        for names, texts in found.items():
+            values[names] |= texts
     return values

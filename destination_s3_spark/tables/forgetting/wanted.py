@@ -119,19 +119,21 @@ def wanted_rows(table: OpenTable, subjects: Sequence[Subject], treatment: Treatm
 
     Raises ConfigError, which quotes no value, for a column that the table does not have or whose values cannot be compared.
     """
+    typed = typed_subjects(table, subjects, treatment)
+    if table.spec is not None and [fields for fields, _ in typed] == [tuple(sorted(table.spec.key, key=lambda field: field.source))]:
+        return ByKeys(table.spec, frozenset(key_column(typed[0][1], table.spec).to_pylist()))
+    return ByValues(tuple((fields, frozenset(_encoded(rows, fields).to_pylist())) for fields, rows in typed))
+
+
+def typed_subjects(table: OpenTable, subjects: Sequence[Subject], treatment: Treatment) -> list[tuple[tuple[Field, ...], pa.RecordBatch]]:
+    """Return the values of a request as rows of the table, by the columns that are named together. Raises as `wanted_rows`."""
     fields = {name: field_of(table, name) for name in dict.fromkeys(name for subject in subjects for name in subject.columns)}
     forms = [form for subject in subjects for form in _forms(table, subject, treatment)]
     rows = _typed(table, forms)
     places: dict[tuple[str, ...], list[int]] = {}
     for number, subject in enumerate(forms):
         places.setdefault(subject.columns, []).append(number)
-    if table.spec is not None and set(places) == {tuple(sorted(field.source for field in table.spec.key))}:
-        return ByKeys(table.spec, frozenset(key_column(rows, table.spec).to_pylist()))
-    conditions = []
-    for names, numbers in places.items():
-        columns = tuple(fields[name] for name in names)
-        conditions.append((columns, frozenset(_encoded(rows.take(pa.array(numbers)), columns).to_pylist())))
-    return ByValues(tuple(conditions))
+    return [(tuple(fields[name] for name in names), rows.take(pa.array(numbers))) for names, numbers in places.items()]
 
 
 def field_of(table: OpenTable, source: str) -> Field:

@@ -29,6 +29,7 @@ from destination_s3_spark.schema.arrow import RAW_SCHEMA
 from destination_s3_spark.schema.partitioning import Partitioning
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.storage.staging import StagedFileSink
+from destination_s3_spark.tables.landing.barred import Bar, Barred, Flags, without
 from destination_s3_spark.tables.landing.slices import ExtentFile, Segment, Slice, StagedSlice
 from destination_s3_spark.tables.runs.keys import KeySpec
 from destination_s3_spark.tables.runs.sorted_file import RunFile, run_rows
@@ -76,13 +77,14 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class LandTask:
-    """A slice to land, the plan that types it, and the files to write from it."""
+    """A slice to land, the plan that types it, and the files to write from it. `barred`: the keys of records that are left out."""
 
     slice: Slice
     plan: RowPlan
     schema_id: int
     targets: tuple[Target, ...]
     s3: S3Settings
+    barred: Barred | None = None
 
 
 class UnreadableLine(DataError):
@@ -95,6 +97,7 @@ class UnreadableLine(DataError):
 def land_slice(task: LandTask) -> StagedSlice:
     """Type and stage one slice. Raises UnreadableLine, TransientError or ConfigError. Nothing stays staged after an error."""
     typer = record_typer(task.plan)
+    bar = None if task.barred is None else Bar(task.barred, task.plan)
     segments: list[Segment] = []
     unfit: Counter[str] = Counter()
     changed: Counter[ChangedField] = Counter()
@@ -106,22 +109,28 @@ def land_slice(task: LandTask) -> StagedSlice:
             files.append((target, target.open(metadata, task.s3)))
             stack.push(files[-1][1])
         stops = {*task.slice.boundaries, task.slice.end}
-        records = multiset = landed = 0
+        records = multiset = read = landed = 0
         for block in blocks(task.slice, leaves(task.plan.table_schema)):
-            typed = _typed(typer, block.lines, task, landed)
-            for target, file in files:
-                file.write(target.rows(typed))
+            typed = _typed(typer, block.lines, task, read)
+            read += typed.records
+            kept = None if bar is None else bar.kept(block.lines, typed)
+            if kept is not None:
+                typed = without(typed, kept)
             landed += typed.records
+            for target, file in files if typed.records else ():
+                file.write(target.rows(typed))
             unfit.update(typed.unfit)
             changed.update(changed_values(typed.final, declared))
-            for share in shares(block, typed, task.slice.boundaries):
+            for share in shares(block, typed, task.slice.boundaries, kept):
                 records += share.records
                 multiset += share.multiset
                 if share.end in stops:
                     segments.append(Segment(share.end, records, multiset % 2**128))
                     records = multiset = 0
-        staged = tuple(staged for _, file in files for staged in _all_rows(file.stage_all(), task.slice.records))
-    return StagedSlice(task.slice.start, task.slice.end, task.schema_id, staged, tuple(segments), unfit, changed)
+        piece, left_out = task.slice, read - landed
+        made = files if landed or not left_out else ()
+        staged = tuple(staged for _, file in made for staged in _all_rows(file.stage_all(), piece.records - left_out))
+    return StagedSlice(piece.start, piece.end, task.schema_id, staged, tuple(segments), unfit, changed, left_out)
 
 
 def _typed(typer: RecordTyper, lines: bytes, task: LandTask, records_before: int) -> TypedBlock:
@@ -177,16 +186,20 @@ def _parts(lines: bytes, most_lines: int) -> Iterator[bytes]:
         start = end
 
 
-def shares(block: LineBlock, typed: TypedBlock, boundaries: tuple[int, ...]) -> Iterator[Share]:
-    """Yield the shares of a block: one per boundary (ascending) inside it, and one up to its end if no boundary is there."""
+def shares(block: LineBlock, typed: TypedBlock, boundaries: tuple[int, ...], kept: Flags | None = None) -> Iterator[Share]:
+    """Yield the shares of a block: one per boundary (ascending) inside it, and one up to its end if no boundary is there.
+
+    `kept`: flags of the lines whose records land, which `typed` has. None if all do.
+    """
     inside = boundaries[bisect_right(boundaries, block.start) : bisect_left(boundaries, block.end)]
-    records = multiset = at = 0
+    records = multiset = at = line = 0
     texts: list[bytes] = typed.raw["_airbyte_data"].cast(pa.binary()).to_pylist() if inside else []
     for boundary in inside:
-        found = block.lines.count(b"\n", at, boundary - block.start)
+        lines = block.lines.count(b"\n", at, boundary - block.start)
+        found = lines if kept is None else int(kept[line : line + lines].sum())
         hashes = sum(map(xxh3_128_intdigest, texts[records : records + found]))
         yield Share(boundary, found, hashes)
-        records, multiset, at = records + found, multiset + hashes, boundary - block.start
+        records, multiset, at, line = records + found, multiset + hashes, boundary - block.start, line + lines
     yield Share(block.end, typed.records - records, (typed.multiset - multiset) % 2**128)
 
 

@@ -61,7 +61,8 @@ class StagedSlice:
     """A landed slice with its staged files.
 
     `segments` have ascending ends, and the last one ends at `end`. `unfit` is the total of those of `decoding.record_typer.TypedBlock`.
-    `changed_values` counts the values that were nulled or truncated, by field.
+    `changed_values` counts the values that were nulled or truncated, by field. `barred` counts the records that were left out because of
+    their key; segments and files do not have them.
     """
 
     start: int
@@ -71,10 +72,11 @@ class StagedSlice:
     segments: tuple[Segment, ...]
     unfit: Mapping[str, int] = field(default_factory=dict)
     changed_values: Mapping[ChangedField, int] = field(default_factory=dict)
+    barred: int = 0
 
     @property
     def records(self) -> int:
-        """The number of records in the slice. Its final, raw and delta files each have this number of rows."""
+        """The number of records of the slice that land. Its final, raw and delta files each have this number of rows."""
         return sum(segment.records for segment in self.segments)
 
 

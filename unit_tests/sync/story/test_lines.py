@@ -39,6 +39,7 @@ STREAM = StreamFigures(
     bytes_read=100_000,
     records_committed=1_100,
     records_replayed=100,
+    records_barred=0,
     rows_in_table=5_000,
     commits=2,
     rewrites=1,

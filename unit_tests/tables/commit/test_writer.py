@@ -110,6 +110,7 @@ def test_the_data_block_says_everything_about_the_commit() -> None:
             {"stateHash": "second", "records": 10, "multisetHash": f"{1004:032x}", "generation": 3, "syncId": 7},
         ],
         "changedValues": [{"field": "id", "change": "NULLED", "reason": "WHY", "values": 2}],
+        "recordsBarred": 0,
     }
     assert isinstance(files, list)
     assert [(file["kind"], file["rows"], file["bytes"], file["uploadId"]) for file in files] == [
