@@ -77,7 +77,9 @@ class ShopLake(Lake):
         end = line({"type": "STATE", "state": {"type": "GLOBAL", "global": {"shared_state": {"n": self.syncs}, "stream_states": []}}})
         self.sync(streams(namespace), [*records, end, *(complete(name, namespace) for name in STREAMS)])
 
-    def forget_all(self, wanted: dict[str, Any], cascade: list[dict[str, Any]], *, dry_run: bool = False) -> dict[str, dict[str, Any]]:
+    def forget_all(
+        self, wanted: dict[str, Any], cascade: list[dict[str, Any]], *, dry_run: bool = False, forever: bool = False
+    ) -> dict[str, dict[str, Any]]:
         """Run the command on the users, and return its records by stream."""
         factory = self.factory()
         every = factory.find()
@@ -88,7 +90,7 @@ class ShopLake(Lake):
             resources = Resources(TaskResources(self.settings, 2**26), 2, None)
             tools = Workshop(replace(factory, map_files=pool.map), engine, pool, resources, factory.publishers(every))
             subjects = [Subject.parse(json.dumps(wanted).encode(), 1)]
-            request = Request(subjects, dry_run, column_rules(self.config()), links)
+            request = Request(subjects, dry_run, column_rules(self.config()), links, forever)
             forget(tools, factory.choose(every, "users", None), request, records.append)
         return {one["stream"]["name"]: one for one in records}
 
@@ -133,6 +135,25 @@ def test_what_hangs_on_a_forgotten_row_goes_through_several_streams(lake: ShopLa
     assert [one["references"] for one in records.values()] == [["shop.orders.id"], ["shop.users.id"], []]
     assert str(NUMBER) not in json.dumps(records) + said
     assert {name: lake.names(name) for name in STREAMS} == {"users": ["two"], "orders": ["two"], "items": ["two"]}
+
+
+def test_what_hangs_on_a_row_that_is_forgotten_for_good_stays_out_too(lake: ShopLake) -> None:
+    filled(lake)
+    records = lake.forget_all({"name": MARK}, CASCADE, forever=True)
+    assert {name: one["keysForever"] for name, one in records.items()} == {"items": 3, "orders": 1, "users": 2}
+    lake.send(
+        {
+            "users": [{"id": NUMBER, "name": "other"}, {"id": 5, "name": "five"}],
+            "orders": [{"id": 50, "user": NUMBER, "name": MARK}, {"id": 51, "user": "5", "name": "five"}],
+            "items": [
+                {"id": 202, "order": 51, "name": MARK},
+                {"id": 500, "order": ORDER, "name": MARK},
+                {"id": 501, "order": 51, "name": "five"},
+            ],
+        }
+    )
+    assert {name: lake.names(name) for name in STREAMS} == {name: ["five", "two"] for name in STREAMS}
+    assert lake.holding() == []
 
 
 def test_rows_hang_on_rows_of_their_own_table(lake: ShopLake) -> None:
