@@ -46,6 +46,12 @@ def test_small_syncs_are_compared_with_a_bare_session(tmp_path: Path) -> None:
     assert re.search(r"^5 streams / 2 streams: \d+\.\d\d by the clock, \d+\.\d\d in CPU time$", output, re.MULTILINE)
 
 
+def test_forget_reports_what_it_reads(tmp_path: Path) -> None:
+    output = run("forget", ["--rows", "20000", "--keys", "3", "--runs", "1"], tmp_path)
+
+    assert re.search(r"^3 keys of a table of \d+ MB in \d+ files: \d+\.\d MB read, \d+\.\d%; 1 files to write anew", output, re.MULTILINE)
+
+
 def test_scaling_reports_sizes_and_cores(tmp_path: Path) -> None:
     output = run("scaling", ["--sizes-mb", "2", "3"], tmp_path)
 

@@ -232,6 +232,17 @@ def test_a_table_without_such_rows_is_not_written_to(lake: Lake, capsys: pytest.
     assert "forgot 0 rows" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("mail", ["a", "b"])
+def test_rows_whose_key_is_null_or_does_not_fit_are_told_apart(lake: Lake, mail: str) -> None:
+    others: list[dict[str, Any]] = [{**somebody(1), "id": "word"}, {**somebody(2), "id": None}, somebody(3)]
+    unfit = {**person(1), "id": "other" if mail == "a" else None, "mail": mail, "price": 7}
+    lake.go("append_dedup", [*others, unfit] if mail == "a" else [others[0], others[2], unfit])
+    before = [row["mail"] for row in lake.rows() if row["mail"] != mail]
+    assert lake.forget({"mail": mail})["rows"]["final"] == 1
+    assert [row["mail"] for row in lake.rows()] == before
+    lake.verify()
+
+
 def test_values_are_found_as_rules_made_them(lake: Lake) -> None:
     lake.go("append", [person(1), somebody(1)])
     rules = [{"stream": "users", "column": "mail", "action": "hash"}]

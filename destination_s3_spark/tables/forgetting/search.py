@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import dataclass
 
@@ -12,7 +13,7 @@ from destination_s3_spark.chain.files import FileEntry
 from destination_s3_spark.storage.ranged import RangedFile, present
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.forgetting.wanted import Either, Wanted, is_one_of
-from destination_s3_spark.tables.runs.keys import KEY, KeySpec, after, key_column
+from destination_s3_spark.tables.runs.keys import KEY, KeySpec, after, is_unfit, key_column
 from destination_s3_spark.tables.runs.sorted_file import MergeForm, SortedFile
 from destination_s3_spark.tables.stored.foreign import Source
 
@@ -69,13 +70,24 @@ def search(task: SearchTask) -> Found:
 
 
 def search_sorted(task: SortedSearchTask) -> Found:
-    """Find the rows with the keys. Raises as `search`."""
-    rows = 0
+    """Find the rows with the keys, mostly from the columns of the key alone. Raises as `search`."""
+    low, high = min(task.keys), after(max(task.keys))
     with present(task.file.key, task.s3), closing(RangedFile(task.s3, task.file.key, task.file.bytes)) as source:
         file = SortedFile(source, task.file.kind, task.form)
-        for found in file.read(min(task.keys), after(max(task.keys))):
-            rows += _count(is_one_of(found[KEY], task.keys))
+        rows = None if any(is_unfit(key, task.form.spec) for key in task.keys) else _count_of(file.keys(low, high), task.keys)
+        if rows is None:
+            rows = sum(_count(is_one_of(found[KEY], task.keys)) for found in file.read(low, high))
     return Found(rows)
+
+
+def _count_of(found: Iterable[pa.BinaryArray | None], keys: frozenset[bytes]) -> int | None:
+    """Count the rows with some keys, or return None if they are not known of all rows."""
+    rows = 0
+    for part in found:
+        if part is None:
+            return None
+        rows += _count(is_one_of(part, keys))
+    return rows
 
 
 def _count(flags: pa.BooleanArray | pa.ChunkedArray[pa.BooleanScalar]) -> int:

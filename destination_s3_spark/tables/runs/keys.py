@@ -192,6 +192,18 @@ def key_column(rows: pa.RecordBatch | pa.Table, spec: KeySpec) -> pa.BinaryArray
         mask = np.zeros(len(keys), np.bool_)
         mask[list(unfit)] = True
         keys = pc.replace_with_mask(keys, pa.array(mask), pa.array([_UNFIT + digest.encode() for digest in unfit.values()], keys.type))
+    return _behind_partition(keys, rows, spec)
+
+
+def fitting_keys(rows: pa.RecordBatch | pa.Table, spec: KeySpec) -> pa.BinaryArray | None:
+    """Encode the keys of rows from the key's columns alone. Return None if one has a null: its key may not fit."""
+    columns = [contiguous(rows[field.name]) for field in spec.key]
+    if any(column.null_count for column in columns):
+        return None
+    return _behind_partition(encode_key(columns, [field.type for field in spec.key]), rows, spec)
+
+
+def _behind_partition(keys: pa.BinaryArray, rows: pa.RecordBatch | pa.Table, spec: KeySpec) -> pa.BinaryArray:
     if spec.partitioning is None:
         return keys
     return pc.binary_join_element_wise(encode_key([spec.partitioning.codes(rows)], [spec.partitioning.code_type]), keys, b"")

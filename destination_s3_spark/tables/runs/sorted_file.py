@@ -25,7 +25,7 @@ from destination_s3_spark.formats.file_format import SeekableFile, Sink, require
 from destination_s3_spark.formats.file_statistics import KeyRange, WrittenFile
 from destination_s3_spark.formats.parquet import Dictionary, ParquetCodec, ParquetFile, ParquetOptions
 from destination_s3_spark.schema.airbyte_type import Field
-from destination_s3_spark.schema.arrow import arrow_type
+from destination_s3_spark.schema.arrow import arrow_type, contiguous
 from destination_s3_spark.tables.runs.keys import (
     CURSOR,
     DELETED,
@@ -34,11 +34,13 @@ from destination_s3_spark.tables.runs.keys import (
     KeySpec,
     cursor_column,
     deleted_column,
+    fitting_keys,
     key_column,
     key_range,
 )
 from destination_s3_spark.tables.runs.soft_deletions import SoftDeletions
 from destination_s3_spark.tables.runs.winners import BURIED_OFFSET, CLOSED_OFFSET, EXTRACTED_AT, OPENED_OFFSET, STORED_OFFSET, sorted_by_key
+from destination_s3_spark.tables.stored.conversion import project
 
 RUN_OPTIONS = ParquetOptions(codec=ParquetCodec.ZSTD, row_group_bytes=512 * 2**10, dictionary=Dictionary.OFF)
 """Options of runs and tombstones.
@@ -239,6 +241,19 @@ class SortedFile:
         found = [number for number in self._overlapping(low, high) if wanted is None or wanted(self._footer.row_group(number))]
         for numbers in self._portions(found, portion_bytes):
             yield from filter(len, map(part, self._tables(numbers, portion_bytes)))
+
+    def keys(self, low: bytes, high: bytes | None) -> Iterator[pa.BinaryArray | None]:
+        """Yield the keys of each row group that may have keys of the range. Reads no other columns than those of the key.
+
+        None stands for keys that these columns do not tell (see `fitting_keys`).
+        """
+        spec = self._form.spec
+        for number in self._overlapping(low, high):
+            if KEY in self._footer.schema.names:
+                yield contiguous(self._reader().read_row_group(number, [KEY])[KEY])
+            else:
+                rows = self._reader().read_row_group(number, [field.name for field in spec.key])
+                yield fitting_keys(project(rows, pa.schema([pa.field(field.name, arrow_type(field.type)) for field in spec.key])), spec)
 
     def _tables(self, numbers: list[int], portion_bytes: int) -> Iterator[pa.Table]:
         """Read the rows of a portion's row groups, at once or, if much larger than a portion, in several tables."""
