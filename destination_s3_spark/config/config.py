@@ -74,7 +74,7 @@ class Spark(Settings):
         title="Spark properties",
         description=(
             "More Spark properties by name: of memory, cores, network, encryption, scheduling, Kubernetes and YARN. Others are refused, "
-            "such as those that load other code, choose other executables or write event logs."
+            "such as those that load code."
         ),
         examples=[{"spark.python.worker.memory": "1g"}],
         json_schema_extra=documented(page="cluster.md#spark-properties"),
@@ -99,8 +99,8 @@ class Spark(Settings):
         "own",
         title="Credentials of executors",
         description=(
-            "How executors on a cluster reach the bucket: own means by AWS's default chain on their machines, forward sends them this "
-            "connector's credentials with each job, which takes an authenticated and encrypted cluster. Without meaning for local[...]."
+            "How executors on a cluster reach the bucket: own, by AWS's default chain on their machines; forward, with this connector's "
+            "credentials, which takes an authenticated and encrypted cluster."
         ),
         json_schema_extra=documented(page="cluster.md#credentials"),
     )
@@ -166,8 +166,8 @@ class S3(Settings):
         None,
         title="CA certificate",
         description=(
-            "Certificates of your own authorities as PEM text, trusted besides the public ones for S3 and all other servers. AWS_CA_BUNDLE "
-            "in the environment names a file that replaces the public ones."
+            "Certificates of your own authorities as PEM text, trusted besides the public ones by all connections. AWS_CA_BUNDLE in the "
+            "environment names a file that replaces the public ones."
         ),
         examples=["-----BEGIN CERTIFICATE-----\n...\n-----END CERTIFICATE-----"],
         json_schema_extra={"multiline": True},
