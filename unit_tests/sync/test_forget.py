@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
+import subprocess
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -329,6 +331,12 @@ def test_nothing_is_changed_if_old_versions_may_not_be_listed(lake: Lake, monkey
         with pytest.raises(ConfigError, match="s3:ListBucketVersions"):
             lake.forget({"id": NUMBER})
     assert sorted(lake.versions()) == before
+
+
+def test_executors_run_the_tasks_without_pydantic() -> None:
+    modules = ("erasure", "log_search", "referenced", "search")
+    imports = "; ".join(f"import destination_s3_spark.tables.forgetting.{name}" for name in modules)
+    subprocess.run([sys.executable, "-c", f"import sys; sys.modules['pydantic'] = None; {imports}"], check=True)
 
 
 class _Died(BaseException):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.decoding.value_text import value_texts
@@ -11,10 +12,12 @@ from destination_s3_spark.schema.airbyte_type import Field
 from destination_s3_spark.schema.arrow import contiguous
 from destination_s3_spark.storage.ranged import present
 from destination_s3_spark.storage.settings import S3Settings
-from destination_s3_spark.tables.forgetting.course import Forgetting
 from destination_s3_spark.tables.forgetting.wanted import Either, Wanted
 from destination_s3_spark.tables.stored.foreign import Source
 from destination_s3_spark.tables.updates.steps import Steps, Work
+
+if TYPE_CHECKING:  # a cluster's executors have no pydantic
+    from destination_s3_spark.tables.forgetting.course import Forgetting
 
 
 @dataclass(frozen=True, slots=True)
