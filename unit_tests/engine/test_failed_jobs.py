@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import inspect
 import json
 import random
@@ -20,6 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from destination_s3_spark import tables
+from destination_s3_spark.cli.cascade import Cascade, Link
 from destination_s3_spark.cli.forget_command import Request, forget
 from destination_s3_spark.cli.maintenance import Workshop
 from destination_s3_spark.engine.engine import Engine, Groups
@@ -33,7 +35,9 @@ from destination_s3_spark.tables.capture.group import RenderTask, SnapshotTask
 from destination_s3_spark.tables.compaction.groups import LEAST_FILES
 from destination_s3_spark.tables.compaction.join import JoinTask
 from destination_s3_spark.tables.factory import TableFactory
-from destination_s3_spark.tables.forgetting.erasure import EraseTask, SortedEraseTask
+from destination_s3_spark.tables.forgetting.erasure import CopyTask, EraseTask, LinesTask, PairTask, SortedEraseTask
+from destination_s3_spark.tables.forgetting.log_search import LogPlacesTask, LogSearchTask, RedactTask
+from destination_s3_spark.tables.forgetting.referenced import CollectTask
 from destination_s3_spark.tables.forgetting.search import SearchTask, SortedSearchTask
 from destination_s3_spark.tables.forgetting.wanted import Subject
 from destination_s3_spark.tables.found import FoundTable
@@ -54,6 +58,8 @@ LOGGED = {"change_log": {"enabled": True, "format": "jsonl"}}
 COMPACTED = {"tables": {"compaction": "on"}}
 VERSIONED = {"tables": {"history": [{"stream": "*"}]}}
 REWRITING = {"tables": {"schema_change": "rewrite"}}
+VERSIONED_REWRITING = {"tables": {**VERSIONED["tables"], **REWRITING["tables"]}}
+TEXT = {"format": {"format_type": "JSONL"}}
 BY_ID = {"partition_by": [{"stream": name, "column": "id", "transform": "identity"} for name in STREAMS]}
 PARTITIONED, PARTITIONED_REWRITING = {"tables": BY_ID}, {"tables": {**BY_ID, "schema_change": "rewrite"}}
 MANY_RUNS = {"limits": Limits(batch_bytes=100, age_s=900, spool_bytes=100), "merge_budget_bytes": 1}
@@ -120,10 +126,21 @@ def rebuild(tools: Workshop, table: FoundTable) -> None:
         tools.run(opened, rebuild_of(opened, tools.resources))
 
 
-def forget_two(tools: Workshop, table: FoundTable) -> None:
-    forget(tools, [table], Request([Subject.parse(b'{"id": 2}', 1)], dry_run=False), lambda _: None)
+def forget_two(tools: Workshop, table: FoundTable, cascade: Cascade | None = None) -> None:
+    request = Request([Subject.parse(b'{"id": 2}', 1)], dry_run=False, cascade=cascade or Cascade())
+    forget(tools, [table], request, lambda _: None)
 
 
+def forget_two_and_what_hangs_on_it(tools: Workshop, table: FoundTable) -> None:
+    forget_two(tools, table, Cascade((Link(table, "id", table, "id"),)))
+
+
+OF_CHANGES: dict[str, Any] = {
+    "before": [Step([1, 2], DEDUP, options=LOGGED)],
+    "last": Step([3], DEDUP, options=LOGGED),
+    "ids": [1, 2, 3],
+    "command": forget_two,
+}
 CASES = {
     "landing": Case(LandTask, [], Step([1, 2]), [1, 2]),
     "landing in partitions": Case(LandTask, [], Step([1, 2], options=PARTITIONED), [1, 2]),
@@ -159,6 +176,23 @@ CASES = {
     "search of sorted files": Case(SortedSearchTask, [Step([1, 2], DEDUP)], Step([3], DEDUP), [1, 2, 3], command=forget_two),
     "erasure": Case(EraseTask, [Step([1, 2])], Step([3]), [1, 2, 3], command=forget_two),
     "erasure from sorted files": Case(SortedEraseTask, [Step(range(150), DEDUP)], Step([7], DEDUP), range(150), command=forget_two),
+    "erasure from the versions of another type": Case(
+        CopyTask,
+        [Step([1, 2], DEDUP, note="integer", options=VERSIONED), Step([3], DEDUP, options=VERSIONED_REWRITING)],
+        Step([4], DEDUP, options=VERSIONED_REWRITING),
+        [1, 2, 3, 4],
+        command=forget_two,
+    ),
+    "erasure of lines": Case(LinesTask, [Step([1, 2], options=TEXT)], Step([3], options=TEXT), [1, 2, 3], command=forget_two),
+    "erasure from merge states": Case(
+        PairTask, [Step([1, 2], DEDUP, options=TEXT)], Step([3], DEDUP, options=TEXT), [1, 2, 3], command=forget_two
+    ),
+    "search of changes": Case(LogSearchTask, **OF_CHANGES),
+    "search of places in the changes": Case(LogPlacesTask, **OF_CHANGES),
+    "redaction of changes": Case(RedactTask, **OF_CHANGES),
+    "search of what hangs on forgotten rows": Case(
+        CollectTask, [Step([1, 2])], Step([3]), [1, 2, 3], command=forget_two_and_what_hangs_on_it
+    ),
     "snapshot of changes": Case(SnapshotTask, [Step(range(150), DEDUP)], Step([7], DEDUP, options=LOGGED), range(150)),
 }
 
@@ -239,8 +273,14 @@ def expect_at_rest(lake: InlineLake, case: Case) -> None:
     assert list(store.list_uploads("")) == []
     assert [found.key for found in store.list("") if "/scratch/" in found.key] == []
     for name in STREAMS:
-        files = [pq.read_table(pa.BufferReader(body)) for body in lake.files(".parquet", name)]
-        assert sorted(value for file in files for value in file["id"].to_pylist()) == sorted(case.ids), name
+        assert sorted(ids_of(lake, name)) == sorted(case.ids), name
+
+
+def ids_of(lake: InlineLake, name: str) -> Iterator[int]:
+    for body in lake.files(".parquet", name):
+        yield from pq.read_table(pa.BufferReader(body))["id"].to_pylist()
+    for body in lake.files(".jsonl.gz", name):
+        yield from (json.loads(row)["_airbyte_data"]["id"] for row in gzip.decompress(body).splitlines())
 
 
 def jobs_of_updates() -> Iterator[type]:
