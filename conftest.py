@@ -24,7 +24,7 @@ _MAIN_JOB = "test_main_job.py"
 """The integration tests of `make test`."""
 
 TURNS = 3
-"""Of so many tests of a file with the mark `turns`, a run takes one."""
+"""Of so many tests with the mark `turns`, a run takes one: of those of a file, or with the same name in the mark."""
 
 _CEPH = {"ceph", "strict_server"}
 """The fixtures that start Ceph; some tests name one as a parameter."""
@@ -52,14 +52,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _take_turns(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out the tests with the mark `turns` whose turn it is not."""
-    marked: dict[Path, list[pytest.Item]] = {}
+    marked: dict[Path | str, list[pytest.Item]] = {}
     for item in items:
-        if item.get_closest_marker("turns"):
-            marked.setdefault(item.path, []).append(item)
+        if mark := item.get_closest_marker("turns"):
+            marked.setdefault(mark.args[0] if mark.args else item.path, []).append(item)
     if marked:
         from unit_tests.rotation import taken  # noqa: PLC0415 (see TURN)
 
-        out = [item for of_file in marked.values() for item in of_file if item not in taken(of_file, TURNS)]
+        out = [item for alike in marked.values() for item in alike if item not in taken(alike, TURNS)]
         config.hook.pytest_deselected(items=out)
         items[:] = [item for item in items if item not in out]
 

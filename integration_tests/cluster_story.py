@@ -26,11 +26,11 @@ RECORDS = 2_000
 SYNCS = (1, 2, 3)
 """Append and first rows; half of the orders change and some are deleted; everything is replaced."""
 STORY_TIMEOUT_S = 600
-CLUSTERS = ("kubernetes", "yarn")
+CLUSTERS = ("kubernetes", "yarn", "standalone")
 
 
 def marks_on(kind: str) -> list[pytest.MarkDecorator]:
-    """The marks of tests on a kind of cluster: the kinds take turns in `make test-all`, and each has a target of its own."""
+    """The marks of tests on a kind of cluster: the kinds take turns in `make test-all`."""
     return [pytest.mark.slow, *([] if kind in taken(CLUSTERS, len(CLUSTERS)) else [pytest.mark.clusters])]
 
 

@@ -12,7 +12,7 @@ import pytest
 from destination_s3_spark.engine.environment import PACKAGES
 from destination_s3_spark.kernel import HOW_LINES_ARE_TYPED, SWITCH
 from integration_tests.chain_reader import StreamName
-from integration_tests.cluster_story import ORDERS, RECORDS, comparable, run_sync
+from integration_tests.cluster_story import ORDERS, RECORDS, comparable, marks_on, run_sync
 from integration_tests.connector import Connector, Outcome
 from integration_tests.lake import USERS, Lake
 from integration_tests.network import NoNamespacesError, network
@@ -21,7 +21,7 @@ from integration_tests.servers import S3Server, free_port, new_bucket
 from integration_tests.source import catalog, complete, state, stream, users
 from integration_tests.spark_cluster import SparkCluster, interpreter, spark_cluster
 
-pytestmark = pytest.mark.slow
+pytestmark = marks_on("standalone")
 
 PROTECTED = {"spark.authenticate": "true", "spark.network.crypto.enabled": "true"}
 SECRET = "a-secret=of: the cluster"

@@ -25,3 +25,8 @@ def quick_first(values: Sequence[Any], count: int = 1) -> list[Any]:
     """Values of a parameter, or tuples of several: the first `count` in both lanes, and the others take turns in the slow one alone."""
     others = (value if isinstance(value, tuple) else (value,) for value in taken(values[count:], OTHERS))
     return [*values[:count], *(pytest.param(*other, marks=pytest.mark.slow) for other in others)]
+
+
+def one_of(values: Sequence[Any]) -> list[Any]:
+    """One value of a parameter, from day to day another one, in the slow lane alone."""
+    return [pytest.param(value, marks=pytest.mark.slow) for value in taken(values, len(values))]

@@ -18,7 +18,7 @@ from integration_tests.platform.orchestrator import StreamName, name_of
 from integration_tests.platform.sources import RealSource, installed, selected
 from integration_tests.servers import S3Server, new_bucket
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.turns("sources")]
 
 SEED = 8
 SECOND_BATCH_AGE = {"max_batch_age_s": 1}

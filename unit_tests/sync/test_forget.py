@@ -35,6 +35,7 @@ from destination_s3_spark.tables.factory import TableFactory
 from destination_s3_spark.tables.forgetting.wanted import Subject
 from destination_s3_spark.tables.updates.resources import Resources, TaskResources
 from destination_s3_spark.tables.verification import verify
+from unit_tests.examples import one_of
 from unit_tests.sync.inline_lake import InlineEngine, InlineLake, line, state, status
 from unit_tests.sync.test_treated_columns import in_other_forms, unpacked
 
@@ -378,7 +379,7 @@ def dying_everywhere(lake: Lake, monkeypatch: pytest.MonkeyPatch, start: int, ag
     lake.verify()
 
 
-@pytest.mark.parametrize("start", [0, *(pytest.param(start, marks=pytest.mark.slow) for start in range(1, 7))])
+@pytest.mark.parametrize("start", one_of(range(7)))
 def test_a_command_that_dies_anywhere_ends_when_it_is_run_again(start: int, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     lake.versioned()
     lake.options = {"publish": {"keep_replaced_minutes": 60, "delta": start % 2 == 0}}

@@ -20,6 +20,7 @@ from destination_s3_spark.chain.files import parse_token
 from destination_s3_spark.delta_log.log import DeltaLog
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
+from unit_tests.examples import one_of
 from unit_tests.sync.test_forget import MARK, NUMBER, Lake, dying_everywhere, person, somebody
 
 FIRST = "lake/users/2026_01_01_1700000000000_"
@@ -144,7 +145,7 @@ def test_rows_leave_files_of_destination_s3(lake: Lake, name: str, wanted: dict[
     lake.verify()
 
 
-@pytest.mark.parametrize("start", [0, *(pytest.param(start, marks=pytest.mark.slow) for start in range(1, 7))])
+@pytest.mark.parametrize("start", one_of(range(7)))
 def test_a_command_that_dies_anywhere_ends_when_it_is_run_again(start: int, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     take_over(lake, "0.parquet")
     dying_everywhere(lake, monkeypatch, start)

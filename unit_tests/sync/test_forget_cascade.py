@@ -22,6 +22,7 @@ from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.tables.configured import column_rules
 from destination_s3_spark.tables.forgetting.wanted import Subject
 from destination_s3_spark.tables.updates.resources import Resources, TaskResources
+from unit_tests.examples import one_of
 from unit_tests.sync.inline_lake import InlineEngine, line
 from unit_tests.sync.test_forget import MARK, NUMBER, SECRET, Lake, _Died, dying
 
@@ -204,7 +205,7 @@ def test_a_cascade_that_cannot_be_followed_changes_nothing(lake: ShopLake, casca
     assert sorted(lake.versions()) == before
 
 
-@pytest.mark.parametrize("start", [0, *(pytest.param(start, marks=pytest.mark.slow) for start in range(1, 16))])
+@pytest.mark.parametrize("start", one_of(range(16)))
 def test_a_command_that_dies_anywhere_ends_when_it_is_run_again(start: int, lake: ShopLake, monkeypatch: pytest.MonkeyPatch) -> None:
     filled(lake)
     at = start

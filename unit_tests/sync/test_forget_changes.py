@@ -15,6 +15,7 @@ from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.storage.ranged import RangedFile
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
+from unit_tests.examples import one_of
 from unit_tests.sync.test_forget import MARK, NUMBER, Lake, dying_everywhere, person, somebody
 
 FORMATS = ("replicant_csv", "replicant_json", "jsonl", "parquet")
@@ -127,7 +128,7 @@ def test_rows_with_keys_that_the_log_does_not_tell_apart_are_refused(lake: Lake)
         lake.forget({"mail": f"{MARK}1@example.org"})
 
 
-@pytest.mark.parametrize("start", [0, *(pytest.param(start, marks=pytest.mark.slow) for start in range(1, 7))])
+@pytest.mark.parametrize("start", one_of(range(7)))
 def test_a_command_that_dies_anywhere_ends_when_it_is_run_again(start: int, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     lives(lake)
     before = records(lake)

@@ -14,6 +14,7 @@ from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.chain.log import Chain
 from destination_s3_spark.errors import ConfigError, SyncError
 from destination_s3_spark.protocol.catalog import Catalog
+from unit_tests.examples import one_of
 from unit_tests.sync.inline_lake import line, state, status
 from unit_tests.sync.test_forget import MARK, NUMBER, SECRET, WAITING, Lake, _Died, catalog, dying, history, person, somebody
 
@@ -190,7 +191,7 @@ def test_records_that_come_again_after_a_sync_died_land_once(lake: ForgetfulLake
     lake.verify()
 
 
-@pytest.mark.parametrize("start", [0, *(pytest.param(start, marks=pytest.mark.slow) for start in range(1, 9))])
+@pytest.mark.parametrize("start", one_of(range(9)))
 def test_a_command_that_dies_anywhere_keeps_the_key_when_it_is_run_again(
     start: int, lake: ForgetfulLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,6 +16,7 @@ import pytest
 from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
+from unit_tests.examples import one_of
 from unit_tests.sync.test_forget import MARK, NUMBER, Lake, dying_everywhere, history, person, somebody
 
 FLAT, GZIP = {"flattening": "Root level flattening"}, {"compression": {"compression_type": "GZIP"}}
@@ -127,7 +128,7 @@ def test_a_table_whose_format_has_changed(lake: Lake) -> None:
 
 
 @pytest.mark.parametrize("mode", ["append", "append_dedup"])
-@pytest.mark.parametrize("start", [0, *(pytest.param(start, marks=pytest.mark.slow) for start in range(1, 7))])
+@pytest.mark.parametrize("start", one_of(range(7)))
 def test_a_command_that_dies_anywhere_ends_when_it_is_run_again(start: int, mode: str, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     lake.format = TEXTS[start % len(TEXTS)]
     history(lake, mode)

@@ -9,6 +9,7 @@ import pytest
 
 from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.storage.settings import S3Settings
+from unit_tests.examples import one_of
 from unit_tests.sync.test_forget import MARK, NUMBER, WAITING, Lake, dying_everywhere, person, somebody
 from unit_tests.tables.publishers.delta_readers import DeltaReaders
 
@@ -88,7 +89,7 @@ def test_histories_of_other_keys_or_types_lose_the_versions(lake: Lake, wanted: 
     lake.verify()
 
 
-@pytest.mark.parametrize("start", [0, *(pytest.param(start, marks=pytest.mark.slow) for start in range(1, 7))])
+@pytest.mark.parametrize("start", one_of(range(7)))
 def test_a_command_that_dies_anywhere_ends_when_it_is_run_again(start: int, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     lives(lake)
     before = versions(lake)

@@ -10,6 +10,7 @@ from pyiceberg.catalog import Catalog
 
 from destination_s3_spark.errors import ConfigError, TransientError
 from destination_s3_spark.storage.settings import S3Settings
+from unit_tests.examples import one_of
 from unit_tests.sync.test_forget import MARK, NUMBER, Lake, dying_everywhere, history, person, somebody
 from unit_tests.tables.publishers.iceberg.lake import reader
 
@@ -81,7 +82,7 @@ def test_a_table_of_others_in_the_catalog_stays(lake: Lake) -> None:
     lake.verify()
 
 
-@pytest.mark.parametrize("start", [0, *(pytest.param(start, marks=pytest.mark.slow) for start in range(1, 7))])
+@pytest.mark.parametrize("start", one_of(range(7)))
 def test_a_command_that_dies_anywhere_ends_when_it_is_run_again(start: int, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     lake.options = publishing(lake, **HISTORY)
     history(lake, "append_dedup")

@@ -13,6 +13,7 @@ from destination_s3_spark.chain.files import FileKind
 from destination_s3_spark.errors import ConfigError
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.updates.resources import MergeTime
+from unit_tests.examples import one_of
 from unit_tests.sync.inline_lake import line
 from unit_tests.sync.test_completion import decide
 from unit_tests.sync.test_forget import MARK, NUMBER, Lake, catalog, dying_everywhere, person, somebody
@@ -81,7 +82,7 @@ def test_rows_leave_a_refresh_that_waits(lake: Lake, mode: str, raw: bool, form:
 
 
 @pytest.mark.parametrize("mode", ["overwrite", "append_dedup"])
-@pytest.mark.parametrize("start", [0, *(pytest.param(start, marks=pytest.mark.slow) for start in range(1, 7))])
+@pytest.mark.parametrize("start", one_of(range(7)))
 def test_a_command_that_dies_anywhere_ends_when_it_is_run_again(start: int, mode: str, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     waits(lake, mode)
     dying_everywhere(lake, monkeypatch, start)
