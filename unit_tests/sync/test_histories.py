@@ -18,6 +18,7 @@ from destination_s3_spark.errors import ConfigError, SyncError
 from destination_s3_spark.storage.s3 import S3Store
 from destination_s3_spark.storage.settings import S3Settings
 from destination_s3_spark.tables.updates.resources import MergeTime
+from unit_tests.examples import quick_first
 from unit_tests.sync.inline_lake import InlineLake, state, status
 from unit_tests.sync.reference_changes import PLACEHOLDER
 from unit_tests.sync.versioned_lake import (
@@ -310,7 +311,7 @@ def test_a_sync_of_a_table_with_a_history_may_die_at_any_request(
     check(other, history(other))
 
 
-@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 24))])
+@pytest.mark.parametrize("seed", quick_first(range(24), 2))
 def test_a_history_at_any_time_is_the_source_of_that_time(lake: InlineLake, seed: int) -> None:
     life = Life(lake, random.Random(seed))
     for _ in range(12):
