@@ -102,8 +102,8 @@ class ParquetOptions:
         return JoinedParquetFile(sink, self._of_stored)
 
     def as_stored(self, sink: Sink, schema: pa.Schema) -> ParquetFile:
-        """Start a file of rows as another file of the table stores them."""
-        return ParquetFile(sink, schema, self._of_stored)
+        """Start a file of rows as another file stores them, without its metadata, which may have bounds of rows that it has no more."""
+        return ParquetFile(sink, schema.remove_metadata(), self._of_stored)
 
     @property
     def _of_stored(self) -> ParquetOptions:

@@ -89,6 +89,18 @@ def test_histories_of_other_keys_or_types_lose_the_versions(lake: Lake, wanted: 
     lake.verify()
 
 
+def test_no_bound_of_a_history_of_another_key_names_a_forgotten_person(lake: Lake) -> None:
+    """The footer of a sorted file has its first and last key, and bounds of long texts."""
+    lake.options = {"tables": {**HISTORY, "raw_tables": False}, "publish": {"delta": True}}
+    long = MARK + "x" * 5_000
+    lake.go("append_dedup", [somebody(1), somebody(2), person(1, mail=long)], key=("mail",))
+    lake.go("append_dedup", [somebody(2, 2), person(2)])
+    assert {file.history for file in lake.live().of(FileKind.CURRENT, FileKind.CLOSED)} == {1, 2}
+    lake.forget({"id": NUMBER})
+    assert lake.holding() == []
+    lake.verify()
+
+
 @pytest.mark.parametrize("start", one_of(range(7)))
 def test_a_command_that_dies_anywhere_ends_when_it_is_run_again(start: int, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     lives(lake)
