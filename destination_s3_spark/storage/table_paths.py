@@ -12,7 +12,9 @@ from destination_s3_spark.stream_id import StreamId
 INTERNAL_FOLDER = "airbyte_internal"
 CHANGES_FOLDER = "airbyte_changes"
 HISTORY_FOLDER = "airbyte_history"
-PUBLISHED_FOLDERS = ("_delta_log/", "_iceberg/", "_symlink_format_manifest/")
+ICEBERG_FOLDER = "_iceberg/"
+"""Folder of Iceberg's metadata in that of a table, and in that of its histories. Readers of folders pass over names with an underscore."""
+PUBLISHED_FOLDERS = ("_delta_log/", ICEBERG_FOLDER, "_symlink_format_manifest/")
 """Subfolders that publishers write, in a table's final root and in the folder of its histories."""
 
 _MAX_TABLE_ID = 200

@@ -16,6 +16,7 @@ from destination_s3_spark.formats.parquet import PARQUET
 from destination_s3_spark.formats.registry import format_of
 from destination_s3_spark.schema.encodings import DESTINATION_S3
 from destination_s3_spark.schema.schema_event import from_event
+from destination_s3_spark.storage.table_paths import ICEBERG_FOLDER
 from destination_s3_spark.tables.columns.partitioning import partitioning_of
 from destination_s3_spark.tables.columns.row_plan import key_spec
 from destination_s3_spark.tables.commit.generation import NOTHING
@@ -29,8 +30,6 @@ SEARCHED = frozenset({FileKind.FINAL, FileKind.RAW, FileKind.DELTA, FileKind.TOM
 REFRESH = "Nothing was changed. A refresh that removes the records, once they are gone in the source, replaces all of it."
 ICEBERG_PUBLISHER = "iceberg"
 """The name of the publisher of Iceberg tables."""
-ICEBERG_FOLDER = "_iceberg/"
-"""The folder of Iceberg's metadata in that of a table."""
 
 
 def recorded_table(closed: StreamTable) -> OpenTable:
@@ -126,8 +125,9 @@ def has_metadata(table: OpenTable, state: TableState) -> bool:
         has_iceberg = next(iter(table.writer.store.list(folder)), None) is not None
         if has_iceberg and name not in shown:
             raise table.refuse(
-                f"there is Iceberg metadata under '{folder}', which has bounds of values, and publish.iceberg is off. Nothing was changed. "
-                "Drop the table in the catalog, delete what is under that folder, or switch publish.iceberg on."
+                f"there is Iceberg metadata under '{folder}', which has bounds of values, and nothing publishes it now. Nothing was "
+                "changed. Drop the table in the catalog and delete what is under that folder, or switch publish.iceberg on, and for a "
+                "history tables.history."
             )
         found.append(has_iceberg)
     return True in found

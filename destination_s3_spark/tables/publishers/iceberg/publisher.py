@@ -26,7 +26,7 @@ from destination_s3_spark.storage.configured import s3_settings
 from destination_s3_spark.storage.object_store import ObjectStore
 from destination_s3_spark.storage.paths import PathTemplate
 from destination_s3_spark.storage.settings import S3Settings
-from destination_s3_spark.storage.table_paths import INTERNAL_FOLDER
+from destination_s3_spark.storage.table_paths import ICEBERG_FOLDER, INTERNAL_FOLDER
 from destination_s3_spark.stream_id import StreamId
 from destination_s3_spark.tables.publishers.publication import (
     NotPublished,
@@ -54,8 +54,6 @@ from destination_s3_spark.storage.endpoint import check_endpoint, check_host, cl
 
 NO_NAMESPACE = "default"
 """The Iceberg namespace of streams without a namespace."""
-METADATA_FOLDER = "_iceberg/"
-"""The folder below the table's own that holds its metadata files. Readers of folders pass over names that begin with an underscore."""
 URI = "publish.iceberg.uri"
 EXAMPLE = "Write it like postgresql+psycopg2://user:password@host/database."
 PARAMETERS = frozenset({"application_name", "connect_timeout", "options", "sslmode"})
@@ -161,7 +159,7 @@ class IcebergTable:
         return Place(self.identifier, self._uri(self.folder), self._uri(state.identity.final_root).rstrip("/"), metadata)
 
     def _metadata(self, state: TableState) -> str:
-        return f"{state.identity.final_root}{METADATA_FOLDER}"
+        return f"{state.identity.final_root}{ICEBERG_FOLDER}"
 
     def _uri(self, key: str) -> str:
         return f"s3://{self.catalog.settings.bucket}/{key}"
