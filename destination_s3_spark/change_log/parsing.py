@@ -28,6 +28,7 @@ from destination_s3_spark.change_log.lines import json_texts
 from destination_s3_spark.change_log.manifest import Manifest
 from destination_s3_spark.change_log.options import ChangeLogFormat
 from destination_s3_spark.change_log.replicant import CSV_NULL, JSON_NULL
+from destination_s3_spark.formats.read_back import csv_rows
 
 Values: TypeAlias = dict[str, Any]
 """Values by column. A column that is not in the image is missing."""
@@ -100,19 +101,7 @@ def _csv_cells(manifest: Manifest, file: BinarySource) -> Iterator[list[Any]]:
 def text_rows(manifest: Manifest, file: BinarySource) -> Iterator[bytes]:
     """Yield the rows of a text file with their line ends, behind its header if it has one. Raises ValueError for a row without an end."""
     lines = iter(BufferedReader(_unzipped(file)))
-    return iter(lambda: _csv_row(lines), b"") if manifest.format is ChangeLogFormat.REPLICANT_CSV else lines
-
-
-def _csv_row(lines: Iterator[bytes]) -> bytes:
-    """Return the next row with its line end, empty at the end of the file. Raises ValueError when the file ends inside quotes."""
-    row = [next(lines, b"")]
-    quotes = row[0].count(b'"')
-    while quotes % 2:
-        row.append(next(lines, b""))
-        if not row[-1]:
-            raise ValueError("the file ends inside of quotes")
-        quotes += row[-1].count(b'"')
-    return b"".join(row)
+    return csv_rows(lines) if manifest.format is ChangeLogFormat.REPLICANT_CSV else lines
 
 
 def _csv_cell(found: re.Match[str]) -> str | None:

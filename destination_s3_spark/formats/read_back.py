@@ -59,7 +59,7 @@ class StoredText:
         return KeptRows(sink, self.compression)
 
     def _csv(self, lines: Iterator[bytes]) -> Iterator[tuple[bytes, bytes | None]]:
-        rows = iter(lambda: _csv_row(lines), b"")
+        rows = csv_rows(lines)
         header = next(rows, b"")
         yield header, None
         names = [cell.decode() for cell, _ in _cells(header)]
@@ -103,16 +103,17 @@ def _lines(stream: pa.NativeFile) -> Iterator[bytes]:
         raise ValueError("the file ends inside of a line")
 
 
-def _csv_row(lines: Iterator[bytes]) -> bytes:
-    """Return the next row, empty at the end of the file. Line ends inside of quotes belong to a value."""
-    row = [next(lines, b"")]
-    quotes = row[0].count(b'"')
-    while quotes % 2:
-        row.append(next(lines, b""))
-        if not row[-1]:
-            raise ValueError("the file ends inside of quotes")
-        quotes += row[-1].count(b'"')
-    return b"".join(row)
+def csv_rows(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield rows of CSV with their line ends; those inside of quotes belong to a value. Raises ValueError if quotes stay open."""
+    row, quotes = list[bytes](), 0
+    for line in lines:
+        row.append(line)
+        quotes += line.count(b'"')
+        if quotes % 2 == 0:
+            yield b"".join(row)
+            row, quotes = [], 0
+    if row:
+        raise ValueError("the file ends inside of quotes")
 
 
 def _cells(row: bytes) -> Iterator[tuple[bytes, bool]]:
@@ -121,7 +122,7 @@ def _cells(row: bytes) -> Iterator[tuple[bytes, bool]]:
     while at <= len(text):
         if text[at : at + 1] == b'"':
             end = at + 1
-            while (end := text.index(b'"', end)) >= 0 and text[end + 1 : end + 2] == b'"':
+            while text[(end := text.index(b'"', end)) + 1 :][:1] == b'"':
                 end += 2
             yield text[at + 1 : end].replace(b'""', b'"'), True
             at = end + 2
